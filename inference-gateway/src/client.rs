@@ -1,7 +1,7 @@
-//! The client of a request: whether it is there, and the body of its stream.
+//! A request's client: whether it is still connected, and the body of its stream.
 //!
-//! A request runs inside the connection's task. Both wrappers here outlive a client that leaves: the unfinished request
-//! continues in the background until it is settled.
+//! A request runs within its connection's task. If the client leaves, both wrappers here continue in the background
+//! until the request is settled.
 
 use std::{
     future::poll_fn,
@@ -19,7 +19,7 @@ use shared_observe::traces::{Inside, Span};
 use tokio::{sync::Notify, time::Instant};
 use tokio_util::task::TaskTracker;
 
-/// Whether the client of a request is there. Cheap to clone.
+/// Whether a request's client is still connected. Cheap to clone.
 #[derive(Clone, Default)]
 pub(crate) struct Client(Arc<Presence>);
 
@@ -35,7 +35,7 @@ impl Client {
         self.0.left_at.get().is_some()
     }
 
-    /// Waits until the client leaves, and returns when it did.
+    /// Waits until the client leaves. Returns when it did.
     pub(crate) async fn left(&self) -> Instant {
         loop {
             let left = self.0.left.notified();
@@ -63,7 +63,7 @@ pub(crate) struct RunToEnd<T: Send + 'static> {
 }
 
 impl<T: Send + 'static> RunToEnd<T> {
-    /// Runs `future` in the current span; `client` is marked as gone if the future is dropped.
+    /// Runs `future` in the current span. Dropping it marks `client` as gone.
     pub(crate) fn new(
         future: impl Future<Output = T> + Send + 'static,
         client: Client,
@@ -74,7 +74,7 @@ impl<T: Send + 'static> RunToEnd<T> {
         Self { future, client, tracker: tracker.clone() }
     }
 
-    /// Runs the rest of the future as a task, for a client that has its answer already and has not left.
+    /// Runs the rest of the future as a task, for a client that already has its answer and has not left.
     pub(crate) fn run_in_background(mut self) {
         if let Some(future) = self.future.take() {
             self.tracker.spawn(future);
@@ -104,7 +104,7 @@ impl<T: Send + 'static> Drop for RunToEnd<T> {
     }
 }
 
-/// Channel from a stream to its client. At most one piece waits for the connection, and the last piece after it.
+/// Channel from a stream to its client. At most one piece waits for the connection, followed by the last bytes.
 #[derive(Clone)]
 pub(crate) struct Pipe {
     client: Client,
@@ -113,21 +113,21 @@ pub(crate) struct Pipe {
 
 struct PendingBytes {
     piece: Option<Bytes>,
-    /// Last bytes of the stream, which come after the piece.
+    /// The stream's last bytes, which follow the piece.
     last: Option<Bytes>,
-    /// The stream puts nothing more in.
+    /// The stream puts in nothing more.
     ended: bool,
     /// The connection waits for the stream.
     asked: bool,
-    /// Wakers of the connection and of a stream with its own task. `None` while both are one task.
+    /// Wakers of the connection and of a stream that runs in its own task. `None` while both are one task.
     wakers: Option<Box<Wakers>>,
 }
 
 #[derive(Default)]
 struct Wakers {
-    /// Waker of the stream, which waits for the piece to be taken.
+    /// Wakes the stream when the piece was taken.
     stream: Option<Waker>,
-    /// Waker of the connection, which waits for a piece.
+    /// Wakes the connection when there is a piece.
     connection: Option<Waker>,
 }
 
@@ -140,7 +140,7 @@ impl Wakers {
 }
 
 impl PendingBytes {
-    /// Takes the next bytes, and lets the stream put in more.
+    /// Takes the next bytes, so that the stream can put in more.
     fn take(&mut self) -> Option<Bytes> {
         let bytes = self.piece.take().or_else(|| self.last.take())?;
         self.asked = false;
@@ -162,7 +162,7 @@ impl PendingBytes {
 }
 
 impl Pipe {
-    /// Returns when a piece can be put in. It must be awaited inside the future of a [`StreamBody`], which is polled
+    /// Waits until a piece can be put in. Must be awaited within the future of a [`StreamBody`], which is polled
     /// whenever the connection asks for more.
     pub(crate) async fn writable(&self) {
         poll_fn(|context| {
@@ -187,14 +187,14 @@ impl Pipe {
     /// allowed it.
     pub(crate) fn put(&self, bytes: Bytes) {
         let mut pending = self.pending();
-        // A client that leaves midway finds its stream broken off, without a piece of the rest.
+        // The stream of a client that leaves midway must end broken off, without a piece of the rest.
         if !self.client.is_gone() {
             pending.piece = Some(bytes);
         }
         pending.wake_connection();
     }
 
-    /// Puts in the last bytes of the stream, after a piece that waits.
+    /// Puts in the stream's last bytes, after a waiting piece.
     pub(crate) fn put_last(&self, bytes: Bytes) {
         let mut pending = self.pending();
         if !self.client.is_gone() && !bytes.is_empty() {
@@ -203,17 +203,17 @@ impl Pipe {
         pending.wake_connection();
     }
 
-    /// Returns when the client leaves.
+    /// Waits until the client leaves.
     pub(crate) async fn left(&self) {
         self.client.left().await;
     }
 
-    /// Returns whether the stream runs in its own task, because the connection asks for nothing.
+    /// Returns whether the stream runs in its own task, because the connection is not asking for more.
     pub(crate) fn is_detached(&self) -> bool {
         self.pending().wakers.is_some()
     }
 
-    /// Waits until the stream has its own task, whose first step polls this future.
+    /// Waits until the stream runs in its own task, whose first step polls this future.
     pub(crate) async fn detached(&self) {
         poll_fn(|_| if self.is_detached() { Poll::Ready(()) } else { Poll::Pending }).await;
     }
@@ -251,12 +251,12 @@ impl Pipe {
     }
 }
 
-/// Error that breaks off a stream whose client read nothing for too long.
+/// Breaks off a stream whose client read nothing for too long.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("the client stopped reading its stream for too long")]
 pub(crate) struct ClientLeft;
 
-/// Body of a stream. Its future runs as the connection asks for more, and to its end if the client leaves.
+/// Body of a stream. Its future runs as the connection asks for more, or to its end if the client leaves.
 pub(crate) struct StreamBody(Arc<StreamTask>);
 
 struct StreamTask {
@@ -266,7 +266,7 @@ struct StreamTask {
 }
 
 impl StreamBody {
-    /// Makes a body of the bytes that `stream` puts into the pipe, in the current span.
+    /// Makes a body of the bytes that `stream` puts into the pipe, within the current span.
     pub(crate) fn new<F>(client: Client, tracker: &TaskTracker, stream: impl FnOnce(Pipe) -> F) -> Self
     where
         F: Future<Output = ()> + Send + 'static,
@@ -281,7 +281,7 @@ impl StreamBody {
         Self(Arc::new(StreamTask { future: Mutex::new(Some(future)), pipe, tracker: tracker.clone() }))
     }
 
-    /// Returns the stream, for the watch over its connection.
+    /// Returns the stream, for the watch on its connection.
     pub(crate) fn stream(&self) -> Arc<dyn Detach> {
         self.0.clone()
     }
@@ -299,8 +299,7 @@ impl Body for StreamBody {
         if let Some(bytes) = pipe.take() {
             return Poll::Ready(Some(Ok(Frame::data(bytes))));
         }
-        // Locked until the pipe was asked, since a stream that moves to its own task meanwhile could not wake this
-        // task.
+        // Locked until the pipe was asked: a stream that moves to its own task in between could not wake this task.
         let mut running = future.lock();
         if running.as_mut().is_some_and(|future| Pin::new(future).poll(context).is_ready()) {
             *running = None;
@@ -319,7 +318,7 @@ impl Detach for StreamTask {
     fn detach(&self) {
         let mut future = self.future.lock();
         let mut pending = self.pipe.pending();
-        // If the connection has asked by now, it waits for the future itself.
+        // If the connection is already asking, it polls the future itself.
         if pending.asked {
             return;
         }

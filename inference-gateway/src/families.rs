@@ -1,4 +1,4 @@
-//! Metrics of the gateway, as `/metrics` and `docs/observe.md` explain them.
+//! The gateway's metrics, as explained in `/metrics` and `docs/observe.md`.
 
 use shared_observe::metrics::{CALLS, Family, SECONDS, TOKENS};
 

@@ -1,6 +1,6 @@
-//! A chat request: it is authorized, sent to an upstream, metered on the way back, and settled.
+//! A chat request: authorized, sent to an upstream, metered on the way back, and settled.
 //!
-//! A generation runs inside its client's connection. If the client leaves, the rest continues in the background: a
+//! A generation runs within its client's connection. If the client leaves, the rest continues in the background: a
 //! whole answer to its end, a stream until it is settled.
 
 mod answer_permit;
@@ -33,7 +33,7 @@ pub(crate) use job::{AnswerBody, Job, Started};
 use log::GenerationLog;
 
 impl Generator {
-    /// Runs a generation until its answer begins, or to the end of a whole answer.
+    /// Runs a generation until its answer begins; a whole answer to its end.
     pub(crate) async fn run(self: Arc<Self>, mut job: Job, client: Client) -> Result<Started, ApiError> {
         let mut log = GenerationLog::begin(&job);
         let deadline = whole::Deadline::new(&client, self.answer_deadline);
@@ -47,7 +47,7 @@ impl Generator {
             }
             Err(error) => Err(error),
         };
-        // If the client left, that stays the logged outcome, before any error.
+        // If the client left, that stays the logged outcome, whatever error follows.
         if let Err(error) = &started
             && log.outcome.is_empty()
         {
@@ -58,7 +58,7 @@ impl Generator {
         started.map(|started| Started { body: started.body.keeping(&mut job.admitted), ..started })
     }
 
-    /// Authorizes the generation and brings it to an upstream.
+    /// Authorizes the generation and gets an upstream to answer.
     async fn begin(
         &self,
         job: &mut Job,
@@ -85,7 +85,7 @@ impl Generator {
             _ = deadline.client.left(), if job.forward.stream => {
                 log.asked = route.asked_kind;
                 self.settle_left_before_head(route.asked, job, hold, log).await;
-                // The client reads nothing any more.
+                // Nobody reads this error.
                 return Err(ApiError::new(Code::UpstreamError, "The client left."));
             }
         };
@@ -104,8 +104,8 @@ impl Generator {
         }
     }
 
-    /// Settles a stream whose client left before the upstream answered. It is free, or charged for the prompt, as
-    /// `left_before_head` of the asked upstream says. If no upstream was asked, it is free.
+    /// Settles a stream whose client left before the upstream answered. It is free, or charged for the prompt,
+    /// depending on `left_before_head` of the upstream that was asked. If no upstream was asked, it is free.
     async fn settle_left_before_head(
         &self,
         asked: Option<Running>,
@@ -126,7 +126,7 @@ impl Generator {
     }
 }
 
-/// Returns once the hold's key is revoked, or its group archived.
+/// Waits until the hold's key is revoked or its group archived.
 async fn revoked(hold: &OpenHold) -> Refusal {
     loop {
         if let HoldStatus::Revoked(refusal) = hold.status() {

@@ -1,5 +1,5 @@
-//! Carries requests to a model and answers back, and meters both on the way. It counts in tokens, never in money, and
-//! stores nothing but a spool of undelivered captures.
+//! Carries requests to a model and answers back, and meters both. It counts in tokens, never in money, and stores only
+//! a spool of undelivered captures.
 
 mod client;
 pub mod config;

@@ -154,7 +154,7 @@ async fn run(arguments: GatewayArguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Checks everything that a start checks, and every server that the gateway calls.
+/// Checks everything that a start would check, and every server that the gateway calls.
 async fn examine(arguments: &GatewayArguments, asked: &DoctorOptions) -> anyhow::Result<ExitCode> {
     let common = &arguments.common;
     let mut doctor = Doctor::begin(common, InternalTokenOf::Settings);

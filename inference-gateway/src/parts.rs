@@ -1,4 +1,4 @@
-//! The parts of a gateway: `Core` is shared by all workers, and each worker has the rest.
+//! The parts of a gateway. All workers share `Core`; each worker has its own instances of the rest.
 
 use std::{
     path::{Path, PathBuf},
@@ -28,12 +28,11 @@ use crate::{
 };
 
 pub struct GatewayParts {
-    /// Source of time and randomness.
     pub clock: Arc<dyn Clock>,
     pub models: Arc<OfferedModels>,
     pub prefix: Prefix,
     pub key_services: KeyServices,
-    /// Token that the services present to each other.
+    /// Token with which the services authenticate to each other.
     pub internal_token: InternalToken,
     /// Addresses of the key-services' HTTP listeners; never empty.
     pub key_service_http: Vec<Uri>,
@@ -42,7 +41,7 @@ pub struct GatewayParts {
     /// TLS to the key-services, if used.
     pub tls: Option<Tls>,
     pub sizes: Sizes,
-    /// Cancelled when `/health` must say that the gateway stops.
+    /// Cancelled when `/health` must report that the gateway is stopping.
     pub stopping: CancellationToken,
     /// Directory for the spool of captures, if any.
     pub data_dir: Option<PathBuf>,
@@ -50,13 +49,13 @@ pub struct GatewayParts {
 
 /// The key-services that authorize and bill.
 pub enum KeyServices {
-    /// Key-services in other processes, over gRPC at these addresses; never empty.
+    /// In other processes, reached by gRPC at these addresses; never empty.
     Remote(Vec<Uri>),
-    /// A key-service in this process, which is called directly.
+    /// In this process, called directly.
     Local(Arc<dyn KeyService>),
 }
 
-/// Parts that the workers of a gateway share.
+/// Parts shared by a gateway's workers.
 pub(crate) struct Core {
     options: Options,
     clock: Arc<dyn Clock>,
@@ -67,10 +66,10 @@ pub(crate) struct Core {
     management: Arc<Management>,
     admission: Admission,
     stopping: CancellationToken,
-    /// Makes all connections instead of TCP, in a simulation.
+    /// Makes all connections in a simulation, instead of TCP.
     dial: Option<Arc<dyn Dial>>,
     pub(crate) spool: Option<Spool>,
-    /// Cancelled when no new requests are accepted.
+    /// Cancelled when new requests are no longer accepted.
     pub(crate) draining: CancellationToken,
     /// Cancelled when running requests must end.
     pub(crate) cut: CancellationToken,
@@ -81,7 +80,7 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    /// Opens the spool, and starts nothing yet. With `dial`, which only a simulation has, the spool has no thread.
+    /// Opens the spool, but starts nothing. With `dial`, which only a simulation has, the spool has no thread.
     pub(crate) fn new(
         options: &Options,
         parts: GatewayParts,
@@ -145,7 +144,7 @@ impl Core {
     }
 }
 
-/// Returns the key-services in the form that sessions connect to.
+/// Returns the key-services in the form that sessions need.
 pub(crate) fn peers(
     key_services: KeyServices,
     token: &InternalToken,
@@ -165,7 +164,7 @@ pub(crate) fn peers(
 }
 
 /// Makes the client of the key-services' HTTP. If one address stands for several key-services, the health of sessions
-/// says nothing about HTTP, so the client does not use it.
+/// says nothing about HTTP, so the client ignores it.
 fn management(
     addresses: Vec<Uri>,
     health: &Arc<KeyServiceHealth>,
@@ -191,7 +190,7 @@ fn open_spool(
     spool.map_err(|e| ConfigError::new("FAREGATE_DATA_DIR", e))
 }
 
-/// Checks that an address matches the settings of TLS. Otherwise calls would be refused, or be sent unencrypted.
+/// Checks that an address matches the TLS settings. Otherwise calls would be refused, or be sent unencrypted.
 fn check_scheme(setting: &'static str, uri: &Uri, tls: Option<&Tls>) -> Result<(), ConfigError> {
     let reason = match (tls, uri.scheme_str()) {
         (Some(_), Some("https")) | (None, Some("http")) => return Ok(()),

@@ -1,4 +1,4 @@
-//! The running gateway and its shutdown. It refuses new requests, finishes running ones within a bound, and delivers
+//! The running gateway and its shutdown: it refuses new requests, finishes running ones within a bound, and delivers
 //! captures.
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
@@ -24,18 +24,18 @@ use crate::{
     workers::WorkerThread,
 };
 
-/// Time for cut generations to end, and for settlements to be delivered.
+/// How long generations may take to end after they are cut, including their settlements.
 const LAST_SETTLEMENTS: Duration = Duration::from_secs(10);
-/// Interval at which the gateway checks its readiness for its metrics, shorter than that of most scrapes.
+/// Interval of the readiness check for the metrics, shorter than most scrape intervals.
 const LOOK_AT_READINESS: Duration = Duration::from_secs(5);
-/// Longest time for a key-service to answer one question, including connecting, TLS and the token.
+/// How long a key-service may take to answer one question, including connecting, TLS and the token.
 const REACHED_WITHIN: Duration = Duration::from_secs(5);
-/// Time for idle connections to close.
+/// How long idle connections may take to close.
 const CLOSING: Duration = Duration::from_secs(2);
 
-/// End of a socket that another program continues to serve.
+/// Tracks the end of a socket that another process continues to serve.
 struct HandOver {
-    /// Cancelled when no more connections are accepted.
+    /// Cancelled when connections are no longer accepted.
     closed: CancellationToken,
     /// Accepted connections whose first request has not arrived.
     arriving: TaskTracker,
@@ -45,10 +45,10 @@ pub struct RunningGateway {
     pub public: SocketAddr,
     keys: Keys,
     drain: Duration,
-    /// Ends the acceptance of connections before requests are refused. `None` if connections are accepted, and refused,
-    /// to the end.
+    /// Stops accepting connections before requests are refused. `None` if connections are accepted, and their requests
+    /// refused, to the end.
     hand_over: Option<HandOver>,
-    /// Cancelled when no new requests are accepted.
+    /// Cancelled when new requests are no longer accepted.
     draining: CancellationToken,
     /// Cancelled when running requests must end.
     cut: CancellationToken,
@@ -83,8 +83,8 @@ impl RunningGateway {
         let (public, keys) = (listener.local_addr()?, generators[0].keys.clone());
         let Core { draining, cut, close, running, settling, .. } = core;
         tokio::spawn(show_readiness(keys.clone(), stopping.clone(), close.clone()));
-        // On our own socket, new connections learn that the gateway stops. On others, another process may have a better
-        // answer.
+        // On our own socket, clients with new connections should learn that the gateway is stopping. On a shared
+        // socket, another process may have a better answer.
         let closed = if is_handed_over { CancellationToken::new() } else { close.clone() };
         let port = Port {
             tls: public_tls.as_ref().map(PublicTls::port),
@@ -99,7 +99,7 @@ impl RunningGateway {
         Ok(Self { public, keys, drain, hand_over, draining, cut, close, running, settling, serving, workers })
     }
 
-    /// Reports readiness while a key-service answers.
+    /// Reports ready while a key-service answers.
     pub fn readiness(&self) -> Readiness {
         let keys = self.keys.clone();
         Arc::new(move || {
@@ -108,13 +108,13 @@ impl RunningGateway {
         })
     }
 
-    /// Refuses new requests, finishes running requests within the configured bound or cuts them, and delivers the
+    /// Refuses new requests, finishes running requests within the configured time or cuts them, and delivers the
     /// remaining settlements.
     pub async fn stop(self) -> io::Result<()> {
         let Self { drain, hand_over, draining, cut, close, running, settling, serving, workers, .. } = self;
         if let Some(HandOver { closed, arriving }) = hand_over {
             closed.cancel();
-            // The deadline of a first head bounds the wait.
+            // The deadline for the first head bounds this wait.
             arriving.wait().await;
         }
         draining.cancel();
@@ -142,13 +142,13 @@ impl RunningGateway {
     }
 }
 
-/// Fails unless a key-service answers. Any credential will do, since only the answer matters.
+/// Fails unless a key-service answers. Any credential will do, since only getting an answer matters.
 async fn is_ready(keys: &Keys) -> Result<(), String> {
     let answered = keys.authenticate("", Class::Api).await;
     answered.map(drop).map_err(|_| "no key-service answers".to_owned())
 }
 
-/// Shows in the metrics whether the gateway is ready, until `close`.
+/// Reports in the metrics whether the gateway is ready, until `close`.
 async fn show_readiness(keys: Keys, stopping: CancellationToken, close: CancellationToken) {
     let (ready, mut ticks) = (metrics::gauge!("gateway_ready"), interval(LOOK_AT_READINESS));
     loop {
@@ -166,7 +166,7 @@ async fn show_readiness(keys: Keys, stopping: CancellationToken, close: Cancella
     ready.set(0.0);
 }
 
-/// Asks one key-service whether it answers calls with this token, or says why not.
+/// Checks that one key-service answers calls with this token, or returns why not.
 pub async fn reach(address: Uri, token: &InternalToken, tls: Option<&Tls>) -> Result<(), String> {
     let peers = peers(KeyServices::Remote(vec![address]), token, tls, None).map_err(|e| e.to_string())?;
     let keys = connect(peers, &Arc::new(KeyServiceHealth::new(1)), Arc::new(System));

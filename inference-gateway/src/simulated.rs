@@ -1,4 +1,4 @@
-//! A gateway with one worker in the thread of a simulation, without ports, threads and sockets.
+//! A gateway with one worker, on the thread of a simulation, without ports, threads and sockets.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::{
     parts::{Core, GatewayParts},
 };
 
-/// A running gateway that is called directly instead of through a port.
+/// A running gateway that is called directly.
 pub struct SimulatedGateway {
     core: Core,
     generator: Arc<Generator>,
@@ -29,13 +29,13 @@ impl SimulatedGateway {
         Ok(Self { core, generator, handler })
     }
 
-    /// Answers a request as the public port does.
+    /// Answers a request like the public port.
     pub fn answer(&self, request: Request) -> impl Future<Output = Response<Body>> + Send + use<> {
         self.handler.answer(request)
     }
 
-    /// Ends the gateway as a crash does. Its tasks may still run, but write nothing to the spool; `dial` must have cut their
-    /// connections before.
+    /// Ends the gateway as a crash would. Its tasks may continue, but write nothing to the spool; `dial` must have cut
+    /// their connections before.
     pub fn crash(&self) {
         if let Some(spool) = &self.core.spool {
             spool.let_go();

@@ -1,4 +1,4 @@
-//! Sizes of a gateway's budgets: as configured, or derived from the limits of the process.
+//! Sizes of a gateway's budgets, as configured or derived from the limits of the process.
 
 use admission::AdmissionSizes;
 use shared_config::ConfigError;
@@ -7,20 +7,20 @@ use shared_rpc::MAX_FRAME_CALLS;
 
 use crate::config::Options;
 
-/// Most chat requests in flight; open files may allow fewer.
+/// Most chat requests in flight. The limit of open files may allow fewer.
 const MOST_IN_FLIGHT: usize = 4096;
-/// Most bytes of prompts in memory; the process's memory may allow fewer.
+/// Most bytes of prompts in memory. The process's memory limit may allow fewer.
 const MOST_PROMPTS_BYTES: u64 = 1 << 30;
-/// Most bytes of answers in memory: two of the largest answers, with their copies. Memory may allow fewer.
+/// Most bytes of answers in memory: two of the largest answers, with their copies. The memory limit may allow fewer.
 const MOST_ANSWERS_BYTES: u64 = 1 << 30;
-/// Least and most memory for bodies of unauthenticated callers: enough for the small bodies of hundreds, and little
+/// Least and most memory for bodies of unauthenticated callers: enough for hundreds of small bodies, and little
 /// compared with the budget for prompts.
 const UNAUTHENTICATED_BYTES: (u64, u64) = (2 << 20, 16 << 20);
 /// Most management requests in flight. Each has a connection to a key-service.
 pub(crate) const MANAGEMENT_IN_FLIGHT: usize = 256;
-/// Least number of large bodies parsed at once, so that one account leaves a place to others.
+/// Least number of large bodies parsed at once, so that one account leaves room for others.
 const LEAST_PARSED_AT_ONCE: usize = 2;
-/// Part of the requests in flight that a single account leaves to others: a quarter.
+/// A single account leaves one in this many of the requests in flight to others.
 const LEFT_TO_OTHERS: usize = 4;
 
 /// Sizes of a gateway's budgets.
@@ -32,8 +32,8 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// Derives and logs the sizes of a gateway, in a process with `ports` ports of the public port's size and
-    /// `other_files`.
+    /// Derives and logs the sizes of a gateway. The process has `ports` ports of the public port's size and
+    /// `other_files` other files.
     pub fn of(
         options: &Options,
         limits: &Limits,

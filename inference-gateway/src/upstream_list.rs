@@ -1,4 +1,4 @@
-//! Lists the upstreams of the current catalogue on the admin port; commands drain and restore them.
+//! Lists the current catalogue's upstreams on the admin port, where commands drain and restore them.
 
 use std::{
     collections::BTreeSet,
@@ -49,7 +49,7 @@ pub enum UpstreamsCommand {
     },
 }
 
-/// An upstream of a model in the list. It contains no text of an answer and no credential.
+/// An upstream of a model in the list. It contains neither text of an answer nor credentials.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct ListedUpstream {
     /// The name in the catalogue, which accounts see.
@@ -79,14 +79,12 @@ pub(crate) struct ListedFailure {
     pub(crate) at: String,
 }
 
-/// State of the admin routes.
 #[derive(Clone)]
 struct UpstreamRoutes {
     models: Arc<OfferedModels>,
     clock: Arc<dyn Clock>,
 }
 
-/// Routes of the admin port.
 pub fn admin_routes(models: Arc<OfferedModels>, clock: Arc<dyn Clock>) -> Router {
     Router::new()
         .route(LIST, get(list))

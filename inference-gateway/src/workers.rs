@@ -27,9 +27,9 @@ impl WorkerThread {
         Ok(Self { runtime: handle, stop, thread })
     }
 
-    /// Ends the runtime with all tasks.
+    /// Ends the runtime and all its tasks.
     pub(crate) fn stop(self) {
-        // The receiver is gone only if the thread has ended already.
+        // The receiver is gone only if the thread has already ended.
         let _ = self.stop.send(());
         if self.thread.join().is_err() {
             tracing::error!("a worker thread panicked");

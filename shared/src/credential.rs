@@ -1,4 +1,2 @@
-//! Keys and other secrets.
-
 pub mod key;
 pub mod secret;

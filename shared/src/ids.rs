@@ -126,21 +126,13 @@ id!(
     AccountId,
     "acct_"
 );
-id!(
-    /// An API key.
-    KeyId,
-    "ak_"
-);
+id!(KeyId, "ak_");
 id!(
     /// A group of API keys that share bounds.
     GroupId,
     "grp_"
 );
-id!(
-    /// A management key.
-    ManagementKeyId,
-    "mk_"
-);
+id!(ManagementKeyId, "mk_");
 id!(
     /// A member: a person who signs in to the dashboard of an account.
     MemberId,
@@ -156,16 +148,8 @@ id!(
     GenerationId,
     "gen_"
 );
-id!(
-    /// A refused call.
-    RefusalId,
-    "ref_"
-);
-id!(
-    /// A deposit of credit.
-    DepositId,
-    "dep_"
-);
+id!(RefusalId, "ref_");
+id!(DepositId, "dep_");
 id!(
     /// An event: a change in an account, or a threshold that was crossed.
     EventId,

@@ -1,4 +1,4 @@
-//! Admission of requests: the share of the gateway's resources that a request takes before money is held.
+//! Admission of requests: the share of the gateway's resources that a request takes before any money is held.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,7 +18,7 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-/// How long an unauthenticated caller waits for a permit. The work that it waits for takes milliseconds.
+/// How long an unauthenticated caller waits for a permit. The work itself takes milliseconds.
 const PERMIT_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a large body waits for its turn to be parsed, which takes up to a second. It also bounds the turn itself,
 /// since all threads for such work may be stuck.
@@ -30,7 +30,7 @@ pub const LARGE_BODY: usize = 256 << 10;
 /// as a thousand letters, and 256 KiB have room for ten thousand. Brackets and colons in texts count too, which only
 /// moves a long text to another thread.
 const MANY_VALUES: usize = 4096;
-/// Requests on unauthenticated connections may have one slot in this many until they are authorized.
+/// Unauthenticated connections may use one in this many slots until their requests are authorized.
 const UNAUTHENTICATED_PART: usize = 4;
 
 /// The gateway's quotas, shared by all workers. Cheap to clone.
@@ -39,9 +39,9 @@ pub struct Admission(Arc<Quotas>);
 
 struct Quotas {
     slots: Quota,
-    /// Chat requests on unauthenticated connections that are not authorized yet.
+    /// Chat requests on unauthenticated connections, until they are authorized.
     unauthorized: Quota,
-    /// Checks of credentials of unauthenticated callers.
+    /// Credential checks of unauthenticated callers.
     checks: Quota,
     prompts: Quota,
     /// Bytes of small bodies whose senders are not authenticated yet.
@@ -52,22 +52,21 @@ struct Quotas {
     answers_of_account: usize,
 }
 
-/// Sizes of the quotas.
 #[derive(Clone, Copy, Debug)]
 pub struct AdmissionSizes {
     /// Chat requests in flight at once.
     pub in_flight: usize,
     /// Requests of a single account in flight at once.
     pub in_flight_per_account: usize,
-    /// Credentials of unauthenticated callers checked at once.
+    /// Credentials of unauthenticated callers that are checked at once.
     pub checked_at_once: usize,
     /// Bytes of prompts in memory at once.
     pub prompts_bytes: usize,
-    /// Bytes of a single account's prompts in memory.
+    /// Bytes of a single account's prompts in memory at once.
     pub prompts_bytes_per_account: usize,
     /// Bytes of answers in memory at once.
     pub answers_bytes: usize,
-    /// Bytes of a single account's answers in memory.
+    /// Bytes of a single account's answers in memory at once.
     pub answers_bytes_per_account: usize,
     /// Bytes of bodies of callers that are not authenticated yet.
     pub unauthenticated_bytes: usize,
@@ -80,7 +79,8 @@ pub struct AdmissionSizes {
 pub struct Caller(pub ConnectionTrust);
 
 impl Caller {
-    /// Owner of the caller's permits until its credential is accepted; `None` on a connection where one was.
+    /// Owner of the caller's permits until its credential is accepted; `None` if one was already accepted on the
+    /// connection.
     fn unauthenticated(&self) -> Option<Owner> {
         match self.0.owner() {
             owner @ Owner::Network(_) => Some(owner),
@@ -88,19 +88,19 @@ impl Caller {
         }
     }
 
-    /// Trusts the connection, since a credential of this account was accepted on it. Nothing else grants trust.
+    /// Trusts the connection, since it presented an accepted credential of this account. Nothing else makes it trusted.
     pub fn accepted(&self, account: AccountId) {
         self.0.grant(Owner::Account(account));
     }
 }
 
-/// Permits of a chat request: a slot and the bytes of its prompt. Also its connection, which is trusted once the
+/// Permits of a chat request: a slot and the bytes of its prompt. Also its connection, which becomes trusted once the
 /// account is known.
 pub struct Admitted {
     quotas: Arc<Quotas>,
     /// Shared with the settlement of the hold, which may outlive the request.
     slot: Arc<Permit>,
-    /// Permit that counts until the account is known.
+    /// Counts until the account is known.
     unauthorized: Option<Permit>,
     prompt: Permit,
     caller: Caller,
@@ -121,8 +121,8 @@ impl Admission {
         }))
     }
 
-    /// Takes a permit to have a credential checked. Only unauthenticated callers need one, so that others do not queue
-    /// behind them.
+    /// Takes a permit for a credential check. Only unauthenticated callers need one, so that others do not queue behind
+    /// them.
     pub async fn check(&self, caller: &Caller) -> Result<Option<Permit>, ApiError> {
         let late = || overloaded("Too many requests are waiting for authentication; try again shortly.");
         match caller.unauthenticated() {
@@ -131,17 +131,16 @@ impl Admission {
         }
     }
 
-    /// Makes an empty permit for the bytes of a body whose sender is not authenticated yet.
+    /// Makes an empty permit for the body of an unauthenticated sender.
     pub fn small_body(&self) -> Permit {
         self.0.small_bodies.empty_permit(Owner::Service)
     }
 
-    /// Makes an empty permit for the bytes of an account's prompt.
+    /// Makes an empty permit for an account's prompt.
     pub fn prompt(&self, account: AccountId) -> Permit {
         self.prompt_of(Owner::Account(account))
     }
 
-    /// Makes an empty permit for the bytes of this owner's prompt.
     fn prompt_of(&self, owner: Owner) -> Permit {
         self.0.prompts.empty_permit(owner)
     }
@@ -152,8 +151,8 @@ impl Admission {
         self.0.parsing.wait(owner, 1, deadline).await.ok_or_else(parsed_too_late)
     }
 
-    /// Works on a large body on its own thread, in the turn of the account that sends it. The work owns the permit of
-    /// the body's bytes, and may take more.
+    /// Processes a large body on a separate thread, when it is its account's turn. The work owns the permit of the
+    /// body's bytes, and may take more.
     pub async fn apart<T: Send + 'static>(
         &self,
         permit: &mut Permit,
@@ -161,7 +160,7 @@ impl Admission {
     ) -> Result<T, ApiError> {
         let turn = self.turn_to_parse(permit.owner()).await?;
         let bytes = permit.split(permit.amount());
-        // The thread continues if the client leaves, so that it keeps the turn and the permit of the bytes.
+        // The thread continues if the client leaves, so it owns the turn and the permit of the bytes.
         let waiting = Arc::new(Mutex::new(Some((work, bytes, turn))));
         let begun = waiting.clone();
         let working = spawn_blocking(move || {
@@ -180,8 +179,8 @@ impl Admission {
         Ok(done)
     }
 
-    /// Writes the body that asks for a prompt's tokens, within the owner's bytes of prompts; a large one on its own
-    /// thread.
+    /// Writes the body that asks for a prompt's count, within the owner's bytes of prompts. A large one is written on a
+    /// separate thread.
     pub async fn count_body(&self, owner: Owner, body: CountBody) -> Result<BodyPieces, ApiError> {
         let unwritten = match body {
             CountBody::Written(body) => return Ok(body),
@@ -194,12 +193,11 @@ impl Admission {
         Ok(BodyPieces { head, rest: permit.kept_by(rest) })
     }
 
-    /// Most bytes of memory for the answers of one account.
+    /// Returns the most memory for the answers of one account, in bytes.
     pub fn largest_answer(&self) -> usize {
         self.0.answers_of_account
     }
 
-    /// Bytes of answers of all accounts.
     pub fn answers(&self) -> &Quota {
         &self.0.answers
     }
@@ -237,7 +235,7 @@ impl Admitted {
         Ok(())
     }
 
-    /// Owner of the request: the account that pays, once it is known.
+    /// Owner of the request: the paying account, once it is known.
     pub fn owner(&self) -> Owner {
         self.slot.owner()
     }
@@ -247,25 +245,25 @@ impl Admitted {
         self.slot.clone()
     }
 
-    /// Releases the bytes of a prompt that was freed, except the `kept` ones that the request still has.
+    /// Releases the bytes of a freed prompt, except the `kept` bytes that the request still has.
     pub fn forget_prompt(&mut self, kept: usize) {
         self.prompt.shrink_to(kept);
     }
 
-    /// Lets an answer keep the bytes of the request that it repeats, if they are many.
+    /// Moves the bytes of the request that an answer repeats to the answer, if they are many.
     pub fn leave_with(&mut self, answer: Bytes) -> Bytes {
         let repeated = self.prompt.amount();
         if repeated < LARGE_BODY { answer } else { self.prompt.split(repeated).kept_by(answer) }
     }
 }
 
-/// Returns whether parsing a body may take milliseconds, so that it must not delay other requests of its worker.
+/// Returns whether parsing a body may take milliseconds and so delay other requests of its worker.
 pub fn parses_slowly(body: &[u8]) -> bool {
     body.len() >= LARGE_BODY || memchr::memchr3_iter(b'{', b'[', b':', body).nth(MANY_VALUES).is_some()
 }
 
-/// Takes bytes of a body or a prompt. If too few are left, the client is asked to retry, unless the request would never
-/// fit.
+/// Takes bytes of a body or a prompt. If too few are left, the error asks the client to retry, unless the request would
+/// never fit.
 pub fn take_bytes(permit: &mut Permit, bytes: usize) -> Result<(), ApiError> {
     if permit.try_grow(bytes) {
         return Ok(());
@@ -286,7 +284,7 @@ pub fn grow_to(permit: &mut Permit, bytes: usize) -> Result<(), ApiError> {
     take_bytes(permit, bytes.saturating_sub(permit.amount()))
 }
 
-/// Waits for a permit of an owner. Owners take turns.
+/// Waits for a permit. Owners take turns.
 pub async fn wait_for_permit(quota: &Quota, owner: Owner) -> Option<Permit> {
     quota.wait(owner, 1, Instant::now() + PERMIT_TIMEOUT).await
 }

@@ -1,4 +1,5 @@
-//! Answers of the Responses and Messages APIs, as clients of each read them, and those that are passed on.
+//! Writes answers for clients of the Responses and Messages APIs, and passes on answers of upstreams that speak them
+//! too.
 
 pub(crate) mod messages;
 pub(crate) mod passed;

@@ -20,8 +20,8 @@ use crate::{
     stream::{Chunk, ChunkChoice},
 };
 
-/// Choices of a stream so far, whose texts are kept as the upstream spelled them. It has no `Debug`, so that no log can
-/// show a text.
+/// The choices of a stream so far, with texts as the upstream spelled them. It has no `Debug`, so that no log can show
+/// a text.
 #[derive(Default)]
 pub struct Fold {
     choices: Vec<FoldedChoice>,
@@ -35,17 +35,17 @@ struct FoldedChoice {
     reasoning: Option<String>,
     known_calls: Calls,
     calls: Vec<FoldedCall>,
-    /// Elements of the two lists in `logprobs`: those of the text's tokens and those of a refusal's.
+    /// The two lists in `logprobs`, without brackets: tokens of the text and tokens of a refusal.
     logprobs: [Option<String>; 2],
     finish: Option<FinishReason>,
-    /// Sequence that ended the choice, as spelled.
+    /// Stop sequence that ended the choice, as spelled.
     stop: Option<String>,
     carry: Carry,
 }
 
 #[derive(Default)]
 struct FoldedCall {
-    /// Place among the calls, as clients count them.
+    /// Index among the calls that the client counts.
     index: u64,
     id: String,
     name: String,
@@ -53,7 +53,6 @@ struct FoldedCall {
 }
 
 impl Fold {
-    /// Adds a chunk of the stream.
     pub fn add(&mut self, chunk: &Chunk<'_>) {
         for choice in &chunk.choices {
             self.add_choice(choice);
@@ -67,7 +66,7 @@ impl Fold {
         self.held_bytes += self.choices[choice.index].add(choice);
     }
 
-    /// Returns whether this many choices have their finish reasons.
+    /// Returns whether at least this many choices have a finish reason.
     pub fn is_finished(&self, choices: u64) -> bool {
         let finished = self.choices.iter().filter(|choice| choice.finish.is_some()).count();
         finished as u64 >= choices && finished == self.choices.len()
@@ -77,7 +76,7 @@ impl Fold {
         self.held_bytes
     }
 
-    /// Ends what has no reason, since its server has sent everything. Returns whether something was missing.
+    /// Sets missing finish reasons, once the server has sent everything. Returns whether any was missing.
     pub fn end(&mut self) -> bool {
         let open = self.choices.iter_mut().filter(|choice| choice.finish.is_none() && choice.has_output());
         open.fold(false, |_, choice| {
@@ -87,12 +86,12 @@ impl Fold {
         })
     }
 
-    /// Returns whether anything was generated, or an end was told.
+    /// Returns whether the answer has output or a finish reason.
     pub fn has_answer(&self) -> bool {
         self.choices.iter().any(|choice| choice.finish.is_some() || choice.has_output())
     }
 
-    /// Makes the answer an empty one.
+    /// Makes this an empty answer.
     pub fn leave_empty(&mut self) {
         self.choices = vec![FoldedChoice { finish: Some(FinishReason::Stop), ..FoldedChoice::default() }];
     }
@@ -102,7 +101,7 @@ impl Fold {
         self.write(None)
     }
 
-    /// Returns the whole answer, with the name of the model that gave it as spelled in JSON.
+    /// Writes the whole answer. `model` is the model's name as spelled in JSON.
     pub(super) fn write(mut self, model: Option<&str>) -> Result<Bytes, Nonsense> {
         if self.choices.is_empty() {
             return Err(Nonsense::Choices);
@@ -125,7 +124,7 @@ impl Fold {
 }
 
 impl FoldedChoice {
-    /// Adds a piece, and returns the bytes that it takes.
+    /// Adds a piece. Returns the bytes added.
     fn add(&mut self, piece: &ChunkChoice<'_>) -> usize {
         let Delta { content, refusal, reasoning, .. } = piece.delta;
         let mut added = append(&mut self.content, content)

@@ -1,5 +1,5 @@
-//! Whole answers of any form, as answers of chat: those of other APIs, streams in place of whole answers, and forms that
-//! no API documents.
+//! Converts whole answers of any form to answers of chat: from other APIs, from streams sent instead of whole answers,
+//! and from undocumented forms.
 
 use bytes::Bytes;
 use upstream_error::UpstreamError;
@@ -14,17 +14,17 @@ use crate::{
     usage::Reported,
 };
 
-/// A whole answer of chat, which [`crate::Completion::read`] reads.
+/// A whole answer of chat, for [`crate::Completion::read`].
 pub struct Folded {
     pub body: Bytes,
-    /// Usage of the answer, as far as it was reported.
+    /// Usage, as far as it was reported.
     pub usage: Reported,
     pub odd: Oddities,
 }
 
-/// Why a body has no answer.
+/// Why a body contains no answer.
 pub enum NoAnswer {
-    /// It is an error.
+    /// The body is an error.
     Complained(Box<UpstreamError>),
     Nonsense(Nonsense),
 }
@@ -43,13 +43,12 @@ struct Folding {
     odd: Oddities,
     /// Name of the model that answers, as spelled in JSON.
     model: Option<String>,
-    /// Everything was sent.
+    /// The server has sent everything.
     is_done: bool,
-    /// A report of usage came last, as at the end of a stream.
+    /// Usage came last, as it does at the end of a stream.
     is_reported: bool,
 }
 
-/// Reads a whole answer in any form.
 pub fn whole_as_chat(mut reader: AnswerReader, body: Bytes) -> Result<Folded, NoAnswer> {
     let (mut decoder, mut folding) = (Decoder::of_whole(body), Folding::default());
     for is_ended in [false, true] {
@@ -97,7 +96,7 @@ impl Folding {
         let told = chunk.usage().unwrap_or_default().max(chunk.timings().unwrap_or_default());
         self.usage = self.usage.max(told);
         self.is_reported = chunk.is_without_choices() && told.completion > Some(0);
-        // A whole answer is complete, whatever it says.
+        // A whole answer is complete, with or without a finish reason.
         self.is_done |= chunk.is_whole;
         if self.model.is_none() {
             self.model = chunk.model.map(str::to_owned);

@@ -1,10 +1,10 @@
-//! What every object of an answer says of its generation, and how members are written.
+//! Members that every object of an answer shares, and helpers to write members.
 
 use bytes::BytesMut;
 use reply::carried::ServerId;
 use shared::{ids::GenerationId, money::NanoUsd, tokens::Usage};
 
-/// Members that all objects of an answer have.
+/// Members that all objects of an answer share.
 #[derive(Clone, Copy, Debug)]
 pub struct Generation<'a> {
     /// Our id, which is also the billing id.
@@ -13,7 +13,7 @@ pub struct Generation<'a> {
     pub created: i64,
     /// Name of the model in the request.
     pub model: &'a str,
-    /// The server that answers, which gets back what it signs.
+    /// The server that answers. Parts that it signed are returned only to it.
     pub server: ServerId,
 }
 

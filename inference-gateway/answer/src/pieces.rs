@@ -1,4 +1,4 @@
-//! Parts that answers of every API have.
+//! Parts of answers that every API has.
 
 pub(crate) mod call_ids;
 pub(crate) mod calls;

@@ -1,7 +1,7 @@
-//! Reads answers of upstreams in the API by which each was asked. All become chunks of chat, whole answers too.
+//! Reads answers in the API that each upstream was asked in. All become chunks of chat, whole answers too.
 //!
-//! This is where readers tolerate. What can be read in any form is shown, what cannot be read is skipped, and both are
-//! counted as oddities. Only broken JSON and what is beyond the bounds of answers is an error.
+//! Tolerance is implemented here: content in any readable form is shown, unreadable content is skipped, and both are
+//! counted as oddities. Only broken JSON and answers beyond the bounds are errors.
 
 mod chat;
 mod content;
@@ -41,7 +41,7 @@ impl AnswerReader {
         })
     }
 
-    /// Says how many choices were asked for. Where it is one, some servers split it in two.
+    /// Sets the number of choices requested. If one was requested, some servers split it in two.
     #[must_use]
     pub fn of_choices(mut self, choices: u64) -> Self {
         match &mut self.0 {
@@ -51,7 +51,7 @@ impl AnswerReader {
         self
     }
 
-    /// Reads a whole answer that is passed on as it is, however many calls it has.
+    /// Reads a whole answer that is passed on unchanged, with any number of calls.
     #[must_use]
     pub(crate) fn passing(mut self) -> Self {
         match &mut self.0 {
@@ -81,7 +81,7 @@ impl AnswerReader {
         }
     }
 
-    /// Takes back what was read of the last event, which is read again.
+    /// Undoes the last event, which will be read again.
     pub fn again(&mut self) {
         match &mut self.0 {
             ApiReader::Chat(reader) => reader.again(),
@@ -98,7 +98,7 @@ impl AnswerReader {
         }
     }
 
-    /// Reads the usage from the ends of a payload, and whether the answer ends. Its text is left out.
+    /// Reads usage and the end of the answer from both ends of a payload, without its text.
     fn ends<'a>(&self, ends: &'a PayloadEnds) -> Event<'a> {
         match &self.0 {
             ApiReader::Chat(_) => {
@@ -109,7 +109,7 @@ impl AnswerReader {
         }
     }
 
-    /// Returns the usage that an unreadable event reports.
+    /// Returns the usage in an event that cannot be read.
     pub fn unreadable(&self, payload: &Payload) -> Reported {
         let of_ends = |ends: &PayloadEnds| match self.ends(ends) {
             Event::Chunk(chunk) | Event::Failed(_, chunk) => {
@@ -123,12 +123,11 @@ impl AnswerReader {
         }
     }
 
-    /// Reads a payload that is whole.
     pub fn event<'a>(&mut self, payload: &'a [u8]) -> Result<Event<'a>, Nonsense> {
         self.next();
         match &mut self.0 {
             ApiReader::Chat(reader) => reader.event(payload),
-            // Some servers end every stream as chat streams end.
+            // Some servers end every stream as a chat stream.
             ApiReader::Messages(_) | ApiReader::Responses(_) if payload.trim_ascii() == b"[DONE]" => {
                 Ok(Event::Done)
             }

@@ -12,8 +12,8 @@ use crate::{
     usage::put_usage,
 };
 
-/// Rewrites an upstream's chunks into the gateway's. Whatever the upstream, the client sees for each choice first the
-/// role, then the generated output, then a finish reason, and nothing more.
+/// Rewrites an upstream's chunks into the gateway's. For each choice the client sees the role, then the output, then a
+/// finish reason, and nothing more.
 pub(crate) struct Rewriter {
     generation: GenerationId,
     /// Start of every chunk, up to its choices.
@@ -24,7 +24,7 @@ pub(crate) struct Rewriter {
     choices: Vec<ChoiceState>,
 }
 
-/// How far a choice was sent.
+/// How much of a choice was sent.
 #[derive(Default)]
 struct ChoiceState {
     progress: ChoiceProgress,
@@ -53,7 +53,7 @@ impl Rewriter {
         Self { generation, head: head.freeze(), tail, include_usage, server, choices: Vec::new() }
     }
 
-    /// Writes what a chunk adds, if anything.
+    /// Writes a chunk's additions, if any.
     pub(crate) fn chunk(&mut self, chunk: &Chunk<'_>, out: &mut BytesMut) {
         let start = out.len();
         out.extend_from_slice(&self.head);
@@ -65,13 +65,13 @@ impl Rewriter {
             let late;
             let mut choice = choice;
             if self.choices[choice.index].progress == ChoiceProgress::Finished {
-                // What was generated is shown, wherever its server says that it ended.
+                // Output is shown even after the server's finish reason.
                 let Some(after) = choice.after_end() else { continue };
                 late = after;
                 choice = &late;
             }
             let Some(first) = self.advance(choice) else { continue };
-            // Clients look for one piece of a choice in each chunk.
+            // Clients read only one piece of a choice from each chunk.
             if written & (1 << choice.index) != 0 {
                 put(out, self.tail);
                 out.extend_from_slice(&self.head);
@@ -91,14 +91,14 @@ impl Rewriter {
         }
     }
 
-    /// Returns whether the upstream has begun a choice and finished every choice that it began. Any other end is a
+    /// Returns whether the upstream has begun at least one choice and finished all that it began. Any other end is a
     /// failure.
     pub(crate) fn is_finished(&self) -> bool {
         let any = |progress| self.choices.iter().any(|choice| choice.progress == progress);
         any(ChoiceProgress::Finished) && !any(ChoiceProgress::Open)
     }
 
-    /// Number of choices whose finish reason was written.
+    /// Counts the choices whose finish reason was written.
     pub(crate) fn finished_choices(&self) -> u64 {
         let finished = |choice: &&ChoiceState| choice.progress == ChoiceProgress::Finished;
         self.choices.iter().filter(finished).count() as u64
@@ -109,7 +109,7 @@ impl Rewriter {
         self.end(|_| FinishReason::Length, out);
     }
 
-    /// Ends every unfinished choice, since the upstream has sent everything but gave no finish reason.
+    /// Ends every unfinished choice, since the upstream has sent everything without a finish reason.
     pub(crate) fn end_untold(&mut self, out: &mut BytesMut) {
         self.end(|calls| if calls.is_empty() { FinishReason::Stop } else { FinishReason::ToolCalls }, out);
     }
@@ -144,7 +144,8 @@ impl Rewriter {
         put(out, "data: [DONE]\n\n");
     }
 
-    /// Ends a failed stream. The error is the last event: SDKs take a stream that just stops for a finished one, and an
+    /// Ends a failed stream. The error is the last event: SDKs take a stream that just stops as complete, and an event
+    /// after an error as a recovery.
     /// event after an error for a recovery.
     pub(crate) fn error(error: &ApiError, out: &mut BytesMut) {
         put(out, "data: ");
@@ -152,7 +153,7 @@ impl Rewriter {
         put(out, "\n\n");
     }
 
-    /// Makes the states of all choices up to this one.
+    /// Adds states up to this choice.
     fn reach(&mut self, index: usize) {
         let server = self.server;
         if self.choices.len() <= index {
@@ -166,7 +167,7 @@ impl Rewriter {
         self.choices.iter().map(|choice| choice.carry.held_bytes()).sum()
     }
 
-    /// Moves a choice on. `None` if there is nothing to write; else whether the role must be written.
+    /// Advances a choice. Returns `None` if there is nothing to write, otherwise whether to write the role.
     fn advance(&mut self, choice: &ChunkChoice<'_>) -> Option<bool> {
         let progress = &mut self.choices[choice.index].progress;
         let first = match *progress {
@@ -205,8 +206,8 @@ fn write_choice(
     }
 }
 
-/// Writes a delta. A choice's first delta has the role and a text, even if that is empty. The last one has what the server
-/// wants back.
+/// Writes a delta. A choice's first delta has the role and a text, even an empty one. The last delta has what the
+/// server wants back.
 fn write_delta(
     delta: &Delta<'_>,
     [first, is_last]: [bool; 2],

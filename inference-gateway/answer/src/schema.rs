@@ -1,4 +1,4 @@
-//! The shape of answers for readers of descriptions; other modules write the same members by hand.
+//! Schemas of answers, for `/openapi.json`. Other modules write the same members by hand.
 
 mod messages;
 mod responses;
@@ -11,13 +11,12 @@ use shared::{generation::FinishReason, ids::GenerationId, json::RawValue, money:
 pub use messages::{MessageErrorSchema, MessageObject};
 pub use responses::ResponseObject;
 
-/// A whole answer.
 pub struct CompletionSchema;
 
 /// An event of a streamed answer.
 pub struct ChunkSchema;
 
-/// The vectors of prompts.
+/// The answer to a request for embeddings.
 #[derive(JsonSchema, Serialize)]
 #[schemars(rename = "Embeddings")]
 pub struct EmbeddingsObject<'a> {
@@ -105,7 +104,7 @@ fn chunk_schema(schemas: &mut SchemaGenerator) -> Schema {
     })
 }
 
-/// Schema of the content of a message, and of the additions of a delta.
+/// Schema of a message's content, and of a delta.
 fn message_members() -> Value {
     json!({
         "type": "object",
@@ -128,7 +127,6 @@ fn message_members() -> Value {
     })
 }
 
-/// Log probabilities of the tokens of a text, or of a refusal.
 fn logprobs() -> Value {
     let token = |more: &[&str], alternatives: Option<Value>| {
         let mut properties = json!({

@@ -1,4 +1,4 @@
-//! Decodes payloads of server-sent events from a body that arrives in arbitrary pieces.
+//! Decodes the payloads of server-sent events from a body that arrives in arbitrary pieces.
 
 pub(crate) mod payload;
 mod repair;
@@ -10,38 +10,37 @@ use memchr::memchr2;
 
 use self::payload::{LongText, MAX_EVENT_BYTES, Payload, Text};
 
-/// Byte order mark that some servers send first. The standard says to skip it once.
+/// Byte order mark that some servers send first. The standard skips it once.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// Decoder of event payloads, by the WHATWG HTML standard, section 9.2.6, without `id`, `retry` and `event`: events of
-/// chat streams differ only in their data.
+/// Decoder of event payloads as in the WHATWG HTML standard, section 9.2.6, without `id`, `retry` and `event`: events
+/// of chat streams differ only in their data.
 ///
-/// A body that is JSON and no stream is a single payload, which comes with the end of the body.
+/// A body that is JSON instead of a stream is a single payload, returned at the end of the body.
 ///
-/// A payload that lies within one piece is a slice of it, not a copy. Of a payload that is too long, both ends are kept,
-/// and the stream goes on.
+/// A payload within one piece is a slice of it, not a copy. Of an overlong payload both ends are kept, and the stream
+/// continues.
 #[derive(Debug, Default)]
 pub struct Decoder {
     input: Bytes,
-    /// Beginning of an incomplete line.
+    /// Start of an incomplete line.
     partial: BytesMut,
-    /// The incomplete line, if it is too long already.
+    /// The incomplete line, once it is too long.
     long: Option<LongText>,
     /// Payload of an incomplete event.
     data: Option<Text>,
-    /// The last piece ended with a carriage return that ended a line. A line feed at the start of the next one belongs
-    /// to it.
+    /// The last piece ended with a carriage return. A line feed at the start of the next piece belongs to it.
     after_carriage_return: bool,
     /// A line was read, so a byte order mark is no longer skipped.
     begun: bool,
     form: StreamForm,
-    /// The body was JSON, and has ended.
+    /// The body was JSON and has ended.
     is_of_body: bool,
-    /// Payloads that were found in one that is broken.
+    /// Payloads found within a broken one.
     repaired: VecDeque<Payload>,
 }
 
-/// What a body is, by its first byte that is not blank.
+/// What a body is, judged by its first byte that is not blank.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum StreamForm {
     #[default]
@@ -63,7 +62,7 @@ impl StreamForm {
 }
 
 impl Decoder {
-    /// Decodes a body that is there as a whole, however long. Only [`Self::end`] is missing.
+    /// Makes a decoder of a whole body of any length. Only [`Self::end`] has to be called.
     pub(crate) fn of_whole(body: Bytes) -> Self {
         let mut decoder = Self::default();
         if StreamForm::of(&body) == StreamForm::Json {
@@ -103,12 +102,12 @@ impl Decoder {
         self.input = Bytes::from_static(b"\n\n");
     }
 
-    /// Returns whether the body was JSON and no stream.
+    /// Returns whether the body was JSON instead of a stream.
     pub const fn is_of_body(&self) -> bool {
         self.is_of_body
     }
 
-    /// Finds payloads in one that is no JSON, which come next. Returns whether there are any.
+    /// Finds payloads in one that is not JSON; they are returned next. Returns whether there are any.
     pub fn repair(&mut self, broken: &Payload) -> bool {
         let found = broken.repaired();
         let is_repaired = !found.is_empty();
@@ -140,7 +139,7 @@ impl Decoder {
         }
     }
 
-    /// Bytes of the incomplete event, and of input not read yet.
+    /// Counts the bytes of the incomplete event and of input not read yet.
     pub fn held_bytes(&self) -> usize {
         let (long, data) = (self.long.as_ref(), self.data.as_ref());
         self.partial.len()
@@ -150,7 +149,7 @@ impl Decoder {
             + self.repaired.iter().map(Payload::held_bytes).sum::<usize>()
     }
 
-    /// Keeps a piece of a body that is one payload, or both ends of the body if it is too long.
+    /// Keeps a piece of a body that is one payload; only both ends if the body is too long.
     fn keep(&mut self) {
         let piece = std::mem::take(&mut self.input);
         match &mut self.long {
@@ -189,7 +188,7 @@ impl Decoder {
         let mut line = if self.long.is_some() { Bytes::new() } else { self.input.split_to(end) };
         if !self.partial.is_empty() {
             self.partial.extend_from_slice(&line);
-            // The line takes the whole buffer, so that its memory is freed with it, however large.
+            // The line takes the whole buffer, so that a large buffer is freed with it.
             line = std::mem::take(&mut self.partial).freeze();
         }
         self.end_line();
@@ -216,7 +215,7 @@ impl Decoder {
             }
         }
         if self.input.is_empty() {
-            // An empty slice would keep the whole piece in memory, and keep the connection from reusing its buffer.
+            // An empty slice would keep the whole piece in memory, and prevent the connection from reusing its buffer.
             self.input = Bytes::new();
         }
     }

@@ -18,7 +18,7 @@ use crate::{
     usage::{ReportForm, Reported},
 };
 
-/// The event that a chunk was read from, with the members that writers of the same API need.
+/// The event that a chunk was read from, with the members that writers in the same API need.
 #[derive(Clone, Copy)]
 pub(super) struct Original<'a> {
     pub(super) payload: &'a str,
@@ -32,10 +32,10 @@ pub(super) struct Original<'a> {
     pub(super) delta: Option<&'a RawValue>,
 }
 
-/// Parts of an event or an answer that are edited, each as a slice of the text.
+/// Parts of an event or an answer to edit, each a slice of the text.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Edited<'a> {
-    /// The message or the response that an event describes.
+    /// The message or response within the event.
     pub(super) object: Option<&'a str>,
     pub(super) model: Option<&'a str>,
     pub(super) usage: Option<&'a str>,
@@ -44,7 +44,7 @@ pub(super) struct Edited<'a> {
 /// An event of an upstream's stream.
 pub enum Event<'a> {
     Chunk(Chunk<'a>),
-    /// The upstream failed, with this error, in a chunk whose text is no answer. The chunk's usage still counts.
+    /// The upstream failed with this error. The chunk's text is no answer, but its usage counts.
     Failed(UpstreamError, Chunk<'a>),
     /// The upstream has sent everything.
     Done,
@@ -56,33 +56,32 @@ pub struct Chunk<'a> {
     pub(super) model: Option<&'a str>,
     usage: Option<&'a RawValue>,
     timings: Option<&'a RawValue>,
-    /// Place of the only choice that the chunk adds to.
+    /// Index of the only choice that the chunk adds to.
     pub choice: Option<usize>,
-    /// A finish reason that no known server uses.
+    /// An unknown finish reason, as the upstream wrote it.
     pub unknown_finish: Option<&'a str>,
-    /// What is odd about the form of the chunk.
     pub odd: Oddities,
     /// The chunk is a whole answer.
     pub(super) is_whole: bool,
-    /// The event itself, for APIs whose events can be passed on. `None` if it is too long or nested too deeply.
+    /// The event itself, if its API's events can be passed on. `None` if it is too long or nested too deeply.
     pub(super) original: Option<Original<'a>>,
     pub(super) choices: Vec<ChunkChoice<'a>>,
 }
 
-/// Part of an answer that a chunk adds to a choice.
+/// What a chunk adds to one choice.
 pub(super) struct ChunkChoice<'a> {
     pub(super) index: usize,
     pub(super) delta: Delta<'a>,
     pub(super) logprobs: Option<&'a RawValue>,
     pub(super) finish: Option<FinishReason>,
-    /// Sequence that ended the choice, from servers that report it.
+    /// Stop sequence that ended the choice, from servers that report it.
     pub(super) stop: Option<RawString<'a>>,
     /// Size of the output that the chunk adds.
     size: OutputSize,
 }
 
 impl<'a> Event<'a> {
-    /// Makes the end of the only choice, with the upstream's word for it.
+    /// Makes the end of the only choice, with the upstream's word for the reason.
     pub(super) fn end(word: &'a str, stop: Option<RawString<'a>>, usage: Option<&'a RawValue>) -> Self {
         let read = FinishWord::read(word);
         let choice = ChunkChoice { finish: read.reason(), stop, ..ChunkChoice::of(Delta::default(), None) };
@@ -95,7 +94,7 @@ impl<'a> Event<'a> {
         }
     }
 
-    /// Lets writers of the same API pass the event on, unless it is nested too deeply.
+    /// Attaches the original event, so that it can be passed on unless it is nested too deeply.
     pub(super) fn with_original(mut self, original: Original<'a>) -> Self {
         match &mut self {
             Self::Chunk(chunk) => {
@@ -107,14 +106,13 @@ impl<'a> Event<'a> {
         self
     }
 
-    /// Makes an event that adds nothing.
+    /// Makes an event without additions.
     pub(super) fn nothing() -> Self {
         Self::Chunk(Chunk::new(Vec::new(), None, None))
     }
 }
 
 impl<'a> ChunkChoice<'a> {
-    /// Adds log probabilities.
     pub(super) fn list_tokens(&mut self, logprobs: Option<&'a RawValue>) {
         self.logprobs = logprobs;
         self.size.listed_tokens = listed_tokens(logprobs);
@@ -129,7 +127,7 @@ impl<'a> ChunkChoice<'a> {
         ChunkChoice { index, delta, logprobs, finish, stop, size }
     }
 
-    /// Returns the texts of a piece that comes after the reason for the end, which holds.
+    /// Returns the texts of a piece that comes after the finish reason, which stays.
     pub(super) fn after_end(&self) -> Option<Self> {
         let Delta { content, refusal, reasoning, .. } = self.delta;
         let has_text = [content, refusal, reasoning].into_iter().flatten().any(|text| !text.is_empty());
@@ -137,7 +135,7 @@ impl<'a> ChunkChoice<'a> {
         has_text.then(|| Self { finish: None, ..self.with_delta(delta) })
     }
 
-    /// Makes a piece of the first choice, which goes on.
+    /// Makes an unfinished piece of the first choice.
     pub(super) fn of(delta: Delta<'a>, logprobs: Option<&'a RawValue>) -> Self {
         let size = OutputSize { bytes: delta.added_bytes(), listed_tokens: listed_tokens(logprobs) };
         Self { index: 0, delta, logprobs, finish: None, stop: None, size }
@@ -174,7 +172,7 @@ impl<'a> Chunk<'a> {
         Chunk { model, usage, timings, choice, unknown_finish, odd, is_whole, original, choices }
     }
 
-    /// Puts pieces before those of the chunk.
+    /// Inserts pieces before the chunk's own.
     pub(super) fn prepend(&mut self, mut list: Vec<ChunkChoice<'a>>, odd: Oddities) {
         self.odd.join(odd);
         list.append(&mut self.choices);
@@ -182,12 +180,11 @@ impl<'a> Chunk<'a> {
         self.choices = list;
     }
 
-    /// Reads the usage so far, or in all, if the chunk reports any.
+    /// Reads the usage in the chunk: so far, or in total.
     pub fn usage(&self) -> Option<Reported> {
         self.usage.map(|usage| Reported::read(ReportForm::Usage, usage))
     }
 
-    /// Reads the name of the model that answers, if the chunk names one.
     pub fn model(&self) -> Option<String> {
         serde_json::from_str(self.model?).ok()
     }
@@ -197,17 +194,16 @@ impl<'a> Chunk<'a> {
         self.timings.map(|timings| Reported::read(ReportForm::Timings, timings))
     }
 
-    /// Returns whether the chunk adds to no choice, like one at the end of a stream that only has usage.
+    /// Returns whether the chunk adds to no choice, such as a last chunk with only usage.
     pub const fn is_without_choices(&self) -> bool {
         self.choices.is_empty()
     }
 
-    /// Returns whether the chunk is a whole answer.
     pub const fn is_whole(&self) -> bool {
         self.is_whole
     }
 
-    /// Lists the sizes of what was generated, each with the place of its choice: at least one token each.
+    /// Lists the size of each addition with the index of its choice. Each is at least one token.
     pub fn outputs(&self) -> impl Iterator<Item = (usize, OutputSize)> {
         self.choices.iter().map(|choice| (choice.index, choice.size)).filter(|(_, size)| !size.is_empty())
     }
@@ -217,7 +213,7 @@ impl<'a> Chunk<'a> {
         self.outputs().next().is_some()
     }
 
-    /// Lists why choices end with this chunk, if any do.
+    /// Lists the finish reasons in this chunk.
     pub fn finish_reasons(&self) -> impl Iterator<Item = FinishReason> {
         self.choices.iter().filter_map(|choice| choice.finish)
     }

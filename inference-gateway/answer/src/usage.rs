@@ -12,8 +12,8 @@ use crate::generation::{put, put_number};
 pub use read::{MOST_TOKENS, Reported};
 pub(super) use read::{ReportForm, largest_report};
 
-/// Writes the `usage` that clients read, with OpenAI's members. Parts that few models have are left out if they are
-/// zero. `cost` is the billed amount, left out while it is unknown.
+/// Writes the `usage` that clients read, with OpenAI's members. Rare parts are left out if they are zero. `cost` is the
+/// billed amount, left out while unknown.
 pub(super) fn put_usage(usage: Usage, cost: Option<NanoUsd>, out: &mut BytesMut) {
     let Usage { prompt, cached, completion, details } = usage;
     let UsageDetails { cache_write, cache_write_long, audio_input, reasoning, audio_output, images: _ } =
@@ -40,7 +40,7 @@ pub(super) fn put_usage(usage: Usage, cost: Option<NanoUsd>, out: &mut BytesMut)
     put(out, "}");
 }
 
-/// Writes a member with its number of tokens, if that is not zero.
+/// Writes a count unless it is zero.
 fn put_any(name: &str, tokens: u64, out: &mut BytesMut) {
     if tokens > 0 {
         put(out, name);

@@ -1,5 +1,3 @@
-//! Reads and writes whole answers, which are not streamed.
-
 use bytes::{BufMut, Bytes, BytesMut};
 use raw_json::RawString;
 use reply::{MAX_CHOICES, Reply};
@@ -35,29 +33,28 @@ use crate::{
 /// Memory reserved for an answer besides its texts.
 const ENVELOPE_BYTES: usize = 512;
 
-/// An upstream's whole answer, borrowed from the body.
+/// An upstream's whole answer, borrowed from its body.
 pub struct Completion<'a> {
-    /// Usage of the answer, as far as it was reported.
+    /// Usage, as far as it was reported.
     pub usage: Reported,
     /// Name of the model that answered, as spelled in JSON.
     model: Option<&'a str>,
-    /// A finish reason that no known server uses.
+    /// An unknown finish reason, as the upstream wrote it.
     pub unknown_finish: Option<&'a str>,
-    /// What is odd about the form of the answer.
     pub odd: Oddities,
     pub finish_reasons: Vec<FinishReason>,
-    /// The size of each choice's output.
+    /// Size of each choice's output.
     pub outputs: Vec<OutputSize>,
     content: Content<'a>,
     length: usize,
 }
 
 enum Content<'a> {
-    /// Each has its end.
+    /// Each choice has a finish reason.
     Choices(Vec<ChunkChoice<'a>>),
-    /// The vectors of an answer to a request for embeddings, as the upstream spelled them.
+    /// Embedding vectors, as the upstream spelled them.
     Vectors(&'a RawValue),
-    /// An answer of the client's own API.
+    /// An answer in the client's own API.
     Passed(PassedAnswer<'a>),
 }
 
@@ -69,7 +66,7 @@ struct RawVectors<'a> {
     usage: Option<&'a RawValue>,
 }
 
-/// Members of an answer that are edited in place, so that null is a value, too.
+/// Members that are edited in place, so `null` counts as a value.
 #[derive(Deserialize)]
 struct RawEdited<'a> {
     #[serde(borrow, default, deserialize_with = "even_null")]
@@ -79,8 +76,8 @@ struct RawEdited<'a> {
 }
 
 impl<'a> Completion<'a> {
-    /// Reads a `chat.completion` of the usual form: a message with a reason for each choice, in their order. Any other is
-    /// an error, and [`crate::whole_as_chat`] may read it.
+    /// Reads a `chat.completion` of the usual form: a message with a finish reason for each choice, in order. Any other
+    /// form is an error; [`crate::whole_as_chat`] may be able to read it.
     pub fn read(reply: &Reply, body: &'a [u8]) -> Result<Self, Nonsense> {
         if !reply.is_of_chat() {
             return Self::read_vectors(body);
@@ -96,7 +93,7 @@ impl<'a> Completion<'a> {
         }
         let mut places = 0_u64;
         chunk.choices.iter().for_each(|choice| places |= 1 << choice.index);
-        // Several pieces of a choice, or an only choice that is not the first.
+        // A choice in several pieces, or a single choice with another index than 0.
         if places.count_ones() as usize != choices || (choices == 1 && places != 1) {
             return Err(Nonsense::Form);
         }
@@ -120,7 +117,7 @@ impl<'a> Completion<'a> {
         })
     }
 
-    /// Reads an answer of the client's own API, which is passed on.
+    /// Reads an answer in the client's own API, to pass it on.
     pub fn read_passed(api: UpstreamApi, body: &'a [u8]) -> Result<Self, Nonsense> {
         let body = std::str::from_utf8(body)?;
         let chunk = match AnswerReader::new(api).passing().event(body.as_bytes())? {
@@ -132,7 +129,7 @@ impl<'a> Completion<'a> {
         if finish_reasons.is_empty() {
             return Err(Nonsense::Unfinished);
         }
-        // Clients of the API itself do not read what is odd in it.
+        // A client of this API might not read its undocumented forms.
         if !chunk.odd.without(&[Oddity::UnknownItem, Oddity::FinishUnknown]).is_empty() {
             return Err(Nonsense::Form);
         }
@@ -155,7 +152,7 @@ impl<'a> Completion<'a> {
         })
     }
 
-    /// Reads a list of vectors, which are not parsed. Nothing is generated.
+    /// Reads a list of vectors without parsing them. It has no generated tokens.
     fn read_vectors(body: &'a [u8]) -> Result<Self, Nonsense> {
         let raw: RawVectors<'_> = from_slice(body)?;
         let vectors = raw.data.filter(|data| Kind::of(data) == Kind::Array).ok_or(Nonsense::Choices)?;
@@ -168,12 +165,11 @@ impl<'a> Completion<'a> {
         Ok(Self { usage, model, unknown_finish: None, odd, finish_reasons, outputs, content, length })
     }
 
-    /// Reads the name of the model that answered, if the answer names one.
     pub fn model(&self) -> Option<String> {
         serde_json::from_str(self.model?).ok()
     }
 
-    /// Returns whether the answer would pass on more levels than clients can be expected to read.
+    /// Returns whether passing the answer on would exceed the nesting that clients can be expected to read.
     pub fn is_too_deep(&self) -> bool {
         match &self.content {
             Content::Choices(_) | Content::Vectors(_) => false,
@@ -181,7 +177,7 @@ impl<'a> Completion<'a> {
         }
     }
 
-    /// Writes the answer that the client reads, in the form that the request wants.
+    /// Writes the answer in the client's dialect.
     pub fn write(&self, generation: Generation<'_>, reply: &Reply, settled: Settled) -> Bytes {
         let room = || BytesMut::with_capacity(self.length + ENVELOPE_BYTES);
         match &self.content {
@@ -220,7 +216,7 @@ fn write_vectors(
     let tokens = settled.usage.prompt;
     let usage = EmbeddingsUsage { prompt_tokens: tokens, total_tokens: tokens, cost: settled.cost };
     let object = EmbeddingsObject { object: "list", data: Some(vectors), model: generation.model, usage };
-    // Writing to memory does not fail, and everything written is JSON.
+    // Writing to memory cannot fail, and the object is always valid JSON.
     let _ = serde_json::to_writer((&mut out).writer(), &object);
     out.freeze()
 }
@@ -239,7 +235,7 @@ fn write_chat(choices: &[ChunkChoice<'_>], generation: Generation<'_>, settled: 
     put(out, "}");
 }
 
-/// Returns the first choice, for dialects that have only one. There always is a choice.
+/// Returns the first choice, for dialects with only one. It always exists.
 fn turn<'a>(choices: &'a [ChunkChoice<'a>]) -> WholeTurn<'a> {
     let choice = &choices[0];
     let stop = choice.stop.map(|stop| stop.decoded().into_owned());

@@ -1,5 +1,3 @@
-//! Writers of a stream, one for each dialect of clients.
-
 mod halves;
 
 use bytes::BytesMut;
@@ -30,13 +28,13 @@ pub struct StreamWriter {
 enum DialectWriter {
     /// Chunks of a chat completion, with any number of choices.
     Chat(Rewriter),
-    /// Another dialect, which has a single choice.
+    /// Another dialect, with a single choice.
     Turn(Box<TurnStream>),
-    /// Another dialect, as the upstream speaks it.
+    /// Another dialect, passed on from an upstream that speaks it.
     Passed(Box<PassedStream>),
 }
 
-/// The stream of a dialect that knows blocks.
+/// A stream in a dialect made of blocks.
 struct TurnStream {
     turn: Turn,
     writer: Box<dyn TurnWriter>,
@@ -44,8 +42,8 @@ struct TurnStream {
 }
 
 impl StreamWriter {
-    /// Begins a stream. `prompt_tokens` stands for the prompt if the upstream does not begin with a report. `passes`
-    /// says that the upstream was asked in the client's own API, so its events pass unchanged.
+    /// Begins a stream. `prompt_tokens` is reported unless the upstream reports the prompt first. `passes` says that
+    /// the upstream was asked in the client's own API, so that its events pass unchanged.
     pub fn new(generation: Generation<'_>, reply: &Reply, prompt_tokens: u64, passes: bool) -> Self {
         match reply {
             Reply::Responses(reply) if passes => {
@@ -100,7 +98,7 @@ impl StreamWriter {
         Self::of(DialectWriter::Passed(Box::new(PassedStream::new(generation, turn, Box::new(writer)))))
     }
 
-    /// Writes what a chunk adds, if anything. An error means that the dialect cannot express the answer.
+    /// Writes a chunk's additions, if any. An error means that the dialect cannot express the answer.
     pub fn chunk(&mut self, chunk: &Chunk<'_>, out: &mut BytesMut) -> Result<(), Nonsense> {
         let Self { dialect, halves } = self;
         if halves.are_none_in(chunk) {
@@ -110,7 +108,7 @@ impl StreamWriter {
         }
     }
 
-    /// Ends what is unfinished, since the upstream has sent everything but gave no finish reason.
+    /// Ends what is unfinished, since the upstream has sent everything without a finish reason.
     pub fn end_untold(&mut self, out: &mut BytesMut) {
         match &mut self.dialect {
             DialectWriter::Chat(rewriter) => rewriter.end_untold(out),
@@ -119,7 +117,7 @@ impl StreamWriter {
         }
     }
 
-    /// Returns whether the upstream has begun a choice and finished every choice that it began. Any other end is a
+    /// Returns whether the upstream has begun at least one choice and finished all that it began. Any other end is a
     /// failure.
     pub fn is_finished(&self) -> bool {
         match &self.dialect {
@@ -129,7 +127,7 @@ impl StreamWriter {
         }
     }
 
-    /// Counts the choices whose finish reason came.
+    /// Counts the choices with a finish reason.
     pub fn finished_choices(&self) -> u64 {
         match &self.dialect {
             DialectWriter::Chat(rewriter) => rewriter.finished_choices(),
@@ -160,7 +158,7 @@ impl StreamWriter {
         }
     }
 
-    /// Writes the last event of a failed stream. `settled` is the bill of what came before, if there is one.
+    /// Writes the last event of a failed stream. `settled` is the bill for the output before the failure, if any.
     pub fn fail(&mut self, error: &ApiError, settled: Option<Settled>, out: &mut BytesMut) {
         match &mut self.dialect {
             DialectWriter::Chat(_) => Rewriter::error(error, out),
@@ -169,7 +167,7 @@ impl StreamWriter {
         }
     }
 
-    /// Writes bytes that clients ignore, so that proxies on the way do not time out.
+    /// Writes bytes that clients ignore, so that proxies in between do not time out.
     pub fn keep_alive(&self, out: &mut BytesMut) {
         match &self.dialect {
             DialectWriter::Chat(_) => put(out, ": keep-alive\n\n"),
@@ -208,7 +206,7 @@ impl TurnStream {
             let report = chunk.usage().or_else(|| chunk.timings());
             self.writer.begin(report.and_then(|report| report.prompt), out);
         }
-        // Only one choice was requested, which is the first.
+        // Only the first choice was requested.
         let choices = chunk.choices.iter().filter(|choice| choice.index == 0);
         for choice in choices {
             self.turn.chunk(choice, &mut *self.writer, out)?;

@@ -13,15 +13,15 @@ use crate::{
     keys::{Keys, Orphan},
 };
 
-/// Interval at which holds are checked. Renewals that are due are sent together.
+/// How often holds are checked. All due renewals are sent together.
 const HEARTBEAT: Duration = Duration::from_millis(500);
-/// Renewals per lease, so that a few may fail before the hold expires.
+/// Renewals per lease. Several may fail before the hold expires.
 const RENEWALS_PER_LEASE: u32 = 6;
-/// Longest time between two renewals, whatever the lease. A renewal also reports a revocation, which must end streams
+/// Longest time between two renewals, even of a long lease. A renewal also reports revocations, which must end streams
 /// within five seconds.
 const LONGEST_PERIOD: Duration = Duration::from_secs(4);
 
-/// Rounds of renewals, on any worker, with failures.
+/// Failed rounds of renewals, on any worker.
 static UNRENEWED: FailureLog = FailureLog::new();
 
 impl Holds {
@@ -49,7 +49,7 @@ impl Holds {
                 due.push(hold);
             }
         }
-        // The map's own order differs from process to process.
+        // The map's own order differs between processes.
         due.sort_unstable_by_key(|hold: &Arc<HoldState>| hold.hold.generation);
         if !due.is_empty() {
             tokio::spawn(renew(self.keys().clone(), due));
@@ -83,13 +83,13 @@ async fn renew(keys: Keys, due: Vec<Arc<HoldState>>) {
 }
 
 async fn renew_one(keys: &Keys, hold: &HoldState) -> bool {
-    // The call requests no tokens; granted ones stay.
+    // Requests no tokens; granted ones stay.
     let renewed = hold.extend(keys, 0, 0, 0).await;
     hold.lease().renewing = false;
     renewed.is_ok()
 }
 
-/// Releases holds of authorizations with unknown outcome, except those of running requests.
+/// Releases the holds of authorizations with an unknown outcome, except the holds of running requests.
 async fn release(holds: Holds, orphans: Vec<Orphan>) {
     for orphan in orphans {
         if holds.is_live(&orphan) {

@@ -18,7 +18,6 @@ use crate::keys::{Keys, Unavailable};
 
 /// State shared by a hold's request and the heartbeat.
 pub(crate) struct HoldState {
-    /// The hold as it was granted.
     pub(crate) hold: HoldRef,
     /// Time at which the request was accepted.
     pub(crate) accepted: Instant,
@@ -27,19 +26,19 @@ pub(crate) struct HoldState {
     /// Prices of each of the model's upstreams, as granted.
     upstream_costs: Vec<Option<Arc<Price>>>,
     lease: Mutex<Lease>,
-    /// Notified when the status changes, and when a lapsed lease was renewed.
+    /// Notified when the status changes, and when a lapsed lease is renewed.
     changed: Notify,
 }
 
 /// Lease of a hold, as far as the gateway knows it.
 pub(crate) struct Lease {
-    /// The least time that the hold lives after a renewal.
+    /// Least time that the hold lives after a renewal.
     pub(crate) length: Duration,
-    /// Time at which the last successful renewal was sent.
+    /// When the last successful renewal was sent.
     pub(crate) renewed: Instant,
     pub(crate) renewing: bool,
     pub(crate) status: HoldStatus,
-    /// The last reported usage, and the tokens of prompt and output that the hold covers.
+    /// The last reported usage, and the prompt and output tokens that the hold covers.
     pub(crate) usage: Usage,
     pub(crate) prompt_tokens: u64,
     pub(crate) output_tokens: u64,
@@ -51,7 +50,7 @@ pub(crate) struct Lease {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HoldStatus {
     Open,
-    /// Open, but the key is revoked or disabled, or its group archived. A stream must end for this reason.
+    /// Open, but the key is revoked or disabled, or its group archived. Streams must end.
     Revoked(Refusal),
     /// Expired, since the lease ran out.
     Gone,
@@ -69,13 +68,13 @@ impl HoldState {
         Self { hold, accepted, upstream, upstream_costs, lease, changed: Notify::new() }
     }
 
-    /// Records the upstream that gets the request: its position among the model's upstreams, from 1, and its name.
+    /// Records which upstream gets the request: its position among the model's upstreams, from 1, and its name.
     pub(crate) fn sent_to(&self, place: u32, name: String) {
         self.upstream.store(place, Ordering::Relaxed);
         self.lease().course.upstream = Some(name);
     }
 
-    /// Returns when the status may have changed, or a lapsed lease was renewed.
+    /// Waits until the status may have changed, or a lapsed lease was renewed.
     pub(crate) async fn changed(&self) {
         self.changed.notified().await;
     }
@@ -84,7 +83,7 @@ impl HoldState {
         self.lease.lock()
     }
 
-    /// Refers to the hold in a call, with the upstream that has the request by now.
+    /// Returns the reference to the hold for a call, with the upstream that has the request now.
     pub(crate) fn named(&self) -> HoldRef {
         let upstream = self.upstream.load(Ordering::Relaxed);
         let place = usize::try_from(upstream).ok().and_then(|place| place.checked_sub(1));
@@ -93,7 +92,7 @@ impl HoldState {
         HoldRef { upstream, upstream_cost, ..self.hold.clone() }
     }
 
-    /// Returns how the generation went, and notes that it has ended now, if that was not noted before.
+    /// Returns how the generation went. Marks it as ended now, unless it already was.
     pub(crate) fn ended(&self) -> Arc<Course> {
         let mut lease = self.lease();
         lease.course.latency_ms.get_or_insert_with(|| millis(self.accepted.elapsed()));

@@ -1,4 +1,4 @@
-//! A worker's holds that are open or not settled yet.
+//! A worker's holds that are open or not yet settled.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ struct HoldsInner {
 }
 
 impl Holds {
-    /// Makes the empty set of a worker's holds. `settling` counts settlements that are still being delivered.
+    /// Makes the empty set of a worker's holds. `settling` tracks settlements that are being delivered.
     pub fn new(keys: Keys, spool: Option<Spool>, settling: TaskTracker) -> Self {
         Self(Arc::new(HoldsInner { keys, unresolved: Mutex::default(), spool, settling }))
     }

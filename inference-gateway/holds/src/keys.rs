@@ -33,9 +33,9 @@ use queue::{Pending, Queue};
 pub use session::Peer;
 use session::SessionTask;
 
-/// How long a caller waits for authorization. After that, the client should retry later.
+/// How long a request waits for its authorization. After that, the client should retry later.
 const AUTHORIZE_DEADLINE: Duration = Duration::from_secs(3);
-/// Longest time of an attempt to extend, capture or release; the caller repeats a failed attempt.
+/// Longest time for one attempt to extend, capture or release. The caller repeats failed attempts.
 const ATTEMPT_DEADLINE: Duration = Duration::from_secs(5);
 /// First and longest pause before a failed call is repeated.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
@@ -57,7 +57,7 @@ impl Drop for Handle {
     }
 }
 
-/// Opens a session with every key-service, on the caller's runtime, and keeps it open while there are handles. At low
+/// Opens a session with every key-service on the caller's runtime, and keeps them open while a handle exists. At low
 /// load, the first key-services are preferred.
 pub fn connect(peers: Vec<Peer>, health: &Arc<KeyServiceHealth>, clock: Arc<dyn Clock>) -> Keys {
     let (queue, orphans) = (Arc::new(Queue::new(peers.len())), Arc::new(Orphans::default()));
@@ -75,13 +75,13 @@ pub enum Unavailable {
     /// No answer within the deadline.
     #[error("the key-service did not answer in time")]
     Deadline,
-    /// The sessions have ended, since the gateway stops.
+    /// The sessions have ended because the gateway is stopping.
     #[error("the session with the key-service has ended")]
     Ended,
     /// The key-service answered that the call failed.
     #[error("the key-service failed: {0}")]
     Failed(CallFailure),
-    /// The answer does not fit the call.
+    /// The answer does not match the call.
     #[error("the key-service's answer does not fit the call")]
     Unfit,
 }
@@ -97,11 +97,11 @@ impl Unavailable {
     }
 }
 
-/// Requests that could not be authorized. Nobody notices when the cause ends, so the log does not report it either.
+/// Requests that could not be authorized. Nothing shows when the cause ends, so the log does not report that.
 static UNAUTHORIZED: FailureLog = FailureLog::new();
 
-/// A request is not served if its authorization gets no answer. The client gets a 503 without the cause, which is
-/// logged here once a minute.
+/// A request whose authorization gets no answer is not served. The client gets a 503 without the cause, which is logged
+/// here at most once a minute.
 impl From<Unavailable> for ApiError {
     fn from(e: Unavailable) -> Self {
         tracing::debug!(error = %e, "a request could not be authorized");
@@ -118,7 +118,7 @@ impl Keys {
         self.0.queue.close();
     }
 
-    /// Returns a generation id that no hold had before.
+    /// Returns a new generation id.
     pub fn new_generation(&self) -> GenerationId {
         GenerationId::generate(&*self.0.clock)
     }
@@ -137,8 +137,8 @@ impl Keys {
         }
     }
 
-    /// Opens a hold. If the outcome stays unknown, or the caller is dropped, a hold that may be open is released once
-    /// the call can no longer take effect.
+    /// Opens a hold. If the outcome is unknown or the caller is dropped, the hold that may be open is released once the
+    /// call can no longer take effect.
     pub async fn authorize(&self, request: Authorize) -> Result<Result<Grant, Denial>, Unavailable> {
         let deadline = Instant::now() + AUTHORIZE_DEADLINE;
         let authorize = Authorize { valid_until: Some(deadline), ..request };
@@ -174,7 +174,7 @@ impl Keys {
         }
     }
 
-    /// Pauses for a caller that repeats a call.
+    /// Returns the pauses between a caller's attempts.
     pub(crate) const fn backoff() -> Backoff {
         Backoff::new(PAUSES.0, PAUSES.1)
     }
@@ -183,7 +183,7 @@ impl Keys {
         sleep(backoff.pause(&*self.0.clock)).await;
     }
 
-    /// Takes the orphans whose authorizations can no longer take effect, so that these holds can be released.
+    /// Takes the orphans whose authorizations can no longer take effect, so that they can be released.
     pub(crate) fn due_orphans(&self, now: Instant) -> Vec<Orphan> {
         self.0.orphans.take_due(now)
     }
@@ -193,7 +193,8 @@ impl Keys {
         self.0.orphans.keep(orphan);
     }
 
-    /// Repeats a call until it succeeds, fails permanently, or the deadline passes. `sent` gets each queued attempt.
+    /// Repeats a call until it succeeds, fails permanently, or the deadline passes. `sent` gets each attempt that was
+    /// queued.
     async fn call_until(
         &self,
         deadline: Instant,
@@ -256,7 +257,7 @@ impl ObservedCall {
         Self { span: Span::current().call(method), timer: CallTimer::start(CallSide::Client, method) }
     }
 
-    /// Notes the outcome. A refusal is an answer.
+    /// Records the outcome. A refusal counts as an answer.
     fn end(&self, answered: &Result<Answer, Unavailable>) {
         let status = match answered {
             Ok(_) => "OK",
@@ -273,7 +274,7 @@ impl ObservedCall {
     }
 }
 
-/// Returns whether a failure is temporary: the store could not be reached.
+/// Returns whether a failure is temporary, because the store could not be reached.
 fn is_passing(failure: &CallFailure) -> bool {
     matches!(failure.code, Code::Unavailable | Code::DeadlineExceeded)
 }

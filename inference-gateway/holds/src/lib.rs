@@ -1,4 +1,4 @@
-//! Open holds, which are renewed and extended while requests run, and the sessions with key-services that open and
+//! Open holds, which are renewed and extended while requests run, and the sessions with the key-services that open and
 //! settle them.
 
 mod heartbeat;

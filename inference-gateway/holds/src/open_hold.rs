@@ -23,17 +23,18 @@ use crate::{
 
 /// The request that a hold is opened for.
 pub struct HeldRequest {
-    /// Time at which the request was accepted.
+    /// When the request was accepted.
     pub accepted: Instant,
-    /// Time at which the call that opened the hold was sent.
+    /// When the call that opened the hold was sent.
     pub asked_at: Instant,
-    /// Prompt tokens that the call asked for.
+    /// Prompt tokens that the call requested.
     pub prompt_tokens: u64,
-    /// The request's slot, kept until the hold is settled, so that pending settlements are bounded as requests are.
+    /// The request's slot, kept until the hold is settled, so that the bound on requests also bounds pending
+    /// settlements.
     pub slot: Arc<Permit>,
 }
 
-/// An open hold. Dropping it captures the usage recorded so far, or releases a hold without usage.
+/// An open hold. Dropping it captures the usage recorded so far, or releases it if there is none.
 pub struct OpenHold {
     holds: Holds,
     state: Arc<HoldState>,
@@ -44,7 +45,7 @@ pub struct OpenHold {
 }
 
 impl Holds {
-    /// Adds a hold that was granted for this request.
+    /// Adds a hold granted for this request.
     pub fn open(&self, grant: Grant, request: HeldRequest) -> OpenHold {
         let Grant { hold, output_tokens, lease, rates, upstream_costs } = grant;
         let HeldRequest { accepted, asked_at, prompt_tokens, slot } = request;
@@ -78,27 +79,27 @@ impl OpenHold {
         self.state.hold.key
     }
 
-    /// Takes the state of the rates of the key and its groups at the time of the grant.
+    /// Takes the state of the key's and groups' rates at the time of the grant.
     pub fn take_rates(&mut self) -> Option<Box<RateStatus>> {
         self.rates.take()
     }
 
-    /// Returns whether a rate of the key or its groups counts the prompt's tokens.
+    /// Returns whether a rate of the key or its groups counts prompt tokens.
     pub fn has_token_rate(&self) -> bool {
         self.rates.as_ref().is_some_and(|rates| rates.tokens.is_some())
     }
 
-    /// Prompt tokens that the hold covers.
+    /// Returns the prompt tokens that the hold covers.
     pub fn prompt_tokens(&self) -> u64 {
         self.state.lease().prompt_tokens
     }
 
-    /// Output tokens that the hold covers, over all choices.
+    /// Returns the output tokens that the hold covers, over all choices.
     pub fn output_tokens(&self) -> u64 {
         self.state.lease().output_tokens
     }
 
-    /// Records the upstream that gets the request: its position among the model's upstreams, from 1, and its name.
+    /// Records which upstream gets the request: its position among the model's upstreams, from 1, and its name.
     pub fn sent_to(&self, place: u32, name: String) {
         self.state.sent_to(place, name);
     }
@@ -111,7 +112,7 @@ impl OpenHold {
         lease.course.first_token_ms.get_or_insert_with(|| millis(self.state.accepted.elapsed()));
     }
 
-    /// Records that the generation is billed at least this, because a model other than the requested one has answered.
+    /// Records a minimum bill, because a model other than the requested one answered.
     pub fn costs_at_least(&self, cost: NanoUsd) {
         self.state.lease().course.least_cost_nanos = Some(cost.nanos());
     }
@@ -121,18 +122,18 @@ impl OpenHold {
         self.state.lease().course.finish_reason = reasons.first().copied();
     }
 
-    /// Returns the status at the key-service, by its last answer.
+    /// Returns the hold's status as of the key-service's last answer.
     pub fn status(&self) -> HoldStatus {
         self.state.lease().status
     }
 
-    /// Returns whether the lease may have run out, so that no output may be delivered before a renewal.
+    /// Returns whether the lease may have run out, so that nothing may be delivered before a renewal.
     pub fn is_lapsed(&self, now: Instant) -> bool {
         let lease = self.state.lease();
         lease.status == HoldStatus::Gone || now.saturating_duration_since(lease.renewed) >= lease.length
     }
 
-    /// Returns when the status may have changed, or a lapsed lease was renewed.
+    /// Waits until the status may have changed, or a lapsed lease was renewed.
     pub fn changed(&self) -> impl Future<Output = ()> + Send + use<> {
         let state = self.state.clone();
         async move { state.changed().await }
@@ -150,12 +151,12 @@ impl OpenHold {
     }
 
     /// Bills this usage and waits a bounded time for the charge. `None` means that the charge is not confirmed and is
-    /// delivered in the background; with a spool, it survives this process.
+    /// delivered in the background. With a spool, it survives the end of this process.
     pub async fn capture(self, usage: Usage, estimated: bool) -> Option<Charge> {
         self.capture_part(usage, None, estimated).await
     }
 
-    /// Bills this usage as [`Self::capture`] does, but charges at most a part of it.
+    /// Bills this usage like [`Self::capture`], but charges at most part of it.
     pub async fn capture_part(
         mut self,
         usage: Usage,
@@ -167,8 +168,8 @@ impl OpenHold {
         self.settle().await
     }
 
-    /// Releases the hold of a request that cost nothing. Waits a bounded time, so that the money is free again when the
-    /// client repeats the request.
+    /// Releases the hold of a request that cost nothing. Waits a bounded time, so that the money is available again
+    /// when the client retries.
     pub async fn release(mut self) {
         self.ending = Ending::Release;
         self.settle().await;
@@ -183,7 +184,7 @@ impl OpenHold {
                 charge
             }
             FirstAttempts::Unsettled => {
-                // The settlement takes the slot, so that pending settlements are bounded as requests are.
+                // The settlement takes the slot, so that the bound on requests also bounds pending settlements.
                 let slot = self.slot.take();
                 let settlement = self.settlement(slot);
                 settlement.hand_over(&self.holds).await;

@@ -1,4 +1,4 @@
-//! Settlement of holds. It is delivered even if the key-services are away for long.
+//! Settles holds, even if the key-services are away for a long time.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,12 +17,13 @@ use crate::{
     spool::Spool,
 };
 
-/// Time that a response waits for the charge. It then completes without one, and the capture is delivered later.
+/// How long a response waits for the charge. Without it, the response completes anyway, and the capture is delivered
+/// later.
 const CAPTURE_BOUND: Duration = Duration::from_secs(2);
-/// How long a settlement is repeated that fails for a permanent reason, such as a damaged record.
+/// How long to retry a settlement that fails for a permanent reason, such as a damaged record.
 const GIVE_UP_AFTER: Duration = Duration::from_mins(5);
 
-/// Failed attempts of all settlements. A success may belong to another settlement, so it does not end a failure.
+/// Failed attempts of all settlements. A success may belong to another settlement, so it does not end the failure.
 static UNDELIVERED: FailureLog = FailureLog::new();
 
 /// How a hold is resolved.
@@ -30,7 +31,7 @@ static UNDELIVERED: FailureLog = FailureLog::new();
 pub(crate) enum Ending {
     Capture {
         usage: Usage,
-        /// Part of the tokens that is charged, if the upstream ran on after its stream was cut.
+        /// The part of the usage to charge, if the upstream continued after its stream was cut.
         charged: Option<Usage>,
         /// The usage is an estimate.
         estimated: bool,
@@ -41,25 +42,25 @@ pub(crate) enum Ending {
 pub(crate) struct Settlement {
     hold: HoldRef,
     ending: Ending,
-    /// How the generation of a capture went.
+    /// How the generation of this capture went.
     course: Option<Arc<Course>>,
-    /// Kept until delivery, so that pending settlements are bounded as requests are.
+    /// Kept until delivery, so that the bound on requests also bounds pending settlements.
     slot: Option<Arc<Permit>>,
     spooled: bool,
-    /// Counts a capture that neither a key-service nor the spool has.
+    /// Counts this capture while neither a key-service nor the spool has it.
     in_memory_alone: Option<Counted>,
 }
 
-/// Outcome of the first attempts to deliver a settlement.
+/// Outcome of the attempts that a response waits for.
 pub(crate) enum FirstAttempts {
-    /// Delivered; with the charge, if the generation was billed.
+    /// Delivered. Includes the charge if the generation was billed.
     Settled(Option<Charge>),
-    /// The delivery is not confirmed yet.
+    /// Not confirmed yet.
     Unsettled,
 }
 
 impl Holds {
-    /// Settles all captures that an earlier process left in the spool.
+    /// Settles the captures that an earlier process left in the spool.
     pub fn settle_spooled(&self) {
         for capture in self.spool().into_iter().flat_map(Spool::pending) {
             Settlement::spooled(capture).deliver_in_background(self);
@@ -84,7 +85,7 @@ impl Settlement {
         Self { hold, ending, course, slot: None, spooled: true, in_memory_alone: None }
     }
 
-    /// Tries to deliver the settlement in the time that a response may wait. Returns the charge of a capture.
+    /// Tries to deliver the settlement while a response may wait. Returns the charge of a capture.
     pub(crate) async fn attempt(&self, holds: &Holds) -> FirstAttempts {
         let attempts = async {
             let mut backoff = Keys::backoff();
@@ -102,20 +103,20 @@ impl Settlement {
         timeout(CAPTURE_BOUND, attempts).await.unwrap_or(FirstAttempts::Unsettled)
     }
 
-    /// Writes the settlement to the spool, and delivers the settlement in a separate task.
+    /// Writes the settlement to the spool, then delivers it in a separate task.
     pub(crate) async fn hand_over(mut self, holds: &Holds) {
         tracing::warn!(generation = %self.hold.generation, ending = ?self.ending, "not settled in time; settling in the background");
         self.spool(holds).await;
         self.deliver_in_background(holds);
     }
 
-    /// Delivers the settlement in a separate task.
+    /// Delivers the settlement in a separate task, without spooling it.
     pub(crate) fn deliver_in_background(self, holds: &Holds) {
         let (holds, tracker) = (holds.clone(), holds.settling().clone());
         tracker.spawn(async move { self.deliver(&holds).await });
     }
 
-    /// Repeats the settlement until an answer comes. Captures and releases are idempotent by generation id.
+    /// Repeats the settlement until it is answered. Captures and releases are idempotent by generation id.
     async fn deliver(mut self, holds: &Holds) {
         let (began, mut backoff) = (Instant::now(), Keys::backoff());
         let generation = self.hold.generation;
@@ -123,7 +124,7 @@ impl Settlement {
             match self.send(holds).await {
                 Ok(_) => break,
                 Err(Unavailable::Ended) => {
-                    // If there is a spool, it has the settlement.
+                    // The spool, if there is one, has the settlement.
                     tracing::error!(%generation, ending = ?self.ending, "stopped before a settlement was delivered");
                     return;
                 }
@@ -163,7 +164,7 @@ impl Settlement {
         }
     }
 
-    /// Writes a capture to the spool. Without a spool, or while it cannot be written, the capture is only in memory.
+    /// Writes a capture to the spool. If that is not possible, the capture is only in memory.
     async fn spool(&mut self, holds: &Holds) {
         let (Ending::Capture { usage, charged, estimated }, false) = (self.ending, self.spooled) else {
             return;

@@ -1,6 +1,6 @@
-//! Spool on disk for captures that are not confirmed when their answers leave.
+//! A file for captures that are not confirmed when their answers are sent.
 //!
-//! A single thread writes the file. Lines that arrive during a sync are written together with the next one.
+//! One thread writes the file. Lines that arrive during a sync are written together afterwards.
 
 use std::{
     collections::HashMap,
@@ -20,11 +20,11 @@ use shared_rpc::{
 };
 use tokio::sync::oneshot;
 
-/// Most captures in the spool. Each unconfirmed capture keeps its slot, so there can hardly be more.
+/// Most captures in the spool. Each unconfirmed capture keeps its slot, so more are unlikely.
 const MAX_CAPTURES: usize = 1 << 20;
-/// Size from which the file is rewritten without delivered captures.
+/// Size from which the file is rewritten without its delivered captures.
 const COMPACT_BYTES: u64 = 4 << 20;
-/// Most waiting lines. Every caller except deliveries waits for its line.
+/// Most waiting lines. Every caller waits for its line, except for deliveries.
 const QUEUE: usize = 8192;
 
 /// A handle on the spool. Cheap to clone.
@@ -41,16 +41,16 @@ pub struct Spool {
 /// How lines reach the file.
 #[derive(Clone)]
 enum SpoolLines {
-    /// Sent to the thread that writes.
+    /// Sent to the writing thread.
     Queued(mpsc::SyncSender<(SpoolLine, Option<Written>)>),
-    /// Written by the caller, since a simulation has one thread. `None` once the file was closed.
+    /// Written by the caller, since a simulation has one thread. `None` once the file is closed.
     AtOnce(Arc<Mutex<Option<SpoolWriter>>>),
 }
 
-/// Confirmation to a caller that its line is on disk.
+/// Confirms to a caller that its line is on disk.
 type Written = oneshot::Sender<Result<(), SpoolError>>;
 
-/// The spool cannot be used.
+/// Why the spool cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum SpoolError {
     /// The file cannot be written.
@@ -65,7 +65,7 @@ pub enum SpoolError {
 }
 
 impl Spool {
-    /// Opens the spool below a data directory, for this process alone.
+    /// Opens the spool in a data directory, for this process only.
     pub fn open(data_dir: &Path, clock: Arc<dyn Clock>) -> Result<Self, SpoolError> {
         let path = spool::file(data_dir);
         let failed = |error| SpoolError::Io { file: path.clone(), error };
@@ -77,7 +77,7 @@ impl Spool {
         Ok(Self { lines: SpoolLines::Queued(lines), found, clock, path: path.into(), unwritten })
     }
 
-    /// Opens the spool as [`Spool::open`] does. Callers write it themselves, without a thread.
+    /// Like [`Spool::open`], but without a thread: callers write the file themselves.
     pub fn open_without_thread(data_dir: &Path, clock: Arc<dyn Clock>) -> Result<Self, SpoolError> {
         let path = spool::file(data_dir);
         let (writer, found) = SpoolWriter::open(path.clone())?;
@@ -86,7 +86,7 @@ impl Spool {
         Ok(Self { lines, found, clock, path: path.into(), unwritten })
     }
 
-    /// Closes a file that callers write themselves, as the end of the process would. Nothing more is written.
+    /// Closes a file without a thread, like the end of the process. Nothing more is written.
     pub fn let_go(&self) {
         match &self.lines {
             SpoolLines::Queued(_) => {}
@@ -94,21 +94,20 @@ impl Spool {
         }
     }
 
-    /// Takes the captures of an earlier process. The second call finds none.
+    /// Takes the captures of an earlier process. A second call returns none.
     pub(crate) fn pending(&self) -> Vec<Capture> {
         let found = std::mem::take(&mut *self.found.lock());
         found.into_iter().map(Capture::from).collect()
     }
 
-    /// Returns when the capture is on disk.
+    /// Appends a capture. Returns once it is on disk.
     pub(crate) async fn append(&self, capture: Capture) -> Result<(), SpoolError> {
         let written = self.append_line(capture).await;
         self.note(&written);
         written
     }
 
-    /// Counts a capture that could not be written. Logs the first failure, then one a minute, and when writing works
-    /// again.
+    /// Records a write. Logs the first failure, then at most one a minute, and the first success after failures.
     fn note(&self, written: &Result<(), SpoolError>) {
         let file = self.path.display();
         match written {
@@ -137,8 +136,8 @@ impl Spool {
         confirmed.await.unwrap_or(Err(SpoolError::Full))
     }
 
-    /// Records that the capture of this generation was delivered. If a crash loses the record, it is delivered again,
-    /// which changes nothing.
+    /// Records that this generation's capture was delivered. If a crash loses this record, the capture is delivered
+    /// again, which is harmless.
     pub(crate) fn remove(&self, generation: GenerationId) {
         if self.lines.send(SpoolLine::Done(generation), None).is_err() {
             tracing::warn!(%generation, "a delivered capture stays in the spool until the next start");
@@ -158,19 +157,18 @@ impl SpoolLines {
     }
 }
 
-/// The only writer of the file.
 struct SpoolWriter {
     path: PathBuf,
     file: File,
     /// Length of the complete lines, in bytes.
     bytes: u64,
-    /// The file may end with part of a line, or with lines that were not synced.
+    /// The file may end with a partial line, or with lines that were not synced.
     torn: bool,
     pending: HashMap<GenerationId, SpooledCapture>,
 }
 
 impl SpoolWriter {
-    /// Locks and reads the file, moves unreadable lines to a file next to it, and keeps only the pending captures.
+    /// Locks and reads the file. Unreadable lines are moved to a file next to it; only pending captures are kept.
     fn open(path: PathBuf) -> Result<(Self, Vec<SpooledCapture>), SpoolError> {
         let failed = |error| SpoolError::Io { file: path.clone(), error };
         if let Some(folder) = path.parent() {
@@ -188,7 +186,7 @@ impl SpoolWriter {
         let bytes = file.metadata().map_err(failed)?.len();
         let pending = found.iter().map(|capture| (capture.generation, capture.clone())).collect();
         let mut writer = Self { path, file, bytes, torn: false, pending };
-        // The last line may lack its end; the next line would be joined to it.
+        // The last line may be incomplete, and the next one would be appended to it.
         let rewritten = sync_folder(&writer.path).and_then(|()| {
             let text = writer.pending_lines()?;
             if fs::read(&writer.path)? == text.as_bytes() { Ok(()) } else { writer.rewrite(&text) }
@@ -206,7 +204,7 @@ impl SpoolWriter {
         }
     }
 
-    /// Writes lines, and notifies their callers.
+    /// Writes lines, and notifies the callers.
     fn write_batch(&mut self, batch: Vec<(SpoolLine, Option<Written>)>) {
         let outcome = self.write(&batch);
         for (_, written) in batch {
@@ -215,13 +213,13 @@ impl SpoolWriter {
                 file: self.path.clone(),
                 error: io::Error::new(error.kind(), error.to_string()),
             });
-            // The caller may be gone; then nobody needs the outcome.
+            // If the caller is gone, nobody needs the outcome.
             let _ = written.send(outcome);
         }
         self.measure();
     }
 
-    /// Writes all of these lines, or none. A delivery stays delivered even if its line cannot be written.
+    /// Writes all of these lines or none. A delivery stays delivered even if its line cannot be written.
     fn write(&mut self, batch: &[(SpoolLine, Option<Written>)]) -> io::Result<()> {
         let (mut text, mut captures) = (String::new(), 0);
         for (line, _) in batch {
@@ -248,8 +246,8 @@ impl SpoolWriter {
         written
     }
 
-    /// Appends complete lines. A full disk may take only a part of the lines, which would be joined to the next one.
-    /// That part is cut off again, and nothing is appended before the cut succeeds.
+    /// Appends complete lines. If a full disk takes only part of them, that part is cut off again, since the next line
+    /// would be appended to it. Nothing more is appended until the cut succeeds.
     fn append(&mut self, text: &str, sync: bool) -> io::Result<()> {
         if self.torn {
             self.file.set_len(self.bytes)?;
@@ -288,7 +286,7 @@ impl SpoolWriter {
         captures.into_iter().map(|capture| SpoolLine::Capture(capture.clone()).to_text()).collect()
     }
 
-    /// Replaces the content. The new file is locked before it replaces the old one, since the lock shows that the file
+    /// Replaces the content. The new file is locked before it replaces the old one, since the lock shows that the spool
     /// is in use.
     fn rewrite(&mut self, text: &str) -> io::Result<()> {
         if text.is_empty() {
@@ -319,13 +317,13 @@ impl SpoolWriter {
     }
 }
 
-/// Syncs the folder of a file, which puts the name of a new file on disk.
+/// Syncs a file's folder, so that the name of a new file is on disk.
 fn sync_folder(file: &Path) -> io::Result<()> {
     file.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
 }
 
-/// Appends unreadable lines of the spool to the file next to it, and syncs that before the spool is rewritten. Such
-/// lines are evidence of charges that may be owed.
+/// Appends unreadable lines to the file next to the spool, and syncs it before the spool is rewritten. Such lines are
+/// evidence of charges that may be owed.
 fn keep_damaged(spool: &Path, lines: &[Vec<u8>]) -> Result<(), SpoolError> {
     if lines.is_empty() {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Meters a whole answer that is requested as a stream, since its server counts choices only in streams.
+//! Meters a whole answer that is requested as a stream, since its server reports usage per choice only in streams.
 
 use answer::{AnswerReader, Decoder, Event, Fold, Nonsense, Oddities, Oddity, Payload};
 use bytes::Bytes;
@@ -16,7 +16,7 @@ pub struct FoldMeter {
     choices: u64,
     unknown_finish: Option<String>,
     is_finished: bool,
-    /// An event was too long to be kept.
+    /// An event was too long to keep.
     is_too_long: bool,
     odd: Oddities,
 }
@@ -48,7 +48,7 @@ impl FoldMeter {
         }
     }
 
-    /// Takes the next bytes of the upstream.
+    /// Takes the upstream's next bytes.
     pub fn push(&mut self, piece: Bytes) -> Option<FoldEnd> {
         self.decoder.push(piece);
         self.read()
@@ -58,7 +58,7 @@ impl FoldMeter {
         loop {
             let data = self.decoder.next_data()?;
             if matches!(data, Payload::TooLong(_)) {
-                // Its text is missing, so the answer is counted, but not given out.
+                // The text is lost, so the answer is counted but not delivered.
                 self.is_too_long = true;
                 self.forget_texts();
             }
@@ -80,7 +80,7 @@ impl FoldMeter {
                     return Some(FoldEnd::Complete);
                 }
                 Ok(Event::Failed(error, _)) => return Some(FoldEnd::Complained(error)),
-                // The rest was generated too, so it is counted, but not given out.
+                // The rest was generated too, so it is counted but not delivered.
                 Err(Nonsense::Beyond) => self.forget_texts(),
                 Err(Nonsense::Malformed { .. }) => {
                     self.odd.add(Oddity::Frame);
@@ -101,7 +101,7 @@ impl FoldMeter {
         end.unwrap_or(FoldEnd::Complete)
     }
 
-    /// Ends the choices that have no reason, since the upstream told the end.
+    /// Ends the choices without a finish reason, since the upstream has sent everything.
     fn end_choices(&mut self) {
         let Some(fold) = &mut self.fold else { return };
         self.odd.add_if(Oddity::FinishMissing, fold.end());
@@ -115,7 +115,7 @@ impl FoldMeter {
         self.is_finished
     }
 
-    /// Returns whether the answer is not kept since one of its events is too long.
+    /// Returns whether the answer was not kept because one of its events is too long.
     pub const fn is_too_long(&self) -> bool {
         self.is_too_long
     }
@@ -124,22 +124,21 @@ impl FoldMeter {
         self.decoder.held_bytes() + self.fold.as_ref().map_or(0, Fold::held_bytes)
     }
 
-    /// Drops the texts, since the answer cannot be given out. The rest is counted.
+    /// Drops the texts, since the answer cannot be delivered. The rest is still counted.
     pub fn forget_texts(&mut self) {
         self.fold = None;
     }
 
-    /// A finish reason that no known server uses.
+    /// The first finish reason that no known server uses.
     pub fn unknown_finish(&self) -> Option<&str> {
         self.unknown_finish.as_deref()
     }
 
-    /// Returns what was odd about the form of the answer.
+    /// Returns the oddities in the answer.
     pub const fn oddities(&self) -> Oddities {
         self.odd
     }
 
-    /// The count of the tokens.
     pub const fn counter(&self) -> &UsageCounter {
         &self.counter
     }

@@ -1,7 +1,7 @@
 //! Output tokens that a stream's hold covers, and when to request more.
 
-/// Output tokens that a stream holds at first, and by which it extends. They are enough for some tens of seconds of
-/// generation, and few enough that an unused rest does not keep other requests waiting for long.
+/// Output tokens that a stream holds at first, and of each extension. They last for some tens of seconds of generation,
+/// and the unused rest of a grant does not block other requests for long.
 pub const GRANT_TOKENS: u64 = 1024;
 
 /// The output tokens granted to a stream.
@@ -9,12 +9,12 @@ pub const GRANT_TOKENS: u64 = 1024;
 pub struct GrantedTokens {
     granted: u64,
     wanted: u64,
-    /// The last extension granted less than requested: no more is available until another hold ends.
+    /// The last extension granted less than requested, so no more is available until another hold ends.
     short: bool,
 }
 
 impl GrantedTokens {
-    /// Starts with some of the wanted tokens granted.
+    /// Starts with `granted` of the `wanted` tokens.
     pub const fn new(granted: u64, wanted: u64) -> Self {
         Self { granted, wanted, short: false }
     }
@@ -24,7 +24,6 @@ impl GrantedTokens {
         tokens <= self.granted
     }
 
-    /// Returns whether all wanted tokens are granted.
     pub(crate) const fn is_complete(&self) -> bool {
         self.granted >= self.wanted
     }
@@ -34,8 +33,8 @@ impl GrantedTokens {
         self.short
     }
 
-    /// Total to request after this many delivered tokens, half a grant before they are needed. After a partial
-    /// extension, it requests only if an event is blocked that a total of `needed` tokens would unblock.
+    /// Returns the total to request once `delivered` tokens were delivered: half a grant ahead. After a partial
+    /// extension, it requests more only if that would release a blocked event, which needs a total of `needed` tokens.
     pub(crate) fn ask(&self, delivered: u64, needed: Option<u64>) -> Option<u64> {
         let near = delivered + GRANT_TOKENS / 2 >= self.granted;
         let due = needed.is_some() || (near && !self.short);
@@ -47,7 +46,7 @@ impl GrantedTokens {
         self.granted
     }
 
-    /// Records the total of granted tokens, and the total that was requested.
+    /// Records an extension: the total granted, and the total requested.
     pub(crate) fn extended(&mut self, granted: u64, asked: u64) {
         self.short = granted < asked;
         self.granted = self.granted.max(granted);

@@ -1,4 +1,4 @@
-//! What is known of a stream so far.
+//! The state of a stream so far.
 
 use answer::Oddities;
 use shared::tokens::Usage;
@@ -27,7 +27,7 @@ impl StreamMeter {
         self.choices.saturating_sub(self.writer.finished_choices()).max(1)
     }
 
-    /// Returns whether a chunk without choices came once every choice that began had its finish reason. It ends a
+    /// Returns whether a chunk without choices came after every choice that began had its finish reason. It ends the
     /// stream, unless more choices begin.
     pub const fn has_last_chunk(&self) -> bool {
         self.last_chunk
@@ -38,12 +38,12 @@ impl StreamMeter {
         self.writer.is_finished()
     }
 
-    /// Returns whether only usage may be missing, since an upstream may make fewer choices than requested.
+    /// Returns whether only usage may be missing. An upstream may make fewer choices than requested.
     pub fn may_be_finished(&self) -> bool {
         self.is_complete() && !self.goes_on
     }
 
-    /// Returns whether the usage of everything delivered was reported.
+    /// Returns whether usage was reported for everything delivered.
     pub const fn is_reported(&self) -> bool {
         !self.counter.is_estimate()
     }
@@ -53,42 +53,41 @@ impl StreamMeter {
         self.begun || self.counter.completion() > 0
     }
 
-    /// Returns whether a stream that fails now costs nothing: no output came, and all that came could be read.
+    /// Returns whether a stream that fails now costs nothing: it had no output, and all of it could be read.
     pub fn is_free(&self) -> bool {
         !self.has_begun() && !self.is_unreadable
     }
 
-    /// Returns whether the stream ended since it could not be read.
+    /// Returns whether the stream ended because it could not be read.
     pub const fn is_unreadable(&self) -> bool {
         self.is_unreadable
     }
 
-    /// Returns whether the upstream told the end of an answer that has nothing in it.
+    /// Returns whether the upstream ended an answer without any content.
     pub const fn is_empty(&self) -> bool {
         self.is_empty
     }
 
-    /// Returns what was odd about the form of the answer.
+    /// Returns the oddities in the answer.
     pub const fn oddities(&self) -> Oddities {
         self.odd
     }
 
-    /// Counts the events that were left out, since they were too long.
+    /// Counts the events that were skipped because they were too long.
     pub const fn too_long_events(&self) -> u64 {
         self.too_long
     }
 
-    /// Returns the upstream's report of the prompt's tokens, if any came.
+    /// Returns the prompt's tokens as the upstream reported them, if it has.
     pub fn reported_prompt(&self) -> Option<u64> {
         self.counter.reported().prompt
     }
 
-    /// Returns the count of the stream's tokens.
     pub const fn counter(&self) -> &UsageCounter {
         &self.counter
     }
 
-    /// Returns a finish reason that no known server uses, if any came.
+    /// Returns the first finish reason that no known server uses, if any.
     pub fn unknown_finish(&self) -> Option<&str> {
         self.unknown_finish.as_deref()
     }

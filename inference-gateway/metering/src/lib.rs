@@ -1,6 +1,7 @@
-//! Meters a stream: takes bytes of an upstream, and gives bytes for the client, requests for more tokens, and the end.
+//! Meters a stream. It takes the upstream's bytes, and returns the client's bytes, requests for more tokens, and the
+//! end.
 //!
-//! No event leaves unless the granted tokens cover it. The bill does not depend on where pieces begin and end.
+//! No event is delivered unless the granted tokens cover it. The bill does not depend on how the bytes are split.
 
 mod folded;
 mod granted;

@@ -9,7 +9,6 @@ use shared::{error::ApiError, generation::FinishReason, tokens::Usage};
 
 use crate::{granted::GrantedTokens, output::Output, stream_end::StreamEnd, usage::UsageCounter};
 
-/// The meter of a stream.
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about a stream")]
 pub struct StreamMeter {
     pub(super) decoder: Decoder,
@@ -17,36 +16,35 @@ pub struct StreamMeter {
     pub(super) writer: StreamWriter,
     pub(super) counter: UsageCounter,
     pub(super) granted: GrantedTokens,
-    /// Number of choices that were asked for.
     pub(super) choices: u64,
-    /// An event that was counted, and that the granted tokens do not cover.
+    /// An event that was counted, but that the granted tokens do not cover.
     pub(super) blocked: Option<Blocked>,
-    /// Tokens counted before the first event that was not delivered.
+    /// Tokens counted before the first undelivered event.
     pub(super) delivered: Option<u64>,
-    /// Tokens that the upstream may have generated silently since the last sign of output. They count for the grant,
-    /// and never for the bill.
+    /// Tokens that the upstream may have generated silently since the last sign of output. They count towards the
+    /// grant, never towards the bill.
     pub(super) silent: u64,
     pub(super) begun: bool,
     /// The first finish reason that no known server uses.
     pub(super) unknown_finish: Option<String>,
-    /// Finish reasons of choices, in the order in which they came.
+    /// Finish reasons of choices, in order of arrival.
     pub(super) finish_reasons: Vec<FinishReason>,
     /// Output came after the last finish reason.
     pub(super) goes_on: bool,
-    /// A chunk without choices came after the last finish reason, as at the end of a stream.
+    /// A chunk without choices came after the last finish reason, as it does at the end of a stream.
     pub(super) last_chunk: bool,
-    /// Events with data that came.
+    /// Number of events with data.
     pub(super) events: u64,
-    /// Events that were too long to be kept.
+    /// Number of events that were too long to keep.
     pub(super) too_long: u64,
-    /// A part of the stream could not be read, although the upstream may have generated and charged for it.
+    /// Part of the stream could not be read, although the upstream may have generated and charged for it.
     pub(super) is_unreadable: bool,
     pub(super) odd: Oddities,
-    /// The upstream told the end of an answer that has nothing in it.
+    /// The upstream ended an answer without any content.
     pub(super) is_empty: bool,
-    /// A report of usage came last, after output.
+    /// The last output was followed by a report of usage.
     pub(super) is_reported_last: bool,
-    /// Why the upstream's body ended, while an event of it waits.
+    /// Why the upstream's body ended, while one of its events waits.
     pub(super) ended: Option<String>,
     pub(super) out: Output,
 }
@@ -54,7 +52,7 @@ pub struct StreamMeter {
 /// An event that waits for tokens to be granted.
 pub(super) struct Blocked {
     data: Payload,
-    /// Tokens that were counted before the event.
+    /// Tokens counted before the event.
     before: u64,
 }
 
@@ -99,14 +97,13 @@ impl StreamMeter {
         }
     }
 
-    /// Takes the next bytes of the upstream. It must not be called while the stream is blocked.
+    /// Takes the upstream's next bytes. Must not be called while the stream is blocked.
     pub fn push(&mut self, piece: Bytes) -> Option<StreamEnd> {
         self.decoder.push(piece);
         self.rewrite()
     }
 
-    /// Counts the tokens of events that were received and not delivered, which the grant may not cover, since the
-    /// stream ends.
+    /// Counts the tokens of events that were received and not delivered, even beyond the grant, since the stream ends.
     pub fn count_received(&mut self) {
         if let Some(Blocked { before, .. }) = self.blocked.take() {
             self.delivered.get_or_insert(before);
@@ -135,18 +132,18 @@ impl StreamMeter {
         }
     }
 
-    /// Counts the usage that an unreadable event reports.
+    /// Counts the usage in an event that cannot be read.
     fn count_unreadable(&mut self, data: &Payload) {
         self.counter.count_report(self.reader.unreadable(data));
     }
 
-    /// Ends a stream that cannot be read on. What is known of its usage is billed, since the upstream may charge for it.
+    /// Ends a stream whose rest cannot be read. Its known usage is billed, since the upstream may charge for it.
     pub const fn give_up(&mut self) {
         self.is_unreadable = true;
     }
 
-    /// Ends the stream at the end of the upstream's body, or at the error that broke the body. `None` if the last event waits
-    /// for tokens to be granted.
+    /// Ends the stream at the end of the upstream's body, or at the error that broke it. `None` if the last event waits
+    /// for a grant.
     pub fn upstream_ended(&mut self, error: Option<String>) -> Option<StreamEnd> {
         let is_broken = error.is_some();
         let reason = error.unwrap_or_else(|| "it ended without a finish reason".to_owned());
@@ -167,8 +164,8 @@ impl StreamMeter {
         Some(self.close(is_told, &reason))
     }
 
-    /// Records the totals of granted and requested tokens. It delivers a blocked event that is now covered, or ends the
-    /// stream if a partial extension does not suffice.
+    /// Records an extension: the total granted and the total requested. Delivers the blocked event if it is now
+    /// covered, or ends the stream if a partial extension does not suffice.
     pub fn extended(&mut self, granted: u64, asked: u64) -> Option<StreamEnd> {
         self.granted.extended(granted, asked);
         let Some(Blocked { data, before }) = self.blocked.take() else {
@@ -196,25 +193,25 @@ impl StreamMeter {
         self.silent = tokens;
     }
 
-    /// Returns whether tokens that the upstream may have generated silently exceed the grant. An extension must cover
-    /// them, or the upstream must be stopped.
+    /// Returns whether the tokens that the upstream may have generated silently exceed the grant. An extension must
+    /// cover them, or the upstream must be stopped.
     pub fn is_uncovered(&self) -> bool {
         let counted = self.counter.completion().saturating_add(self.silent);
         self.silent > 0 && !self.granted.is_complete() && !self.granted.covers(counted)
     }
 
-    /// Replaces the estimate of the prompt by an exact count.
+    /// Replaces the estimate of the prompt with an exact count.
     pub fn set_prompt(&mut self, exact: u64) {
         self.counter.set_prompt(exact);
     }
 
-    /// Counts the events with data so far. Comments, which keep a connection alive, do not count.
+    /// Counts the events with data so far. Keep-alive comments do not count.
     pub const fn events(&self) -> u64 {
         self.events
     }
 
-    /// Counts the bytes in memory of events that are incomplete, wait for tokens or for the client, or may be repeated
-    /// as the last one.
+    /// Counts the bytes in memory of incomplete events, events that wait for tokens, output that waits for the client,
+    /// and the last event if it may be repeated.
     pub fn held_bytes(&self) -> usize {
         let blocked = self.blocked.as_ref().map_or(0, |blocked| blocked.data.held_bytes());
         self.decoder.held_bytes() + blocked + self.out.0.len() + self.writer.held_bytes()
@@ -225,23 +222,22 @@ impl StreamMeter {
         !self.out.0.is_empty()
     }
 
-    /// Number of bytes for the client.
+    /// Counts the bytes for the client.
     pub fn output_bytes(&self) -> usize {
         self.out.0.len()
     }
 
-    /// The bytes for the client.
     pub const fn output(&mut self) -> &mut Output {
         &mut self.out
     }
 
-    /// Drops events that are incomplete or wait for tokens, since the stream ends.
+    /// Drops incomplete and waiting events, since the stream ends.
     pub fn forget_incomplete(&mut self) {
         self.decoder = Decoder::default();
         self.blocked = None;
     }
 
-    /// Writes a comment that clients ignore, so that proxies on the way do not time out.
+    /// Writes a comment that clients ignore, so that proxies in between do not time out.
     pub fn keep_alive(&mut self) {
         self.writer.keep_alive(&mut self.out.0);
     }
@@ -256,14 +252,14 @@ impl StreamMeter {
         self.writer.done(settled, &mut self.out.0);
     }
 
-    /// Writes an error as the stream's last event, with the bill of what came before, if there is one.
+    /// Writes an error as the stream's last event, with the bill of the output before it, if any.
     pub fn fail(&mut self, error: &ApiError, settled: Settled) {
         let settled = (!self.is_free()).then_some(settled);
         self.writer.fail(error, settled, &mut self.out.0);
     }
 
     /// Returns the usage without what the upstream still generated between the cut and the close of the stream, which
-    /// is undelivered and beyond the grant. An upstream that breaks the limit it was given gets no such reduction.
+    /// is undelivered and beyond the grant. An upstream that exceeds its own limit gets no such reduction.
     pub fn usage_up_to_cut(&self) -> Usage {
         self.counter.usage_up_to(self.granted.granted().max(self.delivered.unwrap_or(0)))
     }
@@ -282,8 +278,8 @@ impl StreamMeter {
         }
     }
 
-    /// Rewrites one event and counts its tokens. If it was blocked, they are counted already, and `before` is the count
-    /// before it. `exhausted` means that no more tokens can be granted.
+    /// Rewrites one event and counts its tokens. A blocked event was counted already, and `before` is the count before
+    /// it. `exhausted` means that no more tokens can be granted.
     fn event(&mut self, data: Payload, before: Option<u64>, exhausted: bool) -> EventStep {
         if before.is_some() {
             self.reader.again();
@@ -323,12 +319,12 @@ impl StreamMeter {
         if exhausted { EventStep::Ended(StreamEnd::GrantUsedUp) } else { EventStep::Blocked }
     }
 
-    /// Skips an event that is no JSON. Whatever can be found in it comes next.
+    /// Skips an event that is not JSON. Payloads found in it come next.
     fn skip(&mut self, data: &Payload) {
         self.odd.add(Oddity::Frame);
         if !self.decoder.repair(data) {
             self.count_unreadable(data);
-            // Words and dates keep a connection alive. The rest of an object may have been output.
+            // Words and dates are keep-alives. A broken object may have been output.
             self.is_unreadable |= data.is_like_an_object();
         }
     }
@@ -338,7 +334,7 @@ impl StreamMeter {
         &self.finish_reasons
     }
 
-    /// Returns whether generation ends with this chunk, since it has the finish reason or comes after it.
+    /// Returns whether this chunk ends generation, by having the finish reason or by coming after it.
     fn ends_generation(&self, chunk: &Chunk<'_>) -> bool {
         !chunk.has_output() && (self.writer.is_finished() || chunk.finish_reasons().next().is_some())
     }
@@ -360,7 +356,7 @@ impl StreamMeter {
         written.err().map(StreamEnd::from)
     }
 
-    /// Counts the tokens of a chunk, and returns the earlier count.
+    /// Counts a chunk's tokens. Returns the count before it.
     fn count(&mut self, chunk: &Chunk<'_>) -> u64 {
         let before = self.counter.completion();
         self.counter.count_chunk(chunk);
@@ -371,16 +367,17 @@ impl StreamMeter {
         before
     }
 
-    /// Returns whether the granted tokens cover the count. If the upstream was limited to the granted tokens, an
-    /// estimate alone ends no stream, unless the output proves that the upstream ignores its limit.
+    /// Returns whether the granted tokens cover the count. If the upstream was limited to them, an estimate alone does
+    /// not end the stream, unless the output proves that the upstream ignores its limit.
     fn is_covered(&self) -> bool {
         let counter = &self.counter;
         self.granted.covers(counter.completion())
             || (self.granted.is_complete() && counter.completion_is_estimate() && !counter.runs_away())
     }
 
-    /// Ends the stream. It is complete if every choice is finished, since the client then misses nothing. Where the upstream
-    /// told the end, but no reason, an answer with output is complete too; otherwise it failed.
+    /// Ends the stream. It is complete if every choice is finished, since the client then misses nothing. If the
+    /// upstream sent everything but no finish reason (`is_told`), an answer with output is complete too. Otherwise it
+    /// failed.
     fn close(&mut self, is_told: bool, reason: &str) -> StreamEnd {
         if self.is_complete() {
             return StreamEnd::Complete;

@@ -1,32 +1,32 @@
-//! Bytes for the client, which are given out in pieces.
+//! Bytes for the client, delivered in pieces.
 
 use bytes::{Bytes, BytesMut};
 
-/// Largest output buffer kept for the next output.
+/// Largest output buffer to reuse.
 const KEPT_OUTPUT_BYTES: usize = 32 << 10;
-/// Size of a piece of output. A larger output goes in pieces, to see that a slow client still reads.
+/// Size of a piece of output. Larger output goes in pieces, to see whether a slow client still reads.
 pub(super) const PIECE_BYTES: usize = 64 << 10;
-/// Part of a larger output in one piece. The rest is copied each time, eight times its length in all.
+/// Larger output is divided by this. Each piece copies the rest, in total eight times its length.
 const PIECES: usize = 8;
 
-/// Output that the client has not taken yet.
+/// Output that the client has not received yet.
 #[derive(Default)]
 pub struct Output(pub(super) BytesMut);
 
 impl Output {
-    /// Takes everything. Memory of a small output is used again.
+    /// Takes everything. A small buffer is reused.
     pub fn take(&mut self) -> Bytes {
         let large = self.0.capacity() > KEPT_OUTPUT_BYTES;
         if large { std::mem::take(&mut self.0).freeze() } else { self.0.split().freeze() }
     }
 
-    /// Takes the next piece: all of a small output, and a part of a large one.
+    /// Takes the next piece: all of a small output, or part of a large one.
     pub fn take_piece(&mut self) -> Bytes {
         let length = PIECE_BYTES.max(self.0.len() / PIECES);
         if self.0.len() <= length {
             return self.take();
         }
-        // Both parts are copied, since slices would keep the whole in memory.
+        // Copies both parts, since slices would keep the whole buffer in memory.
         let piece = Bytes::copy_from_slice(&self.0[..length]);
         self.0 = BytesMut::from(&self.0[length..]);
         piece

@@ -1,19 +1,19 @@
-//! Pace at which an upstream generates. It tells how many tokens a silent upstream may have generated unseen.
+//! The pace of an upstream's generation, to estimate how many tokens it may have generated silently.
 
 use std::time::Duration;
 
-/// Shortest time over which a pace is measured. Over a shorter one, tokens that arrive together seem faster than any
+/// Shortest time over which a pace is measured. Over less, tokens that arrive together would seem faster than any
 /// model.
 const MEASURED_OVER: Duration = Duration::from_millis(250);
-/// Longest pause between two tokens that is no silence, as for a batch of prompts in between or a busy gateway. The
-/// next report shows what an upstream hides for less.
+/// Longest pause between two tokens that does not count as silence. A batch of prompts or a busy gateway can cause one,
+/// and the next report shows what was hidden for less.
 const SILENCE_AFTER: Duration = Duration::from_secs(1);
-/// Tokens of a choice per second that are assumed before any pace was seen, more than most models generate.
+/// Tokens per second of a choice assumed before any pace was measured. Most models are slower.
 const UNSEEN_PER_SECOND: u64 = 100;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Pace {
-    /// Output tokens of a choice in a second.
+    /// Output tokens per second of a choice.
     pub per_second: u64,
 }
 
@@ -26,10 +26,10 @@ pub struct PaceMeter {
 }
 
 impl Pace {
-    /// Pace that is assumed of an upstream before any was seen.
+    /// Pace assumed of an upstream before any was measured.
     pub const UNSEEN: Self = Self { per_second: UNSEEN_PER_SECOND };
 
-    /// Longest pause between two tokens that is no silence.
+    /// Longest pause between two tokens that does not count as silence.
     pub const SILENCE_AFTER: Duration = SILENCE_AFTER;
 
     /// Returns the tokens that this many choices may have generated in this time without a sign of output.
@@ -43,14 +43,13 @@ impl Pace {
 }
 
 impl PaceMeter {
-    /// Measures a stream of this many choices, from before its first output.
+    /// Starts measuring a stream of this many choices, before its first output.
     pub const fn new(choices: u64) -> Self {
         Self { choices, first: None }
     }
 
-    /// Notes the output tokens counted at a time, measured from any fixed instant. Returns the pace since the first
-    /// output once enough time has passed. It is an average, so that tokens that arrive together after a wait do not
-    /// count as fast.
+    /// Notes the output tokens counted at `at`, a time since any fixed instant. Returns the average pace since the
+    /// first output, once enough time has passed. An average ignores that tokens often arrive together after a wait.
     pub fn counted(&mut self, tokens: u64, at: Duration) -> Option<Pace> {
         if tokens == 0 {
             return None;

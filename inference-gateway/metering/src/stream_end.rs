@@ -1,21 +1,18 @@
-//! How a stream ended.
-
 use answer::Nonsense;
 use upstream_error::UpstreamError;
 
 /// The end of a stream.
 pub enum StreamEnd {
-    /// The upstream completed the stream.
     Complete,
     /// No more tokens are granted.
     GrantUsedUp,
-    /// The answer has more calls, or longer names, than may be given out.
+    /// The answer has more calls, or longer names, than may be delivered.
     Beyond,
     /// The upstream reported an error.
     Complained(UpstreamError),
     /// The upstream broke off; the reason is for the log.
     Broken(String),
-    /// The upstream sent what cannot be read, which may be the request's doing; the reason is for the log.
+    /// Part of the upstream's answer cannot be read, perhaps because of the request; the reason is for the log.
     Unreadable(String),
 }
 

@@ -1,5 +1,5 @@
-//! Tokens that an answer has used so far: the upstream's reports, as far as they are believable, or else a count of
-//! what passed.
+//! Tokens that an answer has used so far: the upstream's reports, if they are believable, or else an estimate from the
+//! output.
 
 mod choices;
 
@@ -9,37 +9,37 @@ use token_bounds::BYTES_PER_TOKEN;
 
 use choices::{Choices, OutputPart};
 
-/// Multiple of the catalogue's bounds up to which a report is believed. Templates, images and hidden thoughts exceed
-/// the bounds by less.
+/// A report is believed up to this multiple of the catalogue's bounds. Templates, images and hidden thoughts exceed the
+/// bounds by less.
 const BELIEVED_TIMES: u64 = 4;
-/// Number of tokens believed of any request, since a catalogue may name a window that is too small.
+/// A report of this many tokens is believed of any request, since a catalogue may name too small a window.
 const BELIEVED_TOKENS: u64 = 1_000_000;
 
-/// Output that a report of usage covers, if an answer has several choices.
+/// The output that a usage report covers, if an answer has several choices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UsageScope {
     /// The output of all choices.
     Answer,
     /// In a chunk with one choice, the output of that choice; elsewhere the output of all choices.
     ChunkChoice,
-    /// The output of one choice: the chunk's or the previous chunk's. A whole answer of several choices has no report
-    /// of all, so it is requested as a stream.
+    /// The output of one choice: the chunk's or the previous chunk's. No report covers a whole answer of several
+    /// choices, so such an answer is requested as a stream.
     Choice,
 }
 
-/// A member of a report, to read and to replace.
+/// Selects a member of a report, to read or replace it.
 type ReportedMember = fn(&mut Reported) -> &mut Option<u64>;
 
 /// Bytes of output per token that no long text exceeds on average.
 const LONG_TOKEN_BYTES: u64 = 32;
 
-/// Bounds of the usage of an answer.
+/// Bounds of an answer's usage.
 #[derive(Clone, Copy, Debug)]
 pub struct UsageBounds {
     /// Tokens assumed for the prompt until a report comes.
     pub prompt_estimate: u64,
     pub images: u64,
-    /// Output tokens that the upstream was limited to, for each choice.
+    /// The upstream's output limit for each choice.
     pub max_tokens: u64,
     pub choices: u64,
     /// Most tokens that the catalogue allows the request.
@@ -47,13 +47,13 @@ pub struct UsageBounds {
 }
 
 impl UsageBounds {
-    /// Output tokens that the upstream was limited to, over all choices.
+    /// Returns the upstream's output limit over all choices.
     const fn most_completion(&self) -> u64 {
         self.max_tokens.saturating_mul(self.choices)
     }
 
-    /// Returns the largest believable counts. Each member of a report is judged alone: a false one says nothing about
-    /// the others, which come from other counters of the upstream.
+    /// Returns the largest believable counts. Each member of a report is judged separately: a false one says nothing
+    /// about the others, which the upstream counts differently.
     fn believable(&self) -> Reported {
         let most = |bound: u64| bound.saturating_mul(BELIEVED_TIMES).clamp(BELIEVED_TOKENS, MOST_TOKENS - 1);
         let (prompt, completion) = (most(self.catalogue.prompt), most(self.catalogue.completion));
@@ -72,27 +72,26 @@ impl UsageBounds {
     }
 }
 
-/// Counter of an answer's tokens. It counts in place, since a copy for each chunk of a stream would cost more than the
-/// count.
+/// Counts an answer's tokens. It counts in place, since a copy for each chunk would cost more than the count.
 #[derive(Debug)]
 pub struct UsageCounter {
     bounds: UsageBounds,
     scope: UsageScope,
-    /// Output that passed, whether reported or not.
+    /// Output seen so far, reported or not.
     passed: PassedText,
-    /// Number of reports that had output.
+    /// Number of reports that included output.
     output_reports: u64,
-    /// Largest value of each member that was reported and believed. The completion is that of all choices.
+    /// Largest believed value of each reported member. The completion covers all choices.
     reported: Reported,
-    /// Largest value of each member that was reported and not believed.
+    /// Largest disbelieved value of each reported member.
     disbelieved: Reported,
     /// Output of each choice, if the upstream reports choices separately.
     choices: Choices,
-    /// Choice of the last chunk with a single choice.
+    /// Index of the last choice that came alone in a chunk.
     last_choice: Option<usize>,
-    /// Name of the model that answers, from the first chunk that has one.
+    /// The answering model's name, from the first chunk with one.
     model: Option<String>,
-    /// The prompt was neither reported nor counted exactly, or the last report of it was false.
+    /// The prompt was neither reported nor counted exactly, or its last report was false.
     prompt_is_estimate: bool,
     /// Output came after the last report, or the last report of output was false.
     completion_is_estimate: bool,
@@ -100,13 +99,13 @@ pub struct UsageCounter {
     output_parts_are_false: bool,
 }
 
-/// All text that passed.
+/// All output text so far.
 #[derive(Clone, Copy, Debug, Default)]
 struct PassedText {
     bytes: u64,
     /// Each choice of a chunk is one piece.
     pieces: u64,
-    /// Tokens that log probabilities listed.
+    /// Tokens listed with log probabilities.
     listed: u64,
 }
 
@@ -129,7 +128,7 @@ impl UsageCounter {
         }
     }
 
-    /// Counts the text and the reported usage of this chunk.
+    /// Counts a chunk's text and its reported usage.
     pub(crate) fn count_chunk(&mut self, chunk: &Chunk<'_>) {
         for (choice, size) in chunk.outputs() {
             self.count_text(choice, size);
@@ -137,7 +136,7 @@ impl UsageCounter {
         self.count_report_of(chunk);
     }
 
-    /// Counts the usage that this chunk reports, but not the chunk's text.
+    /// Counts the usage that a chunk reports, but not its text.
     pub(crate) fn count_report_of(&mut self, chunk: &Chunk<'_>) {
         self.last_choice = chunk.choice.or(self.last_choice);
         if self.model.is_none() {
@@ -156,12 +155,11 @@ impl UsageCounter {
         }
     }
 
-    /// Counts usage that was found in an event which cannot be read.
+    /// Counts usage found in an event that cannot be read.
     pub(crate) fn count_report(&mut self, report: Reported) {
         self.learn(report, None);
     }
 
-    /// Counts a whole answer.
     #[must_use]
     pub fn with_answer(mut self, answer: &Completion<'_>) -> Self {
         for (choice, size) in answer.outputs.iter().enumerate() {
@@ -172,7 +170,7 @@ impl UsageCounter {
         self
     }
 
-    /// Counts a whole answer that was not kept, by its bytes and the usage found at its end.
+    /// Counts a whole answer that was not kept, from its size and the usage at its end.
     #[must_use]
     pub fn with_end_of_answer(mut self, bytes: u64, usage: Reported) -> Self {
         self.count_output(0, OutputSize { bytes, ..OutputSize::default() });
@@ -180,7 +178,7 @@ impl UsageCounter {
         self
     }
 
-    /// Counts a text of this choice.
+    /// Counts text of this choice.
     fn count_text(&mut self, choice: usize, size: OutputSize) {
         self.passed.bytes += size.bytes;
         self.passed.pieces += 1;
@@ -193,40 +191,39 @@ impl UsageCounter {
         self.completion_is_estimate = true;
     }
 
-    /// Counts signs of output so far: texts, and reports of output. Without a new one, nothing shows what an upstream
+    /// Counts the signs of output so far: texts, and reports of output. Between signs, nothing shows what an upstream
     /// generates.
     pub const fn signs(&self) -> u64 {
         self.passed.pieces + self.output_reports
     }
 
-    /// Sets the exact tokens of the prompt.
+    /// Sets the prompt's exact tokens.
     pub(crate) const fn set_prompt(&mut self, exact: u64) {
         self.bounds.prompt_estimate = exact;
         self.prompt_is_estimate = false;
     }
 
-    /// Output tokens so far, over all choices.
+    /// Returns the output tokens so far, over all choices.
     pub fn completion(&self) -> u64 {
         let reported = self.reported.completion.unwrap_or(0);
         if self.runs_away() {
             return reported + self.choices.counted();
         }
-        // Texts may have more or fewer tokens than estimated. An estimate never bills more than the limit that an
-        // upstream obeys.
+        // Text may have more or fewer tokens than estimated. An estimate never bills more than the limit of an upstream
+        // that obeys it.
         reported + self.choices.counted().min(self.bounds.most_completion().saturating_sub(reported))
     }
 
     /// Returns whether the output proves that the upstream ignores its limit: an estimate that is too low for any text
-    /// exceeds twice the limit. Text that comes letter by letter has more pieces than tokens, and text of long words
-    /// has fewer tokens than its bytes suggest; no text has both. Listed tokens are counted.
+    /// exceeds twice the limit. Text that arrives letter by letter has more pieces than tokens, and text of long words
+    /// has fewer tokens than its bytes suggest, but no text has both. Listed tokens are counted exactly.
     pub(crate) fn runs_away(&self) -> bool {
         let PassedText { bytes, pieces, listed } = self.passed;
         let least = (bytes / BYTES_PER_TOKEN).min(pieces).max(bytes / LONG_TOKEN_BYTES).max(listed);
         least > self.bounds.most_completion().saturating_mul(2)
     }
 
-    /// Returns the usage up to this many output tokens. It is all of the usage if more came than the upstream was
-    /// limited to.
+    /// Returns the usage up to this many output tokens, or all of it if the upstream exceeded its own limit.
     pub(crate) fn usage_up_to(&self, completion: u64) -> Usage {
         let mut usage = self.usage();
         if usage.completion <= self.bounds.most_completion() {
@@ -238,23 +235,23 @@ impl UsageCounter {
         usage
     }
 
-    /// Returns the largest value of each member that was reported and believed.
+    /// Returns the largest believed value of each reported member.
     pub const fn reported(&self) -> &Reported {
         &self.reported
     }
 
-    /// Returns the name of the model that answers, if the upstream names one.
+    /// Returns the name of the answering model, if the upstream reports one.
     pub fn model(&self) -> Option<&str> {
         self.model.as_deref()
     }
 
-    /// Returns the largest value of each member that was reported and not believed.
+    /// Returns the largest disbelieved value of each reported member.
     pub const fn disbelieved(&self) -> &Reported {
         &self.disbelieved
     }
 
-    /// Returns the usage to bill if the answer ended now. No part is larger than its whole, except tokens written to
-    /// caches: if these have two prices, the price decides which of them fit.
+    /// Returns the usage to bill if the answer ended now. No part exceeds its whole, except tokens written to caches:
+    /// if they have two prices, pricing decides which of them fit.
     pub fn usage(&self) -> Usage {
         let part = |tokens: Option<u64>, whole: u64| tokens.unwrap_or(0).min(whole);
         let reported = &self.reported;
@@ -272,7 +269,7 @@ impl UsageCounter {
         Usage { prompt, cached: part(reported.cached, prompt), completion, details }
     }
 
-    /// Returns whether a part was reported as larger than its whole, which the usage to bill does not show.
+    /// Returns whether a part was reported as larger than its whole. The usage to bill does not show this.
     pub fn has_part_beyond_whole(&self) -> bool {
         let Reported { cached, written, written_long, audio_input, reasoning, audio_output, .. } =
             self.reported;
@@ -281,7 +278,7 @@ impl UsageCounter {
             || reasoning.max(audio_output) > Some(usage.completion)
     }
 
-    /// Returns whether output was reported and none passed.
+    /// Returns whether output was reported but none was seen.
     pub fn shows_nothing(&self) -> bool {
         self.passed.bytes == 0 && self.passed.listed == 0 && self.completion() > 0
     }
@@ -296,7 +293,7 @@ impl UsageCounter {
         self.completion_is_estimate
     }
 
-    /// Learns from a report of usage, with the output of this choice or of all.
+    /// Applies a report whose output covers this choice, or all choices.
     fn learn(&mut self, report: Reported, choice: Option<usize>) {
         if report == Reported::default() {
             return;
@@ -320,7 +317,7 @@ impl UsageCounter {
             if Some(of_all) > believable.completion {
                 beyond.completion = beyond.completion.max(Some(of_all));
             } else if output > 0 || self.choices.counted() == 0 {
-                // A server that reports no output after some was delivered has not counted.
+                // A server that reports no output after delivering some has not counted.
                 self.output_reports += 1;
                 self.reported.completion = self.reported.completion.max(Some(of_all));
                 self.choices.reported(output, choice);
@@ -332,7 +329,7 @@ impl UsageCounter {
         self.disbelieved = self.disbelieved.max(beyond);
     }
 
-    /// Replaces a choice's reasoning and audio in the output by those of all choices, if these are believable.
+    /// Replaces a choice's reasoning and audio output with the sum over all choices, if that is believable.
     fn add_up_parts(
         &mut self,
         choice: Option<usize>,
@@ -358,8 +355,8 @@ impl UsageCounter {
         }
     }
 
-    /// Adds to the completion the output that a report shows only in its total, since some servers count reasoning
-    /// apart. A total beyond the upstream's limit is false. The report keeps its total only if it is false.
+    /// Adds output that a report shows only in its total to the completion, since some servers leave reasoning out of
+    /// the completion. A total beyond the upstream's limit is false, and only a false total stays in the report.
     fn resolve_total(&self, mut report: Reported) -> Reported {
         let total = report.total.take();
         let prompt = report.prompt.or(self.reported.prompt);
@@ -377,7 +374,7 @@ impl UsageCounter {
     }
 }
 
-/// Estimates the tokens of some output, at least one.
+/// Estimates the tokens of some output: at least one.
 fn estimated(size: OutputSize) -> u64 {
     (size.bytes / BYTES_PER_TOKEN).max(size.listed_tokens).max(1)
 }

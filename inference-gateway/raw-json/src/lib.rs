@@ -1,4 +1,4 @@
-//! Reads and edits JSON as it is spelled. It builds no tree, and copies a text at most once.
+//! Reads and edits JSON as it is spelled. It builds no tree, and copies each text at most once.
 
 mod members;
 mod raw_string;

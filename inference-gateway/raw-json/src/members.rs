@@ -1,4 +1,4 @@
-//! Reads the values of a body. If a value does not fit, the error names its place.
+//! Reads the values of a body. Errors name the location of an invalid value.
 
 use std::{borrow::Cow, fmt, ops::RangeInclusive};
 
@@ -12,15 +12,15 @@ use shared::{
 /// Most characters of a number, which is forwarded as spelled. No parameter needs more.
 const MAX_DIGITS: usize = 64;
 
-/// No bound on messages, parts and calls other than the bound on the body.
+/// No bound on messages, parts and calls, except the bound on the body.
 pub const ANY_NUMBER: usize = usize::MAX;
 
-/// Place of a value in the body, as a list of steps on the stack. It is written out only for an error.
+/// Location of a value in the body, as a list of steps on the stack. It is written out only for an error.
 #[derive(Clone, Copy)]
 pub enum ParamPath<'p> {
-    /// The member of an object. The body's own members have no parent.
+    /// A member of an object. The body's own members have no parent.
     Member(Option<&'p ParamPath<'p>>, &'p str),
-    /// The element of an array.
+    /// An element of an array.
     Element(&'p ParamPath<'p>, usize),
 }
 
@@ -46,12 +46,11 @@ impl<'a> Members<'a, '_> {
         Ok(Self { object: parse_object(body)?, at: None })
     }
 
-    /// Returns a member that may be absent. `null` means absent, as in the OpenAI API.
+    /// Returns an optional member. `null` means absent, as in the OpenAI API.
     pub fn get<'s>(&'s self, name: &'s str) -> Option<Value<'a, 's>> {
         self.even_null(name).filter(|value| value.kind() != Kind::Null)
     }
 
-    /// Returns a member that must be there.
     pub fn require<'s>(&'s self, name: &'s str) -> Result<Value<'a, 's>, ApiError> {
         self.even_null(name).ok_or_else(|| {
             let at = self.place(name).to_string();
@@ -64,7 +63,7 @@ impl<'a> Members<'a, '_> {
         self.object.iter().map(|(name, raw)| (name, Value { raw, at: self.place(name) }))
     }
 
-    /// Returns a member that may be absent, even if it is `null`.
+    /// Returns an optional member, with `null` as a value.
     pub fn even_null<'s>(&'s self, name: &'s str) -> Option<Value<'a, 's>> {
         self.object.get(name).map(|raw| Value { raw, at: self.place(name) })
     }
@@ -74,7 +73,7 @@ impl<'a> Members<'a, '_> {
     }
 }
 
-/// A value of the body, with its place in the body.
+/// A value of the body, with its location.
 #[derive(Clone, Copy)]
 pub struct Value<'a, 'p> {
     raw: &'a RawValue,
@@ -82,12 +81,11 @@ pub struct Value<'a, 'p> {
 }
 
 impl<'a, 'p> Value<'a, 'p> {
-    /// A value at a place of the body.
     pub const fn at(raw: &'a RawValue, at: ParamPath<'p>) -> Self {
         Self { raw, at }
     }
 
-    /// The value without its place.
+    /// Returns the value without its location.
     pub const fn unplaced(&self) -> &'a RawValue {
         self.raw
     }
@@ -96,7 +94,7 @@ impl<'a, 'p> Value<'a, 'p> {
         self.raw.get()
     }
 
-    /// Name of the place in errors.
+    /// Returns the location's name in errors.
     pub fn place(&self) -> String {
         self.at.to_string()
     }
@@ -112,12 +110,12 @@ impl<'a, 'p> Value<'a, 'p> {
         ApiError::at(code, at, message)
     }
 
-    /// Makes the error that this value is not `expected`.
+    /// Makes the error for a value that is not `expected`.
     pub fn wrong_type(&self, expected: &str) -> ApiError {
         self.error(Code::InvalidType, &format!("expected {expected}, got {}", self.kind().name()))
     }
 
-    /// Returns whether a content is a text rather than a list of `parts`.
+    /// Returns whether content is a text instead of a list of `parts`.
     pub fn is_text(&self, parts: &str) -> Result<bool, ApiError> {
         match self.kind() {
             Kind::String => Ok(true),
@@ -128,15 +126,15 @@ impl<'a, 'p> Value<'a, 'p> {
         }
     }
 
-    /// Returns whether a string in this value may be one of these words, which need no escapes.
+    /// Returns whether this value may contain one of these words. They must not need escapes.
     pub fn may_have(&self, words: &[Finder<'_>]) -> bool {
         let json = self.raw().as_bytes();
         let is_escaped = || memchr::memchr_iter(b'\\', json).any(|at| json.get(at + 1) == Some(&b'u'));
         words.iter().any(|word| word.find(json).is_some()) || is_escaped()
     }
 
-    /// Passes the texts of a content to `take`, as JSON strings: the content itself, or the text that `text_of` finds
-    /// in each of its parts.
+    /// Passes the texts of content to `take`, as JSON strings: the content itself, or the text that `text_of` finds in
+    /// each of its parts.
     pub fn each_text(
         &self,
         parts: &str,
@@ -159,14 +157,14 @@ impl<'a, 'p> Value<'a, 'p> {
         Ok(self.raw() == "true")
     }
 
-    /// Reads an integer within bounds; `1.0` counts as a decimal.
+    /// Reads an integer within bounds. `1.0` is not an integer.
     pub fn integer(&self, bounds: RangeInclusive<i64>) -> Result<i64, ApiError> {
         self.expect(Kind::Number, "an integer")?;
         let token = self.digits()?;
         if token.contains(['.', 'e', 'E']) {
             return Err(self.error(Code::InvalidType, "expected an integer, got a decimal number"));
         }
-        // All characters are digits, so a number too long for an integer is out of bounds on the side of its sign.
+        // All characters are digits, so an overflow is out of bounds on the side of its sign.
         let number = token.parse::<i64>();
         let too_low = number.as_ref().map_or(token.starts_with('-'), |n| n < bounds.start());
         match number {
@@ -205,18 +203,16 @@ impl<'a, 'p> Value<'a, 'p> {
         Ok(self.raw())
     }
 
-    /// The text of a string.
     pub fn string(&self) -> Result<Cow<'a, str>, ApiError> {
         self.expect(Kind::String, "a string")?;
         text(self.raw).map_err(|_| self.error(Code::InvalidJson, "the string has half a surrogate pair"))
     }
 
-    /// Returns a string as spelled, known to be well-formed. It is cheaper than [`Self::string`], since nothing is
-    /// copied.
+    /// Returns a string as spelled, after checking that it is well-formed. It copies nothing, unlike [`Self::string`].
     pub fn string_token(&self) -> Result<&'a str, ApiError> {
         self.expect(Kind::String, "a string")?;
         let token = self.raw();
-        // The parser has checked everything except escapes of surrogates, which begin like these.
+        // The parser has checked everything except escapes of surrogates, which begin like this.
         let escapes = memchr::memchr(b'\\', token.as_bytes()).is_some();
         if escapes && (token.contains(r"\ud") || token.contains(r"\uD")) {
             self.string()?;
@@ -224,7 +220,7 @@ impl<'a, 'p> Value<'a, 'p> {
         Ok(token)
     }
 
-    /// Returns a string as spelled, known to be well-formed and not empty.
+    /// Returns a string as spelled, after checking that it is well-formed and not empty.
     pub fn filled_string_token(&self) -> Result<&'a str, ApiError> {
         match self.string_token()? {
             r#""""# => Err(self.error(Code::EmptyString, "the string is empty")),
@@ -241,7 +237,6 @@ impl<'a, 'p> Value<'a, 'p> {
         })
     }
 
-    /// The members of an object.
     pub fn object<'s>(&'s self) -> Result<Members<'a, 's>, ApiError> {
         self.expect(Kind::Object, "an object")?;
         let object =
@@ -258,8 +253,8 @@ impl<'a, 'p> Value<'a, 'p> {
         self.at_least_one(self.each_if_any(most, take)?)
     }
 
-    /// Passes the elements of an array to `take`, at most `most`. The array is never held as a list, so it may have
-    /// millions of elements. Returns their number.
+    /// Passes the elements of an array to `take`, at most `most`, and returns their number. The array is never
+    /// collected, so it may have millions of elements.
     pub fn each_if_any(
         &self,
         most: usize,
@@ -277,14 +272,14 @@ impl<'a, 'p> Value<'a, 'p> {
         self.at_least_one(self.objects_if_any(most, take)?)
     }
 
-    /// Passes the elements of an array to `take`, at most `most`; each must be an object. It is cheaper than
-    /// [`Self::each_if_any`], since no element is read twice. Returns their number.
+    /// Passes the elements of an array to `take`, at most `most`, and returns their number. Each must be an object. It
+    /// reads no element twice, unlike [`Self::each_if_any`].
     pub fn objects_if_any(
         &self,
         most: usize,
         mut take: impl FnMut(&Members<'a, '_>) -> Result<(), ApiError>,
     ) -> Result<usize, ApiError> {
-        // Reading each element separately finds the faulty one.
+        // Reads each element separately to find the faulty one.
         let fault = |e: &_| match self.each_if_any(most, |element| element.object().map(drop)) {
             Err(fault) => fault,
             Ok(_) => self.error(Code::InvalidJson, &parse_error(e)),
@@ -292,7 +287,7 @@ impl<'a, 'p> Value<'a, 'p> {
         self.walk(most, |object, at| take(&Members { object, at: Some(at) }), fault)
     }
 
-    /// Passes each element of an array to `take`, with its place. `fault` makes the error for a parser's error.
+    /// Passes each element of an array to `take`, with its location. `fault` converts the parser's errors.
     fn walk<T: Deserialize<'a>>(
         &self,
         most: usize,

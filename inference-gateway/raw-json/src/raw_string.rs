@@ -1,5 +1,3 @@
-//! JSON strings as they are spelled.
-
 use std::borrow::Cow;
 
 use bytes::BytesMut;
@@ -13,17 +11,17 @@ pub struct RawString<'a>(&'a str);
 impl<'a> RawString<'a> {
     pub const EMPTY: Self = Self("");
 
-    /// The value, if `raw` is a string.
+    /// Returns the value if it is a string.
     pub fn of(raw: &'a RawValue) -> Option<Self> {
         (Kind::of(raw) == Kind::String).then(|| Self::trusted(raw.get()))
     }
 
-    /// The text between the quotes.
+    /// Returns the text between the quotes.
     pub const fn inner(self) -> &'a str {
         self.0
     }
 
-    /// Returns the text without its first bytes, as spelled, which must end where a character or an escape ends.
+    /// Returns the text after its first `bytes` as spelled, which must end at a character or an escape.
     pub fn after(self, bytes: usize) -> Option<Self> {
         self.0.get(bytes..).map(Self)
     }
@@ -34,8 +32,7 @@ impl<'a> RawString<'a> {
         Self(behind.split_at(behind.len() - 1).0)
     }
 
-    /// Writes the string. Unpaired halves of surrogate pairs become replacement characters, since strict readers of
-    /// JSON refuse them.
+    /// Writes the string. Unpaired surrogates become replacement characters, since strict JSON readers refuse them.
     pub fn write(self, out: &mut BytesMut) {
         out.extend_from_slice(b"\"");
         self.pieces(|piece| out.extend_from_slice(piece.as_bytes()));
@@ -47,7 +44,7 @@ impl<'a> RawString<'a> {
         out.extend_from_slice(self.sound().as_bytes());
     }
 
-    /// Returns the text between the quotes as it is written, with replacement characters for unpaired surrogates.
+    /// Returns the text between the quotes, with replacement characters for unpaired surrogates.
     pub fn sound(self) -> Cow<'a, str> {
         if find_surrogate(self.0).is_none() {
             return Cow::Borrowed(self.inner());
@@ -57,13 +54,12 @@ impl<'a> RawString<'a> {
         Cow::Owned(spelled)
     }
 
-    /// Returns the text that the string spells.
     pub fn decoded(self) -> Cow<'a, str> {
         if memchr::memchr(b'\\', self.0.as_bytes()).is_none() {
             return Cow::Borrowed(self.inner());
         }
         let sound = format!("\"{}\"", self.sound());
-        // Without halves of surrogate pairs, every string of a parser is well-formed.
+        // Without unpaired surrogates, every string that a parser accepted is well-formed.
         Cow::Owned(serde_json::from_str(&sound).unwrap_or_default())
     }
 
@@ -80,13 +76,13 @@ impl<'a> RawString<'a> {
         put(rest);
     }
 
-    /// Parts the text before the first half of a surrogate pair at its end, if it ends with one.
+    /// Splits off a first surrogate at the end of the text, if there is one.
     pub fn cut_half(self) -> Option<(&'a str, &'a str)> {
         let at = self.0.len().checked_sub(ESCAPE)?;
         let escape = self.0.get(at..).filter(|escape| is_high(escape))?;
         let before = &self.0[..at];
         let backslashes = before.bytes().rev().take_while(|byte| *byte == b'\\').count();
-        // After an odd number of them, the last one escapes the backslash.
+        // After an odd number of backslashes, the last one escapes this backslash.
         (backslashes % 2 == 0).then_some((before, escape))
     }
 
@@ -102,7 +98,7 @@ impl<'a> RawString<'a> {
 /// Bytes of an escape such as `\u00e9`.
 const ESCAPE: usize = 6;
 
-/// Finds the next escape of half a surrogate pair in a well-formed JSON text.
+/// Finds the next escape of a surrogate in a well-formed JSON text.
 fn find_surrogate(text: &str) -> Option<usize> {
     let mut from = 0;
     loop {
@@ -115,12 +111,12 @@ fn find_surrogate(text: &str) -> Option<usize> {
     }
 }
 
-/// Returns whether a text begins with the escape of a pair's first half.
+/// Returns whether a text begins with the escape of a first surrogate.
 fn is_high(escape: &str) -> bool {
     matches!(escape.as_bytes(), [b'\\', b'u', b'd' | b'D', b'8' | b'9' | b'a' | b'b' | b'A' | b'B', ..])
 }
 
-/// Returns whether a text begins with the escape of a pair's second half.
+/// Returns whether a text begins with the escape of a second surrogate.
 fn is_low(escape: &str) -> bool {
     matches!(escape.as_bytes(), [b'\\', b'u', b'd' | b'D', b'c'..=b'f' | b'C'..=b'F', ..])
 }

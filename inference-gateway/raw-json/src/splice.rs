@@ -1,9 +1,9 @@
-//! Edits a JSON text in place. Everything else stays byte for byte as the sender spelled it.
+//! Edits a JSON text in place. Everything else stays exactly as the sender spelled it.
 
 use std::borrow::Cow;
 
-/// Edits of a JSON text, at any depth and in any order. A value is named by the slice that a reader borrowed from the
-/// text. An edit has no effect within a value that is replaced or removed, or in another text.
+/// Edits of a JSON text, at any depth and in any order. A value is identified by the slice that a reader borrowed from
+/// the text. An edit is ignored if it is within a replaced or removed value, or in another text.
 pub struct Splice<'a> {
     source: &'a str,
     edits: Vec<SpliceEdit<'a>>,
@@ -27,7 +27,6 @@ enum EditKind<'a> {
 }
 
 impl<'a> Splice<'a> {
-    /// Begins with the text of a JSON value.
     pub const fn of(source: &'a str) -> Self {
         Self { source, edits: Vec::new() }
     }
@@ -46,21 +45,21 @@ impl<'a> Splice<'a> {
         }
     }
 
-    /// Adds a member to an object, after all others. The name needs no escapes; the value is a JSON text.
+    /// Adds a member at the end of an object. The name must not need escapes; the value is a JSON text.
     pub fn insert(&mut self, object: &str, name: &'a str, value: impl Into<Cow<'a, str>>) {
         if let Some(start) = self.place_of(object) {
             self.insert_before(start + object.len(), name, value.into());
         }
     }
 
-    /// Adds a member to the object that is the whole text.
+    /// Adds a member to the outermost object.
     pub fn insert_at_root(&mut self, name: &'a str, value: impl Into<Cow<'a, str>>) {
         self.insert_before(self.source.trim_ascii_end().len(), name, value.into());
     }
 
-    /// The text with all edits.
+    /// Returns the text with all edits.
     pub fn finish(mut self) -> String {
-        // If two edits begin together, the longer one contains the other.
+        // If two edits begin at the same position, the longer one contains the other.
         self.edits.sort_by_key(|edit| (edit.start, std::cmp::Reverse(edit.end)));
         let mut out = String::with_capacity(self.source.len() + 64);
         let mut at = 0;
@@ -80,7 +79,7 @@ impl<'a> Splice<'a> {
         out
     }
 
-    /// Finds the place of a value that was borrowed from the text.
+    /// Finds the position of a value that was borrowed from the text.
     fn place_of(&self, value: &str) -> Option<usize> {
         let start = (value.as_ptr() as usize).checked_sub(self.source.as_ptr() as usize)?;
         (start + value.len() <= self.source.len()).then_some(start)
@@ -98,7 +97,7 @@ impl<'a> Splice<'a> {
     }
 }
 
-/// Removes the comma after a removed part, or else the one before it, if that is still there. Returns where the rest of
+/// Removes the comma after a removed part, or else the one before it, if it is still there. Returns where the rest of
 /// the text begins.
 fn after_removal(source: &str, end: usize, out: &mut String) -> usize {
     let rest = source[end..].trim_ascii_start();

@@ -1,4 +1,4 @@
-//! JSON that strict readers accept.
+//! Detects JSON that strict readers accept.
 
 use std::fmt;
 
@@ -7,11 +7,11 @@ use serde::{
     de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor},
 };
 
-/// Most levels of an object. Readers stop at 128, and a message has the object some levels below its own.
+/// Most levels of an object. Readers stop at 128, and a message contains the object at some depth.
 const MOST_LEVELS: u8 = 100;
 
-/// Returns whether a text is a JSON object that strict readers accept inside a message: not nested deeper than they
-/// recurse, and without unpaired surrogates or numbers beyond a double. It builds no tree.
+/// Returns whether a text is a JSON object that strict readers accept within a message: not nested too deeply for them,
+/// and without unpaired surrogates or numbers beyond a double. It builds no tree.
 pub fn is_strict_object(json: &str) -> bool {
     let mut reader = serde_json::Deserializer::from_str(json);
     json.starts_with('{') && Skipped(MOST_LEVELS).deserialize(&mut reader).is_ok() && reader.end().is_ok()

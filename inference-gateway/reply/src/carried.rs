@@ -1,29 +1,30 @@
-//! What an answer has for the next turn and only its server can read: signatures, encrypted reasoning, a vendor's own
-//! record of reasoning. Clients carry it as one string, in a place of their dialect that they send back unchanged.
+//! Parts of an answer that only its server can read and that it needs back in the next turn: signatures, encrypted
+//! reasoning, a vendor's own record of reasoning. Clients carry them as one string, in a place of their dialect that
+//! they send back unchanged.
 //!
-//! The string names the server that made it, which alone gets the parts back. A part is nothing but texts of known
-//! members, so a string that a client makes up says no more than the client could say elsewhere.
+//! The string names the server that made it, and only that server gets the parts back. Parts only fill known members
+//! with text, so with a forged string a client can say nothing that it could not say elsewhere.
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use shared_catalog::Upstream;
 
-/// Beginning of every such string.
+/// Prefix of every such string.
 const PREFIX: &str = "fg1.";
-/// Digits of the server in it.
+/// Number of digits that identify the server.
 const SERVER_DIGITS: usize = 16;
 /// Most parts of an answer: more than any has.
 pub const MOST_PARTS: usize = 4096;
-/// Most characters of a string: more than is kept of an answer.
+/// Most characters of a string: more than is kept of any answer.
 const MOST_CHARS: usize = 16 << 20;
 
-/// The server that made a part: an address and a model, since a vendor refuses what another model of its own signed.
+/// The server that made a part: an address and a model, since a vendor refuses signatures of its other models.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ServerId(u64);
 
 impl ServerId {
-    /// Stands for every server that takes parts of this form: a client got the part elsewhere.
+    /// Any server that accepts parts of this form: the client did not get the part through this gateway.
     pub const ANY: Self = Self(0);
 
     /// Returns the identity of a server, the same in every gateway.
@@ -39,23 +40,23 @@ impl ServerId {
     }
 }
 
-/// A part of an answer for its server's next turn, and the number of the answer's calls before it.
+/// A part for the server's next turn, and the number of calls before it.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlacedPart(pub u64, pub CarriedPart);
 
-/// A part of an answer for its server's next turn. It has no `Debug`, so that no log can show a thought.
+/// A part for the server's next turn. It has no `Debug`, so that no log can show a thought.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CarriedPart {
     /// A thought of the Messages API, and its signature.
     Thought { text: String, signature: String },
-    /// A thought of the Messages API that is encrypted as a whole.
+    /// A thought of the Messages API that is fully encrypted.
     Redacted { data: String },
-    /// An item of reasoning of the Responses API.
+    /// A reasoning item of the Responses API.
     Encrypted { id: String, content: String },
     /// An element of a chat's `reasoning_details`.
     Detail(ReasoningDetail),
-    /// Google's signature of the call at this place.
+    /// Google's signature of the call that follows.
     CallSignature { signature: String },
     /// Google's signature of an answer's text.
     TextSignature { signature: String },
@@ -83,9 +84,9 @@ pub struct ReasoningDetail {
     pub signature: Option<String>,
 }
 
-/// Writes parts as a string, which needs no escapes in JSON.
+/// Writes parts as a string that needs no escapes in JSON.
 pub fn carry(server: ServerId, parts: &[PlacedPart]) -> String {
-    // Texts and numbers are always written.
+    // Serializing texts and numbers cannot fail.
     let json = serde_json::to_vec(parts).unwrap_or_default();
     format!("{PREFIX}{:0SERVER_DIGITS$x}.{}", server.0, URL_SAFE_NO_PAD.encode(json))
 }
@@ -95,17 +96,17 @@ pub fn is_carried(text: &str) -> bool {
     text.starts_with(PREFIX)
 }
 
-/// Returns the server that a string is for; `None` for any other text.
+/// Returns the server that a string belongs to; `None` for any other text.
 pub fn server_of(text: &str) -> Option<ServerId> {
     let (server, _) = split(text)?;
     Some(server)
 }
 
-/// Reads a string; `None` for any other text, or one that was cut.
+/// Reads a string; `None` for any other text, or a truncated string.
 pub fn read(text: &str) -> Option<(ServerId, Vec<PlacedPart>)> {
     let (server, parts) = split(text).filter(|_| text.len() <= MOST_CHARS)?;
     let json = URL_SAFE_NO_PAD.decode(parts).ok()?;
-    // Parts take several times the memory of their JSON, and are counted before.
+    // Parts take several times the memory of their JSON, so they are counted first.
     let parts: Vec<&RawValue> = serde_json::from_slice(&json).ok()?;
     if parts.len() > MOST_PARTS {
         return None;
@@ -114,7 +115,7 @@ pub fn read(text: &str) -> Option<(ServerId, Vec<PlacedPart>)> {
     Some((server, parts.collect::<Option<_>>()?))
 }
 
-/// Reads Google's signature from the JSON of an `extra_content`.
+/// Reads Google's signature from an `extra_content`.
 pub fn google_signature(extra: &str) -> Option<String> {
     #[derive(Deserialize)]
     struct ExtraContent {

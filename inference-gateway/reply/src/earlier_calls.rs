@@ -1,11 +1,11 @@
-//! Ids of earlier calls, which no new call may have.
+//! Ids of earlier calls, which new calls must not repeat.
 
 use std::sync::Arc;
 
 use raw_json::RawString;
 
-/// Ids of the calls in a request's conversation. Each is kept as a number of eight bytes, since an agent's conversation
-/// has thousands. If two ids have the same number, a new id may be made without need, which is harmless.
+/// Ids of the calls in a request's conversation. Each is kept as an eight-byte digest, since an agent's conversation
+/// has thousands. If two ids collide, a call gets a new id without need, which is harmless.
 #[derive(Default)]
 pub struct EarlierCalls(Vec<u64>);
 
@@ -15,7 +15,7 @@ impl EarlierCalls {
         self.0.push(Self::number_of(RawString::trusted(token)));
     }
 
-    /// Ends the conversation. No ids are added afterwards.
+    /// Ends the list of ids.
     pub fn complete(mut self) -> Arc<Self> {
         self.0.sort_unstable();
         self.0.shrink_to_fit();
@@ -27,14 +27,14 @@ impl EarlierCalls {
         self.0.capacity() * size_of::<u64>()
     }
 
-    /// Returns the number that an id is kept as.
+    /// Returns the digest of an id.
     pub fn number_of(id: RawString<'_>) -> u64 {
         let mut first = [0; 8];
         first.copy_from_slice(&blake3::hash(id.decoded().as_bytes()).as_bytes()[..8]);
         u64::from_le_bytes(first)
     }
 
-    /// Returns whether a call has an id that is kept as this number.
+    /// Returns whether a call's id has this digest.
     pub fn contains(&self, number: u64) -> bool {
         self.0.binary_search(&number).is_ok()
     }

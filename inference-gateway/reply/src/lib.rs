@@ -1,4 +1,4 @@
-//! The form in which a request wants its answer, and the parts of it that the answer repeats.
+//! The form in which a request wants its answer, and the members that the answer repeats.
 
 pub mod carried;
 mod earlier_calls;
@@ -18,17 +18,17 @@ pub const MAX_CHOICES: u8 = 8;
 #[derive(Clone)]
 pub enum Reply {
     Chat {
-        /// A stream ends with usage.
+        /// The stream ends with usage.
         include_usage: bool,
     },
     Responses(Arc<ResponsesReply>),
     Messages(Arc<MessagesReply>),
-    /// Embeddings, which are never streamed.
+    /// Embeddings. They are never streamed.
     Embeddings,
 }
 
 impl Reply {
-    /// Returns whether a chat is requested, in any dialect, rather than embeddings.
+    /// Returns whether this is a chat in any dialect, not embeddings.
     pub const fn is_of_chat(&self) -> bool {
         match self {
             Self::Chat { .. } | Self::Responses(_) | Self::Messages(_) => true,
@@ -36,7 +36,7 @@ impl Reply {
         }
     }
 
-    /// Counts the bytes that are kept for the answer.
+    /// Counts the bytes kept for the answer.
     pub fn kept_bytes(&self) -> usize {
         match self {
             Self::Chat { .. } | Self::Embeddings => 0,
@@ -49,7 +49,6 @@ impl Reply {
         }
     }
 
-    /// The API of the client.
     pub const fn api(&self) -> UpstreamApi {
         match self {
             Self::Chat { .. } | Self::Embeddings => UpstreamApi::Chat,
@@ -58,7 +57,7 @@ impl Reply {
         }
     }
 
-    /// Returns the name of the request's member with the conversation or the prompts.
+    /// Returns the name of the request's member that contains the conversation or the prompts.
     pub const fn input(&self) -> &'static str {
         match self {
             Self::Chat { .. } | Self::Messages(_) => "messages",
@@ -67,21 +66,19 @@ impl Reply {
     }
 }
 
-/// Parts of a request that its response repeats, or that shape it.
+/// Members that a response repeats, and what shapes it.
 pub struct ResponsesReply {
-    /// Members of the response that repeat the request's, each preceded by a comma, on one line.
+    /// Members of the request to repeat, each preceded by a comma, on one line.
     pub echo: String,
-    /// Tools that upstreams know by other names than the client.
+    /// Tools that have other names at upstreams than at the client.
     pub names: ToolNames,
     pub summary: bool,
     /// Calls of the conversation so far.
     pub earlier_calls: Arc<EarlierCalls>,
 }
 
-/// Parts of a request that shape its message.
 pub struct MessagesReply {
     pub thinking: bool,
-    /// Sequences that end the answer.
     pub stops: Vec<String>,
     /// Calls of the conversation so far.
     pub earlier_calls: Arc<EarlierCalls>,

@@ -1,6 +1,6 @@
-//! Tools that upstreams know by another name than the client: custom tools, and tools in a namespace.
+//! Tools whose names differ between upstreams and the client: custom tools, and tools in a namespace.
 
-/// A tool in the client's words.
+/// The client's name for a tool.
 pub struct ToolName {
     /// Name of the function that upstreams get.
     pub flat: String,
@@ -8,11 +8,11 @@ pub struct ToolName {
     pub namespace: Option<String>,
     /// Name of the tool, as a JSON string.
     pub name: String,
-    /// The tool takes a text rather than an object.
+    /// The tool takes a text instead of an object.
     pub is_custom: bool,
 }
 
-/// The request's tools that have another name at upstreams or take a text.
+/// The request's tools that have another name at upstreams, or take a text.
 #[derive(Default)]
 pub struct ToolNames(Vec<ToolName>);
 
@@ -33,7 +33,7 @@ impl ToolNames {
         self.0.iter().find(|tool| tool.flat == flat)
     }
 
-    /// Finds the tool of this name in the client's words. Both are JSON strings.
+    /// Finds the tool with this client-side name. Both arguments are JSON strings.
     pub fn of_tool(&self, namespace: Option<&str>, name: &str) -> Option<&ToolName> {
         self.0.iter().find(|tool| tool.namespace.as_deref() == namespace && tool.name == name)
     }

@@ -40,7 +40,7 @@ const READ_HERE: [&str; 15] = [
     "modalities",
 ];
 
-/// Parses the body of a request. The error names the first fault and the fault's place.
+/// Parses the body of a request. The error names the first fault and its location.
 pub fn parse(body: &Bytes) -> Result<Request, ApiError> {
     let members = Members::of_body(body)?;
     let model = members.require("model")?.string()?.into_owned();
@@ -72,7 +72,7 @@ pub fn parse(body: &Bytes) -> Result<Request, ApiError> {
     })
 }
 
-/// Refuses a body of the Responses API, and names the route that takes it.
+/// Refuses a body of the Responses API. The error names the route for it.
 fn refuse_other_dialect(members: &Members<'_, '_>) -> Result<(), ApiError> {
     if members.get("messages").is_some() || members.get("input").is_none() {
         return Ok(());
@@ -81,7 +81,7 @@ fn refuse_other_dialect(members: &Members<'_, '_>) -> Result<(), ApiError> {
     Err(ApiError::at(Code::MissingRequiredParameter, "messages", message))
 }
 
-/// Lists the members that are not parsed here and not `null`.
+/// Lists the members that are neither parsed here nor `null`.
 fn others(members: &Members<'_, '_>, body: &Bytes) -> Vec<(String, Bytes)> {
     let others = members.iter().filter(|(name, value)| {
         value.kind() != Kind::Null && !READ_HERE.contains(name) && !params::is_passed_on(name)

@@ -1,4 +1,4 @@
-//! A checked request, whichever dialect its body has.
+//! A checked request of any dialect.
 
 use bytes::Bytes;
 use reply::{Reply, carried::ServerId};
@@ -18,29 +18,28 @@ use crate::{
     trimmed::trimmed,
 };
 
-/// Fewest output tokens that the vendor of the Responses API takes as a limit.
+/// Lowest output limit that the vendor of the Responses API accepts.
 const LEAST_OF_RESPONSES: u64 = 16;
 
 /// A request with a valid body. Whether the model exists and allows it is checked later.
 pub struct Request {
     pub model: String,
     pub stream: bool,
-    /// Requested choices, 1 to 8.
+    /// Number of choices, 1 to 8.
     pub n: u64,
-    /// Limit that the request sets for each choice.
+    /// The request's limit for each choice.
     pub(crate) limit: Option<Limit>,
-    /// Fewest output tokens that leave room for an answer beside the thinking that the request asks for.
+    /// Fewest output tokens that leave room for an answer after the requested reasoning.
     pub(crate) least_output: u64,
-    /// The effort of reasoning that the request asks for.
     pub(crate) effort: Option<AskedEffort>,
-    /// The caller's own name of its user.
+    /// The caller's name for its user.
     pub(crate) user: Option<String>,
     pub reply: Reply,
-    /// Names of offered tools that a chat cannot have.
+    /// Names of offered tools that chat cannot express.
     pub(crate) dropped_tools: DroppedNames,
-    /// Names of members that a chat cannot have.
+    /// Names of members that chat cannot express.
     pub(crate) dropped_members: DroppedNames,
-    /// The checked request as a chat, without members of the head and the model's extra parameters.
+    /// The checked request as a chat, without the head's members and the model's extra parameters.
     pub(crate) draft: Draft,
     /// Members that are forwarded only if the model allows: slices of the body.
     pub(crate) others: Vec<(String, Bytes)>,
@@ -48,11 +47,11 @@ pub struct Request {
     pub(crate) passage: Option<Passage>,
 }
 
-/// Reserves memory for a request of this many bytes in all. An error refuses the request.
+/// Reserves memory for a request that takes this many bytes in total. An error refuses the request.
 pub type Room<'r> = dyn FnMut(usize) -> Result<(), ApiError> + 'r;
 
 impl Request {
-    /// Returns the bytes of the request kept in memory beside the received body.
+    /// Counts the bytes that the request keeps in memory besides the received body.
     pub fn kept_bytes(&self) -> usize {
         let replaced = self.passage.as_ref().map_or(0, Passage::replaced_bytes);
         self.draft.room() + self.reply.kept_bytes() + replaced
@@ -63,11 +62,11 @@ impl Request {
         self.forward_within(model, &mut |_| Ok(()))
     }
 
-    /// Does the same, and reserves memory for each body before writing it.
+    /// Like [`Self::forward`], but reserves memory for each body before writing it.
     pub fn forward_within(mut self, model: &Model, room: &mut Room<'_>) -> Result<Forward, ApiError> {
         self.check_served(model)?;
         for (name, json) in &mut self.others {
-            // A slice would keep the received body in memory.
+            // A slice would keep the whole received body in memory.
             let is_sent = model.extra_params.contains(name);
             *json = if is_sent { Bytes::copy_from_slice(json) } else { Bytes::new() };
         }
@@ -127,7 +126,7 @@ impl Request {
         })
     }
 
-    /// Fewest output tokens of all choices that the upstreams accept, or that leave room for an answer.
+    /// Fewest output tokens, over all choices, that the upstreams accept and that leave room for an answer.
     fn least_output(&self, forms: &[BodyForm]) -> u64 {
         let of_api = |form: &BodyForm| match form.api() {
             UpstreamApi::Chat => self.n,
@@ -138,7 +137,7 @@ impl Request {
         forms.iter().map(of_api).max().unwrap_or(self.n)
     }
 
-    /// Counts what the model's servers get back of what they made.
+    /// Counts the parts of the conversation that the model's servers get back.
     fn count_carried(&mut self, model: &Model) {
         for (server, shown) in self.draft.carried.iter() {
             let is_its = |upstream| ServerId::of(upstream) == server;
@@ -167,7 +166,7 @@ impl Request {
         let effort = self.effort.filter(|_| is_draft_needed);
         let effort = effort.map(|effort| effort.of_model(model)).transpose()?.flatten();
         for form in forms.iter().copied().filter(is_written) {
-            // The body is about as long as the draft that it is written from.
+            // The body is about as long as its draft.
             room(self.kept_bytes() + bodies.bytes() + self.draft.len())?;
             bodies.add(form, self.write_for(form, model, effort)?);
         }
@@ -182,7 +181,7 @@ impl Request {
         Ok(Written { bodies, opening })
     }
 
-    /// Writes the chat for servers of each terms, and frees the draft.
+    /// Writes the chat once for each set of terms, and frees the draft.
     fn chats(&mut self, all: &[ChatTerms], bodies: &mut Bodies, room: &mut Room<'_>) -> Result<(), ApiError> {
         for (place, terms) in all.iter().enumerate() {
             let edits = self.draft.edits_for(*terms)?;
@@ -198,7 +197,7 @@ impl Request {
         Ok(())
     }
 
-    /// Writes the client's own body in each form that an upstream gets it in, and frees the received body.
+    /// Writes the client's own body in each form that an upstream needs, and frees the received body.
     fn pass(
         &mut self,
         model: &Model,
@@ -221,7 +220,7 @@ impl Request {
             room(self.kept_bytes() + bodies.bytes() + 2 * bytes)?;
             bodies.pass(*form, passage.write(terms, &model.efforts, &mut dropped));
         }
-        // If an upstream gets another body, the names that this one lacks are noted already.
+        // If an upstream gets a body of another form, the dropped names are noted already.
         if !forms.is_empty() && forms.iter().all(|form| form.is_passed()) {
             self.dropped_tools = std::mem::take(&mut passage.dropped_tools);
             self.dropped_members = dropped;
@@ -251,7 +250,7 @@ impl Request {
         for name in &model.extra_params {
             if let Some((_, json)) = self.others.iter().find(|(other, _)| other == name) {
                 let json = String::from_utf8_lossy(json);
-                // Templates may show such parameters in the prompt, since most are arguments of the template itself.
+                // Templates may put such parameters into the prompt, since most are the template's own arguments.
                 self.draft.shown.json(&json).map_err(|TooDeep| {
                     let message = format!("Invalid '{name}': is nested deeper than {MAX_DEPTH} levels.");
                     ApiError::at(Code::InvalidValue, name, message)
@@ -269,7 +268,7 @@ struct Written {
     opening: Bytes,
 }
 
-/// Least limit that is written for upstreams of another API, since they refuse lower ones.
+/// Lowest limit to write for upstreams of another API, since they refuse lower ones.
 fn least_to_write(forms: &[BodyForm]) -> u64 {
     let is_written = |form: &&BodyForm| form.api() == UpstreamApi::Responses && !form.is_passed();
     forms.iter().find(is_written).map_or(0, |_| LEAST_OF_RESPONSES)
@@ -291,8 +290,7 @@ impl Request {
     }
 }
 
-/// Refuses images that no upstream of the model may be handed. Returns the kind of image URLs that an upstream must
-/// accept.
+/// Refuses images that no upstream of the model accepts. Returns the kind of image URLs that an upstream must accept.
 fn handed_to_some(model: &Model, need: Option<(ImageUrls, String)>) -> Result<ImageUrls, ApiError> {
     let Some((need, place)) = need else { return Ok(ImageUrls::Data) };
     let most = model.upstreams.iter().map(|upstream| upstream.image_urls).max().unwrap_or_default();

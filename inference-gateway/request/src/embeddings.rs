@@ -19,7 +19,7 @@ use crate::{
 };
 use schema::{ENCODINGS, MAX_DIMENSIONS, MAX_PROMPTS};
 
-/// Parses the body of a request. The error names the first fault and the fault's place.
+/// Parses the body of a request. The error names the first fault and its location.
 pub fn parse(body: &Bytes) -> Result<Request, ApiError> {
     let members = Members::of_body(body)?;
     let model = members.require("model")?.string()?.into_owned();
@@ -56,7 +56,7 @@ pub fn parse(body: &Bytes) -> Result<Request, ApiError> {
 enum Element {
     /// A text, which is one prompt.
     Text,
-    /// A token of the only prompt.
+    /// A token; all together are the only prompt.
     Token,
     /// A list of tokens, which is one prompt.
     Tokens,

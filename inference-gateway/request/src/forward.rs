@@ -1,4 +1,4 @@
-//! The request for upstreams. It is written once, and sent to any of them after a small head.
+//! The request for upstreams. It is written once; only a small head differs between attempts.
 
 mod body;
 mod count;

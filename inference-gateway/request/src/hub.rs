@@ -1,6 +1,6 @@
-//! Writes a checked request for upstreams of other APIs, from the form that all dialects share, which is a chat.
+//! Writes a checked request for upstreams of other APIs, starting from chat, which all dialects are translated to.
 //!
-//! The parsers of this crate wrote the chat, so its members and their types are known. What another API cannot say is
+//! The parsers of this crate wrote the chat, so its members and types are known. What another API cannot express is
 //! left out and named, or refused if it would change the answer.
 
 mod calls;
@@ -15,7 +15,7 @@ use crate::{forward::BodyForm, names::dropped::DroppedNames};
 pub(crate) use chat::Hub;
 
 impl Hub<'_> {
-    /// Writes the body of this form without the members of its head. Names of members that the API cannot say go to
+    /// Writes the body of this form without its head. Adds the names of members that the API cannot express to
     /// `dropped`.
     pub(crate) fn write(&self, form: BodyForm, dropped: &mut DroppedNames) -> Result<String, ApiError> {
         match form {

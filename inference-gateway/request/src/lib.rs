@@ -1,8 +1,8 @@
-//! Requests, from the bytes of a client's dialect to the bytes that an upstream reads.
+//! Turns a client's request, in any dialect, into the bytes that an upstream reads.
 //!
-//! No part of a body becomes a tree. Values are borrowed as spelled and checked in place, and the text for an
-//! upstream is written in one pass: a single copy of each byte. Types with a prompt have no `Debug`, so that no log can
-//! show a prompt.
+//! No part of a body becomes a tree. Values are borrowed as spelled and checked in place, and the upstream's text is
+//! written in one pass, so each byte is copied once. Types with a prompt have no `Debug`, so that no log can show a
+//! prompt.
 
 pub mod chat;
 mod checked;

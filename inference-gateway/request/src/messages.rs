@@ -24,17 +24,17 @@ use crate::{
 use content::BLOCKS;
 use passage::LIMIT;
 
-/// Name of a schema for the answer, which this dialect leaves unnamed.
+/// Name for the answer's schema, which this dialect does not name.
 const SCHEMA_NAME: &str = r#""answer""#;
 
-/// Parses the body of a request. The error names the first fault and the fault's place.
+/// Parses the body of a request. The error names the first fault and its location.
 pub fn parse(body: &Bytes) -> Result<Request, ApiError> {
     let members = Members::of_body(body)?;
     members.require(LIMIT)?;
     read(&members, body)
 }
 
-/// Parses the body of a request whose prompt is only counted, so that nothing limits an answer.
+/// Parses the body of a request to count a prompt, which has no limit of output.
 pub fn parse_to_count(body: &Bytes) -> Result<Request, ApiError> {
     read(&Members::of_body(body)?, body)
 }
@@ -58,7 +58,7 @@ fn read(members: &Members<'_, '_>, body: &Bytes) -> Result<Request, ApiError> {
         model,
         stream,
         n: 1,
-        // The answer has what the budget leaves of the limit.
+        // The answer gets what the reasoning budget leaves of the limit.
         least_output: budget.map_or(1, |budget| budget.saturating_add(1)),
         limit,
         effort,
@@ -83,7 +83,7 @@ fn sampling(members: &Members<'_, '_>, draft: &mut Draft) -> Result<(), ApiError
     Ok(())
 }
 
-/// Checks and writes the sequences that end the answer.
+/// Checks and writes the stop sequences.
 fn stops(members: &Members<'_, '_>, draft: &mut Draft) -> Result<Vec<String>, ApiError> {
     let Some(value) = members.get("stop_sequences") else { return Ok(Vec::new()) };
     let mut stops = Vec::new();
@@ -101,13 +101,13 @@ fn stops(members: &Members<'_, '_>, draft: &mut Draft) -> Result<Vec<String>, Ap
 /// Reasoning that the request asks for.
 struct Reasoning {
     effort: Option<AskedEffort>,
-    /// The client is shown the reasoning.
+    /// The client sees the reasoning.
     is_shown: bool,
     /// Tokens of the limit that reasoning may use.
     budget: Option<u64>,
 }
 
-/// Checks the members about thinking, effort and shape of the answer, and writes the shape.
+/// Checks the members about thinking, effort and the answer's format, and writes the format.
 fn reasoning(members: &Members<'_, '_>, draft: &mut Draft) -> Result<Reasoning, ApiError> {
     let mut read = Reasoning { effort: None, is_shown: false, budget: None };
     if let Some(value) = members.get("thinking") {
@@ -139,8 +139,8 @@ fn reasoning(members: &Members<'_, '_>, draft: &mut Draft) -> Result<Reasoning, 
     Ok(read)
 }
 
-/// Start of a system block, as a JSON string, with which agents tell their vendor whom to bill. It is no prompt, and it
-/// differs with every request, so that a cache after it would find nothing.
+/// Beginning of a system block, as a JSON string, in which agents tell their vendor whom to bill. It is not part of the
+/// prompt and differs in every request, so it would defeat any cache of the text after it.
 const BILLING_BLOCK: &str = "\"x-anthropic-billing-header:";
 
 /// Returns the texts of the system prompt, without a billing block at its start.
@@ -152,7 +152,7 @@ fn system<'a>(members: &Members<'a, '_>, draft: &mut Draft) -> Result<Vec<&'a st
         if !std::mem::take(&mut may_bill) || !text.starts_with(BILLING_BLOCK) {
             texts.push(text);
         } else {
-            // A body that is passed on has this text too.
+            // A body that is passed on contains this text too.
             draft.shown.text(text);
         }
     })?;

@@ -1,4 +1,4 @@
-//! Names in requests: those that clients chose, and those that servers know.
+//! Names in requests: chosen by clients, or known to servers.
 
 pub(crate) mod caller;
 pub(crate) mod dropped;

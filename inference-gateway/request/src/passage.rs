@@ -1,7 +1,7 @@
-//! A body that is passed on to an upstream of its own API. It stays as it came, except for members that cost money
-//! beyond the usage, name the caller, or depend on the upstream. These are cut out, and the head before the body has
-//! those that stay. Members that the API's vendor does not document pass only to the vendor's own servers, or where the
-//! catalogue names them: other servers may give them a meaning of their own.
+//! A body that is passed on to an upstream of its own API. It stays unchanged, except for members that cost money
+//! outside the usage, name the caller, or depend on the upstream. These are cut out, and those that stay are written
+//! into the head. Members that the API's vendor does not document pass only to the vendor's own servers, or where the
+//! catalogue names them: other servers may give them another meaning.
 
 mod cuts;
 mod notes;
@@ -29,40 +29,40 @@ use notes::kept;
 /// Members that say how to use tools.
 const OF_TOOLS: [&str; 3] = ["tools", "tool_choice", "parallel_tool_calls"];
 
-/// The top-level members that servers of an API know.
+/// The top-level members of an API.
 pub(crate) struct ApiMembers {
-    /// Members of the vendor's documentation that pass.
+    /// Documented members that pass.
     pub(crate) passed: &'static [&'static str],
-    /// Members that a passed body leaves out.
+    /// Members that a passed body omits.
     pub(crate) left: &'static [(&'static str, Left)],
-    /// Members that are refused before the body is passed on.
+    /// Members that were already refused.
     pub(crate) refused: &'static [&'static str],
-    /// Documented members of members that are objects.
+    /// Documented members of object members.
     pub(crate) nested: &'static [(&'static str, &'static [&'static str])],
-    /// Members whose depth is checked where they are read.
+    /// Members whose depth is checked when they are read.
     pub(crate) read: &'static [&'static str],
-    /// Returns whether a member asks for nothing but a compaction. Notes such parts of the member otherwise.
+    /// Returns whether a member requests only a compaction. Otherwise notes compacting parts of it.
     pub(crate) compacts: Compacts,
 }
 
 pub(crate) type Compacts = fn(&str, &Value<'_, '_>, &mut PassageNotes) -> Result<bool, ApiError>;
 
 impl ApiMembers {
-    /// Lists all names that servers know.
+    /// Lists all names that the API's servers know.
     fn names(&self) -> impl Iterator<Item = &'static &'static str> {
         let left = self.left.iter().map(|(name, _)| name);
         self.passed.iter().chain(left).chain(self.refused)
     }
 }
 
-/// What happens to a member that a passed body leaves out.
+/// What happens to a member that a passed body omits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Left {
-    /// The head has it.
+    /// It moves to the head.
     ToHead,
-    /// The head has a pseudonym instead of its text, which names the caller or the caller's cache.
+    /// The head gets a pseudonym, since the text names the caller or its cache.
     Pseudonym,
-    /// It is missing, and the answer says so.
+    /// It is dropped, and the answer says so.
     Out,
 }
 
@@ -71,20 +71,19 @@ pub(crate) struct Passage {
     body: Bytes,
     /// Top-level members, in order.
     members: Vec<PassedMember>,
-    /// Place and kind of the system prompt.
+    /// Location and kind of the system prompt.
     system: Option<(Range<usize>, Kind)>,
     cuts: Vec<Cut>,
-    /// Place of the word of effort.
+    /// The requested effort and its location.
     effort: Option<(Effort, Range<usize>)>,
-    /// Members of the head that stand for the caller's texts: their names, with the texts or hashes of long ones.
+    /// Members of the head that replace the caller's texts: their names, with the texts or the hashes of long ones.
     callers_texts: Vec<(&'static str, String)>,
-    /// Tools that are left out.
     pub(crate) dropped_tools: DroppedNames,
-    /// Error for servers that may not be asked to compact the conversation.
+    /// Error for servers that may not compact the conversation.
     pub(crate) compaction: Option<ApiError>,
 }
 
-/// A top-level member of a body. It begins after a comma and ends with its value.
+/// A top-level member of a body, from after its comma to the end of its value.
 struct PassedMember {
     at: Range<usize>,
     fate: MemberFate,
@@ -92,25 +91,24 @@ struct PassedMember {
     name: String,
 }
 
-/// What happens to a member, which may depend on the server.
+/// What happens to a member; it may depend on the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MemberFate {
     Kept,
-    /// The head has it, or something in its place.
+    /// It moves to the head, or something does in its place.
     ToHead,
     Out,
-    /// The vendor's documentation does not have it.
+    /// The vendor does not document it.
     Unknown,
-    /// It asks for a compaction.
     Compaction,
     /// It is the system prompt.
     System,
 }
 
-/// Terms by which a body passes to a server.
+/// Conditions for passing a body to a server.
 #[derive(Clone, Copy)]
 pub(crate) struct PassTerms<'u> {
-    /// The server is the API's vendor's, so members that are not documented pass.
+    /// The server is the API vendor's own, so undocumented members pass.
     is_vendors_own: bool,
     members: &'u [String],
     pub(crate) compaction: bool,
@@ -160,7 +158,7 @@ impl PassageNotes {
         members: &Members<'_, '_>,
         api: &ApiMembers,
     ) -> Result<Passage, ApiError> {
-        // Vendors refuse a choice of tools if there are none.
+        // Vendors refuse a tool choice without tools.
         let is_toolless = !self.dropped_tools.is_empty() && !self.has_tools;
         let mut passed = Vec::new();
         let mut system = None;
@@ -209,7 +207,7 @@ impl PassageNotes {
     }
 }
 
-/// A passed body without its head, beginning with a comma, and what the head needs of it.
+/// A passed body without its head, starting with a comma, and what the head needs from it.
 #[derive(Clone)]
 pub(crate) struct PassedBody {
     pub(super) rest: Bytes,
@@ -222,7 +220,7 @@ impl Passage {
         self.body.len()
     }
 
-    /// Bytes written in place of parts of the body, and of the names of members that may be left out.
+    /// Bytes written to replace parts of the body, and bytes of the names of members that may be omitted.
     pub(super) fn replaced_bytes(&self) -> usize {
         let cut =
             |cut: &Cut| cut.with.len() + cut.names.iter().map(String::len).sum::<usize>() + size_of::<Cut>();
@@ -230,7 +228,7 @@ impl Passage {
         self.cuts.iter().map(cut).sum::<usize>() + self.members.iter().map(member).sum::<usize>()
     }
 
-    /// Writes the body for a server of a model that accepts these words of effort. Names what it leaves out.
+    /// Writes the body for a server of a model that accepts these efforts. Adds what it omits to `dropped`.
     pub(super) fn write(
         &self,
         terms: PassTerms<'_>,
@@ -238,7 +236,7 @@ impl Passage {
         dropped: &mut DroppedNames,
     ) -> PassedBody {
         let effort = self.effort.as_ref().filter(|(effort, _)| !efforts.contains(effort));
-        // Without a word that fits, the model's own default is asked for.
+        // Without a matching word, the model's default applies.
         let word = effort.and_then(|(effort, _)| effort.nearest(efforts));
         let word = word.map(|word| format!("\"{}\"", word.word()));
         let mut cuts: Vec<(&Range<usize>, &str)> = Vec::with_capacity(self.cuts.len() + 1);
@@ -286,7 +284,7 @@ impl Passage {
         kept
     }
 
-    /// Writes the blocks of the system prompt behind one that the head ends with.
+    /// Writes the system prompt after the block that ends the head.
     fn write_system(&self, rest: &mut Vec<u8>) {
         if let Some((at, kind)) = &self.system {
             let system = &self.body[at.clone()];
@@ -312,7 +310,7 @@ impl Passage {
 }
 
 impl PassedBody {
-    /// Writes the members of the head that stand for the caller's texts.
+    /// Writes the members of the head that replace the caller's texts.
     pub(super) fn write_pseudonyms(&self, account: AccountId, head: &mut String) {
         for (name, text) in &self.callers_texts {
             let pseudonym = pseudonym(account, text);
@@ -324,7 +322,7 @@ impl PassedBody {
         }
     }
 
-    /// Returns whether the head has a member that stands for a text of the caller.
+    /// Returns whether the head has a member that replaces the caller's text of this name.
     pub(super) fn has_text(&self, name: &str) -> bool {
         self.callers_texts.iter().any(|(known, _)| *known == name)
     }

@@ -1,6 +1,6 @@
 //! Requests of the Responses API: from received bytes to a checked request, translated to a chat.
 //!
-//! Nothing is stored, so members and items that refer to stored state are refused by name.
+//! Nothing is stored here, so members and items that refer to stored state are refused by name.
 
 mod echo;
 mod input;
@@ -27,11 +27,11 @@ use passage::LIMIT;
 use schema::SUMMARIES;
 use tools::Tools;
 
-/// Mode of reasoning that the prices of a model are for, as a JSON string.
+/// Reasoning mode that a model's prices are for, as a JSON string.
 const USUAL_MODE: &str = r#""standard""#;
 
-/// Parses the body of a request. The error names the first fault and its place. `passes` says, by a model's name,
-/// whether every answer is the upstream's own.
+/// Parses the body of a request. The error names the first fault and its location. `passes` returns whether all answers
+/// of a model are passed on.
 pub fn parse(body: &Bytes, passes: impl FnOnce(&str) -> bool) -> Result<Request, ApiError> {
     let members = Members::of_body(body)?;
     let model = members.require("model")?.string()?.into_owned();
@@ -52,7 +52,7 @@ pub fn parse(body: &Bytes, passes: impl FnOnce(&str) -> bool) -> Result<Request,
     input::additional_tools(&input, &mut tools, &mut draft)?;
     let (names, dropped_tools) = tools.finish(&members, &mut draft)?;
     input::messages(&members, &input, &names, &mut draft)?;
-    // A whole answer that is passed on repeats the request itself. A stream may have to be ended by the gateway.
+    // A passed whole answer repeats the request itself. The gateway may have to end a stream, which repeats it too.
     let echo = if stream || !passes(&model) { echo::echo(&members)? } else { String::new() };
     let passage = passage::of(body, &members, &mut draft)?;
     let earlier_calls = std::mem::take(&mut draft.earlier_calls).complete();
@@ -117,7 +117,7 @@ fn reasoning(members: &Members<'_, '_>, draft: &mut Draft) -> Result<(Option<Ask
     Ok((effort, summary))
 }
 
-/// Checks and writes the requested shape of the answer's text.
+/// Checks and writes the requested format of the answer's text.
 fn text_format(members: &Members<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
     let Some(text) = members.get("text") else { return Ok(()) };
     let text = text.object()?;

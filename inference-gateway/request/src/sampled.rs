@@ -1,11 +1,10 @@
-//! Sampling parameters of a request that telemetry reports.
+//! Sampling parameters that telemetry reports.
 
 use raw_json::Value;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sampling {
     pub temperature: Option<f64>,
-    /// Share of the likeliest tokens to draw from.
     pub top_p: Option<f64>,
     pub seed: Option<i64>,
 }

@@ -39,20 +39,20 @@ pub enum AttemptOutcome {
     Failed,
     /// The connection was refused or could not be made.
     Unreachable,
-    /// A refusal caused by what one client has passed, which says nothing about the upstream.
+    /// A refusal of something that one client passed, which says nothing about the upstream.
     Unjudged,
-    /// A failure of a request that carried this account's own query or headers. They may be the cause, so it counts for
-    /// this account alone until a request without them, or one of another account, has failed too.
+    /// A failure of a request with this account's own query or headers, which may be the cause. It counts only for this
+    /// account, until a request without them or of another account has failed too.
     FailedWithHead(AccountId),
-    /// A refusal either of what this account has passed, or of everything. It counts as a failure once another account
-    /// gets one too.
+    /// A refusal either of something that this account passed, or of everything. It counts as a failure once another
+    /// account gets one too.
     Forbidden(AccountId),
-    /// A rate limit either on what this account has passed, or on everything. It counts as overload once another
+    /// A rate limit either on something that this account passed, or on everything. It counts as overload once another
     /// account gets one too.
     Limited(AccountId),
 }
 
-/// Health of an upstream, judged by its last requests. Times count from any common instant.
+/// An upstream's health, judged by its last requests. Times count from any common instant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Health {
     failures: u32,
@@ -63,7 +63,7 @@ pub struct Health {
     alone: Option<Alone>,
 }
 
-/// The failures of one account at an upstream that may be healthy for all others.
+/// Failures of one account at an upstream that may be healthy for all others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Alone {
     account: AccountId,
@@ -103,7 +103,7 @@ impl Health {
             {
                 Self { alone: Some(self.alone(account)), ..self.unjudged(now) }
             }
-            // The trial failed, or an earlier request did. The time of the next trial is already set.
+            // The trial or an earlier request failed. The time of the next trial is already set.
             (
                 AttemptOutcome::Overloaded
                 | AttemptOutcome::Limited(_)
@@ -139,8 +139,8 @@ impl Health {
         self.alone.unwrap_or(Alone { account, failures: 0, aside: None })
     }
 
-    /// Returns the health after a request whose outcome says nothing about the upstream. If it was a trial, the next
-    /// request is one too, so that refused requests keep no upstream aside.
+    /// Returns the health after a request that says nothing about the upstream. If it was a trial, the next request is
+    /// one too, so that refused requests do not keep an upstream aside.
     fn unjudged(self, now: Duration) -> Self {
         let again = |Aside { until, length }: Aside| Aside {
             until: until.min(now),
@@ -162,8 +162,8 @@ impl Health {
         Self { failures: self.failures.saturating_sub(1), aside, excused_since: Some(since), ..self }
     }
 
-    /// Returns the health once a request is sent, of an account if that is known. If the upstream was set aside for
-    /// long enough, this request is a trial: unless an answer comes, the upstream is set aside for twice as long.
+    /// Returns the health when a request is sent, with its account if known. If the upstream was set aside for long
+    /// enough, this request is a trial: unless it is answered, the upstream is set aside for twice as long.
     #[must_use]
     pub fn tried(self, account: Option<AccountId>, now: Duration) -> Self {
         let again = |Aside { until, length }: Aside| {
@@ -190,7 +190,7 @@ impl Health {
         self.aside.map(|aside| aside.until)
     }
 
-    /// Returns whether the upstream gets no requests of this account at this time.
+    /// Returns whether the upstream gets no requests of this account at the moment.
     pub fn rests(&self, account: Option<AccountId>, now: Duration) -> bool {
         let alone = self.alone.filter(|alone| account == Some(alone.account));
         let asides = [self.aside, alone.and_then(|alone| alone.aside)];
@@ -211,9 +211,9 @@ pub struct Candidate {
 
 /// Returns the index of the upstream for a request; `None` if only the `tried` one is left.
 ///
-/// A request with an `affinity`, which all requests with a prefix share, goes to the prefix's own upstream unless that
-/// is overloaded. A request without one goes to the upstream with the fewest requests for its weight. `turn`, a
-/// different number each time, decides between equals. If all are set aside, all are eligible, since trying is better
+/// A request with an `affinity`, shared by all requests with a prefix, goes to the upstream that owns the prefix,
+/// unless it is overloaded. A request without one goes to the upstream with the fewest requests for its weight. `turn`,
+/// a different number each time, breaks ties. If all upstreams are set aside, all are eligible, since trying is better
 /// than refusing.
 pub fn choose(
     candidates: &[Candidate],
@@ -248,7 +248,7 @@ impl Share {
         })
     }
 
-    /// Returns whether the candidate's load stays close to a fair share with another request. At least one candidate
+    /// Returns whether the candidate's load stays close to its fair share with one more request. At least one candidate
     /// has room, since not all can be above the mean.
     fn has_room(&self, candidate: &Candidate) -> bool {
         let most = (self.requests * u64::from(candidate.weight) * MOST_OF_SHARE).div_ceil(self.weights * 100);
@@ -256,7 +256,7 @@ impl Share {
     }
 }
 
-/// Compares the loads per weight after another request, without division.
+/// Compares the loads per weight with one more request, without division.
 fn by_load(a: &Candidate, b: &Candidate) -> Ordering {
     let load = |of: &Candidate, other: &Candidate| (of.in_flight + 1) * u64::from(other.weight);
     load(a, b).cmp(&load(b, a))
@@ -267,7 +267,7 @@ fn by_turn(a: &Candidate, b: &Candidate, turn: u64) -> Ordering {
 }
 
 /// Distance of a key from an upstream. The nearest upstream owns the key. With weighted rendezvous hashing, an
-/// upstream's part of all keys is proportional to its weight.
+/// upstream's share of all keys is proportional to its weight.
 fn distance(candidate: &Candidate, key: u64) -> f64 {
     // 53 bits, which a float holds exactly, as a number strictly between 0 and 1.
     #[expect(clippy::cast_precision_loss, reason = "53 bits fit")]

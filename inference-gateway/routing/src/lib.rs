@@ -1,4 +1,4 @@
-//! Decides which upstream a request goes to, from what was learned about upstreams on the way.
+//! Decides which upstream a request goes to, from earlier requests' outcomes.
 
 mod affinity;
 mod choice;

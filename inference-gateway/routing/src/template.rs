@@ -1,7 +1,7 @@
 //! Tokens that an upstream's template adds to a prompt beyond its bound, learned from the usage it reports.
 //!
-//! A report may be odd, so one or two teach nothing: the excess that the last three share counts. A learned excess is
-//! forgotten in time, since the template may change.
+//! A single report may be odd, so only the excess that the last three share counts. It is forgotten after a while,
+//! since the template may change.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ impl TemplateReports {
         Self([second, third, Some(TemplateReport { excess, at })])
     }
 
-    /// Returns the tokens to expect beyond the bound of any prompt.
+    /// Returns the tokens by which any prompt may exceed its bound.
     pub fn excess(&self, now: Duration) -> u64 {
         let recent = |report: &TemplateReport| now.saturating_sub(report.at) < REMEMBERED;
         let excess =

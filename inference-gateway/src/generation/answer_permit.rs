@@ -1,6 +1,6 @@
-//! Memory that an answer takes of the budget that all answers share.
+//! The memory of an answer, taken from a budget that all answers share.
 //!
-//! Small answers take none of the budget, so that most requests never touch it.
+//! Small answers take nothing from the budget, so most requests never touch it.
 
 use std::time::Duration;
 
@@ -9,30 +9,30 @@ use shared::ids::AccountId;
 use shared_door::admission::{Owner, Permit, Quota};
 use tokio::time::Instant;
 
-/// Bytes of an answer that are not counted: those of an ordinary whole answer and its copy, or of the event that a
+/// Bytes of an answer that do not count: enough for an ordinary whole answer and its copy, or for the event that a
 /// stream waits for.
 const UNCOUNTED_BYTES: usize = 64 << 10;
-/// Bytes taken at a time, so that the lock on accounts' shares is taken only a few times for each mebibyte.
+/// Bytes taken at once. Larger steps lock the accounts' shares less often.
 const STEP_BYTES: usize = 256 << 10;
-/// Longest wait of a whole answer for memory, in all. The answer was generated and will be billed, so it is worth
-/// waiting until others leave. The upstream waits meanwhile.
+/// Longest total wait of a whole answer for memory. The answer was generated and will be billed, so it is worth waiting
+/// for others to finish. The upstream waits too.
 const WAIT_FOR_MEMORY: Duration = Duration::from_secs(10);
 
 /// Part of the budget that an answer holds until it is dropped.
 pub(super) struct AnswerPermit {
     permit: Permit,
-    /// Rest of the time that the answer may wait for more.
+    /// Time that the answer may still wait for memory.
     timeout: Duration,
 }
 
 impl AnswerPermit {
-    /// Begins without memory, for an answer of this account.
+    /// Starts without memory, for an answer of this account.
     pub(super) fn new(budget: &Quota, account: AccountId) -> Self {
         Self { permit: budget.empty_permit(Owner::Account(account)), timeout: WAIT_FOR_MEMORY }
     }
 
-    /// Holds memory for exactly `bytes`. Returns whether the budget had that much; if not, the answer keeps the part
-    /// that it had.
+    /// Takes memory for exactly `bytes`. Returns whether the budget had that much; otherwise the answer keeps what it
+    /// had.
     pub(super) fn hold(&mut self, bytes: usize) -> bool {
         match counted(bytes).checked_sub(self.permit.amount()) {
             Some(0) => true,
@@ -44,7 +44,7 @@ impl AnswerPermit {
         }
     }
 
-    /// Holds memory for `bytes`, and waits for other answers if need be. Returns whether it came in time.
+    /// Takes memory for `bytes`, waiting for other answers if necessary. Returns whether it came in time.
     pub(super) async fn wait_for(&mut self, bytes: usize) -> bool {
         if self.hold(bytes) {
             return true;
@@ -56,7 +56,7 @@ impl AnswerPermit {
         found
     }
 
-    /// Lets large bytes keep a part of the budget until the connection has sent them.
+    /// Lets a large answer keep its part of the budget until the connection has sent it.
     pub(super) fn leave_with(&mut self, bytes: Bytes) -> Bytes {
         if bytes.len() <= UNCOUNTED_BYTES {
             return bytes;
@@ -65,7 +65,7 @@ impl AnswerPermit {
     }
 }
 
-/// Bytes of the budget that an answer of this size takes.
+/// Returns the bytes of an answer that count.
 fn counted(bytes: usize) -> usize {
     if bytes <= UNCOUNTED_BYTES { 0 } else { bytes.next_multiple_of(STEP_BYTES) }
 }

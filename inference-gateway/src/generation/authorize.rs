@@ -1,5 +1,5 @@
-//! Opens the hold of a generation. If the prompt's bound cannot be paid but an exact count may be, a count is tried
-//! before the request is refused.
+//! Opens the hold of a generation. If the prompt's upper bound cannot be paid but its exact count might be, the prompt
+//! is counted before the request is refused.
 
 use std::sync::Arc;
 
@@ -21,32 +21,32 @@ use upstreams::{CountTerms, NotCounted, PassedHead, Pool, Running, UpstreamFailu
 
 use super::{generator::Generator, job::Job};
 
-/// Fewest tokens with which a stream by grants begins. If there are fewer only because others hold the rest, repeating
-/// later is better.
+/// Fewest tokens to start a stream that is extended in grants. If other holds leave fewer, the client should retry
+/// later.
 const ENOUGH_BY_GRANTS: u64 = 64;
-/// Fewest tokens per choice with which an answer begins that cannot be extended. If there are fewer only because others
-/// hold the rest, repeating later is better.
+/// Fewest tokens per choice to start an answer that cannot be extended. If other holds leave fewer, the client should
+/// retry later.
 const ENOUGH_AT_ONCE: u64 = 4096;
 
-/// Most output tokens that a request needs if it lets the model think without a budget.
+/// Most output tokens that a request needs if it sets no budget for the model's reasoning.
 const ENOUGH_WITHOUT_THINKING: u64 = 16;
-/// Bound of a prompt from which a vendor is asked to count it, so that less is held. A byte a token is some four times
-/// too much; a smaller prompt frees less than the output that every answer has to hold.
+/// Prompt bound from which a vendor is asked to count the prompt, so that less is held. The bound, one token per byte,
+/// is about four times too high; counting a smaller prompt would free less than the output that every answer holds.
 const WORTH_COUNTING: u64 = ENOUGH_AT_ONCE;
 
-/// Room for tokens that a key-service of the last release does not report, so that only a count can tell.
+/// Assumed room for tokens when an older key-service does not report it; only a count can tell.
 const UNTOLD_ROOM: TokenRoom = TokenRoom { limit: u64::MAX, remaining: u64::MAX };
 
 pub(super) struct Authorized {
     pub(super) hold: OpenHold,
     pub(super) asked: u64,
-    /// Upstream that counted the prompt, which gets the request.
+    /// The upstream that counted the prompt, which will get the request.
     pub(super) counted_by: Option<Running>,
 }
 
 impl Generator {
     pub(super) async fn authorize(&self, job: &mut Job, pool: &Pool) -> Result<Authorized, ApiError> {
-        // Only a stream whose upstream shows its tokens can be stopped at a grant.
+        // Only a stream that shows its tokens can be stopped at a grant.
         let shows_progress = pool.shows_progress(&job.forward) && !job.forward.may_hide_tokens;
         let by_grants = job.forward.stream && shows_progress;
         let (asked, enough) = if by_grants {
@@ -89,9 +89,9 @@ impl Generator {
         }
     }
 
-    /// Opens the hold on an exact count, if the bound was refused or if there is none (`denial` is absent). The least
-    /// that the prompt can cost is held meanwhile, so that the upstream counts nothing that the key could not pay in
-    /// any case. Without a count, a bound that was refused because it takes much of what is left is held if it fits.
+    /// Opens the hold on an exact count, if the bound was refused or there is none (`denial` is absent). Meanwhile the
+    /// prompt's lower bound is held, so that the upstream does not count a prompt that the key cannot pay for anyway.
+    /// If the count fails, a bound that was only refused for taking much of what is left is held if it fits.
     async fn authorize_counted(
         &self,
         job: &mut Job,
@@ -128,7 +128,7 @@ impl Generator {
                 return Err(not_counted());
             }
         };
-        // A rate of tokens has counted the least, and only a new hold can make it count the prompt.
+        // A token rate has counted the lower bound, and only a new hold makes it count the prompt.
         if !hold.has_token_rate() {
             let covered = match hold.extend(exact, again.images, asked).await {
                 Ok(Extended::Open(Extension { output_tokens, .. })) => output_tokens,
@@ -138,15 +138,15 @@ impl Generator {
                 return Ok(Authorized { hold, asked, counted_by: Some(running) });
             }
         }
-        // If the money is too little, the key-service decides whether for good, or because others hold the rest.
+        // If there is too little money, the key-service decides whether that is final or because of other holds.
         hold.release().await;
         let hold = self.authorize_anew(job, Authorize { prompt_tokens: exact, ..again }).await?;
         Ok(Authorized { hold, asked, counted_by: Some(running) })
     }
 
-    /// Opens the hold on an exact count, if the bound does not fit the tokens per minute. If no count is available, an
-    /// estimate must fit. A prompt that cannot fit now is not counted. The least that the prompt can cost is held
-    /// meanwhile, so that every count is a request of the rates, whatever comes of it.
+    /// Opens the hold on an exact count, if the bound exceeds the tokens per minute. If there is no count, an estimate
+    /// must fit. A prompt that cannot fit now is not counted. Meanwhile the prompt's lower bound is held, so that every
+    /// count is a request for the rates, whatever happens next.
     async fn admit_counted(
         &self,
         job: &mut Job,
@@ -187,8 +187,8 @@ impl Generator {
         Ok(Authorized { hold, asked, counted_by })
     }
 
-    /// Takes over the hold of an authorized request, which counts against the account that pays. If that has no room,
-    /// the hold is released.
+    /// Adopts the hold of an authorized request and counts it against the paying account. If the account's share is
+    /// used up, the hold is released.
     async fn open(
         &self,
         job: &mut Job,
@@ -207,8 +207,8 @@ impl Generator {
         Ok(hold)
     }
 
-    /// Authorizes a request again, under a new generation id. The release of the last hold, or a copy of the last
-    /// authorization, may still be under way; under the same id, it would settle the new hold.
+    /// Authorizes a request again, under a new generation id. The release of the last hold, or a copy of its
+    /// authorization, may still be in flight; with the same id, it would settle the new hold.
     async fn authorize_anew(&self, job: &mut Job, request: Authorize) -> Result<OpenHold, ApiError> {
         job.id = self.keys.new_generation();
         let (asked_at, prompt_tokens) = (Instant::now(), request.prompt_tokens);
@@ -221,8 +221,8 @@ impl Generator {
         self.open(job, grant, prompt_tokens, asked_at).await
     }
 
-    /// Counts the tokens of the prompt, if the upstream counts in time. The count is exact, except that uncounted
-    /// images are taken at their bound.
+    /// Counts the tokens of the prompt, if the upstream does so in time. Images that the count leaves out are added at
+    /// their bound.
     pub(super) async fn count(&self, running: &Running, job: &Job) -> Option<u64> {
         self.try_count(running, job).await.ok()
     }
@@ -237,7 +237,7 @@ impl Generator {
         CountTerms { owner: job.admitted.owner(), passed: &job.passed, admission: &self.admission }
     }
 
-    /// Counts a request that generates nothing against the rates of its key, or refuses it.
+    /// Counts a request that generates nothing against its key's rates, or refuses it.
     pub(crate) async fn admit_free(
         &self,
         credential: String,
@@ -263,14 +263,14 @@ impl Generator {
         };
         let asked_at = Instant::now();
         let grant = self.keys.authorize(request).await??;
-        // Nothing is generated, so it takes no slot but an empty permit.
+        // Nothing is generated, so an empty permit replaces the slot.
         let slot = Arc::new(self.admission.prompt(account));
         let request = HeldRequest { accepted: asked_at, asked_at, prompt_tokens: 0, slot };
         self.holds.open(grant, request).release().await;
         Ok(())
     }
 
-    /// Counts the tokens of a prompt that is not sent: exactly if the upstream can, or else at their bound.
+    /// Counts the tokens of a prompt without sending it: exactly if the upstream can, or else by its bound.
     pub(crate) async fn count_prompt(
         &self,
         pool: &Pool,
@@ -298,7 +298,7 @@ impl Generator {
     }
 }
 
-/// Makes the request for the least that this one can cost, which is held while the prompt is counted.
+/// Makes a request for the lower bound of the cost, to hold while the prompt is counted.
 fn least_of(request: &Authorize, forward: &Forward) -> Authorize {
     Authorize {
         prompt_tokens: forward.prompt_least,
@@ -309,7 +309,7 @@ fn least_of(request: &Authorize, forward: &Forward) -> Authorize {
     }
 }
 
-/// Refuses a prompt of more tokens than its key may use in a minute. `size` says how well they are known.
+/// Refuses a prompt with more tokens than its key may use in a minute. `size` describes how exactly they are known.
 fn never_fits(tokens: u64, size: &str, room: TokenRoom) -> ApiError {
     let message = format!(
         "The prompt {size} {tokens} tokens, and the API key or its group may use {} tokens per minute: it can never be sent.",
@@ -320,8 +320,8 @@ fn never_fits(tokens: u64, size: &str, room: TokenRoom) -> ApiError {
     error
 }
 
-/// Makes the error of a denial. If the request lets the model think, what is left may pay for some output, but for no
-/// answer.
+/// Makes the error of a denial. If the request lets the model reason, what is left may pay for some output, but not for
+/// an answer.
 fn refused(denial: Denial, forward: &Forward) -> ApiError {
     let is_short = matches!(counting(&denial, forward), Counting::MayPay);
     let mut error = ApiError::from(denial);
@@ -336,7 +336,7 @@ fn refused(denial: Denial, forward: &Forward) -> ApiError {
     error
 }
 
-/// Makes the error for a prompt whose tokens only a count could tell.
+/// Makes the error for a prompt that would have to be counted.
 fn uncountable() -> ApiError {
     let message =
         "Documents are taken where the model's server counts their tokens beforehand, and this one does not.";
@@ -348,25 +348,25 @@ fn not_counted() -> ApiError {
     ApiError::new(Code::Overloaded, "The prompt could not be counted in time; try again shortly.")
 }
 
-/// Returns whether an exact count of the prompt leaves more for other requests.
+/// Returns whether an exact count would leave more for other requests.
 fn is_worth_counting(forward: &Forward) -> bool {
     forward.prompt_bound >= WORTH_COUNTING && !forward.is_chat_alone()
 }
 
-/// Use of an exact count of a prompt whose bound was refused.
+/// Why to count a prompt whose bound was refused.
 enum Counting {
     Useless,
-    /// What is left may pay for a smaller prompt.
+    /// What is left may pay for fewer tokens.
     MayPay,
-    /// A smaller prompt may fit the tokens per minute.
+    /// Fewer tokens may fit the tokens per minute.
     MayFitTokens,
 }
 
-/// Returns the use of an exact count after a denial. If other requests hold the money, it comes free again, so trying
-/// later is better than counting now.
+/// Returns whether to count after a denial. Money held by other requests becomes free again, so retrying later is
+/// better than counting now.
 fn counting(denial: &Denial, forward: &Forward) -> Counting {
     match denial.refusal {
-        // The bound of an agent's prompt holds as much as several of its requests could have used.
+        // The bound of an agent's long prompt would hold as much as several of its requests use.
         Refusal::SpendReserved if is_worth_counting(forward) => Counting::MayPay,
         Refusal::KeyLimitReached | Refusal::GroupLimitReached | Refusal::InsufficientCredits => {
             Counting::MayPay

@@ -1,4 +1,4 @@
-//! Sends a generation to an upstream, and to another one if the first could not take the request.
+//! Sends a generation to an upstream, and to another one if the first could not take it.
 
 use holds::OpenHold;
 use http::HeaderValue;
@@ -12,18 +12,18 @@ use upstreams::{BegunAnswer, NotAnswered, Pool, Running, Terms, UpstreamFailure}
 
 use super::{generator::Generator, job::Job};
 
-/// Longest time of a whole answer, as a multiple of the answer deadline. After the first multiple, the client was
-/// answered 504, and still pays.
+/// Longest time of a whole answer, as a multiple of the answer deadline. After one deadline, the client gets a 504, and
+/// still pays.
 pub(super) const WHOLE_ANSWER: u32 = 3;
 
-/// Times that a request is sent again since the upstream refused a part of it that it can do without.
+/// How often a request is sent again after the upstream refused a part that it can do without.
 const MORE_TRIES: usize = 2;
 
-/// Fewest tokens that a limit is lowered to. If there is room for fewer, a client that set a limit should rather learn
-/// that its prompt is too long: agents then shorten it, while they would take so short an answer for a whole one.
+/// Fewest tokens that a limit is lowered to. With less room, a client that set a limit should learn that its prompt is
+/// too long: agents then shorten it, but would take so short an answer for a complete one.
 const LEAST_ROOM: u64 = 256;
 
-/// A generation whose answer begins, and the hold that pays for it.
+/// A generation whose answer begins, with the hold that pays for it.
 pub(super) struct Begun {
     pub(super) hold: OpenHold,
     pub(super) reached: Reached,
@@ -31,20 +31,20 @@ pub(super) struct Begun {
 
 /// A generation whose upstream has answered 200.
 pub(super) struct Reached {
-    /// Output tokens that the upstream was limited to, for each choice.
+    /// The upstream's output limit for each choice.
     pub(super) max_tokens: u64,
     pub(super) running: Running,
     pub(super) body: Incoming,
-    /// A whole answer comes as a stream.
+    /// A whole answer arrives as a stream.
     pub(super) folded: bool,
 }
 
-/// Path of a generation through the upstreams of its model.
+/// The upstreams that a generation has tried.
 #[derive(Default)]
 pub(super) struct Route {
-    /// Upstream that counted the prompt, which gets the request.
+    /// The upstream that counted the prompt, which will get the request.
     pub(super) counted_by: Option<Running>,
-    /// The upstream that has the request and has not answered.
+    /// The upstream that has the request and has not answered yet.
     pub(super) asked: Option<Running>,
     /// The software of the upstream that was asked last.
     pub(super) asked_kind: Option<UpstreamKind>,
@@ -53,7 +53,7 @@ pub(super) struct Route {
 }
 
 impl Route {
-    /// Notes the upstream that is asked now, in telemetry too, since it may fail.
+    /// Records the upstream that is asked now, also in telemetry, since it may fail.
     fn ask(&mut self, running: Running) -> &Running {
         let upstream = running.upstream();
         self.asked_kind = Some(upstream.entry.kind);
@@ -61,7 +61,7 @@ impl Route {
         self.asked.insert(running)
     }
 
-    /// The upstream that was asked has answered 200.
+    /// Completes the route: the upstream that was asked has answered 200.
     fn answered(&mut self, answered: Answered) -> Result<Reached, UpstreamFailure> {
         let Answered { max_tokens, answering: BegunAnswer { body, folded } } = answered;
         let running = self.asked.take().ok_or_else(|| UpstreamFailure::Broken("it was not asked".into()))?;
@@ -69,24 +69,24 @@ impl Route {
     }
 }
 
-/// Answer of an upstream, whose head is a 200.
+/// An upstream's answer with status 200.
 struct Answered {
-    /// Output tokens that the upstream was limited to, for each choice.
+    /// The upstream's output limit for each choice.
     max_tokens: u64,
     answering: BegunAnswer,
 }
 
-/// Limit for sending a request again, since the upstream refused the first limit.
+/// The limit for a second try, after the upstream refused the first limit.
 #[derive(Clone, Copy)]
 enum SecondLimit {
-    /// The output that fits the upstream's window.
+    /// The output that fits in the upstream's window.
     Room(u64),
-    /// No limit of ours: the upstream generates to the end of its window, which is less than what is held.
+    /// No limit: the upstream generates to the end of its window, which is less than what is held.
     Upstreams,
 }
 
 impl Generator {
-    /// Makes the most of the hold, and sends the request.
+    /// Extends the hold as far as useful, and sends the request.
     pub(super) async fn reach(
         &self,
         pool: &Pool,
@@ -98,13 +98,13 @@ impl Generator {
         if hold.output_tokens() < asked {
             self.widen(hold, pool, job, asked, &mut route.counted_by).await;
         }
-        // A grant below the request is final, so the upstream gets it as its limit, and stops by itself.
+        // A grant below the request is final, so it becomes the upstream's limit, at which it stops by itself.
         let granted = hold.output_tokens();
         let max_tokens = if granted < asked { granted / job.forward.n } else { job.forward.max_tokens };
         self.send(pool, job, hold, max_tokens, route).await
     }
 
-    /// Counts the prompt of a short hold exactly, and extends the hold, since a smaller prompt leaves more output.
+    /// Counts the prompt exactly if the hold is short, since a smaller prompt leaves more for output. Extends the hold.
     async fn widen(
         &self,
         hold: &OpenHold,
@@ -129,8 +129,8 @@ impl Generator {
         }
     }
 
-    /// Sends the request to the upstream that counted the prompt, or else to the best one; once more to another if that
-    /// may help.
+    /// Sends the request to the upstream that counted the prompt, or else to the best one. Tries another upstream once
+    /// if that may help.
     async fn send(
         &self,
         pool: &Pool,
@@ -226,8 +226,8 @@ impl Generator {
         answered.map(|answering| Answered { max_tokens: limit, answering })
     }
 
-    /// Decides the limit for a request whose first limit the upstream refused; `None` if the refusal stands. Only the
-    /// upstream knows its room, which may be less than the catalogue's maximum.
+    /// Decides the limit for a second try after the first one was refused; `None` if the refusal stands. Only the
+    /// upstream knows its room, which may be less than the catalogue's limit.
     async fn second_limit(
         &self,
         running: &Running,
@@ -235,13 +235,13 @@ impl Generator {
         first: u64,
         refused: RefusedLimit,
     ) -> Option<SecondLimit> {
-        // The hold covers all that the model can generate, or more than the window that the upstream reports.
+        // The hold covers all that the model can generate, or more than the upstream's window.
         let is_covered = first == job.forward.max_tokens
             || refused.room_beside(0).is_some_and(|whole_window| whole_window < first);
         let needs_limit = running.upstream().form(&job.forward).api() == UpstreamApi::Messages;
         let may_be_unlimited = !job.forward.limited && is_covered && !needs_limit;
         let room = match refused.room() {
-            // A count takes time, and an upstream that is not limited needs none.
+            // A count takes time, and an upstream without a limit does not need one.
             None if !may_be_unlimited && refused.room_beside(0).is_some() => {
                 let counted = self.count(running, job).await;
                 let bound = job.forward.prompt_bound.saturating_add(running.prompt_overhead());

@@ -1,4 +1,4 @@
-//! What every generation of a worker needs.
+//! State shared by all generations of a worker.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,15 +16,15 @@ pub(crate) struct Generator {
     pub(crate) holds: Holds,
     /// This worker's connections to upstreams.
     pub(crate) http: UpstreamClient,
-    /// Every request until its answer begins, and every generation that runs.
+    /// Requests whose answer has not begun, and running generations.
     pub(crate) running: TaskTracker,
-    /// Cancelled when generations that still run must end.
+    /// Cancelled when running generations must end.
     pub(crate) cut: CancellationToken,
-    /// Time without reads after which the client of a stream counts as gone.
+    /// How long a stream's client may read nothing before it counts as gone.
     pub(crate) client_stall: Duration,
     pub(crate) admission: Admission,
     /// Timeout for an upstream to begin its answer.
     pub(crate) answer_deadline: Duration,
-    /// Time for which an upstream may send nothing of an answer that it has begun.
+    /// How long an upstream may be silent within an answer.
     pub(crate) upstream_silence: Duration,
 }

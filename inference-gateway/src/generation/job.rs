@@ -1,4 +1,4 @@
-//! A request that is generated for, and the answer that begins.
+//! A request for a generation, and the answer that begins.
 
 use std::sync::Arc;
 
@@ -23,35 +23,35 @@ use upstreams::{Models, PassedHead, Running, UpstreamFailure};
 use super::model_names::is_same_model;
 use crate::client::StreamBody;
 
-/// Most characters logged of an upstream's name for a model.
+/// Most characters of an upstream's model name in the log.
 const MAX_SHOWN_MODEL: usize = 120;
-/// Most characters logged of an upstream's finish reason.
+/// Most characters of an upstream's finish reason in the log.
 const MAX_SHOWN_REASON: usize = 40;
 
 pub(crate) struct Job {
-    /// Generation, renewed by every new authorization.
+    /// Id of the generation; each new authorization gets another.
     pub(crate) id: GenerationId,
-    /// The HTTP request, for the log and the bill.
+    /// Id of the HTTP request, for the log and the bill.
     pub(crate) request: RequestId,
     /// The span of the HTTP request.
     pub(crate) span: Span,
-    /// The client's own id of the request, for the log.
+    /// The client's id for the request, for the log.
     pub(crate) client_request: Option<ClientRequestId>,
-    /// The client's own id of its session, for the log.
+    /// The client's id for its session, for the log.
     pub(crate) session: Option<ClientRequestId>,
-    /// The time of arrival, in seconds since 1970.
+    /// Time of arrival, in seconds since 1970.
     pub(crate) created: i64,
     /// The same on the monotonic clock.
     pub(crate) accepted: Instant,
     pub(crate) credential: String,
-    /// The models on offer when the request began.
+    /// The models that were current when the request began.
     pub(crate) models: Arc<Models>,
     pub(crate) model: String,
-    /// Alias by which the request named the model.
+    /// The alias in the request, if it named the model by one.
     pub(crate) alias: Option<String>,
-    /// Request in the form for upstreams.
+    /// The request, in the form for upstreams.
     pub(crate) forward: Forward,
-    /// Query and headers for a body that is passed on.
+    /// The client's query and headers, for a body that is passed on.
     pub(crate) passed: PassedHead,
     /// The request's share of the gateway.
     pub(crate) admitted: Admitted,
@@ -59,11 +59,11 @@ pub(crate) struct Job {
 
 /// A generation whose answer begins.
 pub(crate) struct Started {
-    /// Id of the hold that pays.
+    /// Id of the paying hold, which is the generation's.
     pub(crate) id: GenerationId,
     /// Lowered value of `max_tokens`, if any.
     pub(crate) max_tokens: Option<u64>,
-    /// State of the rates of the key and its groups.
+    /// State of the key's and groups' rates.
     pub(crate) rates: Option<Box<RateStatus>>,
     pub(crate) body: AnswerBody,
 }
@@ -74,7 +74,7 @@ pub(crate) enum AnswerBody {
 }
 
 impl AnswerBody {
-    /// Returns a whole answer that keeps the bytes of the request that it repeats, until the connection has sent
+    /// Makes the answer keep the memory of the request's parts that it repeats, until the connection has sent
     /// everything.
     pub(super) fn keeping(self, admitted: &mut Admitted) -> Self {
         match self {
@@ -93,7 +93,7 @@ impl AnswerBody {
 }
 
 impl Job {
-    /// Output tokens wanted of all choices together.
+    /// Returns the requested output tokens over all choices.
     pub(super) fn wanted(&self) -> u64 {
         self.forward.max_tokens.saturating_mul(self.forward.n)
     }
@@ -104,13 +104,13 @@ impl Job {
         self.admitted.forget_prompt(self.forward.kept_bytes());
     }
 
-    /// Returns the members that every object of the answer begins with.
+    /// Returns the members with which every object of the answer begins.
     pub(super) fn generation(&self, server: ServerId) -> answer::Generation<'_> {
         let model = self.alias.as_ref().unwrap_or(&self.model);
         answer::Generation { id: self.id, created: self.created, model, server }
     }
 
-    /// Returns the effect of a failure on the health of an upstream.
+    /// Returns how a failure affects the upstream's health.
     pub(super) fn outcome(
         &self,
         failure: &UpstreamFailure,
@@ -124,21 +124,20 @@ impl Job {
         failure.outcome()
     }
 
-    /// Returns this limit of the upstream if it is below what the request asks for, be it for the model's sake or since no
-    /// more can be paid.
+    /// Returns the upstream's limit if it is lower than requested, because of the model or because no more can be paid.
     pub(super) fn lowered(&self, max_tokens: u64) -> Option<u64> {
         (max_tokens < self.forward.asked_tokens).then_some(max_tokens)
     }
 
-    /// Makes a counter for the tokens that this upstream generates, at most `max_tokens` for each choice.
+    /// Makes a counter of what this upstream generates, at most `max_tokens` for each choice.
     pub(super) fn usage_counter(&self, max_tokens: u64, running: &Running) -> UsageCounter {
         let Forward { prompt_estimate, images, n, bounds, .. } = self.forward;
         let bounds = UsageBounds { prompt_estimate, images, max_tokens, choices: n, catalogue: bounds };
         UsageCounter::new(bounds, running.upstream().usage_scope(&self.forward))
     }
 
-    /// Compares an answer's reports and finish reasons with what was assumed for this request, and logs each mismatch.
-    /// The bill of another model's answer is at least its cost by the vendor's own report.
+    /// Compares an answer's usage and finish reasons with what was assumed for this request, and logs mismatches. If
+    /// another model answered, the bill is at least the cost that the vendor reports.
     pub(super) fn check_answer(
         &self,
         counter: &UsageCounter,
@@ -170,7 +169,7 @@ impl Job {
         }
     }
 
-    /// Logs and counts an answer of another model than the one that was asked for.
+    /// Logs and counts an answer by a model other than the requested one.
     fn check_model(&self, counter: &UsageCounter, running: &Running, hold: &OpenHold) {
         let asked = &*running.upstream().entry.model;
         let Some(answered) = counter.model().filter(|answered| !is_same_model(asked, answered)) else {

@@ -1,4 +1,4 @@
-//! Record of a generation for metrics and log, in one line, without a word of prompt or answer.
+//! The record of a generation: one log line and metrics, without any text of prompt or answer.
 
 use std::time::Duration;
 
@@ -32,7 +32,6 @@ const USAGE: [&str; TOKEN_KINDS] = [
     "gen_ai.usage.reasoning.output_tokens",
 ];
 
-/// The facts of one generation.
 pub(super) struct GenerationLog {
     began: Instant,
     pub(super) generation: GenerationId,
@@ -40,22 +39,21 @@ pub(super) struct GenerationLog {
     pub(super) usage: Usage,
     pub(super) charge: Option<Charge>,
     first_token: Option<Duration>,
-    /// [`OK`](upstreams::OK), or how the generation ended otherwise.
+    /// [`OK`](upstreams::OK), or how else the generation ended.
     pub(super) outcome: &'static str,
-    /// The span of the upstream's part, retries included.
+    /// Span of the upstream's part, including retries.
     pub(super) inference: Span,
-    /// Time of the upstream's part: when it began, and how long it took once it has ended.
+    /// When the upstream's part began, and how long it took once it has ended.
     inference_time: Option<(Instant, Option<Duration>)>,
-    /// Class of the error with which the upstream's part ended.
+    /// Class of the error that ended the upstream's part.
     failed: Option<&'static str>,
-    /// The software of the upstream that answered.
+    /// Software of the upstream that answered.
     answered_by: Option<UpstreamKind>,
-    /// Software of the upstream that was asked last, even if it did not answer.
+    /// Software of the upstream asked last, even if it did not answer.
     pub(super) asked: Option<UpstreamKind>,
 }
 
 impl GenerationLog {
-    /// Begins the record of a generation.
     pub(super) fn begin(job: &Job) -> Self {
         Self {
             began: job.accepted,
@@ -98,15 +96,15 @@ impl GenerationLog {
         });
     }
 
-    /// Notes the upstream that has answered 200.
+    /// Records the upstream that answered 200.
     pub(super) fn reached(&mut self, upstream: &Upstream) {
         self.answered_by = Some(upstream.entry.kind);
         self.inference.set("gen_ai.response.model", upstream.entry.model.clone());
-        // The client reads this as the answer's id.
+        // The client sees this as the answer's id.
         self.inference.set("gen_ai.response.id", self.generation.to_string());
     }
 
-    /// Notes why the choices of an answer ended.
+    /// Records why the choices of an answer ended.
     pub(super) fn finished(&self, reasons: &[FinishReason]) {
         if self.inference.is_sampled() && !reasons.is_empty() {
             let words = reasons.iter().map(|reason| StringValue::from(reason.as_str()));
@@ -123,14 +121,14 @@ impl GenerationLog {
         }
     }
 
-    /// Notes the failure of the upstream's part.
+    /// Records the failure of the upstream's part.
     pub(super) fn fail(&mut self, error: &ApiError) {
         let class = error.code.as_str();
         self.inference.fail(class);
         self.failed = Some(class);
     }
 
-    /// Notes the failure of a stream whose answer had begun with 200.
+    /// Records the failure of a stream after its answer began with 200.
     pub(super) fn cut(&mut self, job: &Job, error: &ApiError) {
         self.fail(error);
         if error.code.status().is_server_error() {
@@ -155,7 +153,7 @@ impl GenerationLog {
         self.inference.set("faregate.outcome", self.outcome);
     }
 
-    /// Records the upstream's part under the names of OpenTelemetry's conventions.
+    /// Records the upstream's part in the metrics of OpenTelemetry's conventions.
     fn record_inference(&self, job: &Job) {
         let Some((began, took)) = self.inference_time else { return };
         let waited = began.duration_since(self.began);
@@ -174,7 +172,7 @@ impl GenerationLog {
         .record();
     }
 
-    /// Notes the time of the first token.
+    /// Records the time of the first token.
     pub(super) fn first_token(&mut self) {
         self.first_token.get_or_insert_with(|| self.began.elapsed());
     }

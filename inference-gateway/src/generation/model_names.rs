@@ -1,9 +1,10 @@
-//! Names of models, which vendors spell with more or less than they were asked for.
+//! Compares model names. Vendors may shorten or extend the requested name in their answers.
 
-/// Returns whether two names are those of one model. A vendor may answer with the dated version of a name, or leave
-/// out the part before the last `/`.
+/// Returns whether two names mean the same model. A vendor may answer with a dated version of a name, or leave out the
+/// part before the last `/`.
 pub(super) fn is_same_model(asked: &str, answered: &str) -> bool {
-    // A suffix such as `:nitro` chooses how a model is served, and answers leave it out. In `llama3:8b` it is the model.
+    // A suffix such as `:nitro` selects how a model is served, and answers leave it out. In `llama3:8b` it belongs to
+    // the model.
     let (asked, answered) = match (asked.split_once(':'), answered.split_once(':')) {
         (Some((asked, _)), None) => (asked, answered),
         (None, Some((answered, _))) => (asked, answered),
@@ -12,7 +13,7 @@ pub(super) fn is_same_model(asked: &str, answered: &str) -> bool {
     undated(asked).eq_ignore_ascii_case(undated(answered))
 }
 
-/// Returns the last part of a name without a date or `latest` at its end.
+/// Returns the last part of a name, without a date or `latest` at its end.
 fn undated(name: &str) -> &str {
     let mut name = name.rsplit('/').next().unwrap_or_default();
     while let Some((rest, end)) = name.rsplit_once(['-', '@']) {
@@ -27,7 +28,7 @@ fn undated(name: &str) -> &str {
     name
 }
 
-/// Returns whether two digits end a date that is spelled in three parts.
+/// Returns whether two digits are the day of a date in three parts.
 fn is_day(before: &str, day: &str) -> bool {
     let is_number = |part: Option<&str>, digits: usize| {
         part.is_some_and(|part| part.len() == digits && part.bytes().all(|byte| byte.is_ascii_digit()))

@@ -1,4 +1,4 @@
-//! Odd forms of answers: counted by upstream, and logged once an hour for each.
+//! Oddities in answers: counted by upstream, and each logged at most once an hour.
 
 use answer::{Oddities, Oddity};
 use metering::UsageCounter;
@@ -7,7 +7,7 @@ use upstreams::Running;
 use super::job::Job;
 
 impl Job {
-    /// Counts and logs what was odd about the form of an answer.
+    /// Counts and logs an answer's oddities.
     pub(super) fn note_oddities(&self, mut odd: Oddities, counter: &UsageCounter, running: &Running) {
         let is_empty = counter.shows_nothing();
         odd.add_if(Oddity::Empty, is_empty);

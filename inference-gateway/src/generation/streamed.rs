@@ -1,5 +1,5 @@
-//! A streamed answer: metered and rewritten in passing, with a hold extended ahead of need, billed before the last
-//! event leaves.
+//! A streamed answer. It is metered and rewritten as it passes, its hold is extended ahead of need, and it is billed
+//! before the last event is sent.
 
 mod deadlines;
 mod end;
@@ -35,15 +35,15 @@ use end::End;
 use extension::in_flight;
 use stream::Stream;
 
-/// Most bytes read to count an upstream's output before the stream's end: an event for each token of the longest
-/// answer.
+/// Most bytes read to count an upstream's output after its client is no longer served: an event for each token of the
+/// longest answer.
 const MOST_COUNTED_BYTES: usize = 32 << 20;
-/// Most bytes kept of a stream while its client reads nothing: some thousand tokens, or a minute of most models.
+/// Most bytes kept for a client that reads nothing: a few thousand tokens, or a minute of most models.
 const MOST_UNREAD_BYTES: usize = 1 << 20;
-/// Room that must be free before more is read for a client that reads nothing: a large piece of an upstream.
+/// Room required before more is read for a client that reads nothing: a large piece of an upstream.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// Begins the answer with the stream.
+/// Starts the answer with the stream.
 pub(super) fn start(
     generator: &Arc<Generator>,
     mut job: Job,
@@ -55,7 +55,7 @@ pub(super) fn start(
     if !running.upstream().counts_late(&job.forward) {
         job.forget_prompt();
     }
-    // If the prompt was counted to be held, an estimate says less.
+    // If the prompt was counted for the hold, that count is better than the estimate.
     job.forward.prompt_estimate = job.forward.prompt_estimate.min(hold.prompt_tokens());
     let wanted = max_tokens.saturating_mul(job.forward.n);
     let form = running.upstream().form(&job.forward);
@@ -102,7 +102,7 @@ pub(super) fn start(
 }
 
 impl Stream {
-    /// Carries the stream to its end, and counts the upstream's output until then.
+    /// Runs the stream to its end, including the count of the rest of the upstream's output.
     async fn carry(&mut self, mut upstream: Incoming) -> End {
         let end = self.carry_to_end(&mut upstream).await;
         match end {
@@ -116,8 +116,8 @@ impl Stream {
     async fn carry_to_end(&mut self, upstream: &mut Incoming) -> End {
         let (generator, pipe) = (self.generator.clone(), self.pipe.clone());
         let mut alarm = Box::pin(sleep_until(self.next_deadline()));
-        // These futures live across the events of the stream, since new ones for each event would cost more than the
-        // event itself.
+        // These futures live across the stream's events, since creating new ones for each event would cost more than
+        // the event.
         let (mut left, mut cut) = (pin!(pipe.left()), pin!(generator.cut.cancelled()));
         let mut changed = pin!(self.hold.changed());
         loop {
@@ -158,8 +158,7 @@ impl Stream {
         }
     }
 
-    /// Gives the connection the output for the client, unless the lease may have run out. A client that is gone gets
-    /// nothing.
+    /// Passes output to the connection, unless the lease may have run out. A client that is gone gets nothing.
     fn write(&mut self, lapsed: bool) {
         if !self.meter.has_output() {
             return;
@@ -175,9 +174,9 @@ impl Stream {
         self.memory.hold(self.meter.held_bytes());
     }
 
-    /// Decides whether to read the upstream. Waiting output stops the reading while the connection asks for the stream.
-    /// If the stream has its own task, its client reads nothing while the upstream may go on, so reading continues
-    /// within bounds.
+    /// Decides whether to read the upstream. While the connection asks for the stream, waiting output stops the
+    /// reading. If the stream runs in its own task, its client reads nothing but the upstream should not be stopped, so
+    /// reading continues within bounds.
     fn listens(&mut self, detached: bool) -> bool {
         let (now, blocked) = (Instant::now(), self.deadlines.is_blocked());
         let free = !self.meter.has_output() || self.meter.is_finished();
@@ -192,9 +191,8 @@ impl Stream {
             && self.memory.hold(self.meter.held_bytes() + PIECE_BYTES)
     }
 
-    /// Counts the upstream's output up to the end of the stream, without delivering any. This follows a grant, an
-    /// error, a client that left, or a hold lost while the gateway was frozen. The time for it counts from `since`, or
-    /// else from now.
+    /// Counts the rest of the upstream's output without delivering it, after a used-up grant, an error, a client that
+    /// left, or a hold lost while the gateway was frozen. The time limit runs from `since`, or else from now.
     async fn count_rest(&mut self, upstream: &mut Incoming, since: Option<Instant>) {
         let (began, mut bytes) = (since.unwrap_or_else(Instant::now), 0);
         let lost = self.hold.status() == HoldStatus::Gone;
@@ -211,7 +209,7 @@ impl Stream {
         self.record();
     }
 
-    /// Returns why to read the upstream after the client has left.
+    /// Returns why to read the upstream after its client left.
     fn reading_on(&self) -> ReadingOn {
         match self.running.upstream().entry.left_mid_stream {
             LeftMidStream::Finish => ReadingOn::ToTheEnd(self.generator.answer_deadline),
@@ -220,7 +218,7 @@ impl Stream {
         }
     }
 
-    /// Takes the upstream's next bytes, or the end.
+    /// Handles the upstream's next bytes, or the end.
     fn read(&mut self, piece: Option<Result<Bytes, hyper::Error>>) -> Option<End> {
         let events = self.meter.events();
         let end = match piece {
@@ -228,7 +226,7 @@ impl Stream {
             Some(Err(e)) => self.meter.upstream_ended(Some(e.to_string())),
             None => self.meter.upstream_ended(None),
         };
-        // Only comments, and pieces of an event that does not end, count as silence.
+        // Comments and incomplete events count as silence.
         if self.meter.events() > events {
             let now = Instant::now();
             self.deadlines.read(now);
@@ -237,7 +235,7 @@ impl Stream {
         self.metered(end).or_else(|| self.keep_within_budget())
     }
 
-    /// Reserves the memory that the stream takes now. If an event finds no room, the stream ends.
+    /// Reserves the memory that the stream needs now. If an event does not fit, the stream ends.
     fn keep_within_budget(&mut self) -> Option<End> {
         if self.memory.hold(self.meter.held_bytes()) {
             return None;
@@ -249,7 +247,7 @@ impl Stream {
         Some(End::Failed(ApiError::new(Code::Overloaded, message)))
     }
 
-    /// Checks the time. Deadlines move with every event, so the alarm may come early, and is then set anew.
+    /// Handles an alarm. Deadlines move with every event, so the alarm may be early and is then reset.
     fn alarm(&mut self, alarm: &mut Pin<Box<Sleep>>) -> Option<End> {
         let now = Instant::now();
         if self.deadlines.reading_on_is_over(self.reading_on(), now) {
@@ -286,13 +284,13 @@ impl Stream {
         self.deadlines.next(state, now)
     }
 
-    /// Returns whether nothing of the answer and its usage is missing.
+    /// Returns whether the answer and its usage are complete.
     fn is_settled(&self) -> bool {
         self.meter.is_finished() && self.meter.is_reported()
     }
 
-    /// Notes whether the stream stands still, since an event waits for tokens or the lease may have run out. A silence
-    /// that nothing covers waits too, but is still listened to. Returns whether the lease may have run out.
+    /// Notes whether the stream is blocked: an event waits for tokens, or the lease may have run out. During silence
+    /// beyond the grant it also waits, but still reads. Returns whether the lease may have run out.
     fn stand_still_if_blocked(&mut self) -> bool {
         let now = Instant::now();
         let lapsed = self.hold.is_lapsed(now);

@@ -1,4 +1,4 @@
-//! A whole answer. It is read to its end, billed, and only then given out.
+//! A whole answer: read to its end, billed, and only then delivered.
 
 mod understood;
 
@@ -25,39 +25,38 @@ use super::{
 };
 use crate::client::Client;
 
-/// Largest answer that is given out, however large the budget is. Of a larger one, only the usage at its end is read.
+/// Largest answer that is delivered, whatever the budget. Only usage is read from larger answers.
 const MAX_ANSWER_BYTES: u64 = 256 << 20;
-/// Bytes at the end of a larger answer that are searched for usage.
+/// Bytes at each end of a larger answer that are searched for usage.
 const USAGE_WITHIN: usize = 64 << 10;
 
-/// Copies of an answer in memory: the upstream's, and the client's.
+/// Copies of an answer in memory: the upstream's and the client's.
 const COPIES: u64 = 2;
 
 /// The body of an upstream's answer.
 enum Read {
     Whole(Bytes),
-    /// A stream that was folded, and its meter.
+    /// A folded stream, with its meter.
     Folded(Bytes, Box<FoldMeter>),
     NotKept(NotKept),
     Failed(UpstreamFailure),
 }
 
-/// Time of a whole answer, which becomes shorter once the client has left.
+/// Deadline of a whole answer. It becomes shorter once the client has left.
 pub(super) struct Deadline {
     at: Instant,
-    /// Client that waits for the answer.
+    /// The client waiting for the answer.
     pub(super) client: Client,
     after_client: Duration,
 }
 
 impl Deadline {
-    /// Makes a deadline from now on. A stream has `to_begin` to begin, which is also its time without a client.
+    /// Makes a deadline from now on. A stream has `to_begin` to begin; without a client, an answer has the same time.
     pub(super) fn new(client: &Client, to_begin: Duration) -> Self {
         let at = Instant::now() + WHOLE_ANSWER * to_begin;
         Self { at, client: client.clone(), after_client: to_begin }
     }
 
-    /// Returns when the time is over.
     pub(super) async fn passed(&self) {
         let left = async { sleep_until(self.client.left().await + self.after_client).await };
         tokio::select! {
@@ -71,9 +70,9 @@ impl Deadline {
 /// Bounds on the reading of an answer.
 #[derive(Clone, Copy)]
 struct ReadBounds {
-    /// Bytes of the largest answer that is kept.
+    /// Largest answer to keep, in bytes.
     largest: u64,
-    /// Time for which the upstream may be silent after the first byte, which may take all of the generation's time.
+    /// How long the upstream may be silent after the first byte. The first byte may take the generation's whole time.
     silence: Duration,
 }
 
@@ -84,14 +83,14 @@ impl ReadBounds {
     }
 }
 
-/// An answer that was read to the end, but not kept.
+/// An answer that was read to its end but not kept.
 struct NotKept {
     reason: Reason,
     length: u64,
-    /// First and last bytes of the answer, one of which has the usage.
+    /// First and last bytes of the answer. One of them contains the usage.
     start: Bytes,
     end: Bytes,
-    /// The meter of a stream that was folded.
+    /// The meter of a folded stream.
     folded: Option<Box<FoldMeter>>,
 }
 
@@ -100,9 +99,9 @@ struct NotKept {
 enum Reason {
     /// The answer is larger than allowed.
     TooLarge,
-    /// Other answers take the memory.
+    /// Other answers use the memory.
     NoRoom,
-    /// The answer has more calls, or longer names, than may be given out.
+    /// The answer has more calls, or longer names, than may be delivered.
     Calls,
     /// The answer is nested more deeply than clients can be expected to read.
     Nested,
@@ -126,12 +125,12 @@ impl Reason {
             }
         };
         let mut error = ApiError::new(Code::UpstreamError, message);
-        // A client that tries again would pay twice.
+        // A client that retries would pay twice.
         error.final_answer = true;
         error
     }
 
-    /// Logs that an answer is not given out, and returns the error for its client.
+    /// Logs that an answer is not delivered. Returns the error for its client.
     fn refused(self, job: &Job, bytes: u64) -> ApiError {
         tracing::warn!(generation = %job.id, bytes, reason = self.kind(), "an upstream's answer cannot be given out; it is billed");
         metrics::counter!("gateway_answers_not_given_out_total", "reason" => self.kind()).increment(1);
@@ -227,13 +226,12 @@ async fn in_time(generator: &Generator, deadline: &Deadline, reading: impl Futur
     }
 }
 
-/// Makes the meter of a stream that is folded.
+/// Makes the meter of a folded stream.
 fn fold_meter(job: &Job, max_tokens: u64, running: &Running) -> Box<FoldMeter> {
     let reader = AnswerReader::new(running.upstream().form(&job.forward).api()).of_choices(job.forward.n);
     Box::new(FoldMeter::new(reader, job.usage_counter(max_tokens, running), job.forward.n))
 }
 
-/// Bills an answer that an upstream has served.
 async fn bill(job: &Job, hold: OpenHold, running: Running, counter: &UsageCounter, log: &mut GenerationLog) {
     if counter.is_estimate() {
         tracing::warn!(generation = %job.id, "the upstream did not report all of the usage; billing an estimate");
@@ -245,12 +243,11 @@ async fn bill(job: &Job, hold: OpenHold, running: Running, counter: &UsageCounte
     log.charge = hold.capture(log.usage, counter.is_estimate()).await;
 }
 
-/// Reads the body.
 async fn read(mut body: Incoming, bounds: ReadBounds, memory: &mut AnswerPermit) -> Read {
     let ReadBounds { largest, silence } = bounds;
     let mut first: Option<Bytes> = None;
     let (mut kept, mut length, mut start) = (BytesMut::new(), 0_u64, Bytes::new());
-    // An announced length is taken at once, since answers that each hold a part would wait for each other.
+    // An announced length is reserved at once: answers that each held a part would wait for each other.
     let announced = body.size_hint().exact().unwrap_or(0);
     let mut not_kept = refuse(announced, largest, memory).await;
     let mut next = next_bytes(&mut body).await;
@@ -263,7 +260,7 @@ async fn read(mut body: Incoming, bounds: ReadBounds, memory: &mut AnswerPermit)
         if not_kept.is_none() {
             not_kept = refuse(length.max(announced), largest, memory).await;
         }
-        // An answer that comes in one piece is not copied.
+        // An answer that arrives in one piece is not copied.
         if length == piece.len() as u64 {
             first = Some(piece);
         } else {
@@ -291,7 +288,7 @@ async fn read(mut body: Incoming, bounds: ReadBounds, memory: &mut AnswerPermit)
     }
 }
 
-/// Reads a stream, and folds it into the whole answer. An error is the upstream's.
+/// Reads a stream and folds it into a whole answer. An error is the upstream's.
 async fn read_folded(
     mut body: Incoming,
     mut meter: Box<FoldMeter>,
@@ -342,7 +339,7 @@ async fn read_folded(
     })
 }
 
-/// Returns the reason not to keep an answer of this length, if any.
+/// Returns why an answer of this length is not kept, if so.
 async fn refuse(length: u64, largest: u64, memory: &mut AnswerPermit) -> Option<Reason> {
     if length > largest {
         return Some(Reason::TooLarge);
@@ -367,7 +364,7 @@ async fn failed(
     Err(failure.into())
 }
 
-/// Bills an answer that is not given out, since it was generated.
+/// Bills an answer that was generated but is not delivered.
 async fn not_kept(
     job: &Job,
     hold: OpenHold,
@@ -382,7 +379,7 @@ async fn not_kept(
         meter.counter()
     } else {
         let counter = job.usage_counter(hold.output_tokens() / job.forward.n, &running);
-        // A client can have the model write what looks like a usage, so that the larger one counts.
+        // A client can make the model write something that looks like usage, so the larger usage counts.
         let [of_start, of_its_end] = [start, end].map(|part| Reported::find_last(part));
         let told = of_its_end.max(of_start);
         of_end = counter.with_end_of_answer(*length, told);

@@ -13,7 +13,7 @@ use upstreams::OfferedModels;
 use super::management::Management;
 use crate::generation::Generator;
 
-/// Dependencies of the routes, an instance per worker.
+/// Dependencies of the routes; one instance per worker.
 pub(crate) struct App {
     pub(crate) generator: Arc<Generator>,
     pub(crate) models: Arc<OfferedModels>,
@@ -22,7 +22,7 @@ pub(crate) struct App {
     pub(crate) max_body: usize,
     /// The management API and the dashboard of the key-services.
     pub(crate) management: Arc<Management>,
-    /// The proxy in front of the gateway is trusted to name the client.
+    /// A proxy in front of the gateway is trusted to name the client.
     pub(crate) proxy_trusted: bool,
     /// Cancelled when `/health` should report that the gateway is stopping.
     pub(crate) stopping: CancellationToken,
@@ -30,7 +30,7 @@ pub(crate) struct App {
     pub(crate) draining: CancellationToken,
 }
 
-/// A request with the id that we gave it.
+/// A request, with the id that the gateway gave it.
 pub(super) struct Call {
     pub(super) id: RequestId,
     pub(super) span: Span,
@@ -38,7 +38,7 @@ pub(super) struct Call {
 }
 
 impl Call {
-    /// The caller, by the connection of the request.
+    /// The caller, identified by its connection.
     pub(super) fn caller(&self) -> Caller {
         Caller(ConnectionTrust::of(self.request.extensions()))
     }

@@ -12,8 +12,8 @@ use shared_rpc::Identity;
 
 use super::app::App;
 
-/// Returns the presented credential if it has the form of an API key. The key-service first checks a management key, so
-/// that the error names the right reason.
+/// Returns the presented credential if it has the form of an API key. For a management key, the key-service is asked
+/// first, so that the error gives the right reason.
 pub(super) async fn credential(app: &App, headers: &HeaderMap, caller: &Caller) -> Result<String, ApiError> {
     let presented = model_credential(headers)?;
     match app.prefix.recognise(presented) {
@@ -26,7 +26,7 @@ pub(super) async fn credential(app: &App, headers: &HeaderMap, caller: &Caller) 
     }
 }
 
-/// Finds the owner of a key that may make model calls right now.
+/// Finds the owner of a key that may currently make model calls.
 pub(super) async fn authenticate(app: &App, credential: &str, caller: &Caller) -> Result<Identity, ApiError> {
     Ok(identify(app, credential, Class::Api, caller).await??)
 }

@@ -5,14 +5,14 @@ use axum::{
     response::{IntoResponse, Response},
 };
 
-/// Headers on which an answer may depend.
+/// Request headers on which the answer may depend.
 const VARY: &str = "access-control-request-method, access-control-request-headers";
-/// Headers of responses that scripts may read.
+/// Response headers that scripts may read.
 const EXPOSED: &str = "x-request-id,retry-after,x-should-retry,x-generation-id,x-max-tokens,x-dropped-tools,x-dropped-members,\
     x-ratelimit-limit-requests,x-ratelimit-remaining-requests,x-ratelimit-reset-requests,\
     x-ratelimit-limit-tokens,x-ratelimit-remaining-tokens,x-ratelimit-reset-tokens";
 
-/// Answers a preflight request, which may ask for anything.
+/// Answers a preflight request. Anything is allowed.
 pub(super) fn preflight(asked: &HeaderMap) -> Response {
     let mut response = ().into_response();
     let headers = response.headers_mut();

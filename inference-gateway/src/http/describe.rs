@@ -76,12 +76,12 @@ pub(super) async fn model(app: Arc<App>, call: Call) -> Result<Response, ApiErro
     Ok(if paged { ok(&PagedModel::new(described)) } else { ok(&described) })
 }
 
-/// Returns the id in the path of a model, as it was sent.
+/// Returns the id in a model's path, without decoding it.
 pub(super) fn model_id(path: &str) -> Option<&str> {
     path.strip_prefix("/v1/models/").filter(|id| !id.is_empty())
 }
 
-/// The owner of the key in a request, if the key may make model calls right now.
+/// Finds the owner of a request's key, if the key may currently make model calls.
 pub(super) async fn authenticated(
     app: &App,
     headers: &HeaderMap,
@@ -96,7 +96,7 @@ fn usable<'a>(catalog: &'a Catalog, identity: &'a Identity) -> impl Iterator<Ite
     catalog.models.iter().filter(|model| identity.may_use(&model.id))
 }
 
-/// Describes all models that a key may use, and then their aliases.
+/// Describes all models that a key may use, followed by their aliases.
 fn listed<'a>(catalog: &'a Catalog, identity: &'a Identity) -> Vec<ModelObject<'a>> {
     let models = usable(catalog, identity).map(|model| ModelObject::new(model, &model.id));
     let aliases = usable(catalog, identity)

@@ -1,4 +1,4 @@
-//! Public dialects of model calls: their routes, their parsers, and how they write errors.
+//! Public dialects of model calls: their routes, parsers, and forms of errors.
 
 use answer::message_error;
 use axum::{
@@ -12,11 +12,11 @@ use request::{Request as ModelRequest, chat, embeddings, messages, responses};
 use shared::{error::ApiError, ids::RequestId};
 use shared_catalog::{ANTHROPIC_VERSION, Catalog, UpstreamApi};
 
-/// Header with the request's id under the name that the Messages API uses.
+/// Header with the request's id, as the Messages API names it.
 const REQUEST_ID: HeaderName = HeaderName::from_static("request-id");
-/// Longest `Retry-After` of the Messages API, in seconds, since its SDKs ignore longer ones.
+/// Longest `Retry-After` in the Messages API, in seconds. Its SDKs ignore longer ones.
 const MAX_RETRY_AFTER: u32 = 59;
-/// Status of the Messages API for a service that is overloaded, or unavailable for a moment.
+/// The Messages API's status for a service that is overloaded or briefly unavailable.
 const OVERLOADED: u16 = 529;
 
 /// A public dialect of model calls.
@@ -36,7 +36,6 @@ impl Dialect {
 
     pub(super) const ALL: [Self; 4] = [Self::Chat, Self::Responses, Self::Messages, Self::Embeddings];
 
-    /// The route of the dialect's model calls.
     pub(super) const fn route(self) -> &'static str {
         match self {
             Self::Chat => Self::CHAT,
@@ -77,7 +76,7 @@ pub(super) enum ErrorForm {
 }
 
 impl ErrorForm {
-    /// Finds the form for the sender of a request.
+    /// Returns the form of errors for the sender of a request.
     pub(super) fn of(request: &Request) -> Self {
         let path = request.uri().path();
         let is_below = |route: &str| {

@@ -31,18 +31,17 @@ use permits::ManagementPermits;
 pub(super) use replayable::ReplayableRequest;
 use replayable::RetrySafety;
 
-/// Time for the answer to a request to begin, all attempts together.
+/// How long the answer to a request may take to begin, over all attempts.
 const DEADLINE: Duration = Duration::from_secs(10);
-/// Timeout for a key-service to begin its answer if another can be asked. A list or a write takes milliseconds.
+/// How long a key-service may take to begin its answer if another can be asked. Lists and writes take milliseconds.
 const REPEATABLE_TIMEOUT: Duration = Duration::from_secs(2);
-/// Timeout for a key-service to show that it is awake.
+/// How long a key-service may take to show that it is awake.
 const PROBE: Duration = Duration::from_millis(500);
 
-/// Largest page taken into memory. A longer answer, or one of unknown length, is an export.
+/// Largest page that is read into memory. A longer answer, or one of unknown length, is an export.
 const MAX_PAGE: u64 = 1 << 20;
 
-/// Headers that concern one connection rather than the message (RFC 9110, section 7.6.1), and `Host`, which the gateway
-/// sets.
+/// Headers about one connection instead of the message (RFC 9110, section 7.6.1), and `Host`, which the gateway sets.
 const CONNECTION_HEADERS: [HeaderName; 8] = [
     header::CONNECTION,
     header::PROXY_AUTHENTICATE,
@@ -54,33 +53,32 @@ const CONNECTION_HEADERS: [HeaderName; 8] = [
     header::HOST,
 ];
 
-/// Path that is requested without a credential, to see whether a key-service answers at all.
+/// Path requested without a credential, to see whether a key-service answers at all.
 const PROBED: PathAndQuery = PathAndQuery::from_static("/v1/management/keys");
 
-/// The management API and the dashboard of the key-services, over HTTP.
+/// The key-services' management API and dashboard, over HTTP.
 pub(crate) struct Management {
     client: KeyServiceClient,
-    /// Key-services, in the order in which `health` numbers them.
+    /// Key-services, in the order of `health`.
     addresses: Vec<Uri>,
     health: Arc<KeyServiceHealth>,
     pub(super) permits: ManagementPermits,
     pub(super) accepted: AcceptedCredentials,
-    /// Internal token, which makes a key-service trust what the gateway states about a client.
+    /// Internal token. It makes a key-service trust what the gateway says about a client.
     token: InternalToken,
 }
 
-/// Reason why a key-service did not answer.
 enum SendFailure {
-    /// No connection could be made, so nothing was sent.
+    /// No connection was made, so nothing was sent.
     Unsent,
-    /// The connection broke without an answer. The request may have been carried out.
+    /// The connection broke without an answer. The request may have been executed.
     Broken,
-    /// The key-service is silent. The request may still be carried out.
+    /// The key-service is silent. The request may still be executed.
     Silent,
 }
 
 impl Management {
-    /// The key-services at these addresses, which `health` numbers in the same order.
+    /// The key-services at these addresses, in the order of `health`.
     pub(crate) fn new(
         addresses: Vec<Uri>,
         health: Arc<KeyServiceHealth>,
@@ -92,8 +90,8 @@ impl Management {
         Self { client, addresses, health, permits, accepted, token }
     }
 
-    /// Removes the headers of the connection, and any internal token that a client made up. Passes the request's id and
-    /// span to the key-service, and the id to the log.
+    /// Removes the connection's headers, and any internal token forged by the client. Adds the request's id and span
+    /// for the key-service, and the id for the log.
     pub(super) fn identified(
         &self,
         request: &mut Request<Body>,
@@ -111,7 +109,7 @@ impl Management {
         tracing::info_span!("management", request = %id)
     }
 
-    /// Takes a page into memory and releases its permit, so that a slow client costs only its own connection. An export
+    /// Reads a page into memory and releases its permit, so that a slow client costs only its own connection. An export
     /// is sent at the client's pace and keeps its permits.
     pub(super) async fn taken(
         &self,
@@ -135,7 +133,7 @@ impl Management {
         Ok(Response::from_parts(head, Body::from(page)))
     }
 
-    /// Carries the request to a key-service, and to another one if that is safe. `trace` is the span of all attempts.
+    /// Sends the request to a key-service, and to another one if that is safe. `trace` is the span of all attempts.
     pub(super) async fn carry(
         &self,
         request: ReplayableRequest,
@@ -145,7 +143,7 @@ impl Management {
         let in_turn = self.health.in_turn();
         for (attempt, service) in in_turn.iter().copied().enumerate() {
             let others = attempt + 1 < in_turn.len();
-            // A request that cannot be sent again is not risked on a key-service that hangs.
+            // A request that cannot be sent again is not sent to a key-service that may hang.
             if others && request.repeat != RetrySafety::Always && !self.is_awake(service).await {
                 continue;
             }
@@ -173,7 +171,7 @@ impl Management {
         Err(ApiError::service_unavailable())
     }
 
-    /// Sends a request to a key-service, and notes the success or failure of the key-service.
+    /// Sends a request to a key-service, and records whether it answered.
     async fn send(
         &self,
         service: usize,
@@ -215,7 +213,7 @@ pub(super) fn kept_until_taken<T: Send + 'static>(response: Response<Incoming>, 
 }
 
 pub(super) fn strip(headers: &mut HeaderMap) {
-    // Headers named by `Connection` belong to the connection too.
+    // Headers named by `Connection` also belong to the connection.
     let named: Vec<HeaderName> = headers
         .get_all(header::CONNECTION)
         .iter()

@@ -36,22 +36,21 @@ use crate::{
     generation::{AnswerBody, Job, Started},
 };
 
-/// Largest body that is read before its sender is authenticated, since reading it costs no more than authenticating.
+/// Largest body that is read before its sender is authenticated, since reading it costs no more than authentication.
 /// Larger bodies, bodies of unknown size, and bodies beyond the budget of unauthenticated callers are read only after
 /// authentication.
 const SMALL_BODY: u64 = 64 << 10;
 
 /// Response header with the generation's id, which is also the billing id.
 pub(super) const X_GENERATION_ID: HeaderName = HeaderName::from_static("x-generation-id");
-/// Response header with the value that `max_tokens` was lowered to, because the model has no more or no more can be
-/// paid.
+/// Response header with the lowered value of `max_tokens`, because of the model's limit or because no more can be paid.
 pub(super) const X_MAX_TOKENS: HeaderName = HeaderName::from_static("x-max-tokens");
 
 const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
-/// Response header with the names of offered tools that were dropped, because no upstream has them.
+/// Response header with the names of offered tools that were dropped, because no upstream supports them.
 pub(super) const X_DROPPED_TOOLS: HeaderName = HeaderName::from_static("x-dropped-tools");
-/// Response header with the names of request members that were not sent to any upstream.
+/// Response header with the names of request members that no upstream gets.
 pub(super) const X_DROPPED_MEMBERS: HeaderName = HeaderName::from_static("x-dropped-members");
 
 /// `POST` on the route of a dialect.
@@ -107,8 +106,8 @@ pub(super) async fn create(app: Arc<App>, dialect: Dialect, call: Call) -> Resul
     let client = Client::default();
     let running = app.generator.clone().run(job, client.clone());
     let mut running = RunToEnd::new(running, client, &app.generator.running);
-    // The upstream's own deadline bounds the head of a stream. Past the deadline, a whole answer continues in the
-    // background, and is billed at its end.
+    // The upstream's own deadline bounds the time until a stream begins. After this deadline, a whole answer continues
+    // in the background and is billed at its end.
     let started = if stream {
         running.await
     } else if let Ok(started) = timeout(app.generator.answer_deadline, &mut running).await {
@@ -120,7 +119,7 @@ pub(super) async fn create(app: Arc<App>, dialect: Dialect, call: Call) -> Resul
     let stream = started.as_ref().ok().and_then(|started| started.body.stream());
     let mut response = started.map_or_else(IntoResponse::into_response, respond);
     name_dropped(dropped, response.headers_mut());
-    // A stream ends, and is billed, if the client reads nothing for this long.
+    // A stream ends and is billed if its client reads nothing for this long.
     response.extensions_mut().insert(Unread { bound: app.generator.client_stall, stream });
     response.extensions_mut().insert(AlreadyLogged);
     Ok(response)
@@ -142,16 +141,16 @@ fn small_length(headers: &HeaderMap) -> Option<usize> {
 
 /// A request that was checked.
 pub(super) struct Checked {
-    /// The models on offer when the request was checked.
+    /// The models that were current when the request was checked.
     pub(super) models: Arc<Models>,
     pub(super) model: String,
-    /// Alias that the request used for the model.
+    /// The alias in the request, if it named the model by one.
     alias: Option<String>,
     pub(super) forward: Forward,
 }
 
-/// Reads and checks the request. The bytes of the body, and of everything kept of it, count against the permit, which
-/// may have some of them already.
+/// Reads and checks the request. The bytes of the body, and all bytes kept from it, count against the permit, which may
+/// already include some of them.
 pub(super) async fn check(
     app: &App,
     headers: &HeaderMap,
@@ -163,7 +162,7 @@ pub(super) async fn check(
     require_json(headers, None)?;
     let mut reserve = |bytes| if permitted { Ok(()) } else { take_bytes(permit, bytes) };
     let body = read_body_within(headers, body, app.max_body, &mut reserve).await?;
-    // The body for upstreams is in memory next to the received body.
+    // The body for upstreams is in memory at the same time as the received body.
     reserve(body.len())?;
     let is_slow = parses_slowly(&body);
     let models = app.models.get();
@@ -182,7 +181,7 @@ impl Checked {
     ) -> Result<Self, ApiError> {
         let request = parse(&body, &models.catalog)?;
         grow_to(permit, body.len() + request.kept_bytes())?;
-        // The request keeps what it needs of the body, so the rest is freed.
+        // The request keeps what it needs from the body, so the rest is freed.
         drop(body);
         let model = models.catalog.model(&request.model);
         let model = model.ok_or_else(|| ApiError::model_not_found(models.catalog.ids()))?;
@@ -219,7 +218,7 @@ fn respond(Started { id, max_tokens, rates, body }: Started) -> Response {
     response
 }
 
-/// Answers a request whose body was not read, so that the connection cannot carry another request.
+/// Answers a request whose body was not read. The connection cannot carry another request.
 fn unread(refusal: ApiError) -> Response {
     let mut response = refusal.into_response();
     response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));

@@ -1,4 +1,4 @@
-//! Models in listings, and the list in pages, as clients of the Messages API read it.
+//! Models in lists, and the list in pages, in the form that Messages clients read.
 
 mod codex;
 
@@ -36,26 +36,26 @@ pub(super) struct ModelObject<'a> {
     /// Limit of output tokens; absent for a model that generates none.
     #[serde(skip_serializing_if = "Option::is_none")]
     max_output_tokens: Option<u64>,
-    /// Words of reasoning effort that the model takes.
+    /// Words of reasoning effort that the model accepts.
     efforts: Vec<&'static str>,
     pricing: Pricing,
 }
 
-/// Prices of a model as decimal texts in USD: per token, per image and per request. A model with prices by the size of
-/// the prompt shows those of its smallest prompts.
+/// Prices of a model as decimal texts in USD: per token, per image and per request. A model with prices by prompt size
+/// shows the prices of its smallest prompts.
 #[derive(JsonSchema, Serialize)]
 struct Pricing {
     /// USD per token of the prompt.
     prompt: String,
     /// USD per generated token.
     completion: String,
-    /// USD per token of the prompt that was read from a cache.
+    /// USD per prompt token read from a cache.
     input_cache_read: String,
-    /// USD per token of the prompt that was written to a cache.
+    /// USD per prompt token written to a cache.
     input_cache_write: String,
-    /// USD per image of the prompt, on top.
+    /// USD per image in the prompt, in addition.
     image: String,
-    /// USD per request, on top.
+    /// USD per request, in addition.
     request: String,
 }
 
@@ -72,7 +72,7 @@ impl Pricing {
     }
 }
 
-/// Writes a rate per million tokens as exact USD per token.
+/// Converts a rate per million tokens to exact USD per token.
 fn per_token(rate: NanoUsd) -> String {
     // The fifteenth decimal of a USD: a nano-USD per million tokens.
     const UNIT: i64 = 1_000_000_000_000_000;
@@ -101,7 +101,7 @@ impl<'a> ModelObject<'a> {
     }
 }
 
-/// A model, with the members of either API.
+/// A model, with the members of both APIs.
 #[derive(JsonSchema, Serialize)]
 #[schemars(rename = "PagedModel")]
 pub(super) struct PagedModel<'a> {
@@ -131,7 +131,7 @@ impl<'a> PagedModel<'a> {
     }
 }
 
-/// Returns the page that a query asks for. Without a `limit`, that is all models.
+/// Returns the page that a query asks for; without a `limit`, all models.
 pub(super) fn page<'a>(models: Vec<ModelObject<'a>>, query: Option<&str>) -> Result<ModelPage<'a>, ApiError> {
     let (mut limit, mut after, mut before) = (usize::MAX, None, None);
     for (name, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
@@ -151,7 +151,7 @@ pub(super) fn page<'a>(models: Vec<ModelObject<'a>>, query: Option<&str>) -> Res
     }
     let first = after.map_or(0, |after| after + 1);
     let end = before.unwrap_or(models.len()).max(first);
-    // A page before a model ends right before that model.
+    // A page before a model ends directly before that model.
     let (start, stop) = match before {
         Some(_) if after.is_none() => (end.saturating_sub(limit), end),
         Some(_) | None => (first, end.min(first.saturating_add(limit))),

@@ -1,4 +1,4 @@
-//! Counts every response, and logs a line for each response that was not logged yet.
+//! Counts every response, and logs each response that was not logged yet.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use tokio::time::Instant;
 /// Route that load balancers probe.
 pub(super) const HEALTH: &str = "/health";
 
-/// Response extension: this response has its log line.
+/// Response extension: this response is already logged.
 #[derive(Clone, Copy)]
 pub(super) struct AlreadyLogged;
 
@@ -33,14 +33,12 @@ pub(super) struct Head {
 }
 
 impl Head {
-    /// The head of a request that has this id.
     pub(super) fn of(request: &Request, id: RequestId) -> Self {
         let client = ClientRequestId::read(request.headers());
         Self { id, client, method: request.method().clone(), uri: request.uri().clone() }
     }
 
-    /// Writes the log line of an answer. Probes come every few seconds, so their answers are logged at debug level
-    /// only.
+    /// Writes a response's log line. Probes come every few seconds, so their responses are logged at debug level.
     fn log(&self, route: &'static str, status: StatusCode, took: Duration) {
         let (request, method) = (&self.id, shown_method(&self.method));
         let client_request = self.client.as_ref().map(ClientRequestId::as_str);
@@ -54,15 +52,15 @@ impl Head {
     }
 }
 
-/// A route whose answers are counted and logged.
+/// A route whose responses are counted and logged.
 pub(super) struct Observed<'a> {
-    /// Pattern of the route, so that there are few labels.
+    /// Pattern of the route. Patterns keep the number of labels small.
     pub(super) route: &'static str,
-    /// Counter of `POST`s answered 200, if it was looked up already: a lookup costs more than counting.
+    /// Counter of `POST`s answered with 200, if already looked up: a lookup costs more than counting.
     pub(super) served: Option<&'a Counter>,
 }
 
-/// The counter of answers by route, method and status.
+/// Returns the counter of responses with this route, method and status.
 pub(super) fn answers(route: &'static str, method: &Method, status: StatusCode) -> Counter {
     let method = label(method);
     metrics::counter!("gateway_http_requests_total", "route" => route, "method" => method, "status" => status.as_str().to_owned())
@@ -93,7 +91,8 @@ impl Observed<'_> {
     }
 }
 
-/// A request in progress. If the client leaves before the answer begins, it counts as 499, as with other proxies.
+/// A request in progress. If the client leaves before the response begins, it counts as 499, a common convention of
+/// proxies.
 struct InFlight<'a> {
     requests: Gauge,
     route: &'static str,
@@ -124,7 +123,7 @@ impl Drop for InFlight<'_> {
     }
 }
 
-/// Returns a method as a label. All invented methods share one.
+/// Returns a method as a label. All unknown methods share one.
 fn label(method: &Method) -> &'static str {
     match *method {
         Method::GET => "GET",

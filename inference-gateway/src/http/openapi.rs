@@ -1,4 +1,4 @@
-//! `GET /openapi.json`: every public route, described from the types that are read and written.
+//! `GET /openapi.json`: every public route, described by the types that are read and written.
 
 use answer::schema::{
     ChunkSchema, CompletionSchema, EmbeddingsObject, MessageErrorSchema, MessageObject, ResponseObject,
@@ -65,7 +65,6 @@ const CHAT: [Code; 21] = [
 /// Errors of a model call.
 const MODEL_CALL: [&[Code]; 5] = [&NO_CREDENTIAL, &KEY, &BODY, &CHAT, &OURS];
 
-/// Describes an operation.
 pub(super) type Describe = fn(&mut SchemaGenerator) -> Value;
 
 /// Builds the description of these routes (path, method and operation) and of the management API.
@@ -95,7 +94,7 @@ pub(super) fn document(routes: impl Iterator<Item = (&'static str, &'static str,
     })
 }
 
-/// A route that says what the service is.
+/// A route that describes the service.
 pub(super) fn about(schemas: &mut SchemaGenerator, id: &str) -> Value {
     let operation = Operation::new(id, "About this service.").answers::<About<'_>>(schemas, 200, &[]);
     operation.refuses(&[Code::InternalError, Code::Overloaded]).into_value()
@@ -103,7 +102,7 @@ pub(super) fn about(schemas: &mut SchemaGenerator, id: &str) -> Value {
 
 pub(super) fn health(schemas: &mut SchemaGenerator) -> Value {
     let operation = Operation::new("health", "Health of this gateway.").answers::<Health>(schemas, 200, &[]);
-    // Not an error: this is the health that a stopping gateway reports.
+    // Not an error: a stopping gateway reports this health.
     operation.answers::<Health>(schemas, 503, &[]).refuses(&[Code::InternalError]).into_value()
 }
 
@@ -194,7 +193,7 @@ fn call<Q: JsonSchema, A: JsonSchema>(schemas: &mut SchemaGenerator, id: &str, e
     operation.responds(200, "The answer.", &content, &call_headers())
 }
 
-/// Responds with the errors of model calls in the form of the Messages API.
+/// Adds the errors of model calls in the form of the Messages API.
 fn refuses_in_messages(operation: Operation, schemas: &mut SchemaGenerator) -> Operation {
     let schema = schemas.subschema_for::<MessageErrorSchema>();
     let content = json!({JSON: {"schema": schema}});

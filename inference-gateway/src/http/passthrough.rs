@@ -1,4 +1,5 @@
-//! Requests to the management API, the dashboard and the operators' pages, passed unchanged to a key-service and back.
+//! Passes requests to the management API, the dashboard and the operators' pages to a key-service, and its answers
+//! back.
 
 mod forwarded;
 
@@ -22,8 +23,8 @@ use forwarded::Forwarded;
 
 /// The largest form of a page, in bytes.
 const MAX_FORM: usize = 32 << 10;
-/// Bytes of a form that are read beyond the budget of unauthenticated callers, so that people can sign in while others
-/// have used it up. The bound on requests of unauthenticated callers covers such small forms.
+/// Bytes of a form that are read even if the budget of unauthenticated callers is used up, so that people can still
+/// sign in. The bound on requests of unauthenticated callers limits the memory for such small forms.
 const SMALL_FORM: usize = 4 << 10;
 
 /// Path of the form that signs in with a password.
@@ -51,8 +52,8 @@ pub(super) async fn forward(app: Arc<App>, call: Call) -> Result<Response<Body>,
     Ok(kept_until_taken(response, permit))
 }
 
-/// Finds the account of the request's key of this class, if any, before the body is read. Asks a key-service only about
-/// a credential that has not been accepted before.
+/// Finds the account of the request's key, if it has one of this class, before the body is read. A key-service is asked
+/// only about a credential that has not been accepted before.
 async fn account(
     app: &App,
     headers: &HeaderMap,
@@ -69,7 +70,7 @@ async fn account(
     Ok(Some((identity.account(), mark)))
 }
 
-/// Gets the key-service's own refusal, which needs only the head of the request.
+/// Gets the key-service's own refusal, for which it needs only the request's head.
 async fn refused(
     app: &App,
     request: Request<Body>,
@@ -90,7 +91,7 @@ async fn refused(
     Ok(response)
 }
 
-/// Any method on `/dashboard…` and `/operator…`. The key-service learns the host that the client used, and the client's address.
+/// Any method on `/dashboard…` and `/operator…`. The key-service gets the client's address and the host that it used.
 pub(super) async fn forward_page(app: Arc<App>, call: Call) -> Result<Response<Body>, ApiError> {
     let Call { id, span: trace, mut request } = call;
     let trace = trace.http_request(request.method());

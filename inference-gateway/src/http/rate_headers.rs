@@ -1,12 +1,12 @@
-//! Headers with the state of a key's rate limits, in the form of OpenAI's API.
+//! Headers with the state of a key's rate limits, as in OpenAI's API.
 
 use std::time::Duration;
 
 use axum::http::{HeaderMap, HeaderValue};
 use shared::rates::{RateLimit, RateStatus};
 
-/// The headers of requests, then those of tokens. Each group has the limit per minute, what remains, and the time until
-/// all of it is available again.
+/// Headers for requests, then for tokens: the limit per minute, what remains, and the time until all of it is available
+/// again.
 pub(super) const NAMES: [&str; 6] = [
     "x-ratelimit-limit-requests",
     "x-ratelimit-remaining-requests",
@@ -16,7 +16,7 @@ pub(super) const NAMES: [&str; 6] = [
     "x-ratelimit-reset-tokens",
 ];
 
-/// Adds the headers of the rates that the key or its groups have.
+/// Adds the headers for the rates of the key or its groups.
 pub(super) fn insert(rates: &RateStatus, headers: &mut HeaderMap) {
     for (names, rate) in NAMES.chunks_exact(3).zip([rates.requests, rates.tokens]) {
         let (&[of_limit, of_remaining, of_reset], Some(RateLimit { limit, remaining, reset })) =

@@ -28,7 +28,7 @@ use super::{
     routes::{PublicRoute, find},
 };
 
-/// A handler of all public routes.
+/// The handler of all public routes.
 pub(crate) fn routes(app: Arc<App>) -> Handler {
     let served = Dialect::ALL.map(|dialect| answers(dialect.route(), &Method::POST, StatusCode::OK));
     let router = Arc::new(Router { app, served });
@@ -37,17 +37,17 @@ pub(crate) fn routes(app: Arc<App>) -> Handler {
 
 struct Router {
     app: Arc<App>,
-    /// Counters of the model calls served, in the order of the dialects, looked up once.
+    /// Counters of successful model calls, in the order of the dialects, looked up once.
     served: [Counter; Dialect::ALL.len()],
 }
 
 impl Router {
-    /// Answers a request under an id of ours, and drains the unread rest of its body.
+    /// Answers a request under a new id, and drains the unread rest of its body.
     async fn answer(self: Arc<Self>, request: Request) -> Response {
         let id = RequestId::generate(&*self.app.generator.clock);
         let mut request = request.map(drain_unread_body);
         let form = ErrorForm::of(&request);
-        // The order matters: a gateway that stops waits for arrivals first, then refuses new requests, then waits for
+        // The order matters: a stopping gateway waits for arriving requests, then refuses new ones, then waits for
         // running ones.
         let _running = self.app.generator.running.token();
         let draining = self.app.draining.is_cancelled();
@@ -80,7 +80,8 @@ impl Router {
     }
 }
 
-/// Answers a request of this route. Preflights, other methods, panics and headers are handled alike on all routes.
+/// Answers a request to this route. Preflights, other methods, panics and headers are handled the same way on all
+/// routes.
 async fn serve(app: Arc<App>, route: Option<&'static PublicRoute>, call: Call) -> Response {
     let method = call.request.method().clone();
     let Some(&PublicRoute { pattern, methods, handler, .. }) = route else {
@@ -117,11 +118,11 @@ fn asks_for_websocket(request: &Request) -> bool {
             .any(|protocol| protocol.trim().eq_ignore_ascii_case("websocket"))
 }
 
-/// Answers agents that try a WebSocket first. Only this status lets them continue over HTTP at once.
+/// Answers agents that try a WebSocket first. Only this status makes them continue over HTTP at once.
 fn upgrade_required() -> Response {
     let message = "This route does not speak WebSocket; send POST over HTTP, and set `stream` to true.";
     let mut response = ApiError::new(Code::UpgradeRequired, message).into_response();
-    // Protocols to use instead (RFC 9110, 15.5.22).
+    // The protocols to use instead (RFC 9110, section 15.5.22).
     response.headers_mut().insert(header::UPGRADE, HeaderValue::from_static("HTTP/2.0, HTTP/1.1"));
     response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
     response
@@ -139,7 +140,7 @@ fn without_body_of_head(method: &Method, mut response: Response) -> Response {
     response
 }
 
-/// Answers a request that arrives while the gateway drains.
+/// Refuses a request that arrives while the gateway drains.
 fn refuse_while_draining(request: &Request) -> Response {
     let mut response = match request.uri().path() {
         HEALTH => describe::stopping(),

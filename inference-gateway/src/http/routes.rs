@@ -1,4 +1,4 @@
-//! The list of public routes. The router, `/openapi.json` and the labels of metrics are made from it.
+//! The list of public routes, from which the router, `/openapi.json` and the labels of metrics are made.
 
 use std::{
     future::{Future, ready},
@@ -28,15 +28,15 @@ use super::{
 };
 use Methods::{Get, Passed, Post};
 
-/// Description of the API, made once per process.
+/// Description of the API, built once per process.
 static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| Bytes::from(document().to_string()));
 
 pub(super) struct PublicRoute {
-    /// Path, as metrics and logs show it. `{id}` is one segment, and `{*rest}` all remaining ones.
+    /// Path, as in metrics and logs. `{id}` is one segment, and `{*rest}` all remaining ones.
     pub(super) pattern: &'static str,
     pub(super) methods: Methods,
     pub(super) handler: fn(Arc<App>, Call) -> Handled,
-    /// Description in `/openapi.json`. Routes of the management API have theirs in another list, and pages have none.
+    /// Description for `/openapi.json`. Management routes are described elsewhere, and pages are not described.
     description: Option<Describe>,
 }
 
@@ -45,16 +45,16 @@ type Handled = Pin<Box<dyn Future<Output = Result<Response, ApiError>> + Send>>;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Methods {
-    /// `GET`, and `HEAD` with it; open to scripts of any origin.
+    /// `GET` and `HEAD`; allows scripts of any origin.
     Get,
-    /// `POST`; open to scripts of any origin.
+    /// `POST`; allows scripts of any origin.
     Post,
-    /// Any method, without CORS. A key-service judges the request.
+    /// Any method, without CORS. A key-service decides.
     Passed,
 }
 
 impl Methods {
-    /// Returns the value of `Allow` if the route does not take `method`.
+    /// Returns the value of `Allow` if the route does not accept `method`.
     pub(super) fn refuse(self, method: &Method) -> Option<&'static str> {
         match self {
             Self::Get => (method != Method::GET && method != Method::HEAD).then_some("GET,HEAD"),
@@ -124,12 +124,12 @@ static ROUTES: [PublicRoute; 17] = [
 pub(super) fn find(path: &str) -> Option<&'static PublicRoute> {
     ROUTES.iter().find(|route| match route.pattern.split_once('{') {
         None => route.pattern == path,
-        // A model's id may have slashes that its client does not encode.
+        // A model's id may contain slashes that its client does not encode.
         Some((prefix, _)) => path.strip_prefix(prefix).is_some_and(|rest| !rest.is_empty()),
     })
 }
 
-/// Makes an answer that needs no wait.
+/// Makes a response that is ready at once.
 fn at_once(response: Response) -> Handled {
     Box::pin(ready(Ok(response)))
 }

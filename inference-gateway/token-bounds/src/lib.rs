@@ -1,44 +1,43 @@
 //! Upper bound of the tokens of a prompt, computed from its bytes.
 //!
-//! A hold is opened on this bound before anything is counted, so it may be too high but must not be too low. These
-//! reasons make it high enough:
-//! - A token of a byte-level BPE, and of a unigram model with byte fallback, stands for at least one byte. So there
-//!   are no more tokens than bytes in what the model's template renders.
-//! - Templates show texts as they are, or as JSON. Texts count as the client spelled them in JSON, quotes included: an
+//! A hold is opened on this bound before anything is counted, so it may be too high but never too low. It is high
+//! enough because:
+//! - A token of a byte-level BPE, or of a unigram model with byte fallback, stands for at least one byte. So the text
+//!   that the model's template renders has at most as many tokens as bytes.
+//! - Templates show texts unchanged or as JSON. Texts count as the client spelled them in JSON, quotes included: an
 //!   escape is never shorter than its character (`\u00e9` has six bytes, `é` has two), and a text that is written as
 //!   JSON again needs no more escapes than the client used.
-//! - Some tokenizers compose text first (Unicode's NFC), which lengthens a few characters: those count for more.
-//! - Tools and schemas are parsed and written anew, by some templates with indentation, by some with `<`, `>`, `&` and
-//!   `'` escaped as `\u003c`. The longest of these spellings counts.
+//! - Some tokenizers compose text first (Unicode's NFC), which lengthens a few characters. Those count more.
+//! - Tools and schemas are parsed and rewritten, by some templates with indentation, by some with `<`, `>`, `&` and `'`
+//!   escaped as `\u003c`. The longest of these spellings counts.
 //! - The constants below cover the templates' own text: markers around messages, and how to call tools.
-//! - Images count as the model's own bound for each. The bytes of an image are not text.
+//! - Images count at the model's own bound for each image. Their bytes are not text.
 
 use shared_catalog::Model;
 
-/// Tokens around the messages: a beginning, the markers that open the answer, and a short system prompt of the
-/// template.
+/// Tokens around the messages: a beginning, the markers that open the answer, and a template's short system prompt.
 const PER_REQUEST: u64 = 64;
 /// Tokens around each message: the markers and the name of the role.
 const PER_MESSAGE: u64 = 16;
-/// Tokens that explain to the model how to call tools or shape an answer; the longest explanations in use have 300.
+/// Tokens that explain to the model how to call tools or format an answer. The longest known explanations have 300.
 const PER_PREAMBLE: u64 = 512;
 /// Tokens around each tool, tool call, and tool answer: markers, or the tags of templates that write XML.
 const PER_TOOL: u64 = 64;
 
-/// Tokens with which a vendor describes its own tool that clients run; the longest descriptions have about 750.
+/// Tokens of a vendor's description of its own tool that clients run. The longest descriptions have about 750.
 const PER_VENDORS_TOOL: u64 = 1024;
 
 /// Usual number of bytes of text per token.
 pub const BYTES_PER_TOKEN: u64 = 4;
 
-/// Most counted bytes per token. The longest tokens in use are 128 blanks. A blank counts as six bytes if the client
-/// spelled it as an escape, and rewritten JSON adds about as much again.
+/// Most counted bytes per token. The longest known tokens are 128 blanks. A blank that the client spelled as an escape
+/// counts as six bytes, and rewritten JSON adds about the same again.
 const COUNTED_BYTES_PER_TOKEN: u64 = 1024;
 
-/// Most varied bytes per token. Long words in scripts with three bytes a letter come to some 60.
+/// Most varied bytes per token. Long words in scripts with three bytes per letter reach about 60.
 const VARIED_BYTES_PER_TOKEN: u64 = 128;
-/// Length from which the varied bytes of a text are counted. In shorter texts the count would find few tokens, and
-/// every request pays for it.
+/// Length from which a text's varied bytes are counted. Shorter texts would add few tokens, and every request would pay
+/// for the count.
 const LONG_TEXT: usize = 4 << 10;
 /// The longest escape of a character in JSON.
 const LONGEST_ESCAPE: u64 = 6;
@@ -47,26 +46,26 @@ const LONGEST_ESCAPE: u64 = 6;
 const INDENT: u64 = 4;
 /// Length of the longest float that a renderer writes for a number with an exponent.
 const FLOAT: u64 = 24;
-/// Levels of nesting in a tool or schema. Upstreams have recursive parsers, which give up or crash at 100 or more.
+/// Levels of nesting in a tool or schema. Upstreams have recursive parsers, which fail or crash at 100 or more.
 pub const MAX_DEPTH: u64 = 64;
 
 /// A value is nested deeper than [`MAX_DEPTH`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooDeep;
 
-/// Size of the part of a request that a template may show.
+/// Size of the parts of a request that a template may show.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PromptSize {
     bytes: u64,
     /// Most tokens that the template itself adds.
     markers: u64,
-    /// Tools, or the shape of an answer, must be explained.
+    /// Tools or the format of an answer must be explained to the model.
     preamble: bool,
-    /// Templates show more than texts: tools, tool calls, JSON, or parameters of the template.
+    /// Templates show more than text: tools, tool calls, JSON, or template parameters.
     more_than_texts: bool,
     /// Fewest bytes of long texts that do not repeat the bytes before them.
     varied: u64,
-    /// Number of images. Their tokens do not show in any text.
+    /// Number of images. No text shows their tokens.
     pub images: u64,
 }
 
@@ -82,45 +81,46 @@ impl PromptSize {
         self.more_than_texts = true;
     }
 
-    /// Counts a token that the prompt gives as a number.
+    /// Counts a token that the prompt contains as a number.
     pub fn token(&mut self) {
         self.more_than_texts = true;
         self.bytes += 1;
     }
 
-    /// Counts an explanation of tools or of an answer's shape.
+    /// Counts an explanation of tools or of an answer's format.
     pub fn preamble(&mut self) {
         self.preamble = true;
         self.more_than_texts = true;
     }
 
-    /// Counts a string that is shown. `token` is its spelling in JSON.
+    /// Counts a string that is shown. `token` is the string as spelled in JSON.
     pub fn text(&mut self, token: &str) {
         self.bytes += token.len() as u64 + growth(token);
     }
 
-    /// Counts the varied bytes of a string that no template leaves out, unlike earlier reasoning. `token` is its
-    /// spelling in JSON.
+    /// Counts the varied bytes of a string that every template shows, unlike earlier reasoning. `token` is the string
+    /// as spelled in JSON.
     pub fn kept(&mut self, token: &str) {
         if token.len() >= LONG_TEXT {
             self.varied += varied(token);
         }
     }
 
-    /// Counts a JSON value that templates write anew.
+    /// Counts a JSON value that templates rewrite.
     pub fn json(&mut self, json: &str) -> Result<(), TooDeep> {
         self.more_than_texts = true;
         self.bytes += rewritten(json)? + growth(json);
         Ok(())
     }
 
-    /// Counts a text that should be JSON. Templates show it unchanged, written anew, or as a JSON string.
+    /// Counts a text that should be JSON. Templates show it unchanged, rewritten, or as a JSON string.
     pub fn maybe_json(&mut self, text: &str) {
-        // A text nested too deeply for a parser is only shown as text, with at most six bytes for each of its bytes.
+        // A text nested too deeply for a parser is shown only as a string, with at most six bytes for each of its
+        // bytes.
         self.bytes += rewritten(text).unwrap_or(6 * text.len() as u64) + growth(text);
     }
 
-    /// Counts a JSON value that is passed on unread and that the upstream reads.
+    /// Counts a JSON value that is passed on unread and read by the upstream.
     pub fn unread(&mut self, json: &str) {
         self.more_than_texts = true;
         self.maybe_json(json);
@@ -133,7 +133,7 @@ impl PromptSize {
         self.markers += PER_VENDORS_TOOL;
     }
 
-    /// Adds the counts of another part.
+    /// Adds the counts of another part of the request.
     pub fn add(&mut self, other: &Self) {
         self.bytes += other.bytes;
         self.markers += other.markers;
@@ -141,17 +141,17 @@ impl PromptSize {
         self.more_than_texts |= other.more_than_texts;
     }
 
-    /// Counts a parameter that is passed on as spelled. No template shows it, but the server receives its bytes.
+    /// Counts a parameter that is passed on as spelled. Templates do not show it, but the server receives its bytes.
     pub fn passed_on(&mut self, json: &str) {
         self.bytes += json.len() as u64;
     }
 
-    /// Returns whether tools, or the shape of an answer, are explained to the model.
+    /// Returns whether tools or the format of an answer are explained to the model.
     pub const fn has_preamble(&self) -> bool {
         self.preamble
     }
 
-    /// Returns whether a prompt is only texts, so that its reported tokens say something about the template.
+    /// Returns whether a prompt is only text, so that its reported tokens show what the template adds.
     pub const fn is_plain(&self) -> bool {
         !self.more_than_texts && self.images == 0
     }
@@ -167,8 +167,8 @@ impl PromptSize {
         (self.bytes / COUNTED_BYTES_PER_TOKEN).max(self.varied / VARIED_BYTES_PER_TOKEN) + 1
     }
 
-    /// Returns the tokens of the prompt to bill without a count: about [`BYTES_PER_TOKEN`] bytes of text each. Images
-    /// differ more, so they count at their bound.
+    /// Returns the tokens to bill for a prompt that was not counted: one for each [`BYTES_PER_TOKEN`] bytes of text.
+    /// Images vary more, so they count at their bound.
     pub fn estimate(&self, model: &Model) -> u64 {
         self.most_of_text().div_ceil(BYTES_PER_TOKEN).saturating_add(self.most_of_images(model))
     }
@@ -184,7 +184,7 @@ impl PromptSize {
     }
 }
 
-/// Bytes of the longest way to spell each byte of a text in JSON.
+/// Bytes of the longest JSON spelling of each byte of a text.
 const SPELLED: [u8; 256] = {
     let mut spelled = [1; 256];
     let mut byte = u8::MAX;
@@ -200,8 +200,8 @@ const SPELLED: [u8; 256] = {
     }
 };
 
-/// Returns the upper bound of the bytes of a JSON text written anew. The text may be no JSON; it then counts as a JSON
-/// string at least.
+/// Returns the upper bound of the bytes of a JSON text that is rewritten. A text that is not JSON counts at least as a
+/// JSON string.
 fn rewritten(json: &str) -> Result<u64, TooDeep> {
     let (mut bytes, mut depth, mut in_string, mut escaped) = (2, 0_u64, false, false);
     for byte in json.bytes() {
@@ -236,8 +236,8 @@ fn rewritten(json: &str) -> Result<u64, TooDeep> {
 }
 
 /// Returns the lower bound of the bytes of a text that differ from the four before them, since tokens of hundreds of
-/// bytes repeat a character or two. `token` is the text's spelling in JSON. Escapes do not count, since they may spell
-/// one character over and over.
+/// bytes repeat one or two characters. `token` is the text as spelled in JSON. Escapes do not count, since they may
+/// spell one character repeatedly.
 fn varied(token: &str) -> u64 {
     let bytes = token.as_bytes();
     let different = bytes.array_windows().filter(|[before @ .., byte]: &&[u8; 5]| !before.contains(byte));
@@ -245,7 +245,7 @@ fn varied(token: &str) -> u64 {
     (different.count() as u64).saturating_sub(LONGEST_ESCAPE * escapes.count() as u64)
 }
 
-/// Returns the upper bound of the bytes that a tokenizer's Unicode normalisation (NFC or NFKC) adds to a text.
+/// Returns the upper bound of the bytes that Unicode normalisation (NFC or NFKC) by a tokenizer adds to a text.
 fn growth(text: &str) -> u64 {
     if text.is_ascii() {
         return 0;
@@ -253,12 +253,12 @@ fn growth(text: &str) -> u64 {
     text.chars().map(added_by_composition_or_compatibility).sum()
 }
 
-/// Returns the bytes that one character may add. The ranges are those of Unicode 14, joined across rare characters.
+/// Returns the most bytes that one character may add. The ranges are those of Unicode 14, joined across rare
+/// characters.
 const fn added_by_composition_or_compatibility(c: char) -> u64 {
     match c {
         '\u{f77}'..='\u{f79}' | '\u{2033}'..='\u{2037}' | '\u{222c}'..='\u{2230}' => 6,
-        // A mark may come between a letter and its accent. The accent is then written separately, as is the stroke of
-        // ⫝̸.
+        // A mark may separate a letter from its accent. The accent is then written separately, as is the stroke of ⫝̸.
         '\u{300}'..='\u{36f}' | '\u{2adc}' | '\u{587}' | '\u{675}'..='\u{678}' | '\u{1fc1}'..='\u{1fee}' => 2,
         // Spacing accents; letters of South Asia, Tibet and Hebrew, and some ideographs, which NFC decomposes.
         '\u{a0}'..='\u{be}'
@@ -289,7 +289,7 @@ const fn added_by_composition_or_compatibility(c: char) -> u64 {
         | '\u{fb4f}'
         | '\u{fe71}'..='\u{fefc}' => 1,
         '\u{3200}'..='\u{3243}' | '\u{fdf0}'..='\u{fdf9}' | '\u{1f12a}'..='\u{1f248}' => 5,
-        // Notes of music; quadruple primes and integrals; squared words; Arabic ligatures of a whole phrase.
+        // Musical notes; quadruple primes and integrals; squared words; Arabic ligatures of a whole phrase.
         '\u{1d15e}'..='\u{1d1c0}' => 8,
         '\u{2057}' | '\u{2a0c}' => 9,
         '\u{3300}'..='\u{33fe}' => 15,

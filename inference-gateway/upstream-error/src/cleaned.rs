@@ -1,13 +1,13 @@
-//! What of an upstream's words a client may read.
+//! Removes what a client must not read from an upstream's words.
 
 use shared::text::is_control;
 
 use crate::{inside, operator};
 
-/// Mark that stands for what is left out of a sentence.
+/// Replaces what is removed from a sentence.
 const LEFT_OUT: char = '…';
 
-/// Beginnings of sentences that lead elsewhere, in lower case.
+/// Beginnings of sentences that point elsewhere, in lower case.
 const REFERENCES: [&str; 20] = [
     "visit",
     "see",
@@ -31,9 +31,8 @@ const REFERENCES: [&str; 20] = [
     "more info",
 ];
 
-/// Returns the sentences of a text that are about a request: without those about the operator's account, those that lead to
-/// pages, and those with a credential. In a sentence that stays, a mark stands for each address, path and name of an
-/// account. Nothing is kept of a stack.
+/// Returns a text's sentences about the request. Sentences about the operator's account, links, credentials and stack
+/// traces are removed. In the remaining sentences, each address, path and account name is replaced by a mark.
 pub(super) fn cleaned(text: &str) -> Option<String> {
     if inside::has_stack(text) {
         return None;
@@ -65,13 +64,13 @@ fn cleaned_sentence(sentence: &str) -> Option<String> {
     (!inside::leaks_internals(&masked)).then_some(masked)
 }
 
-/// Splits a text behind each end of a sentence, and at line ends.
+/// Splits a text after each sentence, and at line ends.
 fn sentences(text: &str) -> impl Iterator<Item = &str> {
     let parts = text.split(['\n', '\r']).flat_map(|line| line.split_inclusive(". "));
     parts.filter(|sentence| !sentence.trim().is_empty())
 }
 
-/// Replaces whole addresses with a scheme, queries included.
+/// Replaces each address that has a scheme, including its query.
 fn without_addresses(sentence: &str) -> String {
     let (mut kept, mut rest) = (String::with_capacity(sentence.len()), sentence);
     while let Some(at) = rest.find("://") {
@@ -88,7 +87,7 @@ fn without_addresses(sentence: &str) -> String {
     kept + rest
 }
 
-/// Replaces the words that name something inside, or the operator's.
+/// Replaces words that name something internal, or something of the operator's.
 fn masked(sentence: &str) -> String {
     let (mut kept, mut before) = (String::with_capacity(sentence.len()), String::new());
     for part in sentence.split_inclusive(inside::ends_word) {

@@ -1,9 +1,9 @@
-//! An upstream's error, and what it blames.
+//! An upstream's error, and its cause.
 
 use crate::{cleaned::cleaned, name::without_name, sizes::ContextSizes};
 
-/// Phrases for a prompt that is too long, or that leaves too little room for the requested output. Each phrase comes
-/// from the source or the documentation of a server.
+/// Phrases for a prompt that is too long, or that leaves too little room for the requested output. They come from the
+/// sources or the documentation of servers.
 const TOO_LONG: [&str; 26] = [
     "maximum context length",         // OpenAI, vLLM, Mistral, DeepSeek, llama-cpp-python
     "context length",                 // SGLang, Ollama, LM Studio
@@ -32,14 +32,14 @@ const TOO_LONG: [&str; 26] = [
     "input tokens exceed",            // several
     "prompt too long",                // Ollama, Fireworks
 ];
-/// Types and codes of errors for a prompt that is too long. The last is a number of Z.ai's.
+/// Types and codes of errors for a prompt that is too long. The last is a code of Z.ai's.
 const TOO_LONG_BY_NAME: [&str; 4] =
     ["exceed_context_size_error", "context_length_exceeded", "context_window_exceeded", "1261"];
 /// Types and codes of errors that the request caused, whatever their status.
 const REQUEST_AT_FAULT: [&str; 4] =
     ["invalid_request_error", "exceed_context_size_error", "context_length_exceeded", "not_supported_error"];
-/// Words about a part of a request that a server cannot handle, from the sources of the servers. Several servers report
-/// them with the status of a failure of their own. The first part that fits counts.
+/// Words about a part of a request that a server cannot handle, from the servers' sources. Several servers report it
+/// with a 5xx status. The first match counts.
 const PARTS_AT_FAULT: [(PartAtFault, &[&str]); 5] = [
     (
         PartAtFault::CallArguments,
@@ -87,33 +87,34 @@ const PARTS_AT_FAULT: [(PartAtFault, &[&str]); 5] = [
         ],
     ),
 ];
-/// Longest place in a body that a client is told, in bytes.
+/// Longest location in a body that a client may see, in bytes.
 const MAX_PLACE_BYTES: usize = 200;
-/// Most bytes of an error that is read, since an error as a tree takes many times its memory. A longer one is ignored.
+/// Most bytes of an error that are read, since a parsed error takes many times its size in memory. A longer one is
+/// ignored.
 pub const MAX_ERROR_BYTES: usize = 64 << 10;
 
-/// Error of an upstream; empty if it has no readable text. The text may quote the prompt.
+/// An upstream's error; empty if it has no readable text. The text may quote the prompt.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct UpstreamError {
     pub message: String,
     /// Member `type` of the error.
     pub kind: String,
-    /// Member `code` of the error, which is a status or a name.
+    /// Member `code` of the error: a status or a name.
     pub code: String,
-    /// Member `param` of the error, which is a place in the body that the upstream was sent.
+    /// Member `param` of the error: a location in the upstream's body.
     pub param: String,
-    /// Sizes of the prompt and of the context, if members of the error have them.
+    /// Sizes of the prompt and the context, if the error has members for them.
     pub sizes: Option<ContextSizes>,
 }
 
-/// Part of a request that an upstream cannot handle.
+/// A part of a request that an upstream cannot handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PartAtFault {
-    /// The messages' roles, their order, or their parts, which the model's template refuses.
+    /// The messages' roles, order or parts, which the model's template refuses.
     Messages,
     /// The arguments of an earlier call.
     CallArguments,
-    /// Images, if the model only reads texts.
+    /// Images, if the model reads only text.
     Images,
     /// The bytes of an image.
     ImageData,
@@ -126,21 +127,21 @@ pub enum PartAtFault {
 pub enum Verdict {
     /// The prompt, or the prompt with the requested output, exceeds the upstream's context.
     TooLong,
-    /// The request is invalid in another way: in this part, if the error's words are known.
+    /// The request is invalid for another reason. The part at fault is given if the error's words are known.
     Invalid(Option<PartAtFault>),
     /// The request has more bytes than the upstream accepts.
     TooLarge,
     /// The upstream is overloaded or not ready.
     Overloaded,
-    /// A server behind the upstream did not answer it in time.
+    /// A server behind the upstream did not answer in time.
     Timeout,
-    /// The upstream failed, or the upstream and the gateway are not configured for each other.
+    /// The upstream failed, or its configuration does not match the gateway's.
     Broken,
 }
 
 impl UpstreamError {
-    /// Returns the cause of the error, by the response's status and the error's text. Some servers report a client's
-    /// mistake as a 500, which the text reveals.
+    /// Returns the error's cause, judged by the status and the text. Some servers report a client's mistake as a 500,
+    /// and only the text shows it.
     pub fn verdict(&self, status: u16) -> Verdict {
         let part = self.part_at_fault();
         match status {
@@ -156,15 +157,15 @@ impl UpstreamError {
         }
     }
 
-    /// Returns the part of the text that a client may read, without the upstream's own name for the model, which is
-    /// confidential. Texts about the server's own failures are dropped. Of other texts, whatever names the operator's
-    /// account is left out.
+    /// Returns the part of the text that a client may read. The upstream's own name for the model, which is
+    /// confidential, is replaced. Texts about the server's own failures are dropped, and anything that identifies the
+    /// operator's account is removed.
     pub fn for_client(&self, status: u16, upstream_model: &str) -> Option<String> {
         let shown = status < 500 && !self.message.is_empty();
         if shown { cleaned(&without_name(&self.message, upstream_model)) } else { None }
     }
 
-    /// Returns the place in the upstream's body that the error blames, if it is spelled as a place.
+    /// Returns the location in the upstream's body that the error blames, if it is spelled as one.
     pub fn place(&self) -> Option<&str> {
         let is_of_place = |c: char| c.is_ascii_alphanumeric() || "_-.[]".contains(c);
         let is_place =
@@ -189,7 +190,7 @@ impl UpstreamError {
     }
 
     fn blames_request(&self) -> bool {
-        // llama-cpp-python reports pydantic's message about the body as a 500.
+        // llama-cpp-python reports pydantic's validation message as a 500.
         let words = self.message.contains("validation error") && self.message.contains("'body'");
         words || REQUEST_AT_FAULT.iter().any(|name| self.is(name))
     }

@@ -1,7 +1,7 @@
-//! Detects internal details in a text: addresses, credentials, files, stacks.
+//! Detects internal details in a text: addresses, credentials, files, stack traces.
 //!
-//! If in doubt, a text counts as internal. Dropping an upstream's words loses little, while a secret once shown cannot
-//! be taken back.
+//! When in doubt, a text counts as internal. Dropping an upstream's words loses little, but a leaked secret cannot be
+//! taken back.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -15,9 +15,9 @@ const TELLTALES: [&str; 7] = [
     "\n    at ",
     "bearer ",
 ];
-/// What every address with a scheme has.
+/// Part of every address with a scheme.
 const SCHEME: &str = "://";
-/// Labels of internal host names, and final labels of most public host names.
+/// Labels of internal host names, and top-level labels of most public host names.
 const HOST_LABELS: [&str; 12] = [
     "internal",
     "intranet",
@@ -36,12 +36,12 @@ const HOST_LABELS: [&str; 12] = [
 const FILE_ENDINGS: [&str; 10] = [".py", ".rs", ".go", ".c", ".cc", ".cpp", ".cu", ".js", ".so", ".java"];
 /// Prefixes of credentials that well-known services issue, in lower case.
 const KEY_PREFIXES: [&str; 5] = ["sk-", "sk_", "hf_", "ghp_", "akia"];
-/// Length from which letters and digits together count as a token, a digest or an id.
+/// From this length on, letters and digits together count as a token, a digest or an id.
 const TOKEN_CHARS: usize = 20;
-/// Length from which letters alone count as a token, a digest or an id.
+/// From this length on, letters alone count as a token, a digest or an id.
 const LETTERS_ONLY_CHARS: usize = 40;
 
-/// Beginnings of addresses at which vendors document their APIs.
+/// Prefixes of addresses where vendors document their APIs.
 const DOCUMENTED_AT: [&str; 7] = [
     "https://docs.claude.com/",
     "https://docs.anthropic.com/",
@@ -57,29 +57,29 @@ pub(super) fn refers(sentence: &str) -> bool {
     DOCUMENTED_AT.iter().any(|address| sentence.contains(address))
 }
 
-/// Returns whether a text contains a stack, or a header with a credential.
+/// Returns whether a text contains a stack trace, or a header with a credential.
 pub(super) fn has_stack(text: &str) -> bool {
     let lower = text.to_lowercase();
     TELLTALES.iter().any(|telltale| lower.contains(telltale))
 }
 
-/// Returns whether a text in lower case contains an address.
+/// Returns whether a lower-case text contains an address.
 pub(super) fn has_address(lower: &str) -> bool {
     lower.contains(SCHEME) || words(lower).any(is_address)
 }
 
-/// Returns whether a text in lower case contains a credential of a well-known service.
+/// Returns whether a lower-case text contains a credential of a well-known service.
 pub(super) fn has_credential(lower: &str) -> bool {
     words(lower).flat_map(parts).any(|part| KEY_PREFIXES.iter().any(|prefix| part.starts_with(prefix)))
 }
 
-/// Returns whether a text contains an address, a credential, a file or a stack.
+/// Returns whether a text contains an address, a credential, a file or a stack trace.
 pub(super) fn leaks_internals(text: &str) -> bool {
     let lower = text.to_lowercase();
     lower.contains(SCHEME) || has_stack(text) || words(&lower).any(is_internal)
 }
 
-/// Returns whether a word in lower case is an address, a path, or a credential.
+/// Returns whether a lower-case word is an address, a path or a credential.
 pub(super) fn is_internal(word: &str) -> bool {
     is_address(word) || is_path(word) || is_credential(word)
 }
@@ -109,7 +109,7 @@ fn has_port(word: &str) -> bool {
     })
 }
 
-/// Returns whether a word is a host name. Places in a request, such as `messages.0.content`, are not.
+/// Returns whether a word is a host name. Locations in a request, such as `messages.0.content`, are not.
 fn is_host(name: &str) -> bool {
     name == "localhost" || name.split('.').skip(1).any(|label| HOST_LABELS.contains(&label))
 }
@@ -126,7 +126,7 @@ fn is_path(word: &str) -> bool {
         || FILE_ENDINGS.iter().any(|end| frame.ends_with(end))
 }
 
-/// Splits a word into what may be a credential.
+/// Splits a word into parts that may be credentials.
 fn parts(word: &str) -> impl Iterator<Item = &str> {
     word.split(|c: char| !c.is_ascii_alphanumeric() && c != '-' && c != '_')
 }

@@ -1,8 +1,8 @@
-//! Types and codes of errors, with which vendors say what an event of a stream, or a body, is about.
+//! Types and codes that vendors give to errors.
 
 use crate::{error::UpstreamError, operator};
 
-/// Statuses that types and codes stand for: types of Anthropic's API, and codes of failed responses.
+/// The status that each type or code corresponds to: types of Anthropic's API, and codes of failed responses.
 const STATUSES: [(&str, u16); 22] = [
     ("invalid_request_error", 400),
     ("authentication_error", 401),
@@ -21,7 +21,7 @@ const STATUSES: [(&str, u16); 22] = [
     ("rate_limit_exceeded", 429),
     ("slow_down", 503),
     ("server_is_overloaded", 503),
-    // Codes of Z.ai: too many requests at once, too many for now, and too many altogether.
+    // Codes of Z.ai: too many requests at once, too many for now, and too many in total.
     ("1302", 429),
     ("1303", 429),
     ("1305", 429),
@@ -61,12 +61,12 @@ const OF_ACCOUNT: [&str; 25] = [
 ];
 
 impl UpstreamError {
-    /// Returns the status of an error event in a stream: its code, if that is a status, or what its type or code stands
-    /// for.
+    /// Returns the status of an error event in a stream: its code if that is a status, or what its type or code
+    /// corresponds to.
     pub fn status_in_stream(&self) -> u16 {
         let status =
             |name: &str| STATUSES.iter().find(|(known, _)| *known == name).map(|(_, status)| *status);
-        // Every code about images means that the request's images are at fault.
+        // Every code about images blames an image of the request.
         let of_image = || self.code.contains("image").then_some(400);
         let is_status = |code: &u16| (100..600).contains(code);
         self.code
@@ -79,7 +79,7 @@ impl UpstreamError {
             .unwrap_or(500)
     }
 
-    /// Returns whether the error is about the account of the gateway's operator, which clients can do nothing about.
+    /// Returns whether the error is about the operator's account. Clients can do nothing about it.
     pub(super) fn is_of_account(&self) -> bool {
         OF_ACCOUNT.iter().any(|name| self.is(name)) || operator::is_of_account(&self.message)
     }

@@ -1,9 +1,9 @@
-//! Limits of output that upstreams refuse, and the room that they report instead. All texts come from servers' sources
-//! or answers.
+//! Output limits that upstreams refuse, and the room that they report instead. All texts come from servers' sources or
+//! answers.
 
 use crate::error::UpstreamError;
 
-/// Texts, in lower case, that report the most output of a model; `#` is the number.
+/// Lower-case texts that report a model's highest output; `#` is the number.
 const MOST_OUTPUT: [&str; 11] = [
     "supports at most # completion tokens",                      // OpenAI
     "less than or equal to `#`",                                 // Groq
@@ -17,13 +17,13 @@ const MOST_OUTPUT: [&str; 11] = [
     "the maximum value is #",                                    // several
     "range of max_completion_tokens should be [1, #]",           // Alibaba
 ];
-/// Texts that report the first number of output tokens that is too high.
+/// Texts that report the lowest refused number of output tokens.
 const TOO_MUCH_OUTPUT: [&str; 2] = [
     "to # (exclusive)", // Gemini
     "range [1, #)",     // Gemini
 ];
 
-/// Texts that report the tokens of prompt and output together.
+/// Texts that report the window for prompt and output together.
 const WINDOW: [&str; 8] = [
     "max_model_len=max_total_tokens=#",    // vLLM
     "max_model_len=#",                     // NVIDIA
@@ -35,8 +35,8 @@ const WINDOW: [&str; 8] = [
     "> #, decrease input length",          // Anthropic
 ];
 
-/// Texts that report the tokens of the prompt. vLLM's "at least # input tokens" is not among them if output was
-/// requested, since vLLM stops counting once the prompt no longer fits beside that.
+/// Texts that report the prompt's tokens. vLLM's "at least # input tokens" is left out if output was requested, since
+/// vLLM stops counting once the prompt no longer fits with it.
 const PROMPT: [&str; 9] = [
     "(# in the messages",                     // OpenAI, older vLLM
     "messages resulted in # tokens",          // OpenAI
@@ -49,7 +49,7 @@ const PROMPT: [&str; 9] = [
     "exceed context limit: # +",              // Anthropic
 ];
 
-/// Names of the limit, in errors that are only about it.
+/// Names of the limit, in errors that are about nothing else.
 const LIMIT_NAMES: [&str; 6] = [
     "max_tokens",
     "max_output_tokens",
@@ -59,38 +59,38 @@ const LIMIT_NAMES: [&str; 6] = [
     "output tokens",
 ];
 
-/// A limit of output that an upstream refused, alone or together with the prompt.
+/// An output limit that an upstream refused, alone or together with the prompt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RefusedLimit {
-    /// Most output tokens of any request.
+    /// Highest output limit of any request.
     most: Option<u64>,
-    /// Most tokens of prompt and output together.
+    /// Window for prompt and output together.
     window: Option<u64>,
     prompt: Option<u64>,
 }
 
 impl RefusedLimit {
-    /// Most output tokens of any request, if the upstream says.
+    /// Highest output limit of any request, if the upstream reports it.
     pub const fn most(self) -> Option<u64> {
         self.most
     }
 
-    /// Returns the output tokens for which there is room; `None` if the upstream does not say.
+    /// Returns the output tokens that fit; `None` if the upstream does not say.
     pub fn room(self) -> Option<u64> {
         let beside = self.prompt.and_then(|prompt| self.room_beside(prompt));
         self.most.into_iter().chain(beside).min()
     }
 
-    /// Returns the output tokens for which there is room beside a prompt of this size; `None` if the upstream does not
-    /// report its window.
+    /// Returns the output tokens that fit with a prompt of this size; `None` if the upstream does not report its
+    /// window.
     pub fn room_beside(self, prompt: u64) -> Option<u64> {
-        // SGLang wants one token to spare.
+        // SGLang requires one spare token.
         Some(self.window?.saturating_sub(prompt).saturating_sub(1))
     }
 }
 
 impl UpstreamError {
-    /// Returns the refused limit of output, if the error with this status is about one.
+    /// Returns the refused output limit, if this error is about one.
     pub fn refused_limit(&self, status: u16) -> Option<RefusedLimit> {
         let text = self.message.to_lowercase();
         let names_limit = LIMIT_NAMES.iter().any(|name| text.contains(name));
@@ -103,7 +103,7 @@ impl UpstreamError {
     }
 }
 
-/// Reads the number at the place of `#` in a text of this form.
+/// Reads the number in place of `#`, if a text matches this form.
 fn number(text: &str, template: &str) -> Option<u64> {
     let (before, after) = template.split_once('#')?;
     text.match_indices(before).find_map(|(at, _)| {

@@ -1,13 +1,13 @@
-//! Members of a request that a server refuses, and that the request can do without.
+//! Members of a request that a server refuses and that the request can do without.
 
-/// A member that a server may refuse, or a form of one.
+/// A member, or a form of one, that a server may refuse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefusedMember {
-    /// A whole answer: the server only streams, or does so for a limit of this size.
+    /// A whole answer: the server only streams, always or for a limit of this size.
     WholeAnswer,
-    /// Ids of calls that have not nine letters and digits.
+    /// Ids of calls other than nine letters and digits.
     CallIds,
-    /// The name of the limit of output.
+    /// The name of the output limit.
     LimitName,
     StreamOptions,
     ParallelToolCalls,
@@ -45,7 +45,7 @@ impl RefusedMembers {
     }
 }
 
-/// Words for a request that would be taken as a stream.
+/// Words of servers that accept the request only as a stream.
 const STREAMS_ALONE: [&str; 6] = [
     "must have stream=true",       // Fireworks
     "only support stream mode",    // DashScope
@@ -54,7 +54,7 @@ const STREAMS_ALONE: [&str; 6] = [
     "only available in streaming", // several
     "streaming is required",       // Anthropic's SDK, proxies
 ];
-/// Words for an id of a call in another form.
+/// Words that demand another form of a call's id.
 const NINE_CHARACTERS: &str = "with a length of 9"; // Mistral
 /// Words for encrypted reasoning that a model does not have.
 const NOT_ENCRYPTED: [&str; 2] = ["encrypted content is not supported", "reasoning.encrypted_content"]; // OpenAI
@@ -69,10 +69,10 @@ const NAMES: [(&str, RefusedMember); 7] = [
     ("max_tokens", RefusedMember::LimitName),
     ("store", RefusedMember::Store),
 ];
-/// Words that servers also use for a member's value. A limit has a name that a server knows and a value that it refuses
-/// more often than an unknown name.
+/// Words that servers also use about a member's value. For a limit, a known name with a refused value is more likely
+/// than an unknown name.
 const OF_VALUES: [&str; 4] = ["unexpected", "invalid argument", "not allowed", "is not available"];
-/// Words with which servers refuse a member that they do not know.
+/// Words with which servers refuse an unknown member.
 const REFUSALS: [&str; 14] = [
     "unsupported",           // OpenAI's newer models
     "not supported",         // OpenAI's newer models, Groq
@@ -91,7 +91,7 @@ const REFUSALS: [&str; 14] = [
 ];
 
 impl RefusedMember {
-    /// Finds the member that an error with this status refuses, wherever the body names it.
+    /// Finds the member that this error refuses, wherever the body names it.
     pub fn find(body: &[u8], status: u16) -> Option<Self> {
         if !matches!(status, 400 | 404 | 422 | 500..) {
             return None;
@@ -106,7 +106,7 @@ impl RefusedMember {
         let refusals: Vec<&str> = REFUSALS.into_iter().filter(|words| text.contains(words)).collect();
         let refuses = |member: Self| match member {
             Self::LimitName => status < 500 && refusals.iter().any(|words| !OF_VALUES.contains(words)),
-            // A server that fails may quote the whole request.
+            // A failing server may quote the whole request.
             Self::CacheSalt | Self::CacheKey | Self::Store => status < 500 && !refusals.is_empty(),
             Self::WholeAnswer
             | Self::CallIds
@@ -120,7 +120,7 @@ impl RefusedMember {
     }
 }
 
-/// Returns whether a text has this name, and not as a part of another.
+/// Returns whether a text contains this name as a whole word.
 fn names(text: &str, name: &str) -> bool {
     let is_of_name =
         |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');

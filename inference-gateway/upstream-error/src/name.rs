@@ -1,9 +1,9 @@
-//! The upstream's own name for a model, which no client reads.
+//! Removes the upstream's own name for a model, which clients must not see.
 
-/// What clients read in place of the name.
+/// Replaces the name.
 const SHOWN: &str = "the model";
 
-/// Replaces the name of a model, except within other words.
+/// Replaces a model's name, except within other words.
 pub(crate) fn without_name(text: &str, name: &str) -> String {
     if name.is_empty() {
         return text.to_owned();

@@ -1,7 +1,7 @@
-//! What vendors say about the account of the gateway's operator: its credit, its credentials, and what it may use. No
-//! client can do anything about it.
+//! Detects vendors' messages about the operator's account: its credit, its credentials, and its permissions. Clients
+//! can do nothing about them.
 
-/// Words about that account, in lower case, from answers of OpenAI, Anthropic, Azure, Bedrock, Gemini and Vertex, Groq, and
+/// Lower-case words about that account, from answers of OpenAI, Anthropic, Azure, Bedrock, Gemini and Vertex, Groq, and
 /// then Moonshot, DeepSeek, Z.ai, Alibaba, Fireworks, OpenRouter, Together, xAI and Cohere.
 const OF_ACCOUNT: [&str; 57] = [
     "exceeded your current quota",
@@ -63,7 +63,7 @@ const OF_ACCOUNT: [&str; 57] = [
     "data policy",
 ];
 
-/// Words of sentences that tell the operator what to buy, or whom to ask, in lower case.
+/// Lower-case words of sentences that advise the operator what to buy or whom to ask.
 const TO_OPERATOR: [&str; 14] = [
     "your organization",
     "your account",
@@ -81,24 +81,25 @@ const TO_OPERATOR: [&str; 14] = [
     "project admin",
 ];
 
-/// Beginnings of names that vendors give to accounts and to what accounts own, in lower case.
+/// Prefixes of vendors' names for accounts and what belongs to them, in lower case.
 const NAMES: [&str; 8] = ["org-", "org_", "proj-", "proj_", "arn:", "ak-", "projects/", "accounts/"];
-/// Words before the name of what an account owns, in lower case.
+/// Lower-case words that precede the name of something in an account.
 const BEFORE_NAME: [&str; 6] = ["organization", "project", "account", "deployment", "workspace", "team"];
 
-/// Returns whether a message is about the operator's account. What it quotes may be the client's own text, and says nothing.
+/// Returns whether a message is about the operator's account. Quoted parts may be the client's own text and do not
+/// count.
 pub(super) fn is_of_account(message: &str) -> bool {
     let lower = without_quotes(message).to_lowercase();
     OF_ACCOUNT.iter().any(|words| lower.contains(words))
 }
 
-/// Returns whether a sentence speaks to the operator.
+/// Returns whether a sentence addresses the operator.
 pub(super) fn is_for_operator(sentence: &str) -> bool {
     let lower = without_quotes(sentence).to_lowercase();
     TO_OPERATOR.iter().any(|words| lower.contains(words))
 }
 
-/// Returns whether a word in lower case names an account or something that belongs to one. `before` is the preceding word.
+/// Returns whether a lower-case word names an account or something that belongs to one. `before` is the preceding word.
 pub(super) fn is_name(word: &str, before: &str) -> bool {
     let is_named = |name: &&str| word.strip_prefix(*name).is_some_and(|rest| !rest.is_empty());
     let is_owned = || BEFORE_NAME.contains(&before) && has_name(word);
@@ -107,12 +108,12 @@ pub(super) fn is_name(word: &str, before: &str) -> bool {
     NAMES.iter().any(is_named) || is_owned() || is_mail() || is_number()
 }
 
-/// Returns whether a word is a name that somebody chose, rather than one of a language.
+/// Returns whether a word is a chosen name instead of a word of a language.
 fn has_name(word: &str) -> bool {
     word.contains(|c: char| c.is_ascii_digit() || c == '-' || c == '_')
 }
 
-/// Leaves out what a text quotes. An apostrophe within a word is no quote, and neither is a mark that nothing closes.
+/// Removes quoted parts. An apostrophe within a word is not a quote, nor is an unclosed mark.
 fn without_quotes(text: &str) -> String {
     let (mut kept, mut quoted, mut quote, mut before) =
         (String::with_capacity(text.len()), String::new(), None, ' ');

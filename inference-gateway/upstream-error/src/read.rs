@@ -1,4 +1,4 @@
-//! Finds the words of an error wherever its server puts them.
+//! Finds an error's words, wherever its server puts them.
 
 use serde_json::Value;
 
@@ -7,12 +7,12 @@ use crate::{
     sizes::ContextSizes,
 };
 
-/// Most levels of an error that are read, texts with JSON among them.
+/// Most levels of an error that are read, including JSON within texts.
 const MOST_LEVELS: usize = 8;
-/// Most values that are looked at.
+/// Most values of an error that are read.
 const MOST_VALUES: usize = 64;
 
-/// Members under which servers put what they say, or an object with it, in the order in which they are looked at.
+/// Members that contain the message, or an object with it, in the order in which they are searched.
 const MEMBERS: [&str; 17] = [
     "error",       // OpenAI and most others: an object, or a text
     "response",    // OpenAI, of a failed response
@@ -32,17 +32,17 @@ const MEMBERS: [&str; 17] = [
     "metadata",    // OpenRouter
     "innererror",  // Azure
 ];
-/// Members whose values are the cause of what is around them.
+/// Members that contain the cause of the surrounding error.
 const CAUSES: [&str; 1] = ["raw"];
 
-/// A sentence, and how much it is worth: a cause before what names it, and a message before a title.
+/// A sentence and its rank: a cause before its wrapper, and a message before a title.
 struct Sentence {
     is_named_as_message: u8,
     is_cause: bool,
     text: String,
 }
 
-/// What was found of an error.
+/// What was found in an error.
 #[derive(Default)]
 struct ErrorSearch {
     sentences: Vec<Sentence>,
@@ -54,8 +54,8 @@ struct ErrorSearch {
 }
 
 impl UpstreamError {
-    /// Reads an error from a body or an event of a stream. Its words may be nested in objects and lists, in a text that is
-    /// JSON again, or in an event of a stream.
+    /// Reads an error from a body or an event of a stream. Its words may be nested in objects and lists, in a text that
+    /// contains JSON, or in an event.
     pub fn read(body: &[u8]) -> Self {
         if body.len() > MAX_ERROR_BYTES {
             return Self::default();
@@ -79,7 +79,7 @@ impl UpstreamError {
     }
 }
 
-/// Reads a body as JSON, or else the first event with JSON in a body that is framed as a stream.
+/// Reads a body as JSON, or the first event with JSON of a body that is framed as a stream.
 fn parsed(body: &[u8]) -> Option<Value> {
     if let Ok(value) = serde_json::from_slice(body) {
         return Some(value);
@@ -116,7 +116,7 @@ impl ErrorSearch {
 
     /// Notes the names that an object gives to its error.
     fn note_members(&mut self, object: &Value, name: &str, is_cause: bool) {
-        // The response around an error has other members of these names.
+        // A response around the error has other members with these names.
         if name == "response" {
             return;
         }
@@ -127,10 +127,10 @@ impl ErrorSearch {
         };
         let code = [&object["code"], &object["details"]["error_code"], &object["status_code"]];
         self.codes.extend(code.into_iter().find_map(text).map(|code| (is_cause, code)));
-        // An event around its error has the type of events.
+        // The `type` of an event around the error is the event's.
         let kind = [&object["type"], &object["error_type"]].into_iter().find_map(text);
         let is_of_event = object["error"].is_object() || object["response"].is_object();
-        // A detail has the type of its check.
+        // The `type` of a validation detail is the check's.
         let is_of_check = object["loc"].is_array();
         self.kinds.extend(kind.filter(|_| !is_of_event && !is_of_check).map(|kind| (is_cause, kind)));
         self.params.extend(text(&object["param"]));

@@ -1,8 +1,8 @@
-//! Sizes of a prompt that is too long, as upstreams report them: in members of the error, or in its text.
+//! Sizes of a prompt that is too long, from the members or the text of an error.
 
 use serde_json::Value;
 
-/// Phrases that name the limit of a context. The number of tokens follows, or stands just before.
+/// Phrases for the limit of a context. The number of tokens follows, or comes right before.
 const LIMITS: [&str; 14] = [
     "maximum context length",
     "context length",
@@ -23,7 +23,7 @@ const LIMITS: [&str; 14] = [
 /// Sizes of a prompt that is too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContextSizes {
-    /// Tokens of the prompt; `None` if the upstream does not say, or if the prompt alone is not too long.
+    /// Tokens of the prompt; `None` if the upstream does not say, or if the prompt alone fits.
     pub prompt: Option<u64>,
     /// Most tokens that the upstream accepts.
     pub most: u64,
@@ -40,7 +40,7 @@ impl ContextSizes {
         (most > 0).then(|| Self::new(prompt, most))
     }
 
-    /// Reads the sizes in a text. A text that names the total of prompt and output has both after it.
+    /// Reads the sizes in a text. A text with the total of prompt and output gives both after it.
     pub(super) fn in_text(text: &str) -> Option<Self> {
         let lower = text.to_lowercase();
         let numbers = numbers(&lower);
@@ -62,7 +62,7 @@ struct Number {
     start: usize,
 }
 
-/// Finds the numbers of a text that may count tokens: no parts of words, and no numbers of characters.
+/// Finds the numbers of a text that may count tokens, ignoring parts of words and numbers of characters.
 fn numbers(text: &str) -> Vec<Number> {
     let bytes = text.as_bytes();
     let (mut found, mut at) = (Vec::new(), 0);
@@ -89,17 +89,17 @@ fn is_of_number(bytes: &[u8], at: usize) -> bool {
     is_digit(at) || (bytes[at] == b',' && is_digit(at + 1) && is_digit(at + 2) && is_digit(at + 3))
 }
 
-/// Returns the bytes of a phrase that ends with the lower end of a range.
+/// Returns how many bytes to skip of a phrase that ends with the lower end of a range.
 fn skipped(text: &str, at: usize) -> usize {
     const RANGE: &str = "input length should be [1,";
     if text[at..].starts_with(RANGE) { RANGE.len() - 1 } else { 0 }
 }
 
-/// Finds the limit that a text names: the first number after a phrase for it, or else the last one before.
+/// Finds the limit in a text: the first number after a phrase for it, or else the last one before.
 fn limit(text: &str, numbers: &[Number]) -> Option<u64> {
     let named = LIMITS.iter().find_map(|phrase| text.find(phrase));
     // Anthropic: "exceed context limit: 190000 + 20000 > 200000".
-    // MiniMax: "context window exceeds limit (2013)", where the number is that of the error.
+    // MiniMax: "context window exceeds limit (2013)", where the number is the error's code.
     let is_of_error = |number: &&Number| text[..number.start].ends_with("exceeds limit (");
     let behind = |at: usize| {
         let at = text[at..]

@@ -1,6 +1,7 @@
-//! A worker's client for upstreams: HTTP/1 connections, which are kept while idle.
+//! A worker's client for upstreams: HTTP/1 with persistent connections.
 //!
-//! A request passes through no task or queue except its connection's. The pool of a general client would add some.
+//! A request passes through no task or queue except its connection's. The pool of a general-purpose client would add
+//! some.
 
 use std::{
     collections::VecDeque,
@@ -28,21 +29,21 @@ use tokio::{
 
 /// Longest time to reach a server or its proxy.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
-/// Longest time until a connection can be used: reached, tunnelled and encrypted.
+/// Longest time until a connection is usable: TCP, the proxy's tunnel and TLS.
 const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(10);
-/// Idle connections kept to a server.
+/// Most idle connections to a server.
 const IDLE_CONNECTIONS: usize = 1024;
-/// Time between two rounds of pruning. Each closes the connections that have been idle since before the last one.
+/// Time between two rounds of pruning. Each round closes the connections that were already idle in the round before.
 const PRUNE_EVERY: Duration = Duration::from_secs(45);
 
 type Body = Full<Chain<Bytes, Bytes>>;
 
-/// A server, as addressed by the client.
+/// A server, as the client reaches it.
 pub(crate) struct Server {
     origin: Uri,
     /// Key of the server's connections: scheme, authority, and how it is reached if not directly.
     name: Arc<str>,
-    /// Value of `Host`, without a port if it is the scheme's own.
+    /// Value of `Host`, without the scheme's default port.
     host: HeaderValue,
     /// Connector to the server, with its proxy and authority.
     connector: Connector,
@@ -54,7 +55,7 @@ pub struct UpstreamClient(Arc<OpenConnections>);
 
 struct OpenConnections {
     idle: Mutex<IdleConnections>,
-    /// Makes the connections instead of TCP.
+    /// Makes the connections, instead of TCP.
     dial: Option<Arc<dyn Dial>>,
 }
 
@@ -75,11 +76,11 @@ struct ServerConnections {
 
 struct Idle {
     connection: SendRequest<Body>,
-    /// Number of rounds of pruning before the connection became idle.
+    /// Number of pruning rounds when the connection became idle.
     since: u64,
 }
 
-/// Failure of a request before the head of an answer.
+/// Failure before the head of an answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SendError {
     #[error("no connection")]
@@ -89,7 +90,7 @@ pub(crate) enum SendError {
 }
 
 impl Server {
-    /// Makes the server of this URL.
+    /// Makes a server from its URL.
     pub(crate) fn of(url: &Uri, access: &Access) -> Result<Self, ConfigError> {
         let invalid = |e: &dyn Error| ConfigError::new("FAREGATE_MODELS", format!("{url}: {e}"));
         let is_https = url.scheme() == Some(&Scheme::HTTPS);
@@ -119,19 +120,19 @@ impl Server {
         (self.origin.host().unwrap_or_default(), self.origin.port_u16().unwrap_or(own_port(&self.origin)))
     }
 
-    /// Returns the host, and the port if the URL has one.
+    /// Returns the host, with the port if the URL has one.
     pub(crate) fn authority(&self) -> &str {
         self.origin.authority().map_or("", |authority| authority.as_str())
     }
 }
 
-/// Returns the port of a URL that names none.
+/// Returns the default port of a URL's scheme.
 fn own_port(url: &Uri) -> u16 {
     if url.scheme() == Some(&Scheme::HTTPS) { 443 } else { 80 }
 }
 
 impl UpstreamClient {
-    /// Makes a client without connections. It makes them by TCP, or by `dial`.
+    /// Makes a client without connections. It connects by TCP, or with `dial`.
     pub fn new(dial: Option<Arc<dyn Dial>>) -> Self {
         Self(Arc::new(OpenConnections { idle: Mutex::default(), dial }))
     }
@@ -154,7 +155,8 @@ impl UpstreamClient {
                     return Ok(response);
                 }
                 Err(mut failure) => match failure.take_message() {
-                    // The server closed an idle connection before the request was written, so it is sent on another.
+                    // The server closed an idle connection before the request was written, so it is sent on another
+                    // connection.
                     Some(unsent) if !is_new => request = unsent,
                     Some(_) | None => return Err(SendError::Request(failure.into_error())),
                 },
@@ -192,7 +194,7 @@ impl UpstreamClient {
         }
     }
 
-    /// Keeps a connection once its answer has ended.
+    /// Keeps a connection for reuse once its answer has ended.
     fn keep(&self, server: &Server, mut connection: SendRequest<Body>) {
         if connection.is_ready() {
             return self.0.put(server.name.clone(), connection);
@@ -207,7 +209,7 @@ impl UpstreamClient {
 }
 
 impl OpenConnections {
-    /// Takes the open connection that was used last.
+    /// Takes the idle connection that was used last.
     fn take(&self, server: &str) -> Option<SendRequest<Body>> {
         let mut idle = self.idle.lock();
         let connections = &mut idle.by_server.get_mut(server)?.idle;
@@ -231,7 +233,7 @@ impl OpenConnections {
         returned
     }
 
-    /// Gives a connection to the request that has waited longest, or keeps it.
+    /// Hands a connection to the request that has waited longest, or keeps it.
     fn put(self: &Arc<Self>, server: Arc<str>, mut connection: SendRequest<Body>) {
         let mut idle = self.idle.lock();
         let since = idle.rounds;
@@ -251,7 +253,7 @@ impl OpenConnections {
     }
 }
 
-/// Closes connections that stay idle, while there are any.
+/// Closes connections that stay idle, for as long as the client exists.
 async fn prune(connections: Weak<OpenConnections>) {
     loop {
         sleep(PRUNE_EVERY).await;

@@ -1,4 +1,4 @@
-//! Exact numbers of a prompt's tokens, of servers that count them.
+//! Exact counts of a prompt's tokens, from servers that offer them.
 
 use std::time::Duration;
 
@@ -22,19 +22,19 @@ use crate::{
 /// Longest time for an exact count, including the wait for a permit. It delays a request that would otherwise be
 /// refused.
 const COUNT_DEADLINE: Duration = Duration::from_secs(10);
-/// Largest answer to a count that is read, in bytes.
+/// Largest answer of a counter, in bytes.
 const MAX_COUNT_BYTES: usize = 1 << 20;
 
-/// Terms of a question for a prompt's tokens.
+/// How to ask for a prompt's count.
 pub struct CountTerms<'t> {
     pub owner: Owner,
     /// Query and headers for a body that is passed on.
     pub passed: &'t PassedHead,
-    /// The gateway's quotas, of which the body of the question takes a part.
+    /// The gateway's quotas. The body of the question uses some of them.
     pub admission: &'t Admission,
 }
 
-/// Exact number of a prompt's tokens.
+/// Exact count of a prompt's tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PromptCount {
     pub tokens: u64,
@@ -43,28 +43,28 @@ pub struct PromptCount {
 }
 
 impl PromptCount {
-    /// Returns the tokens of the request. They are exact, except that images that were not counted are taken at their
-    /// bound.
+    /// Returns the request's tokens. They are exact, but for images that the count leaves out: their upper bound is
+    /// added.
     pub fn bound(self, forward: &Forward) -> u64 {
         let images = if self.with_images { 0 } else { forward.image_tokens };
         self.tokens.saturating_add(images).saturating_add(forward.uncounted)
     }
 }
 
-/// A prompt was not counted.
+/// Why a prompt was not counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotCounted {
-    /// The upstream cannot count the prompt, now or later.
+    /// The upstream cannot count this prompt at any time.
     Unsupported,
-    /// The upstream could not be reached, failed, or did not answer in time. It may be away for long.
+    /// The upstream could not be reached, failed, or did not answer in time. This may last.
     Away,
-    /// The upstream has too much to do at the moment.
+    /// The upstream is busy at the moment.
     Busy,
 }
 
 impl Upstream {
-    /// Counts the exact tokens of the request's prompt, if this upstream can. Few prompts are counted at the same time;
-    /// the accounts of further ones take turns.
+    /// Counts the exact tokens of the request's prompt, if this upstream can. Few prompts are counted at once; accounts
+    /// take turns for further ones.
     pub async fn count(
         &self,
         client: &UpstreamClient,

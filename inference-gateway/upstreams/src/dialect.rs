@@ -1,5 +1,5 @@
-//! Features of each kind of server, and the routes to these features. Answers are read alike for all kinds: see the crate
-//! `answer` for usage, thoughts and calls, and `upstream-error` for errors.
+//! Features of each kind of server. Answers are read in the same way for all kinds: see the crates `answer` for usage,
+//! thoughts and calls, and `upstream-error` for errors.
 
 use metering::UsageScope;
 use request::ProgressReports;
@@ -8,13 +8,13 @@ use shared_catalog::UpstreamKind;
 /// Features of a kind of server beyond the OpenAI chat API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Dialect {
-    /// Form in which a stream reports usage in progress, for exact bills of streams that clients leave.
+    /// Form in which a stream reports usage in progress. It makes bills exact for streams that clients leave.
     pub(crate) progress: ProgressReports,
     /// Route that counts a prompt's tokens.
     pub(crate) counter: TokenCounter,
-    /// A `cache_salt` separates caches of prompts.
+    /// A `cache_salt` separates prompt caches.
     pub(crate) salted: bool,
-    /// Output that reports cover in an answer with several choices.
+    /// The output that reports cover in an answer with several choices.
     pub(crate) usage: UsageScope,
 }
 
@@ -22,12 +22,11 @@ pub(crate) struct Dialect {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TokenCounter {
     None,
-    /// `/tokenize` beside `/v1`, which answers `{"count"}`; an image of any size counts as a placeholder.
+    /// `/tokenize` next to `/v1`, which returns `{"count"}`. An image of any size counts as a placeholder.
     BesideV1,
-    /// `/v1/tokenize`, which answers the same.
+    /// `/v1/tokenize`, which returns the same.
     UnderV1,
-    /// `/v1/chat/completions/input_tokens`, or the counter of another API, which answers `{"input_tokens"}`, images
-    /// included.
+    /// `/v1/chat/completions/input_tokens` or another API's counter, which returns `{"input_tokens"}`, images included.
     InputTokens,
 }
 
@@ -50,7 +49,8 @@ impl TokenCounter {
 }
 
 impl Dialect {
-    /// Any server of the API. Only promised features are requested, since strict servers refuse unknown parameters.
+    /// Any server of the API. Only features that the API promises are used, since strict servers refuse unknown
+    /// parameters.
     const OPENAI: Self = Self {
         progress: ProgressReports::None,
         counter: TokenCounter::None,
@@ -59,8 +59,8 @@ impl Dialect {
     };
 
     /// vLLM. Progress reports cover the chunk's choice; the last report covers all. It sends `prompt_tokens_details`
-    /// only with `--enable-prompt-tokens-details`, and only in the last chunk, so the prompt of a stream that its
-    /// client leaves is billed as not cached.
+    /// only with `--enable-prompt-tokens-details`, and only in the last chunk, so if a client leaves a stream, its
+    /// prompt is billed as uncached.
     const VLLM: Self = Self {
         progress: ProgressReports::Usage,
         counter: TokenCounter::BesideV1,
@@ -69,13 +69,13 @@ impl Dialect {
     };
 
     /// SGLang. Progress reports cover the chunk's choice; the last report covers all. It reports cached tokens only
-    /// with `--enable-cache-report`. Versions whose `/v1/tokenize` takes plain texts refuse a chat, which then has no
-    /// exact count.
+    /// with `--enable-cache-report`. Versions whose `/v1/tokenize` accepts only plain text refuse a chat, which then
+    /// has no exact count.
     const SGLANG: Self = Self { counter: TokenCounter::UnderV1, ..Self::VLLM };
 
-    /// llama.cpp's server. It counts each choice alone, even in the usage after the choice's end. A whole answer only
-    /// has usage of its first choice, so one with several choices is requested as a stream. The cache belongs to a
-    /// slot, and cannot be separated.
+    /// llama.cpp's server. It counts each choice separately, even in the usage after the choice's end. A whole answer
+    /// has usage only for its first choice, so a request for several choices is sent as a stream. The cache belongs to
+    /// a slot and cannot be separated.
     const LLAMA_CPP: Self = Self {
         progress: ProgressReports::Timings,
         counter: TokenCounter::InputTokens,
@@ -83,7 +83,7 @@ impl Dialect {
         ..Self::OPENAI
     };
 
-    /// Ollama. It never reports cached tokens, and cuts a prompt that is too long instead of refusing it, so the
+    /// Ollama. It never reports cached tokens, and truncates a prompt that is too long instead of refusing it, so the
     /// model's `context_window` and the server's `num_ctx` should agree.
     const OLLAMA: Self = Self::OPENAI;
 

@@ -1,5 +1,5 @@
-//! Addresses of upstreams that an operator has drained. They stay so under any catalogue, until they are restored or
-//! the process ends.
+//! Addresses of upstreams that an operator has drained. They stay drained under a new catalogue, until they are
+//! restored or the process ends.
 
 use std::collections::BTreeSet;
 

@@ -19,21 +19,21 @@ use upstream_error::{MAX_ERROR_BYTES, RefusedLimit, RefusedMember, UpstreamError
 
 use crate::client::SendError;
 
-/// Most characters of an upstream's message that a client is shown.
+/// Most characters of an upstream's message that a client may see.
 const MAX_MESSAGE_CHARS: usize = 1000;
 
-/// Most characters of an upstream's words in a log line.
+/// Most characters of an upstream's message in a log line.
 const MAX_LOGGED_CHARS: usize = 200;
 
-/// Longest time for the body of an error. Without it, the status says what failed.
+/// Longest time for the body of an error. Without a body, only the status is known.
 const BODY_DEADLINE: Duration = Duration::from_secs(5);
 
-/// A request was not answered with a 200.
+/// A request that was not answered with a 200.
 pub struct NotAnswered {
     pub failure: UpstreamFailure,
-    /// Limit of output, if the upstream refused that.
+    /// The output limit, if that is what the upstream refused.
     pub limit: Option<RefusedLimit>,
-    /// Member that the upstream refused, and that the request can do without.
+    /// The member that the upstream refused, if the request can do without it.
     pub member: Option<RefusedMember>,
 }
 
@@ -43,29 +43,28 @@ impl From<UpstreamFailure> for NotAnswered {
     }
 }
 
-/// An upstream did not answer with a 200.
+/// Why an upstream did not answer with a 200.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UpstreamFailure {
     /// No server listens at the address. Another upstream may be tried.
     Unreachable(String),
-    /// The upstream hung up before an answer. Another upstream may be tried.
+    /// The upstream closed the connection before an answer. Another upstream may be tried.
     HungUp(String),
-    /// The upstream has too much to do. Another upstream may be tried.
+    /// The upstream is overloaded. Another upstream may be tried.
     Overloaded,
-    /// The upstream has too much to do for this credential, in words that the client may read. Another upstream may be
-    /// tried.
+    /// The upstream limits the rate of this credential. The client may read the error. Another upstream may be tried.
     RateLimited(ApiError),
     /// No answer came in time.
     Timeout,
     /// The upstream refused the request itself.
     Refused(ApiError),
-    /// The upstream refused our credential with this status. Another upstream may be tried.
+    /// The upstream refused the gateway's credential with this status. Another upstream may be tried.
     CredentialRefused(u16),
-    /// The upstream failed, or answered nonsense. Another upstream may be tried.
+    /// The upstream failed, or its answer was unusable. Another upstream may be tried.
     Broken(String),
-    /// The upstream answered, and nothing is in its answer: no output, no end, and no tokens. Another upstream may be tried.
+    /// The upstream's answer was empty: no output, no end, no tokens. Another upstream may be tried.
     Empty,
-    /// The upstream does not accept what the client passes beside its body. Another upstream may be tried.
+    /// The upstream does not accept the client's query or headers. Another upstream may be tried.
     NotTaken(String),
 }
 
@@ -90,7 +89,7 @@ impl UpstreamFailure {
         }
     }
 
-    /// Returns whether another upstream failed in the same way, so that the request may have caused both.
+    /// Returns whether another upstream failed in the same way, so that the request may have caused both failures.
     pub fn is_alike(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Broken(reason), Self::Broken(other)) => reason == other,
@@ -120,15 +119,15 @@ impl UpstreamFailure {
                 AttemptOutcome::Failed
             }
             Self::Overloaded | Self::RateLimited(_) => AttemptOutcome::Overloaded,
-            // An upstream that can judge requests is well.
+            // An upstream that judges requests is healthy.
             Self::Refused(_) => AttemptOutcome::Served,
-            // A server that answers is well.
+            // A server that answers is healthy.
             Self::Empty | Self::NotTaken(_) => AttemptOutcome::Unjudged,
         }
     }
 
-    /// Effect on the upstream's health if the client's own body was passed on, perhaps `with_head`: a query or headers of
-    /// the client. Whatever these cause is not the upstream's fault.
+    /// Effect on the upstream's health if the client's own body was passed on; `with_head` if its query or headers were
+    /// too. What they cause is not the upstream's fault.
     pub const fn outcome_of_passed(&self, account: AccountId, with_head: bool) -> AttemptOutcome {
         match self {
             Self::CredentialRefused(_) | Self::Broken(_) if with_head => {
@@ -154,7 +153,7 @@ impl UpstreamFailure {
         Self::Unreachable("every upstream of the model is drained".into())
     }
 
-    /// Returns a name for metrics, unless the request may be at fault.
+    /// Returns the failure's name for metrics, unless the request may be at fault.
     pub const fn upstreams_own(&self) -> Option<&'static str> {
         match self {
             Self::Unreachable(_)
@@ -184,8 +183,8 @@ impl UpstreamFailure {
     }
 }
 
-/// Writes the text for the log. It has no word that may be a prompt's, and an upstream's own words without characters
-/// that could forge a line or command a terminal.
+/// Writes the text for the log. It repeats nothing that may come from a prompt, and removes characters from an
+/// upstream's message that could forge a line or control a terminal.
 impl fmt::Display for UpstreamFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.kind())?;
@@ -224,7 +223,7 @@ impl From<UpstreamFailure> for ApiError {
     }
 }
 
-/// Interprets an error before any answer began.
+/// Interprets a failure before any answer began.
 pub(crate) fn of_connection(error: &SendError) -> UpstreamFailure {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -238,17 +237,17 @@ pub(crate) fn of_connection(error: &SendError) -> UpstreamFailure {
     }
 }
 
-/// Longest wait that a client is told, in seconds. SDKs ignore longer ones, or sleep through them.
+/// Longest `Retry-After` for clients, in seconds. SDKs ignore longer ones, or sleep for that long.
 const MAX_RETRY_AFTER: u32 = 30;
 
-/// Returns after how many seconds an upstream wants to be asked again.
+/// Returns the seconds after which an upstream wants to be asked again.
 pub(crate) fn retry_after(headers: &HeaderMap) -> Option<u32> {
     let seconds = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim().parse::<u32>().ok()?;
     Some(seconds.clamp(1, MAX_RETRY_AFTER))
 }
 
-/// Failure of a request that the vendor's limits refuse for now, in the vendor's words without those about the operator.
-/// Agents wait for as long as the words, or `Retry-After`, say.
+/// Makes the failure for a vendor's rate limit, in the vendor's words without those about the operator. Agents wait as
+/// long as the words or `Retry-After` say.
 fn rate_limited(error: &UpstreamError, upstream_model: &str, retry_after: Option<u32>) -> UpstreamFailure {
     let words = error.for_client(StatusCode::TOO_MANY_REQUESTS.as_u16(), upstream_model);
     let message = if let Some(words) = words {
@@ -262,7 +261,7 @@ fn rate_limited(error: &UpstreamError, upstream_model: &str, retry_after: Option
     UpstreamFailure::RateLimited(error)
 }
 
-/// Returns the failure of a request whose body was passed on. `failure` is that of any other request.
+/// Returns the failure of a request whose body was passed on. `failure` is what it would be for any other request.
 pub(crate) fn of_passed(
     failure: UpstreamFailure,
     error: &UpstreamError,
@@ -292,7 +291,7 @@ pub fn of_event(error: &UpstreamError, entry: &Upstream, forward: &Forward) -> U
     of_error(error, error.status_in_stream(), entry, forward)
 }
 
-/// Interprets an error with this status. The client is told what the request caused.
+/// Interprets an error with this status. The client gets a report of whatever the request caused.
 pub(crate) fn of_error(
     error: &UpstreamError,
     status: u16,
@@ -322,7 +321,7 @@ pub(crate) fn of_error(
     }
 }
 
-/// Returns whether places in the body that an upstream was sent are places in the client's body too.
+/// Returns whether locations in the upstream's body are the same in the client's body.
 fn keeps_places(form: BodyForm, reply: &Reply) -> bool {
     match reply {
         Reply::Chat { .. } | Reply::Embeddings => form.api() == UpstreamApi::Chat,
@@ -330,7 +329,7 @@ fn keeps_places(form: BodyForm, reply: &Reply) -> bool {
     }
 }
 
-/// A failure that is the upstream's own. Its message may quote the prompt, and is not logged.
+/// A failure of the upstream itself. Its message may quote the prompt, so it is not logged.
 fn broken(error: &UpstreamError, status: u16) -> UpstreamFailure {
     UpstreamFailure::Broken(format!("status {status}, type \"{}\"", shown(&error.kind, MAX_LOGGED_CHARS)))
 }

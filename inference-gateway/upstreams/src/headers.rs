@@ -1,4 +1,4 @@
-//! Headers of an upstream's requests, including its credential. Values from files may change while the gateway runs.
+//! Headers of requests to an upstream, including its credential. Values from files may change while the gateway runs.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,9 +12,9 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-/// Longest time to read changed values, including the wait for other readers. The request waits meanwhile.
+/// Longest time to read changed values, including the wait for other readers. The request waits for it.
 const REREAD_DEADLINE: Duration = Duration::from_secs(2);
-/// Time between two log lines about a refused credential, since every request is refused for it.
+/// Time between two log lines about a refused credential, which affects every request.
 const TELL_EVERY: Duration = Duration::from_mins(1);
 
 /// Names and values of headers, in the order of the catalogue.
@@ -24,7 +24,7 @@ pub(crate) type HeaderValues = Box<[(HeaderName, HeaderValue)]>;
 pub(crate) struct UpstreamHeaders {
     access: Access,
     current: Arc<Current<HeaderValues>>,
-    /// Held while a thread reads the files again. A file that hangs, as on a dead mount, takes only one thread, however
+    /// Held while a thread rereads the files. A file that hangs, as on a dead mount, blocks only one thread, however
     /// many requests are refused meanwhile.
     rereading: Arc<tokio::sync::Mutex<()>>,
     /// Time of the last log line about a refusal.
@@ -42,8 +42,8 @@ impl UpstreamHeaders {
         self.current.get()
     }
 
-    /// Returns values other than those that the upstream refused, if there are any by now. A credential that lives for
-    /// an hour is replaced in its file, and needs no reload.
+    /// Returns values that differ from those that the upstream refused, if there are any now. A short-lived credential
+    /// is replaced in its file and needs no reload.
     pub(crate) async fn replacing(&self, refused: &HeaderValues) -> Option<Arc<HeaderValues>> {
         timeout(REREAD_DEADLINE, self.reread(refused)).await.ok().flatten()
     }
@@ -58,7 +58,7 @@ impl UpstreamHeaders {
             return Some(known);
         }
         let (access, current) = (self.access.clone(), self.current.clone());
-        // Values that come after the deadline serve later requests.
+        // Values that arrive after the deadline serve later requests.
         let read_into_current = move || {
             match header_values(&access) {
                 Ok(read) if read == *known => {}
@@ -72,7 +72,7 @@ impl UpstreamHeaders {
         (*current != *refused).then_some(current)
     }
 
-    /// Names the sources of the values, if a log line about a refusal is due.
+    /// Returns the sources of the values if a log line about a refusal is due.
     pub(crate) fn sources_to_tell(&self) -> Option<String> {
         let now = Instant::now();
         let mut told = self.told.lock();

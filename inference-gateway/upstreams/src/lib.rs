@@ -1,5 +1,4 @@
-//! The models on offer, and the servers that answer for them: choosing a server, sending a request, and classifying
-//! failures.
+//! The available models and their servers: choosing a server, sending a request, and classifying failures.
 
 mod client;
 mod count;

@@ -1,4 +1,4 @@
-//! Metrics of generations: durations and sizes under our own names, and tokens under those of the GenAI semantic
+//! Metrics of generations: durations and sizes under our own names, and tokens under the names of the GenAI semantic
 //! conventions.
 
 use std::time::Duration;
@@ -9,7 +9,7 @@ use request::Forward;
 use shared::tokens::{TOKEN_KINDS, Usage};
 use shared_catalog::{Catalog, UpstreamKind};
 
-/// Outcome of a generation that nothing disturbed.
+/// Outcome of an undisturbed generation.
 pub const OK: &str = "ok";
 
 /// Counters of tokens, in the order of [`Usage::by_kind`].
@@ -21,7 +21,7 @@ const USAGE: [&str; TOKEN_KINDS] = [
     "gen_ai_client_inference_usage_reasoning_output_tokens_total",
 ];
 
-/// Metrics of each model, looked up once, since a lookup by name and labels costs more than the measurement.
+/// Metrics of each model, looked up once, since a lookup by name and labels costs more than a measurement.
 pub(crate) struct Metrics(HashMap<String, ModelMetrics>);
 
 pub struct ModelMetrics {
@@ -42,7 +42,7 @@ pub enum Operation {
     Embeddings,
 }
 
-/// Counters of the tokens that upstreams of a kind have used in an operation, in the order of [`Usage::by_kind`].
+/// Counters of the tokens that one kind of upstream has used in an operation, in the order of [`Usage::by_kind`].
 struct TokenCounters([Counter; TOKEN_KINDS]);
 
 impl Operation {
@@ -107,7 +107,7 @@ impl ModelMetrics {
         }
     }
 
-    /// Counts the tokens of an operation that an upstream of this kind has served.
+    /// Counts the tokens of an operation served by this kind of upstream.
     pub fn count(&self, operation: Operation, kind: UpstreamKind, usage: Usage) {
         let counters = self.used.iter().find(|(of, by, _)| (*of, *by) == (operation, kind));
         if let Some((_, _, counters)) = counters {
@@ -139,7 +139,7 @@ impl ModelMetrics {
     }
 }
 
-/// The counters of tokens of a model, for each operation and each kind of its upstreams.
+/// Makes the token counters of a model, for each operation and each kind of its upstreams.
 fn used(model: &shared_catalog::Model) -> Vec<(Operation, UpstreamKind, TokenCounters)> {
     let serves = model.serves;
     let operations = [(Operation::Chat, serves.chat), (Operation::Embeddings, serves.embeddings)];

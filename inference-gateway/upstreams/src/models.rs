@@ -1,4 +1,4 @@
-//! The models on offer: the catalogue, and what serves and measures it.
+//! The available models: the catalogue, with its upstreams and metrics.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::{
     state::UpstreamNow,
 };
 
-/// Models of a catalogue. A request keeps those with which it began.
+/// Models of a catalogue. A request keeps the models that were current when it began.
 pub struct Models {
     pub catalog: Catalog,
     pools: Pools,
@@ -42,13 +42,13 @@ impl Models {
     }
 }
 
-/// Models on offer right now, which are replaced as a whole.
+/// The current models, which are replaced as a whole.
 pub struct OfferedModels {
     current: Current<Models>,
     builtin: Option<Uri>,
-    /// Upstreams that get no new requests because of an operator's command.
+    /// Addresses that an operator has drained.
     drained: DrainedAddresses,
-    /// Check of the servers, which ends with the catalogue. Locked while models are replaced or upstreams drained.
+    /// The running check of the servers; dropping it stops it. Locked while models are replaced or upstreams drained.
     checking: Mutex<Option<AbortOnDropHandle<()>>>,
 }
 
@@ -60,7 +60,7 @@ impl OfferedModels {
         Ok(offered)
     }
 
-    /// Offers the models of this catalogue without asking their servers what they serve, which takes connections by TCP.
+    /// Offers the models of this catalogue without asking their servers over TCP what they serve.
     pub fn unchecked(catalog: Catalog, builtin: Option<Uri>) -> Result<Self, ConfigError> {
         let drained = DrainedAddresses::default();
         let models = Models::of(catalog, builtin.as_ref(), &drained)?;
@@ -70,7 +70,7 @@ impl OfferedModels {
 
     /// Offers the models of another catalogue from now on.
     pub fn replace(&self, catalog: Catalog) -> Result<(), ConfigError> {
-        // Held to the end, so that no upstream is drained in between, which would affect only the older models.
+        // Held to the end: draining an upstream in between would affect only the old models.
         let mut checking = self.checking.lock();
         let models = Models::of(catalog, self.builtin.as_ref(), &self.drained)?;
         show_catalogue(models.catalog.checksum);
@@ -106,8 +106,8 @@ impl OfferedModels {
     }
 }
 
-/// Begins to ask the servers of a catalogue what they serve. Nothing waits for their answers: if a catalogue promises
-/// more than a server has, it serves until the operator corrects it.
+/// Starts asking a catalogue's servers what they serve. Nothing waits for the answers: if the catalogue promises more
+/// than a server has, it is used until the operator corrects it.
 fn check(catalog: &Catalog) -> AbortOnDropHandle<()> {
     let catalog = catalog.clone();
     AbortOnDropHandle::new(tokio::spawn(async move {

@@ -1,22 +1,22 @@
-//! Query and headers that go to an upstream beside a body that is passed on. In them, clients name the version of their
+//! The client's query and headers, passed on together with its body. With them, clients name the version of the
 //! vendor's API.
 
 use http::{HeaderMap, HeaderName, HeaderValue, request::Parts, uri::PathAndQuery};
 use shared::error::{ApiError, Code};
 use shared_catalog::{ANTHROPIC_VERSION, Upstream};
 
-/// Header with the additions to the Messages API that a client knows.
+/// Header that lists the extensions of the Messages API that a client supports.
 const ANTHROPIC_BETA: HeaderName = HeaderName::from_static("anthropic-beta");
-/// Version that SDKs of the Messages API name.
+/// The version that SDKs of the Messages API send.
 const USUAL_VERSION: &str = "2023-06-01";
-/// Path of the routes whose clients send these headers.
+/// Prefix of the routes whose clients send these headers.
 const MESSAGES: &str = "/v1/messages";
-/// Member of a query that every upstream may be sent. Agents ask `?beta=true`.
+/// Query parameter that every upstream may get. Agents send `?beta=true`.
 const BETA: &str = "beta";
-/// Longest query that is passed on, in bytes. Those of vendors have a word or two.
+/// Longest query that is passed on, in bytes. Vendors use one or two words.
 const MAX_QUERY: usize = 256;
-/// Most bytes of the headers together. An agent's list of additions has some hundred. Servers refuse long heads with
-/// their own status, which would tell the client nothing.
+/// Most bytes of the headers together. An agent's list of extensions has a few hundred. Servers refuse long heads with
+/// their own status, which would not help the client.
 const MAX_HEADERS: usize = 2 << 10;
 
 /// The client's query and headers that are passed on.
@@ -27,8 +27,8 @@ pub struct PassedHead {
 }
 
 impl PassedHead {
-    /// Takes those of a client's request. Headers that cannot be passed on are refused, since the answer would be
-    /// different without them.
+    /// Takes the query and headers of a client's request. Headers that cannot be passed on are refused, since the
+    /// answer would differ without them.
     pub fn of(parts: &Parts) -> Result<Self, ApiError> {
         let query = parts.uri.query().filter(|query| (1..=MAX_QUERY).contains(&query.len()));
         let mut headers = Vec::new();
@@ -55,8 +55,8 @@ impl PassedHead {
         Ok(Self { query: query.map(str::to_owned), headers })
     }
 
-    /// Returns the path with what this upstream may be sent of the client's query; `None` if that is the path itself. A
-    /// client cannot override the catalogue's own query.
+    /// Returns the path with those query parameters of the client that this upstream may get; `None` if there are none.
+    /// A client cannot override the catalogue's query.
     pub(crate) fn path(&self, path: &PathAndQuery, upstream: &Upstream) -> Option<PathAndQuery> {
         let own: Vec<_> = path.query().into_iter().flat_map(|own| own.split('&')).map(name_of).collect();
         let passed = self.members(upstream).filter(|member| !own.contains(&name_of(member)));
@@ -65,15 +65,15 @@ impl PassedHead {
         if passed.is_empty() { None } else { format!("{path}{joint}{passed}").parse().ok() }
     }
 
-    /// Returns whether this upstream is sent anything that not every client sends.
+    /// Returns whether this upstream gets anything that other clients do not send.
     pub fn is_own(&self, upstream: &Upstream) -> bool {
         let is_usual =
             |(name, value): &(HeaderName, HeaderValue)| *name == ANTHROPIC_VERSION && value == USUAL_VERSION;
         !self.headers.iter().all(is_usual) || self.members(upstream).next().is_some()
     }
 
-    /// Lists the members of the query that this upstream may be sent, each name once and with a plain value: anything
-    /// else could make a server refuse the gateway itself.
+    /// Lists the query parameters that this upstream may get, each name once and with a plain value. Anything else
+    /// could make a server refuse the gateway itself.
     fn members<'s>(&'s self, upstream: &'s Upstream) -> impl Iterator<Item = &'s str> {
         let mut names = Vec::new();
         let members = self.query.iter().flat_map(|query| query.split('&'));
@@ -86,7 +86,7 @@ impl PassedHead {
         })
     }
 
-    /// Puts the headers in place of those with the same names.
+    /// Inserts the headers, replacing others of the same names.
     pub(crate) fn insert_into(&self, headers: &mut HeaderMap) {
         for (name, _) in &self.headers {
             headers.remove(name);
@@ -97,18 +97,18 @@ impl PassedHead {
     }
 }
 
-/// Returns whether a byte means the same in a query wherever it is read.
+/// Returns whether every server reads this byte of a query alike.
 const fn is_plain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.')
 }
 
-/// Returns whether a header's value is a name, or a list of additions.
+/// Returns whether a header's value is a name, or a list of extensions.
 fn is_list_of_names(name: &HeaderName, value: &HeaderValue) -> bool {
     let separates = |byte: u8| *name == ANTHROPIC_BETA && matches!(byte, b',' | b' ');
     value.as_bytes().iter().all(|byte| is_plain(*byte) || separates(*byte))
 }
 
-/// Returns the name of a query's member as servers read it, some of which ignore case.
+/// Returns a query parameter's name as servers read it. Some ignore case.
 fn name_of(member: &str) -> String {
     let name = form_urlencoded::parse(member.as_bytes()).next().map(|(name, _)| name.to_ascii_lowercase());
     name.unwrap_or_default()

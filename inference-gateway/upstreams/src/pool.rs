@@ -1,4 +1,4 @@
-//! The upstreams of a model: choosing one for a request, and the health of each.
+//! A model's upstreams: the choice of one for a request, and the health of each.
 
 use std::sync::{
     Arc,
@@ -22,36 +22,36 @@ use crate::{
     upstream::Upstream,
 };
 
-/// The upstreams of every model, by id. All workers share them, so that all see the same state of an upstream.
+/// The upstreams of every model, by id. All workers share them, and so see the same state.
 pub(crate) type Pools = HashMap<String, Pool>;
 
 /// The upstreams of a model.
 pub struct Pool {
     members: Vec<Arc<PoolMember>>,
-    /// Number of requests placed so far, which decides between equal upstreams.
+    /// Number of requests placed so far, to break ties between upstreams.
     turns: AtomicU64,
-    /// The origin of all times.
+    /// Origin of all times here.
     began: Instant,
 }
 
 struct PoolMember {
     upstream: Upstream,
-    /// Place among the model's upstreams in the catalogue, from 1.
+    /// Position among the model's upstreams in the catalogue, from 1.
     place: u32,
     in_flight: AtomicU64,
     state: Mutex<UpstreamState>,
-    /// Reports that show more tokens of the upstream's template than were assumed.
+    /// Reports from which the template's unexpected tokens are learned.
     template: Mutex<TemplateReports>,
-    /// Fastest pace seen of a stream, in tokens of a choice per second; 0 before any.
+    /// Fastest pace of a stream so far, in tokens per second of a choice; 0 before any.
     fastest: AtomicU64,
 }
 
-/// A request in flight at an upstream, which counts there until it is dropped.
+/// A request in flight at an upstream. It counts towards the upstream's load until it is dropped.
 pub struct Running {
     member: Arc<PoolMember>,
     /// The upstream was not set aside when it was chosen.
     was_well: bool,
-    /// The origin of all times.
+    /// Origin of all times here.
     began: Instant,
 }
 
@@ -83,14 +83,15 @@ impl Pool {
         Ok(Self { members, turns: AtomicU64::new(0), began: Instant::now() })
     }
 
-    /// Ends the counting of the upstreams, which only running requests still use.
+    /// Removes the upstreams from the metrics, since only running requests still use them.
     pub(crate) fn retire(&self) {
         for member in &self.members {
             member.state.lock().retire();
         }
     }
 
-    /// Returns whether the streams of every upstream show the tokens generated so far, so that a stream may hold by grants.
+    /// Returns whether streams of every upstream show the tokens generated so far, so that a stream may hold one grant
+    /// at a time.
     pub fn shows_progress(&self, forward: &Forward) -> bool {
         self.members.iter().all(|member| member.upstream.shows_progress(forward))
     }
@@ -100,13 +101,13 @@ impl Pool {
         self.members.iter().all(|member| member.upstream.counts(forward))
     }
 
-    /// Most tokens that a template of these upstreams adds to a prompt beyond the usual.
+    /// Returns the most tokens that a template of these upstreams adds to a prompt beyond the usual.
     pub fn prompt_overhead(&self) -> u64 {
         let now = self.began.elapsed();
         self.members.iter().map(|member| member.prompt_overhead(now)).max().unwrap_or(0)
     }
 
-    /// Lists the upstreams as they are right now.
+    /// Lists the upstreams and their current state.
     pub(crate) fn list(&self) -> Vec<UpstreamNow> {
         let now = self.began.elapsed();
         self.members.iter().map(|member| member.list(now)).collect()
@@ -120,8 +121,8 @@ impl Pool {
     }
 
     /// Chooses the upstream for a request with these image URLs, other than `tried`; `None` if there is no other.
-    /// Drained upstreams are not chosen. `account` asks, as far as that is known. `affinity` is what the request has in common
-    /// with requests that the upstream may have read before.
+    /// Drained upstreams are not chosen. `account` is the caller, if known. `affinity` identifies what the request
+    /// shares with requests that an upstream may have in its cache.
     pub fn choose(
         &self,
         account: Option<AccountId>,
@@ -147,18 +148,18 @@ impl Running {
         &self.member.upstream
     }
 
-    /// Place of the upstream among the model's upstreams in the catalogue, from 1.
+    /// Position of the upstream among the model's upstreams in the catalogue, from 1.
     pub fn place(&self) -> u32 {
         self.member.place
     }
 
-    /// Most tokens that the upstream's template adds to a prompt beyond the usual.
+    /// Returns the most tokens that the upstream's template adds to a prompt beyond the usual.
     pub fn prompt_overhead(&self) -> u64 {
         self.member.prompt_overhead(self.began.elapsed())
     }
 
-    /// Learns from the tokens that the upstream reports for a plain prompt, without images and tools, of which a bound
-    /// was assumed.
+    /// Learns from the tokens that the upstream reports for a prompt without images and tools, compared with the
+    /// assumed bound.
     pub fn observe_prompt(&self, reported: u64, bound: u64) {
         let now = self.began.elapsed();
         let before = self.member.prompt_overhead(now);
@@ -171,15 +172,15 @@ impl Running {
         }
     }
 
-    /// Learns from the pace of a stream.
+    /// Records the pace of a stream.
     pub fn observe_pace(&self, pace: Pace) {
-        // Nearly every pace was exceeded before, and reading is cheaper than writing.
+        // Few paces exceed all earlier ones, and reading is cheaper than writing.
         if pace.per_second > self.member.fastest.load(Ordering::Relaxed) {
             self.member.fastest.fetch_max(pace.per_second, Ordering::Relaxed);
         }
     }
 
-    /// Returns the fastest pace seen of a stream of this upstream, or an assumed one.
+    /// Returns the fastest pace of this upstream's streams, or an assumed one.
     pub fn fastest_pace(&self) -> Pace {
         match self.member.fastest.load(Ordering::Relaxed) {
             0 => Pace::UNSEEN,
@@ -187,7 +188,7 @@ impl Running {
         }
     }
 
-    /// Notes the outcome, on which the upstream's health depends.
+    /// Records an outcome, which may change the upstream's health.
     pub fn note(&self, outcome: AttemptOutcome) {
         let now = self.began.elapsed();
         if self.member.change_told(now, |health| health.after(outcome, now)) {
@@ -196,12 +197,12 @@ impl Running {
         }
     }
 
-    /// Notes the kind of a failure, for lists of upstreams.
+    /// Records the kind of a failure, for lists of upstreams.
     pub fn note_failure(&self, kind: &'static str) {
         self.member.state.lock().failed(kind, self.began.elapsed());
     }
 
-    /// Counts an odd form of an answer, and returns whether the log is to tell it: once an hour for each form.
+    /// Counts an oddity in an answer. Returns whether to log it: each is logged once an hour.
     pub fn note_oddity(&self, oddity: &'static str) -> bool {
         let upstream = self.upstream().to_string();
         metrics::counter!("gateway_upstream_oddities_total", "upstream" => upstream, "kind" => oddity)
@@ -209,13 +210,13 @@ impl Running {
         self.member.state.lock().tells(oddity, self.began.elapsed())
     }
 
-    /// Ends the attempt, after its failure was noted.
+    /// Ends the attempt. Its failure must have been recorded.
     pub fn failed(self) -> FailedAttempt {
         FailedAttempt { member: self.member.clone(), was_well: self.was_well }
     }
 
-    /// Counts the noted failure against neither upstream, since an `earlier` attempt at the same request failed alike.
-    /// The request may be the cause, unless one of the two was not well.
+    /// Removes the recorded failure from both upstreams' health, since an `earlier` attempt at the same request failed
+    /// in the same way. The request may be the cause, unless one of the upstreams was already set aside.
     pub fn excuse_with(&self, earlier: &FailedAttempt) {
         if self.was_well && earlier.was_well {
             let now = self.began.elapsed();
@@ -233,7 +234,7 @@ impl Drop for Running {
 }
 
 impl PoolMember {
-    /// Returns the upstream as a candidate for a request; `None` if it is drained.
+    /// Returns the upstream as a candidate; `None` if it is drained.
     fn candidate(&self, account: Option<AccountId>, now: Duration) -> Option<Candidate> {
         let state = self.state.lock();
         (!state.is_drained()).then(|| Candidate {
@@ -266,12 +267,12 @@ impl PoolMember {
     }
 
     /// Returns the tokens that the upstream's template adds to a prompt beyond the usual: the configured number, or the
-    /// reported one if it is larger.
+    /// learned one if it is larger.
     fn prompt_overhead(&self, now: Duration) -> u64 {
         self.upstream.entry.prompt_overhead.max(self.template.lock().excess(now))
     }
 
-    /// Changes the health, and logs the return of an upstream. Returns whether the upstream was set aside.
+    /// Changes the health. Logs if the upstream returns to service. Returns whether the upstream was set aside.
     fn change_told(&self, now: Duration, change: impl FnOnce(Health) -> Health) -> bool {
         let (before, after) = self.change(now, change);
         if before.is_set_aside() && !after.is_set_aside() {
@@ -280,7 +281,7 @@ impl PoolMember {
         !before.is_set_aside() && after.is_set_aside()
     }
 
-    /// Changes the health, and returns it before and after.
+    /// Changes the health. Returns it before and after.
     fn change(&self, now: Duration, change: impl FnOnce(Health) -> Health) -> (Health, Health) {
         let mut state = self.state.lock();
         let before = state.health();

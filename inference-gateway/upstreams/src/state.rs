@@ -1,11 +1,11 @@
-//! State of an upstream as this gateway knows it: its health, whether an operator drains it, and its last failure.
+//! An upstream's state as this gateway knows it: health, whether an operator drained it, and its last failure.
 
 use routing::Health;
 use shared_catalog::Model;
 use shared_observe::metrics::Counted;
 use tokio::time::Duration;
 
-/// State of an upstream right now, with durations that count from now.
+/// An upstream's current state. Durations count from now.
 pub struct UpstreamNow {
     pub name: String,
     pub address: String,
@@ -18,22 +18,21 @@ pub struct UpstreamNow {
     pub last_failure: Option<(&'static str, Duration)>,
 }
 
-/// State of an upstream. While the catalogue is in use, metrics count it among the model's upstreams of this state.
-/// Times are those of the pool.
+/// State of an upstream. While its catalogue is in use, metrics count upstreams by state. Times are the pool's.
 pub(crate) struct UpstreamState {
     model: String,
     health: Health,
-    /// Gets no new requests, because of an operator's command.
+    /// An operator drained it, so it gets no new requests.
     drained: bool,
-    /// Time at which the upstream was set aside or drained, or came back into service.
+    /// When the upstream was set aside or drained, or returned to service.
     since: Duration,
     last_failure: Option<(&'static str, Duration)>,
-    /// Odd forms of answers that were told, and when.
+    /// Logged oddities of its answers, and when.
     oddities: Vec<(&'static str, Duration)>,
     counted: Option<Counted>,
 }
 
-/// Time after which an odd form of an upstream's answers is told again.
+/// How long an oddity is not logged again.
 const TELL_AGAIN: Duration = Duration::from_hours(1);
 
 impl UpstreamState {
@@ -62,7 +61,7 @@ impl UpstreamState {
         self.last_failure
     }
 
-    /// Returns the word for the state in metrics and lists.
+    /// Returns the word for the state used in metrics and lists.
     pub(crate) const fn name(&self) -> &'static str {
         if self.drained {
             "drained"
@@ -90,7 +89,7 @@ impl UpstreamState {
         self.last_failure = Some((kind, now));
     }
 
-    /// Notes an odd form of an answer. Returns whether it is to be told, since it was not for an hour.
+    /// Notes an oddity. Returns whether to log it, since it was not logged within the last hour.
     pub(crate) fn tells(&mut self, oddity: &'static str, now: Duration) -> bool {
         let told = self.oddities.iter_mut().find(|(known, _)| *known == oddity);
         match told {

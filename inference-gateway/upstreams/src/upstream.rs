@@ -1,4 +1,4 @@
-//! A server of a model: how it is asked, and what it answers.
+//! A model's server: how to ask it, and what it supports.
 
 use std::{fmt, time::Duration};
 
@@ -28,9 +28,10 @@ use crate::{
     passed_head::PassedHead,
 };
 
-/// Prompts that an upstream counts at the same time. Counting is unpaid work, and a prompt may have 64 MiB.
+/// Most prompts that an upstream counts at once. Counting is not paid, and a prompt may have 64 MiB.
 const MAX_COUNTS_AT_ONCE: usize = 4;
-/// Prompts of one account counted at the same time: half, so that slow counts of an account leave permits to others.
+/// Most prompts of one account that are counted at once: half, so that an account's slow counts leave permits to
+/// others.
 const MAX_COUNTS_OF_AN_ACCOUNT: usize = MAX_COUNTS_AT_ONCE / 2;
 
 /// A server of a model.
@@ -48,46 +49,44 @@ pub struct Upstream {
     embeddings: PathAndQuery,
     /// Path for counting the tokens of a chat, if the server has such a path.
     counter: Option<PathAndQuery>,
-    /// Paths for counting the tokens of a request in the other APIs.
+    /// Paths for counting the tokens of requests in the other APIs.
     responses_counter: PathAndQuery,
     messages_counter: PathAndQuery,
-    /// Headers of every request, the credential among them.
+    /// Headers of every request, including the credential.
     headers: UpstreamHeaders,
-    /// Permits of accounts to have prompts counted.
+    /// Permits for counting prompts, shared between accounts.
     pub(crate) counting: Quota,
-    /// Name of the last other model that answered.
+    /// Name of the last unexpected model that answered.
     other_model: Mutex<String>,
-    /// Identity by which the server gets back what it signs.
+    /// Identifies the server as the maker of signed parts, which only it gets back.
     pub signs_as: ServerId,
     learned: Learned,
 }
 
-/// Terms of a request to an upstream.
 pub struct Terms<'t> {
     pub account: AccountId,
     /// Query and headers for a body that is passed on.
     pub passed: &'t PassedHead,
     /// Longest time until the answer begins.
     pub deadline: Duration,
-    /// Header with the span of the request, if spans are exported.
+    /// Header with the request's span, if spans are exported.
     pub traceparent: Option<HeaderValue>,
-    /// Most output tokens of each choice.
+    /// Output limit of each choice.
     pub max_tokens: Option<u64>,
-    /// Members that the request does without.
     pub refused: RefusedMembers,
 }
 
 /// An answer that has begun with a 200.
 pub struct BegunAnswer {
     pub body: Incoming,
-    /// A whole answer comes as a stream.
+    /// A whole answer arrives as a stream.
     pub folded: bool,
 }
 
 /// A request to an upstream, except its body.
 pub(crate) struct UpstreamRequest<'q> {
     pub(crate) path: &'q PathAndQuery,
-    /// Query and headers of the client, if its own body is passed on.
+    /// The client's query and headers, if its own body is passed on.
     pub(crate) passed: Option<&'q PassedHead>,
     pub(crate) deadline: Duration,
     pub(crate) traceparent: Option<HeaderValue>,
@@ -135,18 +134,18 @@ impl Upstream {
         })
     }
 
-    /// Host and port, without a credential that the URL may have.
+    /// Returns host and port, without a credential in the URL.
     pub fn address(&self) -> String {
         let (host, port) = self.server.address();
         format!("{host}:{port}")
     }
 
-    /// The form in which this server is asked.
+    /// Returns the form in which this server is asked.
     pub fn form(&self, forward: &Forward) -> BodyForm {
         forward.form(&self.entry)
     }
 
-    /// Notes that another model than the server was asked for has answered. Returns whether the last one was not this.
+    /// Notes that a model other than the requested one answered. Returns whether that is new.
     pub fn answers_as(&self, model: &str) -> bool {
         let mut last = self.other_model.lock();
         let is_new = *last != model;
@@ -156,7 +155,7 @@ impl Upstream {
         is_new
     }
 
-    /// Returns how the server behaves in the API by which it is asked.
+    /// Returns the features of the server in the API that it is asked in.
     pub(crate) fn dialect(&self, forward: &Forward) -> Dialect {
         match self.form(forward).api() {
             UpstreamApi::Chat => self.dialect,
@@ -164,7 +163,7 @@ impl Upstream {
         }
     }
 
-    /// The path for counting the tokens of this request.
+    /// Returns the path for counting the tokens of this request.
     pub(crate) fn counter(&self, forward: &Forward) -> Option<&PathAndQuery> {
         match self.form(forward).api() {
             UpstreamApi::Chat => {
@@ -182,30 +181,30 @@ impl Upstream {
     }
 
     /// Returns whether a stream of this server may end without a report of the prompt's tokens, which are then counted.
-    /// The other APIs report them with the first event, or are read to the last one if the client leaves.
+    /// Servers of the other APIs report them in the first event, or are read to the end if the client leaves.
     pub fn counts_late(&self, forward: &Forward) -> bool {
         self.form(forward).api() == UpstreamApi::Chat && self.counts(forward)
     }
 
-    /// Returns whether streams of this server show the tokens generated so far, in reports or token by token, so that a
+    /// Returns whether this server's streams show the tokens generated so far, in reports or token by token, so that a
     /// stream may hold one grant at a time.
     pub fn shows_progress(&self, forward: &Forward) -> bool {
         let is_of_chat = self.form(forward).api() == UpstreamApi::Chat;
-        // Progress is asked for together with `stream_options`.
+        // Progress is requested together with `stream_options`.
         let is_reported = self.dialect.progress != ProgressReports::None
             && !self.refused().contains(RefusedMember::StreamOptions);
         is_of_chat && (is_reported || self.entry.streams_every_token)
     }
 
-    /// Returns whether this whole answer is requested as a stream and folded: the server would count only its first choice,
-    /// or it refuses whole answers.
+    /// Returns whether this whole answer is requested as a stream and folded: the server would report usage only of the
+    /// first choice, or it refuses whole answers.
     fn folds(&self, forward: &Forward, refused: RefusedMembers) -> bool {
         let of_one = self.usage_scope(forward) == UsageScope::Choice && forward.n > 1;
         let streams_alone = refused.contains(RefusedMember::WholeAnswer) && !self.form(forward).is_passed();
         (of_one || streams_alone) && !forward.stream && forward.reply.is_of_chat()
     }
 
-    /// Returns whether this request has a member that it can do without.
+    /// Returns whether this request includes a member that it can do without.
     pub fn sends(&self, forward: &Forward, member: RefusedMember) -> bool {
         let form = self.form(forward);
         let is_of_responses = form.api() == UpstreamApi::Responses;
@@ -220,29 +219,29 @@ impl Upstream {
         }
     }
 
-    /// Members that the server has refused.
+    /// Returns the members that the server has refused.
     pub fn refused(&self) -> RefusedMembers {
         self.learned.refused()
     }
 
-    /// Most output tokens that the server takes as a limit, as far as it has said.
+    /// Returns the highest output limit that the server accepts, as far as it has said.
     pub fn most_output(&self) -> u64 {
         self.learned.most_output()
     }
 
-    /// Notes what the server took a request without. It gets no other until the catalogue is read again.
+    /// Learns which refused members and limit to leave out of all requests until the catalogue is reloaded.
     pub fn learn(&self, refused: RefusedMembers, most_output: Option<u64>) {
         if self.learned.learn(refused, most_output) {
             tracing::warn!(upstream = %self, ?refused, most_output, "an upstream refuses members or a limit of requests; later requests go without them until the catalogue is read again");
         }
     }
 
-    /// Returns the output that this server's reports of usage cover in an answer with several choices.
+    /// Returns which output this server's usage reports cover in an answer with several choices.
     pub fn usage_scope(&self, forward: &Forward) -> UsageScope {
         self.dialect(forward).usage
     }
 
-    /// Names the upstream in the span of a request.
+    /// Records the upstream in a request's span.
     pub fn name_in(&self, span: &Span) {
         if !span.is_sampled() {
             return;
@@ -299,7 +298,7 @@ impl Upstream {
         Err(NotAnswered { failure, limit: error.refused_limit(status.as_u16()), member })
     }
 
-    /// Sends a request; once more if the upstream refuses a credential that was replaced in its file meanwhile.
+    /// Sends a request. Repeats it once if the upstream refuses a credential and its file now has another.
     pub(crate) async fn ask(
         &self,
         client: &UpstreamClient,
@@ -356,14 +355,14 @@ impl Upstream {
     }
 }
 
-/// Name in logs, which clients never see.
+/// The name for logs. Clients never see it.
 impl fmt::Display for Upstream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} at {}", self.entry.model, self.server.authority())
     }
 }
 
-/// Returns whether the upstream refuses the gateway itself, rather than the request.
+/// Returns whether the upstream refuses the gateway, not the request.
 fn refuses_credential(status: StatusCode) -> bool {
     status == StatusCode::UNAUTHORIZED || status == StatusCode::FORBIDDEN
 }

@@ -1,4 +1,4 @@
-//! Audits the account: its money, profile, entries in indexes of accounts, and deposits.
+//! Audits the account: its money, its profile, its entries in the indexes of accounts, and its deposits.
 
 use std::collections::HashSet;
 
@@ -25,7 +25,7 @@ use crate::{
     reading::{Books, damaged},
 };
 
-/// The account as it was at one moment.
+/// The account as of one moment.
 pub(super) struct AccountMoment {
     /// `None` if the record is lost.
     pub(super) record: Option<AccountRecord>,
@@ -108,7 +108,7 @@ impl Books<'_> {
         self.prove_holder(account, &moment.due, auditor).await
     }
 
-    /// Checks that an account with open holds is listed, so that they expire. It is listed before it has holds and
+    /// Checks that an account with open holds is listed, so that they can expire. It is listed before it has holds, and
     /// removed only while it has none.
     async fn prove_holder(
         &self,
@@ -131,7 +131,7 @@ impl Books<'_> {
         let space = names::space(account);
         let later =
             self.read().entries(&space, names::DUE, (Vec::new(), None), Order::Ascending, ALL).await?;
-        // A hold that was open all the time keeps the account in the list.
+        // An account with a hold that was open all the time must stay listed.
         if !generations(due).is_disjoint(&generations(&later)) {
             auditor.missing(Stored::Holder);
         }
@@ -144,7 +144,7 @@ impl Books<'_> {
         Ok(owner.map(|owner| owner.account))
     }
 
-    /// Reads the amounts of the deposits. Compares each deposit with the list of deposits and with its payment.
+    /// Reads the amounts of all deposits, and compares each deposit with the list and with its payment.
     pub(super) async fn prove_deposits(
         &self,
         account: AccountId,
@@ -177,7 +177,8 @@ impl Books<'_> {
     }
 }
 
-/// Returns whether a deposit matches its entry's time and its payment's id. The id of a payment's deposit has no time.
+/// Returns whether a deposit matches its entry's time and its payment's id. The id of a payment's deposit contains no
+/// time.
 fn fits(account: AccountId, id: DepositId, entry: &[u8], deposited: &Deposited) -> bool {
     match &deposited.payment {
         None => id.created_at() != Timestamp::from_millis(0),

@@ -25,7 +25,7 @@ use crate::{
     reading::{Books, damaged},
 };
 
-/// A balance, with what it is compared with.
+/// A balance, with the figures that it is compared with.
 pub(super) struct Balanced {
     /// Number of the last entry that the balance counts.
     pub(super) last_entry: u64,
@@ -40,7 +40,7 @@ pub(super) struct Balanced {
 #[derive(Clone, Copy, Default)]
 struct Held {
     nanos: i64,
-    /// Holds that count as requests in flight.
+    /// Number of holds that count as requests in flight.
     in_flight: u64,
 }
 
@@ -52,7 +52,7 @@ pub(super) struct Holds {
 }
 
 impl Holds {
-    /// Sums the entries of the index of open holds. Unreadable entries prove nothing and are skipped.
+    /// Sums the entries of the index of open holds. Unreadable entries are skipped.
     pub(super) fn read(due: &[Vec<u8>]) -> Self {
         let mut holds = Self::default();
         for DueMoney { key, groups: [group, parent], amount, levels } in
@@ -102,12 +102,12 @@ impl Balanced {
         Ok(Self { last_entry, of, budget, opening: opening.unwrap_or(NanoUsd::ZERO), holds: holds.of(of) })
     }
 
-    /// Passes the bounds to an audit before its first entry.
+    /// Passes the bounds to an audit, before its first entry.
     pub(super) fn tell_bounds(&self, auditor: &mut Auditor) {
         auditor.bounds(self.of, &self.budget);
     }
 
-    /// Passes the balance to an audit that has all entries up to the balance's last one.
+    /// Passes the balance to an audit that has seen all entries up to the balance's last one.
     pub(super) fn add_to(self, auditor: &mut Auditor, numbers: &LastNumbers) {
         let Self { of, budget, opening, holds: Held { nanos, in_flight }, last_entry } = self;
         numbers.last(auditor, of, last_entry);
@@ -146,7 +146,7 @@ impl Books<'_> {
         Ok(balances)
     }
 
-    /// Lists the ids, after a given one, that index entries begin with; `None` if there are no more.
+    /// Lists the ids after a given one in the entries of an index; `None` if there are no more.
     async fn ids_behind(
         &self,
         space: &Space,
@@ -163,12 +163,12 @@ impl Books<'_> {
         let entries = self.read().entries(space, index, (from, None), Order::Ascending, AT_ONCE).await?;
         let id = |entry: &Vec<u8>| entry.first_chunk().copied().ok_or_else(|| damaged("an index of keys"));
         let mut ids = entries.iter().map(id).collect::<Result<Vec<_>, _>>()?;
-        // An entry moves when its key's label changes, so an id may come twice.
+        // An entry moves when its key's label changes, so an id may appear twice.
         ids.dedup();
         Ok(Some(ids).filter(|ids| !ids.is_empty()))
     }
 
-    /// Reads the balances of these keys or groups, as far as they exist, and collects the index entries that they must
+    /// Reads the balances of those keys or groups that exist, and collects the index entries that they must have.
     /// have.
     pub(super) async fn balances_of(
         &self,

@@ -1,4 +1,4 @@
-//! Numbers of keys and groups, compared with the lists that they count.
+//! Counts of keys and groups, compared with the lists that they count.
 
 use std::collections::{HashMap, HashSet};
 
@@ -21,7 +21,8 @@ use crate::{
 const ID: usize = 16;
 
 impl Books<'_> {
-    /// Compares the account's and each group's numbers of keys and groups, each page of groups as of one moment.
+    /// Compares the account's and every group's counts of keys and groups. Each page of groups is read as of one
+    /// moment.
     pub(super) async fn prove_counts(&self, space: &Space, auditor: &mut Auditor) -> Result<(), StoreError> {
         let profile = Question::Records(vec![layout::account_profile()]);
         let questions = vec![profile, Question::whole(layout::KEYS), Question::whole(layout::GROUPS)];
@@ -43,7 +44,7 @@ impl Books<'_> {
         Ok(())
     }
 
-    /// Compares the numbers of groups, sorted by id.
+    /// Compares the counts of groups, sorted by id.
     async fn prove_counts_of_groups(
         &self,
         space: &Space,
@@ -75,7 +76,7 @@ fn entries(index: Index, from: Vec<u8>, to: Option<Vec<u8>>) -> Question {
     Question::Entries { index, from, to, order: Order::Ascending, limit: ALL }
 }
 
-/// Numbers of entries that begin with each group.
+/// Counts the entries that begin with each group's id.
 fn by_group(entries: &[Vec<u8>]) -> HashMap<GroupId, usize> {
     let mut numbers = HashMap::new();
     for group in entries.iter().filter_map(|entry| GroupId::from_slice(entry.get(..ID)?)) {

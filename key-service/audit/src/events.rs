@@ -16,12 +16,12 @@ use shared::ids::EventId;
 
 use crate::{bounds::AT_ONCE, reading::Books};
 
-/// Bytes of the event's id, before its JSON in the log.
+/// Bytes of an event's id, which precedes its JSON in the log.
 const ID: usize = 16;
 /// Indexes of events and of thresholds.
 const INDEXES: [Index; 3] = [names::EVENT_IDS, names::EVENTS_OF, names::TOLD_AT];
 
-/// The indexes as they were at one moment.
+/// The indexes as of one moment.
 struct EventIndexes {
     /// Number of the first event that was kept.
     first: u64,
@@ -31,14 +31,14 @@ struct EventIndexes {
 }
 
 impl Books<'_> {
-    /// Compares kept events and reported thresholds with their indexes. Events that are dropped meanwhile prove
-    /// nothing.
+    /// Compares the kept events and the reported thresholds with their indexes. Events that are dropped meanwhile are
+    /// ignored.
     pub(super) async fn prove_events(&self, space: &Space, auditor: &mut Auditor) -> Result<(), StoreError> {
         let mut indexes = self.event_indexes(space).await?;
         let mut thresholds = indexes.entries[2].clone();
         let (events, unlisted) = self.read_events(space, &mut indexes).await?;
         let untold = self.read_thresholds(space, indexes.last, &mut thresholds).await?;
-        // Read last, so that events dropped meanwhile do not count.
+        // Read last, so that events dropped meanwhile are ignored.
         let first = self.first_event(space).await?;
         let kept = |number: &u64| (first..=indexes.last).contains(number);
         for number in unlisted.into_iter().filter(kept) {
@@ -91,8 +91,8 @@ impl Books<'_> {
         Ok(kept.map_or(1, |kept| kept.first))
     }
 
-    /// Reads the events and removes their entries from the indexes. Returns the numbers of all events, and of those
-    /// that lack entries.
+    /// Reads the events and removes their entries from the indexes. Returns the numbers of all events, and of events
+    /// without entries.
     async fn read_events(
         &self,
         space: &Space,
@@ -137,7 +137,7 @@ impl Books<'_> {
             };
             for (name, record) in records {
                 let Told { event } = value(&record)?;
-                // A page may repeat a record of an earlier one.
+                // A page may repeat a record of the previous one.
                 let entry = names::told_at(event, &name);
                 if event <= last && seen.insert(name) && !entries.remove(&entry) {
                     untold.push(event);

@@ -1,4 +1,4 @@
-//! Finds what entries add to the counters of their day, as far as it is known what they correct.
+//! Computes what entries add to the counters of their day, if it is known what they correct.
 
 use std::collections::HashMap;
 
@@ -10,13 +10,13 @@ use shared::{ids::GenerationId, time::Timestamp};
 
 use crate::bounds::LATE;
 
-/// Most bills of expiries remembered for late captures, in about 30 MB.
+/// Most expiry bills to remember for late captures, in about 30 MB.
 const MOST_EXPIRIES: usize = 100_000;
 
-/// Bills of expiries that a late capture may correct.
+/// Bills of expiries that late captures may correct.
 pub(super) struct Expiries {
     bills: HashMap<GenerationId, Settlement>,
-    /// Generations since this time have all their entries here; `None` if there were too many to remember.
+    /// All entries of generations since this time are here; `None` if there were too many.
     known_from: Option<Timestamp>,
 }
 
@@ -24,13 +24,13 @@ pub(super) struct Expiries {
 pub(super) enum Adds {
     /// The entry adds exactly these counters.
     Counts(Box<Counts>),
-    /// The entry may correct one that is not known.
+    /// The entry may correct an unknown one.
     Unknown,
 }
 
 impl Expiries {
-    /// Begins with the expiries of a journal. `begins_at` is the time of its first entry, if there may have been
-    /// earlier ones.
+    /// Starts with the expiries of a journal. `begins_at` is the time of its first entry, if there may have been
+    /// earlier entries.
     pub(super) fn new(begins_at: Option<Timestamp>) -> Self {
         let known_from = begins_at.map_or(Timestamp::from_millis(i64::MIN), |at| at.plus(LATE));
         Self { bills: HashMap::new(), known_from: Some(known_from) }

@@ -23,12 +23,12 @@ use crate::{
     reading::Books,
 };
 
-/// Sets of generations read at a time: twelve hours. In an idle account, most are empty.
+/// Sets of generations read at once, which cover twelve hours. In an idle account, most are empty.
 const SETS_AT_ONCE: usize = 72;
-/// Future sets to read, since gateways make ids with their own clocks.
+/// Future sets to read too, since gateways make ids by their own clocks.
 const SETS_AHEAD: u32 = 2;
 
-/// Entries of the index of open holds, by generation: one each, unless something is wrong.
+/// Entries in the index of open holds, by generation. More than one means a fault.
 struct Due(HashMap<GenerationId, Vec<Vec<u8>>>);
 
 impl Due {
@@ -46,7 +46,7 @@ impl Due {
         self.0.get(&id).map_or(&[], Vec::as_slice)
     }
 
-    /// Returns whether the index has exactly the hold's entry, or no entry without a hold.
+    /// Returns whether the index contains exactly the hold's entry, or no entry if there is no hold.
     fn fits(&self, id: GenerationId, hold: Option<&Hold>) -> bool {
         match (hold, self.entries(id)) {
             (None, []) => true,
@@ -55,7 +55,7 @@ impl Due {
         }
     }
 
-    /// Sum of the amounts of a generation.
+    /// Returns the sum of a generation's amounts.
     fn amount(&self, id: GenerationId) -> NanoUsd {
         let amounts = self.entries(id).iter().filter_map(|entry| DueMoney::read(entry));
         NanoUsd::from_nanos(amounts.map(|due| due.amount.nanos()).fold(0, i64::saturating_add))
@@ -123,7 +123,7 @@ impl Books<'_> {
         Ok(())
     }
 
-    /// Passes every generation in the sets that housekeeping has left to the callback; `None` for unreadable ones.
+    /// Passes every generation that housekeeping has not dropped to the callback; `None` for unreadable ones.
     async fn each_generation(
         &self,
         account: AccountId,
@@ -158,7 +158,7 @@ impl Books<'_> {
     }
 }
 
-/// A generation, if it can be read.
+/// Returns a generation, if it can be read.
 fn read(record: &Record) -> Option<Generation> {
     value(record).ok().filter(|read| *read != Generation::None)
 }
@@ -177,7 +177,7 @@ fn compare(auditor: &mut Auditor, id: GenerationId, hold: Option<&Hold>, due: &D
             auditor.quantity(Figure::HoldLease(id), Quantity::Count(recorded), Quantity::Count(listed));
         }
         (Some(_) | None, _) => {
-            // The entry names other payers.
+            // The entry names different payers.
             auditor.quantity(Figure::Hold(id), Quantity::Usd(recorded), Quantity::Usd(NanoUsd::ZERO));
         }
     }

@@ -1,4 +1,4 @@
-//! Compares keys and groups with the indexes that find them.
+//! Compares keys and groups with the indexes used to find them.
 //!
 //! Indexes are read page by page while keys change. Apparent faults are checked again as of one moment.
 
@@ -38,7 +38,7 @@ const INDEXES: [Index; 7] = [
 ];
 /// Keys or groups that are checked again together.
 const DOUBTED_AT_ONCE: usize = 50;
-/// Attempts to read a key and its entries as of one moment while its settings change.
+/// Attempts to read a key and its entries as of one moment while its settings are changing.
 const ATTEMPTS: u32 = 10;
 const ID: usize = 16;
 
@@ -49,16 +49,16 @@ type IndexEntry = (Index, Vec<u8>);
 #[derive(Default)]
 struct Entries {
     must: Vec<IndexEntry>,
-    /// An active key with an expiry is listed either as active and expiring, or as expired.
+    /// An active key with an expiry has one of two sets of entries: as active and expiring, or as expired.
     expiring: Option<[IndexEntry; 3]>,
 }
 
-/// Entries that the keys and groups of an account must have, and which of them were found.
+/// The entries that an account's keys and groups must have, and which of them were found.
 #[derive(Default)]
 pub(super) struct ExpectedEntries {
     must: HashMap<IndexEntry, BudgetOwner>,
     expiring: HashMap<IndexEntry, (KeyId, usize)>,
-    /// Which of its three entries an expiring key has.
+    /// Which of its three possible entries an expiring key has.
     found: BTreeMap<KeyId, [bool; 3]>,
     missing: Vec<Stored>,
     doubted: BTreeMap<BudgetOwner, Vec<IndexEntry>>,
@@ -103,7 +103,7 @@ impl ExpectedEntries {
         Ok(())
     }
 
-    /// Marks everything without its entries for another check.
+    /// Marks every key or group with a missing entry for another check.
     fn doubt_missing(&mut self) {
         for of in self.must.values() {
             self.doubted.entry(*of).or_default();
@@ -154,7 +154,7 @@ impl Books<'_> {
         Ok(())
     }
 
-    /// Compares keys and groups with their entries as of one moment.
+    /// Compares keys and groups with their entries, as of one moment.
     async fn look_again(
         &self,
         space: &Space,
@@ -222,7 +222,7 @@ impl Books<'_> {
     }
 }
 
-/// Reports the entries that a key or a group lacks, and the ones in `entries` that it must not have.
+/// Reports the entries that a key or group lacks, and those in `entries` that it must not have.
 fn judge(
     of: BudgetOwner,
     now: &Entries,
@@ -261,7 +261,7 @@ fn records_of(owners: &[BudgetOwner]) -> Question {
     Question::Records(owners.iter().flat_map(names).collect())
 }
 
-/// Makes the entries that follow from the existing records of a key or a group.
+/// Makes the entries that a key's or group's records require.
 fn entries_of(
     of: BudgetOwner,
     money: Option<&Record>,
@@ -318,7 +318,7 @@ fn listing(index: Index) -> Listing {
     }
 }
 
-/// Reads the key or the group of an entry.
+/// Returns the key or group of an entry.
 fn owner((index, entry): &IndexEntry) -> Option<BudgetOwner> {
     let id = |place: usize| entry.get(place..place + ID);
     let key = |place| id(place).and_then(KeyId::from_slice).map(BudgetOwner::Key);

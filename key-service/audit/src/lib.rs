@@ -1,9 +1,9 @@
-//! The audit of the books, while spending continues.
+//! Audits the books while spending continues.
 //!
-//! Figures may come from different moments, since each balance names the last journal entry that changed it. Balances
-//! are read page by page, and then the journal in order; each balance is compared after its last entry. Held money is
-//! compared with the index of open holds, which is read together with a page of balances. Holds, and the numbers of
-//! keys and groups, are compared with their indexes as of one moment.
+//! Figures may come from different moments, since each balance names the last journal entry that it counts. Balances
+//! are read page by page, then the journal in order, and each balance is compared after its last entry. Held money is
+//! compared with the index of open holds, which is read together with a page of balances. Holds, and the counts of keys
+//! and groups, are compared with their indexes as of one moment.
 
 mod account;
 mod balances;
@@ -50,27 +50,27 @@ use self::{
 };
 pub use reading::Books;
 
-/// Fewest journal entries that a store with a bound keeps, whatever the bound.
+/// Fewest journal entries that a store keeps, whatever its bound.
 const FEWEST_KEPT: u64 = 1_000;
-/// How much an account's last expiry may be behind its journal's, since clocks differ.
+/// How much the time of an account's last expiry may be behind the journal's, since clocks differ.
 const EXPIRY_LATE: Duration = Duration::from_hours(24);
-/// Attempts before an audit gives up. Entries are normally read faster than they are dropped.
+/// Attempts before an audit fails. Entries are normally read faster than they are dropped.
 pub const AUDIT_ATTEMPTS: u32 = 10;
-/// Rounds of looking up keys and groups created during the audit.
+/// Rounds of looking up keys and groups that were created during the audit.
 const LATE_ROUNDS: u32 = 10;
-/// Result of reading the books once.
+/// Result of one attempt to read the books.
 enum ReadAttempt {
     Done(Box<Option<Audit>>),
     /// Entries were dropped before they were read, or keys were created faster than they could be looked up.
     Overtaken,
 }
 
-/// The journal as far as it was read.
+/// The journal, as far as it has been read.
 struct JournalRead {
     auditor: Auditor,
     /// Number of the next entry.
     next: u64,
-    /// Number of the last entry that is read.
+    /// Number of the last entry to read.
     until: u64,
     /// Number of the last entry that the account's record counts.
     paid: u64,
@@ -102,7 +102,7 @@ impl Books<'_> {
             return Ok(ReadAttempt::Done(Box::new(None)));
         };
         let Some(record) = moment.record else {
-            // Without the account's money, nothing can be compared.
+            // Nothing can be compared without the account's money.
             let mut auditor = Auditor::new(true);
             auditor.missing(Stored::AccountMoney);
             let audit = auditor.account(Account::default(), NanoUsd::ZERO, std::iter::empty());
@@ -111,7 +111,7 @@ impl Books<'_> {
         let mut expected = ExpectedEntries::default();
         let mut balances = self.all_balances(&space, &mut expected).await?;
         let mut reading = self.begin_reading(account, record.entries).await?;
-        // Balances count entries that the credit has not paid, and their amount is no longer known.
+        // Balances count entries that were not taken from the credit, and their amounts are no longer known.
         if reading.next > record.entries.saturating_add(1) {
             return Ok(ReadAttempt::Overtaken);
         }
@@ -127,7 +127,7 @@ impl Books<'_> {
             if !self.read_on(account, &mut reading, balances).await? {
                 return Ok(ReadAttempt::Overtaken);
             }
-            // A key or group with entries that was not listed may have been created meanwhile.
+            // An unlisted key or group with entries may have been created meanwhile.
             let unknown: Vec<BudgetOwner> = reading.auditor.unknown().collect();
             balances = Vec::new();
             for owners in unknown.chunks(AT_ONCE) {
@@ -141,7 +141,7 @@ impl Books<'_> {
         Ok(ReadAttempt::Overtaken)
     }
 
-    /// Compares what the whole journal proves.
+    /// Compares figures that the whole journal proves.
     async fn finish(
         &self,
         account: AccountId,
@@ -152,7 +152,7 @@ impl Books<'_> {
         let JournalRead { mut auditor, next, sums, bills, last_expiry, .. } = reading;
         sums.finish(&mut auditor);
         self.finish_remembered(bills, next, &mut auditor).await?;
-        // A time that is too late only keeps bills longer.
+        // A time that is too late only keeps bills for longer.
         let recorded = record.last_expiry.unwrap_or(Timestamp::from_millis(0));
         if let Some(proven) = last_expiry.filter(|at| recorded.plus(EXPIRY_LATE) < *at) {
             let count = |at: Timestamp| Quantity::Count(at.millis().unsigned_abs());
@@ -191,12 +191,12 @@ impl Books<'_> {
         Ok(JournalRead { auditor, next, until, paid, numbers, sums, listings, bills, last_expiry })
     }
 
-    /// Returns the highest number that the journal's first entry may have. `records` are the account's and
+    /// Returns the highest possible number of the journal's first entry. `records` are the account's and
     /// housekeeping's.
     fn lowest_first(&self, records: &[Option<Record>]) -> Result<u64, StoreError> {
         let [account, house] = records else { return Err(no_answer()) };
         let Some(most) = self.journal_entries else {
-            // Such a store drops no entries, but the store it was copied from may have.
+            // This store drops no entries, but the store that it was copied from may have.
             let house = house.as_ref().map(value::<House>).transpose()?;
             return Ok(house.map_or(1, |house| house.journal.max(1)));
         };
@@ -205,7 +205,7 @@ impl Books<'_> {
         Ok(account.entries.saturating_add(1).saturating_sub(fewest).max(1))
     }
 
-    /// Reads the journal up to the last entry that the account or any balance counts, and adds each balance after its
+    /// Reads the journal up to the last entry that the account or a balance counts, and adds each balance after its
     /// last entry. Returns `false` if entries were dropped before they were read.
     async fn read_on(
         &self,
@@ -246,7 +246,7 @@ impl Books<'_> {
         Ok(true)
     }
 
-    /// Adds the next journal entry, and before it the balances that do not count it.
+    /// Adds the next journal entry, after the balances that do not count it.
     async fn add_entry(
         &self,
         account: AccountId,
@@ -272,7 +272,7 @@ impl Books<'_> {
         Ok(())
     }
 
-    /// Returns the number of the first existing entry; 1 for an empty journal, since entries are never all dropped.
+    /// Returns the number of the first existing entry; 1 for an empty journal, since never all entries are dropped.
     async fn first_number(&self, space: &Space) -> Result<u64, StoreError> {
         let first = self.read().values(space, names::JOURNAL, 0..=u64::MAX, Order::Ascending, 1).await?;
         Ok(first.first().map_or(1, |(number, _)| *number))
@@ -305,7 +305,7 @@ impl Books<'_> {
 }
 
 impl JournalRead {
-    /// Adds the balances with a last entry before this number.
+    /// Adds the balances whose last entry is before this number.
     fn add_balances(&mut self, balances: &mut Vec<Balanced>, number: u64) {
         while let Some(balance) = balances.pop_if(|balance| balance.last_entry < number) {
             balance.add_to(&mut self.auditor, &self.numbers);

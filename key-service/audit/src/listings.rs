@@ -1,4 +1,4 @@
-//! Compares payers' sums with the lists that find the sums of a key.
+//! Compares payers' sums with the lists used to find a key's sums.
 
 use std::collections::HashMap;
 
@@ -8,10 +8,10 @@ use shared::ids::KeyId;
 
 use crate::sums::RecordedSum;
 
-/// Keys whose lists are read at a time.
+/// Keys whose lists are read at once.
 const AT_ONCE: usize = 500;
 
-/// The keys' lists as last read. A list is read again for a day that it lacks.
+/// The keys' lists as last read. A list that lacks a day is read again.
 #[derive(Default)]
 pub(super) struct PayerListings(HashMap<KeyId, PayersOfKey>);
 

@@ -9,7 +9,7 @@ use domain::{
 
 use key_service_ledger::journal::JournalEntry;
 
-/// Number of the last entry so far of each key and group.
+/// Number of the last entry seen for each key and group.
 #[derive(Default)]
 pub(super) struct LastNumbers {
     /// True if the journal still has the first entries.
@@ -34,14 +34,14 @@ impl LastNumbers {
         }
     }
 
-    /// Checks a balance's number of the last entry. All entries up to it were added, and no later one.
+    /// Checks the number of the last entry in a balance. Exactly the entries up to it have been added.
     pub(super) fn last(&self, auditor: &mut Auditor, of: BudgetOwner, recorded: u64) {
         self.compare(auditor, Figure::Last(of), of, recorded);
     }
 
     fn compare(&self, auditor: &mut Auditor, figure: Figure, of: BudgetOwner, recorded: u64) {
         let none = self.complete.then_some(0);
-        // A dropped entry proves nothing.
+        // Dropped entries prove nothing.
         if let Some(last) = self.of.get(&of).copied().or(none) {
             auditor.quantity(figure, Quantity::Count(recorded), Quantity::Count(last));
         }

@@ -1,4 +1,4 @@
-//! Read access to the books of a store.
+//! Reads the books of a store.
 
 use key_service_ledger::{
     StoreError,
@@ -13,12 +13,12 @@ use shared::clock::Clock;
 pub struct Books<'a> {
     pub records: &'a dyn Records,
     pub clock: &'a dyn Clock,
-    /// Most entries of a journal that the store keeps; `None` for all.
+    /// Most journal entries that the store keeps for an account; `None` for all.
     pub journal_entries: Option<u64>,
 }
 
 impl Books<'_> {
-    /// Reads what a space has.
+    /// Returns a reader for a space.
     pub(crate) const fn read(&self) -> SpaceReader<'_> {
         SpaceReader(self.records)
     }
@@ -29,7 +29,7 @@ pub(crate) fn journal_entry(number: u64, value: &[u8]) -> Result<JournalEntry, S
     read_entry(number, value).ok_or_else(|| StoreError::Damaged(format!("entry {number} of the journal")))
 }
 
-/// Error for a record that no program writes.
+/// Makes the error for a record that no program would write.
 pub(crate) fn damaged(what: &str) -> StoreError {
     StoreError::Damaged(format!("{what} cannot be read"))
 }

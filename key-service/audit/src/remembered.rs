@@ -1,4 +1,4 @@
-//! Compares remembered bills, which prevent double billing, with the journal.
+//! Compares remembered bills, which prevent billing twice, with the journal.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -24,9 +24,9 @@ use crate::{
 /// The comparison of remembered bills with entries of the journal.
 pub(super) struct RememberedBills {
     account: AccountId,
-    /// What housekeeping had dropped when the audit began.
+    /// What housekeeping had dropped before the audit.
     house: House,
-    /// Bills that differed from the last entry so far. A later entry may have changed them.
+    /// Bills that differ from the last entry so far. A later entry may have changed them.
     doubted: BTreeMap<GenerationId, Settlement>,
 }
 
@@ -44,7 +44,7 @@ impl Books<'_> {
         Ok(RememberedBills { account, house, doubted: BTreeMap::new() })
     }
 
-    /// Compares the last of these entries of each generation with the remembered bill.
+    /// Compares the last of these entries of each generation with its remembered bill.
     pub(super) async fn compare_remembered(
         &self,
         bills: &mut RememberedBills,
@@ -74,7 +74,7 @@ impl Books<'_> {
         Ok(())
     }
 
-    /// Compares the doubtful bills again, as of one moment with the entries after `next`.
+    /// Compares the doubtful bills again, as of one moment together with the entries from `next` on.
     pub(super) async fn finish_remembered(
         &self,
         RememberedBills { account, doubted, .. }: RememberedBills,
@@ -116,7 +116,7 @@ impl Books<'_> {
     }
 }
 
-/// The name of a bill. Bills of expiries are remembered longer.
+/// Returns the name of a bill's record. Bills of expiries are remembered longer.
 fn name(generation: GenerationId, ending: Ending) -> Name {
     match ending {
         Ending::Captured | Ending::Late => names::generation(generation),
@@ -124,7 +124,7 @@ fn name(generation: GenerationId, ending: Ending) -> Name {
     }
 }
 
-/// A question about the record of housekeeping and others.
+/// A question for these records and housekeeping's.
 fn with_house(names: Vec<Name>) -> Question {
     Question::Records(std::iter::once(names::house()).chain(names).collect())
 }

@@ -1,4 +1,4 @@
-//! Compares the sums of days with the entries of each day.
+//! Compares daily sums with the entries of each day.
 
 use std::collections::{BTreeMap, HashMap, hash_map::Entry as Slot};
 
@@ -22,16 +22,16 @@ use shared::{
 use crate::expiries::{Adds, Expiries};
 
 /// Most sums in memory, in about 200 MB: all days of most journals, or two days of 100,000 keys. The oldest day is
-/// compared first.
+/// compared and dropped first.
 const MOST_SUMS: usize = 250_000;
 
-/// The sums of the days that entries have reached.
+/// The sums of the days reached so far.
 pub(super) struct DaySums {
-    /// First day with all entries.
+    /// First day whose entries are all present.
     whole_from: Day,
-    /// Number of the last entry up to which every sum must exist.
+    /// Number of the last entry that sums must count.
     paid: u64,
-    /// Days before this one have been compared.
+    /// Earlier days have been compared.
     open_from: Day,
     days: BTreeMap<Day, HashMap<Vec<u8>, SumWithEntries>>,
     expiries: Expiries,
@@ -41,22 +41,22 @@ pub(super) struct DaySums {
 pub(super) struct RecordedSum {
     counters: DayCounters,
     last_entry: u64,
-    /// The record is missing although entries require it.
+    /// The record is missing, although there are entries for it.
     is_absent: bool,
 }
 
-/// A sum, with its entries so far.
+/// A sum, compared with its entries so far.
 struct SumWithEntries {
     recorded: RecordedSum,
     charged: i128,
     /// Number of the last entry.
     last: u64,
-    /// Sum of the entries; `None` if it is unknown what an entry adds.
+    /// Sum of the entries; `None` if what an entry adds is unknown.
     proven: Option<DayCounters>,
 }
 
 impl RecordedSum {
-    /// Reads a record of a set with sums of days.
+    /// Reads a record from a set of daily sums.
     pub(super) fn read(table: u8, record: &Record) -> Result<Self, StoreError> {
         Ok(match table {
             names::SUMS => Self::of(value(record)?, |of| DayCounters::Payer(Box::new(of))),
@@ -72,8 +72,8 @@ impl RecordedSum {
 }
 
 impl DaySums {
-    /// Begins with the sums of a journal. `begins_at` is the time of its first entry, if there may have been earlier
-    /// ones.
+    /// Starts with the sums of a journal. `begins_at` is the time of its first entry, if there may have been earlier
+    /// entries.
     pub(super) fn new(whole_from: Day, paid: u64, begins_at: Option<Timestamp>) -> Self {
         let expiries = Expiries::new(begins_at);
         Self { whole_from, paid, open_from: whole_from, days: BTreeMap::new(), expiries }
@@ -84,8 +84,8 @@ impl DaySums {
         day >= self.open_from && !self.days.contains_key(&day)
     }
 
-    /// Adds the sums of a day, unless they were dropped, and compares older days if there are many. Returns the number
-    /// of the last entry that the sums count.
+    /// Adds the sums of a day, unless they were dropped, and compares older days if there are too many. Returns the
+    /// number of the last entry that the sums count.
     pub(super) fn load(
         &mut self,
         auditor: &mut Auditor,
@@ -93,7 +93,7 @@ impl DaySums {
         sums: Option<Vec<(Vec<u8>, RecordedSum)>>,
     ) -> u64 {
         let Some(sums) = sums else {
-            // Those of earlier days were dropped too.
+            // The sums of earlier days were dropped too.
             self.open_from = self.open_from.max(day.plus(1));
             return 0;
         };
@@ -182,7 +182,7 @@ fn compare_all(auditor: &mut Auditor, day: Day, sums: HashMap<Vec<u8>, SumWithEn
     }
 }
 
-/// Reads the owner of a record's sums from its name.
+/// Reads the owner of sums from a record's name.
 fn read_owner(name: &[u8]) -> Option<SumOwner> {
     match name.split_first()? {
         (b'p', _) => PayerName::read(name).map(|payer| SumOwner::Payer(payer.key, payer.model)),

@@ -1,4 +1,4 @@
-//! Commands for those who manage accounts: members, operators and management keys.
+//! Commands that manage access: members, operators and management keys.
 
 pub(crate) mod management_keys;
 pub(crate) mod members;

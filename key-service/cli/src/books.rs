@@ -147,7 +147,7 @@ pub(crate) async fn usage(
     Ok(())
 }
 
-/// Columns of a usage listing, and the further ones that `--margin` adds.
+/// Columns of a usage listing, followed by those that `--margin` adds.
 const COLUMNS: [&str; 8] = ["DAY", "KEY", "MODEL", "REQUESTS", "PROMPT", "CACHED", "COMPLETION", "CHARGED"];
 const MARGIN_COLUMNS: [&str; 2] = ["UPSTREAM", "MARGIN"];
 

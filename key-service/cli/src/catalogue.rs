@@ -85,7 +85,7 @@ fn import(
     markup: Option<&str>,
     out: &mut (dyn Write + Send),
 ) -> anyhow::Result<()> {
-    // All are read before the first is printed, since half a list is easily mistaken for a whole one.
+    // Reads all models before printing the first, since a partial list is easily mistaken for a complete one.
     let listed = models.iter().map(|id| {
         let found = list.model(id).with_context(|| format!("--model {id}"))?;
         found.with_context(|| format!("--model {id}: the list does not have this model"))
@@ -100,7 +100,7 @@ fn import(
     Ok(())
 }
 
-/// Returns the vendor's own name for a model, without the vendor that LiteLLM's list puts before it.
+/// Returns the vendor's own name for a model, without the vendor's prefix in LiteLLM's list.
 fn name_at<'a>(preset: Option<&Preset>, listed: &'a ListedModel) -> &'a str {
     let owner = preset.and(listed.owner.as_deref());
     let stripped = owner.and_then(|owner| listed.id.strip_prefix(owner)?.strip_prefix('/'));
@@ -116,7 +116,7 @@ fn write_hints(catalog: &Catalog, out: &mut (dyn Write + Send)) -> anyhow::Resul
     Ok(())
 }
 
-/// Writes where costs, or prices without a known cost, differ from a public list. Any difference is an error.
+/// Writes where costs, or prices without a known cost, differ from a public list. Fails if there is any difference.
 fn compare(catalog: &Catalog, file: &Path, out: &mut (dyn Write + Send)) -> anyhow::Result<()> {
     let named = || format!("--against {}", file.display());
     let list = PriceList::open(file).with_context(named)?;
@@ -128,7 +128,7 @@ fn compare(catalog: &Catalog, file: &Path, out: &mut (dyn Write + Send)) -> anyh
             writeln!(out, "model \"{id}\", upstream \"{name}\": not in the list.")?;
             continue;
         };
-        // A rate that the list lacks proves nothing.
+        // A rate that the list lacks cannot differ.
         let ours = upstream.cost.as_ref().unwrap_or(&model.price);
         for pair in ours.beside(&listed.price).filter(|pair| listed.rates[pair.field]) {
             let (ours, theirs) = (pair.first, pair.second);
@@ -154,8 +154,8 @@ fn compare(catalog: &Catalog, file: &Path, out: &mut (dyn Write + Send)) -> anyh
     }
 }
 
-/// Writes what the catalogue promises and the servers do not have. Each broken promise is an error; a server that does
-/// not answer is not.
+/// Writes what the catalogue promises but the servers do not offer. Fails if there is any; a server that does not
+/// answer is not a failure.
 async fn ask(catalog: &Catalog, out: &mut (dyn Write + Send)) -> anyhow::Result<()> {
     let mut broken = 0;
     for ServerFinding { model, upstream, kind } in check_servers(catalog).await {

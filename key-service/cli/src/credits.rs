@@ -17,7 +17,7 @@ use key_service_management::{
 };
 use key_service_store::store::StoreError;
 
-/// Longest note of a deposit: enough for a line of an invoice.
+/// Longest note of a deposit: it fits on a line of an invoice.
 const MAX_NOTE_CHARS: usize = 200;
 
 #[derive(Debug, Subcommand)]
@@ -66,7 +66,7 @@ pub(crate) async fn run(
     Ok(())
 }
 
-/// Turns a payment's error into a message for the operator. A payment, unlike other deposits, is safe to retry.
+/// Turns a payment's error into a message for the operator. Unlike other deposits, a payment is safe to retry.
 fn payment_error(error: Error<AccountRefused>) -> anyhow::Error {
     match error {
         Error::Store(cause @ StoreError::Unavailable(_)) => {

@@ -25,7 +25,7 @@ use key_service_management::{Error, Management};
 use key_service_moving::{Draft, ImportRefused, Plan, Report, Wrong};
 use shared::table;
 
-/// Most lines that an error lists.
+/// Most lines listed in an error.
 const NAMED: usize = 20;
 
 #[derive(Debug, Subcommand)]
@@ -128,7 +128,7 @@ fn write_summary(
     Ok(())
 }
 
-/// The error for rows that cannot be imported.
+/// Returns the error for rows that cannot be imported.
 fn wrong(rows: &[Wrong]) -> anyhow::Error {
     let mut message = "nothing was imported:".to_owned();
     for Wrong { place, reason } in rows.iter().take(NAMED) {

@@ -189,7 +189,7 @@ impl Command {
 }
 
 impl Command {
-    /// Returns whether the command may name models. It then needs the catalogue for their aliases.
+    /// Returns whether the command may name models, and so needs the catalogue for their aliases.
     pub const fn names_models(&self) -> bool {
         matches!(
             self,

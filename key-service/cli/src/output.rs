@@ -1,4 +1,4 @@
-//! Output of commands.
+//! Helpers for the output of commands.
 
 use std::{
     error::Error as Cause,
@@ -7,7 +7,7 @@ use std::{
 
 use serde::Serialize;
 
-/// Entries or events kept in memory at a time while they are exported: some 200 KiB.
+/// Most entries or events in memory during an export: about 200 KiB.
 pub(crate) const EXPORTED_AT_ONCE: usize = 500;
 
 pub(crate) fn write_json<T: Serialize>(
@@ -22,7 +22,7 @@ pub(crate) fn write_json_object(out: &mut (dyn Write + Send), value: &impl Seria
     Ok(())
 }
 
-/// Ignores a broken pipe, since a reader such as `head` may close its end early.
+/// Ignores a broken pipe, since a reader such as `head` may stop early.
 pub(crate) fn unless_read_enough(error: anyhow::Error) -> anyhow::Result<()> {
     let kind = |cause: &(dyn Cause + 'static)| {
         let json = || cause.downcast_ref::<serde_json::Error>().and_then(serde_json::Error::io_error_kind);

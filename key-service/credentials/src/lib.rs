@@ -1,4 +1,4 @@
-//! Creates credentials and finds the keys of presented ones.
+//! Creates credentials, and finds the keys that presented credentials belong to.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -22,22 +22,22 @@ use domain::{
 };
 use key_service_store::store::{Credential, ManagementKey, Store, StoreError};
 
-/// Cached mappings, about 100 bytes each.
+/// Most cached credentials, about 100 bytes each.
 const CACHED_CREDENTIALS: usize = 100_000;
 
-/// Creates and recognises credentials. The only type with the peppers.
+/// Creates and identifies credentials. No other type has the peppers.
 pub struct Credentials {
     store: Arc<Store>,
     peppers: Peppers,
     prefix: Prefix,
-    /// Credentials by digest. Owner and number never change, so an entry is never wrong. Unknown digests are not
-    /// cached. Whether the key still accepts the credential is not cached either.
+    /// Credentials by digest. Owner and number never change, so an entry is never wrong. Neither unknown digests nor
+    /// whether the key still accepts the credential are cached.
     known: Cache<Digest, Credential>,
-    /// The store's record while no pepper is proven. Only a proof replaces it.
+    /// The store's record of its pepper, while it is not proven that ours is the same.
     unproven: RwLock<Option<PepperRecord>>,
 }
 
-/// Reason why the peppers cannot be used with the store.
+/// Why the peppers cannot be used with this store.
 #[derive(Debug, thiserror::Error)]
 pub enum PepperFault {
     /// The store's keys were made with another pepper.
@@ -52,19 +52,18 @@ pub enum PepperFault {
     Store(#[from] StoreError),
 }
 
-/// Owner of a presented credential, on a route for one class of keys.
+/// Whom a presented credential belongs to, on a route for one class of keys.
 #[derive(Clone, Debug)]
 pub enum Identified {
     /// A live API key, on a route for API keys.
     ApiKey(AccountId, Box<ApiKey>),
     /// A live management key, on a route for management keys.
     ManagementKey(AccountId, ManagementKey),
-    /// Unknown credential, or the wrong class for this route.
+    /// An unknown credential, or a class that does not fit the route.
     Refused(Refusal),
 }
 
 impl Identified {
-    /// The owner, or the refusal.
     pub fn principal(self) -> Result<Principal, Refusal> {
         match self {
             Self::ApiKey(account, key) => Ok(Principal::ApiKey(account, key.id)),
@@ -81,7 +80,7 @@ impl Credentials {
         Self { store, peppers, prefix, known, unproven: RwLock::default() }
     }
 
-    /// Returns whether the store has never been opened to serve or write.
+    /// Returns whether no program has ever served or written this store.
     pub async fn are_unused(&self) -> Result<bool, StoreError> {
         Ok(self.store.pepper_record().await?.is_none() && !has_keys(&self.store).await?)
     }
@@ -106,7 +105,7 @@ impl Credentials {
         }
     }
 
-    /// Records the peppers once a key older than the record has been found.
+    /// Records that the peppers are right, once a key older than the record was found with them.
     async fn prove(&self, found: Credential) -> Result<(), StoreError> {
         let Some(record) = *self.unproven.read() else { return Ok(()) };
         let created_at = match found.owner {
@@ -145,8 +144,8 @@ impl Credentials {
 
     /// Identifies the owner on a route for this class of keys.
     ///
-    /// A live key of the wrong class is refused with its class. A revoked key, and a credential that a rotation has
-    /// ended, are refused like unknown ones. The ledger decides whether an API key may spend.
+    /// A live key of the wrong class is refused with its class. A revoked key, or a credential that a rotation has
+    /// ended, is refused like an unknown one. Whether an API key may spend is up to the ledger.
     pub async fn identify(
         &self,
         credential: Option<Credential>,
@@ -180,14 +179,14 @@ impl Credentials {
         Ok(Identified::Refused(refusal))
     }
 
-    /// Creates a key: returns the plaintext, and the digest to store.
+    /// Creates a key. Returns the plaintext, and the digest to store.
     pub fn mint(&self, class: Class, random: [u8; 32]) -> (SecretString, Digest) {
         let plaintext = self.prefix.mint(class, random);
         let digest = self.peppers.digest(&plaintext);
         (plaintext, digest)
     }
 
-    /// The secret of a new webhook.
+    /// Returns the secret of a new webhook.
     pub fn webhook_secret(&self, id: WebhookId) -> WebhookSecret {
         WebhookSecret::new(&self.peppers.current, id)
     }
@@ -197,7 +196,7 @@ impl Credentials {
         WebhookSecret::of(&self.peppers, webhook.id, &webhook.secret)
     }
 
-    /// The secret of a new second factor.
+    /// Returns the secret of a new second factor.
     pub fn totp_secret(&self, member: MemberId, id: FactorId) -> TotpSecret {
         TotpSecret::new(&self.peppers.current, member, id)
     }
@@ -207,7 +206,7 @@ impl Credentials {
         TotpSecret::of(&self.peppers, member, factor)
     }
 
-    /// Returns the digest for a key of another gateway: the stored one, or else a new one.
+    /// Returns the digest for another gateway's key: the stored one, or else a new one.
     pub async fn digest_of(&self, key: &ForeignKey) -> Result<Digest, StoreError> {
         let text = key.text();
         let current = self.peppers.digest(&text.clone().into());
@@ -224,13 +223,13 @@ impl Credentials {
         self.peppers.digest(&text.into())
     }
 
-    /// Possible stored digests of a text, as [`Self::keyed_digest`] makes them.
+    /// Returns the possible stored digests of a text, made like [`Self::keyed_digest`].
     pub fn keyed_digests(&self, text: &str) -> Vec<Digest> {
         self.peppers.candidates(text).collect()
     }
 }
 
-/// Refusal of an unknown credential on a route for this class of keys.
+/// Returns the refusal of an unknown credential on a route for this class of keys.
 const fn unknown(required: Class) -> Refusal {
     match required {
         Class::Api => Refusal::InvalidApiKey,

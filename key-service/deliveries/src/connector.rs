@@ -1,5 +1,5 @@
-//! Connections to receivers of webhooks, safe against SSRF and DNS rebinding: every address is checked, and exactly the
-//! checked address is connected.
+//! Connections to webhook receivers, safe against SSRF and DNS rebinding: every address is checked, and exactly the
+//! checked address is connected to.
 
 use std::{
     io,
@@ -22,32 +22,32 @@ use tower::Service;
 
 use domain::webhook::{AddressRefused, Host, may_connect};
 
-/// Longest time to connect to an address, so that the host's other addresses get a try.
+/// Longest time to connect to one address, so that the host's other addresses get a try.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(3);
-/// Addresses of a host that are tried.
+/// Most addresses of a host to try.
 const TRIED_ADDRESSES: usize = 3;
 
-/// Finds the addresses of a host and a port.
+/// Resolves a host and a port to addresses.
 pub(super) type Resolver =
     Arc<dyn Fn(String, u16) -> BoxFuture<'static, io::Result<Vec<SocketAddr>>> + Send + Sync>;
 
 #[derive(Clone)]
 pub(super) struct Connector {
     resolver: Resolver,
-    /// Networks that may be connected although they are not public.
+    /// Networks that are allowed although they are not public.
     allowed: Arc<[Network]>,
 }
 
-/// Reason why a receiver is not connected.
+/// Why no connection was made.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NotConnected {
-    /// The URL has no host that can be looked up.
+    /// The URL contains no host that can be resolved.
     #[error("the host's name is malformed")]
     NoHost,
     /// The host has no address.
     #[error("the host's name cannot be resolved")]
     NotResolved,
-    /// The host resolves to an address that may not be connected.
+    /// The host resolves to an address that is not allowed.
     #[error(transparent)]
     Refused(#[from] AddressRefused),
     #[error("no connection can be made")]
@@ -55,7 +55,7 @@ pub(super) enum NotConnected {
 }
 
 impl Connector {
-    /// Makes a connector that asks the system for addresses.
+    /// Makes a connector that uses the system's resolver.
     pub(super) fn new(allowed: &[Network]) -> Self {
         let system = |host: String, port| -> BoxFuture<'static, io::Result<Vec<SocketAddr>>> {
             Box::pin(async move { Ok(lookup_host((host, port)).await?.collect()) })
@@ -67,7 +67,7 @@ impl Connector {
         Self { resolver, allowed: allowed.into() }
     }
 
-    /// Connects to the URL's host. If any of its addresses is refused, none is connected.
+    /// Connects to the URL's host. If any of its addresses is refused, it connects to none.
     async fn connect(self, url: Uri) -> Result<TokioIo<FairRead<TcpStream>>, NotConnected> {
         let host = url.host().and_then(Host::parse).ok_or(NotConnected::NoHost)?;
         let name = match &host {

@@ -1,6 +1,6 @@
 //! Delivers events to webhooks. Every key-service does so in parallel.
 //!
-//! Creating deliveries also moves the webhook's cursor, and each attempt is claimed in the store. So no two
+//! Creating deliveries also advances the webhook's cursor, and each attempt is claimed in the store. So no two
 //! key-services make the same attempt, and an attempt of a dead key-service becomes due again.
 
 mod connector;
@@ -41,11 +41,11 @@ use domain::{
 use key_service_credentials::Credentials;
 use key_service_store::store::{EventSlice, EventsPage, NumberedEvent, Store, StoreError};
 
-/// Pause between two checks for events and due deliveries. It bounds the time until a first attempt.
+/// Pause between two checks for events and due deliveries. It bounds the delay of a first attempt.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// Accounts that are checked at the same time.
 const LOOKED_AT_ONCE: usize = 16;
-/// Events of an account that become deliveries in one check, so that a busy account leaves time for others.
+/// Most events of an account turned into deliveries in one check, so that a busy account leaves time for others.
 const EVENTS_AT_ONCE: usize = 64;
 /// A claimed delivery becomes due again after this time: longer than an attempt and recording its result.
 const CLAIMED_FOR: Duration = Duration::from_secs(30);
@@ -72,7 +72,7 @@ impl Dispatcher {
         Self { store, clock, credentials, sender, places, looks, warned, running: TaskTracker::new() }
     }
 
-    /// Delivers until `shutdown`, and then ends the running attempts.
+    /// Delivers until `shutdown`, then ends the running attempts.
     pub async fn run(self: Arc<Self>, shutdown: CancellationToken) {
         let looking = async {
             loop {
@@ -88,7 +88,7 @@ impl Dispatcher {
         self.running.wait().await;
     }
 
-    /// Checks all accounts that have webhooks, once.
+    /// Checks once all accounts that have webhooks.
     async fn look(self: &Arc<Self>) {
         match self.store.accounts_with_webhooks().await {
             Ok(accounts) => {
@@ -109,7 +109,7 @@ impl Dispatcher {
         }
     }
 
-    /// Creates deliveries for some new events, and begins due attempts.
+    /// Creates deliveries for some new events, and starts due attempts.
     async fn deliver(self: &Arc<Self>, account: AccountId, look: usize) -> Result<(), StoreError> {
         let webhooks = self.store.webhooks(account).await?;
         let last = self.store.events(account, EventSearch::default(), EventSlice::latest(1)).await?.found;
@@ -127,8 +127,8 @@ impl Dispatcher {
         Ok(())
     }
 
-    /// Creates deliveries from the page of events `after` this one, for each webhook with its next event on the page. A
-    /// webhook without room waits, and so does one that another key-service handled first.
+    /// Creates deliveries from the page of events `after` this one, for each webhook whose next event is on the page.
+    /// Webhooks without room wait, as do webhooks that another key-service has already handled.
     async fn fan_out(
         &self,
         account: AccountId,
@@ -196,7 +196,7 @@ impl Dispatcher {
         let (next, ends) = match outcome {
             DeliveryOutcome::Done => (None, None),
             DeliveryOutcome::Again(next) => (Some(next), None),
-            // If this process dies before the webhook is disabled, another attempt decides again.
+            // If this process dies before it disables the webhook, another attempt decides again.
             DeliveryOutcome::Disable(reason) => (Some(now.plus(CLAIMED_FOR)), Some(reason)),
         };
         let attempt = Attempt { event, kind, at, milliseconds, answer };
@@ -212,7 +212,7 @@ impl Dispatcher {
     }
 }
 
-/// Number of the event after which this check's page begins. Webhooks that wait for different events take turns.
+/// Returns the number of the event after which this check's page starts. Webhooks at different events take turns.
 fn page_of_look(webhooks: &[StoredWebhook], last: u64, look: usize) -> Option<u64> {
     let behind = webhooks.iter().filter(|stored| stored.is_behind(last));
     let cursors: BTreeSet<u64> = behind.map(|stored| stored.cursor).collect();

@@ -1,4 +1,4 @@
-//! Slots for attempts. They are few, and shared so that one account's slow receivers do not block the others.
+//! Slots for attempts. They are few, and shared so that one account's slow receivers do not block the other accounts.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -8,13 +8,13 @@ use std::{
 use parking_lot::Mutex;
 use shared::ids::{AccountId, WebhookId};
 
-/// Concurrent attempts in this process, each with its own connection.
+/// Most concurrent attempts in this process. Each has its own connection.
 const MAX_ATTEMPTS: usize = 64;
-/// Concurrent attempts of one webhook in this process, so that a slow receiver leaves slots for the account's other
-/// webhooks.
+/// Most concurrent attempts of one webhook in this process, so that a slow receiver leaves slots for the account's
+/// other webhooks.
 const MAX_ATTEMPTS_OF_A_WEBHOOK: usize = 4;
 /// Slots that must stay free for each one that an account takes. So a single account gets a quarter of all, and even a
-/// dozen greedy ones leave slots for later accounts. Once few are free, only accounts without a slot get one.
+/// dozen greedy ones leave slots for others. Once few are free, only accounts without a slot get one.
 const FREE_FOR_EACH: usize = 3;
 
 /// The slots, and the turns of accounts and webhooks.
@@ -24,7 +24,7 @@ pub(super) struct Places(Arc<Mutex<Taken>>);
 #[derive(Default)]
 struct Taken {
     places: usize,
-    /// Counts how often slots were taken, to order turns.
+    /// Number of slots taken so far, to order turns.
     turn: u64,
     accounts: HashMap<AccountId, OfAccount>,
 }
@@ -76,7 +76,7 @@ impl Places {
         webhooks
     }
 
-    /// Takes as many slots as the webhook may still have.
+    /// Takes all slots that the webhook may still have.
     pub(super) fn take(&self, account: AccountId, webhook: WebhookId) -> Vec<AttemptPlace> {
         let mut taken = self.0.lock();
         let free = MAX_ATTEMPTS - taken.places;

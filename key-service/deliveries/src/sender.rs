@@ -15,9 +15,8 @@ use domain::webhook::{Delivery, ReceiverAnswer, WebhookSecret, WebhookUrl};
 
 /// Longest duration of an attempt, from resolving the host to the end of the answer.
 pub(super) const ATTEMPT_DEADLINE: Duration = Duration::from_secs(10);
-/// Bytes of an answer's body that are read and discarded, so that most receivers can finish writing.
+/// Bytes of an answer's body to read and discard, so that most receivers can finish sending it.
 const DRAINED_BYTES: usize = 16 << 10;
-/// Name of this client in requests.
 const USER_AGENT: &str = concat!("Faregate/", env!("CARGO_PKG_VERSION"));
 
 const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
@@ -36,7 +35,7 @@ impl Sender {
         Self::over(Connector::new(allowed), None)
     }
 
-    /// Makes a sender over these connections. Trusts the web's CAs unless `tls` is given.
+    /// Makes a sender that uses this connector. Trusts the public CAs unless `tls` is given.
     pub(super) fn over(connector: Connector, tls: Option<ClientConfig>) -> Self {
         let deadline = ATTEMPT_DEADLINE;
         let settings =
@@ -76,7 +75,7 @@ impl Sender {
     }
 }
 
-/// Returns the reason of a failure for the webhook's owner, without addresses.
+/// Returns why an attempt failed, for the webhook's owner, without addresses.
 fn reason(error: &hyper_util::client::legacy::Error) -> String {
     let mut cause = error.source();
     while let Some(error) = cause {

@@ -190,13 +190,12 @@ pub struct EventSearch {
     pub group: Option<GroupId>,
     /// Part of the actor's name, in lower case; `None` matches any.
     pub by: Option<String>,
-    /// Only events of these groups, which are all that the reader may see. `None` matches every event, also those
-    /// without a group.
+    /// Only events of these groups, the ones that the reader may see. `None` also matches events without a group.
     pub within: Option<Vec<GroupId>>,
 }
 
 impl Act {
-    /// Returns an act that continues this one: its first event is this act's `n`th, counted from zero.
+    /// Returns an act that continues this one, whose first event is this act's `n`th, counted from zero.
     #[must_use]
     pub fn nth(mut self, n: u32) -> Self {
         for (byte, flipped) in self.chance[6..].iter_mut().zip(n.to_be_bytes()) {

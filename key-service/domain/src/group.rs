@@ -23,10 +23,10 @@ pub struct Group {
     pub id: GroupId,
     /// Name chosen by the owner.
     pub name: String,
-    /// The caller's own id, unique in the account.
+    /// The caller's id for the group, unique in the account.
     pub external_id: Option<String>,
     pub metadata: Metadata,
-    /// Default settings of keys made in the group.
+    /// Default settings for keys created in the group.
     pub key_defaults: KeyDefaults,
     pub created_at: Timestamp,
     /// Number of keys in the group, including revoked ones; the store counts them.
@@ -34,7 +34,7 @@ pub struct Group {
     pub spend: ledger::Group,
 }
 
-/// A group to be made.
+/// A group to be created.
 #[derive(Clone, Debug)]
 pub struct NewGroup {
     pub account: AccountId,
@@ -43,7 +43,7 @@ pub struct NewGroup {
     pub most: u64,
 }
 
-/// Default settings of keys made in a group.
+/// Default settings for keys created in a group.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct KeyDefaults {
     /// Bounds of each key. Only its bounds matter; nothing is spent from it.
@@ -66,7 +66,7 @@ pub struct DefaultsPatch {
     pub metadata: MetadataPatch,
 }
 
-/// Reason why a group was not changed.
+/// Why a group was not changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GroupNotChanged {
     Archived,
@@ -78,14 +78,14 @@ pub enum GroupNotChanged {
     Raise(BadRaise),
 }
 
-/// Reason why a group takes no key, or no child group.
+/// Why a group accepts no key or no child group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadGroup {
     /// The account does not have the group.
     Unknown,
     /// The group, or the parent, is archived.
     Archived,
-    /// The parent has a parent itself: groups have two levels.
+    /// The parent itself has a parent; groups have two levels.
     TooDeep,
 }
 
@@ -109,15 +109,16 @@ fields! {
     }
 }
 
-/// Decides whether keys may be created in a group or moved to it. `group` and `parent` are what the account has under
-/// the ids of the group and its parent.
+/// Decides whether keys may be created in a group or moved to it. `group` and `parent` are the account's group and its
+/// parent, if they exist.
 pub fn takes_keys(group: Option<&ledger::Group>, parent: Option<&ledger::Group>) -> Result<(), BadGroup> {
     let group = group.ok_or(BadGroup::Unknown)?;
     let is_archived = group.archived_at.or(parent.and_then(|parent| parent.archived_at)).is_some();
     if is_archived { Err(BadGroup::Archived) } else { Ok(()) }
 }
 
-/// Decides whether a group may become the parent of another. `group` is what the account has under the parent's id.
+/// Decides whether a group may become another's parent. `group` is the account's group with the parent's id, if it
+/// exists.
 pub fn may_be_parent(
     parent: GroupId,
     group: Option<&ledger::Group>,
@@ -185,7 +186,7 @@ impl Group {
 }
 
 impl KeyDefaults {
-    /// Returns the settings of a key made at this time.
+    /// Returns the settings of a key that is created at this time.
     pub fn settings(&self, now: Timestamp) -> KeyPatch {
         let expires_at = |seconds| now.plus(Duration::from_secs(seconds));
         let metadata = self.metadata.iter().map(|(name, value)| (name.clone(), Some(value.clone())));

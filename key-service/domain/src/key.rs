@@ -75,7 +75,7 @@ shared::names! {
 pub enum KeyTrouble {
     /// It cannot spend: a limit of the key or of its groups is reached.
     Limited,
-    /// It is revoked, disabled or expired, and still called.
+    /// It is revoked, disabled or expired, but still used.
     Ended,
     Expiring,
     /// It has used four fifths of a limit.
@@ -92,11 +92,11 @@ pub struct NewCredential {
     pub hint: String,
     /// How long the previous credential is still accepted.
     pub grace: Duration,
-    /// Ends a running grace of an earlier rotation instead of refusing.
+    /// If an earlier rotation's grace is still running, end it instead of refusing.
     pub is_forced: bool,
 }
 
-/// Reason why a key was not rotated.
+/// Why a key was not rotated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyNotRotated {
     Revoked,
@@ -105,7 +105,7 @@ pub enum KeyNotRotated {
     InProgress,
 }
 
-/// Reason why a key was not changed.
+/// Why a key was not changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyNotChanged {
     Revoked,

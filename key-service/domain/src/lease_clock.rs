@@ -2,8 +2,8 @@
 //!
 //! Lease time is counted in ticks of the ledger. A key-service sends a tick one quantum after the last tick it saw, by
 //! its monotonic clock. It counts only time in which the ledger answered, so that leases run only while renewals are
-//! possible. Of several key-services, the one that completes its quantum first advances the tick; the others see the
-//! new tick and start over. So ticks are never less than a quantum apart, whatever the machines' clocks say.
+//! possible. Of several key-services, the first to complete its quantum advances the tick; the others see the new tick
+//! and start over. So ticks are never less than a quantum apart, whatever the machines' clocks show.
 
 use std::time::Duration;
 

@@ -57,10 +57,10 @@ pub use self::{
 /// Every store remembers a generation's settlement up to this age.
 pub const REMEMBERED: Duration = Duration::from_hours(2);
 
-/// How far a gateway's clock is usually ahead of ours, at most.
+/// How far a gateway's clock is usually ahead of ours at most.
 pub const CLOCK_LEAD: Duration = Duration::from_mins(1);
 
-/// Largest lead of a gateway's clock over ours with which bills are still found by id alone. It also covers our clock
+/// How far a gateway's clock may be ahead of ours for bills still to be found by id alone. It also covers our clock
 /// going back.
 pub const MOST_LEAD: Duration = Duration::from_hours(2);
 

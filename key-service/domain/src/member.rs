@@ -18,7 +18,7 @@ use crate::{
     event::{Act, Actor, Event, EventKind},
 };
 
-/// How long a sign-in with a link can replace the member's password.
+/// For how long after signing in with a link a member's password can be replaced.
 const FRESH_SIGN_IN: Duration = Duration::from_mins(30);
 
 /// A person who signs in to the dashboard of an account.
@@ -44,7 +44,7 @@ pub struct MadeLink {
     pub at: Timestamp,
 }
 
-/// The maker of a sign-in link.
+/// Who made a sign-in link.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[cbor(flat)]
@@ -153,7 +153,6 @@ pub struct Link {
     pub maker: LinkMaker,
 }
 
-/// The way in which a session began.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SignInWay {
     Password,
@@ -185,7 +184,7 @@ pub struct Session {
     pub created_at: Timestamp,
     /// Time of the last use, to the minute.
     pub seen_at: Timestamp,
-    /// Expiry of the session; using it moves the expiry.
+    /// When the session expires. Using it postpones this.
     pub expires_at: Timestamp,
     pub way: SignInWay,
 }
@@ -198,7 +197,7 @@ impl PasswordHash {
 }
 
 impl Link {
-    /// Returns whether the member's password is still the one from when the link was made.
+    /// Returns whether the member's password has not changed since the link was made.
     pub fn is_of_password(&self, member: &Member) -> bool {
         self.password == member.password.as_ref().map(PasswordHash::digest)
     }

@@ -1,4 +1,4 @@
-//! Payments have ids from the operator's billing system, so that each is added to an account's credit only once.
+//! Payments, identified by the operator's billing system so that each is added to an account's credit only once.
 
 use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};

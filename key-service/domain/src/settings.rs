@@ -1,5 +1,5 @@
-//! Settings of keys and groups: where each is stored, and how a change is applied. `shared::wire` has a row per field
-//! with name, type, checks and description.
+//! Settings of keys and groups: where each is stored, and how a change is applied. `shared::wire` has a row for each
+//! field with its name, type, checks and description.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use shared::{
 
 use crate::ledger::{Bounds, BoundsPatch, Budget};
 
-/// Texts that the caller chose, each under a name.
+/// Names and texts chosen by the caller.
 pub type Metadata = BTreeMap<String, String>;
 
 /// A change of metadata: names that are set, and names that are removed.
@@ -19,7 +19,7 @@ pub type Metadata = BTreeMap<String, String>;
 pub struct MetadataPatch {
     /// Removes all earlier names before it sets the rest.
     pub is_cleared: bool,
-    /// Names with a new value, or to be removed.
+    /// Names with a new value; `None` removes the name.
     pub changes: BTreeMap<String, Option<String>>,
 }
 
@@ -112,7 +112,7 @@ impl Budget {
         match bound {
             Bound::Limit => self.limit.to_value(),
             Bound::Used => self.used.to_value(),
-            // Below zero if the limit was lowered below the used amount or its raise ended. Neither number is near the
+            // Negative if the limit was lowered below the used amount, or its raise ended. Neither number is near the
             // limits of an i64.
             Bound::LimitRemaining => {
                 self.limit_at(now).and_then(|limit| limit.checked_sub(self.used)).to_value()

@@ -1,4 +1,4 @@
-//! Webhooks: addresses that receive an account's events, and the schedule of delivery attempts.
+//! Webhooks: URLs that receive an account's events, and the schedule of delivery attempts.
 
 mod address;
 mod signature;
@@ -29,7 +29,7 @@ const FIRST_PAUSE: Duration = Duration::from_secs(5);
 const LONGEST_PAUSE: Duration = Duration::from_hours(1);
 /// A delivery that has not succeeded this long after its first attempt is abandoned, and the webhook disabled.
 const GIVEN_UP_AFTER: Duration = Duration::from_hours(24);
-/// Most deliveries that wait for a webhook. Later events wait in the account's log.
+/// Most pending deliveries of a webhook. Later events wait in the account's log.
 pub const MAX_PENDING_DELIVERIES: usize = 256;
 /// Number of a webhook's last attempts that are kept.
 pub const KEPT_ATTEMPTS: usize = 20;
@@ -48,7 +48,7 @@ pub struct Webhook {
     pub disabled: Option<(Timestamp, DisabledReason)>,
 }
 
-/// Reason why nothing is sent to a webhook.
+/// Why nothing is sent to a webhook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[cbor(index_only)]
@@ -223,7 +223,7 @@ impl Webhook {
 }
 
 impl StoredWebhook {
-    /// Returns whether events up to this number are still to be considered.
+    /// Returns whether events up to this number have not all been considered.
     pub fn is_behind(&self, last: u64) -> bool {
         self.webhook.disabled.is_none() && self.cursor < last
     }

@@ -18,12 +18,12 @@ use key_service_objects::{
     value::{self, unknown},
 };
 
-/// Content type of RFC 7396, accepted by every PATCH route.
+/// Media type of RFC 7396, which every PATCH route accepts.
 const MERGE_PATCH: &str = "application/merge-patch+json";
 
 /// Header with the client's idempotency key for creating an object or rotating a key.
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
-/// Header of an answer that repeats the result of an earlier request.
+/// Header of an answer that repeats an earlier request's result.
 pub(super) const IDEMPOTENT_REPLAYED: (HeaderName, HeaderValue) =
     (HeaderName::from_static("idempotent-replayed"), HeaderValue::from_static("true"));
 
@@ -40,8 +40,8 @@ pub(super) async fn read_patch<P: Patch>(request: Request) -> Result<P, ApiError
     settings(&json, false)
 }
 
-/// Reads the idempotency key, if any: 1 to 255 printable ASCII characters. A group's management keys have a separate
-/// namespace in the account.
+/// Reads the idempotency key, if any: 1 to 255 printable ASCII characters. Keys sent with a group's management keys
+/// have a separate namespace within the account.
 pub(super) fn idempotency_key(headers: &HeaderMap, caller: &Governor) -> Result<Option<String>, ApiError> {
     let key = given_idempotency_key(headers)?;
     // A line feed separates the two, since headers cannot contain one.
@@ -71,7 +71,7 @@ fn given_idempotency_key(headers: &HeaderMap) -> Result<Option<String>, ApiError
     }
 }
 
-/// Reads the terms of a rotation. Without a body, the defaults apply.
+/// Reads the settings of a rotation. Without a body, the defaults apply.
 pub(super) async fn read_rotation(request: Request) -> Result<RotationTerms, ApiError> {
     let (bytes, mut terms) = (read_json(request, None).await?, RotationTerms::default());
     if bytes.is_empty() {

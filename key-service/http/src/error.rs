@@ -1,4 +1,4 @@
-//! Errors of the management API that only HTTP has: missing rights, unknown cursors and failed reads.
+//! Errors that only the HTTP API has: missing rights, unknown cursors and failed reads.
 
 use domain::access::Forbidden;
 use key_service_management::{
@@ -8,7 +8,7 @@ use key_service_management::{
 use key_service_store::store::StoreError;
 use shared::error::{ApiError, Code};
 
-/// Makes the error for a management key that may not make a request. An object out of reach looks `unknown`, like
+/// Makes the error for a management key that may not make this request. An object out of reach looks `unknown`, like
 /// another account's.
 pub(super) fn forbidden(error: Error<Forbidden>, unknown: impl Into<ApiError>) -> ApiError {
     let said = |reason| match reason {
@@ -30,7 +30,6 @@ pub(super) fn unknown_cursor<T: Listed>() -> ApiError {
     ApiError::at(Code::InvalidValue, "after", message)
 }
 
-/// The error of a listing.
 pub(super) fn list_error<T: Listed>(error: Error<UnknownCursor>) -> ApiError {
     error.map(|UnknownCursor| unknown_cursor::<T>()).into()
 }

@@ -20,11 +20,11 @@ use key_service_management::{
 };
 use key_service_objects::Shown;
 
-/// Objects in memory at a time while all are listed: about 200 KiB of JSON.
+/// Most objects in memory while all are listed: about 200 KiB of JSON.
 const STREAMED_PAGE: usize = 500;
 
-/// Answers a listing. If one page has all requested objects, the answer has a length. Otherwise the objects are
-/// streamed page by page at the client's pace.
+/// Answers a request for a list. If one page contains all requested objects, the answer has a length. Otherwise the
+/// objects are streamed page by page at the client's pace.
 pub(super) async fn respond<T: Shown>(
     api: Api,
     account: AccountId,
@@ -48,7 +48,6 @@ pub(super) async fn respond<T: Shown>(
     Ok(json_response(body))
 }
 
-/// A response with this JSON.
 pub(super) fn json_response(body: Body) -> Response {
     let mut response = Response::new(body);
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -60,13 +59,13 @@ pub(super) fn unwritable(error: &serde_json::Error) -> ApiError {
     ApiError::internal()
 }
 
-/// The listing failed halfway. As a body error, it cuts the connection, so that no client mistakes the part for the
+/// The listing failed midway. As a body error it breaks the connection, so that no client mistakes the part for the
 /// whole.
 #[derive(Debug, thiserror::Error)]
 #[error("the listing was cut off")]
 struct Broken;
 
-/// The rest of a listing that is still to be sent.
+/// The part of a listing that was not sent yet.
 struct RestOfListing<T: Listed> {
     management: Arc<Management>,
     account: AccountId,
@@ -74,7 +73,7 @@ struct RestOfListing<T: Listed> {
     json: ListJson<T>,
     /// A page that was read but not sent yet.
     page: Option<Page<T>>,
-    /// Span of the request, which would otherwise end with the response's head.
+    /// The request's span, which would otherwise end with the response's head.
     span: Span,
 }
 
@@ -88,7 +87,7 @@ impl<T: Shown> RestOfListing<T> {
             let read = rest.management.list(rest.account, &rest.listing).await;
             read.map_err(|error| rest.broken(&error))?
         };
-        // This is read at the end, since objects dropped while the list was sent may be missing.
+        // Read last, since objects that are dropped while the list is sent may be missing from it.
         let end = if page.has_more {
             None
         } else {
@@ -113,9 +112,9 @@ struct ListingEnd {
     completeness: Completeness,
 }
 
-/// Writer of the JSON list, piece by piece.
+/// Writes the JSON list in pieces.
 struct ListJson<T: Listed> {
-    /// Start of the listing. Objects are shown in their state at this time.
+    /// When the listing began. Objects are shown in their state at this time.
     now: Timestamp,
     begun: bool,
     first: Option<T::Id>,
@@ -127,7 +126,7 @@ impl<T: Shown> ListJson<T> {
         Self { now, begun: false, first: None, last: None }
     }
 
-    /// Writes JSON of these objects. With `end`, the list ends after them.
+    /// Writes these objects as JSON. With `end`, also ends the list.
     fn piece(&mut self, objects: &[T], end: Option<&ListingEnd>) -> Result<Bytes, serde_json::Error> {
         let mut json = Vec::new();
         if !self.begun {

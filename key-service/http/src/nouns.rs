@@ -32,7 +32,7 @@ use key_service_management::{
 };
 use key_service_objects::with_secret;
 
-/// Returns the handler of an act.
+/// Returns the handler of an operation.
 pub(super) fn handler<T: HttpNoun>(act: NounAct, method: MethodFilter) -> MethodRouter<Api> {
     match act {
         NounAct::List => on(method, list::<T>),
@@ -69,7 +69,7 @@ async fn create<T: HttpNoun>(
     T::place(&api, &caller, &mut settings, true).await?;
     let made = T::create(api.by(caller.clone()), settings, idempotency_key).await?;
     if let Made::Replayed(object) = &made {
-        // The object may have been moved out of the caller's reach in the meantime.
+        // The object may have been moved out of the caller's reach meanwhile.
         let judged = T::judge(&api, &caller, object.id()).await;
         judged.map_err(|error| forbidden(error, Refused::IdempotencyKeyReused))?;
     }

@@ -19,8 +19,8 @@ use domain::{
 use key_service_management::{OwnKey, governor::Governor};
 use key_service_store::store::ManagementKey;
 
-/// The request's management key, which may use the route. The handler checks the reach of objects. It is the first
-/// argument of every handler, so that a missing credential is reported first and a missing right second.
+/// The request's management key, which may use this route. The handler checks which objects it may reach. It is the
+/// first argument of every handler, so that a missing credential is reported first and a missing right second.
 pub(super) struct Caller(pub(super) Governor);
 
 impl FromRequestParts<Api> for Caller {
@@ -63,7 +63,7 @@ impl FromRequestParts<Api> for Holder {
 pub(super) struct PathId<I>(Option<I>);
 
 impl<I: Copy> PathId<I> {
-    /// Returns the object's id; a malformed one is reported as an unknown object. Called last, since the existence of
+    /// Returns the object's id. A malformed id is reported like an unknown object. Called last, since the existence of
     /// the object is checked last.
     pub(super) fn or(&self, unknown: impl Into<ApiError>) -> Result<I, ApiError> {
         self.0.ok_or_else(|| unknown.into())

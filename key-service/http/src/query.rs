@@ -29,13 +29,13 @@ use key_service_store::store::Order;
 pub(super) struct ListQuery<T: Listed> {
     /// Size of the page; `None` lists all objects.
     pub(super) limit: Option<usize>,
-    /// The listing begins after this object.
+    /// Start after this object.
     pub(super) after: Option<T::Id>,
     pub(super) order: Order,
     pub(super) filter: T::Filter,
 }
 
-/// An object with filters in the listing's query.
+/// An object that can be filtered in a list's query.
 pub(super) trait Filtered: Listed<Id: FromStr> {
     /// Reads and checks the filters.
     fn filter(query: &Query<'_>) -> Result<Self::Filter, ApiError>;
@@ -124,17 +124,14 @@ impl<'a> Query<'a> {
         }
     }
 
-    /// The text that is asked for.
     pub(super) fn text(&self, name: &str) -> Result<Option<String>, ApiError> {
         Ok(self.one(name)?.map(str::to_owned))
     }
 
-    /// The key that is asked for.
     pub(super) fn key(&self) -> Result<Option<KeyId>, ApiError> {
         self.id("key_id", "an API key")
     }
 
-    /// The group that is asked for.
     pub(super) fn group(&self) -> Result<Option<GroupId>, ApiError> {
         self.id("group_id", "a group")
     }
@@ -144,7 +141,7 @@ impl<'a> Query<'a> {
         id.transpose().map_err(|_| invalid(name, format!("`{name}` must be the id of {of}.")))
     }
 
-    /// Reads a time as a range: a date is the whole day; an instant is a range of one.
+    /// Reads a time as a range. A date is the whole day; an instant is a range of one.
     pub(super) fn time(&self, name: &str) -> Result<Option<Range<Timestamp>>, ApiError> {
         let Some(text) = self.one(name)? else { return Ok(None) };
         let begins = |day: Day| Timestamp::from_millis(day.millis().0);

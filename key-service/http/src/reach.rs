@@ -1,4 +1,4 @@
-//! Reach of callers: which objects of the account a group's management key may use.
+//! Which of an account's objects a group's management key may use.
 
 use std::{fmt::Display, future::ready};
 
@@ -18,7 +18,7 @@ pub(super) trait HttpNoun: Governed + Filtered<Id: Display> + Shown {
     /// Limits a listing to the caller's reach.
     fn narrow(_: &mut Self::Filter, _: &Governor) {}
 
-    /// Checks whether the request may concern an object.
+    /// Checks whether the request may use this object.
     fn judge(
         _: &Api,
         _: &Governor,
@@ -27,7 +27,7 @@ pub(super) trait HttpNoun: Governed + Filtered<Id: Display> + Shown {
         ready(Ok(()))
     }
 
-    /// Checks where the request puts an object, and puts a new object within the caller's reach.
+    /// Checks where the request places an object, and places a new object within the caller's reach.
     fn place(
         _: &Api,
         _: &Governor,
@@ -39,7 +39,7 @@ pub(super) trait HttpNoun: Governed + Filtered<Id: Display> + Shown {
 }
 
 impl Api {
-    /// The object of the path. An object out of reach is as unknown as another account's.
+    /// Returns the object in the path. An object out of reach is treated as unknown, like another account's.
     pub(super) async fn in_reach<T: HttpNoun>(
         &self,
         caller: &Governor,
@@ -51,7 +51,7 @@ impl Api {
         Ok(id)
     }
 
-    /// Finds the group in the path. The request concerns its keys.
+    /// Returns the group in the path, whose keys the request concerns.
     pub(super) async fn keys_of_group_in_reach(
         &self,
         caller: &Governor,

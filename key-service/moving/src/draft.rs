@@ -1,5 +1,3 @@
-//! Keys and groups of another gateway, as read.
-
 use std::collections::HashMap;
 
 use shared::{
@@ -17,16 +15,16 @@ use domain::{
 /// Keys and groups of another gateway, as read.
 #[derive(Debug, Default)]
 pub struct Draft {
-    /// Groups with distinct external ids.
+    /// Groups, each with its own external id.
     pub groups: Vec<DraftGroup>,
-    /// Keys, each with another plaintext.
+    /// Keys, each with its own plaintext.
     pub keys: Vec<DraftKey>,
 }
 
 /// A group of another gateway.
 #[derive(Debug)]
 pub struct DraftGroup {
-    /// Place in the export, for messages.
+    /// Location in the export, for messages.
     pub place: String,
     /// Amount that the other gateway has billed.
     pub used: NanoUsd,
@@ -37,7 +35,7 @@ pub struct DraftGroup {
 /// A key of another gateway.
 #[derive(Debug)]
 pub struct DraftKey {
-    /// Place in the export, for messages.
+    /// Location in the export, for messages.
     pub place: String,
     pub foreign: ForeignKey,
     /// Part of the plaintext that may be shown, if known.
@@ -77,7 +75,7 @@ impl Draft {
 }
 
 impl DraftGroup {
-    /// The group under this id.
+    /// Makes the group with this id.
     pub fn group(&self, id: GroupId, now: Timestamp) -> Group {
         let mut group = Group::new(id, now.to_whole_seconds()).with(&self.settings, now);
         group.spend.budget.used = self.used;
@@ -86,7 +84,7 @@ impl DraftGroup {
 }
 
 impl DraftKey {
-    /// The key under this id, without a group.
+    /// Makes the key with this id, without a group.
     pub fn key(&self, id: KeyId, now: Timestamp) -> ApiKey {
         let hint = self.hint.clone().unwrap_or_else(|| self.foreign.hint());
         let mut key = ApiKey::new(id, hint, now.to_whole_seconds()).with(&self.settings, now);

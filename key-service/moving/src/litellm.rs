@@ -1,4 +1,4 @@
-//! Reads LiteLLM's keys and teams from its tables, as of versions 1.7x to 1.10x.
+//! Reads LiteLLM's keys and teams from its tables (versions 1.7x to 1.10x).
 
 mod bounds;
 mod fields;
@@ -23,22 +23,22 @@ use domain::{digest::ForeignKey, group::GroupPatch, key::KeyPatch};
 
 const KEYS: &str = "LiteLLM_VerificationToken";
 const TEAMS: &str = "LiteLLM_TeamTable";
-/// Table of the aliases that teams name.
+/// Table of the aliases that teams refer to.
 const MODELS: &str = "LiteLLM_ModelTable";
-/// Team of the keys that LiteLLM's UI signs in with.
+/// Team of the keys that LiteLLM's UI uses to sign in.
 const UI_SESSIONS: &str = "litellm-dashboard";
-/// Routes that call no model. A key limited to them is imported as revoked, since here every key can call models.
+/// Routes that call no model. A key limited to them is imported as revoked, since every key can call models here.
 const ROUTES_WITHOUT_MODELS: [&str; 2] = ["management_routes", "info_routes"];
 
 /// A table of an export.
 #[derive(Debug, Default)]
 pub struct Table {
     pub name: String,
-    /// The rows, each with its place for messages.
+    /// The rows, each with its location for messages.
     pub rows: Vec<(String, Row)>,
 }
 
-/// Recognises the table of a CSV file by its columns.
+/// Recognises a CSV file's table by its columns.
 pub fn table_with(columns: &[String]) -> Option<&'static str> {
     let has = |column: &str| columns.iter().any(|name| name == column);
     let marks = [
@@ -51,7 +51,7 @@ pub fn table_with(columns: &[String]) -> Option<&'static str> {
     marks.into_iter().find(|(column, _)| has(column)).map(|(_, table)| table)
 }
 
-/// Reads keys and groups, with a report on each field. The error lists faulty rows.
+/// Reads keys and groups, and reports how each field was handled. The error lists faulty rows.
 pub fn read(tables: Vec<Table>) -> Result<(Draft, Report), Vec<Wrong>> {
     let mut reader = Reader::default();
     let (mut keys, mut teams) = (Vec::new(), Vec::new());
@@ -83,7 +83,7 @@ pub fn read(tables: Vec<Table>) -> Result<(Draft, Report), Vec<Wrong>> {
     if reader.wrong.is_empty() { Ok((reader.draft, reader.report)) } else { Err(reader.wrong) }
 }
 
-/// Rows by the text of a column.
+/// Indexes rows by a column.
 fn by_id(rows: Vec<(String, Row)>, column: &str) -> impl Iterator<Item = (String, Row)> {
     rows.into_iter().filter_map(move |(_, row)| Some((values::text(row.get(column)?).ok()??, row)))
 }

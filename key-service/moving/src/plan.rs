@@ -1,4 +1,4 @@
-//! Decides what an import creates, given what the account has.
+//! Decides what an import creates, given what the account already has.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ use domain::{
 /// An import for a store. The `used` of its keys and groups is their opening balance.
 #[derive(Clone, Debug)]
 pub struct Import {
-    /// Account that gets keys and groups.
+    /// Account that receives the keys and groups.
     pub account: AccountId,
     /// Groups, each with an external id.
     pub groups: Vec<Group>,
@@ -30,26 +30,26 @@ pub struct Import {
 pub struct ImportedKey {
     /// The key, without a group.
     pub key: ApiKey,
-    /// Digest that finds the key.
+    /// Digest by which the key is found.
     pub digest: Digest,
     /// External id of the key's group.
     pub group: Option<String>,
 }
 
-/// The owner of a digest in a store.
+/// Who owns a digest in a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DigestOwner {
-    /// Nothing has the digest.
+    /// Nobody.
     None,
-    /// An interrupted import reserved the digest for a key with this id, which was not created.
+    /// A key with this id, which an interrupted import has not created yet.
     Reserved(KeyId),
-    /// A key of the account.
+    /// A key of this account.
     Key,
     /// Another account, or a management key.
     Other,
 }
 
-/// What the account already has that concerns an import.
+/// What the account already has that matters to an import.
 #[derive(Debug, Default)]
 pub struct Present {
     /// Number of the account's keys.
@@ -58,7 +58,7 @@ pub struct Present {
     pub groups: u64,
     /// The owner of each imported key's digest.
     pub owners: Vec<DigestOwner>,
-    /// Groups by the external ids that the import names, with the error for a group that accepts no keys.
+    /// Groups by the external ids in the import. The error says why a group accepts no keys.
     pub named: HashMap<String, (GroupId, Result<(), BadGroup>)>,
 }
 
@@ -67,15 +67,15 @@ pub struct Present {
 pub struct Plan {
     /// Groups that do not exist yet.
     pub groups: Vec<Group>,
-    /// Keys to be made, with digests, in groups.
+    /// Keys to create, with their digests and groups.
     pub keys: Vec<(ApiKey, Digest)>,
-    /// Indexes in the import of groups that exist already and stay unchanged.
+    /// Indexes of the import's groups that already exist. They stay unchanged.
     pub existing_groups: Vec<usize>,
-    /// Indexes in the import of keys that exist already and stay unchanged.
+    /// Indexes of the import's keys that already exist. They stay unchanged.
     pub existing_keys: Vec<usize>,
 }
 
-/// Reason why nothing is imported.
+/// Why nothing is imported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ImportRefused {
     /// The key at this index of the import belongs to another account.
@@ -134,7 +134,7 @@ impl Import {
         Ok(plan)
     }
 
-    /// External ids of the groups that the import names.
+    /// External ids of the groups in the import.
     pub fn group_names(&self) -> impl Iterator<Item = &str> {
         let of_groups = self.groups.iter().filter_map(|group| group.external_id.as_deref());
         of_groups.chain(self.keys.iter().filter_map(|key| key.group.as_deref()))
@@ -142,8 +142,8 @@ impl Import {
 }
 
 impl Plan {
-    /// The events of what is created, numbered from `first` within the act. A key that no longer worked is revoked
-    /// right after its creation.
+    /// Returns the events for what is created, numbered from `first` within the act. A key that no longer worked is
+    /// revoked directly after its creation.
     pub fn events(&self, act: &Act, first: u32) -> impl Iterator<Item = Event> {
         let at = act.at;
         let groups = self.groups.iter().map(move |group| (None, Some(group.id), group.creation(at)));

@@ -1,12 +1,12 @@
-//! Report of an import: how each field was handled.
+//! Reports how an import handled each field.
 
 use std::collections::BTreeMap;
 
-/// How each field with a value was handled, with the number of rows.
+/// How each field with a value was handled, and in how many rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     lines: BTreeMap<(String, String, String), RowCount>,
-    /// Number of the row that is read.
+    /// Number of the current row.
     row: usize,
 }
 
@@ -20,22 +20,21 @@ struct RowCount {
 /// A line of the report: a column and how its values were handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReportLine<'a> {
-    /// Table of the export that the rows are from.
+    /// The export's table.
     pub table: &'a str,
-    /// Column of the table; empty for the rows themselves.
+    /// Column of the table; empty for the row as a whole.
     pub column: &'a str,
-    /// How the values were handled.
     pub became: &'a str,
     pub rows: usize,
 }
 
 impl Report {
-    /// Begins a row. Everything added before the next row belongs to it.
+    /// Starts a row. Everything added before the next row belongs to it.
     pub(super) fn begin_row(&mut self) {
         self.row += 1;
     }
 
-    /// Counts the row for this column and result, once per row.
+    /// Counts the current row for this column and result, at most once.
     pub(super) fn add(&mut self, table: &str, column: &str, became: impl Into<String>) {
         let count = self.lines.entry((table.to_owned(), column.to_owned(), became.into())).or_default();
         if count.last != self.row {
@@ -43,7 +42,7 @@ impl Report {
         }
     }
 
-    /// The lines, in the order of tables and columns.
+    /// Returns the lines, sorted by table and column.
     pub fn lines(&self) -> impl Iterator<Item = ReportLine<'_>> {
         self.lines.iter().map(|((table, column, became), count)| ReportLine {
             table,

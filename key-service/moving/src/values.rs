@@ -1,4 +1,4 @@
-//! Values of a table, from JSON or from CSV, where numbers, lists and objects are text.
+//! Values of a table, from JSON or from CSV. In CSV, numbers, lists and objects are text.
 
 use serde_json::{Map, Value};
 use shared::{
@@ -25,7 +25,7 @@ pub(super) fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// Text that is not empty.
+/// Reads a text; `None` if it is empty.
 pub(super) fn text(value: &Value) -> Result<Option<String>, RowFault> {
     match value {
         Value::Null => Ok(None),
@@ -35,7 +35,7 @@ pub(super) fn text(value: &Value) -> Result<Option<String>, RowFault> {
     }
 }
 
-/// A non-negative amount in US dollars. Infinity means none; less than half a nano-USD is zero.
+/// Reads a non-negative amount in US dollars. Infinity means no amount; less than half a nano-USD is zero.
 pub(super) fn amount(value: &Value) -> Result<Option<NanoUsd>, RowFault> {
     let Some(number) = text(value).map_err(|_| "is not a number")? else { return Ok(None) };
     if ["inf", "infinity"].contains(&number.to_ascii_lowercase().as_str()) {
@@ -49,14 +49,14 @@ pub(super) fn amount(value: &Value) -> Result<Option<NanoUsd>, RowFault> {
     }
 }
 
-/// A whole number that is not negative.
+/// Reads a non-negative whole number.
 pub(super) fn count(value: &Value) -> Result<Option<u64>, RowFault> {
     let Some(number) = text(value).map_err(|_| "is not a whole number")? else { return Ok(None) };
     let whole = number.strip_suffix(".0").unwrap_or(&number);
     whole.parse().map(Some).map_err(|_| "is not a whole number from 0".into())
 }
 
-/// A truth value; null is false.
+/// Reads a boolean; null is false.
 pub(super) fn flag(value: &Value) -> Result<bool, RowFault> {
     match value {
         Value::Null => Ok(false),
@@ -70,7 +70,7 @@ pub(super) fn flag(value: &Value) -> Result<bool, RowFault> {
     }
 }
 
-/// A time, in UTC unless it has an offset. Postgres writes whole-hour offsets without minutes.
+/// Reads a time, in UTC unless it has an offset. Postgres writes whole-hour offsets without minutes.
 pub(super) fn time(value: &Value) -> Result<Option<Timestamp>, RowFault> {
     let Some(mut text) = text(value)? else { return Ok(None) };
     let has_hours_alone = |text: &str| {
@@ -85,7 +85,7 @@ pub(super) fn time(value: &Value) -> Result<Option<Timestamp>, RowFault> {
     Timestamp::parse(&text).map(Some).ok_or_else(|| "is not a date and time".into())
 }
 
-/// A list of texts: of JSON, JSON as text, or an array of Postgres.
+/// Reads a list of texts: a JSON list, JSON as text, or a Postgres array.
 pub(super) fn list(value: &Value) -> Result<Vec<String>, RowFault> {
     let fault = || "is not a list of texts".to_owned();
     match value {
@@ -100,7 +100,7 @@ pub(super) fn list(value: &Value) -> Result<Vec<String>, RowFault> {
     }
 }
 
-/// A JSON value, which may be text.
+/// Reads a JSON value, which may be text.
 pub(super) fn json(value: &Value) -> Result<Value, RowFault> {
     match value {
         Value::String(text) if text.is_empty() => Ok(Value::Null),
@@ -111,7 +111,7 @@ pub(super) fn json(value: &Value) -> Result<Value, RowFault> {
     }
 }
 
-/// A JSON object; null is the empty object.
+/// Reads a JSON object; null is an empty object.
 pub(super) fn object(value: &Value) -> Result<Row, RowFault> {
     match json(value)? {
         Value::Null => Ok(Row::new()),
@@ -122,7 +122,7 @@ pub(super) fn object(value: &Value) -> Result<Row, RowFault> {
     }
 }
 
-/// The texts of an array as Postgres writes it: `{a,"b c","say \"x\""}`.
+/// Reads the texts of an array in Postgres' notation: `{a,"b c","say \"x\""}`.
 fn postgres_array(text: &str) -> Option<Vec<String>> {
     let mut rest = text.strip_prefix('{')?.strip_suffix('}')?.chars().peekable();
     let mut items = Vec::new();

@@ -9,12 +9,12 @@ use shared::{
 
 use crate::value::{self, settable, unknown};
 
-/// Reads settings from JSON, of a new object or of a change.
+/// Reads an object's settings from JSON: a new object's, or changes.
 pub fn settings<P: Patch>(json: &[u8], is_new: bool) -> Result<P, ApiError> {
     settings_among(&parse_object(json)?, is_new)
 }
 
-/// Reads settings from an object's members.
+/// Reads settings from the members of a JSON object.
 pub fn settings_among<P: Patch>(members: &Object<'_>, is_new: bool) -> Result<P, ApiError> {
     let mut patch = P::default();
     for (name, raw) in members.iter() {

@@ -13,11 +13,11 @@ use key_service_management::{generations::Bill, governed::Governed, listing::Lis
 
 /// An object as clients read it.
 pub trait Shown: Listed {
-    /// The object at this time.
+    /// Returns the object's state at this time.
     fn shown(&self, now: Timestamp) -> impl Serialize + Send + '_;
 }
 
-/// Implements [`Shown`] by the row of each noun.
+/// Implements [`Shown`] from each noun's row.
 macro_rules! shown {
     ($($noun:ident),+) => {
         $(impl Shown for $noun {
@@ -91,7 +91,7 @@ fn created_at(generation: GenerationId) -> Timestamp {
     generation.created_at().to_whole_seconds()
 }
 
-/// The object with its secret, shown only in the answer that makes the secret.
+/// Shows the object with its secret, in the one answer that creates the secret.
 pub fn with_secret<'a, T: Governed>(
     object: &'a T,
     secret: &'a SecretString,
@@ -100,7 +100,7 @@ pub fn with_secret<'a, T: Governed>(
     ShownObject { object, now, more: Some(More::Secret(secret)) }
 }
 
-/// Shows the key with its group and that group's parent, to the holder of the key.
+/// Shows the key to its holder, with its group and the group's parent.
 pub fn with_group<'a>(key: &'a ApiKey, group: Option<&'a OwnGroup>, now: Timestamp) -> impl Serialize + 'a {
     ShownObject { object: key, now, more: Some(More::Group(group)) }
 }
@@ -117,7 +117,7 @@ struct ShownObject<'a, T> {
     more: Option<More<'a>>,
 }
 
-/// A member that only some answers have.
+/// A member that only some responses have.
 enum More<'a> {
     Secret(&'a SecretString),
     Group(Option<&'a OwnGroup>),

@@ -1,4 +1,4 @@
-//! Values of fields in request bodies, read and checked by the type in the field's row.
+//! Values of fields in request bodies, read and checked according to the field's type.
 
 use std::{borrow::Cow, collections::BTreeMap, ops::RangeInclusive};
 
@@ -18,7 +18,7 @@ use shared::{
 use domain::webhook::{BadUrl, WebhookUrl};
 use key_service_management::refused::unknown_group;
 
-/// Reads and checks a value at this place in the body.
+/// Reads and checks a value. `param` is its path in the body.
 pub fn read(param: &str, kind: Kind, raw: &RawValue) -> Result<Value, ApiError> {
     if let Kind::Line { max } = kind {
         return line(param, "a string", max, raw).map(Value::Text);
@@ -103,8 +103,7 @@ pub fn count(
         let message = format!("`{param}` must be {expected}, not a decimal number.");
         return Err(ApiError::at(Code::InvalidType, param, message));
     }
-    // All characters are digits, so a number too large for an integer is out of bounds on the side of its sign. `-0` is
-    // 0.
+    // All characters are digits, so an overflow is out of bounds on the side of its sign. `-0` is 0.
     let is_below = token.starts_with('-') && token.bytes().any(|digit| matches!(digit, b'1'..=b'9'));
     let number = token.trim_start_matches('-').parse().unwrap_or(u64::MAX);
     if is_below || number < *bounds.start() {
@@ -154,7 +153,7 @@ fn limit(param: &str, may_be_raised: bool, raw: &RawValue) -> Result<Limit, ApiE
     Ok(Limit { raised, ..Limit::new(amount, per) })
 }
 
-/// Reads a raise. Whether it is allowed depends on its limit and the time, and is checked where both are known.
+/// Reads a raise. Whether it is allowed depends on its limit and the time, and is checked elsewhere.
 fn raise(param: &str, raw: &RawValue) -> Result<Raise, ApiError> {
     let members = members(param, "an object or null", &["amount", "until"], raw)?;
     let [amount_param, until_param] = ["amount", "until"].map(|name| format!("{param}.{name}"));
@@ -163,7 +162,7 @@ fn raise(param: &str, raw: &RawValue) -> Result<Raise, ApiError> {
     Ok(Raise { amount, until })
 }
 
-/// Reads an object that may only have these members.
+/// Reads an object that may have no other members than these.
 fn members<'a>(
     param: &str,
     expected: &str,
@@ -253,7 +252,7 @@ fn metadata(param: &str, raw: &RawValue) -> Result<BTreeMap<String, Option<Strin
     Ok(metadata)
 }
 
-/// Reads the id of a group. A text that is not an id is an unknown group.
+/// Reads a group's id. A malformed id counts as an unknown group.
 fn group(param: &str, raw: &RawValue) -> Result<Value, ApiError> {
     let id = text(param, "a string or null", raw)?.parse();
     id.map(Value::Group).map_err(|_| unknown_group(param))
@@ -266,7 +265,7 @@ fn key_defaults(param: &str, raw: &RawValue) -> Result<Vec<(DefaultField, Value)
         let field = settable::<DefaultField>(name, true);
         let field = field.ok_or_else(|| unknown(&format!("{param}."), name, names()))?;
         let (param, kind) = (format!("{param}.{name}"), field.row().kind);
-        // Defaults are not spent from, so their limits cannot be raised.
+        // Nothing is spent from defaults, so their limits cannot be raised.
         let is_limits = matches!(kind, Kind::Limits) && Json::of(raw) != Json::Null;
         let value = if is_limits { limits(&param, false, raw) } else { read(&param, kind, raw) };
         settings.push((field, value?));
@@ -307,7 +306,7 @@ fn object<'a>(param: &str, expected: &str, raw: &'a RawValue) -> Result<Object<'
 
 fn text<'a>(param: &str, expected: &str, raw: &'a RawValue) -> Result<Cow<'a, str>, ApiError> {
     expect(param, Json::String, expected, raw)?;
-    // The only possible error is a lone surrogate: well-formed JSON that is not a text.
+    // The only possible error is a lone surrogate: well-formed JSON that is not valid text.
     json::text(raw).map_err(|e| invalid_json(&e))
 }
 
@@ -325,13 +324,12 @@ fn expect(param: &str, kind: Json, expected: &str, raw: &RawValue) -> Result<(),
     Err(ApiError::at(Code::InvalidType, param, message))
 }
 
-/// Finds the setting of this name, if requests may set it.
+/// Finds the setting with this name, if requests may set it.
 pub(crate) fn settable<F: Fields>(name: &str, is_new: bool) -> Option<F> {
     F::settings().find(|field| field.row().name == name && (is_new || !field.row().is_fixed))
 }
 
-/// Makes the error for a member that cannot be set, which lists the members that can. `place` is the path before the
-/// name.
+/// Makes the error for a member that cannot be set, which lists the members that can. `place` is the path to the name.
 pub fn unknown<'a>(place: &str, name: &str, settable: impl Iterator<Item = &'a str>) -> ApiError {
     let shown: String = name.chars().take(MAX_LABEL_CHARS).collect();
     let mut names: Vec<String> = settable.map(|name| format!("`{name}`")).collect();

@@ -1,4 +1,4 @@
-//! The gRPC interface: turns messages into service calls, and answers into messages.
+//! The gRPC interface: converts messages to service calls, and answers to messages.
 
 pub mod deadline;
 #[cfg(test)]
@@ -26,8 +26,8 @@ use tonic_types::{ErrorDetails, StatusExt};
 
 /// The domain of our `google.rpc.ErrorInfo`.
 const ERROR_DOMAIN: &str = "faregate";
-/// Most calls of a session without answers when the next frame is read. It is twice a gateway's own bound, so calls that
-/// wait for a part of the store never keep others from being read.
+/// Most unanswered calls of a session before reading stops. It is twice a gateway's own bound, so calls that wait for a
+/// part of the store never prevent others from being read.
 const MOST_CALLS: usize = 64 * MAX_FRAME_CALLS;
 
 pub struct Grpc {
@@ -38,7 +38,7 @@ pub struct Grpc {
 }
 
 impl Grpc {
-    /// When `shutdown` is cancelled, sessions end after the frames that they have received.
+    /// Makes the interface. When `shutdown` is cancelled, sessions end after the frames that they have received.
     pub fn new(service: Arc<dyn KeyService>, shutdown: CancellationToken, clock: &dyn Clock) -> Self {
         Self { service, shutdown, instance: u64::from_be_bytes(random_bytes(clock)) }
     }
@@ -74,7 +74,7 @@ impl key_service_server::KeyService for Grpc {
         unary!(self, request.into_inner(), Authenticate)
     }
 
-    /// `deadline` enforces the gRPC deadline.
+    /// `drop_late_calls` enforces the gRPC deadline.
     async fn authorize(
         &self,
         request: Request<v1::AuthorizeRequest>,
@@ -130,7 +130,7 @@ impl key_service_server::KeyService for Grpc {
     }
 }
 
-/// Answers that were not sent yet, each with the id of its call.
+/// Answers not yet sent, each with the id of its call.
 #[derive(Default)]
 struct Answers {
     waiting: Mutex<Vec<(u64, Result<Answer, CallFailure>)>>,
@@ -142,7 +142,7 @@ impl Answers {
         self.waiting.lock().push((id, answer));
     }
 
-    /// Wakes the session if there are answers.
+    /// Wakes the session to send answers.
     fn announce(&self) {
         if !self.waiting.lock().is_empty() {
             self.arrived.notify_one();
@@ -158,12 +158,12 @@ struct SessionStream {
     clock: SessionClock,
     /// The first frame, with the session's clock, has been sent.
     greeted: bool,
-    /// No more frames are read.
+    /// No further frames are read.
     is_ending: bool,
-    /// A task for each frame with calls that are not answered yet. The tasks go on while the gateway reads nothing, since
-    /// they may hold locks that other sessions wait for.
+    /// A task for each frame with unanswered calls. Tasks continue while the gateway reads nothing, since they may hold
+    /// locks that other sessions wait for.
     running: JoinSet<()>,
-    /// Calls that were read and whose answers were not sent.
+    /// Number of calls that were read and whose answers were not sent.
     unanswered: usize,
     answers: Arc<Answers>,
     instance: u64,
@@ -208,7 +208,7 @@ impl SessionStream {
         }
     }
 
-    /// Begins to answer a frame.
+    /// Starts answering a frame.
     fn start(&mut self, frame: v1::SessionRequest) -> Result<(), Status> {
         if frame.calls.len() > MAX_FRAME_CALLS {
             let problem = format!("has more than {MAX_FRAME_CALLS} elements");
@@ -243,10 +243,10 @@ impl SessionStream {
     }
 }
 
-/// A call that was begun: its id, span and timer. It is taken when the call is answered.
+/// A call in progress: its id, span and timer. Taken when the call is answered.
 type Begun = Option<(u64, Span, CallTimer)>;
 
-/// Answers all calls of a frame. The answers of one step are announced together.
+/// Answers all calls of a frame. Answers that become ready together are sent together.
 async fn answer_all(
     service: Arc<dyn KeyService>,
     calls: Vec<TracedCall>,
@@ -273,7 +273,7 @@ async fn answer_all(
     answers.announce();
 }
 
-/// Records the outcome of a call. A refusal is an answer; a malformed call is the caller's error.
+/// Records a call's outcome. A refusal counts as an answer; a malformed call is the caller's error.
 fn note(span: &Span, timer: CallTimer, answer: &Result<Answer, CallFailure>) {
     let (status, failed) = match answer {
         Ok(_) => ("OK", false),
@@ -325,11 +325,11 @@ fn reason(code: Code) -> &'static str {
     }
 }
 
-/// Calls that failed because of the store. The log gets a line when this begins and then one per minute, however many
+/// Calls that failed because of the store. The log gets a line when this starts, then one per minute, however many
 /// gateways call.
 static UNAVAILABLE: FailureLog = FailureLog::new();
 
-/// Logs failures, one line per reason, since an unreachable store fails all its calls.
+/// Logs failures, one line per reason: if the store is unreachable, all calls fail for the same one.
 fn log<'a>(failures: impl IntoIterator<Item = &'a CallFailure>) {
     let mut by_reason: BTreeMap<&str, (&CallFailure, usize)> = BTreeMap::new();
     for failure in failures {

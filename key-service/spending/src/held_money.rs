@@ -1,4 +1,4 @@
-//! Exports how much money requests in flight hold, over all accounts.
+//! Exports how much money is held for requests in flight, over all accounts.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,13 +8,13 @@ use tokio_util::sync::CancellationToken;
 
 use key_service_store::store::{HoldIndex, Ledger as _, Store};
 
-/// Pause between two sums: about a scrape interval.
+/// Pause between two computations: about a scrape interval.
 const EVERY: Duration = Duration::from_secs(15);
-/// Least pause, as a multiple of the time that a sum took, so that many accounts do not keep the store busy.
+/// Shortest pause, as a multiple of the last computation's duration, so that many accounts do not keep the store busy.
 const REST: u32 = 20;
 const ASKED_AT_ONCE: usize = 16;
 
-/// Sums the held money regularly until `shutdown`. While the store does not answer for all accounts, the last sum
+/// Exports the held money regularly until `shutdown`. While the store does not answer for all accounts, the last sum
 /// stays.
 pub async fn show(store: Arc<Store>, shutdown: CancellationToken) {
     let summing = async {

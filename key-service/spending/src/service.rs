@@ -1,8 +1,8 @@
 //! Use-cases of spending: authenticate, authorize, extend, capture and release, for many calls at a time.
 //!
-//! A batch is grouped by account, with one store call per account. At high load, many calls share one read and one
-//! write of a record. A part of the store may be missing, so an account waits for others only while their credentials
-//! are looked up, and no longer than `GATHERING`.
+//! A batch is split by account, with one store call per account. At high load, many calls share one read and one write
+//! of a record. Part of the store may be unreachable, so an account waits for others only while their credentials are
+//! looked up, and no longer than `GATHERING`.
 
 mod adding;
 mod outcome;
@@ -45,9 +45,10 @@ use domain::{
 use key_service_credentials::Credentials;
 use key_service_store::store::{Credential, Hour, Ledger, StoreError};
 
-/// While an exact count could still replace a prompt's estimate, the estimate may take at most a quarter of what is left.
+/// While a prompt's upper bound could be replaced by an exact count, it may take at most this share of what is left: a
+/// quarter.
 const BOUND_SHARE: i64 = 4;
-/// Longest time that a call waits for calls of its batch whose credentials are still being looked up.
+/// How long a call waits for other calls of its batch whose credentials are being looked up.
 const GATHERING: Duration = Duration::from_millis(5);
 
 /// Authorizes and bills spending. Cheap to share behind an `Arc`.
@@ -71,7 +72,7 @@ enum CallPlan {
     Run { account: AccountId, command: Command, meaning: Meaning },
 }
 
-/// Commands to an account, each with the index of its call and the context for its outcome.
+/// Commands to an account. Each has the index of its call, and what the call's answer needs.
 #[derive(Default)]
 struct CommandBatch {
     commands: Vec<Command>,
@@ -81,7 +82,7 @@ struct CommandBatch {
 }
 
 impl Service {
-    /// Makes a service over this ledger. Holds last for `lease` without extensions.
+    /// Makes a service over this ledger. Without extensions, holds last for `lease`.
     pub fn new(
         ledger: Arc<dyn Ledger>,
         clock: Arc<dyn Clock>,
@@ -102,7 +103,7 @@ impl Service {
         Arc::clone(&self.upstream_bills)
     }
 
-    /// Begins the span of a batch at the store, below the span of a call that is part of the batch.
+    /// Starts the span of a batch at the store, as a child of one of its calls.
     fn store_span(&self, call: &Span, commands: usize) -> Span {
         call.child(SpanKind::Client, || {
             let size = i64::try_from(commands).unwrap_or(i64::MAX);
@@ -210,7 +211,7 @@ impl Service {
         })
     }
 
-    /// The hold's prices apply, whatever the catalogue says by now.
+    /// The hold's prices apply, even if the catalogue has changed.
     fn plan_extend(&self, extend: Extend) -> CallPlan {
         let Extend { hold, usage, prompt_tokens, images, output_tokens, course } = extend;
         let command = Command::Extend {
@@ -233,8 +234,8 @@ impl Service {
         CallPlan::Run { account, command, meaning: Meaning::Charge }
     }
 
-    /// Prices a usage with the hold's prices, and its cost with the upstream's. If another model answered, neither is
-    /// below the cost that the vendor reports.
+    /// Prices usage at the hold's prices, and its cost at the upstream's. If another model answered, both are at least
+    /// the cost that the vendor reports.
     fn progress(&self, hold: &HoldRef, usage: Usage, course: Option<Arc<Course>>) -> Progress {
         let cost = match &hold.upstream_cost {
             UpstreamCost::OfHold(cost) => cost.clone(),
@@ -250,7 +251,7 @@ impl Service {
         Progress { usage, cost, upstream_cost, course }
     }
 
-    /// Finds the upstream's costs in the catalogue, for a hold without them.
+    /// Finds the upstream's costs in the catalogue, for a hold that has none.
     fn cost_in_catalogue(&self, hold: &HoldRef) -> Option<Arc<Price>> {
         let place = usize::try_from(hold.upstream).ok().and_then(|place| place.checked_sub(1));
         let catalog = self.catalog.get();
@@ -263,11 +264,11 @@ impl Service {
         let (account, key, generation) = match release {
             Release::Hold(hold) => (hold.account, hold.key, hold.generation),
             Release::Unknown { credential, generation } => match self.credentials.find(&credential).await? {
-                // A credential that a rotation has ended since still works here: its hold goes on.
+                // This credential may have ended by rotation since, but its hold continues.
                 Some(Credential { owner: Principal::ApiKey(account, key), number: _ }) => {
                     (account, key, generation)
                 }
-                // No other credential opens a hold.
+                // No other credential can have opened a hold.
                 Some(Credential { owner: Principal::ManagementKey(..), number: _ }) | None => {
                     return Ok(CallPlan::Done(Ok(Answer::Released)));
                 }
@@ -277,7 +278,7 @@ impl Service {
         Ok(CallPlan::Run { account, command, meaning: Meaning::Release })
     }
 
-    /// Carries out the commands of an account, and answers their calls.
+    /// Executes the commands of an account, and answers their calls.
     async fn run(&self, account: AccountId, batch: CommandBatch, reply: &TakeAnswer<'_>) {
         let CommandBatch { commands, meanings, spans } = batch;
         let now = self.clock.now();

@@ -13,9 +13,9 @@ use toml::Spanned;
 
 use crate::table::Fault;
 
-/// Header with the version of the Messages API.
+/// Header that names the version of the Messages API.
 pub const ANTHROPIC_VERSION: HeaderName = HeaderName::from_static("anthropic-version");
-/// Version of the Messages API that requests are written for.
+/// Version of the Messages API that requests conform to.
 const WRITTEN_VERSION: &str = "2023-06-01";
 
 /// Headers that belong to the connection, the body or the trace. A catalogue cannot set them.
@@ -65,7 +65,7 @@ impl fmt::Display for Source {
 }
 
 impl Access {
-    /// Adds the version of the Messages API that requests are written for, unless the catalogue sets one.
+    /// Adds the version of the Messages API that requests conform to, unless the catalogue sets one.
     pub(super) fn name_version_of_messages(&mut self) {
         let name = ANTHROPIC_VERSION;
         if self.headers.iter().all(|header| header.name != name) {
@@ -141,7 +141,7 @@ impl RawAccess {
     }
 }
 
-/// Returns the header that carries a credential: `bearer` stands for `Authorization`.
+/// Returns the header that carries a credential. `bearer` means `Authorization`.
 fn credential_header(
     source: Source,
     auth: Option<Spanned<String>>,

@@ -13,11 +13,11 @@ pub struct Catalog {
     pub service: Service,
     /// Models in the order of the file; never empty.
     pub models: Vec<Model>,
-    /// CRC-32 of the file's text, to tell catalogues apart.
+    /// CRC-32 of the file's text, to distinguish catalogues.
     pub checksum: u32,
 }
 
-/// Fault in a catalogue, with its place.
+/// A fault in a catalogue, with its location.
 #[derive(Debug, thiserror::Error)]
 #[error("{file}{}: {reason}", .line.map(|l| format!(":{l}")).unwrap_or_default())]
 pub struct CatalogError {
@@ -53,7 +53,7 @@ impl Catalog {
     }
 
     /// Replaces each alias in a list of models with the model's id, since the ledger knows only ids. Unknown names
-    /// stay: a list may name a model that is added later.
+    /// stay, because a list may name a model that is added later.
     pub fn name_by_id(&self, models: &mut Vec<String>) {
         for name in models.iter_mut() {
             if let Some(model) = self.model(name) {

@@ -1,8 +1,8 @@
-//! Amounts of reasoning that a request may ask for, and the amounts that a model takes.
+//! Reasoning efforts: those a request may ask for, and those a model accepts.
 
 use serde::{Deserialize, Serialize};
 
-/// Amount of reasoning, in the words of the APIs, least first.
+/// Reasoning effort, in the words of the APIs, least first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Effort {
@@ -21,7 +21,7 @@ impl Effort {
     /// Every amount, in the order of [`Self::WORDS`].
     const ALL: [Self; 7] =
         [Self::None, Self::Minimal, Self::Low, Self::Medium, Self::High, Self::Xhigh, Self::Max];
-    /// Amounts of a model whose entry does not list any.
+    /// Efforts of a model whose entry lists none.
     pub(super) const USUAL: [Self; 2] = [Self::Low, Self::High];
 
     pub fn read(word: &str) -> Option<Self> {
@@ -32,9 +32,9 @@ impl Effort {
         Self::WORDS[self as usize]
     }
 
-    /// Finds the nearest of these amounts. Halfway between two, it is the lesser one, which costs less; but some
-    /// reasoning never becomes none. `None` leaves the amount to the model: if there is nothing to choose from, and for
-    /// `medium` halfway between two, since that is about what models do by default.
+    /// Finds the nearest of these efforts. Halfway between two, it is the lesser one, which costs less, but reasoning
+    /// is never reduced to `none`. Returns `None` to leave the effort to the model: if there is nothing to choose from,
+    /// and for `medium` halfway between two, since most models default to about that.
     pub fn nearest(self, taken: &[Self]) -> Option<Self> {
         let distance = |other: Self| (other as usize).abs_diff(self as usize);
         let ends_reasoning = |other: Self| other == Self::None && self != Self::None;

@@ -160,7 +160,7 @@ struct Sale {
 }
 
 impl Sale {
-    /// The price, checked against the costs of the upstreams.
+    /// Returns the price, checked against the costs of the upstreams.
     fn price(self, upstreams: &[Upstream]) -> Result<Price, Fault> {
         let (at, price) = match (self.price, self.markup) {
             (Some(_), Some(markup)) => {
@@ -201,7 +201,7 @@ impl Sale {
     }
 }
 
-/// Checks that each id and each alias names one model.
+/// Checks that no two models share an id or alias.
 pub(super) fn check_names(models: &[RawModel]) -> Result<(), Fault> {
     let mut names = HashSet::new();
     for model in models {
@@ -282,7 +282,7 @@ const fn default_share_cache() -> bool {
 }
 
 impl RawUpstream {
-    /// Returns the form of earlier messages, with the defaults of the server's kind.
+    /// Returns the form of earlier messages, with the defaults for the server's kind.
     fn history(&self) -> HistoryForm {
         let kind = *self.kind.get_ref();
         HistoryForm {
@@ -293,7 +293,7 @@ impl RawUpstream {
         }
     }
 
-    /// Checks the upstream at this position, from 1, among the model's.
+    /// Checks the upstream at this position among the model's upstreams, counted from 1.
     fn check(self, id: &str, place: usize) -> Result<Upstream, Fault> {
         let history = self.history();
         let name = self.name.map_or_else(|| Ok(format!("upstream-{place}")), name)?;
@@ -366,7 +366,7 @@ impl RawUpstream {
 /// Most characters of a member's name.
 const LONGEST_MEMBER: usize = 64;
 
-/// Checks the names of members. A dot names a member of a member.
+/// Checks the names of members. A dot separates a member from one inside it.
 fn pass_members(names: Spanned<Vec<String>>) -> Result<Vec<String>, Fault> {
     let (at, names) = (names.span(), names.into_inner());
     let is_of_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
@@ -397,7 +397,7 @@ fn name(name: Spanned<String>) -> Result<String, Fault> {
     Ok(name)
 }
 
-/// Checks the name of a query's member, which is compared as clients spell it.
+/// Checks the name of a query parameter. It is compared exactly as clients spell it.
 fn query_name(name: Spanned<String>) -> Result<String, Fault> {
     let (at, name) = (name.span(), name.into_inner());
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');

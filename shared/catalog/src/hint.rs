@@ -9,10 +9,10 @@ use crate::{
     upstream::{LeftMidStream, Upstream, UpstreamKind},
 };
 
-/// A way in which an upstream of a model may cost more than it earns.
+/// A way in which an upstream may cost more than the model earns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hint {
-    /// Its streams hide tokens, which are not billed when a client leaves in mid-stream.
+    /// Its streams hide tokens, which are not billed if a client leaves midway.
     HidesTokens,
     /// A rate sells for less than it costs.
     SellsBelowCost(RatePair),
@@ -32,7 +32,7 @@ impl fmt::Display for Hint {
     }
 }
 
-/// Lists these warnings in the order of the catalogue.
+/// Lists these hints in the catalogue's order.
 pub fn hints(catalog: &Catalog) -> impl Iterator<Item = (&Model, &Upstream, Hint)> {
     catalog.models.iter().flat_map(|model| {
         model.upstreams.iter().flat_map(move |upstream| {
@@ -45,7 +45,7 @@ pub fn hints(catalog: &Catalog) -> impl Iterator<Item = (&Model, &Upstream, Hint
     })
 }
 
-/// Returns whether an upstream may generate tokens that no chunk shows, and report them only at its end.
+/// Returns whether an upstream may generate tokens that no chunk shows, and that it reports only at the end.
 const fn may_hide_tokens(upstream: &Upstream) -> bool {
     match upstream.kind {
         UpstreamKind::Openai | UpstreamKind::Anthropic | UpstreamKind::Ollama => {

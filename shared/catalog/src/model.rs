@@ -21,16 +21,16 @@ pub struct Service {
 /// A model as clients see it.
 #[derive(Clone, Debug)]
 pub struct Model {
-    /// Name by which clients request the model, exactly.
+    /// Name that clients request, matched exactly.
     pub id: String,
-    /// Further names by which clients may request the model.
+    /// Other names that clients may request.
     pub aliases: Vec<String>,
     pub owned_by: String,
-    /// When the model was added, in seconds since 1970, for listings.
+    /// When the model was added, in seconds since 1970, for lists.
     pub created: i64,
     /// Tokens of prompt and output together.
     pub context_window: u64,
-    /// Limit of tokens per choice; 0 if a model without chat sets none.
+    /// Most output tokens per choice; 0 if a model without chat sets no limit.
     pub max_output_tokens: u64,
     /// Bound on the tokens of an image, used for holds.
     pub max_tokens_per_image: u64,
@@ -38,10 +38,10 @@ pub struct Model {
     pub extra_params: Vec<String>,
     /// APIs that the model is served through.
     pub serves: Serves,
-    /// Words of reasoning effort that the model takes. Without any, a request that names one is refused, or its word is
-    /// dropped.
+    /// Reasoning efforts that the model accepts. If there are none, a request that names one is refused, or the effort
+    /// is dropped.
     pub efforts: Vec<Effort>,
-    /// Price of a request, shared with the holds that it opens.
+    /// Price of requests, shared with the holds that they open.
     pub price: Arc<Price>,
     /// Servers of the model; never empty.
     pub upstreams: Vec<Upstream>,

@@ -1,4 +1,4 @@
-//! Presets: vendors and local servers that are known before anything is configured. They have no prices.
+//! Presets: known vendors and local servers. They have no prices.
 
 use http::Uri;
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ use crate::{
 /// The table, compiled into every program.
 const TABLE: &str = include_str!("../../../config/presets.toml");
 
-/// Least length of a word in capitals that the operator must fill in.
+/// Shortest word in capitals that counts as a blank for the operator to fill in.
 const MIN_BLANK: usize = 4;
 
 /// A vendor, or the software of a local server.
@@ -23,15 +23,15 @@ pub struct Preset {
     pub name: String,
     /// Name of the vendor, as people read it.
     pub title: String,
-    /// Names of the vendor in public lists of prices.
+    /// The vendor's names in public price lists.
     #[serde(default)]
     pub listed_as: Vec<String>,
-    /// Further hosts by which an address is recognised; a leading dot stands for all subdomains.
+    /// Further hosts of this vendor. A leading dot stands for all subdomains.
     #[serde(default)]
     hosts: Vec<String>,
-    /// Owner that the software names in its list of models; a server is recognised by it.
+    /// `owned_by` in the software's list of models, by which a server is recognised.
     owned_by: Option<String>,
-    /// A model's name may be missing from the server's list of models, or there may be no list.
+    /// The server may not list a model that it serves, or may have no list.
     #[serde(default)]
     pub names_unlisted: bool,
     /// Context window to assume of a server that does not report its own.
@@ -40,7 +40,7 @@ pub struct Preset {
     pub hint: Option<String>,
     pub kind: UpstreamKind,
     pub url: String,
-    /// Environment variable of the credential.
+    /// Environment variable that contains the credential.
     pub api_key_env: Option<String>,
     auth: Option<String>,
     speaks: Option<Vec<UpstreamApi>>,
@@ -61,12 +61,12 @@ struct PresetTable {
 }
 
 impl Preset {
-    /// Reads the table of all presets. A test reads it too, so that no program is released with a fault in it.
+    /// Reads all presets. A test does too, so that no program is released with a faulty table.
     pub fn all() -> Result<Vec<Self>, toml::de::Error> {
         toml::from_str::<PresetTable>(TABLE).map(|table| table.preset)
     }
 
-    /// Describes a server of the OpenAI chat API about which only the address is known.
+    /// Describes a server with the OpenAI chat API of which only the address is known.
     pub fn unknown(url: &str) -> Self {
         Self {
             name: "openai-compatible".into(),
@@ -93,13 +93,14 @@ impl Preset {
         }
     }
 
-    /// Returns the word in capitals in the address that the operator must replace.
+    /// Returns the word in capitals in the address, which the operator must replace.
     pub fn blank(&self) -> Option<&str> {
         let words = self.url.split(|c: char| !c.is_ascii_uppercase());
         words.max_by_key(|word| word.len()).filter(|word| word.len() >= MIN_BLANK)
     }
 
-    /// Returns whether an address belongs to this vendor. Local servers are recognised by their own descriptions.
+    /// Returns whether an address belongs to this vendor. Local servers are recognised by the way they describe
+    /// themselves.
     pub fn is_at(&self, address: &Uri) -> bool {
         let Some(host) = address.host() else { return false };
         let own = self.url.parse::<Uri>().ok();
@@ -118,12 +119,12 @@ impl Preset {
         self.owned_by.is_some()
     }
 
-    /// Returns whether public lists of prices use this name for the vendor.
+    /// Returns whether public price lists use this name for the vendor.
     pub fn is_listed_as(&self, owner: &str) -> bool {
         self.listed_as.iter().any(|name| name == owner)
     }
 
-    /// Fields of `[[model.upstream]]` and their values in TOML, without those that have their default.
+    /// Fields of `[[model.upstream]]` as TOML, except those with their default value.
     pub fn upstream_fields(&self) -> impl Iterator<Item = (&'static str, String)> {
         let fields = [
             ("kind", toml_of(self.kind)),
@@ -148,7 +149,7 @@ impl Preset {
     }
 }
 
-/// Writes a text in TOML, whose strings look like JSON's.
+/// Writes a value as TOML. Its strings are spelled like JSON's.
 fn toml_of(value: impl Serialize) -> Option<String> {
     serde_json::to_string(&value).ok()
 }

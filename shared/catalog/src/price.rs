@@ -1,4 +1,4 @@
-//! Prices of a model: rates per token, image and request, by the size of the prompt.
+//! A model's prices: rates per token, image and request, by prompt size.
 
 use std::fmt;
 
@@ -8,24 +8,24 @@ use shared::money::NanoUsd;
 /// Prices of a model, or of an upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Price {
-    /// Rates of a request that reaches no tier.
+    /// Rates of a request below all tiers.
     pub base: Rates,
-    /// Tiers in strictly rising order of `above`; none for most models.
+    /// Tiers in strictly rising order of `above`. Most models have none.
     pub tiers: Vec<Tier>,
 }
 
-/// Rates of requests whose prompt is longer than a number of tokens.
+/// Rates for requests with a prompt of more than `above` tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tier {
-    /// Tokens of the prompt above which the whole request is billed at these rates.
+    /// Prompt tokens above which the whole request is billed at these rates.
     pub above: u64,
     pub rates: Rates,
 }
 
 macro_rules! rates {
     ($($(#[$doc:meta])* $rate:ident;)+) => {
-        /// Rates in nano-USD: per million tokens, per image, and per request. Messages and files leave out rates that
-        /// have their default.
+        /// Rates in nano-USD: per million tokens, per image and per request. Messages and files omit rates that equal
+        /// their default.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
         #[serde(into = "Vec<Option<i64>>", try_from = "Vec<Option<i64>>")]
         pub struct Rates { $($(#[$doc])* pub $rate: NanoUsd),+ }
@@ -68,7 +68,7 @@ rates! {
     request;
 }
 
-/// The same rate in two prices, for requests of a tier.
+/// The same rate of two prices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RatePair {
     /// Position of the rate in [`Rates::FIELDS`].
@@ -81,7 +81,7 @@ pub struct RatePair {
     pub second: NanoUsd,
 }
 
-/// Name of the rate, with the tier.
+/// Writes the name of the rate, with its tier.
 impl fmt::Display for RatePair {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "`{}`", Rates::FIELDS[self.field])?;
@@ -95,18 +95,18 @@ pub const RATES: usize = 10;
 pub type WrittenRates = [Option<NanoUsd>; RATES];
 
 impl Price {
-    /// The same rates for prompts of every size.
+    /// Makes a price with the same rates for prompts of every size.
     pub const fn flat(base: Rates) -> Self {
         Self { base, tiers: Vec::new() }
     }
 
-    /// Rates of a request whose prompt has this many tokens.
+    /// Returns the rates of a request with this many prompt tokens.
     pub fn rates(&self, prompt: u64) -> &Rates {
         let reached = self.tiers.iter().rev().find(|tier| prompt > tier.above);
         reached.map_or(&self.base, |tier| &tier.rates)
     }
 
-    /// Pairs all rates with those of another price, over the tiers of both.
+    /// Pairs each rate with the other price's, over the tiers of both.
     pub fn beside(&self, other: &Self) -> impl Iterator<Item = RatePair> {
         let tiers = [None].into_iter().chain(borders(&[self, other]).into_iter().map(Some));
         tiers.flat_map(move |above| {
@@ -116,7 +116,7 @@ impl Price {
         })
     }
 
-    /// Returns the fault of prices that cannot be billed: a rate out of range, or tiers out of order.
+    /// Returns why this price cannot be billed, if so: a rate out of range, or tiers out of order.
     pub fn fault(&self) -> Option<&'static str> {
         let rates = self.tiers.iter().map(|tier| tier.rates).chain([self.base]);
         if rates.flat_map(Rates::to_array).any(|rate| !(NanoUsd::ZERO..=NanoUsd::MAX).contains(&rate)) {
@@ -128,7 +128,7 @@ impl Price {
 }
 
 impl Rates {
-    /// Makes rates that all have their default, except for these three.
+    /// Makes rates from these three, with defaults for all others.
     pub const fn of_three(input: NanoUsd, cached_input: NanoUsd, output: NanoUsd) -> Self {
         Self {
             input,
@@ -165,8 +165,8 @@ impl Rates {
     }
 }
 
-/// Returns the rates of a tier as written, completed with those of the table before it. Defaults apply afterwards, so a
-/// tier's `input` is also the default of its `cache_write`.
+/// Completes a tier's rates, as written, with those of the table before it. Defaults apply afterwards, so a tier's
+/// `input` is also the default of its `cache_write`.
 pub fn continued(before: WrittenRates, own: WrittenRates) -> WrittenRates {
     std::array::from_fn(|field| own[field].or(before[field]))
 }

@@ -1,4 +1,4 @@
-//! Descriptions that model servers give of themselves, compared with the catalogue.
+//! How model servers describe themselves, compared with the catalogue.
 
 use http::Uri;
 use serde::Deserialize;
@@ -12,19 +12,19 @@ use crate::{
 
 /// Most characters shown of a name that a server reports.
 const MAX_SHOWN_NAME: usize = 80;
-/// Most names shown of those that a server lists.
+/// Most names shown of a server's list.
 const SHOWN_NAMES: usize = 5;
 /// Tag that Ollama adds to a name without one.
 const OLLAMA_TAG: &str = ":latest";
-/// Folder in which Gemini's API lists its models.
+/// Prefix of the names in Gemini's list of models.
 const GEMINI_FOLDER: &str = "models/";
 
-/// Models and windows of a server, as far as it reports them.
+/// A server's models and windows, if it reports them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServerDescription {
     /// Models that the server lists; empty if it lists none.
     models: Vec<ServedModel>,
-    /// Window of all its requests, whatever the model.
+    /// The server's window for every model.
     window: Option<u64>,
 }
 
@@ -55,7 +55,7 @@ impl ServedModel {
     }
 }
 
-/// Address of a path below a base address. The base's query comes before the path's own.
+/// Returns the address of a path below a base address, with the base's query before the path's.
 pub fn address_below(base: &Uri, path: &str) -> Option<Uri> {
     address_at(base, base.path().trim_end_matches('/'), path)
 }
@@ -70,8 +70,8 @@ fn address_at(base: &Uri, folder: &str, path: &str) -> Option<Uri> {
 }
 
 impl ServerDescription {
-    /// Address at which a kind of server describes itself; `None` for the built-in model, which the catalogue
-    /// describes.
+    /// Returns the address at which this kind of server describes itself; `None` for the built-in model, which the
+    /// catalogue describes.
     ///
     /// llama.cpp's server has one model, whatever name a request uses, and reports its window next to `/v1`.
     pub fn address(kind: UpstreamKind, base: &Uri) -> Option<Uri> {
@@ -89,7 +89,7 @@ impl ServerDescription {
         }
     }
 
-    /// Address at which a kind of server lists its models.
+    /// Returns the address at which this kind of server lists its models.
     pub fn list_address(kind: UpstreamKind, base: &Uri) -> Option<Uri> {
         // Anthropic's API lists twenty models at a time unless asked for more.
         let path = if kind == UpstreamKind::Anthropic { "/models?limit=1000" } else { "/models" };
@@ -115,7 +115,7 @@ impl ServerDescription {
     }
 
     pub fn read_list(body: &[u8]) -> Option<Self> {
-        /// Together AI lists its models without an object around them.
+        /// Together AI's list of models has no enclosing object.
         #[derive(Deserialize)]
         #[serde(untagged)]
         enum List {
@@ -134,12 +134,12 @@ impl ServerDescription {
         self.models.iter().find_map(|model| model.owned_by.as_deref())
     }
 
-    /// Returns the window of the model with this name, if the server reports it.
+    /// Returns the window of this model, if the server reports it.
     pub fn window_of(&self, name: &str) -> Option<u64> {
         self.served(name).and_then(ServedModel::window).or(self.window)
     }
 
-    /// Returns whether the server lists a model that requests may call by this name.
+    /// Returns whether the server lists a model that requests may name like this.
     pub fn has(&self, name: &str) -> bool {
         self.served(name).is_some()
     }
@@ -148,7 +148,7 @@ impl ServerDescription {
         self.models.iter().find(|served| is_named(&served.id, name))
     }
 
-    /// Lists, as sentences, what the catalogue promises of an upstream and the server does not offer.
+    /// Describes, in sentences, what the catalogue promises of an upstream but the server does not offer.
     pub fn broken_promises(&self, model: &Model, upstream: &Upstream) -> Vec<String> {
         let mut broken = Vec::new();
         if self.served(&upstream.model).is_none() && !self.models.is_empty() {

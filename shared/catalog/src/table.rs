@@ -1,4 +1,4 @@
-//! Tables of prices and costs as the catalogue writes them, and their checks.
+//! Tables of prices and costs, as written in the catalogue, and their checks.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use toml::Spanned;
 
 use crate::price::{Price, Rates, Tier, WrittenRates, borders, continued};
 
-/// A fault and its place. If no place is known, the text names the model.
+/// A fault and its location. Without a location, the text names the model.
 pub(super) type Fault = (Option<Range<usize>>, String);
 
 /// A table of rates: `[model.price]`, `[model.upstream.cost]`, or a tier of either.
@@ -32,7 +32,7 @@ pub(super) struct RawTable {
 }
 
 impl RawTable {
-    /// The prices of a whole table, its tiers included.
+    /// Returns the price in a table, with its tiers.
     pub(super) fn check(table: Spanned<Self>) -> Result<Price, Fault> {
         let (at, mut table) = (table.span(), table.into_inner());
         if let Some(border) = table.prompt_tokens {
@@ -109,7 +109,7 @@ impl<'de> Deserialize<'de> for Markup {
 }
 
 impl Markup {
-    /// Returns the price of a model over the costs of its upstreams, each rate from the dearest cost, rounded up.
+    /// Returns the price of a model from its upstreams' costs: each rate from the highest cost, rounded up.
     ///
     /// `None` if a price is larger than the largest amount.
     pub(super) fn on(self, costs: &[&Price]) -> Option<Price> {

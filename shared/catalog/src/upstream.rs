@@ -1,4 +1,4 @@
-//! A server of a model, as the catalogue describes it: its address, its APIs, and what may be sent there.
+//! A model's server as the catalogue describes it: its address, its APIs, and what may be sent to it.
 
 use http::Uri;
 use serde::{Deserialize, Serialize};
@@ -13,9 +13,9 @@ use crate::{
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a line of the catalogue")]
 pub struct Upstream {
-    /// Name that accounts see in place of its address; unique among the model's upstreams.
+    /// Name that accounts see instead of its address; unique among the model's upstreams.
     pub name: String,
-    /// Software of the server, which decides how it is called.
+    /// Software of the server. It decides how the server is called.
     pub kind: UpstreamKind,
     /// Base address with `/v1`; its query goes with every request. `None` only for the built-in model.
     pub url: Option<Uri>,
@@ -25,9 +25,9 @@ pub struct Upstream {
     pub speaks: Vec<UpstreamApi>,
     /// Credential, further headers, trusted authorities and proxy.
     pub access: Access,
-    /// The server's name for the limit of output.
+    /// The server's name for the output limit.
     pub limit_param: LimitParam,
-    /// The form in which the server takes earlier messages of a chat.
+    /// The form in which the server accepts a chat's earlier messages.
     pub history: HistoryForm,
     /// Share of the requests, relative to the model's other upstreams.
     pub weight: u32,
@@ -35,23 +35,22 @@ pub struct Upstream {
     pub prompt_overhead: u64,
     /// Charge for a stream whose client leaves before the upstream answered.
     pub left_before_head: LeftBeforeHead,
-    /// Treatment of a stream whose client leaves midway.
+    /// What to do with a stream whose client leaves midway.
     pub left_mid_stream: LeftMidStream,
     /// Kinds of image URLs that the upstream may be handed.
     pub image_urls: ImageUrls,
-    /// Whether requests that are translated to the Messages API mark what the vendor's cache should keep.
+    /// Whether requests translated to the Messages API mark what the vendor should cache.
     pub cache_breakpoints: bool,
-    /// Query parameters of a client that are passed on with its body, in addition to `beta`.
+    /// Query parameters that are passed on with a client's body, in addition to `beta`.
     pub pass_query: Vec<String>,
-    /// Members beyond the documented API that are sent to this server when a client's body is passed on.
+    /// Undocumented members that this server gets when a client's body is passed on.
     pub pass_members: Vec<String>,
-    /// Whether requests may ask the server to compact a conversation, which generates tokens beyond the limit of
-    /// output.
+    /// Whether requests may ask the server to compact a conversation, which generates tokens beyond the output limit.
     pub compaction: bool,
-    /// Whether accounts share the vendor's cache of prompts. If not, requests of the Messages API begin with a block
-    /// that differs by account.
+    /// Whether accounts share the vendor's prompt cache. If not, requests of the Messages API begin with a block that
+    /// differs by account.
     pub share_cache: bool,
-    /// Position, from 0, of the model's first upstream that gets the same members of a client's body.
+    /// Index, from 0, of the model's first upstream that gets the same members of a client's body.
     pub passes_like: usize,
     /// Whether a stream shows every generated token, with no hidden reasoning.
     pub streams_every_token: bool,
@@ -59,7 +58,7 @@ pub struct Upstream {
     pub cost: Option<Price>,
 }
 
-/// Kinds of image URLs that an upstream may be handed. Each kind includes those above it.
+/// Kinds of image URLs that an upstream may get. Each kind includes the previous ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ImageUrls {
@@ -73,7 +72,8 @@ pub enum ImageUrls {
 }
 
 impl ImageUrls {
-    /// Returns the default of a kind. A self-hosted server could reach private addresses, so by default it fetches
+    /// Returns the default for a kind of server. A self-hosted server could reach private addresses, so by default it
+    /// fetches nothing.
     /// nothing.
     pub(crate) const fn of(kind: UpstreamKind) -> Self {
         match kind {
@@ -97,19 +97,19 @@ pub enum LeftBeforeHead {
     Prompt,
 }
 
-/// Treatment of a stream whose client leaves midway.
+/// What to do with a stream whose client leaves midway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LeftMidStream {
     /// The upstream is stopped at once. Unreported tokens are estimated.
     Stop,
-    /// The upstream is read to the end, so that all tokens are billed as reported.
+    /// The upstream is read to the end, so that all tokens are billed as it reports them.
     Finish,
 }
 
 impl LeftMidStream {
-    /// Returns the default of a server. Responses and Messages report usage only at their end, and no event shows their
-    /// reasoning.
+    /// Returns the default of a server. Servers of the Responses and Messages APIs report usage only at the end, and do
+    /// not show all of their reasoning.
     pub(crate) fn of(speaks: &[UpstreamApi]) -> Self {
         if speaks.iter().all(|api| *api == UpstreamApi::Chat) { Self::Stop } else { Self::Finish }
     }
@@ -132,7 +132,7 @@ pub enum UpstreamKind {
 }
 
 impl UpstreamKind {
-    /// Returns whether servers of this kind run on the operator's machines rather than at a provider.
+    /// Returns whether servers of this kind run on the operator's machines.
     const fn is_self_hosted(self) -> bool {
         match self {
             Self::Openai | Self::Anthropic => false,
@@ -170,7 +170,7 @@ impl UpstreamKind {
 }
 
 impl ReasoningParam {
-    /// Returns the default of a kind. Strict hosted servers refuse members that they do not know.
+    /// Returns the default for a kind of server. Strict hosted servers refuse unknown members.
     pub(crate) const fn of(kind: UpstreamKind) -> Self {
         match kind {
             UpstreamKind::Openai | UpstreamKind::Anthropic => Self::AsSent,
@@ -181,7 +181,7 @@ impl ReasoningParam {
 }
 
 impl SystemMessages {
-    /// Returns the default of a kind. Templates of many models refuse a system message that is not first.
+    /// Returns the default for a kind of server. Many models' templates refuse a system message that is not first.
     pub(crate) const fn of(kind: UpstreamKind) -> Self {
         match kind {
             UpstreamKind::Openai | UpstreamKind::Anthropic | UpstreamKind::Builtin => Self::InPlace,
@@ -192,7 +192,7 @@ impl SystemMessages {
     }
 }
 
-/// An API of model servers for chats.
+/// An API for chats with models.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UpstreamApi {
@@ -201,12 +201,12 @@ pub enum UpstreamApi {
     Messages,
 }
 
-// A hosted server that does not speak the client's own API is called with the first of these that it speaks.
+// A hosted server without the client's API is called in the first of these that it speaks.
 shared::names! { UpstreamApi: Responses = "responses", Messages = "messages", Chat = "chat" }
 
 impl Upstream {
-    /// Returns the API to use for a client of this API: the client's own if the server speaks it. A server that shows
-    /// its progress in chats is sent chats, so that a stream which is left or cut is billed exactly.
+    /// Returns the API to use for a client of this API: the client's own if the server speaks it, or chat if the server
+    /// shows its progress there, so that a stream that is left or cut is billed exactly.
     pub fn api_for(&self, client: UpstreamApi) -> UpstreamApi {
         let speaks = |api: &UpstreamApi| self.speaks.contains(api);
         let first = if self.kind.is_self_hosted() { UpstreamApi::Chat } else { client };
@@ -214,8 +214,8 @@ impl Upstream {
         preferred.into_iter().find(speaks).unwrap_or(UpstreamApi::Chat)
     }
 
-    /// Returns whether the server belongs to the vendor that defines this API. Members that are too new for the gateway
-    /// mean there what the vendor documents, so they may pass.
+    /// Returns whether the server belongs to the vendor that defines this API. Members unknown to the gateway mean what
+    /// the vendor documents there, so they may pass.
     pub fn is_vendors_own(&self, api: UpstreamApi) -> bool {
         let vendors = match api {
             UpstreamApi::Chat | UpstreamApi::Responses => "api.openai.com",
@@ -237,19 +237,18 @@ impl Upstream {
     }
 }
 
-/// A server's name for the limit of output.
+/// A server's name for the output limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LimitParam {
-    /// The common name, which OpenAI's newer models refuse.
+    /// The common name. OpenAI's newer models refuse it.
     #[default]
     MaxTokens,
-    /// OpenAI's newer name, which many servers do not support.
+    /// OpenAI's newer name. Many servers do not support it.
     MaxCompletionTokens,
 }
 
 impl LimitParam {
-    /// Returns the other name.
     #[must_use]
     pub const fn other(self) -> Self {
         match self {

@@ -28,15 +28,15 @@ use crate::{
     final_head::{FinalHead, Heads},
 };
 
-/// A client, http and https, with a pool of connections that `C` makes. Cheap to clone.
+/// A client for http and https, with a pool of the connections that `C` makes. Cheap to clone.
 pub type HttpClient<B, C = HttpConnector> = Client<Connecting<C, <C as Service<Uri>>::Response>, B>;
 /// Connector of a client with a pool.
 type Connecting<C, S> =
     MapResponse<HttpsConnector<C>, fn(MaybeHttpsStream<S>) -> Bounded<TokioIo<MaybeHttpsStream<S>>>>;
-/// A connection that bounds answers up to their final heads, and reads fairly.
+/// A connection with bounds on answers up to their final heads, and with fair reads.
 type Bounded<S> = TokioIo<FinalHead<FairRead<S>>>;
 
-/// Connector of a server, http or https. Cheap to clone.
+/// Connects to a server over http or https. Cheap to clone.
 #[derive(Clone)]
 pub enum Connector {
     /// Connects to the server itself.
@@ -45,7 +45,7 @@ pub enum Connector {
     Tunnelled(HttpsConnector<Tunnel<HttpConnector>>),
 }
 
-/// Settings in which clients differ.
+/// Settings that differ between clients.
 pub struct ClientSettings {
     /// Certificates to trust and to present; `None` trusts the public authorities.
     pub tls: Option<ClientConfig>,
@@ -57,7 +57,7 @@ pub struct ClientSettings {
     pub idle_connections: usize,
 }
 
-/// Makes a client that connects within a bound and sends small packets at once.
+/// Makes a client that connects within a deadline and sends small packets at once.
 pub fn http_client<B>(settings: ClientSettings) -> HttpClient<B>
 where
     B: Body<Data: Send> + Send,
@@ -65,8 +65,8 @@ where
     http_client_over(tcp(settings.connect_deadline), settings)
 }
 
-/// Makes a connector that connects within `deadline`, through `proxy` if there is one. `tls` has the authorities to
-/// trust; `None` trusts the public ones.
+/// Makes a connector that connects within `deadline`, through `proxy` if there is one. `tls` contains the authorities
+/// to trust; `None` trusts the public ones.
 pub(super) fn connector(
     deadline: Duration,
     tls: Option<ClientConfig>,
@@ -132,7 +132,7 @@ pub(crate) fn https<C>(tcp: C, tls: Option<ClientConfig>) -> HttpsConnector<C> {
     builder.https_or_http().enable_http1().wrap_connector(tcp)
 }
 
-/// Makes a client whose connections `tcp` makes, within its own bound.
+/// Makes a client over connections that `tcp` makes, within its own deadline.
 pub fn http_client_over<B, C>(tcp: C, settings: ClientSettings) -> HttpClient<B, C>
 where
     B: Body<Data: Send> + Send,

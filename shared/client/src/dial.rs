@@ -1,4 +1,4 @@
-//! Connections made by other means than TCP: a simulation replaces the system's network with its own.
+//! Connections by other means than TCP: a simulation replaces the system's network with its own.
 
 use std::{io, pin::Pin};
 

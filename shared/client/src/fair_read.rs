@@ -1,5 +1,4 @@
-//! Reads that count by their bytes, so that a peer that sends without a pause does not starve other tasks of the
-//! thread.
+//! Reads that count by their bytes, so that a peer that sends without a pause does not starve the thread's other tasks.
 
 use std::{
     io,
@@ -11,8 +10,8 @@ use tokio::task::coop::poll_proceed;
 use crate::watched_stream::{StreamWatch, WatchedStream};
 
 /// Bytes of a read that count as one step of a task. The runtime switches tasks after 128 steps, and counts a read of
-/// any size as one. That allows megabytes of the smallest frames, which take a fifth of a second. With this number, a
-/// turn reads 32 KiB.
+/// any size as one. That would allow megabytes of the smallest frames, which take a fifth of a second. With this
+/// number, a turn reads 32 KiB.
 const BYTES_OF_A_STEP: usize = 256;
 
 /// A connection whose reads count by their bytes.
@@ -27,7 +26,7 @@ impl StreamWatch for CountedReads {
     }
 }
 
-/// Counts the steps of a read beyond the first, which the runtime has counted already.
+/// Counts a read's steps beyond the first, which the runtime counts itself.
 fn count_read(context: &mut Context<'_>, bytes: usize) {
     for _ in 0..bytes / BYTES_OF_A_STEP {
         match poll_proceed(context) {

@@ -9,15 +9,15 @@ use crate::watched_stream::{StreamWatch, WatchedStream};
 
 /// Most interim heads of an answer. Servers send one or two.
 const MAX_INTERIM_HEADS: usize = 16;
-/// Most bytes up to the end of the final head: twice as many as a large head has.
+/// Most bytes up to the end of the final head: twice the size of a large head.
 const MAX_HEAD_BYTES: usize = 64 << 10;
 
-/// Bytes of a status line up to the end of its code, as in `HTTP/1.1 200`.
+/// Length of a status line up to the end of its code, as in `HTTP/1.1 200`.
 const STATUS: usize = 12;
 /// Beginning of every status line.
 const PROTOCOL: &[u8] = b"HTTP/1.";
 
-/// Error that ends a connection: an answer's final head did not come within the bounds.
+/// Ends a connection: an answer's final head did not come within the bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the answer has no final head within {MAX_INTERIM_HEADS} interim heads and {} KiB", MAX_HEAD_BYTES >> 10)]
 pub struct NoFinalHead;
@@ -45,14 +45,14 @@ enum HeadState {
     /// The rest of a head.
     Lines {
         is_interim: bool,
-        /// The line has had nothing but carriage returns so far.
+        /// The line has only carriage returns so far.
         is_blank: bool,
     },
 }
 
 impl Heads {
-    /// Expects the head of an answer, since a request is being written. This also happens for the rest of a request
-    /// whose answer has begun; the bytes that follow are then not a status line, and are skipped.
+    /// Expects the head of an answer, since a request is being written. This is also called for the rest of a request
+    /// whose answer has begun. The bytes that follow are then not a status line, and are skipped.
     fn await_answer(&mut self) {
         if matches!(self.place, HeadState::Past) {
             *self = Self { place: HeadState::Status([0; STATUS], 0), bytes: 0, interim: 0 };
@@ -71,7 +71,7 @@ impl Heads {
         Ok(())
     }
 
-    /// Reads a byte of a status line, or the rest of a line, and returns the number of bytes.
+    /// Reads a byte of a status line, or the rest of a line. Returns how many bytes it read.
     fn read_part(&mut self, bytes: &[u8]) -> usize {
         match &mut self.place {
             HeadState::Past => bytes.len(),

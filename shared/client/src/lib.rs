@@ -1,5 +1,5 @@
-//! HTTP clients, all built alike, for upstreams, key-services, receivers of webhooks and receivers of telemetry. They
-//! speak HTTP/1, and bound what a server may send before the final head of its answer.
+//! HTTP clients for upstreams, key-services, webhook receivers and telemetry receivers. They speak HTTP/1, and bound
+//! what a server may send before the final head of its answer.
 
 mod connection;
 pub mod dial;

@@ -8,9 +8,9 @@ use tokio::task::JoinSet;
 
 use crate::upstream_call::UpstreamCall;
 
-/// Longest time for a server's answer. A server that is loading its weights does not answer in time.
+/// How long a server may take to answer. A server that is loading its weights does not answer in time.
 const ANSWER_DEADLINE: Duration = Duration::from_secs(10);
-/// Servers that are asked at once, so that a long catalogue needs few sockets and little memory.
+/// Most servers asked at once. The bound keeps sockets and memory few for a long catalogue.
 const SERVERS_AT_ONCE: usize = 8;
 
 /// A finding about an upstream for its operator.
@@ -37,8 +37,8 @@ struct ServerQuestion {
     access: Access,
 }
 
-/// Asks each server of a catalogue once. Returns what the catalogue promises and the servers do not offer, in the
-/// catalogue's order.
+/// Asks each server of a catalogue once. Returns, in the catalogue's order, what the catalogue promises but the servers
+/// do not offer.
 pub async fn check_servers(catalog: &Catalog) -> Vec<ServerFinding> {
     let mut questions: Vec<ServerQuestion> = Vec::new();
     let upstreams =
@@ -103,7 +103,7 @@ impl ServerQuestion {
         Some(Self { uri, kind: upstream.kind, access: upstream.access.clone() })
     }
 
-    /// Returns whether both ask the same server the same question, with credentials from the same sources.
+    /// Returns whether both questions go to the same server, with credentials from the same sources.
     fn is(&self, other: &Self) -> bool {
         let way = |question: &Self| {
             let sources =

@@ -1,4 +1,4 @@
-//! Access to upstreams as the catalogue describes it: values of headers, private authorities and proxies.
+//! Access to upstreams as described in the catalogue: header values, private authorities and proxies.
 
 use std::{env, net::IpAddr, time::Duration};
 
@@ -48,7 +48,7 @@ pub fn upstream_connector(base: &Uri, access: &Access, deadline: Duration) -> Re
     Ok(connector(deadline, tls, proxy(base, access)?.as_ref()))
 }
 
-/// Trusts the authorities of a file in addition to the public ones.
+/// Trusts a file's authorities in addition to the public ones.
 fn trusting(authorities: &Pem) -> Result<ClientConfig, ConfigError> {
     let mut roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
     for authority in CertificateDer::pem_slice_iter(authorities.text().as_bytes()) {
@@ -61,7 +61,7 @@ fn trusting(authorities: &Pem) -> Result<ClientConfig, ConfigError> {
     Ok(versions.with_root_certificates(roots).with_no_client_auth())
 }
 
-/// Returns the proxy of an upstream: the catalogue's or, for https, the environment's.
+/// Returns an upstream's proxy: from the catalogue or, for https, from the environment.
 fn proxy(base: &Uri, access: &Access) -> Result<Option<Intercept>, ConfigError> {
     let rules = match &access.proxy {
         Some(proxy) => Matcher::builder().all(proxy.expose_secret()),
@@ -82,8 +82,8 @@ fn first_set(names: [&str; 2]) -> String {
     names.iter().find_map(|name| env::var(name).ok().filter(|value| !value.is_empty())).unwrap_or_default()
 }
 
-/// Rewrites a list of hosts that are reached directly. Curl, Go and Python also know `*.` before a domain, and a port,
-/// which must then be the server's.
+/// Rewrites a list of hosts that are reached directly. Curl, Go and Python also allow `*.` before a domain, and a port,
+/// which must then match the server's.
 fn hosts_without_proxy(list: &str, base: &Uri) -> String {
     let port = base.port_u16().unwrap_or(if base.scheme_str() == Some("http") { 80 } else { 443 });
     let host_of = |entry: &str| {
@@ -92,7 +92,7 @@ fn hosts_without_proxy(list: &str, base: &Uri) -> String {
         let (host, named) = match entry.rsplit_once(':') {
             Some((host, digits)) if !is_address && !digits.is_empty() => match digits.parse::<u16>() {
                 Ok(named) => (host, Some(named)),
-                // A network of IPv6, such as 2001::/17.
+                // An IPv6 network, such as 2001::/17.
                 Err(_) => (entry, None),
             },
             Some(_) | None => (entry, None),

@@ -1,4 +1,4 @@
-//! A single request to an upstream that does not come from a client: a check at start, or an operator's command.
+//! A request to an upstream that does not come from a client, but from a check at start or an operator's command.
 
 use std::{error::Error, time::Duration};
 
@@ -24,7 +24,7 @@ pub struct UpstreamCall<'a> {
     pub access: &'a Access,
     /// JSON to post; `None` sends a GET.
     pub body: Option<Bytes>,
-    /// Longest time until the answer has been read.
+    /// How long reading the answer may take in total.
     pub deadline: Duration,
 }
 
@@ -34,10 +34,10 @@ pub struct UpstreamAnswer {
     pub body: Bytes,
 }
 
-/// Reason why an upstream gave no answer.
+/// Why an upstream gave no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum NoAnswer {
-    /// A credential, an authority or a proxy cannot be used.
+    /// The credential, an authority or the proxy cannot be used.
     #[error("{0}")]
     Access(#[from] ConfigError),
     /// No connection was made, or it broke before the head of the answer.
@@ -45,7 +45,7 @@ pub enum NoAnswer {
     Unreachable(String),
     #[error("the server did not answer in time")]
     Silent,
-    /// The body of the answer broke off, or is too large to read.
+    /// The answer's body broke off, or is too large.
     #[error("the server's answer broke off, or is too large")]
     Incomplete,
 }

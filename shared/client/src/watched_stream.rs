@@ -1,4 +1,4 @@
-//! A stream whose reads and writes are watched.
+//! A stream whose reads and writes are observed.
 
 use std::{
     io::{self, IoSlice},
@@ -11,10 +11,9 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// Observes the reads and writes of a stream.
 pub trait StreamWatch {
-    /// Called after a read, with the bytes that it brought: none if it waits. An error fails the read.
+    /// Called after a read, with the bytes that it returned: none if it waits. An error fails the read.
     fn after_read(&mut self, context: &mut Context<'_>, waits: bool, bytes: &[u8]) -> io::Result<()>;
 
-    /// Called before a write.
     fn before_write(&mut self) {}
 
     /// Called after a write, which may wait.

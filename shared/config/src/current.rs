@@ -1,4 +1,4 @@
-//! A value that is replaced whole while others use it.
+//! A value that is replaced as a whole while others use it.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Secrets given as flags, where every user of the machine can read them.
+//! Secrets passed as flags, which every user of the machine can read.
 
 use std::ffi::{OsStr, OsString};
 
@@ -23,7 +23,7 @@ fn parse_from<A: Parser>(
     Ok((A::from_arg_matches(&matches)?, exposed))
 }
 
-/// Makes a variable that is set and empty the same as one that is not set: templates of deployments write them so.
+/// Treats an environment variable that is set but empty as unset, since deployment templates often produce it.
 fn without_empty(command: Command, is_empty: &dyn Fn(&OsStr) -> bool) -> Command {
     let command = command.mut_args(|argument| {
         let has_nothing = argument.get_env().is_some_and(is_empty);
@@ -33,7 +33,8 @@ fn without_empty(command: Command, is_empty: &dyn Fn(&OsStr) -> bool) -> Command
 }
 
 impl ExposedSecrets {
-    /// A setting with a value that `--help` hides is a secret, unless it is a URL without credentials.
+    /// Collects secrets given as flags. A setting whose value `--help` hides is a secret, unless it is a URL without
+    /// credentials.
     fn of(command: &Command, matches: &ArgMatches) -> Self {
         let secrets = command.get_arguments().filter(|argument| argument.is_hide_env_values_set());
         let given = secrets.filter(|argument| {

@@ -1,4 +1,4 @@
-//! Token that authenticates calls between the services. It may be replaced while the services run.
+//! The token that authenticates calls between the services. It may be replaced while they run.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ pub struct InternalTokens {
 }
 
 impl InternalTokens {
-    /// `None` if a header cannot carry the token.
+    /// Returns `None` if a header cannot carry the token.
     pub fn new(current: SecretString, previous: Option<SecretString>) -> Option<Self> {
         let mut header = HeaderValue::try_from(current.expose_secret()).ok()?;
         header.set_sensitive(true);
@@ -40,7 +40,7 @@ impl InternalToken {
         self.0.replace(tokens);
     }
 
-    /// The header value of a call, marked as sensitive so that logs hide it.
+    /// Returns the header value for a call, marked as sensitive so that logs hide it.
     pub fn header(&self) -> HeaderValue {
         self.0.get().header.clone()
     }

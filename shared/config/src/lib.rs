@@ -26,16 +26,16 @@ pub mod internal_token;
 pub use exposed::{ExposedSecrets, parse};
 
 const DEFAULT_MODELS: &str = "config/models.toml";
-/// Catalogue of an installation without a catalogue file.
+/// Catalogue if there is no catalogue file.
 const BUILT_IN_MODELS: &str = include_str!("../../../config/models.toml");
 
 /// Enough for thousands of models.
 const MAX_CATALOG: usize = 16 << 20;
-/// Several times the size of a system's whole list of CAs.
+/// Several times the size of a system's complete list of CAs.
 const MAX_PEM: usize = 4 << 20;
 const MIN_TOKEN_BYTES: usize = 16;
 
-/// Settings that both services have.
+/// Settings of both services.
 #[derive(Args, Clone, Debug)]
 pub struct Common {
     /// Catalogue of models [default: config/models.toml, or a built-in copy]
@@ -66,7 +66,6 @@ pub struct Common {
     pub drain_pause: Duration,
 }
 
-/// An unusable setting.
 #[derive(Debug, thiserror::Error)]
 #[error("{setting}: {reason}")]
 pub struct ConfigError {
@@ -101,14 +100,14 @@ impl Common {
         Catalog::parse(&text, &name).map_err(|e| ConfigError::new("FAREGATE_MODELS", e))
     }
 
-    /// Returns the internal token of a service that cannot run without one.
+    /// Returns the internal token of a service that requires one.
     pub fn required_internal_token(&self) -> Result<SecretString, ConfigError> {
         let unset =
             || ConfigError::new("FAREGATE_INTERNAL_TOKEN", "must be set, or FAREGATE_INTERNAL_TOKEN_FILE");
         self.internal_token()?.ok_or_else(unset)
     }
 
-    /// The internal token, if configured.
+    /// Returns the internal token, if configured.
     pub fn internal_token(&self) -> Result<Option<SecretString>, ConfigError> {
         let token = either(
             ("FAREGATE_INTERNAL_TOKEN", self.internal_token.as_ref()),
@@ -127,7 +126,7 @@ pub fn internal_tokens(
     })
 }
 
-/// Checks that a token is too long to guess. An empty or short one would open the services to everyone on the network.
+/// Checks that a token is too long to guess. A short or empty one would open the services to everyone on the network.
 pub fn checked_token(token: SecretString) -> Result<SecretString, ConfigError> {
     if token.expose_secret().len() < MIN_TOKEN_BYTES {
         let reason = format!("must have at least {MIN_TOKEN_BYTES} characters");

@@ -1,4 +1,4 @@
-//! Answers of real servers, by server, and what clients must read of them. For tests alone.
+//! Answers of real servers, by server, and what clients must read from them. For tests only.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a case that cannot be read fails its test")]
 
@@ -13,10 +13,10 @@ pub use read::{ClientDialect, Read};
 /// Folder of the cases, from this crate.
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/upstreams");
 
-/// Odd forms that follow from the form that a request asked for, and not from the case.
+/// Oddities that follow from the requested form, not from the case.
 pub const BY_REQUEST: [&str; 3] = ["sse_for_whole", "whole_for_stream", "message_in_stream"];
 
-/// Members that a case may have.
+/// Members of a case file.
 const MEMBERS: [&str; 12] = [
     "api",
     "asks",
@@ -32,24 +32,24 @@ const MEMBERS: [&str; 12] = [
     "health",
 ];
 
-/// An answer of a server, and what clients must read of it.
+/// A server's answer, and what clients must read from it.
 #[derive(Clone, Debug)]
 pub struct Case {
     /// Server and case, such as `mistral/content-list`.
     pub name: String,
-    /// API in which the server was asked: `chat`, `responses` or `messages`.
+    /// API in which the server is asked: `chat`, `responses` or `messages`.
     pub api: String,
-    /// Form that was asked for, if the server is only asked in one: `whole` or `stream`.
+    /// The requested form, if the server is asked in only one: `whole` or `stream`.
     pub asks: Option<String>,
     pub status: u16,
     pub expected: Read,
-    /// Code of the error that clients read in place of an answer.
+    /// Code of the error that clients get instead of an answer.
     pub error: Option<String>,
-    /// Odd forms that are counted, besides [`BY_REQUEST`].
+    /// Oddities that are counted, besides [`BY_REQUEST`].
     pub odd: Vec<String>,
-    /// The server is well after the answer.
+    /// The server counts as healthy after the answer.
     pub is_well: bool,
-    /// The body as the server sends it.
+    /// The body, exactly as the server sends it.
     pub body: Vec<u8>,
 }
 
@@ -120,12 +120,12 @@ impl Case {
         }
     }
 
-    /// Returns whether a client may ask for this form.
+    /// Returns whether a client may request this form.
     pub fn is_asked_for(&self, form: &str) -> bool {
         self.asks.as_deref().is_none_or(|asks| asks == form)
     }
 
-    /// Returns what a client of a dialect must read: dialects differ in what they can say.
+    /// Returns what a client of this dialect must read. Dialects cannot all express the same.
     pub fn expected_in(&self, dialect: ClientDialect) -> Read {
         self.expected.clone().in_dialect(dialect)
     }

@@ -1,8 +1,7 @@
-//! What a client has read: its dialect's answers, whole and streamed, as its SDK would fold them.
+//! What a client reads from answers in its dialect, whole or streamed, as its SDK would combine them.
 
 use serde_json::Value;
 
-/// A dialect of clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientDialect {
     Chat,
@@ -18,9 +17,9 @@ pub struct Read {
     pub refusal: String,
     /// Names and arguments.
     pub calls: Vec<[String; 2]>,
-    /// Chat's word for the end.
+    /// Finish reason, in chat's words.
     pub finish: String,
-    /// Tokens of the prompt, those of it that were cached, and of the output; `None` where they are an estimate.
+    /// Prompt tokens, cached ones among them, and output tokens; `None` if they are an estimate.
     pub usage: Option<[u64; 3]>,
     /// Code of an error.
     pub error: Option<String>,
@@ -31,7 +30,6 @@ impl ClientDialect {
 }
 
 impl Read {
-    /// Reads a whole answer.
     pub fn whole(dialect: ClientDialect, answer: &Value) -> Self {
         match dialect {
             ClientDialect::Chat => Self::of_chat(answer),
@@ -51,10 +49,10 @@ impl Read {
         }
     }
 
-    /// Returns what of this a dialect can say.
+    /// Returns what a dialect can express of this.
     #[must_use]
     pub fn in_dialect(mut self, dialect: ClientDialect) -> Self {
-        // To Messages, a refusal is a text and a reason.
+        // In Messages, a refusal is text with a stop reason.
         if dialect == ClientDialect::Messages && !self.refusal.is_empty() {
             self.text += &std::mem::take(&mut self.refusal);
             self.finish = "content_filter".into();
@@ -87,7 +85,7 @@ impl Read {
         read
     }
 
-    /// Adds a message, or an addition to one, as SDKs do: by the indexes of calls.
+    /// Adds a message or a delta as SDKs do, matching calls by their indexes.
     fn add_chat(&mut self, message: &Value) {
         self.text += &word(&message["content"]);
         self.reasoning += &word(&message["reasoning_content"]);
@@ -171,7 +169,8 @@ impl Read {
         if pieces.reasoning.is_empty() {
             pieces.reasoning = summary;
         }
-        // SDKs show the last event, which repeats the pieces. Where a server's own events are passed on, it may have more.
+        // SDKs show the last event, which repeats the pieces. If the server's own events are passed on, it may contain
+        // more.
         let has_more = pieces.len() < end.len();
         Self {
             finish: end.finish.clone(),
@@ -181,7 +180,7 @@ impl Read {
         }
     }
 
-    /// Bytes of all texts.
+    /// Counts the bytes of all texts.
     fn len(&self) -> usize {
         let calls: usize = self.calls.iter().flatten().map(String::len).sum();
         self.text.len() + self.reasoning.len() + self.refusal.len() + calls
@@ -214,7 +213,7 @@ impl Read {
 
     fn of_message_events(events: &[Value]) -> Self {
         let (mut read, mut usage, mut inputs) = (Self::default(), Value::Null, Vec::new());
-        // Places of the blocks that are calls.
+        // Indexes of the blocks that are calls.
         let mut begun = Vec::new();
         for event in events {
             match event["type"].as_str().unwrap_or_default() {
@@ -244,7 +243,7 @@ impl Read {
                 _ => {}
             }
         }
-        // A call without pieces has the input of its start.
+        // A call without pieces keeps the input that it started with.
         for (call, input) in read.calls.iter_mut().zip(inputs) {
             if call[1].is_empty() {
                 call[1] = input;

@@ -32,7 +32,7 @@ pub use framing::{ambiguity, refuse_ambiguous};
 pub use trace::{ClientRequestId, X_GATEWAY_REQUEST_ID, X_REQUEST_ID, gateway_request_id};
 pub use unread::{drain_unread, drain_unread_body};
 
-/// Header in which some SDKs send the credential of a model call, in place of `Authorization`.
+/// Header in which some SDKs send a model call's credential, instead of `Authorization`.
 const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
 /// Middleware: answers 500 if a handler panics.
@@ -47,7 +47,7 @@ pub async fn unknown_url(request: Request) -> ApiError {
     ApiError::new(Code::UnknownUrl, format!("There is no route {method} {path}."))
 }
 
-/// Answers a method that a path does not take; the router adds `Allow`.
+/// Answers a method that a path does not accept. The router adds `Allow`.
 #[expect(clippy::unused_async, reason = "handlers are async")]
 pub async fn method_not_allowed(request: Request) -> ApiError {
     ApiError::new(
@@ -79,8 +79,8 @@ pub fn bearer(headers: &HeaderMap) -> Result<&str, ApiError> {
     Ok(token)
 }
 
-/// Returns the credential of a model call, from `Authorization` or `x-api-key`. If both are sent, they must be equal, but
-/// SDKs send an empty `x-api-key` if only the other is set.
+/// Returns a model call's credential, from `Authorization` or `x-api-key`. If both are sent, they must be equal, except
+/// that SDKs send an empty `x-api-key` if only the other is set.
 pub fn model_credential(headers: &HeaderMap) -> Result<&str, ApiError> {
     let has_bearer = headers.contains_key(header::AUTHORIZATION);
     let mut values = headers.get_all(X_API_KEY).iter();

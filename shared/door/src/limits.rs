@@ -1,4 +1,4 @@
-//! Limits of a process, and the number of connections that they allow at start.
+//! The limits of a process, and the number of connections that they allow.
 
 mod memory;
 
@@ -10,7 +10,7 @@ use crate::serve::{ConnectionOptions, LEAST_CONNECTIONS};
 
 /// Open files kept for the store, logs, and connections between the services.
 const RESERVED_FILES: usize = 192;
-/// Most memory of a silent connection, including half of the largest head. Connections take up to a quarter of the
+/// Most memory of a silent connection, including half of the largest head. All connections may take a quarter of the
 /// process's memory.
 const CONNECTION_BYTES: u64 = 32 << 10;
 /// Most memory that TLS adds to a connection: an incomplete handshake message of the largest size, and the same again
@@ -66,8 +66,8 @@ impl LimitOptions {
 }
 
 impl Limits {
-    /// Number of connections for each of `ports`: the configured number, or what open files and memory allow.
-    /// `other_files` are needed for other purposes.
+    /// Returns the number of connections for each of `ports`: as configured, or what open files and memory allow.
+    /// `other_files` are used for other purposes.
     pub fn connections(&self, ports: usize, other_files: usize) -> Result<usize, ConfigError> {
         const SETTING: &str = "FAREGATE_MAX_CONNECTIONS";
         let files = self.files.saturating_sub(RESERVED_FILES + other_files) / ports;

@@ -1,7 +1,7 @@
-//! HTTP server of every port of every program. This code alone decides how connections are served and when each ends.
+//! The HTTP server of every port. All decisions on how connections are served and when they end are made here.
 //!
-//! Every new connection is admitted (`register`). A connection that sends no head, carries no request, or reads too
-//! little of its answers is closed in time. Only the progress of requests counts, not that of bytes.
+//! Every new connection is admitted (`register`). A connection that sends no head, carries no request, or reads its
+//! answers too slowly is closed in time. Progress is measured in requests, not in bytes.
 
 mod arrival;
 mod body;

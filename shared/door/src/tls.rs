@@ -55,7 +55,7 @@ pub struct Tls {
 pub struct MutualTls {
     client: ClientConfig,
     server: Arc<ServerConfig>,
-    /// The server's end for gRPC, which speaks HTTP/2.
+    /// The server end for gRPC, which uses HTTP/2.
     grpc_server: Arc<ServerConfig>,
     /// This service's certificate, with all intermediate certificates.
     pub certificate: Pem,
@@ -109,7 +109,7 @@ impl Tls {
 }
 
 impl MutualTls {
-    /// Mutual TLS of a certificate with intermediates, the certificate's key, and the authority.
+    /// Makes mutual TLS from a certificate with its intermediates, its key, and the authority.
     pub fn new(certificate: Pem, key: Pem, authority: Pem) -> Result<Self, ConfigError> {
         let chain = certificates(&certificate)?;
         let mut roots = RootCertStore::empty();
@@ -138,7 +138,7 @@ impl MutualTls {
         Ok(Self { client, server, grpc_server, certificate, key, authority })
     }
 
-    /// Exports when the certificates end, and warns if that is soon.
+    /// Exports when the certificates expire, and warns if that is soon.
     fn show(&self) {
         validity::show(&[(&self.certificate, Decisive::First), (&self.authority, Decisive::Last)]);
     }

@@ -1,4 +1,4 @@
-//! Edits of an example: of single bytes, and of values in JSON, TOML and addresses.
+//! Edits of an example: of single bytes, or of values in JSON, TOML and addresses.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ const WORDS: &str = include_str!("words.txt");
 /// Characters that structure formats.
 const MARKS: &[u8] = b"\n\r \t\"\\,:;=.-+{}[]()/%&@#\0";
 
-/// An edit. A position is taken modulo the length of the edited bytes.
+/// An edit. Positions are taken modulo the length.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Edit {
     Flip { at: u32, bit: u8 },
@@ -28,7 +28,7 @@ pub(super) enum Edit {
 }
 
 impl Edit {
-    /// Chooses an edit. All kinds are as likely.
+    /// Chooses an edit. All kinds are equally likely.
     pub(super) fn random(random: &mut StdRng) -> Self {
         let (at, from, byte, example) = random.random();
         match random.random_range(0..12) {
@@ -47,7 +47,7 @@ impl Edit {
         }
     }
 
-    /// Edits `bytes`, perhaps with a part of another example.
+    /// Edits `bytes`, possibly with part of another example.
     pub(super) fn apply(self, bytes: &mut Vec<u8>, examples: &[Vec<u8>]) {
         let example = |number: u8| &examples[usize::from(number) % examples.len()];
         match self {
@@ -104,7 +104,7 @@ fn repeat(bytes: &mut Vec<u8>, range: Range<usize>, between: &[u8]) {
     bytes.splice(range.end..range.end, again);
 }
 
-/// Finds the next value from a position on: a string, a list or an object, or else a word.
+/// Finds the next value after a position: a string, a list, an object, or else a word.
 fn value(bytes: &[u8], at: u32) -> Range<usize> {
     let is_word = |byte: &u8| byte.is_ascii_alphanumeric() || b"_.+-".contains(byte);
     let at = place(bytes, at);

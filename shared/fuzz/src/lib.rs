@@ -1,10 +1,10 @@
 //! Fuzz targets that are tests: examples of a format, edited at random.
 //!
-//! Random bytes hardly get past the first character of a JSON parser. So a target is given examples of its format, which
-//! are edited at random. A failure prints the input.
+//! Random bytes hardly get past the first character of a JSON parser. So each target gets examples of its format,
+//! edited at random. A failure prints the input.
 //!
-//! A test makes the same edits in the same order in each run, for a second: a faster machine gets further. `make fuzz` makes
-//! other edits each time; its failures print a seed that repeats them.
+//! A test makes the same edits in the same order in each run, for one second; a faster machine gets further. `make
+//! fuzz` makes other edits each time, and its failures print a seed that repeats them.
 
 use std::{
     borrow::Cow,
@@ -20,18 +20,18 @@ mod edit;
 
 use edit::Edit;
 
-/// Most edits of an example. More leave little that a parser reads beyond its beginning.
+/// Most edits of an example. After more, a parser reads little beyond the beginning.
 const MOST_EDITS: usize = 5;
-/// Most places at which an input is cut into pieces.
+/// Most cuts of an input into pieces.
 const MOST_CUTS: usize = 6;
 
 /// How long a test edits examples.
 const TIME_OF_A_TEST: Duration = Duration::from_secs(1);
-/// Seconds for which examples are edited at random instead, and the seed of the first edit. Both are set by `make fuzz`.
+/// How many seconds to edit examples at random instead. Set by `make fuzz`, together with the first seed.
 const SECONDS: &str = "FUZZ_SECONDS";
 const SEED: &str = "FUZZ_SEED";
 
-/// Checks every example as it is, then edited ones: the same ones for a second, or random ones for `FUZZ_SECONDS`.
+/// Checks every example unchanged, then edited: always the same edits for a second, or random edits for `FUZZ_SECONDS`.
 pub fn fuzz(examples: &Examples, check: impl Fn(&Input)) {
     let number = |name: &str| {
         let parse =
@@ -67,14 +67,13 @@ impl Examples {
         Self(files.iter().filter_map(|file| fs::read(file).ok()).collect())
     }
 
-    /// Adds more examples.
     #[must_use]
     pub fn and(mut self, others: Self) -> Self {
         self.0.extend(others.0);
         self
     }
 
-    /// Passes each example to `check`, whole and cut in half.
+    /// Passes each example to `check`, whole and split in half.
     pub fn each(&self, check: impl Fn(&Input)) {
         assert!(!self.0.is_empty(), "there is nothing to edit");
         for bytes in &self.0 {

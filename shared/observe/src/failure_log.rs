@@ -1,4 +1,4 @@
-//! Failures that repeat while their cause lasts. The process logs them once, instead of once per caller.
+//! Failures that repeat while their cause lasts. They are logged once per process, not once per caller.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -12,15 +12,14 @@ use tokio::time::Instant;
 
 /// Time between two lines while failures go on.
 const TELL_EVERY: Duration = Duration::from_mins(1);
-/// Least time without failures before a new one is logged at once. Failures that come and go faster are logged once a
-/// minute.
+/// Shortest time without failures after which a new one is logged at once. Failures that come and go faster are logged
+/// once a minute.
 const QUIET: Duration = Duration::from_secs(5);
 
 /// Failures of one cause, and when they were last logged.
 #[derive(Debug, Default)]
 pub struct FailureLog {
-    /// Whether failures came since the last success. It is read without the lock, since nearly every success follows
-    /// another.
+    /// Whether the last outcome was a failure. It is read without the lock, since nearly every success follows another.
     is_failing: AtomicBool,
     state: Mutex<FailureState>,
 }
@@ -29,22 +28,22 @@ pub struct FailureLog {
 struct FailureState {
     /// The first failure since the last success.
     began: Option<Instant>,
-    /// Failures since then, and since the last line.
+    /// Failures since then, and since the last log line.
     failures: u64,
     untold: u64,
-    /// Time of the last line, and whether it is about these failures.
+    /// When the last line was logged, and whether it is about these failures.
     told: Option<Instant>,
     is_told: bool,
-    /// The last success that ended failures.
+    /// When a success last ended failures.
     ended: Option<Instant>,
 }
 
-/// What a line about failures reports.
+/// What to log about failures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failures {
     /// Failures since the last success.
     pub count: u64,
-    /// Failures since the last line, for causes without a success to note.
+    /// Failures since the last log line, for causes whose success is not recorded.
     pub untold: u64,
     /// Time since the first of them, in seconds.
     pub seconds: u64,
@@ -57,7 +56,7 @@ impl FailureLog {
         Self { is_failing: AtomicBool::new(false), state: Mutex::new(state) }
     }
 
-    /// Notes a failure. Returns what to log if a line is due: at the first failure, and once a minute.
+    /// Records a failure. Returns what to log if a line is due: for the first failure, then once a minute.
     pub fn failed(&self) -> Option<Failures> {
         let (mut state, now) = (self.state.lock(), Instant::now());
         self.is_failing.store(true, Ordering::Relaxed);
@@ -75,7 +74,7 @@ impl FailureLog {
         Some(Failures { count: state.failures, untold, seconds: since(began).as_secs() })
     }
 
-    /// Notes a success. Returns what to log if it ends failures that were logged.
+    /// Records a success. Returns what to log if it ends failures that were logged.
     pub fn succeeded(&self) -> Option<Failures> {
         if !self.is_failing.load(Ordering::Relaxed) {
             return None;
@@ -90,7 +89,7 @@ impl FailureLog {
     }
 }
 
-/// Lets a warning about each `K` pass at most once a minute.
+/// Lets a warning pass at most once a minute for each `K`.
 #[derive(Debug)]
 pub struct Throttle<K> {
     last: HashMap<K, Instant>,

@@ -1,4 +1,4 @@
-//! The log: lines on standard error in one of two formats. The filter may be replaced.
+//! The log: lines on standard error, in one of two formats, with a replaceable filter.
 
 mod lines;
 
@@ -34,12 +34,11 @@ use tracing_subscriber::{
 
 use crate::traces;
 
-/// Format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
     /// For people.
     Text,
-    /// A JSON object a line, for machines.
+    /// One JSON object per line, for machines.
     Json,
 }
 
@@ -73,8 +72,8 @@ pub fn start(chosen: LogFormat, filter: &str) -> Result<(), String> {
     LOG.start().map_err(|e| e.to_string())
 }
 
-/// Reads a filter. A single word must be a level: a misspelled one would be taken for the name of a target, and the log
-/// would stay empty.
+/// Reads a filter. A single word must be a level: a misspelled one would count as a target, and the log would stay
+/// empty.
 fn read_filter(text: &str) -> Result<EnvFilter, String> {
     let is_level = |word: &str| LEVELS.iter().any(|level| word.eq_ignore_ascii_case(level));
     let words = text.split(',').map(str::trim).filter(|word| !word.is_empty());
@@ -95,7 +94,7 @@ pub fn filter() -> String {
     FILTER.get().and_then(|handle| handle.with_current(ToString::to_string).ok()).unwrap_or_default()
 }
 
-/// Replaces the filter. An error gives the reason, and nothing changes.
+/// Replaces the filter. On an error, nothing changes.
 pub fn replace_filter(text: &str) -> Result<(), String> {
     if text.is_empty() {
         return Err("send a level or a filter".to_owned());
@@ -109,7 +108,7 @@ pub fn flush() {
     LOG.flush();
 }
 
-/// Lines of JSON with the ids of the span that they were written in, as log collectors expect them.
+/// JSON lines with the ids of the current span, in the form that log collectors expect.
 struct WithTrace<F>(F);
 
 impl<S, N, F> FormatEvent<S, N> for WithTrace<F>
@@ -134,7 +133,7 @@ where
     }
 }
 
-/// The time of a line in UTC, to the microsecond, at a third of the default's cost.
+/// A line's time in UTC, in microseconds, at a third of the default's cost.
 struct UtcTime;
 
 impl FormatTime for UtcTime {
@@ -144,7 +143,7 @@ impl FormatTime for UtcTime {
     }
 }
 
-/// Fields in the default format, but without colours, and without formatting machinery for numbers and plain texts.
+/// Fields in the default format, without colours, and without formatting machinery for numbers and plain text.
 struct PlainFields;
 
 impl<'writer> FormatFields<'writer> for PlainFields {
@@ -155,7 +154,7 @@ impl<'writer> FormatFields<'writer> for PlainFields {
     }
 }
 
-/// The fields of a line while it is written.
+/// The fields of a line that is being written.
 struct PlainLine<'writer> {
     writer: Writer<'writer>,
     /// The separator in front of the next field.

@@ -1,4 +1,4 @@
-//! Metrics of a process: families that are declared once, and the text that a scraper reads.
+//! Metrics of a process: families, each declared once, and the text for a scraper.
 
 mod common;
 mod counted;
@@ -16,17 +16,17 @@ pub use self::{
     family::Family,
 };
 
-/// Upper bounds of the buckets of durations, in seconds: from a cache hit to a long generation.
+/// Upper bounds of duration buckets in seconds, from a cache hit to a long generation.
 pub const SECONDS: &[f64] =
     &[0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0, 120.0];
-/// Upper bounds of the buckets of token counts, as the GenAI semantic conventions advise.
+/// Upper bounds of token buckets, as recommended by the GenAI semantic conventions.
 pub const TOKENS: &[f64] =
     &[1.0, 4.0, 16.0, 64.0, 256.0, 1024.0, 4096.0, 16_384.0, 65_536.0, 262_144.0, 1_048_576.0];
 /// Upper bounds of the buckets of batch sizes.
 pub const CALLS: &[f64] = &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0];
 
-/// Time between two rounds of upkeep. A histogram keeps some hundred kilobytes of samples in between, at a thousand
-/// requests a second.
+/// Time between two rounds of upkeep. At a thousand requests per second, a histogram collects a few hundred kilobytes
+/// of samples in between.
 const UPKEEP_EVERY: Duration = Duration::from_secs(5);
 
 pub struct Exported {
@@ -51,7 +51,7 @@ impl Metrics {
     /// Starts collecting metrics. Call it once per process, inside a runtime.
     ///
     /// Histograms keep every sample until it is folded into buckets. A task folds them regularly, so that memory stays
-    /// flat even without a scraper.
+    /// constant even without a scraper.
     pub fn start(exported: &'static Exported) -> Result<Self, BuildError> {
         let mut builder = PrometheusBuilder::new();
         for family in exported.all() {
@@ -72,13 +72,13 @@ impl Metrics {
         Ok(Self { handle, exported })
     }
 
-    /// Returns a function that renders the current series, for pages of this process.
+    /// Returns a function that renders the current metrics, for pages of this process.
     pub fn reader(&self) -> impl Fn() -> String + Send + Sync + use<> {
         let handle = self.handle.clone();
         move || handle.render()
     }
 
-    /// Returns the text that a scraper reads. It has every family, even without series.
+    /// Returns the text for a scraper. It contains every family, even one without series.
     pub fn render(&self) -> String {
         let mut text = self.handle.render();
         for family in self.exported.all() {

@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 use shared_client::{ClientSettings, HttpClient, http_client};
 use tokio::time::timeout;
 
-/// Time to send the last spans and metrics of a process that stops.
+/// How long a stopping process tries to send its last spans and metrics.
 pub(super) const FLUSH_DEADLINE: Duration = Duration::from_secs(2);
 /// Default bound on a request to the receiver, retries included.
 const EXPORT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -33,7 +33,7 @@ const MAX_ANSWER_BYTES: usize = 64 << 10;
 /// Shortest time between two warnings about exports.
 const WARN_EVERY: Duration = Duration::from_mins(1);
 
-/// A setting of the export cannot be used.
+/// A setting of the export is unusable.
 #[derive(Debug, thiserror::Error)]
 #[error("{name}: {reason}")]
 pub struct WrongSetting {
@@ -53,7 +53,7 @@ impl From<ExporterBuildError> for WrongSetting {
     }
 }
 
-/// Names of the environment variables for spans or for metrics.
+/// Environment variables for spans or for metrics.
 pub(super) struct Variables {
     /// Names the exporter: `otlp`, or `none` to send nothing of this kind.
     pub(super) exporter: &'static str,
@@ -64,7 +64,7 @@ pub(super) struct Variables {
 }
 
 impl Variables {
-    /// The client of the configured receiver, if any, and the bound on a request.
+    /// Returns the client of the configured receiver, if any, and the timeout of a request.
     pub(super) fn client(&self) -> Result<Option<(ReceiverClient, Duration)>, WrongSetting> {
         let wanted = match setting(self.exporter).as_deref() {
             None | Some("otlp") => true,
@@ -85,12 +85,12 @@ impl Variables {
     }
 }
 
-/// Value of an environment variable that is set and not empty.
+/// Returns an environment variable that is set and not empty.
 pub(super) fn setting(name: &str) -> Option<String> {
     env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// Value of an environment variable in milliseconds, if set.
+/// Returns an environment variable in milliseconds, if set.
 pub(super) fn milliseconds(name: &'static str) -> Result<Option<Duration>, WrongSetting> {
     let millis =
         setting(name).map(|value| value.parse().map_err(|e| WrongSetting::new(name, e))).transpose()?;
@@ -129,12 +129,12 @@ impl opentelemetry_http::HttpClient for ReceiverClient {
     }
 }
 
-/// Time of the last warning about failed exports, so that an outage of the receiver logs one line a minute.
+/// When a failed export was last logged, so that a receiver's outage logs one line a minute.
 #[derive(Debug, Default)]
 pub(super) struct Warned(Mutex<Option<Instant>>);
 
 impl Warned {
-    /// Returns whether a warning is due, and counts it as given.
+    /// Returns whether a warning is due, and assumes that it is given.
     pub(super) fn is_due(&self) -> bool {
         let mut last = self.0.lock();
         let due = last.is_none_or(|last| last.elapsed() >= WARN_EVERY);

@@ -56,13 +56,13 @@ const USAGE: [&str; TOKEN_KINDS] = [
 /// Status of a call that succeeds.
 const OK: &str = "OK";
 
-/// Bounds of the conventions' histogram of inferences, in seconds.
+/// Bounds of the conventions' inference histogram, in seconds.
 const INFERENCE_SECONDS: [f64; 14] =
     [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92];
-/// Bounds of the conventions' histogram of the time to the first chunk, in seconds.
+/// Bounds of the conventions' time-to-first-chunk histogram, in seconds.
 const FIRST_CHUNK_SECONDS: [f64; 16] =
     [0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0];
-/// Bounds of the conventions' histograms of calls and of HTTP requests, in seconds.
+/// Bounds of the conventions' histograms of calls and HTTP requests, in seconds.
 const CALL_SECONDS: [f64; 14] =
     [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0];
 
@@ -79,14 +79,14 @@ struct Instruments {
     server_call: Histogram<f64>,
     /// Instruments of inferences, by operation, provider and model. Catalogues bound their number.
     inferences: RwLock<HashMap<Inferred, Arc<BoundInference>>>,
-    /// Durations of calls that succeed, by side and method.
+    /// Durations of successful calls, by side and method.
     calls: RwLock<HashMap<(CallSide, &'static str), BoundHistogram<f64>>>,
 }
 
 /// Operation, provider and model of an inference.
 type Inferred = (&'static str, Option<&'static str>, String);
 
-/// Instruments with their attributes looked up once, since a look-up costs several times as much as a measurement.
+/// Instruments with their attributes looked up once. A look-up costs several times the price of a measurement.
 struct BoundInference {
     tokens: [BoundCounter<u64>; TOKEN_KINDS],
     inference: BoundHistogram<f64>,
@@ -153,7 +153,7 @@ fn seconds(meter: &Meter, name: &'static str, bounds: &[f64]) -> Histogram<f64> 
     meter.f64_histogram(name).with_unit("s").with_boundaries(bounds.to_vec()).build()
 }
 
-/// Begins to send metrics if a receiver is configured. Call it once per process, inside a runtime.
+/// Starts sending metrics if a receiver is configured. Call it once per process, within a runtime.
 pub fn start() -> Result<(), WrongSetting> {
     let Some((client, timeout)) = VARIABLES.client()? else { return Ok(()) };
     let exporter = MetricExporter::builder().with_http().with_timeout(timeout).with_http_client(client);
@@ -166,13 +166,13 @@ pub fn start() -> Result<(), WrongSetting> {
     Ok(())
 }
 
-/// Sends the last metrics within a bounded time, since the process is about to stop.
+/// Sends the last metrics within a bounded time, before the process stops.
 pub async fn flush() {
     let Some(Instruments { provider, .. }) = INSTRUMENTS.get() else { return };
     let (done, flushed) = oneshot::channel();
-    // On a separate thread, so that the process does not wait for it beyond the bound.
+    // Runs on a separate thread, so that the process does not wait beyond the bound.
     thread::spawn(move || {
-        // The exporter has logged any failure, and the receiver of the result may be gone.
+        // The exporter has logged any failure, and nobody may be waiting for the result.
         let _ = provider.force_flush();
         let _ = done.send(());
     });
@@ -181,7 +181,7 @@ pub async fn flush() {
     }
 }
 
-/// Exporter on the SDK's own thread, which uses the timers and connections of the runtime.
+/// Exports on the SDK's own thread, with the runtime's timers and connections.
 struct Exporter {
     to: MetricExporter,
     runtime: Handle,
@@ -223,7 +223,7 @@ pub struct Inference<'a> {
     pub error: Option<&'static str>,
     /// Time from the first attempt to the last byte.
     pub took: Duration,
-    /// Time to the first chunk of a stream.
+    /// Time to a stream's first chunk.
     pub first_chunk: Option<Duration>,
     pub usage: Usage,
 }
@@ -255,7 +255,7 @@ impl Inference<'_> {
     }
 }
 
-/// An incoming HTTP request, timed until its answer has been read. Does nothing without a receiver.
+/// Times an incoming HTTP request until its answer has been read. Does nothing without a receiver.
 #[derive(Debug)]
 pub struct HttpRequestTimer(Option<MeasuredRequest>);
 
@@ -266,7 +266,7 @@ struct MeasuredRequest {
 }
 
 impl HttpRequestTimer {
-    /// Starts for a request; `route` is the pattern of its path, if known.
+    /// Starts timing a request. `route` is its path's pattern, if known.
     pub fn start(method: &Method, over_tls: bool, route: Option<&str>) -> Self {
         Self(INSTRUMENTS.get().map(|_| {
             let mut attributes = vec![
@@ -278,7 +278,7 @@ impl HttpRequestTimer {
         }))
     }
 
-    /// Measures until the answer is read or its client leaves.
+    /// Measures until the answer has been read or its client leaves.
     pub fn answered(self, response: Response<Body>) -> Response<Body> {
         let Some(mut request) = self.0 else { return response };
         let status = response.status();
@@ -310,7 +310,7 @@ pub enum CallSide {
     Server,
 }
 
-/// Timer of a call between the services. Does nothing without a receiver.
+/// Times a call between the services. Does nothing without a receiver.
 #[derive(Clone, Copy, Debug)]
 pub struct CallTimer(Option<(CallSide, &'static str, Instant)>);
 

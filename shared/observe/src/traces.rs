@@ -1,4 +1,4 @@
-//! Spans of requests, in OpenTelemetry's terms. Spans exist only if a receiver is configured; otherwise every function
+//! Spans of requests, as in OpenTelemetry. They exist only if a receiver is configured; otherwise every function
 //! returns after one check.
 
 mod export;
@@ -25,7 +25,7 @@ pub use opentelemetry::{Array, KeyValue, StringValue, Value, trace::SpanKind};
 use shared::text::shown_path;
 use tracer::TRACER;
 
-/// Header with the sender's span (W3C Trace Context).
+/// Header that names the sender's span (W3C Trace Context).
 pub const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
 /// Attribute with the status of a call between the services.
@@ -34,14 +34,14 @@ pub const RPC_STATUS: &str = "rpc.response.status_code";
 /// Attribute with the class of an error.
 const ERROR_TYPE: &str = "error.type";
 
-/// A span, or none. Copies share the span, which ends with the last copy. If the trace is not sampled, the span only
-/// passes that decision on.
+/// A span, or none. Copies share the span, which ends with the last copy. If the trace is not sampled, only that
+/// decision is passed on.
 #[derive(Clone, Debug, Default)]
 pub struct Span(Option<Context>);
 
 impl Span {
-    /// Begins the span of an incoming HTTP request, below the sender's span if the headers name one. `route` is the
-    /// pattern of the path, if known.
+    /// Starts the span of an incoming HTTP request, as a child of the sender's span if the headers name one. `route` is
+    /// the path's pattern, if known.
     pub fn of_request<B>(request: &Request<B>, route: Option<&str>) -> Self {
         let Some(tracer) = TRACER.get() else { return Self(None) };
         let parent = request.headers().get(TRACEPARENT).and_then(|value| value.to_str().ok());
@@ -70,7 +70,8 @@ impl Span {
         })
     }
 
-    /// Begins the span of a call, below the sender's span `traceparent`. Without a sampled sender there is no span.
+    /// Starts the span of a call, as a child of the sender's span `traceparent`. If the sender's is not sampled, there
+    /// is no span.
     pub fn of_call(traceparent: &str, method: &'static str) -> Self {
         if traceparent.is_empty() {
             return Self(None);
@@ -84,7 +85,7 @@ impl Span {
         Self::begin(tracer, builder.with_attributes(rpc(method)), &parent)
     }
 
-    /// Returns the span that the running future is in.
+    /// Returns the span of the running future.
     pub fn current() -> Self {
         if TRACER.get().is_none() {
             return Self(None);
@@ -92,7 +93,7 @@ impl Span {
         Self(Some(Context::current()).filter(Context::has_active_span))
     }
 
-    /// Begins a child span with this name and these attributes. If the trace is not sampled, it returns a copy of this
+    /// Starts a child span with this name and these attributes. If the trace is not sampled, returns a copy of this
     /// span.
     #[must_use]
     pub fn child(
@@ -131,7 +132,7 @@ impl Span {
         }
     }
 
-    /// Notes the status of the answer to an outgoing request.
+    /// Records the status of the answer to an outgoing request.
     pub fn received(&self, status: StatusCode) {
         self.set("http.response.status_code", i64::from(status.as_u16()));
         if self.is_sampled() && (status.is_client_error() || status.is_server_error()) {
@@ -139,8 +140,8 @@ impl Span {
         }
     }
 
-    /// Notes the answer to an incoming request: 5xx is an error, 4xx is the client's. The span lasts until the answer
-    /// has been read, and an answer that breaks off is an error.
+    /// Records the answer to an incoming request: a 5xx is an error, a 4xx is the client's. The span lasts until the
+    /// answer has been read, and an answer that breaks off is an error.
     pub fn answered(&self, response: Response<Body>) -> Response<Body> {
         if !self.is_sampled() {
             return response;
@@ -163,12 +164,12 @@ impl Span {
         self.sampled().is_some()
     }
 
-    /// Returns the header with which a receiver begins child spans, or decides to begin none.
+    /// Returns the header by which a receiver starts child spans, or decides against them.
     pub fn traceparent(&self) -> Option<HeaderValue> {
         self.0.as_ref().and_then(|context| HeaderValue::try_from(written(context)).ok())
     }
 
-    /// Returns the text with which a key-service begins child spans; empty without a sampled span.
+    /// Returns the text by which a key-service starts child spans; empty without a sampled span.
     pub fn sampled_traceparent(&self) -> String {
         self.sampled().map(written).unwrap_or_default()
     }
@@ -178,7 +179,7 @@ impl Span {
         self.sampled().cloned().map(Context::attach)
     }
 
-    /// Runs a future inside the span, so that new spans are its children and log lines name it.
+    /// Runs a future within the span, so that new spans are its children and log lines include it.
     pub fn around<F>(&self, future: F) -> Inside<F> {
         Inside { future, span: Self(self.sampled().cloned()) }
     }
@@ -219,7 +220,7 @@ pub(super) fn rpc(method: &'static str) -> Vec<KeyValue> {
     vec![KeyValue::new("rpc.system.name", "grpc"), KeyValue::new("rpc.method", method)]
 }
 
-/// Returns a method as an attribute. All methods outside HTTP's own share one value.
+/// Returns a method as an attribute. All non-standard methods share one value.
 pub(super) fn known_method(method: &Method) -> &'static str {
     match *method {
         Method::GET => "GET",
@@ -233,7 +234,7 @@ pub(super) fn known_method(method: &Method) -> &'static str {
     }
 }
 
-/// Reads the context in a `traceparent`; empty if malformed. `tracestate` is not read, since the client chooses its
+/// Reads the context in a `traceparent`; empty if malformed. `tracestate` is ignored, since the client chooses its
 /// text.
 fn sender(traceparent: &str) -> Context {
     const NAME: &str = "traceparent";

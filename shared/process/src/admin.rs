@@ -1,8 +1,8 @@
-//! The admin port: probes, metrics, and an operator's commands to the running process.
+//! The admin port: probes, metrics, and operators' commands to the running process.
 //!
-//! The port is never published, but metrics scrapers reach it, and so can a page in a browser on the same machine by
-//! DNS rebinding. So the port serves only known host names, and never a browser page. A request that changes the
-//! process must come from the same machine or container, and must carry the token from the data directory.
+//! The port is never published, but metrics scrapers reach it, and a web page in a browser on the same machine could by
+//! DNS rebinding. So the port serves only known host names, and never a web page. A request that changes the process
+//! must come from the same machine or container, with the token from the data directory.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -27,14 +27,14 @@ use shared_observe::metrics::Metrics;
 
 use super::{log_level, probe::Readiness};
 
-/// Characters of a host that a refusal repeats.
+/// Most characters of a host that a refusal repeats.
 const MAX_SHOWN_HOST: usize = 100;
 
 /// Decides which requests an admin port accepts.
 pub(super) struct Guard {
     pub(super) address: IpAddr,
     pub(super) hosts: ServedHosts,
-    /// Token that changes must carry. `None` if the process has no data directory and so accepts no changes.
+    /// Token that changes require. `None` if the process has no data directory, so it accepts no changes.
     pub(super) token: Option<SecretString>,
 }
 
@@ -82,7 +82,7 @@ async fn check(State(guard): State<Arc<Guard>>, request: Request, next: Next) ->
 }
 
 impl Guard {
-    /// Returns why a request is refused, judged by its head alone.
+    /// Returns why a request is refused, judged only by its head.
     fn refusal(&self, request: &Request) -> Option<(StatusCode, String)> {
         if let Some(host) = self.hosts.foreign(request.uri(), request.headers()) {
             let says = format!(

@@ -1,4 +1,4 @@
-//! Commands to a running process through its admin port: how they are sent, and how the process reads them.
+//! Commands to a running process through its admin port: how they are sent and read.
 
 use std::{
     io,
@@ -20,16 +20,16 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(5);
 /// Room for a line for each upstream of a large catalogue.
 const MAX_ANSWER: usize = 4 << 20;
-/// A command's body is an address or a log filter.
+/// A command's body is an address or a log filter, so it is short.
 const MAX_COMMAND: usize = 4 << 10;
-/// File in the data directory with the token that changes must carry.
+/// File in the data directory with the token that changes require.
 pub(crate) const TOKEN_FILE: &str = "admin-token";
 
-/// The admin port of a process, as its settings describe it.
+/// A process's admin port, from its settings.
 #[derive(Clone, Debug)]
 pub struct AdminPort {
     pub listen: SocketAddr,
-    /// Data directory of the process, with the token for changes. Without one, the process takes no changes.
+    /// Data directory of the process, with the token for changes. Without one, the process accepts no changes.
     pub data_dir: Option<PathBuf>,
 }
 
@@ -44,7 +44,7 @@ pub async fn command_text(body: Body) -> Result<String, (StatusCode, String)> {
     text.ok_or_else(|| (StatusCode::BAD_REQUEST, format!("Send a text of at most {MAX_COMMAND} bytes.\n")))
 }
 
-/// Sends a command to a process: a change if there is a text, otherwise a question. Returns the answer. The error is
+/// Sends a command to a process and returns the answer: a change if there is a text, otherwise a question. The error is
 /// the process's, or says that no process answers.
 pub async fn ask(admin: &AdminPort, path: &str, change: Option<&str>) -> io::Result<String> {
     let AdminPort { listen, data_dir } = admin;

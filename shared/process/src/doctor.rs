@@ -1,4 +1,4 @@
-//! Findings of `doctor`: what works in an installation, and what to fix. A start makes the same checks.
+//! Findings of `doctor`: what works in an installation, and what to fix. Starting the program makes the same checks.
 
 use std::{
     fmt::Display,
@@ -21,9 +21,9 @@ use shared_door::{
     tls::{PublicTls, PublicTlsOptions, Tls, TlsOptions, validity},
 };
 
-/// Mode bits that give others access to a file, or let the group write it.
+/// Mode bits that let others access a file, or let the group write it.
 const TOO_OPEN: u32 = 0o027;
-/// A lower limit of open files leaves room for few connections.
+/// With a lower limit of open files, there is room for only few connections.
 const FEW_FILES: usize = 4096;
 
 /// How a program reports on its installation. Exit status: 0 if all is well, 1 with warnings, 2 with errors
@@ -67,7 +67,7 @@ pub enum InternalTokenOf {
 }
 
 impl Doctor {
-    /// Begins with the findings that every service has: the settings, which have been read by now, and the internal
+    /// Starts with the findings that every service has: the settings, which have been read already, and the internal
     /// token.
     pub fn begin(common: &Common, token: InternalTokenOf) -> Self {
         let mut doctor = Self::default();
@@ -76,8 +76,8 @@ impl Doctor {
         doctor
     }
 
-    /// Adds the certificates that were read and the upstreams of the catalogue, if it could be read, and writes the
-    /// report.
+    /// Adds findings about the certificates that were read, and about the upstreams of the catalogue if it could be
+    /// read. Writes the report.
     pub async fn finish(
         mut self,
         catalog: Option<&Catalog>,
@@ -95,17 +95,17 @@ impl Doctor {
         self.note(check, Severity::Well, says, None);
     }
 
-    /// Notes a problem that may cause a failure later, and how to fix it.
+    /// Records a problem that may cause a failure later, and its fix.
     pub fn warn(&mut self, check: &'static str, says: impl Display, todo: &str) {
         self.note(check, Severity::Warning, says, Some(todo));
     }
 
-    /// Notes a problem that keeps the program from serving, and how to fix it.
+    /// Records a problem that prevents the program from serving, and its fix.
     pub fn fail(&mut self, check: &'static str, says: impl Display, todo: &str) {
         self.note(check, Severity::Error, says, Some(todo));
     }
 
-    /// Notes the result of a check, and returns its value. The error names the setting to correct.
+    /// Records the result of a check and returns its value. The error names the setting to correct.
     pub fn check<T, E: Display>(
         &mut self,
         check: &'static str,
@@ -153,7 +153,7 @@ impl Doctor {
         })
     }
 
-    /// Checks that others cannot read the file of a secret.
+    /// Checks that others cannot read a secret's file.
     pub fn secret_file(&mut self, setting: &'static str, file: Option<&Path>) {
         let Some(file) = file else { return };
         match fs::metadata(file) {
@@ -196,7 +196,7 @@ impl Doctor {
         self.check("secrets", token, says);
     }
 
-    /// Notes the limits of the process and how many connections they allow.
+    /// Records the limits of the process, and how many connections they allow.
     pub fn limits(&mut self, limits: &Limits, connections: Result<usize, ConfigError>) {
         let says = |connections: &usize| {
             let (files, mib) = (limits.files, limits.memory >> 20);
@@ -228,8 +228,8 @@ impl Doctor {
         self.check("certificates", options.open(), says).flatten()
     }
 
-    /// Reads the certificates of calls between the services. `None` if they cannot be used, `Some(None)` if calls are
-    /// not encrypted.
+    /// Reads the certificates of calls between the services. Returns `None` if they are unusable, and `Some(None)` if
+    /// calls are not encrypted.
     pub fn internal_tls(&mut self, options: &TlsOptions) -> Option<Option<Tls>> {
         self.check("certificates", options.open(), |tls| match tls {
             Some(_) => "calls between services use mutual TLS".to_owned(),
@@ -237,7 +237,7 @@ impl Doctor {
         })
     }
 
-    /// Notes when each certificate expires.
+    /// Records when each certificate expires.
     fn certificates(&mut self) {
         for (setting, end) in validity::in_use() {
             match validity::warning(end) {
@@ -250,7 +250,7 @@ impl Doctor {
         }
     }
 
-    /// Asks every upstream of the catalogue for its models and windows, with its credential.
+    /// Asks every upstream of the catalogue, with its credential, for its models and windows.
     async fn upstreams(&mut self, catalog: &Catalog) {
         let findings = check_servers(catalog).await;
         for model in &catalog.models {

@@ -1,16 +1,16 @@
 //! Returns the memory of an idle process to the system.
 //!
-//! mimalloc returns memory after about ten thousand allocations, or when a thread ends. In an idle process neither
-//! happens, so it would keep the memory of its last busy moment.
+//! mimalloc returns memory after about ten thousand allocations, or when a thread ends. An idle process does neither,
+//! and would keep the memory of its last busy moment.
 
 use std::{hint::black_box, thread, time::Duration};
 
 use tokio::time::sleep;
 
-/// Time between two checks. mimalloc keeps freed memory for a second, in case it is needed again.
+/// Time between two checks. mimalloc keeps freed memory for a second in case it is needed.
 const EVERY: Duration = Duration::from_secs(5);
 
-/// Returns freed memory to the system for as long as the runtime lasts.
+/// Returns freed memory to the system regularly, until the runtime ends.
 pub(super) fn return_regularly() {
     tokio::spawn(async {
         loop {

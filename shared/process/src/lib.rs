@@ -1,4 +1,4 @@
-//! The life of a process. Every program starts, serves, drains and stops in the same way.
+//! How every program starts, serves, drains and stops.
 
 mod admin;
 pub mod admin_call;
@@ -51,15 +51,15 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// A program's command line, with the settings that every program has.
+/// A program's command line, which includes the settings of every program.
 pub trait CommandLine: Parser {
     fn basics(&self) -> &Basics;
 
-    /// Where a running process of this program reports readiness.
+    /// Returns where a running process of this program reports readiness.
     fn ready_at(&self) -> (SocketAddr, &'static str);
 }
 
-/// The version that `--version` prints, with the commit in `FAREGATE_COMMIT` if the build had one.
+/// Returns the version for `--version`, with the commit in `FAREGATE_COMMIT` if the build set it.
 pub fn version(package: &'static str, commit: Option<&'static str>) -> &'static str {
     match commit {
         None | Some("") => package,
@@ -99,13 +99,13 @@ where
     }
 }
 
-/// A process that is about to serve.
+/// A process before it serves.
 pub struct Process {
     /// Limits of open files and memory.
     pub limits: Limits,
-    /// Cancelled at the stop signal; probes fail from then on.
+    /// Cancelled by the stop signal; probes fail from then on.
     pub stopping: CancellationToken,
-    /// Cancelled when the services have to stop.
+    /// Cancelled when the services must stop.
     pub shutdown: CancellationToken,
     /// This program's own routes on the admin port.
     pub admin_routes: Router,
@@ -118,8 +118,8 @@ pub struct Process {
 }
 
 impl Process {
-    /// Raises the process's limits, starts returning idle memory and collecting metrics, and listens for probes and
-    /// stop signals.
+    /// Raises the process's limits, starts the return of idle memory and the collection of metrics, and listens for
+    /// probes and stop signals.
     pub fn start(
         common: &Common,
         options: &LimitOptions,
@@ -151,7 +151,7 @@ impl Process {
         })
     }
 
-    /// Returns a function that renders the metrics of the process.
+    /// Returns a function that renders the process's metrics.
     pub fn metrics_reader(&self) -> impl Fn() -> String + Send + Sync + use<> {
         self.metrics.reader()
     }
@@ -172,7 +172,7 @@ impl Process {
     }
 }
 
-/// Reads the token for changes from the data directory; the first start makes it.
+/// Reads the token for changes from the data directory. The first start creates it.
 fn admin_token(data_dir: &Path) -> io::Result<SecretString> {
     let file = data_dir.join(TOKEN_FILE);
     let made = private_files::create_folder(data_dir).and_then(|()| secret::read_or_make(&file, &System));
@@ -183,7 +183,7 @@ fn admin_token(data_dir: &Path) -> io::Result<SecretString> {
 
 pub struct Serving {
     pub admin_address: SocketAddr,
-    /// Stop signals, caught from the start of the process.
+    /// Receives stop signals, from the start of the process.
     pub stop: StopSignal,
     stopping: CancellationToken,
     shutdown: CancellationToken,
@@ -192,8 +192,9 @@ pub struct Serving {
 }
 
 impl Serving {
-    /// Prints the addresses, serves until a signal and through the drain pause, then lets `drain` end the services. Ends at
-    /// once, and fails, if the process itself cancels `shutdown`. A signal during the start counts too. A second signal ends the pause.
+    /// Prints the addresses, serves until a signal and through the drain pause, then lets `drain` end the services.
+    /// Ends at once, and fails, if the process itself cancels `shutdown`. A signal during the start also counts. A
+    /// second signal ends the pause.
     pub async fn until_signalled(
         mut self,
         announce: impl FnOnce(&mut StdoutLock<'_>) -> io::Result<()>,
@@ -228,7 +229,7 @@ impl Serving {
     }
 }
 
-/// Reports not ready as soon as the process should stop.
+/// Reports not ready as soon as the process is about to stop.
 fn until_stopping(ready: Readiness, stopping: CancellationToken) -> Readiness {
     Arc::new(move || {
         if stopping.is_cancelled() {
@@ -239,7 +240,7 @@ fn until_stopping(ready: Readiness, stopping: CancellationToken) -> Readiness {
     })
 }
 
-/// Reloads the catalogue and the certificates at each SIGHUP: all of them or none.
+/// Reloads the catalogue and the certificates at each SIGHUP: either all of them or none.
 pub fn reload_on_hangup<E: Display>(reload: impl Fn() -> Result<(), E> + Send + Sync + 'static) {
     let mut hangup = listen("SIGHUP", SignalKind::hangup());
     let reload = Arc::new(reload);
@@ -263,8 +264,8 @@ pub fn reload_on_hangup<E: Display>(reload: impl Fn() -> Result<(), E> + Send + 
     });
 }
 
-/// Ctrl-C and SIGTERM. A process must listen once, for its whole life: after the first listener is dropped, signals are
-/// lost.
+/// Ctrl-C and SIGTERM. A process must have one listener for its whole life: signals are lost after the first listener
+/// is dropped.
 pub struct StopSignal {
     terminate: Option<Signal>,
     interrupt: Option<Signal>,
@@ -277,7 +278,7 @@ impl StopSignal {
         Self { terminate, interrupt }
     }
 
-    /// Awaits the next signal. A signal that came earlier, while nothing awaited it, counts.
+    /// Waits for the next signal. An earlier signal that nobody awaited counts.
     pub async fn arrival(&mut self) {
         tokio::select! {
             () = arrival(&mut self.terminate) => {}

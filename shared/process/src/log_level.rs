@@ -8,7 +8,7 @@ use shared_observe::log;
 
 use super::admin_call::{AdminPort, ask, command_text};
 
-/// Path on every admin port.
+/// Path on the admin port of every program.
 const PATH: &str = "/log-level";
 
 #[derive(Args, Debug)]

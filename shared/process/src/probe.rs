@@ -1,4 +1,4 @@
-//! Readiness probe of a running process, for health checks in images that contain only the program.
+//! Readiness probe of a running process, for health checks in images without other programs.
 
 use std::{io, net::SocketAddr, pin::Pin, sync::Arc, time::Duration};
 
@@ -11,8 +11,8 @@ use tokio::time::timeout;
 /// Path on every admin port that reports readiness.
 pub const READY: &str = "/readyz";
 
-/// Checks whether the process can serve right now. The error says why not; a process that serves in part says what is
-/// missing.
+/// Checks whether the process can serve right now. The error says why not; a process that serves only in part says what
+/// is missing.
 pub type Readiness =
     Arc<dyn Fn() -> Pin<Box<dyn Future<Output = Result<Option<String>, String>> + Send>> + Send + Sync>;
 

@@ -1,4 +1,4 @@
-//! Messages to a service manager such as systemd, by the protocol of `sd_notify`.
+//! Messages to a service manager such as systemd (`sd_notify`).
 
 use std::{
     env, io,

@@ -1,4 +1,4 @@
-//! A process that waits for something before it can serve, such as a store that starts later.
+//! A process that must wait before it can serve, for example for a store that starts later.
 
 use std::{
     future,
@@ -13,7 +13,7 @@ use shared_config::current::Current;
 
 use super::{probe::Readiness, service_manager};
 
-/// Extra time that each message asks a service manager for: longer than the pause between attempts.
+/// Extra time to request from a service manager with each message: longer than the pause between attempts.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 enum StartPhase {
@@ -25,7 +25,7 @@ enum StartPhase {
 #[derive(Clone)]
 pub struct Starting {
     phase: Arc<Current<StartPhase>>,
-    /// Set once the service manager knows what the process waits for.
+    /// Set once the service manager knows why the process waits.
     has_told: Arc<AtomicBool>,
 }
 
@@ -36,8 +36,7 @@ impl Starting {
         Self { phase: Arc::new(phase), has_told: Arc::default() }
     }
 
-    /// Reports what the process waits for, to probes and to the service manager, which would otherwise kill the
-    /// process.
+    /// Reports why the process waits, to probes and to the service manager, which would otherwise kill the process.
     pub fn waits(&self, why: String) {
         let line = why.replace('\n', " ");
         self.phase.replace(StartPhase::Waiting(why));

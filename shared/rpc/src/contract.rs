@@ -1,4 +1,4 @@
-//! The calls between the services as checked types. Only [`crate::messages`] and the two gRPC edges see generated
+//! The calls between the services as checked types. Only [`crate::messages`] and the two gRPC edges use generated
 //! messages.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -24,7 +24,7 @@ pub enum Call {
     Authenticate {
         /// The plaintext of a key.
         credential: String,
-        /// The class that the route needs.
+        /// The class of key that the route needs.
         required: Class,
     },
     /// Authenticates an API key, and opens a hold.
@@ -49,7 +49,7 @@ impl Call {
         }
     }
 
-    /// Account of the call, if it names one.
+    /// Returns the account of the call, if it names one.
     pub const fn account(&self) -> Option<AccountId> {
         match self {
             Self::Extend(extend) => Some(extend.hold.account),
@@ -59,7 +59,7 @@ impl Call {
         }
     }
 
-    /// Credential of the call, if it names no account.
+    /// Returns the credential of the call, if it names no account.
     pub fn credential(&self) -> Option<&str> {
         match self {
             Self::Authenticate { credential, .. } | Self::Release(Release::Unknown { credential, .. }) => {
@@ -89,35 +89,35 @@ impl From<Call> for TracedCall {
 pub struct Authorize {
     /// The plaintext of an API key.
     pub credential: String,
-    /// Id of the generation, and idempotency key of all later calls about the hold.
+    /// Id of the generation. It makes all later calls about the hold idempotent.
     pub generation: GenerationId,
     /// The model's id in the catalogue.
     pub model: String,
-    /// Tokens of the prompt: exact, or a bound that cannot be too low.
+    /// Tokens of the prompt: an exact number, or an upper bound.
     pub prompt_tokens: u64,
     pub images: u64,
-    /// An earlier hold of the same request was released, so the rate of requests counts it already.
+    /// An earlier hold of the same request was released, so the request rate already counts it.
     pub readmitted: bool,
-    /// Prompt tokens that count for the rate of tokens, if they differ from `prompt_tokens`.
+    /// Prompt tokens that count for the token rate, if they differ from `prompt_tokens`.
     pub rated_tokens: Option<u64>,
-    /// Nothing is generated: the request counts for the rates, and its hold is free.
+    /// Nothing is generated: the request counts for the rates, and its hold is free of charge.
     pub is_free: bool,
     /// Output tokens wanted, over all choices.
     pub output_tokens: u64,
-    /// Smallest useful grant. If other holds leave less than this, the request is refused with `spend_reserved`.
+    /// Smallest grant worth having. If other holds leave less, the request is refused with `spend_reserved`.
     pub enough_output_tokens: u64,
-    /// Smallest possible grant. If less than this is left at all, the request cannot be served.
+    /// Smallest possible grant. If less is left even without other holds, the request cannot be served.
     pub least_output_tokens: u64,
     /// Latest instant at which the call may take effect; `None` for no bound.
     pub valid_until: Option<Instant>,
-    /// How the client asked; `None` from a version that does not report it.
+    /// How the client asked; `None` if the gateway's version does not report it.
     pub origin: Option<Arc<Origin>>,
-    /// `prompt_tokens` is a bound that the caller can replace with an exact count. If it would take more than a quarter
-    /// of what is available, the request is refused with `spend_reserved`.
+    /// `prompt_tokens` is an upper bound that the caller can replace with an exact count. If it would take more than a
+    /// quarter of what is available, the request is refused with `spend_reserved`.
     pub can_count: bool,
 }
 
-/// A hold, with the prices it was opened at.
+/// A hold, with its prices.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HoldRef {
     pub generation: GenerationId,
@@ -127,7 +127,7 @@ pub struct HoldRef {
     pub model: String,
     /// Prices when the hold was opened.
     pub price: Arc<Price>,
-    /// Position, from 1, of the serving upstream among the model's in the catalogue; 0 before one is chosen.
+    /// Position, from 1, of the serving upstream among the model's upstreams in the catalogue; 0 before one is chosen.
     pub upstream: u32,
     pub upstream_cost: UpstreamCost,
 }
@@ -135,7 +135,7 @@ pub struct HoldRef {
 /// The operator's cost at the upstream that serves a hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum UpstreamCost {
-    /// The current catalogue's cost, since no upstream is chosen, or a version without costs granted the hold.
+    /// The current catalogue's cost, because no upstream is chosen or because a version without costs granted the hold.
     #[default]
     OfCatalogue,
     /// The catalogue's cost when the hold was opened; `None` if it was not known.
@@ -146,14 +146,14 @@ pub enum UpstreamCost {
 #[derive(Clone, Debug)]
 pub struct Extend {
     pub hold: HoldRef,
-    /// Tokens used so far, which are billed if the hold expires.
+    /// Tokens used so far. They are billed if the hold expires.
     pub usage: Usage,
-    /// Tokens of the prompt: the most exact number known so far.
+    /// Tokens of the prompt: the most exact number so far.
     pub prompt_tokens: u64,
     pub images: u64,
     /// Output tokens wanted in total. An extension never lowers a hold.
     pub output_tokens: u64,
-    /// Kept with the bill if the hold expires; `None` from a version that does not report it.
+    /// Kept with the bill if the hold expires; `None` if the gateway's version does not report it.
     pub course: Option<Arc<Course>>,
 }
 
@@ -162,11 +162,11 @@ pub struct Extend {
 pub struct Capture {
     pub hold: HoldRef,
     pub usage: Usage,
-    /// Part of the usage that is charged, if the upstream ran on after its stream was cut; the rest is shortfall.
+    /// The part of the usage to charge, if the upstream continued after its stream was cut; the rest is shortfall.
     /// `None` charges all of it.
     pub charged: Option<Usage>,
     pub estimated: bool,
-    /// Kept with the bill; `None` from a version that does not report it.
+    /// Kept with the bill; `None` if the gateway's version does not report it.
     pub course: Option<Arc<Course>>,
 }
 
@@ -174,7 +174,7 @@ pub struct Capture {
 pub enum Release {
     /// A hold that was granted.
     Hold(HoldRef),
-    /// A hold that an authorization of unknown outcome may have opened.
+    /// A hold that an authorization with an unknown outcome may have opened.
     Unknown {
         /// The credential that the authorization presented.
         credential: String,
@@ -207,7 +207,7 @@ impl Identity {
         self.principal.account()
     }
 
-    /// Returns whether a key of the caller may use the model of this id.
+    /// Returns whether a key of the caller may use this model.
     pub fn may_use(&self, model: &str) -> bool {
         self.models.as_ref().is_none_or(|models| models.iter().any(|id| id == model))
     }
@@ -224,12 +224,12 @@ pub struct Grant {
     pub hold: HoldRef,
     /// Output tokens covered, over all choices.
     pub output_tokens: u64,
-    /// Lifetime of the hold without an extension.
+    /// How long the hold lives without an extension.
     pub lease: Duration,
-    /// State of the rates of the key and its groups; `None` if there are no rates.
+    /// State of the key's and groups' rates; `None` if they have none.
     pub rates: Option<Box<RateStatus>>,
-    /// The operator's cost at each of the model's upstreams, in the order of the catalogue; `None` if not known. Empty
-    /// from a version that does not report it.
+    /// The operator's cost at each of the model's upstreams, in the catalogue's order; `None` if unknown. Empty if the
+    /// key-service's version does not report it.
     pub upstream_costs: Vec<Option<Arc<Price>>>,
 }
 
@@ -246,9 +246,9 @@ pub enum Extended {
 pub struct Extension {
     /// Output tokens covered in total.
     pub output_tokens: u64,
-    /// Lifetime of the hold without a further extension.
+    /// How long the hold lives without another extension.
     pub lease: Duration,
-    /// Reason why nothing more is granted and a stream must end: the key was revoked or disabled, or a group archived.
+    /// Why nothing more is granted and a stream must end: the key was revoked or disabled, or a group archived.
     pub revoked_by: Option<Refusal>,
 }
 
@@ -293,19 +293,19 @@ impl CallFailure {
         }
     }
 
-    /// Returns whether the fault is the key-service's rather than the caller's.
+    /// Returns whether the fault is the key-service's, not the caller's.
     pub const fn is_servers(&self) -> bool {
         !matches!(self.code, Code::InvalidArgument | Code::FailedPrecondition | Code::Unauthenticated)
     }
 }
 
-/// Takes the answer to the call at a place among the calls.
+/// Receives the answer to the call at an index.
 pub type TakeAnswer<'a> = dyn Fn(usize, Result<Answer, CallFailure>) + Send + Sync + 'a;
 
-/// The interface of the key-service, also for a gateway in the same process.
+/// The key-service's interface, also for a gateway in the same process.
 #[async_trait::async_trait]
 pub trait KeyService: Send + Sync {
-    /// Answers every call once, as soon as there is an answer, so that a slow call holds up others for milliseconds at
+    /// Answers every call once, as soon as its answer is known, so that a slow call delays others by milliseconds at
     /// most.
     async fn handle(&self, calls: Vec<TracedCall>, reply: &TakeAnswer<'_>);
 }

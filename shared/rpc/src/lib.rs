@@ -22,14 +22,14 @@ use shared_config::internal_token::InternalToken;
 use shared_door::{admission::Owner, http::INTERNAL_TOKEN, serve::ConnectionTrust};
 pub use tls::client_tls;
 
-/// Messages and stubs generated from `proto/keyservice/v1`, which documents them. The generated code is committed,
-/// since generating it takes longer than compiling. `make generate` writes it anew.
+/// Messages and stubs generated from `proto/keyservice/v1`, which documents them. They are committed, since generating
+/// takes longer than compiling. `make generate` rewrites them.
 #[allow(missing_docs, clippy::pedantic, reason = "generated code")]
 #[rustfmt::skip]
 pub mod v1;
 
-/// Most calls in a frame of a session: enough for the traffic of the busiest gateway, and few enough that a frame never
-/// delays the next for long.
+/// Most calls in a frame: enough for the busiest gateway, and few enough that a frame never delays the next one for
+/// long.
 pub const MAX_FRAME_CALLS: usize = 512;
 
 /// Time after which the outcome of a call between the services counts as unknown.

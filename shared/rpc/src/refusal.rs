@@ -18,7 +18,7 @@ macro_rules! messages {
             }
         }
 
-        /// Reads a refusal; `None` if only a newer key-service knows it.
+        /// Reads a refusal; `None` if it is unknown, from a newer key-service.
         impl From<v1::Refusal> for Option<Refusal> {
             fn from(refusal: v1::Refusal) -> Self {
                 match refusal {
@@ -50,8 +50,7 @@ pub(super) fn denial_messages(Denial { refusal, detail }: &Denial) -> (i32, Opti
     (v1::Refusal::from(*refusal).into(), detail)
 }
 
-/// Reads a denial; `None` if only a newer key-service knows the refusal. Details that only a newer key-service knows
-/// are left out.
+/// Reads a denial; `None` if the refusal is unknown, from a newer key-service. Unknown details are left out.
 pub(super) fn read_denial(refusal: i32, detail: Option<v1::RefusalDetail>) -> Option<Denial> {
     let refusal = read_refusal(refusal)?;
     let detail = detail.map(|detail| DenialDetail {
@@ -66,7 +65,7 @@ pub(super) fn read_denial(refusal: i32, detail: Option<v1::RefusalDetail>) -> Op
     Some(Denial::new(refusal, detail.unwrap_or_default()))
 }
 
-/// Reads a refusal; `None` if only a newer key-service knows it.
+/// Reads a refusal; `None` if it is unknown, from a newer key-service.
 pub(super) fn read_refusal(refusal: i32) -> Option<Refusal> {
     v1::Refusal::try_from(refusal).ok().and_then(Option::<Refusal>::from)
 }

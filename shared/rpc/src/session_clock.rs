@@ -1,25 +1,25 @@
-//! The clock of a session, which deadlines are sent by.
+//! The clock of a session. Deadlines are sent in its time.
 
 use std::time::Duration;
 
 use shared::time::millis;
 use tokio::time::Instant;
 
-/// The clock of a session: milliseconds since the key-service opened it. Deadlines are sent by this clock, so that the
-/// clocks of two machines are never compared.
+/// The clock of a session: milliseconds since the key-service opened it. Deadlines use it, so that the clocks of two
+/// machines are never compared.
 #[derive(Clone, Copy, Debug)]
 pub struct SessionClock {
     opened: Instant,
 }
 
 impl SessionClock {
-    /// The clock of a session that is opened at this instant.
+    /// Starts the clock of a session that is opened at `now`.
     pub const fn starting(now: Instant) -> Self {
         Self { opened: now }
     }
 
-    /// Copies the peer's clock, which read `clock_ms` in a frame that arrived at this instant. Because of the frame's
-    /// delay, the copy is behind the real clock, so converted deadlines come early.
+    /// Copies the peer's clock, which read `clock_ms` in a frame that arrived at `now`. The copy is behind by the
+    /// frame's delay, so converted deadlines come early.
     pub fn observed(now: Instant, clock_ms: u64) -> Self {
         Self { opened: now.checked_sub(Duration::from_millis(clock_ms)).unwrap_or(now) }
     }
@@ -30,7 +30,7 @@ impl SessionClock {
         Self { opened: self.opened.min(other.opened) }
     }
 
-    /// An instant on this clock.
+    /// Converts an instant to this clock.
     pub fn millis(&self, at: Instant) -> u64 {
         millis(at.saturating_duration_since(self.opened))
     }

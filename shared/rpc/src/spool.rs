@@ -1,8 +1,9 @@
-//! The spool: captures that were not confirmed before their answers left. They stay on disk until they are delivered.
+//! The spool: captures that were not confirmed before their answers were sent. They stay on disk until they are
+//! delivered.
 //!
 //! The file has JSON lines: `{"capture":{…}}` for a new capture and `{"done":"gen_…"}` after its delivery. Unreadable
-//! lines are kept in another file, since each may be a charge that is owed. A crash may also have cut the last line
-//! short; its capture was then never confirmed.
+//! lines are moved to another file, since each may be a charge that is owed. A crash may cut the last line short; its
+//! capture was then never confirmed.
 
 use std::{
     collections::BTreeMap,
@@ -22,7 +23,7 @@ use shared_catalog::{Price, Rates, Tier};
 
 use crate::contract::{Capture, HoldRef, UpstreamCost};
 
-/// The spool's file below a data directory.
+/// Returns the spool's file in a data directory.
 pub fn file(data_dir: &Path) -> PathBuf {
     data_dir.join("spool").join("captures.jsonl")
 }
@@ -41,14 +42,14 @@ pub struct SpooledCapture {
     pub price: Rates,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tiers: Vec<Tier>,
-    /// Position, from 1, of the serving upstream among the model's; 0 if none was chosen.
+    /// Position, from 1, of the serving upstream among the model's upstreams; 0 if none was chosen.
     #[serde(default, skip_serializing_if = "is_none_chosen")]
     pub upstream: u32,
     /// The operator's cost at this upstream; absent if the hold does not have it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upstream_cost: Option<SpooledCost>,
     pub usage: Usage,
-    /// Part of the usage that is charged, if not all of it is.
+    /// The part of the usage to charge, if not all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub charged: Option<Usage>,
     pub estimated: bool,
@@ -59,7 +60,7 @@ pub struct SpooledCapture {
 /// The operator's cost at an upstream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpooledCost {
-    /// Rates, written like the price's; absent if they are not known.
+    /// Rates in the form of the price's; absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rates: Option<Rates>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -96,20 +97,20 @@ const fn is_none_chosen(upstream: &u32) -> bool {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SpoolLine {
-    /// A capture is to be delivered.
+    /// A capture to deliver.
     Capture(SpooledCapture),
     /// The capture of this generation was delivered.
     Done(GenerationId),
 }
 
 impl SpoolLine {
-    /// Text of the line, with a line end.
+    /// Returns the text of the line, with a line end.
     pub fn to_text(&self) -> io::Result<String> {
         Ok(serde_json::to_string(self)? + "\n")
     }
 }
 
-/// File next to the spool to which lines that cannot be read are moved.
+/// Returns the file next to the spool for lines that cannot be read.
 pub fn damaged_file(file: &Path) -> PathBuf {
     let mut name = file.as_os_str().to_owned();
     name.push(".damaged");
@@ -124,7 +125,7 @@ pub struct SpoolContents {
     pub damaged: Vec<Vec<u8>>,
 }
 
-/// Reads the file. A file that does not exist is empty.
+/// Reads the file. A missing file counts as empty.
 pub fn read(file: &Path) -> io::Result<SpoolContents> {
     let bytes = match fs::read(file) {
         Ok(bytes) => bytes,
@@ -154,7 +155,7 @@ pub fn read(file: &Path) -> io::Result<SpoolContents> {
 }
 
 impl SpooledCapture {
-    /// A spooled capture with a time of writing.
+    /// Makes a spooled capture that is written at `now`.
     pub fn new(capture: &Capture, now: Timestamp) -> Self {
         let Capture { hold, usage, charged, estimated, course } = capture;
         let HoldRef { generation, account, key, model, price, upstream, upstream_cost } = hold.clone();

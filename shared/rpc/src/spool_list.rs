@@ -1,4 +1,4 @@
-//! The command that lists a gateway's undelivered captures. It is the same in every program with a gateway or a store.
+//! The command that lists a gateway's undelivered captures, shared by all programs with a gateway or a store.
 
 use std::{
     io::{self, Write},

@@ -21,22 +21,21 @@ use crate::{
     stream::Original,
 };
 
-/// Event at the end of a message.
 const STOP_EVENT: &str = "event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n";
 
 pub(crate) struct MessagesStream {
     generation: GenerationId,
     server: ServerId,
-    /// Model as a JSON string.
+    /// Spelled as a JSON string.
     model: String,
     reply: Arc<MessagesReply>,
     /// Tokens of the prompt, until the upstream reports its own number.
     prompt_tokens: u64,
-    /// End of the text, where a stop sequence would show.
+    /// The last bytes of the text, to look for a stop sequence in.
     tail: String,
     has_calls: bool,
     refused: bool,
-    /// Place of the open block, in a message that is passed on.
+    /// Index of the open block, if the message is passed on.
     open: Option<u64>,
 }
 
@@ -73,7 +72,6 @@ impl MessagesStream {
         put(out, "}");
     }
 
-    /// Writes the beginning of a message.
     fn put_head(&self, out: &mut BytesMut) {
         let id = self.generation.to_string();
         let hex = id.split_once('_').map_or(id.as_str(), |(_, hex)| hex);
@@ -141,7 +139,7 @@ impl MessagesStream {
         put(out, &format!(r#","stop_reason":"{reason}","stop_sequence":{stop}"#));
     }
 
-    /// Returns the sequence that ended the answer, as the upstream tells it or as the text shows it.
+    /// Returns the stop sequence that ended the answer, as the upstream reports it or as the end of the text shows it.
     fn stop_sequence(&self, end: &TurnEnd) -> Option<&str> {
         let told = |stop: &&String| end.stop.as_ref() == Some(*stop);
         let shown = |stop: &&String| self.tail.ends_with(stop.as_str());
@@ -149,7 +147,8 @@ impl MessagesStream {
         stops.iter().find(told).or_else(|| stops.iter().find(shown)).map(String::as_str)
     }
 
-    /// Returns the signature of a thought. Clients drop one without, so there is one even if the server wants nothing back.
+    /// Returns the signature of a thought. Clients drop a thought without one, so it is never empty, even if the server
+    /// wants nothing back.
     fn signature<'c>(&self, carried: Option<&'c str>) -> Cow<'c, str> {
         carried.map_or_else(|| carry(self.server, &[]).into(), Cow::Borrowed)
     }
@@ -198,7 +197,7 @@ impl TurnWriter for MessagesStream {
     fn add(&mut self, block: &Block, piece: Piece<'_>, out: &mut BytesMut) {
         let delta = match block.content {
             BlockContent::Reasoning { .. } => r#","delta":{"type":"thinking_delta","thinking":"#,
-            // It is whole when it opens.
+            // Its content was sent when it opened.
             BlockContent::Carried(_) => return,
             BlockContent::Text | BlockContent::Refusal => {
                 self.keep_tail(piece.text);
@@ -262,9 +261,8 @@ fn put_redacted(carried: &str, out: &mut BytesMut) {
     put(out, "\"}");
 }
 
-/// Writes the arguments of a call as an object. Text that is no object was cut, or is the model's mistake; the client
-/// reads it under a name that no tool has. An object that a strict reader refuses
-/// would take the whole message along.
+/// Writes the arguments of a call as an object. Other text was cut or is the model's mistake, and goes under a name
+/// that no tool has. So does an object that strict readers refuse, since they would refuse the whole message with it.
 fn put_input(arguments: RawString<'_>, out: &mut BytesMut) {
     let text = arguments.decoded();
     match object_of(&text) {
@@ -290,8 +288,8 @@ pub(crate) fn put_usage(Settled { usage: tokens, cost, .. }: Settled, out: &mut 
     put(out, "}");
 }
 
-/// Writes an error as JSON of the Messages API. An error within a stream has no id of the request, which the stream's
-/// head has.
+/// Writes an error as JSON of the Messages API. Errors within a stream omit the request's id, which the stream's
+/// headers have.
 pub fn message_error(error: &ApiError, request: Option<&str>) -> String {
     let kind = error_type(error.code.status().as_u16());
     let mut written = json!({"type": "error", "error": {"type": kind, "message": error.message}});
@@ -301,7 +299,7 @@ pub fn message_error(error: &ApiError, request: Option<&str>) -> String {
     written.to_string()
 }
 
-/// Returns the type of an error in the Messages API, given its status in the other dialects.
+/// Maps a status of the other dialects to the type of an error.
 const fn error_type(status: u16) -> &'static str {
     match status {
         401 => "authentication_error",

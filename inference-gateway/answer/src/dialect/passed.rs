@@ -1,4 +1,4 @@
-//! Passes on answers of the API that the client itself speaks, unchanged except for the model's name and the cost.
+//! Passes on answers in the client's own API, unchanged except for the model's name and the cost.
 
 use std::ops::Range;
 
@@ -21,26 +21,25 @@ use crate::{
     usage::Reported,
 };
 
-/// Writes the end of an answer that the upstream did not finish.
+/// Ends a passed answer that the upstream did not finish.
 pub(crate) trait PassedWriter: TurnWriter {
     /// Notes an event that is passed on.
     fn pass(&mut self, event: &Original<'_>);
     /// Closes the blocks or items that are open.
     fn close_passed(&mut self, out: &mut BytesMut);
-    /// Returns the bytes after the upstream's last event.
+    /// Returns the bytes that follow the upstream's last event.
     fn behind(&self) -> &'static str;
-    /// Returns the writer of the usage that clients read.
     fn usage(&self) -> UsageOf;
 }
 
-/// Writes usage in the members of an API.
+/// Writes usage with the member names of one API.
 pub(crate) type UsageOf = fn(Settled, &mut BytesMut);
 
 pub(crate) struct PassedStream {
     writer: Box<dyn PassedWriter>,
-    /// Model as a JSON string.
+    /// Spelled as a JSON string.
     model: String,
-    /// Writes an answer that comes whole, and has no events to pass on.
+    /// Writes an answer that arrived whole, without events to pass on.
     turn: Turn,
     is_whole: bool,
     has_begun: bool,
@@ -62,7 +61,7 @@ impl PassedStream {
         Self { writer, model, turn, is_whole: false, has_begun: false, has_passed: false, end: None }
     }
 
-    /// Writes the event of a chunk. The last event is held back, and events after it mean nothing.
+    /// Writes a chunk's event. Holds the last event back, and ignores events after it.
     pub(crate) fn chunk(&mut self, chunk: &Chunk<'_>, out: &mut BytesMut) -> Result<(), Nonsense> {
         if self.end.is_some() {
             return Ok(());
@@ -71,7 +70,7 @@ impl PassedStream {
             return self.whole(chunk, out);
         }
         let finish = chunk.finish_reasons().next();
-        // Clients of the API know no other names of its last event.
+        // Clients know the last event only by the API's own names.
         let is_misnamed = chunk.odd.has(Oddity::TerminalEvent);
         let Some(event) = chunk.original.filter(|event| !is_misnamed && !event.kind.is_empty()) else {
             self.left_out(finish, out);
@@ -105,7 +104,7 @@ impl PassedStream {
         Ok(())
     }
 
-    /// Writes what clients need in place of an event that cannot be passed on: the first, or the last.
+    /// Writes a replacement for a first or last event that cannot be passed on.
     fn left_out(&mut self, finish: Option<FinishReason>, out: &mut BytesMut) {
         self.begin(out);
         if let Some(finish) = finish {
@@ -125,12 +124,12 @@ impl PassedStream {
         self.end.is_some()
     }
 
-    /// Ends what is open with an incomplete block.
+    /// Ends the open block as incomplete.
     pub(crate) fn cut(&mut self, out: &mut BytesMut) {
         self.end(FinishReason::Length, out);
     }
 
-    /// Ends what is open, since nothing more comes.
+    /// Ends the open block, since nothing more comes.
     pub(crate) fn end(&mut self, finish: FinishReason, out: &mut BytesMut) {
         if self.end.is_some() {
             return;
@@ -176,7 +175,7 @@ impl PassedStream {
     }
 }
 
-/// The upstream's last event, with the places that are edited.
+/// The upstream's last event, with the positions to edit.
 struct LastEvent {
     payload: String,
     kind: String,
@@ -203,14 +202,14 @@ impl LastEvent {
 }
 
 impl Edited<'_> {
-    /// Replaces the upstream's name of the model with the client's, as a JSON string.
+    /// Replaces the upstream's name of the model with the client's, which is a JSON string.
     fn rename<'s>(&self, model: &'s str, splice: &mut Splice<'s>) {
         if let Some(known) = self.model {
             splice.replace(known, model);
         }
     }
 
-    /// Rewrites a usage that has a member twice, since a client might read one value while the other is billed.
+    /// Rewrites a usage that repeats a member, since a client might read one value while the other is billed.
     fn tell_once(&self, chunk: &Chunk<'_>, put_usage: UsageOf, splice: &mut Splice<'_>) {
         let repeats = |usage: &&str| usage.starts_with('{') && unique_members(usage).is_none();
         let Some(usage) = self.usage.filter(repeats) else { return };
@@ -242,11 +241,11 @@ impl Edited<'_> {
     }
 }
 
-/// Levels of a usage in which members are compared. Those of vendors have three.
+/// Nesting levels of a usage in which members are compared. Vendors use three.
 const USAGE_LEVELS: usize = 8;
 
-/// Reads a usage whose members have unique names at every level. Of two members of one name, the larger count is billed,
-/// and clients may read either.
+/// Reads a usage if no object in it repeats a name; `None` otherwise. When a name repeats, the larger count is billed,
+/// but a client may read either.
 fn unique_members(usage: &str) -> Option<Object<'_>> {
     fn read(json: &str, levels: usize) -> Option<Object<'_>> {
         let members = serde_json::from_str::<Object<'_>>(json).ok()?;
@@ -259,7 +258,6 @@ fn unique_members(usage: &str) -> Option<Object<'_>> {
     read(usage, USAGE_LEVELS)
 }
 
-/// A whole answer that is passed on.
 pub(crate) struct PassedAnswer<'a> {
     source: &'a str,
     edited: Edited<'a>,
@@ -267,7 +265,7 @@ pub(crate) struct PassedAnswer<'a> {
 }
 
 impl<'a> PassedAnswer<'a> {
-    /// Takes the answer of this text, with its model and its usage.
+    /// Makes an answer from its text, with the model and the usage to edit.
     pub(crate) fn of(source: &'a str, edited: [Option<&'a RawValue>; 2], put_usage: UsageOf) -> Self {
         let [model, usage] = edited.map(|value| value.map(RawValue::get));
         let edited = Edited { object: None, model, usage };
@@ -288,7 +286,7 @@ impl<'a> PassedAnswer<'a> {
     }
 }
 
-/// Writes an event with this payload, which may have several lines.
+/// Writes an event whose payload may have several lines.
 fn put_event(kind: &str, payload: &str, out: &mut BytesMut) {
     if !kind.is_empty() {
         put(out, "event: ");

@@ -23,14 +23,14 @@ use crate::{
     stream::ChunkChoice,
 };
 
-/// Writes the blocks in a dialect.
+/// Writes blocks in one dialect.
 pub(crate) trait TurnWriter: Send {
-    /// Writes the beginning of the stream. `prompt` is the upstream's first report of the prompt's tokens.
+    /// Writes the beginning of the stream. `prompt` is the prompt's tokens, if the upstream has reported them.
     fn begin(&mut self, prompt: Option<u64>, out: &mut BytesMut);
     fn open(&mut self, block: &Block, out: &mut BytesMut);
     /// Adds a piece to the open block.
     fn add(&mut self, block: &Block, piece: Piece<'_>, out: &mut BytesMut);
-    /// Closes the open block, which is incomplete if the answer was cut within it.
+    /// Closes the open block. It is incomplete if the answer was cut within it.
     fn close(&mut self, block: &Block, is_complete: bool, out: &mut BytesMut);
     /// Ends a stream that succeeded.
     fn done(&mut self, end: &TurnEnd, settled: Settled, out: &mut BytesMut);
@@ -44,22 +44,22 @@ pub(crate) trait TurnWriter: Send {
 
 /// A block of an answer.
 pub(crate) struct Block {
-    /// Place among the blocks of the answer, counted from 0 without gaps.
+    /// Index among the blocks of the answer, from 0 without gaps.
     pub(crate) index: u64,
     pub(crate) content: BlockContent,
 }
 
 pub(crate) enum BlockContent {
     Reasoning {
-        /// What the server wants back, known once the block is closed; `None` if it wants nothing.
+        /// What the server wants back in the next request, known once the block is closed.
         carried: Option<String>,
     },
-    /// What the server wants back, without a thought that the client reads.
+    /// What the server wants back in the next request, without a thought that the client may read.
     Carried(String),
     Text,
-    /// Text with which the model refuses.
+    /// Text of a refusal.
     Refusal,
-    /// A call of a tool, whose pieces are its arguments. Id and name are spelled as in JSON, without quotes.
+    /// A call of a tool. Its pieces are arguments; id and name are spelled as in JSON, without quotes.
     Call {
         place: u64,
         id: String,
@@ -91,7 +91,7 @@ pub(crate) struct WholeTurn<'a> {
     pub(crate) end: TurnEnd,
 }
 
-/// Blocks of an answer that is not over.
+/// The blocks of an unfinished answer.
 pub(crate) struct Turn {
     shows_reasoning: bool,
     calls: Calls,
@@ -104,10 +104,10 @@ pub(crate) struct Turn {
     end: Option<TurnEnd>,
 }
 
-/// A block that is open or waits to be opened.
+/// A block that is open, or waits until it can open.
 struct TurnLane {
     block: Block,
-    /// Text that waits, as spelled in JSON with its opening quote only.
+    /// Text that waits, spelled as in JSON with only the opening quote.
     waiting: String,
     arguments: ObjectScan,
 }
@@ -127,7 +127,7 @@ impl Turn {
         }
     }
 
-    /// Returns why the answer ends if nothing told it.
+    /// Returns the reason to report if the upstream gave no finish reason.
     pub(crate) const fn untold_reason(&self) -> FinishReason {
         if self.calls.is_empty() { FinishReason::Stop } else { FinishReason::ToolCalls }
     }
@@ -136,7 +136,7 @@ impl Turn {
         self.end.as_ref()
     }
 
-    /// Counts the bytes of pieces that wait.
+    /// Counts the bytes of waiting pieces.
     pub(crate) fn held_bytes(&self) -> usize {
         self.waiting.iter().map(|lane| lane.waiting.len()).sum::<usize>() + self.carry.held_bytes()
     }
@@ -151,7 +151,7 @@ impl Turn {
         for (content, text) in texts(&choice.delta, self.shows_reasoning) {
             self.text(content, Piece { text, logprobs: choice.logprobs }, writer, out);
         }
-        // Texts after the reason for the end are shown. Calls would contradict it.
+        // Text after the finish reason is still shown. A call would contradict the reason.
         if self.end.is_some() {
             return Ok(());
         }
@@ -207,8 +207,8 @@ impl Turn {
             return Ok(());
         }
         if self.closed.contains(&index) {
-            // Blanks after complete arguments mean nothing. Anything else would differ from the arguments already
-            // delivered.
+            // Blanks after complete arguments are harmless. Anything else would change arguments that the client
+            // already has.
             let is_blank = arguments.decoded().trim().is_empty();
             return if is_blank { Ok(()) } else { Err(Nonsense::Interleaved) };
         }
@@ -230,7 +230,7 @@ impl Turn {
         Ok(())
     }
 
-    /// Puts what the server wants back before a call, unless reasoning that has it is open.
+    /// Queues what the server wants back before a call, unless open reasoning will take it.
     fn carry_before_call(&mut self) {
         let is_reasoning = |lane: &TurnLane| matches!(lane.block.content, BlockContent::Reasoning { .. });
         if self.open.as_ref().is_some_and(is_reasoning) && self.waiting.is_empty() {
@@ -243,7 +243,7 @@ impl Turn {
 
     /// Opens the next waiting block as soon as the open one is complete.
     fn advance(&mut self, writer: &mut dyn TurnWriter, out: &mut BytesMut) {
-        // A call opens with its arguments, since its name may go on until then.
+        // A call opens with its first arguments, since its name may continue until then.
         while self.waiting.front().is_some_and(|next| !next.is_call() || !next.waiting.is_empty()) {
             if !self.may_close() {
                 return;
@@ -253,7 +253,7 @@ impl Turn {
         }
     }
 
-    /// Returns whether no open block has to go on.
+    /// Returns whether the open block, if any, may be closed.
     fn may_close(&self) -> bool {
         self.open.as_ref().is_none_or(|open| !open.is_call() || open.arguments.is_complete())
     }
@@ -286,7 +286,7 @@ impl Turn {
         }
     }
 
-    /// Writes what the server wants back and no block has.
+    /// Writes what the server wants back if no block took it.
     fn end_with_carried(&mut self, writer: &mut dyn TurnWriter, out: &mut BytesMut) {
         if let Some(carried) = self.carry.take() {
             self.open(TurnLane::new(BlockContent::Carried(carried)), writer, out);
@@ -294,7 +294,7 @@ impl Turn {
         }
     }
 
-    /// Closes every block, and notes the end, unless that is known.
+    /// Closes every block and sets the end, unless it is already set.
     pub(crate) fn finish(&mut self, end: TurnEnd, writer: &mut dyn TurnWriter, out: &mut BytesMut) {
         let end = self.end.take().unwrap_or(end);
         loop {
@@ -312,7 +312,7 @@ impl Turn {
     }
 }
 
-/// Finds the waiting block at this place, or makes one.
+/// Finds the waiting call at this place, or adds one.
 fn waiting_at(
     waiting: &mut VecDeque<TurnLane>,
     at: Option<usize>,
@@ -426,15 +426,15 @@ impl ObjectScan {
     }
 }
 
-/// Returns whether these are a call's complete arguments, although the answer was cut.
+/// Returns whether a call's arguments are complete, although the answer was cut.
 pub(crate) fn is_complete(content: &BlockContent, text: RawString<'_>) -> bool {
     let mut scan = ObjectScan::default();
     scan.push(&text.decoded());
     matches!(content, BlockContent::Call { .. }) && scan.is_complete()
 }
 
-/// Returns the arguments of a call as a JSON object that strict readers take, which is empty if there are none. `None` for
-/// anything else.
+/// Returns a call's arguments as a JSON object that strict readers accept: an empty object if there are none, and
+/// `None` if they are anything else.
 pub(crate) fn object_of(arguments: &str) -> Option<&str> {
     let trimmed = arguments.trim();
     if trimmed.is_empty() || trimmed == "null" {

@@ -1,8 +1,8 @@
-//! Ids of calls in an answer: the upstream's own, or a new one if a call has none or if another call of the
-//! conversation has the same.
+//! Ids of an answer's calls: the upstream's own, or a new one if it is missing or taken by another call of the
+//! conversation.
 //!
-//! Some servers number the calls of each answer from the start (`call_0`, `functions.read:0`). A client that knows
-//! calls by their ids drops the second one, and asks again forever.
+//! Some servers number the calls of each answer from the start (`call_0`, `functions.read:0`). A client that tracks
+//! calls by id drops the second one, and asks for it forever.
 
 use std::sync::Arc;
 
@@ -10,13 +10,12 @@ use raw_json::RawString;
 use reply::EarlierCalls;
 use shared::ids::GenerationId;
 
-/// Length and digits of an id that is made here: the form that Mistral demands of every id, and that no other vendor
-/// refuses.
+/// Length of a generated id in digits. Mistral demands exactly this form, and no other vendor refuses it.
 const MADE_ID_CHARS: usize = 9;
 const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
-/// Makes the ids of a choice's calls. They follow from the generation's id, which is random, so that all pieces of a
-/// call share an id and no other call has it.
+/// Generates the ids of a choice's calls from the generation's random id. All pieces of a call get the same id, and no
+/// other call gets it.
 #[derive(Clone, Copy)]
 pub(crate) struct MadeIds {
     pub(crate) generation: GenerationId,
@@ -39,16 +38,15 @@ impl MadeIds {
     }
 }
 
-/// Ids of an answer's calls, for a dialect whose clients know calls by their ids.
+/// Ids of an answer's calls, for a dialect whose clients track calls by id.
 pub(crate) struct AnswerCallIds {
     made: MadeIds,
     earlier: Arc<EarlierCalls>,
-    /// Ids of the upstream that this answer has passed on.
+    /// Digests of the upstream's ids that this answer passed on.
     passed: Vec<u64>,
 }
 
 impl AnswerCallIds {
-    /// Makes the ids of an answer that has no calls yet.
     pub(crate) const fn new(generation: GenerationId, earlier: Arc<EarlierCalls>) -> Self {
         Self { made: MadeIds { generation, choice: 0 }, earlier, passed: Vec::new() }
     }

@@ -1,5 +1,5 @@
-//! Puts streamed tool calls in order, so that a client that joins pieces gets each id and each name once. A call
-//! without an id gets one, since a client could not answer it.
+//! Puts streamed tool calls in order, so that a client that joins pieces gets each id and name once. A call without an
+//! id gets one, since the client needs it to answer.
 
 use bytes::BytesMut;
 use raw_json::RawString;
@@ -7,10 +7,10 @@ use raw_json::RawString;
 use super::{call_ids::MadeIds, parts::ToolCall, signed::put_call_signature};
 use crate::generation::{put, put_number};
 
-/// Most calls of a choice that are tracked, more than any model makes in an answer. Further calls pass unchanged.
+/// Most calls of a choice that are tracked, more than any model makes. Further calls pass unchanged.
 const MOST_CALLS: usize = 256;
 
-/// Tool calls of a choice that were sent so far. It has no `Debug`, since names are the client's own words.
+/// Tool calls of a choice that were sent so far. It has no `Debug`, since names are the client's words.
 #[derive(Default)]
 pub(crate) struct Calls(Vec<SentCall>);
 
@@ -19,30 +19,30 @@ struct SentCall {
     upstream: u64,
     /// Index sent to the client.
     index: u64,
-    /// Id as the upstream spelled it; empty if one had to be made first.
+    /// Id as the upstream spelled it; empty if it was generated here.
     id: String,
-    /// Name as spelled; empty before the first piece that has one.
+    /// Name as spelled; empty until a piece has one.
     name: String,
     /// Some of the arguments were sent.
     has_arguments: bool,
 }
 
-/// What a piece says about the id of its call.
+/// Whether and how to write the id of a piece's call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PieceId {
-    /// An id sent with an earlier piece.
+    /// An earlier piece had it.
     Sent,
-    /// The upstream's own id, which must be sent.
+    /// Write the upstream's id.
     Upstream,
-    /// An id that must be made and sent, since the upstream gives none.
+    /// Write a generated id, since the upstream gives none.
     Made,
 }
 
-/// Call of a piece, with the members that the client has not read yet.
+/// The call of a piece, and which members the client still needs.
 pub(crate) struct ToolCallDelta {
     pub(crate) index: u64,
     pub(crate) id: PieceId,
-    /// The name must be sent, since no earlier piece had it.
+    /// No earlier piece had the name.
     pub(crate) name_is_new: bool,
 }
 
@@ -53,9 +53,9 @@ impl Calls {
 
     /// Adds the piece at `place` of the array of calls.
     ///
-    /// SDKs join pieces of the same index, texts end to end, and some look calls up in a list by it. So indexes count from
-    /// zero, an id or name that is repeated (llama-cpp-python does
-    /// so in every piece) is sent once, and another call under the same index (as from Ollama) gets its own index.
+    /// SDKs join pieces with the same index, texts end to end, and some use the index in a list. So indexes count from
+    /// zero. An id or a name that is repeated (llama-cpp-python does so in every piece) is sent once, and a second call
+    /// under the same index (as from Ollama) gets its own index.
     pub(crate) fn place(&mut self, call: &ToolCall<'_>, place: usize) -> ToolCallDelta {
         let upstream = call.index(place);
         let (id, name) = (text_or_empty(call.id()), text_or_empty(call.name()));
@@ -87,7 +87,7 @@ impl Calls {
 
 impl SentCall {
     /// Returns whether a piece with this id and name begins another call. A new id alone does not, since some servers
-    /// make up an id for every piece. Among calls without ids, a name that comes after arguments does.
+    /// make up an id for every piece. Without ids, a name after arguments begins another call.
     fn is_another(&self, id: &str, name: &str) -> bool {
         let differs = if self.id.is_empty() {
             id.is_empty() && self.has_arguments
@@ -99,7 +99,7 @@ impl SentCall {
 }
 
 impl ToolCall<'_> {
-    /// Writes the call at `place` of a whole answer, with all members.
+    /// Writes a call of a whole answer, with all members.
     pub(crate) fn write_whole(
         &self,
         place: usize,
@@ -127,7 +127,7 @@ impl ToolCall<'_> {
         put(out, "}");
     }
 
-    /// Writes a piece of a call: the index, and the members not sent before.
+    /// Writes a piece of a call: its index, and members not sent before.
     pub(crate) fn write_piece(
         &self,
         piece: &ToolCallDelta,

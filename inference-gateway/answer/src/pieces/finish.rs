@@ -14,7 +14,7 @@ pub(crate) enum FinishWord {
 }
 
 impl FinishWord {
-    /// Finish reasons of servers, which are matched in any case.
+    /// Finish reasons of servers, compared without regard to case.
     const WORDS: [(&str, Self); 42] = [
         ("stop", Self::Known(FinishReason::Stop)),
         ("length", Self::Known(FinishReason::Length)),
@@ -43,7 +43,7 @@ impl FinishWord {
         ("eos_token_id", Self::Known(FinishReason::Stop)),
         ("endoftext", Self::Known(FinishReason::Stop)),
         ("tool_call", Self::Known(FinishReason::ToolCalls)),
-        // Reasons of Gemini's own API, which its chat API lets through.
+        // Reasons of Gemini's own API that its chat API passes through.
         ("safety", Self::Known(FinishReason::ContentFilter)),
         ("prohibited_content", Self::Known(FinishReason::ContentFilter)),
         ("blocklist", Self::Known(FinishReason::ContentFilter)),

@@ -1,7 +1,7 @@
 //! Log probabilities, rewritten by allow-list.
 //!
-//! Servers add members, leave out some of the API's, and insert line breaks, which would end an event of a stream. Each
-//! token is written while the list is read, since an answer has many tokens with up to 20 alternatives each.
+//! Servers add members, leave out members of the API, and insert line breaks, which would end an event of a stream.
+//! Tokens are written while the list is read, since an answer has many tokens with up to 20 alternatives each.
 
 use bytes::BytesMut;
 use raw_json::RawString;
@@ -10,13 +10,13 @@ use shared::json::{Kind, RawValue, each_element};
 
 use crate::generation::{put, put_number};
 
-/// Log probability that the API gives to very unlikely tokens. It stands in where a server has no number.
+/// The API's log probability for very unlikely tokens. It replaces a missing or unusable number.
 const VERY_UNLIKELY: &str = "-9999.0";
 
-/// Most characters of a log probability. Floats are spelled with 25 at most.
+/// Most characters of a log probability. A double takes at most 25.
 const MAX_DIGITS: usize = 32;
 
-/// The lists of a choice's tokens.
+/// Token lists of a choice.
 #[derive(Deserialize)]
 pub(crate) struct Logprobs<'a> {
     #[serde(borrow)]
@@ -25,8 +25,7 @@ pub(crate) struct Logprobs<'a> {
 }
 
 impl<'a> Logprobs<'a> {
-    /// Reads an object, or the bare list of the text's tokens that the Responses API has. An empty list means that none
-    /// were requested.
+    /// Reads an object, or the bare list of the text's tokens that the Responses API has. An empty list counts as none.
     pub(crate) fn read(raw: &'a RawValue) -> Option<Self> {
         match Kind::of(raw) {
             Kind::Array if raw.get()[1..].trim_ascii_start() == "]" => None,
@@ -62,7 +61,7 @@ pub(crate) fn put_logprobs(logprobs: Option<&RawValue>, out: &mut BytesMut) {
     }
 }
 
-/// Number of the tokens that [`put_logprobs`] writes.
+/// Counts the tokens that [`put_logprobs`] writes.
 pub(crate) fn listed_tokens(logprobs: Option<&RawValue>) -> u64 {
     let read = logprobs.and_then(Logprobs::read);
     let count = |tokens: &RawValue| {
@@ -96,7 +95,7 @@ fn put_tokens_or_null(tokens: Option<&RawValue>, out: &mut BytesMut) {
     }
 }
 
-/// Writes a list of tokens while reading it. Alternatives of a token have no alternatives themselves.
+/// Writes a list of tokens while reading it. Alternatives are not nested.
 fn put_tokens(tokens: &RawValue, alternatives: bool, out: &mut BytesMut) -> Result<(), serde_json::Error> {
     let mut before = "[";
     each_element(tokens, |token: TokenLogprob<'_>| {
@@ -136,7 +135,7 @@ impl TokenLogprob<'_> {
         put(out, "}");
     }
 
-    /// Writes the bytes of the token's text, or null. A token may be part of a character, which no text can show.
+    /// Writes the bytes of the token's text, or null. A token may be part of a character, which text cannot show.
     fn write_bytes(&self, out: &mut BytesMut) {
         let bytes = self.bytes.and_then(|raw| serde_json::from_str::<Vec<u8>>(raw.get()).ok());
         let Some(bytes) = bytes else {

@@ -1,4 +1,4 @@
-//! Reads members that may have any type. Only broken JSON and lists that are too long are errors.
+//! Reads members of any type. Only broken JSON and overlong lists are errors.
 
 use std::{fmt, marker::PhantomData};
 
@@ -24,12 +24,12 @@ pub(crate) fn filled(raw: Raw<'_>) -> Option<RawString<'_>> {
     text(raw).filter(|text| !text.is_empty())
 }
 
-/// Returns a word, as spelled in JSON without quotes; empty if the member is none.
+/// Returns a word, as spelled in JSON without quotes; empty if the member is not a text.
 pub(crate) fn word(raw: Raw<'_>) -> &str {
     text(raw).map_or("", RawString::inner)
 }
 
-/// Returns a whole number, which may be spelled with a fraction of zero or as a text.
+/// Returns a whole number, also if it is spelled with a fraction of zero or as a text.
 pub(crate) fn number(raw: Raw<'_>) -> Option<u64> {
     let spelled = raw?.get().trim_matches('"');
     let spelled = spelled.split_once('.').map_or(spelled, |(whole, fraction)| {
@@ -38,13 +38,13 @@ pub(crate) fn number(raw: Raw<'_>) -> Option<u64> {
     spelled.parse().ok()
 }
 
-/// Reads an object whose members are loose. Anything else has no members.
+/// Reads an object with optional members of any type; `None` for any other value.
 pub(crate) fn object<'a, T: Deserialize<'a>>(raw: Raw<'a>) -> Option<T> {
     let raw = raw.filter(|raw| Kind::of(raw) == Kind::Object)?;
     serde_json::from_str(raw.get()).ok()
 }
 
-/// An object in its place, or another value.
+/// An object, or another value in its place.
 #[derive(Default)]
 pub(crate) enum Loose<T> {
     Object(T),
@@ -111,8 +111,8 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for LooseVisitor<T> {
     }
 }
 
-/// The objects of a list, or the only object where a list belongs. A list of more than `MOST` elements is refused: an
-/// event that is only `{}` again and again would have millions, each many times larger in memory.
+/// The objects of a list, or a single object where a list belongs. More than `MOST` elements are refused: a body could
+/// repeat `{}` millions of times, each many times larger in memory.
 pub(crate) struct Objects<T, const MOST: usize>(pub(crate) Vec<T>);
 
 impl<T, const MOST: usize> Default for Objects<T, MOST> {

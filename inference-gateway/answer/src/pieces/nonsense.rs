@@ -1,14 +1,14 @@
-//! What makes an answer unusable.
+//! Reasons why an answer is unusable.
 
 use std::str::Utf8Error;
 
-/// The parser's error for a list or a name that is too long. A request can cause it by asking a model for many calls.
+/// The parser's error for an overlong list or name. A request can cause it by asking a model for many calls.
 pub(crate) const BEYOND: &str = "beyond the bounds of answers";
 
-/// An upstream's answer cannot be used. The message is for the log, and repeats nothing that was generated.
+/// Why an upstream's answer cannot be used. The message is for the log, and contains nothing generated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Nonsense {
-    /// The answer is not JSON, or its members have other types than in the API.
+    /// The answer is not JSON, or a member has another type than in the API.
     #[error("not the JSON that was expected, at line {line}, column {column}")]
     Malformed {
         /// Line of the payload, from 1.
@@ -25,13 +25,13 @@ pub enum Nonsense {
     /// The answer has more calls than any model makes, or longer names.
     #[error("more calls, or longer names, than are accepted")]
     Beyond,
-    /// The answer has not the usual form, in which it could be taken as it is.
+    /// The answer does not have the usual form, so it must be converted.
     #[error("not in the usual form")]
     Form,
     /// A choice ended without a finish reason, or with a reason that means failure.
     #[error("a choice ended without a finish reason, or with one that is a failure")]
     Unfinished,
-    /// Pieces of several calls came mixed, so that a call continued after its end.
+    /// Pieces of several calls were mixed, so that a call continued after its end.
     #[error("a call went on after its arguments were complete")]
     Interleaved,
 }

@@ -1,25 +1,25 @@
-//! Forms of answers that no API documents and that are read all the same, or skipped.
+//! Forms of answers that no API documents. They are read or skipped, and counted.
 
-/// A form that is counted by server, so that operators see what their servers send.
+/// An undocumented form, counted by server to show operators what their servers send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Oddity {
-    /// A text is a list of parts.
+    /// A text was a list of parts.
     ContentList,
-    /// A part of a text has an unknown type, and is skipped.
+    /// A part of a text had an unknown type, and was skipped.
     Part,
-    /// A text is an object, a number or a boolean.
+    /// A text was an object, a number or a boolean.
     ContentType,
-    /// Reasoning is a list or an object.
+    /// Reasoning was a list or an object.
     ReasoningForm,
-    /// A chunk of a stream has a whole message or a text where an addition belongs.
+    /// A chunk of a stream had a whole message or a text instead of a delta.
     MessageInStream,
-    /// The arguments of a call are no text.
+    /// The arguments of a call were not a text.
     ArgumentsType,
     /// The arguments of a call came only at its start, at its end, or with the last event.
     LateArguments,
     /// A text came only at its end, or with the last event.
     LateOutput,
-    /// A call has the form that OpenAI replaced in 2023.
+    /// A call had the form that OpenAI replaced in 2023.
     OldCall,
     /// One answer came in several choices.
     ChoicesMerged,
@@ -27,23 +27,23 @@ pub enum Oddity {
     FinishMissing,
     /// An answer ended with a reason that no known server uses.
     FinishUnknown,
-    /// The status of the last event contradicts its name, or its name is unknown.
+    /// The status of the last event contradicted its name, or the name was unknown.
     TerminalEvent,
     /// A second answer began within the first.
     Restarted,
-    /// Tokens were reported and nothing was shown.
+    /// Tokens were reported, but no output.
     Empty,
-    /// The usage is in a place of its vendor's own.
+    /// The usage was in a place of the vendor's choice.
     UsagePlace,
-    /// An event is no JSON object, or an object in broken JSON, or several at once.
+    /// An event was not a JSON object, or was broken JSON, or several objects.
     Frame,
-    /// An item, a block or an event has an unknown type, and is skipped.
+    /// An item, a block or an event had an unknown type, and was skipped.
     UnknownItem,
     /// A whole answer came as a stream.
     SseForWhole,
     /// A stream came as a whole answer.
     WholeForStream,
-    /// A member for errors has nothing in it.
+    /// A member for errors was empty.
     EmptyError,
 }
 
@@ -72,7 +72,7 @@ impl Oddity {
         Self::EmptyError,
     ];
 
-    /// Returns the word for it in metrics and logs.
+    /// Returns the word used in metrics and logs.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::ContentList => "content_list",
@@ -104,7 +104,7 @@ impl Oddity {
     }
 }
 
-/// The odd forms of an answer, each at most once.
+/// The oddities of an answer, each at most once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Oddities(u32);
 
@@ -113,7 +113,6 @@ impl Oddities {
         self.0 |= oddity.bit();
     }
 
-    /// Adds an odd form if the answer has it.
     pub const fn add_if(&mut self, oddity: Oddity, has: bool) {
         if has {
             self.add(oddity);

@@ -26,7 +26,7 @@ impl OutputSize {
     }
 }
 
-/// Reads a member that may be absent, `null` as a value that is there: what is edited in place has to be found.
+/// Reads an optional member, with `null` as a value: members edited in place must be found.
 pub(crate) fn even_null<'de: 'a, 'a, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<&'a RawValue>, D::Error> {
@@ -42,14 +42,14 @@ pub(crate) struct Delta<'a> {
     pub(crate) tool_calls: Vec<ToolCall<'a>>,
     /// The record of reasoning that OpenRouter signs.
     pub(crate) reasoning_details: Raw<'a>,
-    /// What Google adds.
+    /// Google's additions, such as the signature of a thought.
     pub(crate) extra_content: Raw<'a>,
-    /// Parts for the server's next turn, in an answer that was folded here.
+    /// Parts for the server's next turn, if this answer was folded here.
     pub(crate) parts: Raw<'a>,
     pub(crate) signed: Option<SignedPart<'a>>,
 }
 
-/// What a piece of an answer has for the next turn.
+/// A part that the server needs back in its next turn.
 #[derive(Clone, Copy)]
 pub(crate) enum SignedPart<'a> {
     /// A piece of a thought that a signature may follow.
@@ -60,15 +60,15 @@ pub(crate) enum SignedPart<'a> {
     Redacted(RawString<'a>),
     /// An encrypted item of the Responses API.
     Encrypted { id: RawString<'a>, content: RawString<'a> },
-    /// The answer begins anew, so what came before is void.
+    /// The answer began anew, so earlier parts are void.
     Restarted,
 }
 
-/// Longest list of choices: more than a request can ask for, since a chunk may bring several pieces of a choice.
+/// Longest list of choices. It exceeds what a request can ask for, since a chunk may have several pieces of one choice.
 pub(crate) const MAX_LISTED_CHOICES: usize = 64;
 /// Most tool calls in a message or a delta: more than any model makes.
 pub(crate) const MAX_CALLS: usize = 512;
-/// Most bytes of a call's id or name as spelled. Ids have some 40, and names come from the request's tools.
+/// Most bytes of a call's id or name as spelled. Ids have about 40, and names come from the request's tools.
 const MAX_NAME_BYTES: u64 = 1024;
 
 impl<'a> Delta<'a> {
@@ -84,12 +84,11 @@ impl<'a> Delta<'a> {
         Self { reasoning: Some(text), ..Self::default() }
     }
 
-    /// Makes a piece that only the server's next turn needs.
     pub(crate) fn of_signed(signed: SignedPart<'a>) -> Self {
         Self { signed: Some(signed), ..Self::default() }
     }
 
-    /// Makes a piece of the call at this place among the calls. The first piece has the id and the name.
+    /// Makes a piece of a call. `place` counts the calls. The first piece has the id and the name.
     pub(crate) fn of_call(
         place: u64,
         [id, name]: [Option<RawString<'a>>; 2],
@@ -105,8 +104,8 @@ impl<'a> Delta<'a> {
         self.texts_bytes() + calls.flatten().map(RawString::len).sum::<u64>()
     }
 
-    /// Counts the bytes that a delta adds. A function's name counts only without arguments, since some servers repeat
-    /// it with every piece of them.
+    /// Counts the bytes that a delta adds. A function's name counts only if the delta has no arguments, since some
+    /// servers repeat the name with every piece.
     pub(crate) fn added_bytes(&self) -> u64 {
         let calls = self
             .calls()
@@ -151,22 +150,22 @@ pub(crate) struct ToolCall<'a> {
     pub(crate) id: Option<RawString<'a>>,
     pub(crate) name: Option<RawString<'a>>,
     pub(crate) arguments: Option<CallArguments<'a>>,
-    /// What Google adds.
+    /// Google's additions, such as the signature of a thought.
     pub(crate) extra_content: Raw<'a>,
 }
 
 /// Arguments of a call, or a piece of them.
 pub(crate) enum CallArguments<'a> {
     Text(RawString<'a>),
-    /// JSON that was no text, spelled as one.
+    /// JSON other than a text, converted to one.
     Spelled(String),
 }
 
 impl<'a> CallArguments<'a> {
-    /// Arguments of a call that has none.
+    /// Arguments of a call without any.
     pub(crate) const NONE: Self = Self::Text(RawString::trusted(r#""{}""#));
 
-    /// Reads arguments of any type, and says whether they were no text.
+    /// Reads arguments of any type. Notes it in `odd` if they are not a text.
     pub(crate) fn read(raw: &'a RawValue, odd: &mut Oddities) -> Option<Self> {
         if Kind::of(raw) == Kind::Null {
             return None;
@@ -175,7 +174,7 @@ impl<'a> CallArguments<'a> {
         Some(Self::of_input(raw))
     }
 
-    /// Takes an input that may be a text, and else is spelled as one.
+    /// Takes an input. One that is not a text is spelled as one.
     pub(crate) fn of_input(raw: &'a RawValue) -> Self {
         match RawString::of(raw) {
             Some(text) => Self::Text(text),
@@ -191,7 +190,7 @@ impl<'a> CallArguments<'a> {
     }
 }
 
-/// Reads an id or a name. It must be short, since it is kept while a stream goes on.
+/// Reads an id or a name. It must be short, since it is kept during the stream.
 pub(crate) fn short(raw: Raw<'_>) -> Result<Option<RawString<'_>>, Nonsense> {
     let read = text(raw);
     if read.is_some_and(|text| text.len() > MAX_NAME_BYTES) {
@@ -201,13 +200,12 @@ pub(crate) fn short(raw: Raw<'_>) -> Result<Option<RawString<'_>>, Nonsense> {
 }
 
 impl<'a> ToolCall<'a> {
-    /// Returns the call without its arguments.
     pub(crate) const fn without_arguments(&self) -> Self {
         let Self { index, id, name, arguments: _, extra_content } = *self;
         Self { index, id, name, arguments: None, extra_content }
     }
 
-    /// Returns the upstream's index or, for calls sent whole without one, the place in the array.
+    /// Returns the upstream's index, or the place in the array if a call without one was sent whole.
     pub(crate) fn index(&self, place: usize) -> u64 {
         self.index.unwrap_or(place as u64)
     }

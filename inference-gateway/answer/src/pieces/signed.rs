@@ -1,4 +1,4 @@
-//! Parts of an answer for its server's next turn, and the strings in which clients carry them.
+//! Parts of an answer that its server needs back in the next turn, and the strings in which clients carry them.
 
 use bytes::BytesMut;
 use reply::carried::{self, CarriedPart, PlacedPart, ReasoningDetail, ServerId, google_signature};
@@ -7,18 +7,18 @@ use shared::json::{RawValue, each_element};
 use super::parts::{Delta, SignedPart, ToolCall};
 use crate::generation::put;
 
-/// Member of a folded answer with the parts.
+/// Member of a folded answer that contains the parts.
 pub(crate) const PARTS: &str = "faregate_parts";
-/// Most bytes of the parts of an answer. Vendors' have some ten thousand.
+/// Most bytes of an answer's parts. Vendors send some ten thousand.
 const MOST_BYTES: usize = 4 << 20;
 
-/// Parts of an answer that no client has got. It has no `Debug`, since it has thoughts.
+/// Parts that the client has not received yet. It has no `Debug`, since it contains thoughts.
 #[derive(Default)]
 pub(crate) struct Carry {
     server: ServerId,
     /// The thought that a signature may follow.
     thought: String,
-    /// Calls that have begun.
+    /// Number of calls that have begun.
     calls: u64,
     parts: Vec<PlacedPart>,
     bytes: usize,
@@ -29,7 +29,6 @@ impl Carry {
         Self { server, ..Self::default() }
     }
 
-    /// Takes the parts of a whole message.
     pub(crate) fn of(message: &Delta<'_>, server: ServerId) -> Self {
         let mut carry = Self::new(server);
         carry.add(message);
@@ -39,13 +38,13 @@ impl Carry {
         carry
     }
 
-    /// Adds what a piece has beside its calls.
+    /// Adds a piece's parts, except those of its calls.
     pub(crate) fn add(&mut self, delta: &Delta<'_>) {
         if let Some(signed) = delta.signed {
             self.signed(signed);
         }
         if let Some(details) = delta.reasoning_details {
-            // A list of another form is no record of reasoning.
+            // Any value other than a list is no record of reasoning.
             let _ = each_element(details, |detail: &RawValue| {
                 if let Ok(detail) = serde_json::from_str::<ReasoningDetail>(detail.get()) {
                     self.detail(detail);
@@ -63,7 +62,7 @@ impl Carry {
         }
     }
 
-    /// Adds what a piece of the call at this place has.
+    /// Adds the signature in a piece of a call.
     pub(crate) fn call(&mut self, call: &ToolCall<'_>, place: u64) {
         self.calls = self.calls.max(place + 1);
         if let Some(signature) = call.extra_content.and_then(|extra| google_signature(extra.get())) {
@@ -98,7 +97,7 @@ impl Carry {
         }
     }
 
-    /// Adds an element, or a piece of the element with the same number and type.
+    /// Adds an element, or extends the element with the same number and type.
     fn detail(&mut self, new: ReasoningDetail) {
         let known = self.parts.iter_mut().find_map(|PlacedPart(_, part)| match part {
             CarriedPart::Detail(known)
@@ -174,7 +173,7 @@ impl Carry {
         self.bytes
     }
 
-    /// Writes the member for clients of chats, once an answer is complete.
+    /// Writes the member for chat clients, once an answer is complete.
     pub(crate) fn write_details(&mut self, out: &mut BytesMut) {
         if let Some(text) = self.take() {
             put(out, r#""reasoning_details":[{"type":"reasoning.encrypted","data":""#);
@@ -184,7 +183,7 @@ impl Carry {
     }
 }
 
-/// Writes the member beside a call for clients of chats, with a comma before it.
+/// Writes a call's signature for chat clients, with a comma before it.
 pub(crate) fn put_call_signature(text: &str, out: &mut BytesMut) {
     put(out, r#","extra_content":{"google":{"thought_signature":""#);
     put(out, text);

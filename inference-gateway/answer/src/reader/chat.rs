@@ -34,11 +34,11 @@ use crate::{
 pub(crate) struct ChatReader {
     /// Choices that were asked for; 0 if unknown.
     pub(super) choices: u64,
-    /// More events may come, which may repeat what messages have given.
+    /// More events may come, and may repeat what whole messages contained.
     remembers: bool,
-    /// What whole messages have given. Additions are not noted, which nearly every chunk is.
+    /// What whole messages contained. Deltas are not noted, since nearly every chunk is one.
     messages: Progress,
-    /// Choices, each a bit, to which an addition gave a text, a thought or a call.
+    /// Bit sets of choices to which a delta added a text, a thought or a call.
     added: [u64; 3],
 }
 
@@ -72,31 +72,31 @@ struct RawChoice<'a> {
     finish_reason: Raw<'a>,
     /// The sequence or token that ended the choice, as vLLM reports it.
     stop_reason: Raw<'a>,
-    /// The same, as SGLang reports it.
+    /// The same, from SGLang.
     matched_stop: Raw<'a>,
 }
 
-/// A message, or an addition to one.
+/// A message, or a delta of one.
 #[derive(Deserialize)]
 struct RawMessage<'a> {
     #[serde(borrow)]
     content: Raw<'a>,
     refusal: Raw<'a>,
-    /// Reasoning, under the name that DeepSeek, SGLang and llama.cpp use.
+    /// Reasoning, as DeepSeek, SGLang and llama.cpp name it.
     reasoning_content: Raw<'a>,
-    /// Reasoning, under the name that vLLM, Ollama and OpenRouter use.
+    /// Reasoning, as vLLM, Ollama and OpenRouter name it.
     reasoning: Raw<'a>,
-    /// Reasoning, under the name that Copilot uses.
+    /// Reasoning, as Copilot names it.
     reasoning_text: Raw<'a>,
-    /// Reasoning, under the name that other servers use.
+    /// Reasoning, as other servers name it.
     thinking: Raw<'a>,
-    /// Reasoning, under the name of the channel that gpt-oss writes it to.
+    /// Reasoning, named after the channel that gpt-oss writes it to.
     analysis: Raw<'a>,
-    /// Reasoning in parts, at OpenRouter and MiniMax. OpenRouter's are signed.
+    /// Reasoning in parts, from OpenRouter and MiniMax. OpenRouter signs them.
     reasoning_details: Raw<'a>,
-    /// What Google adds.
+    /// Google's additions, such as the signature of a thought.
     extra_content: Raw<'a>,
-    /// Parts for the server's next turn, in an answer that was folded here.
+    /// Parts for the server's next turn, if this answer was folded here.
     faregate_parts: Raw<'a>,
     #[serde(borrow, default)]
     tool_calls: Objects<RawCall<'a>, MAX_CALLS>,
@@ -129,7 +129,7 @@ struct RawStatus<'a> {
 }
 
 impl ChatReader {
-    /// Makes a reader of a stream, or of a body that may be one.
+    /// Makes a reader of a stream, or of a body that may turn out to be one.
     pub(super) fn of_events() -> Self {
         Self { remembers: true, ..Self::default() }
     }
@@ -148,7 +148,7 @@ impl ChatReader {
         if trimmed == b"[DONE]" {
             return Ok(Event::Done);
         }
-        // A list would be read as the members in order.
+        // A list would otherwise be read as the members in their order.
         if trimmed.first() == Some(&b'[') {
             let error = UpstreamError::read(trimmed);
             let chunk = Chunk::new(Vec::new(), None, None);
@@ -180,7 +180,7 @@ impl ChatReader {
         let mut chunk = Chunk::new(out.list, told, timings);
         (chunk.model, chunk.unknown_finish) = (model.map(RawValue::get), end.unknown);
         chunk.odd = out.odd;
-        // After a reason like `abort`, the generated text is no answer.
+        // After a reason such as `abort`, the generated text is no answer.
         Ok(if end.failed { Event::Failed(UpstreamError::default(), chunk) } else { Event::Chunk(chunk) })
     }
 
@@ -225,7 +225,7 @@ impl ChatReader {
             end.unknown = end.unknown.or(Some(reason).filter(|_| read == FinishWord::Unknown));
             out.odd.add_if(Oddity::FinishUnknown, read == FinishWord::Unknown);
             let has_calls = self.added[2] & bit(index) != 0 || calls;
-            // Some servers say `stop` for calls, too.
+            // Some servers report `stop` for calls too.
             let is_call = has_calls && read.reason() == Some(FinishReason::Stop);
             last.finish = if is_call { Some(FinishReason::ToolCalls) } else { read.reason() };
             last.stop = text(choice.stop_reason).or(text(choice.matched_stop));
@@ -233,7 +233,7 @@ impl ChatReader {
         Ok(())
     }
 
-    /// Adds what a whole message has that nothing gave before.
+    /// Adds the content of a whole message that was not given before.
     fn message<'a>(
         &mut self,
         message: RawMessage<'a>,
@@ -243,7 +243,7 @@ impl ChatReader {
         let mut whole = Pieces::default();
         add_message(message, index, &mut whole)?;
         out.odd.join(whole.odd);
-        // The calls of a message come at once, and may come again with the next message.
+        // A message has all its calls, and the next message may repeat them.
         let key = PartKey { kind: PartKind::Call, item: index as u64, part: 0 };
         let has_calls = self.messages.is_given(key);
         let name = whole.list.iter().flat_map(|piece| piece.delta.calls()).find_map(|call| call.name);
@@ -293,13 +293,13 @@ impl ChatReader {
 }
 
 impl<'a> Event<'a> {
-    /// Reads the payload of an event of a chat stream by itself.
+    /// Reads one event of a chat stream, without its context.
     pub fn read(payload: &'a [u8]) -> Result<Self, Nonsense> {
         ChatReader::default().event(payload)
     }
 }
 
-/// Why choices end with an event.
+/// How an event ends its choices.
 #[derive(Default)]
 struct ChatEnd<'a> {
     failed: bool,
@@ -330,7 +330,7 @@ impl RawChunk<'_> {
     }
 }
 
-/// Adds the content of a message, or of an addition to one.
+/// Adds the content of a message or a delta.
 fn add_message<'a>(message: RawMessage<'a>, index: usize, out: &mut Pieces<'a>) -> Result<(), Nonsense> {
     let (thoughts, formed) = message.thoughts();
     let mut delta = Delta {
@@ -359,7 +359,7 @@ fn add_message<'a>(message: RawMessage<'a>, index: usize, out: &mut Pieces<'a>) 
     }
     let content = message.content.filter(|_| delta.content.is_none());
     if let Some(content) = content {
-        // Thoughts come before what is said, and calls behind it.
+        // Thoughts come before the text, and calls after it.
         let calls = std::mem::take(&mut delta.tool_calls);
         if !delta.is_nothing() {
             out.push(index, std::mem::take(&mut delta), None);
@@ -374,8 +374,8 @@ fn add_message<'a>(message: RawMessage<'a>, index: usize, out: &mut Pieces<'a>) 
 }
 
 impl<'a> RawMessage<'a> {
-    /// Returns the reasoning under any of its names, as a text or in another form. Servers that use two names send the same
-    /// text under both, or nothing under one.
+    /// Returns the reasoning under any of its names, as a text or in another form. Servers that use two names send the
+    /// same text under both, or leave one empty.
     fn thoughts(&self) -> (Option<RawString<'a>>, Raw<'a>) {
         let names =
             [self.reasoning_content, self.reasoning, self.reasoning_text, self.thinking, self.analysis];

@@ -1,5 +1,4 @@
-//! Reads contents in all of their forms: texts, lists of parts, objects. It is the same for every API, for whole answers
-//! and for streams.
+//! Reads content in all its forms: texts, lists of parts, objects. Every API, whole answers and streams use it.
 
 use raw_json::RawString;
 use serde::Deserialize;
@@ -14,9 +13,9 @@ use crate::{
     },
 };
 
-/// Most pieces of an event. A list of more is read up to here.
+/// Most pieces of an event. The rest of a longer list is not read.
 const MOST_PIECES: usize = 4096;
-/// Most levels of lists and objects within a content.
+/// Most levels of lists and objects within content.
 const MOST_LEVELS: u8 = 8;
 
 /// Kinds of text in an answer.
@@ -26,7 +25,7 @@ pub(super) enum TextKind {
     Thought,
 }
 
-/// A part of a content, under the names of all vendors.
+/// A part of content, under the names of all vendors.
 #[derive(Deserialize)]
 struct RawContentPart<'a> {
     #[serde(borrow, rename = "type")]
@@ -43,14 +42,13 @@ struct RawContentPart<'a> {
     input: Raw<'a>,
 }
 
-/// Where the parts of a content go.
 #[derive(Clone, Copy)]
 pub(super) struct ContentPlace {
     pub(super) choice: usize,
     pub(super) kind: TextKind,
 }
 
-/// Adds the texts of a content that is no text itself.
+/// Adds the texts in content that is not itself a text.
 pub(super) fn add<'a>(value: &'a RawValue, place: ContentPlace, out: &mut Pieces<'a>) {
     let is_list = Kind::of(value) == Kind::Array;
     out.odd.add(match (place.kind, is_list) {
@@ -81,7 +79,7 @@ fn walk<'a>(value: &'a RawValue, place: ContentPlace, levels: u8, out: &mut Piec
     }
     match Kind::of(value) {
         Kind::Array => {
-            // The value is JSON already, so the only error is that the list is too long.
+            // The value is valid JSON, so the only possible error is a list that is too long.
             let _ = each_element(value, |element: &RawValue| {
                 walk(element, place, levels - 1, out);
                 out.list.len() < MOST_PIECES

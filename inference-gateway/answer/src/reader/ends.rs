@@ -7,21 +7,21 @@ use crate::{
     usage::{ReportForm, largest_report},
 };
 
-/// Most bytes of an event's type, as spelled. Those of vendors have some forty.
+/// Most bytes of an event's type, as spelled. Vendors use about forty.
 const MOST_OF_A_KIND: usize = 256;
 
-/// Returns the type of an event whose object begins or ends with it, as those of all vendors do. A number of the event may
-/// come behind it. Members inside of the object's values have no such places.
+/// Returns the type of an event whose object begins or ends with it, as every vendor's does. The event's number may
+/// follow it. Members of nested objects are not mistaken for it.
 pub(super) fn kind(ends: &PayloadEnds) -> Option<String> {
     first_member(&ends.start).or_else(|| last_member(&ends.end))
 }
 
-/// Returns the usage that the end of a payload tells.
+/// Returns the usage in the end of a payload.
 pub(super) fn usage(ends: &PayloadEnds) -> Option<&RawValue> {
     largest_report(ReportForm::Usage, &ends.end)
 }
 
-/// Returns the timings that the end of a payload tells.
+/// Returns the timings in the end of a payload.
 pub(super) fn timings(ends: &PayloadEnds) -> Option<&RawValue> {
     largest_report(ReportForm::Timings, &ends.end)
 }
@@ -43,7 +43,7 @@ fn last_member(end: &[u8]) -> Option<String> {
     text(&rest[start..])
 }
 
-/// Returns what comes before the name of a member, at the end of a text.
+/// Returns the text before a member's name, if the text ends with that name.
 fn before_name<'t>(text: &'t [u8], name: &[u8]) -> Option<&'t [u8]> {
     let text = text.trim_ascii_end().strip_suffix(b":")?.trim_ascii_end();
     Some(text.strip_suffix(name)?.trim_ascii_end())

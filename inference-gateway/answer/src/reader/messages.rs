@@ -23,7 +23,7 @@ use crate::{
 
 /// Most blocks of a message: more than any model makes.
 const MAX_BLOCKS: u64 = 4096;
-/// Blocks that clients of other APIs cannot read: what the vendor's own tools did.
+/// Blocks of the vendor's own tools, which clients of other APIs cannot read.
 const NOT_SHOWN: [&str; 11] = [
     "server_tool_use",
     "web_search_tool_result",
@@ -46,19 +46,19 @@ pub(super) struct MessagesReader {
     before: MessageState,
 }
 
-/// Members that the last event may have changed.
+/// State that the last event may have changed, so that it can be undone.
 #[derive(Clone, Copy, Default)]
 struct MessageState {
-    /// Messages that have begun, each with its own blocks.
+    /// Number of messages that have begun. Each has its own blocks.
     messages: u64,
-    /// Digest of the id of the last one.
+    /// Digest of the last message's id.
     id: Option<u64>,
     /// Index of the last block.
     block: u64,
 }
 
-/// Members of all events. Those that only some events have are read once the type is known, so that events of unknown
-/// types may have any members.
+/// Members common to all events. Others are read once the type is known, so that events of unknown types may contain
+/// anything.
 #[derive(Deserialize)]
 struct RawEvent<'a> {
     #[serde(borrow, rename = "type")]
@@ -98,12 +98,12 @@ struct RawBlock<'a> {
     text: Raw<'a>,
     thinking: Raw<'a>,
     signature: Raw<'a>,
-    /// A thought that only the vendor can read.
+    /// A thought that only the vendor can decrypt.
     data: Raw<'a>,
     input: Raw<'a>,
 }
 
-/// An addition to a block, or the end of a message.
+/// A delta of a block, or the end of a message.
 #[derive(Deserialize)]
 struct RawDelta<'a> {
     #[serde(borrow, rename = "type")]
@@ -191,14 +191,14 @@ impl MessagesReader {
             }
             "message_stop" => return Ok(Event::Done),
             "error" => return Ok(failed(event.payload)),
-            // Errors of proxies on the way do not have this form.
+            // Errors of proxies in between have another form.
             "" if raw.error.is_some_and(|error| !is_hollow(error)) => return Ok(failed(event.payload)),
             kind => out.odd.add_if(Oddity::UnknownItem, kind != "ping"),
         }
         Ok(Event::Chunk(out.into_chunk(None)))
     }
 
-    /// Begins a message. One with another id begins anew, and its blocks are not those of the message before.
+    /// Begins a message. Another id means a new message, with its own blocks.
     fn start(&mut self, message: Option<&RawMessage<'_>>, out: &mut Pieces<'_>) {
         let id = message.map(|message| digest(word(message.id)));
         if self.state.messages > 0 && self.state.id != id {
@@ -226,7 +226,7 @@ impl MessagesReader {
                 let key = self.key(PartKind::Call, block);
                 let place = self.progress.begin_call(key)?;
                 let name = [short(started.id)?, short(started.name)?];
-                // Some servers send the whole input at once, and no pieces, or the pieces of it again.
+                // Some servers send the whole input at once, and then no pieces or the same input in pieces.
                 let input = started.input.filter(|input| has_members(input) && !self.progress.is_given(key));
                 let arguments = input.map_or(CallArguments::Text(RawString::EMPTY), CallArguments::of_input);
                 if input.is_some() {
@@ -257,7 +257,7 @@ impl MessagesReader {
             "thinking_delta" => add_text(TextKind::Thought, delta.thinking, out),
             "input_json_delta" => {
                 let key = self.key(PartKind::Call, block);
-                // An input that came whole was noted as a text, too.
+                // Input that came whole was noted as a text too.
                 let is_whole = self.progress.is_given(PartKey { kind: PartKind::Text, ..key });
                 let Some(place) = self.progress.call(key).filter(|_| !is_whole) else { return };
                 let Some(raw) = delta.partial_json else { return };
@@ -272,7 +272,7 @@ impl MessagesReader {
         }
     }
 
-    /// Ends the call of a block. A call without arguments has them only here.
+    /// Ends a block's call. Only here is it known that a call has no arguments.
     fn end_call(&mut self, block: u64, out: &mut Pieces<'_>) {
         let key = self.key(PartKind::Call, block);
         if let Some(place) = self.progress.call(key).filter(|_| !self.progress.is_given(key)) {
@@ -281,7 +281,6 @@ impl MessagesReader {
         }
     }
 
-    /// Reads a whole message.
     fn whole<'a>(&mut self, body: &'a str) -> Result<Event<'a>, Nonsense> {
         let message: RawMessage<'_> = serde_json::from_str(body)?;
         let mut out = Pieces::default();
@@ -337,14 +336,14 @@ fn add_text<'a>(kind: TextKind, raw: Raw<'a>, out: &mut Pieces<'a>) {
     }
 }
 
-/// Adds the signature of the thought before it.
+/// Adds the signature of the preceding thought.
 fn add_signature<'a>(raw: Raw<'a>, out: &mut Pieces<'a>) {
     if let Some(signature) = filled(raw) {
         out.add(Delta::of_signed(SignedPart::Signature(signature)));
     }
 }
 
-/// Returns whether an input has members; a call begins with an empty one.
+/// Returns whether an input has members. A call begins with an empty input.
 fn has_members(input: &RawValue) -> bool {
     match Kind::of(input) {
         Kind::Null => false,

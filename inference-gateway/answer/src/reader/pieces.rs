@@ -1,4 +1,4 @@
-//! The pieces that an event adds, and what is odd about them.
+//! The pieces that an event adds, and the oddities found in it.
 
 use shared::json::RawValue;
 

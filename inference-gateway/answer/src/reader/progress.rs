@@ -1,11 +1,10 @@
-//! What an answer has given so far, by its parts, so that what comes again is not given twice, and what comes late is
-//! given once.
+//! What an answer has given so far, by part. Repeated content is not given again, and late content is given once.
 
 use raw_json::RawString;
 
 use crate::pieces::{nonsense::Nonsense, parts::MAX_CALLS};
 
-/// Most parts that are remembered. A stream of more has nothing late.
+/// Most parts that are remembered. In longer streams, late content is not noticed.
 const MOST_PARTS: usize = 8192;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +17,7 @@ pub(super) enum PartKind {
     Call,
 }
 
-/// A part of an answer: its place among the items, blocks or choices, and within that.
+/// Identifies a part of an answer: by the index of its item, block or choice, and by its index within that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PartKey {
     pub(super) kind: PartKind,
@@ -30,15 +29,15 @@ pub(super) struct PartKey {
 struct GivenPart {
     key: PartKey,
     given: Given,
-    /// Place of a call among the calls.
+    /// Index of a call among the calls.
     place: u64,
 }
 
-/// A text that was given, as spelled in JSON.
+/// Size and digest of the text given so far, as spelled in JSON.
 #[derive(Clone, Copy)]
 struct Given {
     bytes: usize,
-    /// FNV-1a, with which a whole text is compared with pieces that are no longer there.
+    /// FNV-1a hash, to compare a whole text with pieces that are no longer in memory.
     digest: u64,
 }
 
@@ -52,17 +51,17 @@ impl Given {
         Self { bytes: self.bytes + text.len(), digest }
     }
 
-    /// Returns whether a text begins with what was given.
+    /// Returns whether a text begins with the text given so far.
     fn begins(self, whole: &[u8]) -> bool {
         whole.get(..self.bytes).is_some_and(|start| Self::NOTHING.and(start).digest == self.digest)
     }
 }
 
-/// The parts in the order in which they began. What the last event changed can be taken back, since an event that waits
-/// for tokens is read again.
+/// The parts, in the order in which they began. The last event can be undone, since an event that waits for tokens is
+/// read again.
 #[derive(Default)]
 pub(super) struct Progress {
-    /// The answer is passed on whole, with all of its calls.
+    /// The answer is passed on whole, with all its calls.
     pub(super) passes: bool,
     parts: Vec<GivenPart>,
     calls: u64,
@@ -73,13 +72,11 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Begins the next event.
     pub(super) fn next(&mut self) {
         self.changed.clear();
         (self.parts_before, self.calls_before) = (self.parts.len(), self.calls);
     }
 
-    /// Takes back what the last event changed.
     pub(super) fn again(&mut self) {
         while let Some((at, part)) = self.changed.pop() {
             self.parts[at] = part;
@@ -98,15 +95,14 @@ impl Progress {
         self.calls
     }
 
-    /// Notes a piece of a part.
     pub(super) fn add(&mut self, key: PartKey, piece: RawString<'_>) {
         if let Some(at) = self.at_or_new(key) {
             self.grow(at, piece);
         }
     }
 
-    /// Returns what a whole text has beyond the pieces of its part, and notes that it is given. A text that does not begin
-    /// with the pieces has nothing.
+    /// Returns what a whole text has beyond the pieces already given, and notes it as given. Returns nothing if the
+    /// text does not begin with those pieces.
     pub(super) fn rest<'a>(&mut self, key: PartKey, whole: Option<RawString<'a>>) -> Option<RawString<'a>> {
         let whole = whole.filter(|whole| !whole.is_empty())?;
         let at = self.at_or_new(key)?;
@@ -116,7 +112,7 @@ impl Progress {
         Some(rest).filter(|rest| !rest.is_empty())
     }
 
-    /// Returns what the next text of a part adds, whether it repeats what was given or goes on from there.
+    /// Returns what a text adds to its part, whether it repeats the part so far or continues it.
     pub(super) fn more<'a>(&mut self, key: PartKey, text: Option<RawString<'a>>) -> Option<RawString<'a>> {
         let text = text.filter(|text| !text.is_empty())?;
         let given = self.at(key).map_or(Given::NOTHING, |at| self.parts[at].given);
@@ -127,7 +123,7 @@ impl Progress {
         Some(text)
     }
 
-    /// Begins the call of a part, unless it has begun. Returns its place among the calls.
+    /// Begins a part's call, unless it has begun. Returns its index among the calls.
     pub(super) fn begin_call(&mut self, key: PartKey) -> Result<u64, Nonsense> {
         if let Some(place) = self.call(key) {
             return Ok(place);
@@ -142,22 +138,22 @@ impl Progress {
         Ok(place)
     }
 
-    /// Returns the place of a call among the calls, if it has begun.
+    /// Returns the index of a call that has begun.
     pub(super) fn call(&self, key: PartKey) -> Option<u64> {
         self.at(key).map(|at| self.parts[at].place)
     }
 
-    /// Returns whether something of a part was given.
+    /// Returns whether any content of a part was given.
     pub(super) fn is_given(&self, key: PartKey) -> bool {
         self.at(key).is_some_and(|at| self.parts[at].given.bytes > 0)
     }
 
-    /// Counts the bytes given of all parts of a kind.
+    /// Counts the bytes given in all parts of a kind.
     pub(super) fn given(&self, kind: PartKind) -> usize {
         self.parts.iter().filter(|part| part.key.kind == kind).map(|part| part.given.bytes).sum()
     }
 
-    /// Returns the part of a kind that began at this place among all of its kind.
+    /// Returns the part of a kind that began at this place among its kind.
     pub(super) fn nth(&self, kind: PartKind, place: usize) -> Option<PartKey> {
         self.parts.iter().map(|part| part.key).filter(|key| key.kind == kind).nth(place)
     }

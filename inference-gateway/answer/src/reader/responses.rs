@@ -31,7 +31,7 @@ use crate::{
     stream::{Chunk, Edited, Event, Original},
 };
 
-/// Events that repeat others, or say how far the vendor's own tools are.
+/// Events that repeat others, or report the progress of the vendor's own tools.
 const ADD_NOTHING: [&str; 8] = [
     "response.created",
     "response.in_progress",
@@ -43,7 +43,7 @@ const ADD_NOTHING: [&str; 8] = [
     "keepalive",
 ];
 
-/// Members of all events. Those that only some events have are read once the type is known.
+/// Members common to all events. Others are read once the type is known.
 #[derive(Deserialize)]
 struct RawEvent<'a> {
     #[serde(borrow, rename = "type")]
@@ -86,12 +86,11 @@ struct RawDetails<'a> {
     reason: Raw<'a>,
 }
 
-/// How a response ended.
 enum ResponseStatus<'a> {
     Completed,
     Incomplete(&'a str),
     Failed,
-    /// It goes on, or its status is unknown.
+    /// It continues, or its status is unknown.
     Other,
 }
 
@@ -191,7 +190,7 @@ impl ResponsesReader {
         Ok(Event::Chunk(out.into_chunk(None)))
     }
 
-    /// Reads the last event, which every server names as it likes, or one that adds nothing.
+    /// Reads the last event, whatever its name, or an event that adds nothing.
     fn last<'a>(
         &mut self,
         kind: &str,
@@ -225,8 +224,8 @@ impl ResponsesReader {
         Ok(ended(reason, usage, out))
     }
 
-    /// Reads what the ends of an event tell. Only the last event tells usage: others repeat the request, in which a client
-    /// may write anything.
+    /// Reads both ends of an event. Only the last event's usage counts: other events repeat the request, in which a
+    /// client may write anything.
     pub(super) fn ends<'a>(&self, ends: &'a PayloadEnds) -> Event<'a> {
         let kind = ends::kind(ends);
         let word = match kind.as_deref().unwrap_or_default() {
@@ -246,10 +245,9 @@ impl ResponsesReader {
         if self.progress.has_calls() { "tool_calls" } else { "stop" }
     }
 
-    /// Reads a whole response.
     fn whole<'a>(&mut self, body: &'a str) -> Result<Event<'a>, Nonsense> {
         let response: RawResponse<'_> = serde_json::from_str(body)?;
-        // Some servers send the state so far as an event, without a name for it.
+        // Some servers send the state so far as an event without a type.
         let is_begun = matches!(word(response.status), "queued" | "in_progress");
         if is_begun && response.output.is_none_or(is_hollow) && response.error.is_none_or(is_hollow) {
             return Ok(Event::nothing());
@@ -282,7 +280,7 @@ impl ResponsesReader {
         Ok(event)
     }
 
-    /// Adds a piece of a text, in whatever form it comes.
+    /// Adds a piece of a text in any form.
     fn said<'a>(&mut self, key: PartKey, delta: Raw<'a>, out: &mut Pieces<'a>) {
         let from = out.list.len();
         match (text(delta), delta) {
@@ -297,7 +295,7 @@ impl ResponsesReader {
         }
     }
 
-    /// Adds what a whole text has beyond its pieces.
+    /// Adds the rest of a whole text, beyond its pieces.
     fn late<'a>(&mut self, key: PartKey, whole: Raw<'a>, out: &mut Pieces<'a>) {
         if let Some(rest) = self.progress.rest(key, text(whole)) {
             out.odd.add(Oddity::LateOutput);
@@ -305,7 +303,7 @@ impl ResponsesReader {
         }
     }
 
-    /// Adds a piece of reasoning, unless the same thoughts came in the other form.
+    /// Adds a piece of reasoning, unless the same thoughts already came in the other form.
     fn thought<'a>(&mut self, item: u64, is_summary: bool, delta: Raw<'a>, out: &mut Pieces<'a>) {
         if self.state.reasoning.is_none_or(|(of, _)| of != item) {
             self.state.reasoning = Some((item, is_summary));
@@ -322,7 +320,7 @@ impl ResponsesReader {
         }
     }
 
-    /// Returns whether this part of a summary comes after another part that is shown.
+    /// Returns whether this part of a summary follows another part that is shown.
     fn goes_on(&self, item: u64, part: Raw<'_>) -> bool {
         self.state.reasoning == Some((item, true)) && number(part) != Some(0)
     }

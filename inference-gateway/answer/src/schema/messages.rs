@@ -1,13 +1,11 @@
-//! The shapes of a message and of its error for readers of descriptions.
+//! Schemas of a message and of its error.
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 use shared::money::NanoUsd;
 
-/// A whole message.
 pub struct MessageObject;
 
-/// An error in the form of this API.
 pub struct MessageErrorSchema;
 
 shared::schema!(MessageErrorSchema, "MessageError", message_error_schema);

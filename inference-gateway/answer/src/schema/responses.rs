@@ -1,10 +1,8 @@
-//! The shape of a response for readers of descriptions.
-
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 use shared::money::NanoUsd;
 
-/// A whole response: as the gateway writes it, or as the model's vendor did. It has the vendor's other members too.
+/// A whole response, as the gateway writes it or as the vendor did. A vendor's may have more members.
 pub struct ResponseObject;
 
 shared::schema!(ResponseObject, "Response", response_object_schema);

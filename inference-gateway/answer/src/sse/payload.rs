@@ -1,21 +1,21 @@
-//! Payloads of events, of which the longest are not kept.
+//! Payloads of events. Of the longest ones, only both ends are kept.
 
 use bytes::{Bytes, BytesMut};
 use memchr::memchr2_iter;
 
-/// Longest event that is kept, in bytes. A chunk of a token or two has a few hundred bytes. The rest is for upstreams that
-/// send a whole answer as one event: 131,072 tokens of eight choices, as JSON.
+/// Longest event that is kept, in bytes. A chunk of one or two tokens has a few hundred bytes; the bound is for
+/// upstreams that send a whole answer as one event: 131,072 tokens of eight choices, as JSON.
 pub(crate) const MAX_EVENT_BYTES: usize = 16 << 20;
-/// Bytes that are kept of a longer event, at each of its ends. There, vendors write its type and the usage.
+/// Bytes kept of each end of a longer event, where vendors write its type and the usage.
 pub(crate) const END_BYTES: usize = 64 << 10;
 
-/// Most levels of an answer that is passed on. Schemas of tools, which vendors repeat, have some tens; many clients give up
-/// beyond a thousand, some by a crash.
+/// Most nesting levels of an answer that is passed on. Vendors repeat the schemas of tools, which have a few tens.
+/// Beyond a thousand, many clients fail, and some crash.
 const MOST_LEVELS: usize = 256;
 
 /// Returns whether JSON is nested more deeply than clients can be expected to read.
 pub(crate) fn is_too_deep(json: &str) -> bool {
-    // Nearly every event has fewer brackets, in its texts too, than so many levels need.
+    // A quick check: nearly every event has fewer brackets than this, including those in its texts.
     if memchr2_iter(b'[', b'{', json.as_bytes()).nth(MOST_LEVELS).is_none() {
         return false;
     }
@@ -37,9 +37,9 @@ pub(crate) fn is_too_deep(json: &str) -> bool {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Payload {
     Whole(Bytes),
-    /// The whole body is JSON, and no stream.
+    /// The whole body, which is JSON instead of a stream.
     Body(Bytes),
-    /// The payload is longer than is kept.
+    /// A payload too long to keep.
     TooLong(PayloadEnds),
 }
 
@@ -61,7 +61,7 @@ impl Payload {
 }
 
 impl Payload {
-    /// Returns whether the payload begins as an object does.
+    /// Returns whether the payload begins like an object.
     pub fn is_like_an_object(&self) -> bool {
         let (Self::Whole(start) | Self::Body(start) | Self::TooLong(PayloadEnds { start, .. })) = self;
         start.trim_ascii_start().first() == Some(&b'{')
@@ -69,7 +69,7 @@ impl Payload {
 }
 
 impl PayloadEnds {
-    /// Takes the ends of a payload that is there as a whole.
+    /// Copies the ends of a whole payload.
     pub(crate) fn of(payload: &[u8]) -> Self {
         let [start, end] =
             [&payload[..payload.len().min(END_BYTES)], &payload[payload.len().saturating_sub(END_BYTES)..]];
@@ -77,7 +77,7 @@ impl PayloadEnds {
     }
 }
 
-/// Text of which both ends are kept while it passes.
+/// A long text, of which only both ends are kept while it is read.
 #[derive(Debug)]
 pub(crate) struct LongText {
     start: Bytes,
@@ -106,7 +106,7 @@ impl LongText {
     }
 }
 
-/// Text that is kept whole, unless it is too long.
+/// A text, kept whole unless it is too long.
 #[derive(Debug)]
 pub(crate) enum Text {
     Short(Bytes),
@@ -135,8 +135,7 @@ impl Text {
         }
     }
 
-    /// Returns the value of a line with the field `data`, which alone has a meaning. Other fields and comments are
-    /// ignored.
+    /// Returns the value of a line with the field `data`. Other fields and comments are ignored.
     pub(crate) fn data(self) -> Option<Self> {
         let beginning = match &self {
             Self::Short(line) => line,
@@ -146,7 +145,7 @@ impl Text {
             Some([]) => beginning.slice(4..),
             Some([b':', b' ', ..]) => beginning.slice(6..),
             Some([b':', ..]) => beginning.slice(5..),
-            // llama.cpp names the field of an error so.
+            // llama.cpp uses this field for errors.
             None if beginning.starts_with(b"error: {") => beginning.slice(7..),
             Some(_) | None => return None,
         };
@@ -156,7 +155,7 @@ impl Text {
         })
     }
 
-    /// Joins another line of the same payload.
+    /// Appends another line of the same payload.
     pub(crate) fn join(self, line: Self) -> Self {
         let (before, line) = match (self, line) {
             (Self::Short(before), Self::Short(line)) if before.len() + 1 + line.len() <= MAX_EVENT_BYTES => {

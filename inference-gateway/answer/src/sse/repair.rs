@@ -1,4 +1,4 @@
-//! Payloads that are no JSON, and what they mean all the same.
+//! Recovers payloads that are not valid JSON.
 
 use std::borrow::Cow;
 
@@ -7,16 +7,16 @@ use shared::json::RawValue;
 
 use super::payload::Payload;
 
-/// Marks the end of chat streams.
+/// End of a chat stream.
 const DONE: &str = "[DONE]";
-/// Most payloads that are found in one.
+/// Most payloads found in one.
 const MOST_FOUND: usize = 256;
-/// Numbers that JSON has not, and Python writes.
+/// Numbers that Python writes and JSON does not have.
 const NO_NUMBERS: [&str; 3] = ["NaN", "-Infinity", "Infinity"];
 
 impl Payload {
-    /// Finds payloads in one that is no JSON: several one after the other, one with numbers that JSON has not, or one with
-    /// bytes that are no text. There are none if nothing but the payload itself is found.
+    /// Finds payloads in one that is not JSON: several in a row, one with numbers that JSON does not have, or one with
+    /// bytes that are not UTF-8. Returns none if only the payload itself is found.
     pub(super) fn repaired(&self) -> Vec<Self> {
         let (Self::Whole(data) | Self::Body(data)) = self else { return Vec::new() };
         let text = String::from_utf8_lossy(data);
@@ -43,7 +43,7 @@ impl Payload {
     }
 }
 
-/// Replaces numbers that JSON has not with null.
+/// Replaces numbers that JSON does not have with null.
 fn without_no_numbers(json: &str) -> Cow<'_, str> {
     if !NO_NUMBERS.iter().any(|number| json.contains(number)) {
         return Cow::Borrowed(json);

@@ -12,52 +12,52 @@ use shared::{
     money::NanoUsd,
 };
 
-/// Stands for all larger counts too. It is beyond any believable request, and small enough that sums of counts do not
-/// overflow.
+/// Replaces all larger counts. It is beyond any believable request, and small enough that sums do not overflow.
 pub const MOST_TOKENS: u64 = 1 << 40;
-/// Highest cost that is believed, in nano-USD: some 1,100 USD.
+/// Highest cost that is believed, in nano-USD: about 1,100 USD.
 const MOST_COST: u64 = 1 << 40;
-/// Names of the tokens that were read from a cache, which cost less than others.
+/// Names for the tokens read from a cache, which cost less.
 const CACHED: [&str; 5] =
     ["cached_tokens", "cache_read_input_tokens", "num_cached_tokens", "prompt_cache_hit_tokens", "cache_n"];
-/// Most members of one name that are read in the end of a body. A repeated request has few, and each may be as long as
-/// the end.
+/// How many members with the same name are read in the end of a body. A request that the body repeats has few, and each
+/// may be as long as the end.
 const MOST_MEMBERS_OF_A_NAME: usize = 16;
 
 /// Objects of answers that report usage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReportForm {
-    /// `usage` as in OpenAI's API, with the additions of other servers.
+    /// `usage` as in OpenAI's API, with other servers' additions.
     Usage,
-    /// `timings` of a single choice, which llama.cpp's server adds to every chunk if asked (`timings_per_token`).
+    /// `timings` of a single choice, which llama.cpp's server adds to each chunk on request (`timings_per_token`).
     Timings,
 }
 
-/// Usage that an upstream reports. Each member is `None` if it is absent or no number of tokens.
+/// Usage reported by an upstream. A member is `None` if it is absent or not a number of tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reported {
-    /// Tokens of the prompt, including those read from a cache and written to one.
+    /// Tokens of the prompt, including those read from or written to a cache.
     pub prompt: Option<u64>,
     /// Tokens of the prompt that were read from a cache.
     pub cached: Option<u64>,
-    /// Tokens of the prompt that were written to a cache, for any length of time.
+    /// Tokens of the prompt that were written to a cache, however long it keeps them.
     pub written: Option<u64>,
     /// Tokens of the prompt that were written to a cache for an hour or longer.
     pub written_long: Option<u64>,
     /// Tokens of the prompt that are audio.
     pub audio_input: Option<u64>,
     pub completion: Option<u64>,
-    /// Generated tokens that were thoughts.
+    /// Generated tokens spent on reasoning.
     pub reasoning: Option<u64>,
     /// Generated tokens that are audio.
     pub audio_output: Option<u64>,
     /// Tokens of the prompt and the output together.
     pub total: Option<u64>,
-    /// Cost of the answer in nano-USD, as the vendor counts it.
+    /// Cost of the answer in nano-USD, as the vendor reports it.
     pub cost: Option<u64>,
 }
 
-/// Finds the largest report of a form in a part of a body. It is the last one, unless that repeats a member with less.
+/// Finds the largest report of a form in part of a body. It is the last one, unless a later one repeats a member with a
+/// smaller count.
 pub(crate) fn largest_report(form: ReportForm, part: &[u8]) -> Option<&RawValue> {
     let name: &[u8] = match form {
         ReportForm::Usage => br#""usage""#,
@@ -76,8 +76,8 @@ pub(crate) fn largest_report(form: ReportForm, part: &[u8]) -> Option<&RawValue>
 }
 
 impl Reported {
-    /// Reads a report. If a count has several names, the largest wins, since servers that know two names may leave one
-    /// at zero. If an object has several members of a name, the one that costs more wins.
+    /// Reads a report. If a count has several names, the largest value wins, since servers with two names may leave one
+    /// at zero. If an object repeats a member, the value that costs more wins.
     pub(crate) fn read(form: ReportForm, report: &RawValue) -> Self {
         let mut counts = ReportedCounts::default();
         counts.read(
@@ -90,15 +90,15 @@ impl Reported {
         counts.reported()
     }
 
-    /// Finds the `usage` and the `timings` in the end of a body that is not read whole. A request that the body repeats
-    /// may have members of these names too, which report nothing.
+    /// Finds `usage` and `timings` in the end of a body that is not read whole. The body may repeat the request, whose
+    /// members with these names report nothing.
     pub fn find_last(part: &[u8]) -> Self {
         let find =
             |form| largest_report(form, part).map(|report| Self::read(form, report)).unwrap_or_default();
         find(ReportForm::Usage).max(find(ReportForm::Timings))
     }
 
-    /// Takes the larger value of each member, since usage only grows, whatever the order and pieces of reports.
+    /// Takes the larger value of each member. Usage only grows, so the order and split of reports do not matter.
     #[must_use]
     pub fn max(self, other: Self) -> Self {
         self.join(other, Ord::max)
@@ -113,30 +113,30 @@ impl Reported {
         })
     }
 
-    /// Keeps the members within `bounds`.
+    /// Takes only the values within `bounds`.
     #[must_use]
     pub fn within(self, bounds: Self) -> Self {
         self.join(bounds, |tokens, most| tokens.filter(|_| tokens <= most))
     }
 
-    /// Keeps the members beyond `bounds`.
+    /// Takes only the values beyond `bounds`.
     #[must_use]
     pub fn beyond(self, bounds: Self) -> Self {
         self.join(bounds, |tokens, most| tokens.filter(|_| tokens > most))
     }
 
-    /// Returns whether the prompt or a part of the prompt was reported.
+    /// Returns whether any count of the prompt was reported.
     pub fn tells_prompt(&self) -> bool {
         let Self { prompt, cached, written, written_long, audio_input, .. } = *self;
         prompt.or(cached).or(written).or(written_long).or(audio_input).is_some()
     }
 
-    /// Returns whether a part of the output was reported.
+    /// Returns whether any part of the output was reported.
     pub fn tells_parts_of_output(&self) -> bool {
         self.reasoning.or(self.audio_output).is_some()
     }
 
-    /// Joins two reports, member by member. This is the only list of the members besides the reader's.
+    /// Joins two reports member by member. Only this function and the reader list all members.
     fn join(self, other: Self, join: impl Fn(Option<u64>, Option<u64>) -> Option<u64>) -> Self {
         Self {
             prompt: join(self.prompt, other.prompt),
@@ -153,7 +153,7 @@ impl Reported {
     }
 }
 
-/// Objects of a report that have counts.
+/// Objects within a report that contain counts.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ReportObject {
     Usage,
@@ -166,16 +166,17 @@ enum ReportObject {
     Timings,
 }
 
-/// Counts of a report, under the names of various servers.
+/// Counts of a report, collected from the names that various servers use.
 #[derive(Default)]
 struct ReportedCounts {
-    /// The prompt with all of its parts, by OpenAI's name.
+    /// The prompt with all its parts, under OpenAI's chat name.
     prompt: Option<u64>,
-    /// The prompt, by the name in Anthropic's API and in OpenAI's newer API.
+    /// The prompt, under the name of Anthropic's API and OpenAI's Responses API.
     input: Option<u64>,
     /// Tokens of the prompt that were read from a cache.
     cached: Option<u64>,
-    /// The smallest number of these that a member has which an object repeats. It alone costs less.
+    /// The smallest value of `cached` if an object repeats the member. Cached tokens cost less, so only this many are
+    /// certain.
     cached_for_certain: Option<u64>,
     /// Tokens of the prompt that were not read from a cache.
     uncached: Option<u64>,
@@ -187,21 +188,21 @@ struct ReportedCounts {
     reasoning: Option<u64>,
     audio_output: Option<u64>,
     total: Option<u64>,
-    /// Totals contradict each other.
+    /// Several totals contradict each other.
     totals_differ: bool,
     cost: Option<u64>,
-    /// The report has members of Anthropic's API.
+    /// The report uses members of Anthropic's API.
     by_anthropic: bool,
-    /// Usage that the other members leave out.
+    /// Usage of rounds that the other members leave out.
     apart: Reported,
-    /// The report is a round of another report, so it has no rounds itself.
+    /// This is a round within another report, so it has no rounds itself.
     is_round: bool,
 }
 
 impl ReportedCounts {
-    /// Reads the counts of an object; other values have none.
+    /// Reads the counts of an object. Other values have none.
     fn read(&mut self, place: ReportObject, value: &RawValue) {
-        // The value is JSON already, so the only error is that it is no object.
+        // The value is valid JSON, so the only possible error is that it is not an object.
         let _ = serde_json::Deserializer::from_str(value.get()).deserialize_map(Members(place, self));
     }
 
@@ -242,7 +243,7 @@ impl ReportedCounts {
             (ReportObject::Usage, "prompt_cache_miss_tokens") | (ReportObject::Timings, "prompt_n") => {
                 &mut self.uncached
             }
-            // OpenAI's name, and three of gateways to Anthropic's API, of which the last is Anthropic's own.
+            // OpenAI's name, and three from gateways to Anthropic's API. The last is Anthropic's own.
             (
                 ReportObject::Prompt,
                 "cache_write_tokens" | "cache_creation_tokens" | "cached_creation_tokens",
@@ -254,7 +255,7 @@ impl ReportedCounts {
             | (ReportObject::Usage, "claude_cache_creation_5_m_tokens") => &mut self.written_short,
             (ReportObject::Writes, "ephemeral_1h_input_tokens" | "ttl_12h_tokens")
             | (ReportObject::Usage, "claude_cache_creation_1_h_tokens") => &mut self.written_long,
-            // The last is a name of Mistral's.
+            // The last is Mistral's name.
             (
                 ReportObject::Usage,
                 "prompt_tokens_details" | "input_tokens_details" | "prompt_token_details",
@@ -277,12 +278,12 @@ impl ReportedCounts {
         *counted = (*counted).max(count(value));
     }
 
-    /// Reads rounds of an Anthropic answer that its other members leave out: those that summarise the conversation, and
-    /// those of an adviser.
+    /// Reads the rounds of an Anthropic answer that its other members leave out: rounds that summarise the
+    /// conversation, and rounds of an adviser.
     fn read_apart(&mut self, rounds: &RawValue) {
         // Anything that is not a list of objects has none.
         let _ = each_element(rounds, |round: &RawValue| {
-            // A round that repeats its type may be apart.
+            // A round with two types is read too, since either may be meant.
             if !serde_json::from_str(round.get()).is_ok_and(|round: Round<'_>| !round.is_apart()) {
                 let mut counts = Self { is_round: true, ..Self::default() };
                 counts.read(ReportObject::Usage, round);
@@ -311,7 +312,7 @@ impl ReportedCounts {
         beside.plus(self.apart)
     }
 
-    /// Returns the tokens of the prompt with all of its parts.
+    /// Returns the tokens of the whole prompt.
     fn prompt(&self, written: Option<u64>) -> Option<u64> {
         let named = counted(self.prompt).max(self.input);
         let cache = sum(self.cached, written).unwrap_or(0);
@@ -320,11 +321,11 @@ impl ReportedCounts {
         counted(whole).or(counted(both))
     }
 
-    /// Returns whether a prompt of `named` tokens leaves out its `cache` tokens, which were read from a cache or
-    /// written to one. `input_tokens` of Anthropic's API leave them out. Numbers in OpenAI's form include them, unless
-    /// the total says otherwise.
+    /// Returns whether a prompt of `named` tokens leaves out its `cache` tokens, which were read from or written to a
+    /// cache. `input_tokens` of Anthropic's API leaves them out. Counts in OpenAI's form include them, unless the total
+    /// says otherwise.
     fn leaves_out(&self, cache: u64, named: u64) -> bool {
-        // Where totals contradict each other, the larger prompt is billed.
+        // If totals contradict each other, bill the larger prompt.
         let says_so = self.totals_differ || self.total == Some(named + cache + self.completion.unwrap_or(0));
         if !self.by_anthropic {
             return says_so && cache > named;
@@ -350,7 +351,7 @@ impl Round<'_> {
     }
 }
 
-/// Reads the members of the object at a place.
+/// Reads the members of one object.
 struct Members<'c>(ReportObject, &'c mut ReportedCounts);
 
 impl<'de> Visitor<'de> for Members<'_> {
@@ -378,17 +379,18 @@ impl<'de> Visitor<'de> for Members<'_> {
     }
 }
 
-/// Returns the tokens of a prompt. No template renders an empty prompt, so a server that reports zero has not counted.
+/// Returns the tokens of a prompt. No chat template renders an empty prompt, so zero means that the server has not
+/// counted.
 fn counted(tokens: Option<u64>) -> Option<u64> {
     tokens.filter(|tokens| *tokens > 0)
 }
 
-/// Adds up the counts that are there.
+/// Adds the counts that are present.
 fn sum(a: Option<u64>, b: Option<u64>) -> Option<u64> {
     a.or(b).map(|_| a.unwrap_or(0) + b.unwrap_or(0))
 }
 
-/// Reads a number of tokens: an integer, possibly spelled as a float or a text.
+/// Reads a number of tokens: an integer, or one spelled as a float or a text.
 fn count(value: &RawValue) -> Option<u64> {
     let spelled = value.get();
     let spelled = spelled.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(spelled);
@@ -404,7 +406,7 @@ fn cost(value: &RawValue) -> Option<u64> {
     u64::try_from(NanoUsd::parse(value.get()).ok()?.nanos()).ok().filter(|cost| *cost <= MOST_COST)
 }
 
-/// Returns the number of tokens that an integral float means.
+/// Returns the count that an integral float stands for.
 fn integral(tokens: f64) -> Option<u64> {
     #[expect(
         clippy::cast_possible_truncation,

@@ -1,15 +1,15 @@
-//! Characters that a stream cuts in two. JSON spells one beyond the first 65,536 as two escapes, and some servers send
-//! them in two pieces. A client that decodes each piece by itself would read two replacement characters.
+//! Joins characters that a stream cuts in two. JSON spells a character beyond U+FFFF as two escapes, and some servers
+//! send them in separate pieces. A client that decodes each piece alone would read two replacement characters.
 
 use raw_json::RawString;
 
 use crate::pieces::parts::{CallArguments, Delta, ToolCall};
 use crate::stream::{Chunk, ChunkChoice};
 
-/// Most halves that are kept. Each text of each choice has one at most.
+/// Most halves that are kept, at most one for each text of each choice.
 const MOST_HALVES: usize = 64;
 
-/// A text that pieces add to.
+/// A text that pieces extend.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum TextOf {
     Content,
@@ -19,20 +19,19 @@ enum TextOf {
     Call(u64),
 }
 
-/// First halves of characters, each with its choice and the text that it belongs to.
+/// First halves of characters, each with its choice and its text.
 #[derive(Default)]
 pub(crate) struct Halves(Vec<(usize, TextOf, String)>);
 
-/// The texts of a piece after they were joined with the halves before them, as JSON strings.
+/// The texts of a piece, joined with the halves before them, as JSON strings.
 #[derive(Default)]
 struct Joined {
-    /// Content, refusal and reasoning.
     texts: [Option<String>; 3],
     arguments: Vec<Option<String>>,
 }
 
 impl Halves {
-    /// Returns whether a chunk has no halves of characters, so that it is written as it is.
+    /// Returns whether a chunk contains no half characters, so that it can be written unchanged.
     pub(crate) fn are_none_in(&self, chunk: &Chunk<'_>) -> bool {
         let ends_with_half = |text: &RawString<'_>| text.cut_half().is_some();
         let has_half = |delta: &Delta<'_>| {
@@ -68,7 +67,7 @@ impl Halves {
         Joined { texts, arguments: arguments.collect() }
     }
 
-    /// Returns a text with the half before it and without the half at its end; `None` if it stays as it is.
+    /// Completes a text with the half before it and removes the half at its end; `None` if it stays unchanged.
     fn text(
         &mut self,
         choice: usize,

@@ -1,4 +1,4 @@
-//! Accounts of credentials, learned from answers. They only help to choose a key-service for a call.
+//! Accounts of credentials, learned from answers. They are used only to choose a key-service for a call.
 
 use std::hash::BuildHasher;
 
@@ -7,10 +7,10 @@ use quick_cache::sync::Cache;
 use shared::ids::AccountId;
 use shared_rpc::{Answer, Call};
 
-/// Number of credentials whose account is remembered.
+/// Number of credentials whose accounts are remembered.
 const REMEMBERED: usize = 16_384;
 
-/// Accounts by a hash of the credential, which differs from process to process.
+/// Accounts, keyed by a hash of the credential that differs between processes.
 pub(super) struct KnownAccounts {
     accounts: Cache<u64, AccountId>,
     hasher: RandomState,
@@ -23,7 +23,7 @@ impl Default for KnownAccounts {
 }
 
 impl KnownAccounts {
-    /// Finds the account that a call is about, if it is known.
+    /// Returns the account that a call concerns, if known.
     pub(super) fn of(&self, call: &Call) -> Option<AccountId> {
         let hash = |credential| self.hasher.hash_one(credential);
         call.account().or_else(|| self.accounts.get(&hash(call.credential()?)))

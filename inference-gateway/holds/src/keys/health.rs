@@ -1,8 +1,8 @@
-//! Health of the key-services, as sessions and management requests report it. It decides in which order key-services
-//! are asked, and what the log says about those that do not answer.
+//! Health of the key-services, as reported by sessions and management requests. It decides the order in which
+//! key-services are asked, and what is logged about those that do not answer.
 //!
 //! A session takes calls from the queue when it is free, so a session without answers gets none. A management request
-//! has no session, and asks the key-services in the order given here.
+//! has no session, and tries the key-services in the order given here.
 
 use std::{
     fmt::Display,
@@ -14,22 +14,22 @@ use shared::time::millis;
 use shared_observe::failure_log::{FailureLog, Failures};
 use tokio::time::Instant;
 
-/// How long a key-service that failed is asked only if no other is left.
+/// How long a failed key-service is avoided while another is available.
 const AVOIDED: Duration = Duration::from_secs(5);
 
-/// Health of every key-service, by position in the settings. Shared by all workers.
+/// Health of every key-service, by position in the settings. All workers share it.
 pub struct KeyServiceHealth {
     began: Instant,
     services: Vec<ServiceHealth>,
-    /// Number of requests so far, so that key-services take turns in being asked first.
+    /// Number of requests so far, so that key-services take turns at being first.
     turns: AtomicUsize,
 }
 
-/// Port of a key-service. Each may fail alone.
+/// A port of a key-service. Each port may fail separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyServicePort {
     Sessions,
-    /// HTTP, which carries management requests and pages.
+    /// HTTP, for management requests and pages.
     Http,
 }
 
@@ -41,9 +41,9 @@ struct ServiceHealth {
 
 #[derive(Default)]
 struct PortHealth {
-    /// Milliseconds since the beginning until which the port is avoided; 0 if it answers.
+    /// The port is avoided until this many milliseconds since the start; 0 if it answers.
     avoided_until: AtomicU64,
-    /// Number of workers' sessions that fail. The port is back when none does.
+    /// Number of workers' sessions that are failing. The port is healthy again when no session fails.
     failing_sessions: AtomicUsize,
     failures: FailureLog,
 }
@@ -80,7 +80,7 @@ impl KeyServiceHealth {
     /// Notes that a key-service answered. `name` is its name in the log.
     pub fn answered(&self, service: usize, port: KeyServicePort, name: impl Display) {
         let Some(health) = self.services.get(service).map(|health| health.port(port)) else { return };
-        // Read first, since nearly every answer comes from a healthy key-service.
+        // Read before writing, since nearly every answer comes from a healthy key-service.
         if health.avoided_until.load(Ordering::Relaxed) != 0 {
             health.avoided_until.store(0, Ordering::Relaxed);
         }
@@ -91,7 +91,8 @@ impl KeyServiceHealth {
         }
     }
 
-    /// Notes that a key-service did not answer, or cannot reach the store. Logs the first failure, then one a minute.
+    /// Notes that a key-service did not answer, or cannot reach the store. Logs the first failure, then at most one a
+    /// minute.
     pub fn failed(&self, service: usize, port: KeyServicePort, name: impl Display, error: &str) {
         let Some(health) = self.services.get(service).map(|health| health.port(port)) else { return };
         health.avoided_until.store(self.now() + millis(AVOIDED), Ordering::Relaxed);
@@ -100,7 +101,7 @@ impl KeyServiceHealth {
         tracing::warn!(peer = %name, error, failures = count, seconds, "{} {is}", port.name());
     }
 
-    /// Notes that a worker's session with a key-service failed. `is_failing` says whether that session failed before.
+    /// Notes that a worker's session failed. `is_failing` says whether it had failed before.
     pub(super) fn session_failed(
         &self,
         service: usize,
@@ -116,7 +117,7 @@ impl KeyServiceHealth {
         self.failed(service, KeyServicePort::Sessions, name, error);
     }
 
-    /// Notes that a worker's session with a key-service got an answer.
+    /// Notes that a worker's session got an answer.
     pub(super) fn session_answered(&self, service: usize, is_failing: &AtomicBool, name: impl Display) {
         if is_failing.load(Ordering::Relaxed)
             && is_failing.swap(false, Ordering::Relaxed)
@@ -127,7 +128,7 @@ impl KeyServiceHealth {
         self.answered(service, KeyServicePort::Sessions, name);
     }
 
-    /// Lists the key-services, beginning with the next in turn; those that failed lately come last.
+    /// Lists the key-services, starting with the next in turn. Those that failed recently come last.
     pub fn in_turn(&self) -> Vec<usize> {
         let count = self.services.len();
         let first = self.turns.fetch_add(1, Ordering::Relaxed) % count.max(1);

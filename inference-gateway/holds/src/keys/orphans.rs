@@ -1,5 +1,5 @@
-//! Authorizations with unknown outcome. Each call names an instant after which the key-service refuses it. A hold that
-//! may have been opened is released as soon as its call can no longer take effect.
+//! Authorizations with an unknown outcome. Each call has a time after which the key-service refuses it. Once that and
+//! its execution are over, a hold that may have been opened is released.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,12 +11,12 @@ use tokio::time::Instant;
 use super::queue::Pending;
 
 /// Longest time for a key-service to execute a call that it accepted in time: 1.5 s in its account's lane, 0.4 s of
-/// commits that lost to others, 1.5 s for the last commit over Redis, and a margin. If a disk under SQLite hangs for
-/// longer, the hold ends with its lease, and nothing is billed.
+/// commits that lost to others, 1.5 s for the last commit over Redis, and a margin. If SQLite's disk hangs for longer,
+/// the hold ends with its lease and nothing is billed.
 const LATE_EXECUTION_WINDOW: Duration = Duration::from_secs(4);
-/// Time for which a release is repeated: an ordinary lease, after which the hold expires by itself.
+/// How long a release is repeated: an ordinary lease, after which the hold expires anyway.
 const RELEASE_DEADLINE: Duration = Duration::from_secs(30);
-/// Most orphans kept. Any others end with their leases.
+/// Most orphans kept. Any others end when their leases do.
 const MAX_ORPHANS: usize = 65_536;
 
 /// A hold that may be open although no request uses it.
@@ -29,7 +29,7 @@ pub(crate) struct Orphan {
 }
 
 impl Orphan {
-    /// The call that releases this orphan.
+    /// Returns the call that releases this orphan.
     pub(crate) fn release(&self) -> Release {
         Release::Unknown { credential: self.credential.clone(), generation: self.generation }
     }
@@ -77,7 +77,7 @@ impl Orphans {
     }
 }
 
-/// Guard of an authorization. If it is dropped while a copy of the call may still open a hold, it adds an orphan.
+/// Guards an authorization. If it is dropped while a copy of the call may still open a hold, it adds an orphan.
 pub(super) struct OrphanGuard<'a> {
     orphans: &'a Orphans,
     authorize: Authorize,
@@ -104,7 +104,7 @@ impl<'a> OrphanGuard<'a> {
 impl Drop for OrphanGuard<'_> {
     fn drop(&mut self) {
         let copies: u32 = self.attempts.iter().map(|attempt| attempt.copies()).sum();
-        // A copy that was answered leaves nothing behind; all others may still be executed.
+        // An answered copy leaves nothing behind; all others may still be executed.
         if copies > u32::from(self.answered) {
             self.orphans.add(&self.authorize);
         }

@@ -1,9 +1,9 @@
-//! Queue of calls to the key-services. It chooses a session for each call.
+//! Queue of calls to the key-services. It decides which session sends a call.
 //!
 //! A session takes waiting calls when it is free to send. So a disconnected session gets none, and its unanswered calls
 //! go to the next free session. A call whose account is known waits for the key-service that all gateways prefer for
-//! that account, since it has copies of the account's records. After [`SPILL_AFTER`], any session takes the call. Only
-//! speed depends on this.
+//! that account, since it has copies of the account's records. After [`SPILL_AFTER`], any session takes the call.
+//! Correctness does not depend on this, only speed.
 
 use std::{
     collections::VecDeque,
@@ -23,20 +23,19 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-/// Most calls awaiting answers at once: as many as the chat requests admitted by default. Further callers wait for a
-/// permit.
+/// Most calls awaiting answers at once: the default bound on chat requests. Further callers wait for a permit.
 const MAX_CALLS: usize = 8 * MAX_FRAME_CALLS;
-/// Queue length at which an idle session starts a second frame while another is in flight. Below it, one large frame is
-/// cheaper for the store than two small ones, and costs a waiting call less than a millisecond.
+/// Queue length from which an idle session starts a second frame while another is in flight. Below it, one large frame
+/// is cheaper for the store than two small ones, and delays a waiting call by less than a millisecond.
 const SECOND_FRAME_THRESHOLD: usize = MAX_FRAME_CALLS / 8;
 
-/// Time for which a call waits for the key-service that is preferred for its account.
+/// How long a call waits for the key-service that is preferred for its account.
 const SPILL_AFTER: Duration = Duration::from_millis(50);
 
 pub(super) type Answered = Result<Answer, CallFailure>;
 
-/// A call that waits for its answer. Copies may have been sent to several key-services. The first answer counts; a failure
-/// counts once no other copy may still be answered.
+/// A call that waits for its answer. Copies may have been sent to several key-services. The first answer counts; a
+/// failure counts only if no other copy can still be answered.
 pub(super) struct Pending {
     pub(super) call: Arc<Call>,
     pub(super) span: Span,
@@ -44,14 +43,14 @@ pub(super) struct Pending {
     made_at: Instant,
     answer: Mutex<Option<oneshot::Sender<Answered>>>,
     copies: AtomicU32,
-    /// Copies that were not answered yet. A call that waits to be sent has one.
+    /// Unanswered copies. A call that waits to be sent has one.
     left: AtomicU32,
-    /// A bit for each session that has sent the call. A call is passed on to no session twice.
+    /// A bit for each session that has sent the call. A call is passed on to each session at most once.
     sent_by: AtomicU64,
 }
 
 impl Pending {
-    /// A pending call, and the receiver of the answer.
+    /// Makes a pending call, and the receiver of its answer.
     pub(super) fn new(
         call: Arc<Call>,
         span: Span,
@@ -63,7 +62,7 @@ impl Pending {
         (Arc::new(Self { call, span, account, made_at, answer, copies, left, sent_by }), answered)
     }
 
-    /// Time from which any session may take the call.
+    /// Returns the time from which any session may take the call.
     fn spills_at(&self) -> Instant {
         self.made_at + SPILL_AFTER
     }
@@ -79,18 +78,18 @@ impl Pending {
         waiting.is_some_and(|waiting| waiting.send(answered).is_ok())
     }
 
-    /// Delivers the failure of a copy, if it is the last. Returns whether a caller was waiting for it.
+    /// Delivers the failure of a copy if it is the last one. Returns whether a caller was waiting for it.
     pub(super) fn copy_failed(&self, failure: CallFailure) -> bool {
         self.left.fetch_sub(1, Ordering::AcqRel) == 1 && self.answer(Err(failure))
     }
 
-    /// Gives up a copy that will not be answered. Returns false if it is the last, which has to be sent again.
+    /// Drops a copy that will not be answered. Returns false if it is the last one, which must be sent again.
     fn give_up_copy(&self) -> bool {
         let others = |left: u32| (left > 1).then(|| left - 1);
         self.left.fetch_update(Ordering::AcqRel, Ordering::Acquire, others).is_ok()
     }
 
-    /// Adds a copy for a session. Returns false if the session has sent the call before.
+    /// Adds a copy for a session. Returns false if the session has already sent the call.
     fn add_copy(&self, session: usize) -> bool {
         let is_new = self.sent_by.fetch_or(bit(session), Ordering::AcqRel) & bit(session) == 0;
         if is_new {
@@ -118,7 +117,7 @@ impl Pending {
 /// The queue shared by all sessions.
 pub(super) struct Queue {
     state: Mutex<QueueState>,
-    /// Wakers of idle sessions, by session number.
+    /// Wakes idle sessions, by session number.
     wakers: Vec<Notify>,
     permits: Semaphore,
 }
@@ -130,39 +129,39 @@ struct QueueState {
     closed: bool,
 }
 
-/// A session as the queue sees it.
+/// A session, as the queue sees it.
 struct SessionOf {
     state: SessionState,
     /// The key-service's own id; zero until it is known.
     instance: u64,
     /// Calls for which this session's key-service is preferred.
     waiting: VecDeque<Arc<Pending>>,
-    /// Slow calls of other sessions, which this one alone sends as well.
+    /// Slow calls of other sessions, which only this session sends too.
     passed_on: VecDeque<Arc<Pending>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SessionState {
     Idle,
-    /// Waiting for calls, and for the time at which calls of another session spill over.
+    /// Waits for calls, and for the time when calls of another session spill over.
     Watching,
-    /// A frame is in flight. More calls are taken once it is answered, or slow.
+    /// A frame is in flight. The session takes more calls once it is answered, or slow.
     Busy,
     /// Not connected, or without answers for too long.
     Away,
 }
 
-/// The next work of a session.
+/// What a session does next.
 pub(super) enum Work {
     /// A frame of at least one call.
     Frame(Vec<Arc<Pending>>),
-    /// There are no calls; the session will be woken. At this time, calls of other sessions spill over.
+    /// Wait to be woken, at most until this time, when calls of other sessions spill over.
     Wait(Option<Instant>),
     End,
 }
 
 impl Queue {
-    /// A queue for `sessions` sessions, all away.
+    /// Makes a queue for `sessions` sessions, which start as away.
     pub(super) fn new(sessions: usize) -> Self {
         let away = |_| SessionOf {
             state: SessionState::Away,
@@ -178,7 +177,7 @@ impl Queue {
         }
     }
 
-    /// Notes the id that a session's key-service gave itself.
+    /// Records the id of a session's key-service.
     pub(super) fn met(&self, session: usize, instance: u64) {
         self.state.lock().sessions[session].instance = instance;
     }
@@ -217,7 +216,8 @@ impl Queue {
         Work::Frame(calls)
     }
 
-    /// Marks the session as away, and puts its unanswered calls in front of all others, unless other copies are in flight.
+    /// Marks the session as away, and requeues its unanswered calls before all others, unless other copies are in
+    /// flight.
     pub(super) fn requeue(&self, session: usize, unanswered: Vec<Arc<Pending>>) {
         let mut state = self.state.lock();
         state.sessions[session].state = SessionState::Away;
@@ -229,8 +229,8 @@ impl Queue {
         self.notify(state);
     }
 
-    /// Offers each of these calls to another session that has not sent it: one that is connected, or else the next that
-    /// will be. The copy counts once it is sent, so a failure that comes earlier is the answer.
+    /// Offers each of these calls to one other session that has not sent it: a connected one, or else the next to
+    /// connect. The copy counts only once it is sent, so a failure before that is the answer.
     pub(super) fn pass_on(&self, session: usize, calls: Vec<Arc<Pending>>) {
         let mut state = self.state.lock();
         let count = state.sessions.len();
@@ -245,7 +245,7 @@ impl Queue {
         self.notify(state);
     }
 
-    /// Marks the session as away, unless all others are away too.
+    /// Marks the session as away, unless all others are away too. Returns whether it did.
     pub(super) fn yield_to_others(&self, session: usize) -> bool {
         let others = |(other, of): (usize, &SessionOf)| other != session && of.state != SessionState::Away;
         let any = self.state.lock().sessions.iter().enumerate().any(others);
@@ -255,11 +255,11 @@ impl Queue {
         any
     }
 
-    /// Returns when there may be a frame for this session.
+    /// Waits until there may be a frame for this session.
     pub(super) async fn woken(&self, session: usize, spill: Option<Instant>) {
         let notified = self.wakers[session].notified();
         match spill {
-            // There may be a frame at the time of the spill too.
+            // At the time of the spill there may be a frame too.
             Some(spill) => drop(timeout_at(spill, notified).await),
             None => notified.await,
         }
@@ -276,13 +276,13 @@ impl Queue {
         self.state.lock().closed
     }
 
-    /// The number of sessions that wait for calls.
+    /// Returns the number of sessions that wait for calls.
     #[cfg(test)]
     pub(super) fn idle(&self) -> usize {
         self.state.lock().sessions.iter().filter(|of| of.state == SessionState::Idle).count()
     }
 
-    /// Wakes an idle session if calls wait that no busy session will take soon.
+    /// Wakes an idle session if there are calls that no busy session will take soon.
     fn notify(&self, state: MutexGuard<'_, QueueState>) {
         let due = state.due();
         drop(state);
@@ -293,8 +293,8 @@ impl Queue {
 }
 
 impl QueueState {
-    /// Finds the session whose key-service is preferred for the account. It is the same at every gateway that has a
-    /// session with it.
+    /// Finds the session whose key-service is preferred for the account. All gateways that are connected to it choose
+    /// the same one.
     fn preferred(&self, account: AccountId) -> Option<usize> {
         let mut id = [0; 8];
         id.copy_from_slice(&account.as_bytes()[8..]);
@@ -304,8 +304,8 @@ impl QueueState {
         known.max_by_key(|(_, of)| mixed(account ^ of.instance)).map(|(session, _)| session)
     }
 
-    /// Takes the calls that were passed on to the session, its own, those for any session, and those that other sessions
-    /// have left for too long.
+    /// Takes the calls passed on to this session, its own calls, calls for any session, and calls that other sessions
+    /// left waiting for too long.
     fn take(&mut self, session: usize, now: Instant) -> Vec<Arc<Pending>> {
         let SessionOf { waiting: own, passed_on, .. } = &mut self.sessions[session];
         let own = std::mem::take(own);
@@ -330,14 +330,14 @@ impl QueueState {
         calls
     }
 
-    /// Time at which a call of another session spills over.
+    /// Returns when a call of another session spills over.
     fn next_spill(&self, session: usize) -> Option<Instant> {
         let others = self.sessions.iter().enumerate().filter(|(other, _)| *other != session);
         others.filter_map(|(_, of)| of.waiting.front()).map(|call| call.spills_at()).min()
     }
 
-    /// Returns the sessions to wake: one that has calls for itself, and one to take calls for any, or to watch over the
-    /// calls of a busy session.
+    /// Returns the sessions to wake: one that has calls of its own, and one to take calls for any session, or to watch
+    /// the calls of a busy one.
     fn due(&self) -> [Option<usize>; 2] {
         let idle = |of: &SessionOf| matches!(of.state, SessionState::Idle | SessionState::Watching);
         let has_own = |of: &SessionOf| idle(of) && !(of.waiting.is_empty() && of.passed_on.is_empty());
@@ -357,7 +357,7 @@ impl QueueState {
     }
 }
 
-/// Adds a call to a queue, which is bounded by the calls that have callers.
+/// Adds a call to a queue, whose length is bounded by the calls that have callers.
 fn enqueue(waiting: &mut VecDeque<Arc<Pending>>, pending: Arc<Pending>) {
     if waiting.len() >= 2 * MAX_CALLS {
         // At least half of the waiting calls are abandoned, so drop those.
@@ -366,7 +366,7 @@ fn enqueue(waiting: &mut VecDeque<Arc<Pending>>, pending: Arc<Pending>) {
     waiting.push_back(pending);
 }
 
-/// The bit of a session. Of two sessions with the same bit, one is not passed what the other has sent.
+/// Returns a session's bit. If two sessions share a bit, one is not offered what the other has sent.
 const fn bit(session: usize) -> u64 {
     1 << (session % 64)
 }
@@ -387,7 +387,7 @@ fn fill(
     waiting
 }
 
-/// Spreads the bits of a number, as `splitmix64` does.
+/// Mixes the bits of a number like `splitmix64`.
 const fn mixed(number: u64) -> u64 {
     let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

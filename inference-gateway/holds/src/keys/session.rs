@@ -1,9 +1,9 @@
 //! Group commit with a key-service: calls that arrive while a frame is in flight are sent together in the next one.
 //!
-//! An idle gateway does not wait, and a busy one sends large frames. A frame with slow calls lets the next one go, since
-//! the slow ones may belong to accounts whose part of the store is away. If a session breaks or is silent, another one
-//! sends its unanswered calls again, which is safe because all calls are idempotent. A silent session gets new frames
-//! after its next answer.
+//! An idle gateway does not wait, and a busy one sends large frames. A slow frame does not block the next one, since
+//! its calls may belong to accounts whose part of the store is unreachable. If a session breaks or is silent, another
+//! one sends its unanswered calls again, which is safe because all calls are idempotent. A silent session gets new
+//! frames after its next answer.
 
 mod exchange;
 mod in_flight;
@@ -50,14 +50,15 @@ use super::{
 const CONNECT_DEADLINE: Duration = Duration::from_secs(2);
 /// First pause after a failed session.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
-/// Longest pause after failed sessions. It is short, so that the gateway recovers within a second of the key-service.
+/// Longest pause after failed sessions. It is short, so that the gateway recovers within a second after the
+/// key-service.
 const LONGEST_PAUSE: Duration = Duration::from_millis(640);
-/// How long a key-service that cannot reach the store gets no calls, if there is another one. It is longer than a
-/// caller's pause between attempts, so that the next attempt goes to the other.
+/// How long a key-service that cannot reach the store gets no calls while another is available. It is longer than a
+/// caller's pause between attempts, so that the next attempt goes to another key-service.
 const STORE_FAILURE_PENALTY: Duration = Duration::from_secs(1);
-/// Port of an address without one.
+/// Port of an address that names none.
 const DEFAULT_PORT: u16 = 80;
-/// Interval of HTTP/2 pings on an idle session, so that a vanished peer is noticed before a request is sent.
+/// Interval of HTTP/2 pings on an idle session. They detect a vanished peer before a request is sent.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
 /// A key-service to connect to.
@@ -67,14 +68,14 @@ pub enum Peer {
         endpoint: Box<Endpoint>,
         tls: Option<Tls>,
         token: PresentToken,
-        /// Makes the connections in place of TCP and TLS.
+        /// Makes the connections, instead of TCP and TLS.
         dial: Option<Arc<dyn Dial>>,
     },
     Local(Arc<dyn KeyService>),
 }
 
 impl Peer {
-    /// A key-service in another process, over a connection kept alive.
+    /// A key-service in another process, over a persistent connection.
     pub fn remote(
         endpoint: Endpoint,
         tls: Option<Tls>,
@@ -86,7 +87,7 @@ impl Peer {
         Self::Remote { endpoint: Box::new(endpoint), tls, token, dial }
     }
 
-    /// Names the key-service in the span of a call.
+    /// Records the key-service in a call's span.
     fn name_in(&self, span: &Span) {
         let Self::Remote { endpoint, .. } = self else { return };
         if let Some(host) = endpoint.uri().host().filter(|_| span.is_sampled()) {
@@ -111,12 +112,10 @@ pub(super) struct SessionTask {
     pub(super) number: usize,
     pub(super) peer: Peer,
     pub(super) queue: Arc<Queue>,
-    /// The authorizations of unknown outcome.
     pub(super) orphans: Arc<Orphans>,
-    /// The health of all key-services.
     pub(super) health: Arc<KeyServiceHealth>,
     pub(super) clock: Arc<dyn Clock>,
-    /// The last attempt failed: no session, no answer, or no store.
+    /// The last attempt failed: no session, no answer, or the store was unreachable.
     pub(super) is_failing: AtomicBool,
 }
 
@@ -125,7 +124,7 @@ impl SessionTask {
     pub(super) async fn run(self) {
         let sessions = |state| metrics::gauge!("gateway_key_service_sessions", "state" => state);
         let counted = |state| Counted::by(sessions(state));
-        // So that a gateway that never reaches a key-service reports 0 open sessions, rather than no figure.
+        // Makes a gateway that never reaches a key-service report 0 open sessions instead of no value.
         sessions("open").increment(0);
         let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
         let mut connecting = Some(counted("connecting"));
@@ -177,7 +176,7 @@ impl SessionTask {
                 connected.map_err(|e| Status::unavailable(format!("{:#}", anyhow::Error::from(e))))?;
             let mut client: KeyServiceClient<InterceptedService<Channel, PresentToken>> =
                 KeyServiceClient::with_interceptor(channel, token.clone());
-            // A key-service that reads has room for the frames in flight.
+            // A key-service that reads has room for all frames in flight.
             let (frames, outgoing) = mpsc::channel(MOST_FRAMES);
             let mut answers = client.session(ReceiverStream::new(outgoing)).await?.into_inner();
             let first = answers.message().await?.ok_or_else(closed)?;
@@ -190,7 +189,7 @@ impl SessionTask {
             .map_err(|_| Status::deadline_exceeded("no connection in time"))?
     }
 
-    /// Sends frame after frame. Returns `Ok` when the queue is closed, and an error when the session breaks.
+    /// Sends frames one after another. Returns `Ok` when the queue is closed, and an error when the session breaks.
     async fn exchange(&self, session: &mut OpenSession, in_flight: &mut SentFrames) -> Result<(), Status> {
         let mut rests_until = Instant::now();
         loop {
@@ -245,13 +244,13 @@ impl SessionTask {
         session.send(first_id, calls)
     }
 
-    /// Delivers an answer. Returns whether it ended a frame, and the key-service cannot reach its store.
+    /// Delivers an answer. Returns whether it ended a frame and shows that the key-service cannot reach its store.
     fn hear(&self, in_flight: &mut SentFrames, id: u64, told: Heard) -> bool {
         let deliver = |pending: &Pending, is_handed_on: bool| {
             let answered = told.answer_to(&pending.call);
             let seen = match &answered {
                 Err(e) if e.code == Code::Unavailable => StoreSeen::Away,
-                // A malformed credential is looked up nowhere.
+                // A malformed credential is refused without a look-up.
                 Err(_) | Ok(Answer::Authenticated(Err(_))) => StoreSeen::Unclear,
                 Ok(_) => StoreSeen::Reached,
             };
@@ -260,7 +259,7 @@ impl SessionTask {
         };
         match in_flight.answered(id, Instant::now(), deliver) {
             None => false,
-            // In this process, nobody else is asked.
+            // Within one process there is no other key-service to ask.
             Some(FrameEnd::StoreFailed) if matches!(self.peer, Peer::Remote { .. }) => {
                 self.failed("it cannot reach the store");
                 true
@@ -272,11 +271,12 @@ impl SessionTask {
         }
     }
 
-    /// Lets another session send the calls again that have no answer for long. Fails if some never had one.
+    /// Makes another session resend the calls that have had no answer for too long. Fails if the session never got an
+    /// answer.
     fn hedge(&self, in_flight: &mut SentFrames) -> Result<(), Status> {
         match in_flight.hedge(Instant::now()) {
             Hedge::None => {}
-            // Others are answered: the store is slow for some accounts, or away.
+            // Other calls are answered: the store is slow or unreachable only for some accounts.
             Hedge::Slow(calls) => self.queue.pass_on(self.number, calls),
             Hedge::Silent(calls) => {
                 metrics::counter!("gateway_silent_frames_total").increment(1);
@@ -288,12 +288,12 @@ impl SessionTask {
         Ok(())
     }
 
-    /// Delivers an answer. A hold that was opened for an absent caller becomes an orphan.
+    /// Delivers an answer. A hold opened for an absent caller becomes an orphan.
     fn deliver(&self, pending: &Pending, answered: Answered, is_handed_on: bool) {
         let opened = matches!(answered, Ok(Answer::Authorized(Ok(_))));
         let delivered = match answered {
             Ok(answer) => pending.answer(Ok(answer)),
-            // The copy that another session sends in its place counts.
+            // The copy that another session sends instead counts.
             Err(_) if is_handed_on => false,
             Err(failure) => pending.copy_failed(failure),
         };
@@ -303,7 +303,7 @@ impl SessionTask {
     }
 }
 
-/// A connector of tonic that connects as `dial` does.
+/// Makes a connector for tonic that connects with `dial`.
 fn connector(
     dial: &Arc<dyn Dial>,
 ) -> impl Service<Uri, Response = TokioIo<Box<dyn Wire>>, Error = io::Error, Future: Send> + Send + use<> {

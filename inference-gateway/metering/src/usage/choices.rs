@@ -1,27 +1,27 @@
-//! Output of each choice: reported separately by some upstreams, or else counted as it passes.
+//! Output of each choice, as some upstreams report it separately, or else as estimated.
 
 use reply::MAX_CHOICES;
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Choices {
     each: [ChoiceOutput; MAX_CHOICES as usize],
-    /// Tokens by which the last report of all choices was ahead of their texts.
+    /// Tokens by which the last report of all choices exceeded their texts.
     ahead: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct ChoiceOutput {
-    /// Tokens that reports of only this choice show.
+    /// Tokens from reports of this choice only.
     reported: ReportedOutput,
-    /// Estimated tokens of all text that passed.
+    /// Estimated tokens of all text so far.
     passed: u64,
-    /// Tokens by which the last report of this choice was ahead of its text.
+    /// Tokens by which the last report of this choice exceeded its text.
     ahead: u64,
-    /// Tokens of text beyond those that reports show.
+    /// Tokens of text not covered by reports.
     counted: u64,
 }
 
-/// Reported tokens of a choice, and parts of them.
+/// A choice's reported tokens, and parts of them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ReportedOutput {
     completion: u64,
@@ -33,7 +33,7 @@ pub(super) struct ReportedOutput {
 pub(super) type OutputPart = fn(&mut ReportedOutput) -> &mut u64;
 
 impl Choices {
-    /// Counts text of a choice. The last reports may have been ahead of it, and only the rest is counted.
+    /// Counts text of a choice, without what the last reports already included.
     pub(super) fn pass(&mut self, choice: usize, tokens: u64) {
         let choice = &mut self.each[choice];
         choice.passed += tokens;
@@ -46,17 +46,17 @@ impl Choices {
         choice.counted += beyond;
     }
 
-    /// Counts the tokens of text beyond those that reports show.
+    /// Returns the tokens of text not covered by reports.
     pub(super) fn counted(&self) -> u64 {
         self.each.iter().map(|choice| choice.counted).sum()
     }
 
-    /// Returns the completion of all choices after a report of `choice`, or of all.
+    /// Returns the completion of all choices after a report for `choice`, or for all.
     pub(super) fn completion_after(&self, tokens: u64, choice: Option<usize>) -> u64 {
         self.part_after(tokens, choice, |output| &mut output.completion)
     }
 
-    /// Returns a part of the output of all choices after a report of `choice`, or of all.
+    /// Returns a part of the output of all choices after a report for `choice`, or for all.
     pub(super) fn part_after(&self, tokens: u64, choice: Option<usize>, part: OutputPart) -> u64 {
         let Some(choice) = choice else { return tokens };
         let of = |mut output: ChoiceOutput| *part(&mut output.reported);

@@ -8,7 +8,6 @@ use shared::{
 
 use crate::draft::{AnswerEnd, Draft, MessageList, image_url, of_details, of_extra};
 
-/// An empty string in JSON.
 const EMPTY: &str = r#""""#;
 
 /// Role of a message's author.
@@ -26,7 +25,7 @@ impl ChatRole {
             "user" => Ok(Self::User),
             "assistant" => Ok(Self::Assistant),
             "tool" => Ok(Self::Tool),
-            // The newer name for the same role. Few templates know it.
+            // The newer name for the same role. Few chat templates know it.
             _ => Ok(Self::System),
         }
     }
@@ -79,7 +78,7 @@ fn message(message: &Members<'_, '_>, draft: &mut Draft) -> Result<ChatRole, Api
     Ok(role)
 }
 
-/// Checks and writes an earlier message of the model: a text or a refusal, reasoning, calls of tools.
+/// Checks and writes an earlier message of the model: its text or refusal, reasoning and calls.
 fn assistant(message: &Members<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
     let calls = message.get("tool_calls");
     let reasoning = reasoning(message)?;
@@ -124,8 +123,8 @@ fn reasoning<'a>(message: &Members<'a, '_>) -> Result<Option<&'a str>, ApiError>
     Ok(known.filter(|text| *text != EMPTY).or(other).or(known))
 }
 
-/// Writes a content and its refusal as one content. Templates, and most servers, know no refusals, so the model reads
-/// it as plain text.
+/// Writes a text and a refusal as one text. Templates and most servers do not know refusals, so the model reads both as
+/// plain text.
 fn content_and_refusal(
     content: &Value<'_, '_>,
     refusal: &Value<'_, '_>,
@@ -171,7 +170,7 @@ fn tool_call(call: &Members<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> 
     Ok(())
 }
 
-/// Checks and writes a content, which is a text or a list of parts.
+/// Checks and writes content, which is a text or a list of parts.
 fn content(content: &Value<'_, '_>, role: ChatRole, draft: &mut Draft) -> Result<(), ApiError> {
     match content.kind() {
         Kind::String => {
@@ -216,15 +215,15 @@ fn part(part: &Members<'_, '_>, role: ChatRole, draft: &mut Draft) -> Result<(),
     }
 }
 
-/// Writes a part of text; `token` is the text's spelling in JSON.
+/// Writes a part of text. `token` is the text as spelled in JSON.
 fn text_part(token: &str, role: ChatRole, draft: &mut Draft) {
     draft.push("{\"type\":\"text\"");
     shown_text("text", token, role, draft);
     draft.push("}");
 }
 
-/// Writes a member with a text of a message. Templates leave out reasoning in earlier messages of the model, but no
-/// other text.
+/// Writes a member with a message's text. It counts with the prompt unless it is an earlier message's reasoning, which
+/// templates leave out.
 fn shown_text(name: &str, token: &str, role: ChatRole, draft: &mut Draft) {
     draft.shown_member(name, token);
     if role != ChatRole::Assistant {

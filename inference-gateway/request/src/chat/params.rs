@@ -15,16 +15,16 @@ use crate::draft::{Draft, Limit, MAX_STOPS, TEMPERATURE, TOP_LOGPROBS, TOP_P, st
 pub(super) const PENALTY: RangeInclusive<f64> = -2.0..=2.0;
 /// Bounds of the bias on a token.
 pub(super) const BIAS: RangeInclusive<f64> = -100.0..=100.0;
-/// Parameter that favours tokens. Servers never show a token that is half a character.
+/// Makes tokens likelier. Servers never show a token that is half a character.
 const BIAS_NAME: &str = "logit_bias";
-/// Most bytes of a parameter that is passed on: biases for as many tokens as an object may have members.
+/// Most bytes of a parameter that is passed on: enough for a bias with as many tokens as an object may have members.
 const MAX_PASSED_ON_BYTES: usize = 128 << 10;
-/// Bytes of each such parameter that do not count with the prompt, enough for numbers and names.
+/// Bytes of each such parameter that do not count as prompt: enough for numbers and names.
 const FREE_BYTES: usize = 64;
 /// Most kinds of output in a list, more than any API has.
 const MAX_MODALITIES: usize = 16;
 
-/// Check of a value, with the fault as the error.
+/// Checks a value. Returns what is wrong with it.
 type Check = fn(&Value<'_, '_>) -> Result<(), ApiError>;
 
 /// The checks of the parameters that are passed on unchanged.
@@ -51,7 +51,7 @@ pub(super) fn pass_on(body: &Members<'_, '_>, draft: &mut Draft) -> Result<(), A
     for (name, check) in PASSED_ON {
         if let Some(value) = body.get(name) {
             check(&value)?;
-            // Without a bias it says nothing, and some servers refuse the name.
+            // An empty bias has no effect, and some servers refuse the name.
             if name == BIAS_NAME && value.object()?.iter().next().is_none() {
                 continue;
             }
@@ -88,7 +88,7 @@ pub(super) fn limit(body: &Members<'_, '_>) -> Result<Option<Limit>, ApiError> {
     }
 }
 
-/// Reads `n`, which is checked again with all parameters that are passed on.
+/// Reads `n`. It is checked again with the parameters that are passed on.
 pub(super) fn choices(body: &Members<'_, '_>) -> Result<u64, ApiError> {
     body.get("n").map_or(Ok(1), |n| n.integer(1..=i64::from(MAX_CHOICES)).map(i64::unsigned_abs))
 }

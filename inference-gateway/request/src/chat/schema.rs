@@ -1,4 +1,4 @@
-//! The shape of a chat request for readers of descriptions, with the same bounds as the checks.
+//! Schema of a chat request, with the same bounds as the checks.
 
 use reply::MAX_CHOICES;
 use schemars::{Schema, SchemaGenerator, json_schema};
@@ -10,7 +10,7 @@ use crate::draft::{
     FORMATS, MAX_NAME, MAX_STOP_CHARS, MAX_STOPS, MAX_TOKENS, MAX_TOOLS, TEMPERATURE, TOP_LOGPROBS, TOP_P,
 };
 
-/// A chat request in the spelling of clients. Undescribed members are accepted and dropped.
+/// A chat request as clients write it. Undescribed members are accepted and dropped.
 pub struct ChatRequest;
 
 shared::schema!(ChatRequest, "ChatRequest", chat_request_schema);
@@ -165,7 +165,7 @@ fn any_case(text: &str) -> String {
     text.chars().map(one).collect()
 }
 
-/// The choice of a function by name.
+/// Schema of the choice of a function by name.
 fn named() -> Value {
     function(&json!({"name": name()}), &["name"])
 }

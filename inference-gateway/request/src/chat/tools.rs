@@ -1,4 +1,4 @@
-//! Tools and the shape of the answer: `tools`, `tool_choice`, `parallel_tool_calls`, `response_format`.
+//! Tools and the format of the answer: `tools`, `tool_choice`, `parallel_tool_calls`, `response_format`.
 
 use raw_json::{Members, Value};
 use shared::{
@@ -8,7 +8,7 @@ use shared::{
 
 use crate::draft::{Draft, Function, MAX_TOOLS, json_schema, name};
 
-/// Kind of choice that lets the model call only some tools, and the member with their list.
+/// Kind of tool choice that lets the model call only some tools, and the member that lists them.
 const ALLOWED_TOOLS: &str = "allowed_tools";
 
 /// Checks and writes the offered tools and the choice between them.
@@ -83,8 +83,8 @@ fn tool(tool: &Members<'_, '_>, draft: &mut Draft) -> Result<String, ApiError> {
     Ok(name)
 }
 
-/// Checks and writes the choice of tools. A choice of allowed tools becomes its mode, and other tools are not written,
-/// so that servers without this form of choice understand it too.
+/// Checks and writes the choice of tools. A choice of allowed tools is written as its mode, and the other tools are
+/// left out, so that servers without this kind of choice understand it too.
 fn tool_choice(choice: &Value<'_, '_>, offered: &[String], draft: &mut Draft) -> Result<(), ApiError> {
     if choice.kind() == Kind::String {
         choice.one_of(&["none", "auto", "required"])?;
@@ -142,7 +142,7 @@ fn function_name(tool: &Members<'_, '_>, is_known: impl Fn(&str) -> bool) -> Res
     Ok(text)
 }
 
-/// Checks and writes the requested shape of the answer.
+/// Checks and writes the requested format of the answer.
 pub(super) fn response_format(body: &Members<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
     let Some(format) = body.get("response_format") else { return Ok(()) };
     let format = format.object()?;

@@ -12,59 +12,59 @@ use token_bounds::PromptSize;
 use super::places::{AnsweredPlace, CarriedSizes, Mark, MessageList, RefusablePlaces};
 use crate::{passage::PassageNotes, sampled::Sampling, trimmed::trimmed};
 
-/// Bytes of messages that make it worth returning to the upstream that has read them: some 250 tokens. Fewer are read
-/// again faster.
+/// Bytes of messages from which it pays to return to the upstream that has read them: about 250 tokens. Shorter ones
+/// are quickly read again.
 const WORTH_FINDING: usize = 1 << 10;
-/// Bytes by which conversations are told apart. Requests whose longer first messages begin alike, as with a shared long
-/// system prompt, go to the same upstream, which has read that prompt.
+/// Bytes that distinguish conversations. Requests whose first messages share more than this, such as a long system
+/// prompt, go to the same upstream, which has that prompt in its cache.
 const OPENING_BYTES: usize = 4 << 10;
 
 /// The body while being written, and the size of its prompt.
-///
-/// Every member is written with a comma before it, since it always comes after another: the body's members after the
+/// Every member is written with a comma before it, since another always precedes it: the head, or an object's first
+/// member.
 /// head's, and an object's after its opening member.
 pub(crate) struct Draft {
     pub(crate) json: Vec<u8>,
     pub(crate) shown: PromptSize,
-    /// Place of the messages that open the conversation.
+    /// Location of the messages that open the conversation.
     pub(crate) opening: Range<usize>,
-    /// A parameter may make an upstream generate tokens that nothing shows.
+    /// A parameter may make an upstream generate tokens that it does not show.
     pub(crate) may_hide_tokens: bool,
-    /// Parameters of sampling that were read.
+    /// Sampling parameters that were read.
     pub(crate) sampling: Sampling,
-    /// Kind of image URLs that an upstream must accept, and the place of the first image that needs it; `None` without
-    /// remote images.
+    /// Kind of image URLs that an upstream must accept, with the location of the first image that needs it; `None`
+    /// without remote images.
     pub(crate) image_need: Option<(ImageUrls, String)>,
-    /// Places of the body that an upstream may refuse.
+    /// Locations that an upstream may refuse.
     pub(crate) places: RefusablePlaces,
-    /// Places of the chat's messages.
+    /// Locations of the chat's messages.
     pub(crate) list: MessageList,
-    /// Parts that servers take in different forms, in order.
+    /// Parts that are written differently for some servers, in order.
     pub(crate) marks: Vec<Mark>,
-    /// What earlier answers have for their servers.
+    /// Sizes of the parts that earlier answers carry for their servers.
     pub(crate) carried: CarriedSizes,
-    /// Error for the first part that only an upstream of the client's own API accepts.
+    /// Error for the first part that only an upstream with the client's own API accepts.
     pub(crate) untranslatable: Option<ApiError>,
-    /// A part has more tokens than its bytes show.
+    /// A part may have more tokens than its bytes show.
     pub(crate) needs_count: bool,
-    /// Changes of the body for when it is passed on.
+    /// Edits to the body if it is passed on.
     pub(crate) passage: PassageNotes,
-    /// Calls of the conversation, for dialects whose new ids must differ from theirs.
+    /// Ids of the conversation's calls. Some dialects need new ids to differ from them.
     pub(crate) earlier_calls: EarlierCalls,
 }
 
-/// What an earlier answer has beside its text and its calls.
+/// The parts of an earlier answer other than its text and calls.
 pub(crate) struct AnswerEnd<'a> {
     /// Reasoning, a JSON string.
     pub(crate) reasoning: Option<&'a str>,
-    /// A client of chats sent it under the name `reasoning_content`.
+    /// A chat client sent it as `reasoning_content`.
     pub(crate) is_as_sent: bool,
     pub(crate) carried: &'a [String],
     pub(crate) has_calls: bool,
 }
 
 impl Draft {
-    /// Makes an empty draft with room for the client's whole body, since the written one is hardly ever longer.
+    /// Makes an empty draft with room for the client's whole body. What is written is rarely longer.
     pub(crate) fn new(room: usize) -> Self {
         Self {
             json: Vec::with_capacity(room),
@@ -84,12 +84,12 @@ impl Draft {
         }
     }
 
-    /// Makes an empty draft of a body that may be passed on.
+    /// Makes an empty draft for a body that may be passed on.
     pub(crate) fn of(body: &[u8]) -> Self {
         Self { passage: PassageNotes::of(body), ..Self::new(body.len()) }
     }
 
-    /// Reads what was written so far as if it were a whole body.
+    /// Reads what was written so far as if it were a complete body.
     pub(crate) fn read_back<T>(
         &mut self,
         read: impl FnOnce(&Members<'_, '_>, usize) -> Result<T, ApiError>,
@@ -103,7 +103,7 @@ impl Draft {
         read
     }
 
-    /// Notes that an image at this place needs an upstream that accepts URLs of this kind.
+    /// Notes that an image at this location needs an upstream that accepts URLs of this kind.
     pub(crate) fn needs(&mut self, source: ImageUrls, at: &Value<'_, '_>) {
         if source > self.image_need.as_ref().map_or(ImageUrls::Data, |(most, _)| *most) {
             self.image_need = Some((source, at.place()));
@@ -137,15 +137,15 @@ impl Draft {
         self.push("\"");
     }
 
-    /// Writes members with `write` that only some kinds of upstreams accept.
+    /// Writes members with `write` that only some servers accept.
     pub(crate) fn optional(&mut self, write: impl FnOnce(&mut Self)) {
         let start = self.json.len();
         write(self);
         self.marks.push(Mark::Optional(start..self.json.len()));
     }
 
-    /// Writes the members at the end of an earlier answer: its reasoning, a JSON string that was counted, and what it
-    /// has for its server.
+    /// Writes the members at the end of an earlier answer: its reasoning, which was already counted, and the parts for
+    /// its server.
     pub(crate) fn answered(&mut self, answer: &AnswerEnd<'_>) {
         let AnswerEnd { reasoning, is_as_sent, carried, has_calls } = *answer;
         let start = self.json.len();
@@ -168,7 +168,7 @@ impl Draft {
         }
     }
 
-    /// Writes the name of a member whose value follows.
+    /// Writes a member's name; its value follows.
     pub(crate) fn name(&mut self, name: &str) {
         self.push(",\"");
         self.push(name);
@@ -192,7 +192,7 @@ impl Draft {
         Ok(())
     }
 
-    /// Bytes that the draft takes.
+    /// Bytes that the draft takes in memory.
     pub(crate) fn room(&self) -> usize {
         self.json.capacity() + self.marks.capacity() * size_of::<Mark>()
     }
@@ -201,21 +201,20 @@ impl Draft {
         self.json.len()
     }
 
-    /// Notes that the messages began at `start`, that the first one of a user ended at `turn`, and that all are
-    /// written.
+    /// Ends the messages. They began at `start`, and the first user message ended at `turn`.
     pub(crate) fn open_at(&mut self, start: usize, turn: usize) {
         if self.json.len() - start >= WORTH_FINDING {
             self.opening = start..turn.min(start + OPENING_BYTES);
         }
     }
 
-    /// Takes the body, which lacks only its last byte.
+    /// Takes the body. Only its closing brace is missing.
     pub(crate) fn take(&mut self) -> Bytes {
         whole(std::mem::take(&mut self.json))
     }
 }
 
-/// Ends a body that lacks only its last byte.
+/// Adds the closing brace of a body.
 pub(crate) fn whole(mut json: Vec<u8>) -> Bytes {
     json.push(b'}');
     trimmed(json)

@@ -1,4 +1,5 @@
-//! Ids of calls for servers that refuse others. An id is the same at the call and at its answer, and has no other use.
+//! Ids of calls for servers that refuse other forms. An id only links a call and its answer, so both get the same new
+//! id.
 
 use raw_json::RawString;
 
@@ -6,11 +7,11 @@ use raw_json::RawString;
 const MOST: usize = 64;
 /// Characters of the ids that Mistral accepts.
 const NINE: usize = 9;
-/// Digits of the digest that stands for a long id.
+/// Digits of the digest that replaces a long id.
 const DIGEST_DIGITS: usize = 32;
 const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
-/// Returns an id in place of one that is too long. Both are JSON strings.
+/// Returns a replacement for an id that is too long. Both are JSON strings.
 pub(super) fn short(token: &str) -> Option<String> {
     if token.len() <= MOST + 2 {
         return None;
@@ -19,7 +20,7 @@ pub(super) fn short(token: &str) -> Option<String> {
     (id.chars().count() > MOST).then(|| digest(&id))
 }
 
-/// Returns an id of nine letters and digits in place of any other. Both are JSON strings.
+/// Returns a replacement of nine letters and digits for any other id. Both are JSON strings.
 pub(crate) fn nine(token: &str) -> Option<String> {
     let id = RawString::trusted(token).decoded();
     if id.len() == NINE && id.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
@@ -37,7 +38,7 @@ pub(crate) fn nine(token: &str) -> Option<String> {
     Some(format!("\"{}\"", (0..NINE).map(|_| digit()).collect::<String>()))
 }
 
-/// Returns an id that the Messages and the Responses API accept in place of one that they refuse, as a JSON string.
+/// Returns a replacement for an id that the Messages or Responses API refuses, as a JSON string.
 pub(crate) fn plain(id: &str) -> Option<String> {
     let is_taken = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     (id.len() > MOST || !id.bytes().all(is_taken)).then(|| digest(id))

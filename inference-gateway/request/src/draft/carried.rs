@@ -1,15 +1,15 @@
-//! What earlier answers have for their servers' next turns, as clients send it back.
+//! Parts of earlier answers that clients send back, for the next turn of the server that made them.
 
 use raw_json::{ANY_NUMBER, Members, Value};
 use reply::carried::{self, CarriedPart, PlacedPart, ReasoningDetail, ServerId};
 use shared::{error::ApiError, json::Kind};
 
-/// Member of an earlier answer in the draft: a list of what clients carry. No server gets it.
+/// Member of an earlier answer in the draft that lists the carried parts. No server gets it.
 pub(crate) const CARRIED: &str = "carried";
-/// Type of an element of `reasoning_details` in which clients of chats send it back.
+/// Type of the `reasoning_details` elements in which chat clients send the parts back.
 const ENCRYPTED: &str = "reasoning.encrypted";
 
-/// Reads the parts of an earlier answer in the draft that are wanted by server and kind, in the order of its calls.
+/// Reads the parts of an earlier answer that match `wanted` by server and kind, in the order of its calls.
 pub(crate) fn parts_of(
     message: &Members<'_, '_>,
     wants: impl Fn(ServerId, &CarriedPart) -> bool,
@@ -27,13 +27,13 @@ pub(crate) fn parts_of(
     if read.is_ok() { found } else { Vec::new() }
 }
 
-/// Returns the parts before the call at this place, of parts in the order of calls.
+/// Returns the parts before the call at this index. `parts` are in the order of calls.
 pub(crate) fn parts_at(parts: &[PlacedPart], place: u64) -> impl Iterator<Item = &CarriedPart> {
     let from = parts.partition_point(|PlacedPart(at, _)| *at < place);
     parts[from..].iter().take_while(move |PlacedPart(at, _)| *at == place).map(|PlacedPart(_, part)| part)
 }
 
-/// Reads what a client of chats carries beside an answer: a string of ours, or the list as its vendor has it.
+/// Reads the parts next to an answer that a chat client sent back: a string of ours, or the vendor's own list.
 pub(crate) fn of_details(details: &Value<'_, '_>, take: &mut dyn FnMut(String)) -> Result<(), ApiError> {
     if details.kind() != Kind::Array {
         return Ok(());
@@ -43,7 +43,7 @@ pub(crate) fn of_details(details: &Value<'_, '_>, take: &mut dyn FnMut(String)) 
         let Ok(read) = serde_json::from_str::<ReasoningDetail>(detail.raw()) else { return Ok(()) };
         match &read.data {
             Some(data) if read.kind == ENCRYPTED && carried::is_carried(data) => {
-                // One that was cut is lost.
+                // A truncated string cannot be used.
                 if carried::read(data).is_some() {
                     take(data.clone());
                 }
@@ -58,11 +58,11 @@ pub(crate) fn of_details(details: &Value<'_, '_>, take: &mut dyn FnMut(String)) 
     Ok(())
 }
 
-/// Reads the signature beside the call at this place, or beside a text: a string of ours, or as its vendor has it.
+/// Reads the signature next to a call or a text: a string of ours, or the vendor's own form.
 pub(crate) fn of_extra(extra: &Value<'_, '_>, call: Option<u64>, take: &mut dyn FnMut(String)) {
     let Some(signature) = carried::google_signature(extra.raw()) else { return };
     let parts = match (carried::read(&signature), call) {
-        // The client may have left out calls before this one.
+        // The client may have dropped calls before this one.
         (Some((server, mut parts)), Some(call)) => {
             for PlacedPart(at, _) in &mut parts {
                 *at = call;

@@ -1,4 +1,4 @@
-//! A conversation as upstreams read it, for dialects whose messages differ from chat's.
+//! A conversation as upstreams read it, for dialects whose messages differ from those of chat.
 
 use std::borrow::Cow;
 
@@ -13,7 +13,7 @@ use super::{
     places::MessageList,
 };
 
-/// Text for a tool's answer that is only an image. The image follows in a message of the user, since templates know
+/// Text of a tool's answer that contains only an image. The image follows in a user message, since templates allow
 /// images only there.
 const IMAGE_FOLLOWS: &str = r#""(The image follows.)""#;
 /// Role of a tool's answer.
@@ -25,9 +25,9 @@ pub(crate) struct Conversation<'d> {
     pub(crate) draft: &'d mut Draft,
     before: &'static str,
     list: MessageList,
-    /// Calls of the last answer that no tool has answered.
+    /// Calls of the last answer that have no answer of a tool yet.
     unanswered: usize,
-    /// System message that waits for their answers, a JSON string: servers want these right behind the calls.
+    /// System message to write after those answers, a JSON string: servers want the answers right after the calls.
     waiting: Option<String>,
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct EarlierAnswer<'a> {
     reasoning: Vec<&'a str>,
     texts: Vec<&'a str>,
     calls: Vec<PastCall<'a>>,
-    /// What it has for its server.
+    /// Parts for its server.
     carried: Vec<String>,
 }
 
@@ -49,10 +49,10 @@ struct PastCall<'a> {
 }
 
 pub(crate) enum Arguments<'a> {
-    /// A JSON string that spells an object.
+    /// A JSON string that contains an object.
     Spelled(&'a str),
     Object(&'a str),
-    /// The text for a custom tool, a JSON string.
+    /// The input of a custom tool, a JSON string.
     Input(&'a str),
 }
 
@@ -61,12 +61,12 @@ pub(crate) struct ToolAnswer<'a> {
     /// Id of the call, as a JSON string.
     pub(crate) id: &'a str,
     pub(crate) texts: Vec<&'a str>,
-    /// Images belong to the answer, and follow in a message of their own.
+    /// Images belong to the answer, and follow in a separate message.
     pub(crate) has_images: bool,
     pub(crate) is_error: bool,
 }
 
-/// Adds a JSON string that is not empty.
+/// Adds a JSON string unless it is empty.
 fn push_filled<'a>(texts: &mut Vec<&'a str>, token: &'a str) {
     if token != r#""""# {
         texts.push(token);
@@ -89,7 +89,7 @@ impl<'a> EarlierAnswer<'a> {
         self.calls.push(PastCall { id, name, arguments });
     }
 
-    /// Adds what the answer has for its server, if this text is that. Returns whether it looks so.
+    /// Adds parts for the server if this text contains them. Returns whether it looks like such a text.
     pub(crate) fn carry(&mut self, text: &str) -> bool {
         if carried::read(text).is_some_and(|(_, parts)| !parts.is_empty()) {
             self.carried.push(text.to_owned());
@@ -99,14 +99,14 @@ impl<'a> EarlierAnswer<'a> {
 }
 
 impl<'d> Conversation<'d> {
-    /// Begins the messages, of which none is written.
+    /// Begins the list of messages.
     pub(crate) fn begin(draft: &'d mut Draft) -> Self {
         draft.name("messages");
         let list = MessageList::new(draft.len());
         Self { draft, before: "[", list, unanswered: 0, waiting: None }
     }
 
-    /// Writes a system message of these texts, JSON strings, if any is filled.
+    /// Writes a system message with these texts, which are JSON strings, unless all are empty.
     pub(crate) fn system(&mut self, texts: &[&str]) {
         let mut filled = Vec::with_capacity(texts.len());
         for text in texts {
@@ -134,7 +134,7 @@ impl<'d> Conversation<'d> {
         self.list.system(start..self.draft.len());
     }
 
-    /// Begins a message. Returns its place.
+    /// Begins a message. Returns where it starts.
     fn message(&mut self, role: &str) -> (&mut Draft, usize) {
         if role != TOOL
             && let Some(text) = self.waiting.take()
@@ -151,7 +151,7 @@ impl<'d> Conversation<'d> {
         (&mut *self.draft, start)
     }
 
-    /// Writes a message of the user, whose content `content` writes.
+    /// Writes a user message. `content` writes its content.
     pub(crate) fn user(
         &mut self,
         content: impl FnOnce(&mut Draft) -> Result<(), ApiError>,
@@ -165,7 +165,7 @@ impl<'d> Conversation<'d> {
         Ok(())
     }
 
-    /// Writes a message of the user that is one text, a JSON string.
+    /// Writes a user message of a single text, a JSON string.
     pub(crate) fn user_text(&mut self, token: &str) -> Result<(), ApiError> {
         self.user(|draft| {
             draft.text_content(token);
@@ -245,7 +245,7 @@ impl<'d> Conversation<'d> {
         }
     }
 
-    /// Ends the messages, of which there must be one. `list` is their place.
+    /// Ends the messages; there must be at least one. `list` gives their location for the error.
     pub(crate) fn end(mut self, list: &Value<'_, '_>) -> Result<(), ApiError> {
         if let Some(text) = self.waiting.take() {
             self.write_system(&[&text]);
@@ -273,7 +273,7 @@ fn spelled(json: &str) -> String {
 }
 
 impl Draft {
-    /// Writes a part of text, a JSON string of the user.
+    /// Writes a part of text in a user message, from a JSON string.
     pub(crate) fn text_part(&mut self, token: &str) {
         self.push("{\"type\":\"text\"");
         self.shown_member("text", token);
@@ -288,7 +288,7 @@ impl Draft {
         self.push(token);
     }
 
-    /// Counts a text that is shown as the arguments of a call, and notes the first one that is no JSON.
+    /// Counts a text that is shown as the arguments of a call, and notes the first such text that is not JSON.
     pub(crate) fn show_spelled_arguments(&mut self, arguments: &Value<'_, '_>) -> Result<(), ApiError> {
         let text = arguments.string()?;
         self.shown.maybe_json(&text);

@@ -1,4 +1,4 @@
-//! Images: which sources are allowed, and how large one inside a body may be. The gateway fetches none.
+//! Images: allowed sources, and the largest size within a body. The gateway fetches no image.
 
 mod host;
 
@@ -8,13 +8,13 @@ use shared_catalog::ImageUrls;
 
 use super::body::Draft;
 
-/// The largest image inside a body, in bytes once decoded.
+/// Largest image within a body, in decoded bytes.
 const MAX_IMAGE_BYTES: usize = 20 << 20;
-/// Longest address of an image elsewhere, in bytes, as long as browsers and proxies accept.
+/// Longest URL of a remote image, in bytes: what browsers and proxies accept.
 const MAX_URL_BYTES: usize = 8 << 10;
 /// Accepted formats of images; `jpg` is an alias of `jpeg`.
 pub(crate) const FORMATS: [&str; 5] = ["png", "jpeg", JPG, "webp", "gif"];
-/// Alias that is no registered media type, so servers that check the type refuse it.
+/// Not a registered media type, so servers that check the type refuse it.
 const JPG: &str = "jpg";
 
 /// Checks an image by its URL, and writes the content part. The bytes of an image do not count as text.
@@ -53,7 +53,7 @@ pub(crate) fn image_data(
     Ok(())
 }
 
-/// Writes the content part of an image, whose URL is a JSON string in pieces.
+/// Writes the content part of an image. Its URL is a JSON string in pieces.
 fn write(url: &[&str], detail: Option<&str>, draft: &mut Draft) {
     draft.shown.images += 1;
     draft.push("{\"type\":\"image_url\",\"image_url\":{\"url\":");
@@ -68,7 +68,7 @@ fn write(url: &[&str], detail: Option<&str>, draft: &mut Draft) {
     draft.push("}}");
 }
 
-/// Checks a URL. Returns the kind of URLs that an upstream must accept for this image.
+/// Checks a URL. Returns the kind of URLs that an upstream must accept.
 pub(super) fn check_url(url: &str) -> Result<ImageUrls, (Code, &'static str)> {
     let Some((scheme, rest)) = url.split_once(':') else {
         return Err((Code::InvalidValue, "must be an https, http or data URL"));
@@ -84,7 +84,7 @@ pub(super) fn check_url(url: &str) -> Result<ImageUrls, (Code, &'static str)> {
         return Err((Code::StringAboveMaxLength, "has more than 8192 bytes"));
     }
     let host = rest.strip_prefix("//").unwrap_or_default();
-    // Some readers take a backslash for a slash, and others for a part of the host.
+    // Some URL parsers treat a backslash as a slash, and others as a part of the host.
     if host.is_empty()
         || host.starts_with(['/', '?', '#', ':'])
         || url.contains(|c: char| c <= ' ' || c == '\x7f' || c == '\\')
@@ -110,14 +110,14 @@ fn check_data(rest: &str) -> Result<(), (Code, &'static str)> {
     check_base64(data)
 }
 
-/// Returns the format of a media type, if such images are accepted.
+/// Returns the format of a media type, if it is accepted.
 fn format_of(media_type: &str) -> Option<&'static str> {
     let (image, format) = media_type.split_once('/')?;
     let known = FORMATS.iter().find(|known| format.eq_ignore_ascii_case(known));
     known.copied().filter(|_| image.eq_ignore_ascii_case("image"))
 }
 
-/// Checks the data of an image without decoding them.
+/// Checks the data of an image without decoding it.
 fn check_base64(data: &str) -> Result<(), (Code, &'static str)> {
     let digits = data.strip_suffix("==").or_else(|| data.strip_suffix('=')).unwrap_or(data);
     if digits.is_empty() || !data.len().is_multiple_of(4) || !all_base64(digits) {
@@ -139,7 +139,7 @@ fn jpg_data(url: &str) -> Option<&str> {
 /// Returns whether all bytes are digits of base64.
 fn all_base64(digits: &str) -> bool {
     let is_digit = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/');
-    // Every block is read to its end, which compiles to wide instructions.
+    // Every block is read to its end, which compiles to SIMD instructions.
     digits
         .as_bytes()
         .chunks(4096)

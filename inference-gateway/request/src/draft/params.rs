@@ -1,4 +1,4 @@
-//! Bounds and checks of parameters that several dialects have under different names.
+//! Bounds and checks of parameters that several dialects share under different names.
 
 use std::ops::RangeInclusive;
 
@@ -8,37 +8,35 @@ use shared_catalog::{Effort, Model};
 
 use super::body::Draft;
 
-/// Most output tokens that a request may ask for; a model's own bound may be lower.
+/// Most output tokens that a request may ask for. A model's bound may be lower.
 pub(crate) const MAX_TOKENS: i64 = 131_072;
-/// Bounds of the temperature: at 0 the likeliest token is always chosen.
+/// Bounds of the temperature. At 0 the likeliest token is always chosen.
 pub(crate) const TEMPERATURE: RangeInclusive<f64> = 0.0..=2.0;
-/// Bounds of the share of likelihood that tokens are drawn from.
 pub(crate) const TOP_P: RangeInclusive<f64> = 0.0..=1.0;
 /// Alternatives that may be reported for each token.
 pub(crate) const TOP_LOGPROBS: RangeInclusive<i64> = 0..=20;
-/// Sequences that may end an answer.
 pub(crate) const MAX_STOPS: usize = 4;
-/// Characters of a sequence that ends an answer, about a paragraph.
+/// Most characters of a stop sequence: about a paragraph.
 pub(crate) const MAX_STOP_CHARS: usize = 1024;
 
-/// Limit that a request sets to the length of the answer.
+/// A request's limit on the length of the answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limit {
     /// Output tokens of each choice.
     pub(crate) tokens: u64,
     /// Name of the parameter that sets the limit.
     pub(crate) name: &'static str,
-    /// A limit above the model's own is lowered rather than refused, since the dialect makes every request set one.
+    /// A limit above the model's is lowered instead of refused, since the dialect requires one in every request.
     pub(crate) is_lowered: bool,
 }
 
 impl Limit {
-    /// Reads an optional limit, which is refused if it is above the model's own.
+    /// Reads an optional limit. One above the model's is refused later.
     pub(crate) fn read(body: &Members<'_, '_>, name: &'static str) -> Result<Option<Self>, ApiError> {
         Self::read_within(body, name, MAX_TOKENS)
     }
 
-    /// Reads an optional limit, which is lowered to the model's own.
+    /// Reads an optional limit. One above the model's is lowered later.
     pub(crate) fn read_lowered(body: &Members<'_, '_>, name: &'static str) -> Result<Option<Self>, ApiError> {
         let limit = Self::read_within(body, name, i64::MAX)?;
         Ok(limit.map(|limit| Self { is_lowered: true, ..limit }))
@@ -49,7 +47,7 @@ impl Limit {
         Ok(Some(Self { tokens: value.integer(1..=most)?.unsigned_abs(), name, is_lowered: false }))
     }
 
-    /// Returns the tokens of this limit, which the model must allow.
+    /// Returns the limit in tokens, if the model allows it.
     pub(crate) fn within(self, model: &Model) -> Result<u64, ApiError> {
         let Self { tokens, name, is_lowered } = self;
         let most = model.max_output_tokens;
@@ -61,17 +59,17 @@ impl Limit {
     }
 }
 
-/// Effort of reasoning that a request asks for. The model decides later which words it accepts.
+/// Reasoning effort that a request asks for. The model decides later which words it accepts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AskedEffort {
-    /// `None` for a word that no model takes.
+    /// `None` for a word that no model accepts.
     effort: Option<Effort>,
-    /// The word must be one of the model's. The newer dialects take the nearest instead.
+    /// The word must be one of the model's; otherwise the nearest is taken, as in the newer dialects.
     is_exact: bool,
 }
 
 impl AskedEffort {
-    /// Name of the member of a chat.
+    /// Name of the member in a chat.
     pub(crate) const NAME: &str = "reasoning_effort";
 
     /// Reads a word that must be one of the model's.
@@ -87,7 +85,7 @@ impl AskedEffort {
     /// Asks for as little reasoning as the model can do.
     pub(crate) const NONE: Self = Self { effort: Some(Effort::None), is_exact: false };
 
-    /// Returns the word for this model; `None` if the model's own default comes nearest.
+    /// Returns the word for this model; `None` if the model's default is nearest.
     pub(crate) fn of_model(self, model: &Model) -> Result<Option<Effort>, ApiError> {
         match self.effort {
             Some(effort) if !self.is_exact => Ok(effort.nearest(&model.efforts)),
@@ -108,7 +106,7 @@ impl AskedEffort {
     }
 }
 
-/// Checks and writes temperature and `top_p`, whose bounds are the same in the newer dialects.
+/// Checks and writes temperature and `top_p`, which have the same bounds in the newer dialects.
 pub(crate) fn sampling(members: &Members<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
     for (name, bounds) in [("temperature", TEMPERATURE), ("top_p", TOP_P)] {
         if let Some(value) = members.get(name) {
@@ -120,7 +118,6 @@ pub(crate) fn sampling(members: &Members<'_, '_>, draft: &mut Draft) -> Result<(
     Ok(())
 }
 
-/// Checks a sequence that ends the answer.
 pub(crate) fn stop_sequence(value: &Value<'_, '_>) -> Result<(), ApiError> {
     value.filled_string_token()?;
     if value.string()?.chars().count() > MAX_STOP_CHARS {

@@ -1,11 +1,12 @@
-//! Places in a body: of parts that an upstream may refuse, and of parts of a chat that servers take in different forms.
+//! Locations in a body: of parts that an upstream may refuse, and of parts that are written differently for some
+//! servers.
 
 use std::ops::Range;
 
 use reply::carried::{self, ServerId};
 use token_bounds::PromptSize;
 
-/// Places of parts that some upstreams refuse and others accept.
+/// Locations of parts that some upstreams refuse and others accept.
 #[derive(Clone, Default)]
 pub(crate) struct RefusablePlaces {
     pub(crate) image: Option<String>,
@@ -13,15 +14,15 @@ pub(crate) struct RefusablePlaces {
     pub(crate) arguments: Option<String>,
 }
 
-/// Most servers of a conversation that get back what they made. Further ones get nothing.
+/// Most servers of a conversation that get their parts back. Further servers get nothing.
 const MOST_SERVERS: usize = 16;
 
-/// Sizes of what the earlier answers of a conversation have for their servers.
+/// Sizes of the parts that a conversation carries, by server.
 #[derive(Default)]
 pub(crate) struct CarriedSizes(Vec<(ServerId, PromptSize)>);
 
 impl CarriedSizes {
-    /// Counts a text that only its server gets.
+    /// Counts a text that only its own server gets.
     pub(super) fn add(&mut self, text: &str) {
         let Some(server) = carried::server_of(text) else { return };
         if let Some((_, shown)) = self.0.iter_mut().find(|(known, _)| *known == server) {
@@ -38,15 +39,15 @@ impl CarriedSizes {
     }
 }
 
-/// Messages of a chat within the body that is written.
+/// Locations of a chat's messages in the written body.
 #[derive(Default)]
 pub(crate) struct MessageList {
     pub(super) start: usize,
     /// End of the last message.
     pub(super) end: usize,
-    /// End of the first message of a user.
+    /// End of the first user message.
     turn: Option<usize>,
-    /// Places of the system messages, in order.
+    /// Locations of the system messages, in order.
     pub(super) systems: Vec<SystemPlace>,
     is_after_user: bool,
 }
@@ -54,29 +55,29 @@ pub(crate) struct MessageList {
 /// Place of a system message.
 pub(super) struct SystemPlace {
     pub(super) at: Range<usize>,
-    /// A message of a user comes right before it.
+    /// A user message comes right before it.
     pub(super) is_after_user: bool,
 }
 
-/// A part of a chat that servers take in different forms.
+/// A part of a chat that is written differently for some servers.
 pub(crate) enum Mark {
-    /// Members that not all kinds of servers take.
+    /// Members that only some servers accept.
     Optional(Range<usize>),
-    /// A call: its id, and the place of further members.
+    /// A call: the location of its id, and where to insert further members.
     Call { id: Range<usize>, end: usize },
-    /// The id of the call that a tool answers.
+    /// The id in a tool's answer.
     Answer(Range<usize>),
     /// Members at the end of an earlier answer.
     Answered(AnsweredPlace),
 }
 
-/// Place of the members at the end of an earlier answer, which begin with its reasoning.
+/// Location of the members at the end of an earlier answer, starting with its reasoning.
 pub(crate) struct AnsweredPlace {
     pub(super) members: Range<usize>,
     /// Place of the reasoning's value.
     pub(super) reasoning: Option<Range<usize>>,
     pub(super) has_calls: bool,
-    /// A client of chats sent the reasoning under the name that it has in the draft.
+    /// A chat client sent the reasoning under the name used in the draft.
     pub(super) is_as_sent: bool,
 }
 
@@ -89,7 +90,7 @@ impl MessageList {
         self.systems.push(SystemPlace { at, is_after_user: self.is_after_user });
     }
 
-    /// Notes that a message of a user ends here.
+    /// Notes that a user message ends here.
     pub(crate) fn user(&mut self, end: usize) {
         self.turn.get_or_insert(end);
         self.is_after_user = true;
@@ -100,12 +101,12 @@ impl MessageList {
         self.is_after_user = false;
     }
 
-    /// Returns the end of the messages that open the conversation: of the first one of a user, or else of the list.
+    /// Returns where the opening messages end: after the first user message, or at the end of the list.
     pub(super) fn opening_end(&self, end: usize) -> usize {
         self.turn.unwrap_or(end)
     }
 
-    /// Counts the system messages that come first.
+    /// Counts the system messages at the front.
     pub(super) fn leading_systems(&self) -> usize {
         let mut next = self.start + 1;
         let leads = |system: &&SystemPlace| {

@@ -1,4 +1,4 @@
-//! Places of system messages that do not come first, for servers that refuse them there.
+//! Moves system messages that are not at the front, for servers that refuse them elsewhere.
 
 use raw_json::Members;
 use shared::error::ApiError;
@@ -12,18 +12,19 @@ use super::{
 
 /// Name of a list of parts in errors.
 const PARTS: &str = "an array of content parts";
-/// Beginning of a message of the user in the draft, up to its content.
+/// Beginning of a user message in the draft, up to its content.
 const OF_USER: &[u8] = br#"{"role":"user","content":"#;
 
 impl Draft {
-    /// Notes the messages, which are all written.
+    /// Ends the list of messages.
     pub(crate) fn messages(&mut self, list: MessageList) {
         self.open_at(list.start, list.opening_end(self.json.len()));
         self.list = list;
         self.list.end = self.json.len() - 1;
     }
 
-    /// Lists the edits that put system messages where servers take them. Those that come first are always one.
+    /// Lists the edits that move system messages to where servers accept them. Those at the front are always merged
+    /// into one.
     pub(super) fn system_edits(&self, wanted: SystemMessages) -> Result<Edits, ApiError> {
         let (list, leading) = (&self.list, self.list.leading_systems());
         let mut edits = Edits::new();
@@ -52,7 +53,7 @@ impl Draft {
         let mut removed = 0;
         for SystemPlace { at, .. } in systems {
             removed += at.len() + 1;
-            // The comma behind a message goes with it.
+            // Removes the comma after a message with it.
             edits.push((at.start..(at.end + 1).min(end), String::new()));
         }
         if removed <= end - start {
@@ -64,7 +65,7 @@ impl Draft {
     }
 
     /// Turns consecutive system messages into user text. It joins the user message before or after them, since many
-    /// templates want roles to alternate, and is a message of its own only without such a neighbour.
+    /// templates require alternating roles, and becomes a separate message only without such a neighbour.
     fn as_user(&self, run: &[SystemPlace], is_after_user: bool, edits: &mut Edits) -> Result<(), ApiError> {
         let (start, end, text) = (run[0].at.start, run[run.len() - 1].at.end, self.texts(run)?);
         if text.is_empty() {
@@ -72,7 +73,7 @@ impl Draft {
             return Ok(());
         }
         if is_after_user {
-            // Behind the content come a brace and a comma.
+            // A brace and a comma follow the content.
             let close = start - 3;
             let is_text = self.json[close] == b'"';
             let more = if is_text { format!("\\n\\n{text}\"}}") } else { format!("{}]}}", part(",", &text)) };
@@ -115,7 +116,7 @@ impl Draft {
     }
 }
 
-/// If system messages end the list, removes the comma before them too. Others come before that.
+/// If system messages end the list, also removes the comma before them.
 fn without_last_comma(systems: &[SystemPlace], end: usize, edits: &mut Edits) {
     let mut behind = end + 1;
     let ends_list = |system: &&SystemPlace| {

@@ -1,4 +1,4 @@
-//! The chat for servers of the same terms, written from the one draft. Most servers take the draft as it is.
+//! Writes the chat for each set of terms from one draft. Most servers get the draft unchanged.
 
 use std::ops::Range;
 
@@ -15,16 +15,16 @@ use super::{
     places::{AnsweredPlace, Mark},
 };
 
-/// What Google takes for a signature that is lost, as its documentation says.
+/// Value that Google accepts instead of a lost signature, as its documentation says.
 const LOST_SIGNATURE: &str = "skip_thought_signature_validator";
 
 /// What a chat depends on besides the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChatTerms {
     history: HistoryForm,
-    /// The server is a vendor's, which takes no members but those of the API.
+    /// The server is a vendor's, which accepts only the API's own members.
     is_hosted: bool,
-    /// The server that gets back what it made, if the conversation has any of that.
+    /// The server whose parts it gets back, if the conversation has any.
     server: Option<ServerId>,
 }
 
@@ -45,7 +45,7 @@ impl ChatTerms {
         Self { history: upstream.history, is_hosted: upstream.kind == UpstreamKind::Openai, server }
     }
 
-    /// Returns whether the server gets a part that this server made.
+    /// Returns whether the server gets back a part that `made_by` made.
     fn gets(&self, made_by: ServerId, part: &CarriedPart) -> bool {
         if self.server == Some(made_by) {
             return true;
@@ -67,7 +67,7 @@ impl ChatTerms {
 pub(crate) type Edits = Vec<(Range<usize>, String)>;
 
 impl Draft {
-    /// Lists what differs in the chat for servers of these terms.
+    /// Lists the edits of the draft for servers with these terms.
     pub(crate) fn edits_for(&self, terms: ChatTerms) -> Result<Edits, ApiError> {
         let mut edits = self.system_edits(terms.history.system_messages)?;
         let mut calls = Vec::new();
@@ -91,12 +91,12 @@ impl Draft {
         Ok(edits)
     }
 
-    /// Writes the chat with these edits. It lacks only its last byte.
+    /// Writes the chat with these edits, without its closing brace.
     pub(crate) fn edited(&self, edits: Edits) -> Vec<u8> {
         edited(&self.json, edits)
     }
 
-    /// Returns a part of the draft, which begins and ends between characters.
+    /// Returns a part of the draft. It must begin and end between characters.
     fn written(&self, at: &Range<usize>) -> &str {
         std::str::from_utf8(&self.json[at.clone()]).unwrap_or_default()
     }
@@ -113,7 +113,7 @@ impl Draft {
     }
 }
 
-/// Writes JSON with these edits, and has room for one byte more.
+/// Writes JSON with these edits, and leaves room for one more byte.
 pub(crate) fn edited(json: &[u8], mut edits: Edits) -> Vec<u8> {
     edits.sort_by_key(|(at, _)| at.start);
     let added: usize = edits.iter().map(|(_, with)| with.len()).sum();
@@ -133,7 +133,7 @@ struct EarlierEnd<'d> {
     /// The reasoning as a JSON string.
     reasoning: Option<&'d str>,
     place: &'d AnsweredPlace,
-    /// Places of further members of its calls.
+    /// Where to insert further members of its calls.
     calls: &'d [usize],
 }
 
@@ -158,7 +158,7 @@ impl EarlierEnd<'_> {
         let signs = terms.history.thought_signatures;
         let is_signed = (0..self.calls.len()).any(|place| signature(place).is_some());
         for (place, end) in self.calls.iter().enumerate() {
-            // Of parallel calls, the first one has the signature.
+            // Of parallel calls, only the first carries the signature.
             let lost = (signs && place == 0 && !is_signed).then_some(LOST_SIGNATURE);
             if let Some(signature) = signature(place).or(lost) {
                 edits.push((*end..*end, extra_content(signature)));

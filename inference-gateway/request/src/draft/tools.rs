@@ -1,4 +1,4 @@
-//! Tools and the shape of the answer, as upstreams read them.
+//! Tools and the format of the answer, as upstreams read them.
 
 use raw_json::{Members, Value};
 use shared::{
@@ -13,9 +13,9 @@ use crate::names::{
     known::check_depth,
 };
 
-/// Tools that a request may offer. Agents with several tool servers offer well over a hundred.
+/// Most tools of a request. Agents with several tool servers offer well over a hundred.
 pub(crate) const MAX_TOOLS: usize = 512;
-/// Characters in the name of a function or a schema.
+/// Most characters in the name of a function or a schema.
 pub(crate) const MAX_NAME: usize = 128;
 
 /// A function that the model may call, before its checks.
@@ -25,12 +25,11 @@ pub(crate) struct Function<'v, 'a, 'p> {
     /// Description as a JSON string, already checked.
     pub(crate) description: Option<&'v str>,
     pub(crate) parameters: Option<Value<'a, 'p>>,
-    /// The arguments must match the schema.
+    /// Whether the arguments must match the schema.
     pub(crate) strict: Option<Value<'a, 'p>>,
 }
 
 impl Function<'_, '_, '_> {
-    /// Checks and writes the tool.
     pub(crate) fn write(&self, draft: &mut Draft) -> Result<(), ApiError> {
         draft.open_function(self.name);
         if let Some(description) = self.description {
@@ -50,7 +49,7 @@ impl Function<'_, '_, '_> {
 }
 
 impl Draft {
-    /// Counts a tool that clients run and its vendor describes to the model. Other upstreams do not get it.
+    /// Counts a tool that clients run and that the vendor describes to the model. Other upstreams do not get it.
     pub(crate) fn vendors_tool(&mut self, tool: &Members<'_, '_>) -> Result<(), ApiError> {
         self.shown.vendors_tool();
         tool.iter().try_for_each(|(_, value)| {
@@ -60,8 +59,8 @@ impl Draft {
         })
     }
 
-    /// Counts the members of a tool that are not among these. They are not translated, but a vendor that gets the tool as
-    /// it came may show them to the model.
+    /// Counts the members of a tool other than `counted`. They are not translated, but a vendor that gets the tool
+    /// unchanged may show them to the model.
     pub(crate) fn shown_besides(&mut self, tool: &Members<'_, '_>, counted: &[&str]) {
         for (_, value) in tool.iter().filter(|(name, _)| !counted.contains(name)) {
             self.shown.maybe_json(value.raw());
@@ -76,7 +75,7 @@ impl Draft {
         self.push(name);
     }
 
-    /// Writes a call by an earlier answer of the model. All three are JSON strings, and the arguments were counted.
+    /// Writes a call of an earlier answer. All three are JSON strings, and the arguments were counted already.
     pub(crate) fn call(&mut self, id: &str, name: &str, arguments: &str) {
         self.shown.tool();
         self.shown.text(id);
@@ -102,7 +101,7 @@ impl Draft {
     }
 }
 
-/// Checks and writes a requested shape of the answer. `title` names a schema that has no name.
+/// Checks and writes a requested format of the answer. `title` replaces a missing name of the schema.
 pub(crate) fn json_schema(
     described: &Members<'_, '_>,
     title: Option<&str>,
@@ -139,7 +138,7 @@ fn schema(value: &Value<'_, '_>, name: &str, draft: &mut Draft) -> Result<(), Ap
     Ok(())
 }
 
-/// Counts a value that templates write as JSON anew.
+/// Counts a value that templates write as new JSON.
 fn show_json(value: &Value<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
     draft.shown.json(value.raw()).map_err(|TooDeep| {
         value.error(Code::InvalidValue, &format!("is nested deeper than {MAX_DEPTH} levels"))

@@ -1,5 +1,5 @@
-//! Parts of a body that only an upstream of the client's own API reads. They are searched for images, which cost
-//! tokens, and for files and addresses, which are refused here as elsewhere.
+//! Parts of a body that only an upstream with the client's own API reads. They are searched for images, which cost
+//! tokens, and for files and addresses, which are refused as elsewhere.
 
 use std::fmt;
 
@@ -22,8 +22,8 @@ use crate::names::known::folded;
 const NO_FILES: &str = "no files are stored or fetched here; send the content";
 
 impl Draft {
-    /// Notes members of a part that only an upstream of the client's own API accepts. `fault` is the error for others.
-    /// The part may have texts and images, which count.
+    /// Notes members that only an upstream with the client's own API accepts; `fault` is the error for other upstreams.
+    /// Texts and images in them count.
     pub(crate) fn pass_only(
         &mut self,
         part: &Members<'_, '_>,
@@ -42,7 +42,7 @@ impl Draft {
         self.pass_only(part, || fault)
     }
 
-    /// Counts a value of this name without reading more of it.
+    /// Counts the value of a member that is not read further.
     pub(crate) fn pass_value(&mut self, name: &str, value: &Value<'_, '_>) -> Result<(), ApiError> {
         self.shown.unread(value.raw());
         let mut found = PartFindings::default();
@@ -54,14 +54,14 @@ impl Draft {
         }
         match (found.fault, walked) {
             (Some((code, problem)), _) => Err(value.error(code, problem)),
-            // The value is well-formed JSON, so nothing else can be wrong with it.
+            // The value is well-formed JSON, so depth is the only possible fault.
             (None, Err(_)) => Err(value.error(Code::InvalidValue, &format!("is nested deeper than {MAX_DEPTH} levels, or has half a surrogate pair or a number that is too large"))),
             (None, Ok(())) => Ok(()),
         }
     }
 }
 
-/// Images of an unread part, and its first fault.
+/// Images in an unread part, and its first fault.
 #[derive(Default)]
 struct PartFindings {
     images: u64,
@@ -70,24 +70,24 @@ struct PartFindings {
     fault: Option<(Code, &'static str)>,
 }
 
-/// Names of members whose values matter.
+/// Names of members with a meaning here.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Name {
-    /// An address of an image, or an object with one.
+    /// An image's address, or an object with one.
     Image,
-    /// A source: an object that may have an address, or content with its type.
+    /// A source: an object with an address, or with content and its type.
     Source,
     /// The address in one of these.
     Url,
-    /// Type of the content beside it.
+    /// Type of the content next to it.
     MediaType,
-    /// A file by its id or address.
+    /// A file, by id or address.
     File,
     Other,
 }
 
 impl Name {
-    /// Reads a name as servers do that ignore case.
+    /// Reads a name without regard to case, as some servers do.
     fn of(name: &str) -> Self {
         match &*folded(name) {
             "image_url" => Self::Image,
@@ -98,7 +98,7 @@ impl Name {
         }
     }
 
-    /// Returns the name that matters for a member within a value of this name.
+    /// Returns the meaning of a member within a value of this name.
     fn member(self, name: &str) -> Self {
         match (self, name) {
             (Self::Image | Self::Source, name) if folded(name) == "url" => Self::Url,
@@ -115,7 +115,7 @@ struct Walk<'f> {
 }
 
 impl PartFindings {
-    /// Checks a text of this name, and counts it if it is an image.
+    /// Checks a text of this name. Counts it if it is an image.
     fn text(&mut self, name: Name, text: &str) -> Result<(), (Code, &'static str)> {
         match name {
             Name::Image | Name::Url => {

@@ -1,4 +1,4 @@
-//! The shape of a request for readers of descriptions.
+//! Schema of a request for embeddings.
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::json;

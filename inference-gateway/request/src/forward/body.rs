@@ -1,4 +1,4 @@
-//! The request for upstreams: the finished body, and what is known of it.
+//! The request for upstreams: its finished bodies, and what is known about it.
 
 use bytes::Bytes;
 use reply::{Reply, carried::ServerId};
@@ -23,59 +23,59 @@ use crate::{draft::RefusablePlaces, sampled::Sampling};
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about a request")]
 pub struct Forward {
     pub stream: bool,
-    /// The caller's own name of its user, until the bill has it.
+    /// The caller's name for its user, until the bill takes it.
     pub(crate) user: Option<String>,
     pub reply: Reply,
     pub dropped_tools: Option<String>,
-    /// Names of members that no upstream is sent, as the value of a header.
+    /// Names of members that no upstream gets, as the value of a header.
     pub dropped_members: Option<String>,
-    /// Output tokens wanted for each choice: the request's limit, or the model's.
+    /// Output tokens for each choice: the request's limit, or the model's.
     pub max_tokens: u64,
-    /// Output tokens that the request asks for each choice, which may be more than the model's.
+    /// Output tokens for each choice as requested, which may exceed the model's limit.
     pub asked_tokens: u64,
     pub limited: bool,
     /// Parameters of sampling that the request sets.
     pub sampling: Sampling,
-    /// Choices wanted, 1 to 8.
+    /// Number of choices, 1 to 8.
     pub n: u64,
-    /// Fewest output tokens of all choices that an upstream accepts as a limit, or that leave room for an answer.
+    /// Fewest output tokens, over all choices, that an upstream accepts and that leave room for an answer.
     pub least_output: u64,
-    /// Only an upstream's own count bounds the prompt's tokens, since a document may have more than its bytes show.
+    /// Only an upstream can count the prompt's tokens, since a document may have more than its bytes show.
     pub needs_count: bool,
-    /// Kind of image URLs that an upstream must accept for the images.
+    /// Kind of image URLs that an upstream must accept.
     pub image_urls: ImageUrls,
     pub images: u64,
-    /// Most tokens that the prompt's images have.
+    /// Most tokens of the prompt's images.
     pub image_tokens: u64,
-    /// The prompt explains tools to the model, which not every exact count includes.
+    /// The prompt describes tools to the model. Not every exact count includes them.
     pub has_tools: bool,
-    /// The request may make an upstream generate tokens that nothing shows. A bias towards half a character holds text
-    /// back, and every report with it, until the character is complete.
+    /// The request may make an upstream generate tokens that it does not show. A bias towards half a character delays
+    /// text and usage reports until the character is complete.
     pub may_hide_tokens: bool,
-    /// The prompt is only texts: no images, no tools, no parameters of the template.
+    /// The prompt is only text: no images, tools or template parameters.
     pub is_plain: bool,
-    /// Upper bound of the prompt's tokens, apart from unusual additions of an upstream's template.
+    /// Upper bound of the prompt's tokens, without unusual additions by an upstream's template.
     pub prompt_bound: u64,
     /// Tokens of the prompt if no exact count is available.
     pub prompt_estimate: u64,
-    /// Fewest tokens that the prompt has, with any tokenizer.
+    /// Lower bound of the prompt's tokens, with any tokenizer.
     pub prompt_least: u64,
-    /// Most tokens that the prompt has beyond a count of it, since a count does not identify the account.
+    /// Most tokens by which the prompt exceeds a count of it, since a count does not identify the account.
     pub uncounted: u64,
-    /// Places of the body that an upstream may refuse.
+    /// Locations that an upstream may refuse.
     pub(crate) places: RefusablePlaces,
-    /// Bounds that the catalogue sets. A report beyond them is billed as reported, and logged.
+    /// Bounds that the catalogue sets. Usage beyond them is billed as reported, and logged.
     pub bounds: Usage,
     /// Opening messages that later requests of the conversation repeat.
     pub(crate) opening: Bytes,
-    /// Servers that made something the conversation carries.
+    /// Servers whose parts the conversation carries.
     pub(crate) carried: Vec<ServerId>,
-    /// Everything but the head, in each form that an upstream needs.
+    /// The request without its head, in each form that an upstream needs.
     pub(crate) bodies: Bodies,
 }
 
 impl Forward {
-    /// Tells how the caller asked, for the bill of this request. The name of the user moves there.
+    /// Returns how the caller asked, for the bill. Moves the user's name there.
     pub fn take_origin(&mut self, request: RequestId) -> Origin {
         let (api, user) = (model_api(&self.reply), self.user.take());
         Origin { api, stream: self.stream, user, request: Some(request) }
@@ -156,23 +156,23 @@ impl Forward {
         }
     }
 
-    /// Returns whether every upstream is asked for a chat, or for embeddings.
+    /// Returns whether every upstream gets a chat or a request for embeddings.
     pub fn is_chat_alone(&self) -> bool {
         self.bodies.are_checked()
     }
 
-    /// Counts the bytes of the request kept in memory: its bodies, and what the answer repeats.
+    /// Counts the bytes that the request keeps in memory: its bodies, and the members that the answer repeats.
     pub fn kept_bytes(&self) -> usize {
         self.bodies.bytes() + self.reply.kept_bytes()
     }
 
-    /// Frees the prompt, which is not sent again.
+    /// Frees the prompt once it will not be sent again.
     pub fn forget_prompt(&mut self) {
         self.bodies = Bodies::default();
         self.opening = Bytes::new();
     }
 
-    /// Returns the prefix that later requests of the same conversation share, and other requests with the same long
+    /// Returns the prefix shared by later requests of the conversation, and by other requests with the same long
     /// beginning. `None` if the messages are too short for the choice of the upstream to matter.
     pub fn prompt_prefix(&self) -> Option<&[u8]> {
         (!self.opening.is_empty()).then_some(&self.opening[..])

@@ -36,18 +36,17 @@ const COUNTED_BY_MESSAGES: [&str; 8] = [
 
 /// A body that asks for the tokens of a prompt.
 pub enum CountBody {
-    /// The request's own body.
     Written(BodyPieces),
-    /// A body to be made from the request's, which takes time and a copy.
+    /// A body that is yet to be made from the request's, which takes time and a copy.
     Unwritten(UnwrittenCount),
 }
 
 /// Body for a counter that accepts only some members of the request.
 pub struct UnwrittenCount {
     head: Bytes,
-    /// The beginning of the system prompt, if the rest goes on with that.
+    /// The beginning of the system prompt, if the rest continues it.
     system: String,
-    /// The request's body, which begins with a comma, or within the system prompt.
+    /// The request's body. It begins with a comma, or within the system prompt.
     rest: Bytes,
     counted: &'static [&'static str],
 }
@@ -71,7 +70,7 @@ impl UnwrittenCount {
         self.rest.len()
     }
 
-    /// Writes the body: a copy of the request's body, in which the counted members move together.
+    /// Writes the body: a copy of the request's body, in which the counted members are moved together.
     pub fn write(self) -> BodyPieces {
         let mut body = if self.system.is_empty() {
             Vec::from(self.rest)
@@ -82,7 +81,7 @@ impl UnwrittenCount {
             *first = b'{';
         }
         let start = body.as_ptr() as usize;
-        // This crate wrote the body, so it can be read.
+        // This crate wrote the body, so it can be parsed.
         let counted: Vec<(String, Range<usize>)> = Members::of_body(&body).map_or_else(
             |_| Vec::new(),
             |members| {
@@ -96,7 +95,7 @@ impl UnwrittenCount {
         );
         let mut end = 0;
         for (name, value) in counted {
-            // The name is no longer than it was spelled, and comes after everything moved before.
+            // The name is not longer than its spelling, and everything moved before ends before it.
             body[end..end + name.len()].copy_from_slice(name.as_bytes());
             end += name.len();
             let length = value.len();

@@ -1,4 +1,4 @@
-//! Forms of a request's body, one for each way in which an upstream of the model is asked.
+//! Forms of a request's body, one for each way in which the model's upstreams are asked.
 
 use std::fmt::Write as _;
 
@@ -12,7 +12,7 @@ use crate::{draft::ChatTerms, names::pseudonym::pseudonym, passage::PassedBody};
 /// Form of a body for an upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyForm {
-    /// The form that all dialects are checked into: a chat for servers of the same terms, or a request for embeddings.
+    /// The form that all dialects are checked into: a chat with certain terms, or a request for embeddings.
     Checked(ChatTerms),
     /// The chat, written for another API.
     Written {
@@ -20,13 +20,13 @@ pub enum BodyForm {
         /// The body marks what the vendor's cache should keep.
         cache_breakpoints: bool,
         is_separate: bool,
-        /// The server that gets back what it made, if the conversation has any of that.
+        /// The server whose parts it gets back, if the conversation has any.
         server: Option<ServerId>,
     },
-    /// The client's own body, passed on to an upstream of the client's API.
+    /// The client's own body, passed on to an upstream with the client's API.
     Passed {
         api: UpstreamApi,
-        /// Place of the model's first upstream that the same members pass to.
+        /// Index of the model's first upstream that the same members pass to.
         like: usize,
         is_separate: bool,
     },
@@ -41,8 +41,8 @@ pub struct BodyPieces {
 }
 
 impl BodyForm {
-    /// Returns the form in which this upstream is asked for such an answer. `carried` lists the servers that the
-    /// conversation has something for.
+    /// Returns the form for an upstream and a kind of answer. `carried` lists the servers whose parts the conversation
+    /// carries.
     pub fn of(upstream: &Upstream, reply: &Reply, carried: &[ServerId]) -> Self {
         if !reply.is_of_chat() {
             return Self::Checked(ChatTerms::NO_CHAT);
@@ -78,7 +78,7 @@ impl BodyForm {
         forms
     }
 
-    /// The API that the upstream is asked by.
+    /// The API of the upstream.
     pub const fn api(self) -> UpstreamApi {
         match self {
             Self::Checked(_) => UpstreamApi::Chat,
@@ -86,7 +86,7 @@ impl BodyForm {
         }
     }
 
-    /// Terms of the servers that get the chat, if it is one.
+    /// Terms of the chat, if it is one.
     pub(crate) const fn chat(self) -> Option<ChatTerms> {
         match self {
             Self::Checked(terms) => Some(terms),
@@ -94,7 +94,7 @@ impl BodyForm {
         }
     }
 
-    /// The server that gets back what it made, from a body of another API.
+    /// The server that gets its parts back, in a body of another API.
     pub(crate) const fn server(self) -> Option<ServerId> {
         match self {
             Self::Written { server, .. } => server,
@@ -102,7 +102,7 @@ impl BodyForm {
         }
     }
 
-    /// Returns whether the client's own body, and its answer, are passed on.
+    /// Returns whether the client's body and the upstream's answer are passed on.
     pub const fn is_passed(self) -> bool {
         match self {
             Self::Passed { .. } => true,
@@ -110,8 +110,8 @@ impl BodyForm {
         }
     }
 
-    /// Returns whether the system prompt begins with a block that differs by account, so that no two accounts share
-    /// what the vendor caches. The head of the body ends with this block.
+    /// Returns whether the system prompt begins with a block that differs by account, so that accounts do not share the
+    /// vendor's cache. The head of the body ends with this block.
     pub(crate) const fn is_separate(self) -> bool {
         match self {
             Self::Checked(_) => false,
@@ -120,7 +120,7 @@ impl BodyForm {
     }
 }
 
-/// Opens the system prompt with the block of an account, or with one as long.
+/// Opens the system prompt with an account's block, or with a block of the same length.
 pub(crate) fn open_system(account: Option<AccountId>) -> String {
     let name = account.map_or_else(|| "0".repeat(SCOPE_DIGITS), |account| pseudonym(account, SCOPE));
     format!(r#","system":[{{"type":"text","text":"Account {}."}}"#, &name[..SCOPE_DIGITS])
@@ -128,12 +128,12 @@ pub(crate) fn open_system(account: Option<AccountId>) -> String {
 
 /// The text whose pseudonym separates an account in caches.
 const SCOPE: &str = "scope of the vendor's cache";
-/// Digits of that pseudonym, as few as are still unlikely to be equal for two accounts.
+/// Digits of that pseudonym: few, and still unlikely to be equal for two accounts.
 const SCOPE_DIGITS: usize = 32;
-/// Bound of the difference in tokens between two such blocks. It is added to a prompt that was counted with another block.
+/// Most tokens by which two such blocks differ. It is added to a prompt that was counted with another block.
 pub(crate) const SCOPE_TOKENS: u64 = SCOPE_DIGITS as u64;
 
-/// Bodies of a request, without the members of their heads.
+/// Bodies of a request, without their heads.
 #[derive(Clone, Default)]
 pub(crate) struct Bodies(Vec<(BodyForm, WrittenBody)>);
 
@@ -160,12 +160,12 @@ impl Bodies {
         self.0.push((form, WrittenBody::Passed(body)));
     }
 
-    /// Returns the body of this form after its head. It is empty once the prompt was freed.
+    /// Returns the body of this form without its head; empty once the prompt was freed.
     pub(crate) fn rest(&self, form: BodyForm) -> Bytes {
         self.find(form).map(|body| body.rest().clone()).unwrap_or_default()
     }
 
-    /// Writes the members of a head that separate an account's part of a vendor's caches and reports.
+    /// Writes the head's members that separate accounts in a vendor's caches and reports.
     pub(crate) fn write_pseudonyms(&self, form: BodyForm, account: AccountId, head: &mut String) {
         const CACHE_KEY: &str = "prompt_cache_key";
         let mut has_key = false;

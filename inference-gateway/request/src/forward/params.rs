@@ -6,14 +6,13 @@ use upstream_error::RefusedMembers;
 
 use super::form::BodyForm;
 
-/// Form in which an upstream reports, with every chunk of a stream, the tokens used so far.
+/// Form in which an upstream reports progress: the tokens used so far, with every chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProgressReports {
-    /// The upstream reports no progress.
     None,
-    /// Asked by `continuous_usage_stats`, reported as `usage`.
+    /// Requested with `continuous_usage_stats`, reported as `usage`.
     Usage,
-    /// Asked by `timings_per_token`, reported as `timings` of each choice.
+    /// Requested with `timings_per_token`, reported as `timings` of each choice.
     Timings,
 }
 
@@ -25,15 +24,14 @@ pub struct UpstreamParams<'a> {
     pub account: Option<AccountId>,
     /// Name of the model at the upstream.
     pub model: &'a str,
-    /// Name of the upstream's limit of output.
+    /// The upstream's name for the output limit.
     pub limit_param: LimitParam,
-    /// Tokens per choice; `None` leaves the limit to the upstream, which stops at the end of its context.
+    /// Tokens per choice; `None` lets the upstream generate to the end of its context.
     pub max_tokens: Option<u64>,
-    /// Form of the upstream's progress reports.
     pub progress: ProgressReports,
-    /// Salt that separates the account's part of the upstream's cache, if supported.
+    /// Salt that separates the accounts in the upstream's cache, if supported.
     pub cache_salt: Option<&'a str>,
-    /// A whole answer is requested as a stream.
+    /// A whole answer is requested, but the upstream is asked for a stream.
     pub folded: bool,
     /// Members that the upstream refused.
     pub refused: RefusedMembers,

@@ -1,4 +1,4 @@
-//! A body without what its server refuses, made anew for each request: few servers refuse anything.
+//! Removes what a server refuses from a body. This is repeated for each request, since few servers refuse anything.
 
 use bytes::Bytes;
 use raw_json::{ANY_NUMBER, Members, Value};
@@ -15,7 +15,7 @@ const PARALLEL: &str = "parallel_tool_calls";
 /// Member that asks for parts of the answer.
 const INCLUDE: &str = "include";
 
-/// Returns a body, which begins with a comma, without what its server refuses.
+/// Removes what its server refuses from a body, which begins with a comma.
 pub(super) fn without(rest: Bytes, refused: RefusedMembers) -> Bytes {
     let is_refused = |member| refused.contains(member);
     let changes = [RefusedMember::ParallelToolCalls, RefusedMember::Include, RefusedMember::CallIds];
@@ -30,7 +30,7 @@ pub(super) fn without(rest: Bytes, refused: RefusedMembers) -> Bytes {
             let from = raw.as_ptr() as usize - start;
             from..from + raw.len()
         };
-        // This crate wrote the body, so it can be read.
+        // This crate wrote the body, so it can be parsed.
         let Ok(members) = Members::of_body(&body) else { return rest };
         let mut edits = Edits::new();
         for (name, member) in
@@ -38,7 +38,7 @@ pub(super) fn without(rest: Bytes, refused: RefusedMembers) -> Bytes {
         {
             if let Some(value) = members.get(name).filter(|_| is_refused(member)) {
                 let value = place(value.raw());
-                // A comma, the name in its quotes, and a colon come before.
+                // A comma, the quoted name and a colon precede the value.
                 edits.push((value.start - name.len() - 4..value.end, String::new()));
             }
         }
@@ -63,7 +63,7 @@ pub(super) fn without(rest: Bytes, refused: RefusedMembers) -> Bytes {
     trimmed(edited(&body, edits))
 }
 
-/// Passes each id of a call, at the call and at its answer, to `take`.
+/// Passes each id of a call to `take`, at the call and at its answer.
 fn each_id(messages: &Value<'_, '_>, take: &mut dyn FnMut(&Value<'_, '_>)) -> Result<(), ApiError> {
     messages.objects_if_any(ANY_NUMBER, |message| {
         if let Some(id) = message.get("tool_call_id") {

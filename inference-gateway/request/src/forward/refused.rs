@@ -1,5 +1,4 @@
-//! Errors for the client of a request that an upstream refused: a sentence of ours, with the place if the cause is
-//! known.
+//! Errors for the client when an upstream refused the request: our sentence, with the location if the cause is known.
 
 use reply::Reply;
 use shared::error::{ApiError, Code};
@@ -8,8 +7,8 @@ use upstream_error::{ContextSizes, PartAtFault};
 use super::body::Forward;
 
 impl Forward {
-    /// Makes the error for a prompt that an upstream found too long, with the upstream's numbers or else its own
-    /// `words`, in the form that clients of the dialect expect.
+    /// Makes the error for a prompt that an upstream found too long, with the upstream's numbers or else its `words`,
+    /// in the form that clients of the dialect expect.
     pub fn too_long(&self, sizes: Option<ContextSizes>, words: Option<String>) -> ApiError {
         let input = self.reply.input();
         let message = match (&self.reply, sizes) {
@@ -32,7 +31,7 @@ impl Forward {
     }
 
     /// Makes the error for a request that an upstream found invalid, at the faulty part if it is known, or else with
-    /// the upstream's own `words`.
+    /// the upstream's `words`.
     pub fn invalid(&self, part: Option<PartAtFault>, words: Option<String>) -> ApiError {
         let input = || (self.reply.input().to_owned(), TEMPLATE);
         let of_image = |problem| self.places.image.clone().map(|place| (place, problem));
@@ -55,7 +54,7 @@ impl Forward {
     }
 }
 
-/// Sentence for messages that a template refuses, since its own words may name the model.
+/// Sentence for messages that a template refuses. The template's own words may name the model.
 const TEMPLATE: &str =
     "the model's template refuses these messages; it may want other roles, another order, or other parts";
 /// Sentence for arguments of a call that are not JSON.

@@ -1,4 +1,4 @@
-//! The chat that is written for another API, and what both APIs do alike with it.
+//! A chat to be written for another API, and the steps that both APIs share.
 
 use raw_json::Members;
 use reply::{
@@ -13,7 +13,7 @@ use shared_catalog::Effort;
 
 use crate::{draft::parts_of, names::dropped::DroppedNames};
 
-/// Sampling parameters that neither API knows. Leaving them out makes no answer wrong.
+/// Sampling parameters that neither API has. No answer is wrong without them.
 pub(super) const LEFT_OUT: [&str; 3] = ["seed", "frequency_penalty", "presence_penalty"];
 
 /// An empty text as a JSON string.
@@ -24,15 +24,14 @@ pub(crate) struct Hub<'h> {
     /// The chat, without the members of its head.
     pub(crate) chat: &'h Members<'h, 'h>,
     pub(crate) length: usize,
-    /// Form of the client's answer, whose words errors use.
+    /// The client's dialect; errors use its parameter names.
     pub(crate) reply: &'h Reply,
-    /// Choices that are asked for.
     pub(crate) choices: u64,
-    /// Effort of reasoning that is requested, in the model's words.
+    /// Requested reasoning effort, in the model's words.
     pub(crate) effort: Option<Effort>,
-    /// The model accepts words of effort, so it reasons.
+    /// The model accepts words of effort, so it can reason.
     pub(crate) reasons: bool,
-    /// The server that gets back what it made, if the conversation has any of that.
+    /// The server whose parts it gets back, if the conversation has any.
     pub(crate) server: Option<ServerId>,
 }
 
@@ -42,7 +41,7 @@ impl Hub<'_> {
         String::with_capacity(self.length + self.length / 8 + 256)
     }
 
-    /// Refuses several choices, which neither API has, and biases, without which the answer would be different.
+    /// Refuses several choices, which neither API has, and biases, which the answer depends on.
     pub(super) fn refuse_unsaid(&self) -> Result<(), ApiError> {
         if self.choices > 1 {
             return Err(self.refusal("n"));
@@ -55,7 +54,7 @@ impl Hub<'_> {
         self.chat.get(name).map_or(Ok(()), |_| Err(self.refusal(name)))
     }
 
-    /// Makes the refusal of a member, with the client's name for it.
+    /// Makes the error that refuses a member, under the client's name for it.
     pub(super) fn refusal(&self, name: &str) -> ApiError {
         let name = match (self.reply, name) {
             (Reply::Messages(_), "stop") => "stop_sequences",
@@ -68,14 +67,13 @@ impl Hub<'_> {
         ApiError::at(Code::UnsupportedParameter, name, message)
     }
 
-    /// Copies a member as it is.
     pub(super) fn copy(&self, name: &str, out: &mut String) {
         if let Some(value) = self.chat.get(name) {
             member(name, value.raw(), out);
         }
     }
 
-    /// Notes which members of these names the request has.
+    /// Adds those of these members that the request has to `dropped`.
     pub(super) fn leave_out(&self, names: &[&str], dropped: &mut DroppedNames) {
         for name in names.iter().filter(|name| self.chat.get(name).is_some()) {
             dropped.add(name);
@@ -92,7 +90,7 @@ impl Hub<'_> {
         }
     }
 
-    /// Returns what an earlier answer has for the server.
+    /// Returns the parts of an earlier answer for this server.
     pub(super) fn carried(&self, message: &Members<'_, '_>) -> Vec<PlacedPart> {
         let Some(server) = self.server else { return Vec::new() };
         parts_of(message, |made_by, _| made_by == server)
@@ -108,7 +106,7 @@ impl Hub<'_> {
     }
 }
 
-/// How freely the model calls functions.
+/// How freely the model may call functions.
 pub(super) enum ToolChoice<'h> {
     Mode(&'h str),
     /// The name of a function, a JSON string.
@@ -116,7 +114,7 @@ pub(super) enum ToolChoice<'h> {
 }
 
 impl<'h> ToolChoice<'h> {
-    /// Reads the choice, if there is one.
+    /// Reads the choice, if any.
     pub(super) fn read(hub: &'h Hub<'_>) -> Result<Option<Self>, ApiError> {
         let Some(choice) = hub.chat.get("tool_choice") else { return Ok(None) };
         if choice.kind() == Kind::String {

@@ -11,14 +11,14 @@ use crate::names::dropped::DroppedNames;
 use cache::Breakpoints;
 use turns::Turns;
 
-/// Parameters of a function that has none.
+/// Schema of a function without parameters.
 const NO_PARAMETERS: &str = r#"{"type":"object","properties":{}}"#;
 /// Sampling parameters that the API refuses together with thinking.
 const REFUSED_BESIDE_THINKING: [&str; 3] = ["temperature", "top_p", "top_k"];
-/// Highest temperature that the API accepts. Higher ones are lowered to it, as in its vendor's own chat API.
+/// Highest temperature that the API accepts. Higher ones are lowered to it, as in the vendor's own chat API.
 const MOST_TEMPERATURE: &str = "1";
 
-/// Writes the body but for its head. A separate body begins within the system prompt, whose first block the head has.
+/// Writes the body without its head. A separate body starts within the system prompt, whose first block is in the head.
 pub(super) fn write(
     hub: &Hub<'_>,
     cache_breakpoints: bool,
@@ -47,7 +47,7 @@ pub(super) fn write(
     stop_sequences(hub, &mut out);
     let mut breakpoints = Breakpoints::default();
     let end_of_tools = tools(hub, &mut out)?;
-    // A cache of the tools alone would not be the account's own.
+    // A cache entry of the tools alone would be shared between accounts.
     if let Some(brace) = end_of_tools.filter(|_| !is_separate) {
         breakpoints.after_tools(brace);
     }
@@ -61,7 +61,7 @@ pub(super) fn write(
     Ok(out)
 }
 
-/// Writes whether the model thinks, and returns true if it does. It cannot think if the choice of tools forces a call.
+/// Writes whether the model thinks, and returns it. The model cannot think if the tool choice forces a call.
 fn thinking(hub: &Hub<'_>, is_forced: bool, out: &mut String) -> bool {
     match hub.effort {
         None => false,
@@ -87,12 +87,12 @@ fn sampling(hub: &Hub<'_>, out: &mut String) {
     hub.copy("top_k", out);
 }
 
-/// Writes the effort and the shape of the answer. The API has schemas, but no free JSON.
+/// Writes the effort and the format of the answer. The API has schemas, but no free-form JSON.
 fn output_config(hub: &Hub<'_>, out: &mut String) -> Result<(), ApiError> {
     let mut members = String::new();
     match hub.effort {
         None | Some(Effort::None) => {}
-        // `low` is the least word that the API has.
+        // `low` is the lowest effort of the API.
         Some(Effort::Minimal) => member("effort", "\"low\"", &mut members),
         Some(effort) => member("effort", &format!("\"{}\"", effort.word()), &mut members),
     }

@@ -11,17 +11,17 @@ use super::{
 };
 use crate::{draft::parts_at, names::dropped::DroppedNames};
 
-/// Member of the chat with the sequences that end an answer. This API has none.
+/// The chat's member for stop sequences. This API has none.
 const STOP: &str = "stop";
 
-/// Parts of the answer that are asked for: log probabilities, and reasoning that the next request gives back.
+/// Requests log probabilities, and reasoning that the next request sends back.
 const LOGPROBS: &str = r#""message.output_text.logprobs""#;
 const ENCRYPTED: &str = r#""reasoning.encrypted_content""#;
 
-/// Parameters of a function that has none.
+/// Schema of a function without parameters.
 const NO_PARAMETERS: &str = r#"{"type":"object","properties":{}}"#;
 
-/// Writes the body but for its head.
+/// Writes the body without its head.
 pub(super) fn write(hub: &Hub<'_>, dropped: &mut DroppedNames) -> Result<String, ApiError> {
     hub.refuse_unsaid()?;
     hub.refuse(STOP)?;
@@ -57,7 +57,7 @@ fn reasons(hub: &Hub<'_>) -> bool {
     hub.reasons && hub.effort != Some(Effort::None)
 }
 
-/// Writes the effort of reasoning, and asks for a summary if the client is shown one.
+/// Writes the reasoning effort, and requests a summary if the client is shown one.
 fn reasoning(hub: &Hub<'_>, out: &mut String) {
     let reasons = reasons(hub);
     let summary = if reasons && hub.shows_reasoning() { r#","summary":"auto""# } else { "" };
@@ -68,8 +68,8 @@ fn reasoning(hub: &Hub<'_>, out: &mut String) {
     }
 }
 
-/// Writes the functions. Unless the client says so, their arguments need not match the schema strictly, as in chats:
-/// this API's own default would refuse most schemas.
+/// Writes the functions. As in chat, arguments need not match the schema strictly unless the client says so: this API's
+/// default would refuse most schemas.
 fn tools(hub: &Hub<'_>, out: &mut String) -> Result<(), ApiError> {
     let mut before = ",\"tools\":[";
     hub.each_function(|function| {
@@ -100,7 +100,7 @@ fn tools(hub: &Hub<'_>, out: &mut String) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// Writes the shape of the answer's text, whose schema this API puts beside its type.
+/// Writes the format of the answer's text. This API has the schema next to the type.
 fn text_format(hub: &Hub<'_>, out: &mut String) -> Result<(), ApiError> {
     let Some(format) = hub.chat.get("response_format") else { return Ok(()) };
     let format = format.object()?;
@@ -164,7 +164,7 @@ fn items(
     })
 }
 
-/// Writes the encrypted reasoning of an earlier answer that came before the call at this place.
+/// Writes the encrypted reasoning of an earlier answer that preceded the call at this index.
 fn reasoning_items(carried: &[PlacedPart], place: u64, open: &mut impl FnMut(&mut String), out: &mut String) {
     for part in parts_at(carried, place) {
         match part {
@@ -206,7 +206,7 @@ fn parts(message: &Members<'_, '_>, text_type: &str, out: &mut String) -> Result
     Ok(())
 }
 
-/// Writes a part of a content.
+/// Writes a part of content.
 fn part_of(part: &Members<'_, '_>, text_type: &str, out: &mut String) -> Result<(), ApiError> {
     if let Some(text) = part.get("text") {
         out.push_str("{\"type\":\"");

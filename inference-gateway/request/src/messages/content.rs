@@ -12,10 +12,10 @@ use crate::{
     passage::CutWhen,
 };
 
-/// Name of a list of blocks in errors.
+/// The errors' name for a list of blocks.
 pub(super) const BLOCKS: &str = "an array of content blocks";
 
-/// Types of blocks that are read, and those that are refused or counted by the upstream.
+/// Types of blocks that are read here, refused, or counted by the upstream.
 const TYPES: [&str; 12] = [
     "compaction",
     "container_upload",
@@ -31,7 +31,7 @@ const TYPES: [&str; 12] = [
     "tool_use",
 ];
 
-/// Checks the messages, and writes those of the chat behind the texts of the system prompt.
+/// Checks the messages and writes the chat's messages, after the texts of the system prompt.
 pub(super) fn messages(list: &Value<'_, '_>, system: &[&str], draft: &mut Draft) -> Result<(), ApiError> {
     let mut conversation = Conversation::begin(draft);
     conversation.system(system);
@@ -55,7 +55,7 @@ fn system(content: &Value<'_, '_>, conversation: &mut Conversation<'_>) -> Resul
         texts.push(content.string_token()?);
     } else {
         content.objects_if_any(ANY_NUMBER, |block| match &*block.require("type")?.string()? {
-            // Only the vendor allows a change of tools within a conversation.
+            // Only the vendor allows tools to change within a conversation.
             "tool_addition" | "tool_removal" => tools::change(block, conversation.draft),
             _ => {
                 texts.push(text_of(block)?);
@@ -67,7 +67,7 @@ fn system(content: &Value<'_, '_>, conversation: &mut Conversation<'_>) -> Resul
     Ok(())
 }
 
-/// Writes each result of a tool as a message, and then the rest of the user's message with the images of the results.
+/// Writes each tool result as a message, then the rest of the user's message with the results' images.
 fn user(content: &Value<'_, '_>, conversation: &mut Conversation<'_>) -> Result<(), ApiError> {
     if content.is_text(BLOCKS)? {
         return conversation.user_text(content.string_token()?);
@@ -91,7 +91,7 @@ fn user(content: &Value<'_, '_>, conversation: &mut Conversation<'_>) -> Result<
     })
 }
 
-/// Returns the members of a block of this type that are checked where they are read.
+/// Returns the members of a block of this type that are checked when they are read.
 fn read_later(kind: &str) -> &'static [&'static str] {
     match kind {
         "text" | "thinking" => &[],
@@ -102,7 +102,7 @@ fn read_later(kind: &str) -> &'static [&'static str] {
     }
 }
 
-/// Writes the parts that a block adds to a user's message: a text, an image, or the images of a result.
+/// Writes the parts that a block adds to a user message: a text, an image, or the images of a result.
 fn parts(block: &Members<'_, '_>, before: &mut &'static str, draft: &mut Draft) -> Result<(), ApiError> {
     let kind = block.require("type")?;
     match &*kind.string()? {
@@ -133,8 +133,8 @@ fn parts(block: &Members<'_, '_>, before: &mut &'static str, draft: &mut Draft) 
     }
 }
 
-/// Notes a block that only an upstream of this API accepts. A document within the block is counted there; a stored one,
-/// or one at an address, is refused.
+/// Notes a block that only an upstream of this API accepts. The upstream counts a document in it. Stored files and
+/// addresses are refused.
 fn only_passed(block: &Members<'_, '_>, supported: &str, draft: &mut Draft) -> Result<(), ApiError> {
     let kind = block.require("type")?;
     known::refuse_lookalike_type(&kind, &TYPES)?;
@@ -177,7 +177,7 @@ fn image(block: &Members<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
     }
 }
 
-/// Writes the result of a tool. Returns whether images of it follow.
+/// Writes a tool result. Returns whether its images follow.
 fn tool_result(block: &Members<'_, '_>, conversation: &mut Conversation<'_>) -> Result<bool, ApiError> {
     let id = called(&block.require("tool_use_id")?, conversation.draft)?;
     let is_error = block.get("is_error").map_or(Ok(false), |value| value.boolean())?;
@@ -214,7 +214,7 @@ fn assistant(content: &Value<'_, '_>, conversation: &mut Conversation<'_>) -> Re
             Ok(())
         })?;
         if is_kept.contains(&false) {
-            // A vendor refuses thoughts that another model signed.
+            // A vendor refuses thoughts signed by another model.
             conversation.draft.passage.cut_elements(content, &is_kept, CutWhen::Always, &[])?;
         }
     }
@@ -222,8 +222,8 @@ fn assistant(content: &Value<'_, '_>, conversation: &mut Conversation<'_>) -> Re
     Ok(())
 }
 
-/// Reads a block of an earlier answer. Thinking of any vendor's model is accepted, whatever its signature; a vendor's own
-/// encrypted thinking is dropped. Returns whether a body that is passed on keeps the block.
+/// Reads a block of an earlier answer. Thinking from any vendor's model is accepted, whatever its signature; a vendor's
+/// own encrypted thinking is dropped. Returns whether a passed body keeps the block.
 fn earlier_block<'a>(
     block: &Members<'a, '_>,
     answer: &mut EarlierAnswer<'a>,
@@ -261,13 +261,13 @@ fn earlier_block<'a>(
     Ok(true)
 }
 
-/// Takes what a text has for the server that made it. Returns whether this gateway wrote the text.
+/// Takes the parts for the server out of a text. Returns whether this gateway wrote the text.
 fn carries(text: &Value<'_, '_>, answer: &mut EarlierAnswer<'_>) -> bool {
     text.string().is_ok_and(|text| answer.carry(&text))
 }
 
-/// Returns the id of a call as a JSON string. A body that is passed on has one that the vendor accepts, since another
-/// server may have made this one.
+/// Returns a call's id as a JSON string. In a passed body it is replaced if the vendor would refuse it, since another
+/// server may have made it.
 fn called<'a>(id: &Value<'a, '_>, draft: &mut Draft) -> Result<&'a str, ApiError> {
     let token = id.filled_string_token()?;
     if let Some(taken) = plain(&id.string()?) {
@@ -276,7 +276,7 @@ fn called<'a>(id: &Value<'a, '_>, draft: &mut Draft) -> Result<&'a str, ApiError
     Ok(token)
 }
 
-/// Returns the text of a block that must be a text.
+/// Returns the text of a text block.
 pub(super) fn text_of<'a>(block: &Members<'a, '_>) -> Result<&'a str, ApiError> {
     known::check(block, PARTS, &[])?;
     let kind = block.require("type")?;

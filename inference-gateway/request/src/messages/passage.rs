@@ -14,13 +14,13 @@ use crate::{
     passage::{ApiMembers, CutWhen, Left, Passage, PassageNotes},
 };
 
-/// Member with the limit of output. It is lowered to the model's own, since every request must have one.
+/// Member with the output limit. One above the model's is lowered, since every request must have one.
 pub(super) const LIMIT: &str = "max_tokens";
 
-/// Members that refer to what a vendor stored of earlier requests.
+/// Members that refer to state stored by a vendor.
 const STORED: [&str; 2] = ["container", "thread"];
 
-/// Members that are written as a chat. Upstreams of other APIs do not get the rest.
+/// Members that are translated to chat. Upstreams of other APIs do not get the rest.
 const OF_CHAT: [&str; 14] = [
     "model",
     "max_tokens",
@@ -38,8 +38,8 @@ const OF_CHAT: [&str; 14] = [
     "betas",
 ];
 
-/// Members of the API, as its vendor's SDK declares them, parameters of sampling that older models take, and the older
-/// name of the answer's shape.
+/// Members of the API as its vendor's SDK declares them, sampling parameters of older models, and the older name of the
+/// answer's format.
 const MEMBERS: ApiMembers = ApiMembers {
     passed: &[
         "betas",
@@ -64,7 +64,7 @@ const MEMBERS: ApiMembers = ApiMembers {
         ("model", Left::ToHead),
         (LIMIT, Left::ToHead),
         ("metadata", Left::Pseudonym),
-        // These have other prices, ask other models or servers, or choose who of the operator's customers pays.
+        // These change the price, ask other models or servers, or choose which of the operator's customers pays.
         ("service_tier", Left::Out),
         ("speed", Left::Out),
         ("inference_geo", Left::Out),
@@ -88,13 +88,13 @@ const MEMBERS: ApiMembers = ApiMembers {
     compacts,
 };
 
-/// Member that turns a request into one for a summary of its conversation.
+/// Member that requests a summary of the conversation instead of an answer.
 const COMPACTION: &str = "compaction";
-/// Beginning of the types of edits that only leave parts of a conversation out.
+/// Prefix of the types of edits that only remove parts of a conversation.
 const CLEARS: &str = "clear_";
 
-/// Returns whether a member asks for nothing but a compaction. The vendor writes the summary besides the answer, so its
-/// tokens are in no limit. Notes the edits that compact among others.
+/// Returns whether a member requests only a compaction. The vendor writes that summary in addition to the answer, so no
+/// limit covers its tokens. Notes compacting edits among others.
 fn compacts(name: &str, value: &Value<'_, '_>, notes: &mut PassageNotes) -> Result<bool, ApiError> {
     if name == COMPACTION && value.kind() != Kind::Null {
         notes.compacts(value);
@@ -131,7 +131,7 @@ pub(super) fn refuse_stored(members: &Members<'_, '_>) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// Makes the body to be passed on.
+/// Makes the body that may be passed on.
 pub(super) fn of(body: &Bytes, members: &Members<'_, '_>, draft: &mut Draft) -> Result<Passage, ApiError> {
     let mut notes = std::mem::take(&mut draft.passage);
     if let Some(list) = members.get("tools") {
@@ -143,7 +143,7 @@ pub(super) fn of(body: &Bytes, members: &Members<'_, '_>, draft: &mut Draft) -> 
     notes.finish(body, members, &MEMBERS)
 }
 
-/// Lists the names of members that a chat cannot have.
+/// Lists the members that chat cannot express.
 pub(super) fn dropped_of_chat(members: &Members<'_, '_>) -> DroppedNames {
     DroppedNames::but(members, &OF_CHAT)
 }

@@ -1,4 +1,4 @@
-//! The shape of a request for readers of descriptions.
+//! Schemas of the requests of the Messages API.
 
 use schemars::{Schema, json_schema};
 use serde_json::json;
@@ -6,10 +6,10 @@ use shared_catalog::Effort;
 
 use crate::draft::{MAX_STOP_CHARS, MAX_STOPS, MAX_TOKENS, MAX_TOOLS, TEMPERATURE, TOP_P};
 
-/// A request of the Messages API in the spelling of clients. Undescribed members are accepted and dropped.
+/// A request of the Messages API as clients write it. Undescribed members are accepted and dropped.
 pub struct MessagesRequest;
 
-/// A request to count the tokens of a prompt: the members of a message that the prompt depends on.
+/// A request to count a prompt's tokens: the members that the prompt depends on.
 pub struct CountRequest;
 
 shared::schema!(MessagesRequest, "MessagesRequest", |_| request(&["model", "max_tokens", "messages"]));

@@ -8,7 +8,7 @@ use crate::{
     names::{dropped::DroppedNames, known},
 };
 
-/// Checks and writes the tools and the choice. Tools that run on a provider's servers are dropped, and if no other is
+/// Checks and writes the tools and the tool choice. Tools that run on a provider's servers are dropped. If no tool is
 /// left, nothing is written.
 pub(super) fn tools(body: &Members<'_, '_>, draft: &mut Draft) -> Result<DroppedNames, ApiError> {
     let (mut dropped, mut offered) = (DroppedNames::default(), Vec::new());
@@ -39,14 +39,13 @@ pub(super) fn tools(body: &Members<'_, '_>, draft: &mut Draft) -> Result<Dropped
     Ok(dropped)
 }
 
-/// Beginnings of the types of tools that clients run, although their vendor describes them to the model. A version
-/// follows.
+/// Prefixes of the types of tools that clients run although the vendor describes them to the model. A version follows.
 const RUN_BY_CLIENTS: [&str; 5] =
     ["bash_", "text_editor_", "memory_", "tool_search_tool_bm25", "tool_search_tool_regex"];
 
-/// Returns the type of a tool that the vendor runs, since it costs money that no usage shows.
+/// Returns the type of a tool that the vendor runs. Such a tool costs money that the usage does not show.
 pub(super) fn is_run_by_vendor(tool: &Members<'_, '_>) -> Result<Option<String>, ApiError> {
-    // No tool of this API has others within it.
+    // No tool of this API contains other tools.
     if tool.get("tools").is_some() {
         return Ok(Some("tools".to_owned()));
     }
@@ -58,7 +57,7 @@ pub(super) fn is_run_by_vendor(tool: &Members<'_, '_>) -> Result<Option<String>,
     Ok((!is_run_by_client).then(|| kind.into_owned()))
 }
 
-/// Notes a block that adds a tool to a conversation or removes one, which only an upstream of this API accepts. A tool
+/// Notes a block that adds or removes a tool within a conversation, which only an upstream of this API accepts. A tool
 /// that the vendor runs is refused.
 pub(super) fn change(block: &Members<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
     known::check(block, known::PARTS, &["tool"])?;
@@ -97,7 +96,7 @@ fn tool(tool: &Members<'_, '_>, draft: &mut Draft) -> Result<String, ApiError> {
     Ok(name)
 }
 
-/// Checks the choice, and writes it if there is a tool to choose.
+/// Checks the tool choice, and writes it if there is a tool to choose.
 fn choice(value: &Value<'_, '_>, offered: &[String], draft: &mut Draft) -> Result<(), ApiError> {
     let choice = value.object()?;
     let kind = choice.require("type")?.one_of(&["auto", "any", "tool", "none"])?;

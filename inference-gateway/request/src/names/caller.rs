@@ -1,14 +1,14 @@
-//! The caller's name for its user, which is kept with the bill of a request.
+//! The caller's name for its user, kept with the bill.
 
 use std::borrow::Cow;
 
 use raw_json::Members;
 use shared::generation::kept_user;
 
-/// Members of the OpenAI APIs that name the user. The first that a body has counts.
+/// Members of the OpenAI APIs that name the user. The first one present counts.
 const USER: [&str; 2] = ["user", "safety_identifier"];
 
-/// Reads the user that a body of the OpenAI APIs names, in the form kept with bills. Anything but a text names nobody.
+/// Reads the user named in a body of the OpenAI APIs, in the form kept with bills. Only a text counts.
 pub(crate) fn user(members: &Members<'_, '_>) -> Option<String> {
     USER.iter().find_map(|name| kept_user(&members.get(name)?.string().ok()?))
 }

@@ -1,11 +1,11 @@
-//! Names that clients chose, which errors and headers repeat.
+//! Client-chosen names that errors and headers repeat.
 
 use raw_json::{Members, Value};
 use shared::json::Kind;
 
-/// Dropped members or tools that an answer names.
+/// Most dropped members or tools that an answer names.
 const MAX_DROPPED: usize = 16;
-/// Most characters of a client's word that are repeated.
+/// Most characters repeated of a client's word.
 const MAX_WORD: usize = 64;
 
 /// Names of members or tools that no upstream gets, for a header of the answer.
@@ -33,13 +33,13 @@ impl DroppedNames {
         dropped
     }
 
-    /// Writes the names as the value of a header; `None` without any.
+    /// Writes the names as the value of a header; `None` if there are none.
     pub(crate) fn into_header(self) -> Option<String> {
         (!self.0.is_empty()).then(|| self.0.join(", "))
     }
 }
 
-/// Makes a client's word fit for an error or a header.
+/// Makes a client's word safe for an error or a header.
 pub(crate) fn plain(word: &str) -> String {
     repeated(word, is_of_name)
 }
@@ -48,7 +48,7 @@ fn repeated(word: &str, is_kept: impl Fn(u8) -> bool) -> String {
     word.bytes().filter(|byte| is_kept(*byte)).take(MAX_WORD).map(char::from).collect()
 }
 
-/// Returns whether the name of a function may have this byte.
+/// Returns whether a function's name may contain this byte.
 pub(crate) const fn is_of_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-')
 }

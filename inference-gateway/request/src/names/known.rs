@@ -1,4 +1,4 @@
-//! Names that servers know, and members that a server could take for them although they are spelled otherwise.
+//! Names that servers know, and lookalikes that a server might take for them.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use shared::{
 };
 use token_bounds::MAX_DEPTH;
 
-/// Names with a meaning in messages, items, parts and sources of the newer APIs.
+/// Names with a meaning in the newer APIs' messages, items, parts and sources.
 pub(crate) const PARTS: &[&str] = &[
     "action",
     "annotations",
@@ -61,7 +61,7 @@ pub(crate) const PARTS: &[&str] = &[
     "url",
 ];
 
-/// Members of tools that clients run, in the documentation of the newer APIs.
+/// Members of tools that clients run, as the newer APIs document them.
 pub(crate) const TOOLS: &[&str] = &[
     "allowed_callers",
     "cache_control",
@@ -86,16 +86,16 @@ pub(crate) const TOOLS: &[&str] = &[
     "type",
 ];
 
-/// Finds the known name that this one equals but for its case. Servers that ignore case would take one for the other.
+/// Finds the known name that differs from this one only in case. Servers that ignore case would confuse them.
 pub(crate) fn lookalike<'k>(name: &str, known: impl IntoIterator<Item = &'k &'k str>) -> Option<&'k str> {
     match folded(name) {
-        // All known names are in lower case.
+        // All known names are lower case.
         Cow::Borrowed(_) => None,
         Cow::Owned(folded) => known.into_iter().find(|known| ***known == *folded).copied(),
     }
 }
 
-/// Folds the case of a name. Upper case comes first, since it folds letters such as `ſ` that have no lower case.
+/// Folds the case of a name, through upper case first: letters such as `ſ` have no other lower case.
 pub(crate) fn folded(name: &str) -> Cow<'_, str> {
     if !name.bytes().any(|byte| byte.is_ascii_uppercase() || !byte.is_ascii()) {
         return name.into();
@@ -103,7 +103,7 @@ pub(crate) fn folded(name: &str) -> Cow<'_, str> {
     name.chars().flat_map(char::to_uppercase).flat_map(char::to_lowercase).collect()
 }
 
-/// Refuses a member whose name equals a known one but for its case.
+/// Refuses a member whose name differs from a known one only in case.
 pub(crate) fn refuse_lookalike<'k>(
     name: &str,
     value: &Value<'_, '_>,
@@ -114,14 +114,14 @@ pub(crate) fn refuse_lookalike<'k>(
     })
 }
 
-/// Refuses a type that is not supported, but equals one of these except for its case.
+/// Refuses a type that differs from a supported one only in case.
 pub(crate) fn refuse_lookalike_type(kind: &Value<'_, '_>, known: &[&str]) -> Result<(), ApiError> {
     lookalike(&kind.string()?, known).map_or(Ok(()), |known| {
         Err(kind.error(Code::UnsupportedValue, &format!("the type is spelled '{known}'")))
     })
 }
 
-/// Checks the members of an object that may be passed on: their names, and the depth of those that are not in `read`.
+/// Checks the members of an object that may be passed on: their names, and the depth of those not in `read`.
 pub(crate) fn check(members: &Members<'_, '_>, known: &[&str], read: &[&str]) -> Result<(), ApiError> {
     members.iter().try_for_each(|(name, value)| {
         refuse_lookalike(name, &value, known)?;
@@ -163,7 +163,7 @@ fn is_too_deep(json: &str) -> bool {
     false
 }
 
-/// Finds the place behind a string whose first character is at this place.
+/// Returns the position after a string whose first character is at `at`.
 fn after_string(json: &[u8], mut at: usize) -> usize {
     while let Some(found) = json.get(at..).and_then(|rest| memchr::memchr2(b'"', b'\\', rest)) {
         let is_end = json[at + found] == b'"';

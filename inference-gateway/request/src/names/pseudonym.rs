@@ -1,9 +1,9 @@
-//! Names of users and caches, in the form that vendors get.
+//! Pseudonyms of users and caches for vendors.
 
 use shared::ids::AccountId;
 
-/// Makes a text that stands for a caller's own name of a user or a cache. No two accounts share one, and a vendor
-/// learns nobody's name. Every gateway makes the same.
+/// Makes a pseudonym for a caller's user or cache. It differs between accounts, reveals no name to the vendor, and is
+/// the same on every gateway.
 pub(crate) fn pseudonym(account: AccountId, text: &str) -> String {
     let account = account.to_string();
     let mut hasher = blake3::Hasher::new_derive_key("faregate 2026 pseudonyms of callers' names");
@@ -11,11 +11,10 @@ pub(crate) fn pseudonym(account: AccountId, text: &str) -> String {
     hasher.finalize().to_hex().to_string()
 }
 
-/// Longest name of a user or a cache that is kept as it is, in bytes. Vendors accept 64 to 256 characters.
+/// Longest name of a user or a cache kept unchanged, in bytes. Vendors accept 64 to 256 characters.
 const MAX_NAME: usize = 256;
 
-/// Returns a caller's own name of a user or a cache, short enough to keep with a request; a longer one becomes its
-/// hash.
+/// Returns a caller's name for a user or a cache, or the hash of a long one, to keep with a request.
 pub(crate) fn kept_name(name: &str) -> String {
     if name.len() <= MAX_NAME {
         return name.to_owned();

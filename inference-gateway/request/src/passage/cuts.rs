@@ -1,4 +1,4 @@
-//! Parts within a body that are replaced or removed when it is passed on.
+//! Parts of a body that are replaced or removed when it is passed on.
 
 use std::ops::Range;
 
@@ -7,24 +7,24 @@ pub(crate) struct Cut {
     pub(super) at: Range<usize>,
     pub(super) with: String,
     pub(super) when: CutWhen,
-    /// Members that are lost, with their paths.
+    /// Paths of the members that are lost.
     pub(super) names: Vec<String>,
 }
 
-/// The servers for which a part is replaced.
+/// Which servers get the replacement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CutWhen {
     Always,
-    /// Servers that undocumented members do not pass to.
+    /// Servers to which undocumented members do not pass.
     Unknown,
-    /// Servers that may not be asked to compact a conversation.
+    /// Servers that may not compact a conversation.
     Compaction,
-    /// Servers whose cache the accounts do not share.
+    /// Servers for which a block separates the accounts' caches.
     Separate,
 }
 
-/// Finds the places of the values that are removed from a list or an object, each with its number. `ends` has the end
-/// of each value, and whether it stays. If no value stays, all are removed together, as the first.
+/// Finds the ranges to remove from a list or an object, each with its value's number. `ends` has the end of each value,
+/// and whether it stays. If no value stays, all are removed at once, as the first.
 pub(super) fn removals(json: &str, ends: &[(usize, bool)]) -> Vec<(usize, Range<usize>)> {
     let after_comma =
         |end: usize| end + memchr::memchr(b',', &json.as_bytes()[end..]).map_or(0, |comma| comma + 1);
@@ -36,7 +36,7 @@ pub(super) fn removals(json: &str, ends: &[(usize, bool)]) -> Vec<(usize, Range<
     for (number, (end, stays)) in ends.iter().enumerate() {
         let before = number.checked_sub(1).map(|before| ends[before].0);
         if number < first_kept {
-            // The comma after it goes too.
+            // Removes the comma after it too.
             removed.push((number, before.map_or(1, after_comma)..after_comma(*end)));
         } else if !stays {
             removed.push((number, before.unwrap_or(1)..*end));

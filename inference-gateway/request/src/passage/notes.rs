@@ -1,4 +1,4 @@
-//! Changes of a body that its parser notes while reading it, for when the body is passed on.
+//! Edits that a parser notes while it reads a body, to apply if the body is passed on.
 
 use std::ops::Range;
 
@@ -16,24 +16,24 @@ use crate::names::{
     pseudonym::kept_name,
 };
 
-/// Member that marks what a vendor's cache keeps.
+/// Member that tells a vendor what to cache.
 const CACHE_CONTROL: &str = "cache_control";
-/// Most parts that are cut out of a body: far more than a client offers tools.
+/// Most parts cut out of a body: far more than the tools of any client.
 const MOST_CUTS: usize = 8192;
-/// Characters of an unknown member's name that are kept. Names in the catalogue have fewer.
+/// Characters kept of an unknown member's name. Names in the catalogue are shorter.
 const KEPT_NAME: usize = 65;
 
 #[derive(Default)]
 pub(crate) struct PassageNotes {
-    /// Address of the body in memory, by which values are located in it.
+    /// Address of the body in memory, to locate values in it.
     address: usize,
     pub(super) cuts: Vec<Cut>,
     pub(super) effort: Option<(Effort, Range<usize>)>,
     pub(super) callers_texts: Vec<(&'static str, String)>,
-    /// Tools that the vendor runs, which are removed.
+    /// Tools that the vendor runs and that are removed.
     pub(super) dropped_tools: DroppedNames,
     pub(super) has_tools: bool,
-    /// Error for servers that may not be asked to compact the conversation.
+    /// Error for servers that may not compact the conversation.
     pub(super) compaction: Option<ApiError>,
 }
 
@@ -48,14 +48,14 @@ impl PassageNotes {
         self.cuts.push(Cut { at, with: with.to_owned(), when: CutWhen::Always, names: Vec::new() });
     }
 
-    /// Notes the id of a call to replace. Further ones than half of all parts that may be replaced stay as they are.
+    /// Notes a call's id to replace. Once half of all cuts are used, further ids stay unchanged.
     pub(crate) fn replace_id(&mut self, id: &Value<'_, '_>, with: &str) {
         if self.cuts.len() < MOST_CUTS / 2 {
             self.replace(id, with);
         }
     }
 
-    /// Notes a part to cut out. Each takes far more memory than it may take in the body, so their number is bounded.
+    /// Notes a part to cut out. A cut takes far more memory than the part may take in the body, so cuts are bounded.
     fn cut(&mut self, part: &Value<'_, '_>, cut: Cut) -> Result<(), ApiError> {
         if self.cuts.len() >= MOST_CUTS {
             let problem = format!("more than {MOST_CUTS} of its parts cannot be sent to the model");
@@ -65,24 +65,23 @@ impl PassageNotes {
         Ok(())
     }
 
-    /// Notes the word of effort.
     pub(crate) fn effort(&mut self, value: &Value<'_, '_>) -> Result<(), ApiError> {
         self.effort = Effort::read(&value.string()?).map(|effort| (effort, self.place(value.raw())));
         Ok(())
     }
 
-    /// Notes a text with which the caller names a user or a cache, and the head's member for it.
+    /// Notes a text that names the caller's user or cache, and the head's member for it.
     pub(crate) fn name_caller(&mut self, member: &'static str, text: &str) {
         self.callers_texts.push((member, kept_name(text)));
     }
 
-    /// Notes a part whose only answer would be a summary of the conversation.
+    /// Notes a part that requests only a summary of the conversation.
     pub(crate) fn compacts(&mut self, part: &Value<'_, '_>) {
         let problem = "this model does not compact conversations; summarise with a request of your own";
         self.compaction.get_or_insert_with(|| part.error(Code::UnsupportedParameter, problem));
     }
 
-    /// Keeps the tools of a list for which `dropped` returns no type, and names the others.
+    /// Removes the tools of a list for which `dropped` returns a type, and names them.
     pub(crate) fn tools(
         &mut self,
         list: &Value<'_, '_>,
@@ -96,7 +95,7 @@ impl PassageNotes {
             if let Some(kind) = left {
                 self.dropped_tools.add(&kind);
             } else if let Some(cache) = tool.get(CACHE_CONTROL) {
-                // Without the mark, the vendor keeps no tools apart from the system prompt behind them.
+                // Without the mark, the vendor does not cache the tools separately from the system prompt after them.
                 let (at, with) = (self.place(cache.raw()), "null".to_owned());
                 self.cut(&cache, Cut { at, with, when: CutWhen::Separate, names: Vec::new() })?;
             }
@@ -113,7 +112,7 @@ impl PassageNotes {
         Ok(())
     }
 
-    /// Cuts unknown members out of each tool of a list, and out of the tools within a namespace.
+    /// Cuts unknown members out of each tool of a list, and of the tools in a namespace.
     fn cut_members_of_each(&mut self, tools: &Value<'_, '_>) -> Result<(), ApiError> {
         tools.each_if_any(ANY_NUMBER, |tool| {
             self.only(&tool, "tools", TOOLS)?;
@@ -122,7 +121,7 @@ impl PassageNotes {
         Ok(())
     }
 
-    /// Cuts the elements of a list that are not kept.
+    /// Cuts the elements that `is_kept` rejects out of a list.
     pub(crate) fn cut_elements(
         &mut self,
         list: &Value<'_, '_>,
@@ -142,8 +141,7 @@ impl PassageNotes {
         Ok(())
     }
 
-    /// Cuts members of an object that are not among the known ones, for servers that they do not pass to. Other values
-    /// stay as they are.
+    /// Cuts unknown members out of an object, for servers that they do not pass to. Other values stay unchanged.
     pub(crate) fn only(
         &mut self,
         object: &Value<'_, '_>,
@@ -161,7 +159,7 @@ impl PassageNotes {
             names.push(format!("{path}.{}", kept(name)));
         }
         if !ends.iter().any(|(_, is_known)| *is_known) {
-            // Without a known member there is no place that the others could be cut from one by one.
+            // If no member is known, the others can only be cut out together.
             let at = base + 1..base + object.raw().len() - 1;
             if !ends.is_empty() {
                 self.cut(object, Cut { at, with: String::new(), when: CutWhen::Unknown, names })?;
@@ -175,7 +173,7 @@ impl PassageNotes {
         Ok(())
     }
 
-    /// Finds the place of a value in the body.
+    /// Returns the location of a value in the body.
     pub(super) fn place(&self, raw: &str) -> Range<usize> {
         let start = (raw.as_ptr() as usize).saturating_sub(self.address);
         start..start + raw.len()
@@ -186,7 +184,7 @@ impl PassageNotes {
     }
 }
 
-/// Returns whether a tool, or one within a namespace, has members that are not documented.
+/// Returns whether a tool, or one in a namespace, has undocumented members.
 fn has_unknown_members(tool: &Members<'_, '_>) -> Result<bool, ApiError> {
     if tool.iter().any(|(name, _)| !TOOLS.contains(&name)) {
         return Ok(true);
@@ -200,7 +198,7 @@ fn has_unknown_members(tool: &Members<'_, '_>) -> Result<bool, ApiError> {
     Ok(found)
 }
 
-/// Returns what is kept of an unknown member's name.
+/// Returns the kept part of an unknown member's name.
 pub(super) fn kept(name: &str) -> String {
     name.chars().take(KEPT_NAME).collect()
 }

@@ -1,4 +1,4 @@
-//! Members of a response that repeat members of the request.
+//! Members of the request that the response repeats.
 
 use raw_json::{Members, Value};
 use shared::{
@@ -8,7 +8,7 @@ use shared::{
 
 use crate::draft::MAX_TOOLS;
 
-/// A member of the response: its name, the kind of value that it repeats, and its value otherwise.
+/// Name of a member of the response, the kind of value that it repeats, and its value otherwise.
 const REPEATED: [(&str, Kind, &str); 10] = [
     ("instructions", Kind::String, "null"),
     ("max_output_tokens", Kind::Number, "null"),
@@ -28,7 +28,7 @@ const MAX_METADATA: usize = 16;
 const MAX_METADATA_NAME: usize = 64;
 const MAX_METADATA_TEXT: usize = 512;
 
-/// Checks the metadata, which the answer repeats and no upstream gets. A value that is no object is not repeated.
+/// Checks the metadata. The answer repeats it, and no upstream gets it. Only an object is repeated.
 pub(super) fn check_metadata(members: &Members<'_, '_>) -> Result<(), ApiError> {
     let metadata = members.get("metadata").filter(|metadata| metadata.kind() == Kind::Object);
     let Some(metadata) = metadata else { return Ok(()) };
@@ -74,7 +74,7 @@ pub(super) fn echo(members: &Members<'_, '_>) -> Result<String, ApiError> {
     let effort = of("reasoning", "effort", Kind::String, "null");
     let summary = of("reasoning", "summary", Kind::String, "null");
     put("reasoning", &format!(r#"{{"effort":{effort},"summary":{summary}}}"#), &mut echo);
-    // The text is kept as long as the request runs.
+    // The text is kept until the request ends.
     echo.shrink_to_fit();
     Ok(echo)
 }
@@ -82,7 +82,7 @@ pub(super) fn echo(members: &Members<'_, '_>) -> Result<String, ApiError> {
 /// Members of a function that clients' types require, which are `null` if the request has none.
 const OF_FUNCTIONS: [&str; 3] = ["description", "parameters", "strict"];
 
-/// The offered tools as spelled, with every member of a function.
+/// The offered tools as spelled, with all members that clients require of a function.
 fn tools(members: &Members<'_, '_>) -> Result<String, ApiError> {
     let mut tools = String::from("[");
     if let Some(list) = members.get("tools") {
@@ -109,7 +109,7 @@ fn repeated<'a>(value: Option<Value<'a, '_>>, kind: Kind) -> Option<&'a str> {
     value.filter(|value| value.kind() == kind).map(|value| value.raw())
 }
 
-/// Writes a member without line breaks. Between JSON tokens they mean nothing, and strings have none.
+/// Writes a member without line breaks. JSON allows them only between tokens, where they have no meaning.
 fn put(name: &str, json: &str, echo: &mut String) {
     echo.push_str(",\"");
     echo.push_str(name);

@@ -1,4 +1,4 @@
-//! The input: items of an earlier conversation, and what the user says now.
+//! The input: items of the earlier conversation, and the user's new message.
 
 use std::sync::LazyLock;
 
@@ -19,13 +19,13 @@ use crate::draft::{
 };
 use crate::{names::known, passage::CutWhen};
 
-/// Name of a list of parts in errors.
+/// The errors' name for a list of parts.
 const PARTS: &str = "an array";
 
 /// Advice in errors about stored state.
 pub(super) const NOTHING_STORED: &str = "nothing is stored here; send the items, and set 'store' to false";
 
-/// Types of items that are read, and those that other members than their texts depend on.
+/// Types of items that are read, and types with further requirements.
 const TYPES: [&str; 13] = [
     "additional_tools",
     "compaction",
@@ -60,10 +60,10 @@ impl InputRole {
     }
 }
 
-/// Type of the item with further tools, which upstreams get first.
+/// Type of the item with additional tools, which are written first.
 static FIRST: LazyLock<[Finder<'_>; 1]> = LazyLock::new(|| [Finder::new("additional_tools")]);
 
-/// Reads further tools among the items.
+/// Reads the additional tools in the items.
 pub(super) fn additional_tools(
     input: &Value<'_, '_>,
     tools: &mut Tools,
@@ -112,18 +112,18 @@ pub(super) fn messages(
     items.conversation.end(input)
 }
 
-/// The items while they become messages.
+/// The items, while they become messages.
 struct Items<'a, 'd> {
     conversation: Conversation<'d>,
     names: &'d ToolNames,
-    /// Answer of the model that the last items belong to.
+    /// The answer that the last items belong to.
     answer: EarlierAnswer<'a>,
-    /// Outputs of tools that have images, which follow after the last output; each with the index of its item.
+    /// Tool outputs with images, which are written after the last output; each with the index of its item.
     images: Vec<(usize, &'a RawValue)>,
 }
 
 impl<'a> Items<'a, '_> {
-    /// Reads an item. Returns whether a body that is passed on keeps it.
+    /// Reads an item. Returns whether a passed body keeps it.
     fn item(&mut self, item: &Members<'a, '_>, index: usize) -> Result<bool, ApiError> {
         if kind(item)? == "reasoning" {
             known::check(item, known::PARTS, &["tools"])?;
@@ -177,7 +177,7 @@ impl<'a> Items<'a, '_> {
                 let draft = &mut *self.conversation.draft;
                 let place = item.require("type")?;
                 known::refuse_lookalike_type(&place, &TYPES)?;
-                // These are tools of a server, in a list that was answered.
+                // This item reports the tools of an MCP server, and offers none.
                 if kind != "mcp_list_tools"
                     && let Some(found) = item.get("tools")
                 {
@@ -254,7 +254,7 @@ impl<'a> Items<'a, '_> {
         Ok(())
     }
 
-    /// Returns the id of a call as a JSON string. A body that is passed on has one that the vendor accepts.
+    /// Returns a call's id as a JSON string. In a passed body it is replaced if the vendor would refuse it.
     fn call_id(&mut self, item: &Members<'a, '_>) -> Result<&'a str, ApiError> {
         let id = item.require("call_id")?;
         let token = id.filled_string_token()?;
@@ -264,8 +264,8 @@ impl<'a> Items<'a, '_> {
         Ok(token)
     }
 
-    /// Adds reasoning to the answer that follows: its text, or else its summary, and what it has for its server. Returns
-    /// whether a body that is passed on keeps the item.
+    /// Adds reasoning to the answer that follows: its text, or else its summary, and the parts for its server. Returns
+    /// whether a passed body keeps the item.
     fn reasoning(&mut self, item: &Members<'a, '_>) -> Result<bool, ApiError> {
         self.images()?;
         let mut is_carried = false;
@@ -290,7 +290,7 @@ impl<'a> Items<'a, '_> {
         self.images()
     }
 
-    /// Writes the images of the last outputs as a message of the user.
+    /// Writes the last outputs' images as a user message.
     fn images(&mut self) -> Result<(), ApiError> {
         let images = std::mem::take(&mut self.images);
         if images.is_empty() {
@@ -316,7 +316,7 @@ impl<'a> Items<'a, '_> {
     }
 }
 
-/// Returns the kind of an item. An item without one is a message if it has a role.
+/// Returns the kind of an item. An item with a role and without a type is a message.
 fn kind<'a>(item: &Members<'a, '_>) -> Result<std::borrow::Cow<'a, str>, ApiError> {
     match item.get("type") {
         None if item.get("role").is_some() => Ok("message".into()),
@@ -357,7 +357,7 @@ fn part(draft: &mut Draft, part: &Members<'_, '_>) -> Result<(), ApiError> {
     image_url(&url, part.get("detail").as_ref(), draft)
 }
 
-/// Notes a file by its content, which only an upstream of this API accepts and counts.
+/// Notes a file sent by content, which only an upstream of this API accepts and counts.
 fn file(part: &Members<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
     known::check(part, known::PARTS, &[])?;
     for elsewhere in ["file_id", "file_url"] {
@@ -378,7 +378,7 @@ fn wrong_part(part: &Members<'_, '_>) -> ApiError {
     }
 }
 
-/// Returns the kind of an item or a part, which is its `type`.
+/// Returns the `type` of an item or a part.
 fn kind_of<'a>(members: &Members<'a, '_>) -> Result<std::borrow::Cow<'a, str>, ApiError> {
     members.require("type")?.string()
 }

@@ -13,10 +13,10 @@ use crate::{
 /// Name of the limit of output.
 pub(super) const LIMIT: &str = "max_output_tokens";
 
-/// Texts with which a caller names its own caches or users.
+/// Texts that name the caller's caches or users.
 const CALLERS_TEXTS: [&str; 3] = ["prompt_cache_key", "safety_identifier", "user"];
 
-/// Members that are written as a chat. Upstreams of other APIs do not get the rest.
+/// Members that are translated to chat. Upstreams of other APIs do not get the rest.
 const OF_CHAT: [&str; 14] = [
     "model",
     "input",
@@ -34,7 +34,7 @@ const OF_CHAT: [&str; 14] = [
     "background",
 ];
 
-/// Members of the API, as its vendor's SDK declares them, and `client_metadata`, which agents send.
+/// Members of the API as its vendor's SDK declares them, and `client_metadata`, which agents send.
 const MEMBERS: ApiMembers = ApiMembers {
     passed: &[
         "access_programs",
@@ -67,7 +67,7 @@ const MEMBERS: ApiMembers = ApiMembers {
         (CALLERS_TEXTS[0], Left::Pseudonym),
         (CALLERS_TEXTS[1], Left::Pseudonym),
         (CALLERS_TEXTS[2], Left::Pseudonym),
-        // Another tier has another price, and moderation is another model's work.
+        // Another tier has another price, and moderation runs another model.
         ("service_tier", Left::Out),
         ("moderation", Left::Out),
         ("metadata", Left::Out),
@@ -83,20 +83,20 @@ const MEMBERS: ApiMembers = ApiMembers {
         ("tool_choice", &["mode", "name", "namespace", "server_label", "tools", "type"]),
     ],
     read: &["input", "tools"],
-    // Compaction is all that this member asks for, and its tokens are in no limit.
+    // This member requests only compaction, and no limit covers its tokens.
     compacts: |name, _, _| Ok(name == "context_management"),
 };
 
-/// Members that refer to what a vendor stored of earlier requests.
+/// Members that refer to state stored by a vendor.
 pub(super) const STORED: [&str; 3] = ["previous_response_id", "conversation", "prompt"];
 
 /// Types of tools that clients run themselves.
 const RUN_BY_CLIENTS: [&str; 4] = ["function", "custom", "local_shell", "apply_patch"];
-/// Types of tools that a namespace may have.
+/// Types of tools that a namespace may contain.
 const IN_NAMESPACES: [&str; 2] = ["function", "custom"];
 
-/// Returns the type of a tool that the vendor runs, or of one within a namespace, since it costs money that no usage
-/// shows.
+/// Returns the type of a tool that the vendor runs, alone or in a namespace. It costs money that the usage does not
+/// show.
 pub(super) fn is_run_by_vendor(tool: &Members<'_, '_>) -> Result<Option<String>, ApiError> {
     let kind = tool.require("type")?.string()?.into_owned();
     let says = |object: &str, name: &str, word: &str| {
@@ -113,14 +113,14 @@ pub(super) fn is_run_by_vendor(tool: &Members<'_, '_>) -> Result<Option<String>,
         "shell" => says("environment", "type", "local"),
         "tool_search" => says("execution", "", "client"),
         "namespace" => return run_in_namespace(tool),
-        // No other tool has tools within it.
+        // No other tool contains tools.
         _ if tool.get("tools").is_some() => false,
         kind => RUN_BY_CLIENTS.contains(&kind),
     };
     Ok((!is_run_by_client).then_some(kind))
 }
 
-/// Returns the type of the first tool of a namespace that no client runs.
+/// Returns the type of a namespace's first tool that no client runs.
 fn run_in_namespace(namespace: &Members<'_, '_>) -> Result<Option<String>, ApiError> {
     let mut found = None;
     namespace.require("tools")?.objects_if_any(ANY_NUMBER, |tool| {
@@ -134,7 +134,7 @@ fn run_in_namespace(namespace: &Members<'_, '_>) -> Result<Option<String>, ApiEr
     Ok(found)
 }
 
-/// Makes the body to be passed on.
+/// Makes the body that may be passed on.
 pub(super) fn of(body: &Bytes, members: &Members<'_, '_>, draft: &mut Draft) -> Result<Passage, ApiError> {
     let mut notes = std::mem::take(&mut draft.passage);
     for name in CALLERS_TEXTS {
@@ -145,7 +145,7 @@ pub(super) fn of(body: &Bytes, members: &Members<'_, '_>, draft: &mut Draft) -> 
     notes.finish(body, members, &MEMBERS)
 }
 
-/// Lists the names of members that a chat cannot have.
+/// Lists the members that chat cannot express.
 pub(super) fn dropped_of_chat(members: &Members<'_, '_>) -> DroppedNames {
     DroppedNames::but(members, &OF_CHAT)
 }

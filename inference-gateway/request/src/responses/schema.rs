@@ -1,4 +1,4 @@
-//! The shape of a request for readers of descriptions.
+//! Schema of a request of the Responses API.
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::json;
@@ -6,10 +6,9 @@ use shared_catalog::Effort;
 
 use crate::draft::{MAX_TOKENS, MAX_TOOLS, TEMPERATURE, TOP_LOGPROBS, TOP_P};
 
-/// Kinds of summaries of the reasoning.
 pub(super) const SUMMARIES: [&str; 3] = ["auto", "concise", "detailed"];
 
-/// A request of the Responses API in the spelling of clients. Undescribed members are accepted and dropped.
+/// A request of the Responses API as clients write it. Undescribed members are accepted and dropped.
 pub struct ResponsesRequest;
 
 shared::schema!(ResponsesRequest, "ResponsesRequest", responses_request_schema);

@@ -13,19 +13,19 @@ use crate::{
     names::dropped::DroppedNames,
 };
 
-/// Digits of the digest in a name that was too long or already taken.
+/// Digits of the digest in a name that was too long or taken.
 const DIGEST_DIGITS: usize = 16;
 
-/// Arguments of a function that stands for a custom tool: one text.
+/// Schema of a function that replaces a custom tool: one text.
 const ONE_TEXT: &str = r#"{"type":"object","properties":{"input":{"type":"string"}},"required":["input"],"additionalProperties":false}"#;
 
 pub(super) struct Tools {
     choice: Choice,
     names: ToolNames,
     dropped: DroppedNames,
-    /// Names of the functions for upstreams, each with its name in the client's words.
+    /// Names of the functions for upstreams, each with the client's name for it.
     offered: Vec<OfferedTool>,
-    /// Tools of all lists, dropped ones included.
+    /// Number of tools in all lists, including dropped ones.
     listed: usize,
     before: &'static str,
 }
@@ -51,7 +51,7 @@ enum Choice {
 }
 
 impl Tools {
-    /// Begins without tools, and reads the choice of tools.
+    /// Reads the tool choice, before any tools.
     pub(super) fn new(body: &Members<'_, '_>, draft: &mut Draft) -> Result<Self, ApiError> {
         Ok(Self {
             choice: Choice::read(body, draft)?,
@@ -63,7 +63,7 @@ impl Tools {
         })
     }
 
-    /// Checks the tools of a list, and writes those that are allowed.
+    /// Checks the tools of a list, and writes the allowed ones.
     pub(super) fn offer(&mut self, list: &Value<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
         list.objects_if_any(MAX_TOOLS, |tool| {
             self.tool(tool, None, draft)?;
@@ -124,8 +124,8 @@ impl Tools {
         })
     }
 
-    /// Writes a custom tool as a function with one text. Upstreams know no grammars, so the model reads the grammar in
-    /// the description.
+    /// Writes a custom tool as a function with one text. Upstreams do not support grammars, so the description includes
+    /// the grammar.
     fn custom(
         &mut self,
         tool: &Members<'_, '_>,
@@ -152,7 +152,7 @@ impl Tools {
             if !texts.is_empty() {
                 draft.joined("description", &texts);
             }
-            // Only deep nesting could be refused.
+            // Only deep nesting could be refused, and this has none.
             let _ = draft.shown.json(ONE_TEXT);
             draft.member("parameters", ONE_TEXT);
             draft.push("}}");
@@ -184,7 +184,7 @@ impl Tools {
             Choice::Unset | Choice::Mode(_) | Choice::One(_) => false,
         };
         if is_hidden {
-            // A body that is passed on has the tool anyway.
+            // A passed body contains the tool anyway.
             let mut hidden = Draft::new(0);
             write(&quoted(&flat), &mut hidden)?;
             draft.shown.add(&hidden.shown);
@@ -197,7 +197,7 @@ impl Tools {
         Ok(())
     }
 
-    /// Ends the list of tools, and writes the choice between them. Without any tool, nothing is written.
+    /// Ends the list of tools and writes the tool choice. Without tools, nothing is written.
     pub(super) fn finish(
         self,
         body: &Members<'_, '_>,
@@ -247,7 +247,7 @@ impl Choice {
                 let mode = members.require("mode")?.one_of(&["auto", "required"])?;
                 let mut allowed = Vec::new();
                 members.require("tools")?.objects(MAX_TOOLS, |tool| {
-                    // A hosted tool is dropped here, as it is in the list of tools.
+                    // A hosted tool is dropped here, as in the list of tools.
                     if matches!(&*tool.require("type")?.string()?, "function" | "custom") {
                         allowed.push(Tool::read(tool)?);
                     }
@@ -272,7 +272,7 @@ impl Tool {
     }
 }
 
-/// Returns the name of a tool for upstreams, which know no namespaces.
+/// Returns a tool's name for upstreams, which do not support namespaces.
 pub(super) fn flat_name(namespace: Option<&str>, name: &str, is_taken: impl Fn(&str) -> bool) -> String {
     let Some(namespace) = namespace else { return name.to_owned() };
     let flat = format!("{namespace}__{name}");

@@ -1,81 +1,78 @@
-//! Deadlines of a stream: silence of the upstream, silence towards the client, and standstills.
+//! Deadlines of a stream: the upstream's silence, silence towards the client, and blocked streams.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Interval of signs of life for a silent client, so that proxies on the way do not give up.
+/// Interval of keep-alives during silence, so that proxies in between do not time out.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
-/// Time for an upstream to end a stream once all choices and their usage have come.
+/// How long an upstream may take to end a stream after all choices and their usage.
 const LINGER_SETTLED: Duration = Duration::from_secs(2);
-/// Time for an upstream to end a stream in which every choice that began has finished, but usage is missing, or choices
-/// have not begun.
+/// How long an upstream may take to end a stream in which every choice that began has finished, but usage or further
+/// choices are missing.
 const LINGER_UNSETTLED: Duration = Duration::from_secs(10);
-/// Longest time that a stream which needs an extension waits for a key-service that is away.
+/// How long a stream that needs an extension waits for a key-service that is away.
 const EXTENSION_BOUND: Duration = Duration::from_secs(5);
-/// Pause before an extension that failed is tried again.
+/// Pause before a failed extension is retried.
 const EXTENSION_PAUSE: Duration = Duration::from_millis(500);
 
-/// Silence of an upstream after which everything that it sent before its client left has been read. The next token
-/// takes longer.
+/// Silence after which everything that the upstream sent before its client left has been read. The next token takes
+/// longer.
 pub(super) const CAUGHT_UP_AFTER: Duration = Duration::from_millis(10);
-/// Longest time to read and count the upstream's output after a stream has ended. The upstream still generates
-/// meanwhile.
+/// Longest time to read and count the upstream's output after a stream has ended. The upstream generates meanwhile.
 pub(super) const CATCH_UP_BOUND: Duration = Duration::from_millis(100);
-/// Longest time to read and count the output after a lost hold, since a gateway that was frozen has much in its
-/// sockets.
+/// Longest time to read and count output after a lost hold. The sockets of a gateway that was frozen contain a lot.
 pub(super) const CATCH_UP_BOUND_OF_LOST: Duration = Duration::from_millis(500);
-/// Part of the time after which a client that reads nothing counts as gone, in quarters. For that part, an upstream is
-/// not read once the memory for missed output is full. If the client comes back before it counts as gone, it hears the
-/// reason.
+/// Once the buffer of a client that reads nothing is full, its stream ends after this many quarters of `client_stall`.
+/// A client that returns before it counts as gone still gets the reason.
 const UNREAD_QUARTERS: u32 = 3;
 
-/// Times of the last events of a stream. Every method takes the present time as an argument.
+/// Times of a stream's last events. Every method takes the current time as an argument.
 pub(super) struct Deadlines {
     upstream_silence: Duration,
     unread_bound: Duration,
-    /// Nothing is read until an extension or a renewed lease comes.
+    /// Nothing is read until an extension or a renewed lease arrives.
     is_blocked: bool,
-    /// Start of the present wait for an extension or a renewed lease.
+    /// Since when the stream has been waiting for an extension or a renewed lease.
     waiting_since: Option<Instant>,
-    /// Start of the time in which nothing more is read for a client that reads nothing.
+    /// Since when nothing more has been read, because the client reads nothing and its buffer is full.
     full_since: Option<Instant>,
-    /// The upstream is listened to.
+    /// The upstream is being read.
     listening: bool,
-    /// Last event of the upstream, or the start of listening.
+    /// When the upstream's last event was read, or reading began.
     read_at: Instant,
-    /// Last sign of output of the upstream, or the start of listening.
+    /// When the upstream last showed output, or reading began.
     heard_at: Instant,
-    /// Last piece that was handed to the client.
+    /// When the last piece was handed to the client.
     written_at: Instant,
-    /// Event that finished the last choice.
+    /// When the last choice was finished.
     finished_at: Option<Instant>,
     left_at: Option<Instant>,
 }
 
-/// State of a stream, from which the next deadline follows.
+/// State of a stream from which its next deadline follows.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StreamState {
-    /// Nothing of the answer or its usage is missing.
+    /// The answer and its usage are complete.
     pub(super) settled: bool,
-    /// Time of the next check of a silent upstream.
+    /// When to check a silent upstream next.
     pub(super) silence: Option<Instant>,
     /// An extension is in flight.
     pub(super) extending: bool,
     /// Output waits for the client.
     pub(super) unwritten: bool,
-    /// Reason to read on after the client left.
+    /// Why to read on after the client left.
     pub(super) reading_on: ReadingOn,
 }
 
-/// Reason to read an upstream whose client left.
+/// Why to read an upstream whose client left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReadingOn {
-    /// The output sent before is counted.
+    /// To count the output that was already sent.
     Received,
-    /// The choices are finished, and the usage may be missing.
+    /// The choices are finished, but usage may be missing.
     Usage,
-    /// The catalogue asks for it, for at most this time.
+    /// The catalogue demands it, for at most this long.
     ToTheEnd(Duration),
 }
 
@@ -98,7 +95,7 @@ impl Deadlines {
         }
     }
 
-    /// Notes an event of the upstream.
+    /// Notes an event from the upstream.
     pub(super) fn read(&mut self, now: Instant) {
         self.read_at = now;
     }
@@ -113,7 +110,7 @@ impl Deadlines {
         self.written_at = now;
     }
 
-    /// Notes whether the upstream is listened to. Silence counts only then.
+    /// Notes whether the upstream is being read. Silence counts only then.
     pub(super) fn set_listening(&mut self, listening: bool, now: Instant) {
         if listening && !self.listening {
             (self.read_at, self.heard_at) = (now, now);
@@ -121,7 +118,7 @@ impl Deadlines {
         self.listening = listening;
     }
 
-    /// Notes whether every choice is finished. Later calls change nothing, unless a choice continued in between.
+    /// Notes whether every choice is finished. Repeating it changes nothing, unless a choice continued in between.
     pub(super) fn set_finished(&mut self, finished: bool) {
         self.finished_at = finished.then(|| self.finished_at.unwrap_or(self.read_at));
     }
@@ -136,34 +133,34 @@ impl Deadlines {
         self.left_at
     }
 
-    /// Notes whether the stream stands still, and whether it waits at all for an extension or a renewed lease, while a
-    /// silent upstream is read.
+    /// Notes whether the stream is blocked, and whether it waits for an extension or a renewed lease at all; a silent
+    /// upstream is read while it waits.
     pub(super) fn set_waiting(&mut self, blocked: bool, waiting: bool, now: Instant) {
         self.is_blocked = blocked;
         self.waiting_since = (blocked || waiting).then(|| self.waiting_since.unwrap_or(now));
     }
 
-    /// Notes whether nothing more is read for a client that reads nothing.
+    /// Notes whether reading has stopped because the client reads nothing.
     pub(super) fn set_full(&mut self, full: bool, now: Instant) {
         self.full_since = full.then(|| self.full_since.unwrap_or(now));
     }
 
-    /// Returns whether the stream stands still.
+    /// Returns whether the stream is blocked.
     pub(super) const fn is_blocked(&self) -> bool {
         self.is_blocked
     }
 
-    /// Returns whether a stream has waited for its extension long enough, even if a call is under way.
+    /// Returns whether a stream has waited too long for its extension, even if a call is in flight.
     pub(super) fn extension_is_overdue(&self, now: Instant) -> bool {
         self.waiting_since.is_some_and(|since| now.duration_since(since) >= EXTENSION_BOUND)
     }
 
-    /// Time since which the upstream has been listened to without a sign of output.
+    /// Returns since when the upstream has been read without showing output.
     pub(super) fn silent_since(&self) -> Option<Instant> {
         self.listening.then_some(self.heard_at)
     }
 
-    /// Returns whether the client has read nothing for too long while the upstream was not read.
+    /// Returns whether the client read nothing for too long while the upstream was not read.
     pub(super) fn client_is_overdue(&self, now: Instant) -> bool {
         self.full_since.is_some_and(|since| now.duration_since(since) >= self.unread_bound)
     }
@@ -173,17 +170,17 @@ impl Deadlines {
         self.upstream_deadline(settled).is_some_and(|deadline| now >= deadline)
     }
 
-    /// Returns whether the client needs a sign of life.
+    /// Returns whether the client needs a keep-alive.
     pub(super) fn keep_alive_is_due(&self, now: Instant) -> bool {
         self.left_at.is_none() && now.duration_since(self.written_at) >= KEEP_ALIVE
     }
 
-    /// Returns whether the client left and the upstream was read for long enough since.
+    /// Returns whether the client left and the upstream was read long enough after that.
     pub(super) fn reading_on_is_over(&self, reading_on: ReadingOn, now: Instant) -> bool {
         self.reading_on_deadline(reading_on).is_some_and(|deadline| now >= deadline)
     }
 
-    /// Returns the next time at which something is due if nothing happens before.
+    /// Returns when something is due if nothing happens before.
     pub(super) fn next(&self, state: StreamState, now: Instant) -> Instant {
         let StreamState { settled, silence, extending, unwritten, reading_on } = state;
         let extension = self.waiting_since.filter(|_| !extending).map(|_| now + EXTENSION_PAUSE);

@@ -1,4 +1,4 @@
-//! The end of a stream: its reason, its bill, and the last bytes for the client.
+//! The end of a stream: why it ended, its bill, and the last bytes for the client.
 
 use answer::Settled;
 use metering::StreamEnd;
@@ -12,10 +12,10 @@ use upstreams::{OK, UpstreamFailure, of_event};
 
 use super::stream::Stream;
 
-/// Outcome in the log of a stream whose client left.
+/// Logged outcome of a stream whose client left.
 const CLIENT_GONE: &str = "client_gone";
 
-/// The end of a stream as seen by the client.
+/// The end of a stream, as its client sees it.
 pub(super) enum End {
     Complete,
     GrantUsedUp,
@@ -35,8 +35,8 @@ impl Stream {
         }
     }
 
-    /// Classifies an upstream's error. The request may be at fault, which some servers find only after they have begun
-    /// to answer, or once the context is full. The error's text may quote the prompt, and is not logged.
+    /// Classifies an upstream's error. The request may be at fault: some servers notice only after they have begun to
+    /// answer, or once the context is full. The error's text may quote the prompt, so it is not logged.
     fn complained(&self, error: &UpstreamError) -> End {
         match of_event(error, &self.running.upstream().entry, &self.job.forward) {
             UpstreamFailure::Refused(error) => End::Failed(error),
@@ -44,7 +44,7 @@ impl Stream {
         }
     }
 
-    /// Ends a stream of which nothing more is kept, since its client reads nothing.
+    /// Ends a stream whose buffer is full, since its client reads nothing.
     pub(super) fn unread(&self) -> End {
         tracing::info!(generation = %self.job.id, bytes = self.meter.output_bytes(), "a client takes nothing of its stream, and no more is kept for it; the stream ends");
         metrics::counter!("gateway_answers_not_given_out_total", "reason" => "unread").increment(1);
@@ -52,15 +52,15 @@ impl Stream {
         End::Failed(ApiError::new(Code::Overloaded, message))
     }
 
-    /// Settles the stream and writes the last bytes. A client that does not read, or is gone, misses them, and pays for
-    /// all output.
+    /// Settles the stream and writes the last bytes. A client that does not read or is gone misses them, and still pays
+    /// for all output.
     pub(super) async fn end(mut self, end: End) {
         if !matches!(end, End::Failed(_)) || self.meter.is_unreadable() {
             self.count_prompt().await;
         }
         self.note_health(&end);
         let (usage, estimated) = (self.meter.usage(), !self.meter.is_reported());
-        // Tokens generated after the cut are not charged: the cost is the price of the usage that the client reads.
+        // Tokens generated after the cut are not charged: the client pays for the usage that it sees.
         let cut = matches!(end, End::GrantUsedUp).then(|| self.meter.usage_up_to_cut());
         let charged = cut.filter(|cut| *cut != usage);
         self.job.check_answer(self.meter.counter(), self.meter.unknown_finish(), &self.running, &self.hold);
@@ -72,7 +72,7 @@ impl Stream {
         drop(running);
         let free = matches!(end, End::Failed(_)) && meter.is_free();
         let finish_reasons: &[FinishReason] = match &end {
-            // The grant ends every choice that is not finished.
+            // The grant ends every unfinished choice.
             End::GrantUsedUp => &[FinishReason::Length],
             End::Complete | End::Failed(_) | End::ClientGone => meter.finish_reasons(),
         };
@@ -114,8 +114,8 @@ impl Stream {
         pipe.put_last(memory.leave_with(meter.output().take()));
     }
 
-    /// Notes what the end says about the upstream's health. What cannot be read may be the request's doing, and a server
-    /// that answers is well, even with nothing.
+    /// Records what the end shows about the upstream's health. The request may be why something cannot be read, and a
+    /// server that answers is healthy, even if the answer is empty.
     fn note_health(&self, end: &End) {
         let too_long = self.meter.too_long_events();
         if too_long > 0 {
@@ -140,7 +140,7 @@ impl Stream {
         }
     }
 
-    /// Replaces an estimate of the prompt if the upstream can count it.
+    /// Replaces an estimate of the prompt with a count, if the upstream can count it.
     async fn count_prompt(&mut self) {
         if self.meter.reported_prompt().is_none()
             && self.running.upstream().counts_late(&self.job.forward)
@@ -157,7 +157,7 @@ pub(super) fn gone() -> End {
     End::Failed(ApiError::service_unavailable())
 }
 
-/// Ends a stream that cannot be given out to its end. The request may be the cause, so the upstream is not blamed.
+/// Ends a stream that cannot be delivered in full. The request may be the cause, so the upstream is not blamed.
 fn beyond() -> End {
     metrics::counter!("gateway_answers_not_given_out_total", "reason" => "calls").increment(1);
     let message = "The model makes more calls at once, or longer names of calls, than are given out. Its tokens up to here are billed.";

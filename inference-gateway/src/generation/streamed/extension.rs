@@ -1,4 +1,4 @@
-//! Reports a stream's progress to its hold, which is extended before it is needed, and again while the stream may wait.
+//! Reports a stream's progress to its hold, extends the hold ahead of need, and retries while the stream may wait.
 
 use std::future::pending;
 
@@ -11,7 +11,7 @@ use super::{
     stream::{Extending, Stream},
 };
 
-/// Returns the answer to the extension in flight; waits forever if there is none.
+/// Waits for the extension in flight; forever if there is none.
 pub(super) async fn in_flight(extending: &mut Option<Extending>) -> (u64, Result<Extended, Unavailable>) {
     match extending {
         Some(extending) => extending.await,
@@ -20,7 +20,7 @@ pub(super) async fn in_flight(extending: &mut Option<Extending>) -> (u64, Result
 }
 
 impl Stream {
-    /// Records the progress of the meter, asks for more tokens when due, and translates the end.
+    /// Records the meter's progress, requests more tokens if due, and translates the end.
     pub(super) fn metered(&mut self, end: Option<StreamEnd>) -> Option<End> {
         self.record();
         if self.meter.reported_prompt().is_some() {
@@ -42,7 +42,7 @@ impl Stream {
         }
     }
 
-    /// Asks for more tokens if that is due, unless an extension is in flight.
+    /// Requests more tokens if due, unless an extension is in flight.
     pub(super) fn ask(&mut self) {
         let Some(total) = self.meter.ask().filter(|_| self.extending.is_none()) else { return };
         let prompt = self.meter.reported_prompt().unwrap_or(self.hold.prompt_tokens());
@@ -50,7 +50,7 @@ impl Stream {
         self.extending = Some(Box::pin(async move { (total, extending.await) }));
     }
 
-    /// Takes the answer to an extension.
+    /// Handles the answer to an extension.
     pub(super) fn extended(&mut self, asked: u64, answer: &Result<Extended, Unavailable>) -> Option<End> {
         match answer {
             Ok(Extended::Open(Extension { revoked_by: Some(refusal), .. })) => {
@@ -68,7 +68,7 @@ impl Stream {
         }
     }
 
-    /// Notes the hold's status that the heartbeat reported.
+    /// Handles a new status of the hold, as the heartbeat reported it.
     pub(super) fn status_changed(&mut self) -> Option<End> {
         match self.hold.status() {
             HoldStatus::Revoked(refusal) => Some(End::Failed(refusal.into())),

@@ -1,4 +1,4 @@
-//! Silence of an upstream that shows its progress. It may generate tokens that nothing shows, which must be held.
+//! Silence of an upstream that shows its progress. It may be generating tokens unseen, which must be held.
 
 use std::time::Duration;
 
@@ -7,11 +7,11 @@ use tokio::time::Instant;
 
 use super::stream::Stream;
 
-/// Time between two checks of a silent upstream, in which it generates some tens of tokens.
+/// Time between two checks of a silent upstream. It generates some tens of tokens in it.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 impl Stream {
-    /// Notes the signs of output that were read. An upstream that gives one is not silent, and shows its pace.
+    /// Notes signs of output. They end the silence and show the upstream's pace.
     pub(super) fn hear(&mut self, now: Instant) {
         let counter = self.meter.counter();
         if counter.signs() == self.signs {
@@ -25,7 +25,7 @@ impl Stream {
         self.deadlines.heard(now);
     }
 
-    /// Counts for the hold what the upstream may have generated in its present silence.
+    /// Counts what the upstream may have generated in the current silence towards the hold.
     pub(super) fn count_silence(&mut self, now: Instant) {
         let tokens = self.silent_since().map_or(0, |since| {
             let silence = now.saturating_duration_since(since);
@@ -34,12 +34,12 @@ impl Stream {
         self.meter.assume_silent(tokens);
     }
 
-    /// Returns when to check an upstream that is silent, or becomes so.
+    /// Returns when to check an upstream that is or becomes silent.
     pub(super) fn next_look(&self, now: Instant) -> Option<Instant> {
         self.silent_since().map(|since| (since + Pace::SILENCE_AFTER).max(now + LOOK_EVERY))
     }
 
-    /// Returns when the present silence began; `None` if nothing is generated in silence that is not held.
+    /// Returns when the current silence began; `None` if nothing unheld can be generated during it.
     fn silent_since(&self) -> Option<Instant> {
         let meter = &self.meter;
         let generates = self.pace.has_begun() && !meter.is_finished() && !meter.has_last_chunk();

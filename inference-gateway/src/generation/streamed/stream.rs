@@ -1,5 +1,3 @@
-//! State of a stream.
-
 use std::{pin::Pin, sync::Arc};
 
 use holds::{OpenHold, Unavailable};
@@ -14,10 +12,10 @@ use crate::{
     generation::{answer_permit::AnswerPermit, generator::Generator, job::Job, log::GenerationLog},
 };
 
-/// Extension in flight: the requested tokens, and the answer.
+/// An extension in flight: the tokens requested, and the answer.
 pub(super) type Extending = Pin<Box<dyn Future<Output = (u64, Result<Extended, Unavailable>)> + Send>>;
 
-/// A stream under way, with all that its end needs.
+/// A stream in progress, with everything that its end needs.
 pub(super) struct Stream {
     pub(super) generator: Arc<Generator>,
     pub(super) job: Job,
@@ -26,13 +24,13 @@ pub(super) struct Stream {
     pub(super) running: Running,
     pub(super) log: GenerationLog,
     pub(super) pipe: Pipe,
-    /// Memory for an event that is large, or does not end.
+    /// Memory for an event that is large or incomplete.
     pub(super) memory: AnswerPermit,
     pub(super) extending: Option<Extending>,
     pub(super) deadlines: Deadlines,
-    /// Begin of the stream, from which its pace is measured.
+    /// Start of the stream, from which its pace is measured.
     pub(super) began: Instant,
     pub(super) pace: PaceMeter,
-    /// Signs of output that were heard.
+    /// Signs of output so far.
     pub(super) signs: u64,
 }

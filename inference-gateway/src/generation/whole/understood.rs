@@ -1,4 +1,4 @@
-//! What a whole answer says: in the usual form, which is taken as it is, or in any other.
+//! Reads a whole answer: in the usual form directly, or converted from any other form.
 
 use answer::{AnswerReader, Completion, Folded, NoAnswer, Nonsense, whole_as_chat};
 use bytes::Bytes;
@@ -8,9 +8,9 @@ use upstreams::{Running, UpstreamFailure, of_event};
 
 use crate::generation::job::Job;
 
-/// Why an answer is not given out.
+/// Why an answer is not delivered.
 pub(super) enum NotUnderstood {
-    /// It has more calls, or longer names, than are given out. It was generated.
+    /// It has more calls, or longer names, than may be delivered. It was generated, though.
     Beyond,
     Failed(UpstreamFailure),
 }
@@ -29,8 +29,7 @@ impl From<Nonsense> for NotUnderstood {
     }
 }
 
-/// Reads an answer: in the usual form, or as `unusual`, an answer of chat that is made of it. A stream that was folded is
-/// an answer of chat already.
+/// Reads an answer, in the usual form or converted to chat (`unusual`). A folded stream is already chat.
 pub(super) fn read<'b>(
     job: &Job,
     running: &Running,
@@ -47,7 +46,7 @@ pub(super) fn read<'b>(
     }
 }
 
-/// Reads an answer in the usual form of chat, or in the form that is passed on.
+/// Reads an answer in the usual form of chat, or in the form to pass on.
 fn usual<'b>(job: &Job, running: &Running, body: &'b [u8]) -> Result<Completion<'b>, Nonsense> {
     let form = running.upstream().form(&job.forward);
     if form.is_passed() {
@@ -61,7 +60,7 @@ fn usual<'b>(job: &Job, running: &Running, body: &'b [u8]) -> Result<Completion<
     if completion.outputs.len() as u64 > job.forward.n { Err(Nonsense::Form) } else { Ok(completion) }
 }
 
-/// Makes an answer of chat of one in any other form. `nonsense` is why it is not in the usual one.
+/// Converts an answer in any other form to chat. `nonsense` is why it is not in the usual form.
 fn fold(job: &Job, running: &Running, body: &Bytes, nonsense: Nonsense) -> Result<Folded, NotUnderstood> {
     if !job.forward.reply.is_of_chat() || nonsense == Nonsense::Beyond {
         return Err(nonsense.into());
@@ -84,7 +83,7 @@ fn folded<'b>(job: &Job, folded: &'b Folded) -> Result<Completion<'b>, NotUnders
     Ok(completion)
 }
 
-/// Returns whether a body is of the kind that servers of models send, and not a page of a proxy or a part of an answer.
+/// Returns whether a body could come from a model server, instead of being a proxy's page or part of an answer.
 fn is_an_answer(body: &[u8]) -> bool {
     from_slice::<&RawValue>(body).is_ok() || body.windows(5).any(|part| part == b"data:")
 }

@@ -1,7 +1,7 @@
-//! Accounts of credentials that a key-service has accepted.
+//! Remembers the accounts of credentials that a key-service has accepted.
 //!
 //! A gateway must know whose permits a request takes before it reads the body. A credential never changes its account,
-//! so the gateway asks once. After that, only the key-service that carries a request out judges the credential.
+//! so the gateway asks once. After that, only the key-service that executes a request checks the credential.
 
 use quick_cache::sync::Cache;
 use shared::{ids::AccountId, key::Class};
@@ -41,7 +41,8 @@ impl AcceptedCredentials {
         self.0.insert(mark, account);
     }
 
-    /// Forgets a credential that a key-service has refused, so that its next request takes no permit of the account.
+    /// Forgets a credential that a key-service has refused, so that its next request takes none of the account's
+    /// permits.
     pub(in super::super) fn refuse(&self, mark: CredentialMark) {
         self.0.remove(&mark);
     }

@@ -12,22 +12,22 @@ use crate::sizes::MANAGEMENT_IN_FLIGHT;
 
 /// Longest time to make a connection.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(2);
-/// Lifetime of an idle connection. It is shorter than at the key-service, so that no request is sent on a connection
+/// Lifetime of an idle connection. It is shorter than the key-service's, so that no request is sent on a connection
 /// that is closing.
 const IDLE: Duration = Duration::from_secs(20);
 
-/// HTTP client. It is made anew when certificates were replaced.
+/// HTTP client. It is replaced when certificates change.
 pub(super) enum KeyServiceClient {
     /// Client for key-services without TLS.
     Plain(HttpClient<Body>),
-    /// With the certificates that the client was made with.
+    /// With the certificates that the client was built with.
     Tls(Tls, Mutex<(Arc<MutualTls>, HttpClient<Body>)>),
 }
 
 impl KeyServiceClient {
     pub(super) fn new(tls: Option<&Tls>) -> Self {
         let Some(tls) = tls else {
-            // Without TLS settings, there are no https addresses, and no certificate is trusted.
+            // Without TLS settings, no address uses https, and no certificate is trusted.
             let no_roots = RootCertStore::empty();
             return Self::Plain(client(
                 ClientConfig::builder().with_root_certificates(no_roots).with_no_client_auth(),

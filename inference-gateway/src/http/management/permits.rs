@@ -9,21 +9,21 @@ use shared_door::admission::{Network, Owner, Permit, Quota};
 
 use crate::sizes::MANAGEMENT_IN_FLIGHT;
 
-/// Limit of requests in flight of an account.
+/// Most requests of an account in flight.
 const IN_FLIGHT_PER_ACCOUNT: usize = MANAGEMENT_IN_FLIGHT / 4;
-/// Most requests in flight of unauthenticated callers. They are answered at once, and a key-service that does not trust
-/// these callers needs few connections.
+/// Most requests of unauthenticated callers in flight. They are answered at once, so a key-service needs few
+/// connections for them.
 const UNAUTHENTICATED_IN_FLIGHT: usize = 16;
-/// Requests for pages of the dashboard in flight. People look at a few at a time.
+/// Most requests for dashboard pages in flight. People look at a few at a time.
 const PAGES_IN_FLIGHT: usize = 64;
-/// Most exports in flight: files without a bound and large pages, sent at the clients' pace. A network may have a
-/// quarter.
+/// Most exports in flight: unbounded files and large pages, sent at the clients' pace. A network may use a quarter.
 const EXPORTS_IN_FLIGHT: usize = 8;
-/// Most exports in flight of an account, since its members may come from many networks. A key-service allows as many.
+/// Most exports of an account in flight, since its members may come from many networks. A key-service allows the same
+/// number.
 const EXPORTS_PER_ACCOUNT: usize = 2;
-/// Bytes of a page, or of a refusal, that need no permit: pages without a session have less.
+/// Bytes of a page or a refusal that need no permit. Pages without a session are smaller.
 const SMALL_PAGE: usize = 16 << 10;
-/// KiB of larger pages in memory until they are sent: hundreds of the largest. A network may have a quarter.
+/// KiB of larger pages in memory until they are sent: hundreds of the largest. A network may use a quarter.
 const PAGES_KIB: usize = 32 << 10;
 
 pub(in super::super) struct ManagementPermits {
@@ -38,7 +38,7 @@ pub(in super::super) struct ManagementPermits {
 impl ManagementPermits {
     pub(super) fn new() -> Self {
         let others = UNAUTHENTICATED_IN_FLIGHT + PAGES_IN_FLIGHT + EXPORTS_IN_FLIGHT;
-        // Networks may have a quarter each, so that requests that wait for their caller leave permits to others.
+        // Each network may use a quarter, so that requests that wait for their caller leave permits to others.
         let of_networks = |total: usize| Quota::new(total, total / 4);
         Self {
             requests: Quota::new(MANAGEMENT_IN_FLIGHT - others, IN_FLIGHT_PER_ACCOUNT),
@@ -65,7 +65,7 @@ impl ManagementPermits {
         wait_for_permit(&self.pages, Owner::Network(network)).await.ok_or_else(overloaded)
     }
 
-    /// Permits for an export: of the network that has this permit, and of the account of a signed-in member.
+    /// Permits for an export: one from the network that has this permit, and one from a signed-in member's account.
     pub(super) fn export(
         &self,
         permit: &Permit,
@@ -77,7 +77,7 @@ impl ManagementPermits {
         Ok((of_network, of_account))
     }
 
-    /// A permit for `bytes` of a page in memory, of the owner of this permit. A small page needs none.
+    /// A permit for `bytes` of a page in memory, from the owner of this permit. A small page needs none.
     pub(super) fn memory(&self, permit: &Permit, bytes: usize) -> Result<Option<Permit>, ApiError> {
         if bytes <= SMALL_PAGE {
             return Ok(None);

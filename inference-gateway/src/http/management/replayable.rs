@@ -1,4 +1,4 @@
-//! A management request on its way to a key-service, with everything needed to repeat it, and when repeating is safe.
+//! A management request for a key-service, with everything needed to repeat it, and when repeating is safe.
 
 use axum::body::Body;
 use bytes::Bytes;
@@ -6,31 +6,31 @@ use http::{HeaderName, Method, Request, Uri, Version, request::Parts, uri::PathA
 use shared::{error::ApiError, wire::MAX_BODY_BYTES};
 use shared_door::http::read_body;
 
-/// A header that makes creating a key safe to repeat.
+/// Header that makes creating a key safe to repeat.
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
-/// A request to be sent to a key-service, perhaps to several.
+/// A request that may be sent to several key-services.
 pub(in super::super) struct ReplayableRequest {
     head: Parts,
     body: Bytes,
-    /// Condition for sending the request again.
+    /// When the request may be sent again.
     pub(super) repeat: RetrySafety,
 }
 
-/// Condition for sending a request again. Each variant includes the variants before.
+/// When a request may be sent again. Each variant includes the previous ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum RetrySafety {
-    /// Only while the request is unsent, since a repetition would act twice.
+    /// Only if it was not sent, since a repetition would act twice.
     Unsent,
-    /// Once the key-service that has the request can no longer execute it. The request sets a state, and a late
-    /// execution would undo a newer change.
+    /// Once the key-service that has it can no longer execute it. The request sets a state, and a late execution would
+    /// undo a newer change.
     OnceEnded,
-    /// At any time: repeating it has no further effect.
+    /// At any time, since repeating it has no further effect.
     Always,
 }
 
 impl ReplayableRequest {
-    /// Reads the body first, so that a stalling client does not look like a stalling key-service.
+    /// Reads the body first, so that a stalling client is not mistaken for a stalling key-service.
     pub(in super::super) async fn read(request: Request<Body>) -> Result<Self, ApiError> {
         let (head, body) = request.into_parts();
         let body = read_body(&head.headers, body, MAX_BODY_BYTES).await?;
@@ -48,7 +48,7 @@ impl ReplayableRequest {
     }
 }
 
-/// This path and query at a key-service.
+/// Returns the URL of this path and query at a key-service.
 pub(super) fn at(base: &Uri, path: &PathAndQuery) -> Option<Uri> {
     let mut parts = base.clone().into_parts();
     parts.path_and_query = Some(path.clone());
@@ -60,7 +60,7 @@ fn repeat(head: &Parts) -> RetrySafety {
         Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE | Method::PUT | Method::DELETE => {
             RetrySafety::Always
         }
-        // The key-service answers the repetition with the result of the first.
+        // The key-service answers a repetition with the first result.
         Method::POST if head.headers.contains_key(IDEMPOTENCY_KEY) => RetrySafety::Always,
         Method::PATCH => RetrySafety::OnceEnded,
         _ => RetrySafety::Unsent,

@@ -1,18 +1,18 @@
-//! Models as Codex lists them: what `model_catalog_json` of its configuration reads.
+//! Models in Codex's own form, as in `model_catalog_json` of its configuration.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 use shared_catalog::{Effort, Model};
 
-/// Query parameter with which Codex asks for its own form of the list.
+/// Query parameter with which Codex requests its own form of the list.
 const CLIENT_VERSION: &str = "client_version";
 
-/// Instructions that Codex gives the model. Codex has none for a model that comes from a list.
+/// Codex's instructions to the model. It has none of its own for a model from a list.
 const INSTRUCTIONS: &str = "You are Codex, a coding agent in a terminal on the user's computer. Work on the user's task with \
     the tools that you are given: read before you change, keep changes small, and run what shows that they work. Go on \
     until the task is done. Then say in a few sentences what you did, and what is left.";
 
-/// Tokens of a tool's output that Codex passes on, as for its own models.
+/// Most tokens of a tool's output that Codex passes on: the same as for its own models.
 const TOOL_OUTPUT_TOKENS: u64 = 10_000;
 
 #[derive(JsonSchema, Serialize)]
@@ -24,11 +24,11 @@ pub(in super::super) struct CodexModels<'a> {
 #[derive(JsonSchema, Serialize)]
 #[schemars(rename = "CodexModel")]
 struct CodexModel<'a> {
-    /// Name that requests give.
+    /// The name to use in requests.
     slug: &'a str,
     display_name: &'a str,
     context_window: u64,
-    /// Words of reasoning effort that the model takes.
+    /// Words of reasoning effort that the model accepts.
     supported_reasoning_levels: Vec<ReasoningLevel>,
     /// Position in the list.
     priority: usize,
@@ -88,7 +88,7 @@ impl<'a> CodexModel<'a> {
     }
 }
 
-/// Returns whether a query asks for the form of Codex.
+/// Returns whether a query requests Codex's form.
 pub(in super::super) fn asks_for_codex(query: Option<&str>) -> bool {
     form_urlencoded::parse(query.unwrap_or_default().as_bytes()).any(|(name, _)| name == CLIENT_VERSION)
 }

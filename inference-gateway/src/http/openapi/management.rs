@@ -1,4 +1,4 @@
-//! Descriptions of the management API, and of the route that shows an API key to its holder, made from the list of
+//! Descriptions of the management API, and of the route that shows an API key to its holder, built from the list of
 //! routes.
 
 use axum::http::Method;
@@ -48,7 +48,6 @@ const IDEMPOTENCY_KEY: [Code; 4] =
 
 const MERGE_PATCH: &str = "application/merge-patch+json";
 
-/// Adds the routes, each with its operations.
 pub(super) fn add(paths: &mut Map<String, Value>, schemas: &mut SchemaGenerator) {
     for route in &ROUTES {
         let operations = paths.entry(route.path()).or_insert_with(|| json!({}));
@@ -109,7 +108,7 @@ fn parameters(route: &Route, schemas: &mut SchemaGenerator) -> Vec<Value> {
     parameters
 }
 
-/// The errors of a route, each once.
+/// Returns the errors of a route, each once.
 fn codes(route: &Route) -> Vec<Code> {
     let credential: &[Code] = match route.reach {
         Reach::Holder => &HOLDER,

@@ -11,7 +11,7 @@ pub(in super::super) const JSON: &str = "application/json";
 pub(super) struct Operation(Map<String, Value>);
 
 impl Operation {
-    /// Begins an operation, without request and responses. Generated clients name it `id`.
+    /// Starts an operation without request and responses. Generated clients name it `id`.
     pub(super) fn new(id: &str, summary: &str) -> Self {
         let Value::Object(members) =
             json!({"operationId": id, "summary": summary, "security": [], "responses": {}})
@@ -39,7 +39,7 @@ impl Operation {
         self.takes_body(&schemas.subschema_for::<T>(), &["application/json"], true)
     }
 
-    /// Accepts a body of this schema, with any of these media types.
+    /// Accepts a body of this schema, in any of these media types.
     #[must_use]
     pub(super) fn takes_body(self, schema: &Schema, media_types: &[&str], is_required: bool) -> Self {
         let content: Map<String, Value> =
@@ -47,7 +47,7 @@ impl Operation {
         self.with("requestBody", json!({"required": is_required, "content": content}))
     }
 
-    /// Responds with this type and a status.
+    /// Responds with this type and status.
     #[must_use]
     pub(super) fn answers<T: JsonSchema>(
         self,
@@ -59,7 +59,7 @@ impl Operation {
         self.responds(status, "The result.", &json!({"application/json": {"schema": schema}}), headers)
     }
 
-    /// Responds with this content, a status, and these headers in addition to the request id.
+    /// Responds with this content and status, and these headers in addition to the request id.
     #[must_use]
     pub(super) fn responds(
         mut self,
@@ -77,7 +77,7 @@ impl Operation {
         self
     }
 
-    /// Responds with these errors, by a response for each status.
+    /// Responds with these errors: one response for each status.
     #[must_use]
     pub(super) fn refuses(mut self, codes: &[Code]) -> Self {
         let mut statuses: Vec<u16> = codes.iter().map(|code| code.status().as_u16()).collect();
@@ -102,7 +102,7 @@ impl Operation {
         self
     }
 
-    /// The JSON value below path and method.
+    /// Returns the JSON value for this path and method.
     pub(super) fn into_value(self) -> Value {
         Value::Object(self.0)
     }

@@ -1,4 +1,4 @@
-//! Address, protocol and host that the client used, for the key-service behind us.
+//! The client's address, protocol and host, for the key-service.
 
 use axum::body::Body;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, header};
@@ -8,19 +8,19 @@ use shared_door::{
     serve::{OverTls, PeerAddress},
 };
 
-/// Facts about the client's connection, or a trusted proxy's facts instead. In a list that the proxy passes on, the
-/// last address counts, because the proxy added it.
+/// Facts about the client's connection, or a trusted proxy's facts. In a list from the proxy, the last address counts,
+/// because the proxy added it.
 pub(super) struct Forwarded {
     proto: &'static str,
     host: Option<String>,
-    /// Network address of the client, as far as known.
+    /// Network address of the client, if known.
     pub(super) address: Option<String>,
-    /// The client names other clients, and is not trusted to do so.
+    /// The client claims to forward for others, and is not trusted to do so.
     pub(super) untrusted: bool,
 }
 
 impl Forwarded {
-    /// Reads the facts about a request, before the headers are stripped.
+    /// Reads the facts about a request, before its headers are stripped.
     pub(super) fn of(request: &Request<Body>, proxy_trusted: bool) -> Self {
         let peer = request.extensions().get::<PeerAddress>().map(|PeerAddress(address)| address.to_string());
         let from_proxy = |name: &HeaderName| last(request.headers(), name).filter(|_| proxy_trusted);
@@ -35,14 +35,14 @@ impl Forwarded {
         Self { proto, host, address, untrusted }
     }
 
-    /// Returns the network of the client, as far as its address is known.
+    /// Returns the network of the client, if its address is known.
     pub(super) fn network(&self) -> Network {
         let address = self.address.as_ref().and_then(|address| address.parse().ok());
         address.map_or(Network::UNKNOWN, Network::of)
     }
 
-    /// Writes the facts in place of the client's headers. This comes after the headers named by `Connection` were
-    /// removed, so that a client cannot remove the facts by naming them there.
+    /// Replaces the client's headers with the facts. Call this after the headers named by `Connection` were removed, so
+    /// that a client cannot remove the facts by naming them there.
     pub(super) fn write(&self, headers: &mut HeaderMap) {
         let (proto, host, address) = (Some(self.proto), self.host.as_deref(), self.address.as_deref());
         for (name, value) in
@@ -56,7 +56,7 @@ impl Forwarded {
     }
 }
 
-/// Returns the host and port that the client used: HTTP/2 has both in the address.
+/// Returns the host and port that the client used. HTTP/2 has both in the URI.
 fn host(request: &Request<Body>) -> Option<String> {
     let named = || request.headers().get(header::HOST)?.to_str().ok().map(str::to_owned);
     request.uri().authority().map(ToString::to_string).or_else(named)

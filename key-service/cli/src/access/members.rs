@@ -144,8 +144,8 @@ pub(crate) async fn sign_in_link(
     Ok(())
 }
 
-/// Finds the member `owner`, or creates it if the account has no owner at all. If the account has other owners, the
-/// operator must name one, so that a mistyped command never creates another owner.
+/// Finds the member `owner`, or creates it if the account has no owner. If the account has other owners, the operator
+/// must name one, so that a mistyped command never creates another owner.
 async fn owner(account: AccountId, management: &Management) -> anyhow::Result<Member> {
     let members = management.members(account).await?;
     if let Some(owner) = members.iter().find(|member| member.name == OWNER) {

@@ -34,7 +34,8 @@ struct RecordLine {
     completion_tokens: u64,
 }
 
-/// Compares the file with these accounts' journals, and writes differences and totals. Any difference is an error.
+/// Compares the file with these accounts' journals, and writes differences and totals. Fails if there is any
+/// difference.
 pub(crate) async fn run(
     file: &Path,
     accounts: Vec<AccountId>,
@@ -82,7 +83,7 @@ fn parse(line: &str) -> anyhow::Result<Served> {
     let generation = id.as_deref().and_then(|id| id.parse().ok());
     let identity = match (generation, time) {
         (Some(generation), _) => ServedIdentity::Generation(generation),
-        // With a time, any `id` is the upstream's own.
+        // If there is a time, an `id` of any form is the upstream's own.
         (None, Some(time)) => ServedIdentity::Time(
             Timestamp::parse(&time)
                 .ok_or_else(|| anyhow!("`time` is not a time such as 2026-11-21T12:00:00Z"))?,
@@ -92,7 +93,7 @@ fn parse(line: &str) -> anyhow::Result<Served> {
     Ok(Served { identity, tokens: Tokens { prompt: prompt_tokens, completion: completion_tokens } })
 }
 
-/// Generations to compare: all that the upstream names, and all billed during its record.
+/// The generations to compare: all that the upstream names, and all billed during its record.
 struct CompareScope {
     named: HashSet<GenerationId>,
     span: Option<RangeInclusive<Timestamp>>,

@@ -43,7 +43,7 @@ impl AuditOf {
 
 type Audited = (AccountId, String, Result<Audit, StoreError>);
 
-/// Audits an account, or all accounts in turn. Returns an error if the books do not add up.
+/// Audits an account, or all accounts in turn. Fails if the books do not balance.
 pub(crate) async fn audit(
     command: AuditOf,
     management: &Management,
@@ -65,14 +65,14 @@ pub(crate) async fn audit(
     for (id, name) in accounts {
         match management.audit(id).await {
             Ok(Some(audit)) => audits.push((id, name, Ok(audit))),
-            // An account that is just being created has only a name.
+            // An account that is being created has only a name.
             Ok(None) => {
                 ensure!(
                     account.is_none(),
                     "--account: this account has no records yet, so it was not audited"
                 );
             }
-            // The audit goes on with the other accounts.
+            // Continue with the other accounts.
             Err(damaged @ StoreError::Damaged(_)) => audits.push((id, name, Err(damaged))),
             Err(e @ (StoreError::Unavailable(_) | StoreError::Busy(_) | StoreError::Conflict(_))) => {
                 return Err(e.into());
@@ -185,7 +185,7 @@ fn sentence(Wrong { figure, recorded, proven }: &Wrong) -> String {
     format!("{whose} is {recorded}, but {proof} {proven} (off by {off})")
 }
 
-/// Names the owner of a day's sums.
+/// Says whose daily sum this is.
 fn whose_sum(of: &SumOwner) -> String {
     match of {
         SumOwner::Payer(key, model) => format!("of {key} for {model}"),
@@ -195,7 +195,7 @@ fn whose_sum(of: &SumOwner) -> String {
     }
 }
 
-/// Above zero if too much is recorded. Amounts are in USD.
+/// A difference; positive if the recorded figure is too high. Amounts are in USD.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum FigureDifference {
@@ -214,7 +214,7 @@ fn off_by(recorded: Quantity, proven: Quantity) -> FigureDifference {
     }
 }
 
-/// The figure as a number; amounts in nano-USD.
+/// Returns the figure as a number; amounts in nano-USD.
 fn count(quantity: Quantity) -> i64 {
     match quantity {
         Quantity::Usd(amount) => amount.nanos(),
@@ -238,7 +238,7 @@ struct AuditJson<'a> {
     keys: u64,
     entries: u64,
     wrong: Vec<WrongJson>,
-    /// Reason why the account's records cannot be read; null if they can.
+    /// Why the account's records cannot be read; null if they can.
     error: Option<String>,
 }
 

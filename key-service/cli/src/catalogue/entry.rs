@@ -1,4 +1,4 @@
-//! An entry of the catalogue, as TOML for a person to read and complete.
+//! A catalogue entry as TOML, for a person to read and complete.
 
 use std::fmt::Write;
 
@@ -7,7 +7,7 @@ use shared_catalog::{Preset, RATES, Rates};
 
 use super::price_list::ListedModel;
 
-/// Most characters for the names of prices that no field can express.
+/// Most characters of the list of prices that no field can express.
 const MAX_LEFT_OUT: usize = 1_000;
 
 /// Comments that explain why a preset sets an upstream's field.
@@ -24,7 +24,7 @@ const NOTES: [(&str, &str); 10] = [
     ("image_urls", "it gets images only inside requests, never as addresses"),
 ];
 
-/// A model for the catalogue, and the server that has it.
+/// A model for the catalogue, and its server.
 pub struct CatalogueEntry<'a> {
     /// Sizes and prices. The id is the name in requests.
     pub listed: &'a ListedModel,
@@ -135,8 +135,8 @@ fn tables(out: &mut String, name: &str, listed: &ListedModel) -> std::fmt::Resul
     Ok(())
 }
 
-/// Writes the rates that the list has anywhere, and the rates without a default. Every tier repeats them, so that it
-/// inherits none from the tier before.
+/// Writes the rates that appear anywhere in the list, and the rates without a default. Every tier repeats them, so that
+/// it inherits none from the previous tier.
 fn rates(out: &mut String, rates: Rates, named: &[bool; RATES]) -> std::fmt::Result {
     for (field, rate) in rates.to_array().into_iter().enumerate() {
         if named[field] || field < 3 {

@@ -9,10 +9,10 @@ use serde_json::{Map, Value};
 use shared::{bounded_file, money::NanoUsd};
 use shared_catalog::{Preset, Price, RATES, Rates, Tier, WrittenRates, continued};
 
-/// Most bytes of a list: many times LiteLLM's.
+/// Most bytes of a list: many times the size of LiteLLM's.
 const MAX_LIST: usize = 64 << 20;
 
-/// Names of the rates in models.dev's files, in the order of [`Rates::FIELDS`]; empty for rates that it does not list.
+/// Names of the rates in models.dev's files, in the order of [`Rates::FIELDS`]; empty for rates that they lack.
 const MODELS_DEV: [&str; RATES] =
     ["input", "cache_read", "output", "cache_write", "", "reasoning", "input_audio", "output_audio", "", ""];
 /// Names of the rates in LiteLLM's list.
@@ -28,7 +28,7 @@ const LITELLM: [&str; RATES] = [
     "input_cost_per_image",
     "input_cost_per_request",
 ];
-/// LiteLLM's name for rates that depend on the size of the prompt.
+/// LiteLLM's name for rates by prompt size.
 const TIERS: &str = "tiered_pricing";
 /// Index of the first rate that is not per token.
 const FIRST_PER_UNIT: usize = 8;
@@ -73,26 +73,26 @@ pub struct ListedModel {
     pub owner: Option<String>,
     /// Tokens of prompt and output together.
     pub context_window: Option<u64>,
-    /// Most tokens of an answer.
+    /// Most output tokens.
     pub max_output_tokens: Option<u64>,
-    /// True for a model of embeddings.
+    /// Whether this is an embedding model.
     pub embeddings: bool,
     pub price: Price,
-    /// Whether the list has each rate, in the order of [`Rates::FIELDS`]. The others are defaults.
+    /// Which rates the list contains, in the order of [`Rates::FIELDS`]. The others have defaults.
     pub rates: [bool; RATES],
-    /// Prices that the list has and the catalogue cannot express.
+    /// Prices in the list that the catalogue cannot express.
     pub left_out: Vec<String>,
 }
 
 impl ListedModel {
-    /// Makes a model with these rates and without sizes. Without its own rate, cached input costs as much as other
-    /// input. Rates for input and output are required.
+    /// Makes a model with these rates and without sizes. Input and output rates are required. If cached input has none,
+    /// it costs the same as other input.
     pub fn at_rates(id: &str, rates: WrittenRates) -> anyhow::Result<Self> {
         RatesRead { base: rates, ..RatesRead::default() }.finish(id, false)
     }
 }
 
-/// The members of a models.dev file that matter here.
+/// Members of a models.dev file that are used here.
 #[derive(Deserialize)]
 pub struct ModelsDev {
     cost: Option<toml::Table>,
@@ -107,7 +107,7 @@ struct ListedLimit {
 }
 
 impl PriceList {
-    /// Reads a list in the format that the file's name shows.
+    /// Reads a list, in the format implied by the file's name.
     pub fn open(file: &Path) -> anyhow::Result<Self> {
         let format = Format::of(file).context("the file's name ends neither in .toml nor in .json")?;
         Self::read(file, format)
@@ -115,7 +115,7 @@ impl PriceList {
 
     pub(crate) fn read(file: &Path, format: Format) -> anyhow::Result<Self> {
         let text = bounded_file::read_text(file, MAX_LIST)?;
-        // Some editors begin a file with a mark of its byte order.
+        // Some editors start a file with a byte order mark.
         let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
         Ok(match format {
             Format::LiteLlm => Self::LiteLlm(serde_json::from_str(text)?),
@@ -133,8 +133,8 @@ impl PriceList {
         })
     }
 
-    /// Finds the vendor's model of this name. LiteLLM's list prefixes most models with the vendor, and several vendors
-    /// have models of the same name.
+    /// Finds the vendor's model with this name. LiteLLM's list prefixes most models with the vendor, and several
+    /// vendors have models with the same name.
     pub fn model_of(&self, vendor: &Preset, name: &str) -> anyhow::Result<Option<ListedModel>> {
         if let Self::ModelsDev { id, .. } = self {
             let is_named = name == id || name.rsplit('/').next() == Some(id.as_str());
@@ -178,7 +178,7 @@ fn models_dev(id: &str, owner: Option<&str>, model: &ModelsDev) -> anyhow::Resul
         let border = size.and_then(|size| u64::try_from(size).ok()).context("a tier has no size")?;
         read.models_dev_table(Some(border), tier)?;
     }
-    // The older form of a single tier. Newer files have it besides `tiers`.
+    // An older form for a single tier. Newer files have it in addition to `tiers`.
     if let (None, Some(tier)) = (tiers, cost.get("context_over_200k").and_then(toml::Value::as_table)) {
         read.models_dev_table(Some(200_000), tier)?;
     }
@@ -192,7 +192,7 @@ fn models_dev(id: &str, owner: Option<&str>, model: &ModelsDev) -> anyhow::Resul
 
 fn litellm(id: &str, model: &Map<String, Value>) -> anyhow::Result<ListedModel> {
     let mut read = RatesRead::default();
-    // Other lists have a model's rates beside its tiers.
+    // Other lists have a model's rates next to its tiers.
     let tiers = model.get(TIERS).and_then(Value::as_array).filter(|_| !model.contains_key(LITELLM[0]));
     for tier in tiers.into_iter().flatten() {
         read.litellm_tier(tier.as_object().context("a tier is not an object")?)?;
@@ -205,7 +205,7 @@ fn litellm(id: &str, model: &Map<String, Value>) -> anyhow::Result<ListedModel> 
                 read.put(border, field, &format!("{number}{per_million}")).with_context(|| name.clone())?;
             }
             (Some(_), None) => bail!("{name} is not a number"),
-            // Rates of services that requests cannot use here do not matter; any other rate may be billed.
+            // Rates of services that requests cannot use here do not matter. Any other rate may be billed.
             (None, number) if name.contains("cost") || name.contains("pricing") => {
                 if number != Some(0.0) {
                     read.left_out.push(name.clone());
@@ -224,7 +224,7 @@ fn litellm(id: &str, model: &Map<String, Value>) -> anyhow::Result<ListedModel> 
     })
 }
 
-/// Splits `…_above_200k_tokens` into the rate's name and its tier's border.
+/// Splits `…_above_200k_tokens` into the rate's name and the tier's boundary.
 fn above(name: &str) -> Option<(&str, u64)> {
     let (rate, thousands) = name.strip_suffix("k_tokens")?.rsplit_once("_above_")?;
     Some((rate, thousands.parse::<u64>().ok()?.checked_mul(1_000)?))
@@ -238,7 +238,7 @@ struct RatesRead {
 }
 
 impl RatesRead {
-    /// Adds a tier of LiteLLM's list, whose prompts are within a range. The first one begins at 0.
+    /// Adds a tier of LiteLLM's list, which covers a range of prompt sizes. The first tier starts at 0.
     fn litellm_tier(&mut self, tier: &Map<String, Value>) -> anyhow::Result<()> {
         let from = tier.get("range").and_then(|range| range.get(0)).and_then(Value::as_f64);
         let from = from.filter(|from| *from >= 0.0 && from.fract() == 0.0).context("a tier has no range")?;
@@ -269,7 +269,7 @@ impl RatesRead {
         Ok(())
     }
 
-    /// Adds a rate in decimals. The shortest decimals of a float are what the list's author wrote.
+    /// Adds a rate given in decimals. The shortest decimals of a float are what the list's author wrote.
     fn put(&mut self, border: Option<u64>, field: usize, decimals: &str) -> anyhow::Result<()> {
         let rate = NanoUsd::parse(decimals)?;
         if !(NanoUsd::ZERO..=NanoUsd::MAX).contains(&rate) {
@@ -280,7 +280,7 @@ impl RatesRead {
         Ok(())
     }
 
-    /// Makes the model with these prices. Without its own price, cached input costs as much as other input.
+    /// Makes the model with these prices. If cached input has no price, it costs the same as other input.
     fn finish(self, id: &str, embeddings: bool) -> anyhow::Result<ListedModel> {
         let Self { base, tiers, left_out } = self;
         let resolve = |mut written: WrittenRates| {

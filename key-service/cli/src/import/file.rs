@@ -9,14 +9,14 @@ use std::{
 use anyhow::Context as _;
 use shared::bounded_file;
 
-/// The mark of byte order in UTF-8.
+/// UTF-8's byte order mark.
 const BYTE_ORDER: &[u8] = "\u{feff}".as_bytes();
 
 pub(crate) fn open(file: &Path) -> anyhow::Result<BufReader<File>> {
     let opened =
         bounded_file::open(file).with_context(|| format!("--file: cannot open {}", file.display()))?;
     let mut opened = BufReader::new(opened);
-    // Some editors begin a file with a mark of its byte order.
+    // Some editors start a file with a byte order mark.
     if opened.fill_buf().is_ok_and(|begin| begin.starts_with(BYTE_ORDER)) {
         opened.consume(BYTE_ORDER.len());
     }

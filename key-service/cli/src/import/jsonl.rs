@@ -1,4 +1,4 @@
-//! Keys as lines of JSON.
+//! Keys as JSON lines.
 
 use std::io::BufRead;
 
@@ -49,7 +49,7 @@ fn key(place: String, line: &[u8]) -> Result<DraftKey, ApiError> {
     }
     let settings: KeyPatch = settings_among(&members.without(&[SHA256, USED, GROUP]), true)?;
     if settings.bounds.raises_any() {
-        // A raise ends, and the import could not be repeated after that.
+        // A raise expires, and the import could not be repeated afterwards.
         return Err(invalid(
             KeyField::Bound(Bound::LimitRaised).row().name,
             "cannot be imported; raise limits afterwards",

@@ -58,7 +58,7 @@ impl InAccount {
     }
 }
 
-/// Flags for the settings of a new object (`NEW`) or of a change, held as JSON in the management API's form.
+/// Flags for the settings of a new object (`NEW`) or of a change, stored as JSON in the management API's form.
 #[derive(Debug)]
 pub struct SettingFlags<F, const NEW: bool>(String, PhantomData<F>);
 
@@ -88,7 +88,7 @@ fn json_of(kind: Kind, text: &str) -> String {
 }
 
 impl<F: Fields, const NEW: bool> SettingFlags<F, NEW> {
-    /// Reads the settings. The management API's checks apply.
+    /// Reads the settings, with the management API's checks.
     pub(crate) fn read<P: Patch>(&self) -> anyhow::Result<P> {
         settings(self.0.as_bytes(), NEW).map_err(|error| anyhow!(error.message))
     }
@@ -142,7 +142,7 @@ pub enum ObjectCommand<F: Fields, I: FromStr<Err = InvalidId> + Clone + Send + S
     },
 }
 
-/// A kind of object that `list` prints as a table row.
+/// A kind of object that `list` prints as rows of a table.
 pub(crate) trait Tabled: Governed<Id: FromStr<Err = InvalidId>, Filter: Default> + Shown {
     const HEAD: &'static [&'static str];
 

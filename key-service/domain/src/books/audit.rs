@@ -41,17 +41,17 @@ pub struct Auditor {
     complete: bool,
     /// Number of the first entry; `None` if numbers are not compared.
     first: Option<u64>,
-    /// Number of the last entry that the account's credit has paid.
+    /// Number of the last entry that was taken from the account's credit.
     paid: u64,
     balances: HashMap<BudgetOwner, SumsOfEntries>,
-    /// When windows got their bounds, for bounds set within the recorded window.
+    /// When windows got their bounds, if that was within the recorded window.
     bound_since: HashMap<BudgetOwner, Since>,
     begins_at: Option<Timestamp>,
     bills: Bills,
     entries: u64,
-    /// Entries that the account's credit has paid.
+    /// Number of entries that were taken from the account's credit.
     paid_entries: u64,
-    /// Keys and groups passed in so far.
+    /// Number of keys and groups passed in so far.
     checked: (u64, u64),
     /// Sum of what keys used up to the entry `paid`.
     used: i128,
@@ -76,7 +76,7 @@ pub struct AuditedEntry {
 struct SumsOfEntries {
     /// A key's balance after the last entry, or the sum of a group's entries.
     used: NanoUsd,
-    /// The first entry of a complete journal, which the opening balance proves.
+    /// The first entry of a complete journal, to compare with the opening balance.
     first: Option<AuditedEntry>,
     windows: Replay,
     known: bool,
@@ -118,13 +118,13 @@ impl Auditor {
         }
     }
 
-    /// Sets the last entry that the account's credit has paid. Without this call, the credit has paid all entries.
+    /// Sets the last entry that was taken from the account's credit. Without this call, all entries were.
     #[must_use]
     pub fn paid(self, paid: u64) -> Self {
         Self { paid, ..self }
     }
 
-    /// Takes the bounds of a key or a group before its entries, so that entries are added up from the time a window's
+    /// Takes the bounds of a key or a group before its entries, so that entries count from the time when a window's
     /// bound was set.
     pub fn bounds(&mut self, of: BudgetOwner, budget: &Budget) {
         self.bound_since.extend(replay::since(budget).map(|since| (of, since)));
@@ -153,7 +153,7 @@ impl Auditor {
         }
     }
 
-    /// Compares the bill of a generation with the entries before it.
+    /// Compares a generation's bill with its earlier entries.
     pub fn bill(&mut self, generation: GenerationId, entry: &Entry) {
         if let Some(proven) = self.bills.disproves(generation, entry) {
             self.compare(Figure::Bill(generation), entry.settlement.charged, proven);
@@ -167,7 +167,7 @@ impl Auditor {
         }
     }
 
-    /// Notes a record or an entry that is missing, or differs from what proves it.
+    /// Notes a record or an entry that is missing, or that differs from what other records imply.
     pub fn missing(&mut self, what: Stored) {
         self.count(Figure::Stored(what), 0, 1);
     }
@@ -187,7 +187,7 @@ impl Auditor {
         self.compare(Figure::Sum(of.clone(), day), recorded, entries);
     }
 
-    /// Compares the requests in flight of a key or a group with the open holds that count.
+    /// Compares the requests in flight of a key or a group with the number of open holds that count.
     pub fn in_flight(&mut self, of: BudgetOwner, recorded: u64, holds: u64) {
         self.count(Figure::InFlight(of), recorded, holds);
     }
@@ -225,7 +225,7 @@ impl Auditor {
         }
     }
 
-    /// Keys and groups with entries that have not been passed in yet.
+    /// Lists keys and groups that have entries but were not passed in yet.
     pub fn unknown(&self) -> impl Iterator<Item = BudgetOwner> {
         self.balances.iter().filter(|(_, balance)| !balance.known).map(|(of, _)| *of)
     }
@@ -275,7 +275,7 @@ impl Auditor {
         self.compare(Figure::Entry(entry.key, entry.number), entry.used_after, proven);
     }
 
-    /// Adds an entry to the windows of a key or a group, and returns the balance.
+    /// Adds an entry to the windows of a key or a group. Returns the balance.
     fn balance(&mut self, of: BudgetOwner, entry: AuditedEntry) -> &mut SumsOfEntries {
         let balance = self.balances.entry(of).or_insert_with(|| {
             let windows = Replay::new(self.bound_since.get(&of).copied().unwrap_or_default());
@@ -285,7 +285,7 @@ impl Auditor {
         balance
     }
 
-    /// Marks a key or a group as known, and returns the amount that its entries prove, or `nothing` without entries.
+    /// Marks a key or a group as known. Returns the amount that its entries prove, or `nothing` if it has none.
     fn proven(&mut self, of: BudgetOwner, nothing: NanoUsd) -> NanoUsd {
         let new = || SumsOfEntries { used: nothing, first: None, windows: Replay::default(), known: false };
         let balance = self.balances.entry(of).or_insert_with(new);

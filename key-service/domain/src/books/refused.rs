@@ -13,7 +13,7 @@ use shared::{
 /// A refused call of a known key. The log `refused calls` keeps the last thousand.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct RefusedCall {
-    /// Identifier, which begins with the time of the call.
+    /// Id, which starts with the time of the call.
     #[n(0)]
     pub id: RefusalId,
     #[n(1)]
@@ -24,7 +24,7 @@ pub struct RefusedCall {
     /// The requested model; `None` if the key may not make calls at all, which is checked first.
     #[n(3)]
     pub model: Option<String>,
-    /// How the caller asked; `None` if there is no model, or if the gateway did not say.
+    /// How the caller asked; `None` if no model is known, or if the gateway did not report it.
     #[cbor(n(4), with = "shared::stored::shared_value", has_nil)]
     pub origin: Option<Arc<Origin>>,
 }

@@ -1,4 +1,4 @@
-//! Filters with which members search the journal.
+//! Filters for searching the journal.
 
 use shared::{
     ids::{GroupId, KeyId, RequestId},
@@ -9,22 +9,22 @@ use crate::ledger::{Ending, MOST_LEAD, Settlement};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EntrySearch {
-    /// Key of the entries; `None` matches any key.
+    /// Key of the entries; `None` matches any.
     pub key: Option<KeyId>,
     /// Group of the entries, or the parent of their group; `None` matches any.
     pub group: Option<GroupId>,
-    /// The same, as the group that the reader is limited to.
+    /// Group that the reader is limited to, matched in the same way.
     pub within: Option<GroupId>,
     pub model: Option<String>,
-    /// Instant from which the entries were billed; `None` matches from the beginning.
+    /// Billed at or after this instant; `None` matches from the beginning.
     pub begins: Option<Timestamp>,
-    /// Instant before which the entries were billed; `None` matches to the end.
+    /// Billed before this instant; `None` matches to the end.
     pub ends: Option<Timestamp>,
     /// Outcome of the entries; `None` matches any outcome.
     pub outcome: Option<Outcome>,
     /// Ending of the entries; `None` matches any.
     pub ending: Option<Ending>,
-    /// The caller's own name of its user; `None` matches any.
+    /// The caller's name for its user; `None` matches any.
     pub user: Option<String>,
     /// The request that was billed; `None` matches any.
     pub request: Option<RequestId>,
@@ -37,7 +37,7 @@ pub struct EntrySearch {
 pub enum Outcome {
     Captured,
     Estimated,
-    /// Billed by the gateway's last report, since no capture came.
+    /// Billed from the gateway's last report, since no capture came.
     Expired,
     /// Cost more than could be billed.
     Shortfall,

@@ -1,9 +1,9 @@
-//! Exported numbers of a log's values, for programs that continue from the last number they saw.
+//! Numbers of a log's values as exported, for programs that continue after the last number they have seen.
 //!
 //! A store restored from a backup reuses numbers that such a program has already read. So does a replica that takes
-//! over without the last values. Both begin a new epoch, and a value's exported number has the epoch in its high bits.
-//! If the same backup is restored twice, the second copy does not know the first restore, so epochs also count the
-//! clock's hours.
+//! over without the last values. Both start a new epoch, and an exported number contains the epoch in its high bits. If
+//! the same backup is restored twice, the second restore does not know of the first, so epochs also count the clock's
+//! hours.
 
 use shared::time::Timestamp;
 
@@ -21,7 +21,7 @@ pub struct Sequence {
     epochs: Vec<Epoch>,
 }
 
-/// Values since a moment at which earlier values were lost.
+/// Values since earlier values were lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Epoch {
     /// Number of the first value.
@@ -39,7 +39,7 @@ pub enum EpochBegin {
     Lost,
 }
 
-/// Reason why a program cannot read on.
+/// Why a program cannot continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CannotGoOn {
     /// The log never had this number.
@@ -49,8 +49,8 @@ pub enum CannotGoOn {
     MayBeLost(u64),
 }
 
-/// Returns the epoch that begins now. `known` are earlier epochs: for a restore, the last ones of the backup and of the
-/// store it replaces.
+/// Returns the number of an epoch that starts now. `known` are earlier epochs: for a restore, the last ones of the
+/// backup and of the replaced store.
 pub fn next_epoch(known: impl IntoIterator<Item = u64>, now: Timestamp) -> u64 {
     let hours = u64::try_from(now.millis() / HOUR - FIRST_HOUR).unwrap_or_default();
     known.into_iter().map(|last| last.saturating_add(1)).fold(hours.max(1), u64::max)
@@ -75,8 +75,8 @@ impl Sequence {
         epoch << NUMBER_BITS | number
     }
 
-    /// Returns the number of the value after which a program continues that last saw this exported number. `last` is
-    /// the number of the log's last value. After a restore, the program reads everything written since.
+    /// Returns the number of the value after which a program continues, given the last exported number it has seen.
+    /// `last` is the number of the log's last value. After a restore, the program reads everything written since.
     pub fn after(&self, exported: u64, last: u64) -> Result<u64, CannotGoOn> {
         let (of_program, number) = (exported >> NUMBER_BITS, exported & NUMBER);
         // A later restore of an earlier backup has lost the epochs in between.

@@ -1,4 +1,4 @@
-//! Counts of an upstream's bills, with a coarse histogram of the times to the first token.
+//! Counts of an upstream's bills, with a coarse histogram of times to the first token.
 
 use shared::generation::Course;
 

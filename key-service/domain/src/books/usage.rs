@@ -18,7 +18,7 @@ pub use self::parts::{
 pub use self::ranking::{permille, ranked};
 use crate::ledger::{Entry, Payer, Record, Settlement};
 
-/// Most tokens of a kind that a request adds: a million times any model's context. A larger number is the upstream's
+/// Most tokens of a kind that one request adds: a million times any model's context. A larger number is an upstream's
 /// error and would distort the counters.
 pub const COUNTED_PER_REQUEST: u64 = 1_000_000_000_000;
 
@@ -133,8 +133,8 @@ impl Hour {
 }
 
 /// Returns what a journal entry adds to the counters. `before` is the generation's record before the entry. The first
-/// settlement counts a request. The correction of an expiry counts on its own day, so that day's charge may be below
-/// zero. Tokens that the expiry overcounted stay counted. A late capture counts nothing.
+/// settlement counts a request. The correction of an expiry counts on its own day, so that day's charge may be
+/// negative. Tokens that the expiry counted in excess stay counted. A late capture counts nothing.
 pub fn added(before: &Record, entry: &Entry) -> Added {
     let settlement = &entry.settlement;
     let (known, usage) = (at_known_cost(settlement), counted(settlement));

@@ -50,14 +50,14 @@ pub enum Subject {
     Key(GroupChain),
 }
 
-/// Reason why a management key or a member may not make a request.
+/// Why a management key or a member may not make a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Forbidden {
     /// The caller may only read.
     ReadOnly,
     /// The caller is limited to the API keys of a group.
     KeysOfGroupOnly,
-    /// The object is outside the caller's group. It is reported as unknown, like another account's.
+    /// The object is outside the caller's group. It is reported as unknown, like an object of another account.
     OutOfReach,
 }
 

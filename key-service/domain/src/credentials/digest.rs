@@ -6,7 +6,7 @@ use hex::FromHex as _;
 use minicbor::{Decode, Encode};
 use shared::secret::{ExposeSecret, SecretString};
 
-/// The secret key of the hash. Without the pepper, a stolen store has no usable keys and cannot be used to guess one.
+/// The hash's secret key. Without the pepper, a stolen store contains no usable keys, and does not help to guess one.
 #[derive(Clone)]
 pub struct Pepper([u8; 32]);
 
@@ -106,7 +106,7 @@ impl fmt::Debug for ForeignKey {
 pub struct Digest(#[cbor(n(0), with = "minicbor::bytes")] [u8; 32]);
 
 impl Digest {
-    /// The unkeyed BLAKE3 hash of data that is not secret, to tell requests apart.
+    /// The unkeyed BLAKE3 hash of data that is not secret, to distinguish requests.
     pub fn of(bytes: &[u8]) -> Self {
         Self(*blake3::hash(bytes).as_bytes())
     }

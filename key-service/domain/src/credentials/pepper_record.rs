@@ -9,7 +9,7 @@ use shared::time::Timestamp;
 
 use crate::credentials::digest::{Pepper, Peppers};
 
-/// Context of the derivation, as BLAKE3 demands.
+/// Context of the derivation, as BLAKE3 requires.
 const CONTEXT: &str = "faregate 2026-11-23 fingerprint of a pepper";
 /// Long enough that two peppers never share a fingerprint by accident.
 const BYTES: usize = 16;

@@ -9,9 +9,9 @@ use totp_rs::{Builder, Secret, Totp};
 
 use crate::credentials::digest::{Digest, Pepper, Peppers};
 
-/// Context of the secrets' derivation from a pepper.
+/// Context in which secrets are derived from a pepper.
 const CONTEXT: &str = "faregate 2026-11-23 secrets of second factors";
-/// Bytes of a secret, as RFC 4226 advises.
+/// Bytes of a secret, as recommended by RFC 4226.
 const SECRET: usize = 20;
 /// Name of the service in apps.
 const ISSUER: &str = "Faregate";

@@ -43,7 +43,7 @@ pub struct Bounds {
     /// Largest number of requests at a time.
     #[n(3)]
     pub max_in_flight: Option<u64>,
-    /// Open holds that began while the budget had any further bounds.
+    /// Open holds that started while the budget had any further bounds.
     #[n(4)]
     pub in_flight: u64,
     /// Ids of the models that may be used; `None` is all.
@@ -120,7 +120,7 @@ impl Budget {
         of_windows.fold(of_limit, NanoUsd::min)
     }
 
-    /// Fails if less than this amount is left. If the reason is a window, the error has its end.
+    /// Fails if less than this amount is left. If a window is the reason, the error contains its end.
     pub(super) fn covers(&self, amount: NanoUsd, now: Timestamp) -> Result<(), Option<Timestamp>> {
         if self.limit_at(now).is_some_and(|limit| limit.left_after(self.used) < amount) {
             return Err(None);
@@ -141,12 +141,12 @@ impl Budget {
         self.bounds = (bounds != Bounds::default()).then(|| Box::new(bounds));
     }
 
-    /// Moves the beginning of windows that were set at `now`.
+    /// Moves the start of windows that were set at `now`.
     pub fn begin_windows(&mut self, now: Timestamp, begin: Timestamp) {
         self.windows_mut().filter(|window| window.start == now).for_each(|window| window.start = begin);
     }
 
-    /// Counts one request less in flight. The last one forgets bounds that were removed meanwhile.
+    /// Counts one request in flight less. If it was the last one, removed bounds are forgotten.
     pub(super) fn end_request(&mut self) {
         let Some(bounds) = &mut self.bounds else { return };
         bounds.in_flight = bounds.in_flight.saturating_sub(1);
@@ -163,8 +163,8 @@ impl Budget {
         }
     }
 
-    /// Gives back an amount that was billed at the earlier time `at`. A window that began later did not count that
-    /// bill. For a bill with a future time, it is unknown which windows counted it.
+    /// Returns an amount that was billed at the earlier time `at`. A window that started later did not count that bill.
+    /// For a bill with a future time, it is unknown which windows counted it.
     pub(super) fn unbill(&mut self, amount: NanoUsd, at: Timestamp, now: Timestamp) {
         self.turn(now);
         self.used = self.used.left_after(amount);
@@ -173,7 +173,7 @@ impl Budget {
         }
     }
 
-    /// Begins the windows that the calendar has reached, and forgets raises that have ended. A clock that steps back
+    /// Starts the windows that the calendar has reached, and forgets raises that have ended. A clock that steps back
     /// restores neither.
     pub(super) fn turn(&mut self, now: Timestamp) {
         for window in self.windows_mut() {

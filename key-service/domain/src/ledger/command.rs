@@ -86,12 +86,12 @@ pub struct NewHold {
     pub generation: GenerationId,
     /// The model's id in the catalogue.
     pub model: String,
-    /// If less than this is left, the request can never be paid and is refused for good.
+    /// If less than this is left, the request can never be paid and is refused permanently.
     pub least: NanoUsd,
     /// If less than this is available because other generations hold the rest, the caller is asked to retry. At least
     /// `least`.
     pub enough: NanoUsd,
-    /// The amount to hold where available; at least `enough`.
+    /// The amount to hold if available; at least `enough`.
     pub most: NanoUsd,
     /// If less than this is available, the request is refused as [`Refused::Reserved`]: the amounts above rest on a
     /// bound of the prompt's tokens, and an exact count would lower them. Zero if the prompt cannot be counted.
@@ -175,7 +175,7 @@ pub enum Level {
     Parent,
 }
 
-/// Reason why a command was refused. A refused command changes nothing.
+/// Why a command was refused. A refused command changes nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// The account does not have the key, or the key no longer accepts the credential.
@@ -200,9 +200,9 @@ pub enum Refused {
     /// A rate or the bound on requests in flight leaves no room for the request.
     RateLimited {
         bound: RateBound,
-        /// Time after which the request may fit.
+        /// How long until the request may fit.
         retry_after: Duration,
-        /// Free tokens, if the bound counts tokens.
+        /// Free tokens, if the rate counts tokens.
         token_room: Option<TokenRoom>,
     },
     /// Other generations hold the rest.

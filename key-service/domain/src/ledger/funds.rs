@@ -67,9 +67,9 @@ impl Funds {
         Claim { chargeable: total.cost, total, estimated, ending, at: self.bills_at() }
     }
 
-    /// Time of the next bill. It is never before the last bill, so that lists by time follow the journal, and never
-    /// before the windows that count it, which a fast clock may have begun. Times of a clock that was far ahead are
-    /// ignored.
+    /// Returns the time of the next bill. It is never before the last bill, so that lists by time follow the journal,
+    /// and never before the windows that count it, which a fast clock may have started. Times of a clock that was far
+    /// ahead are ignored.
     fn bills_at(&self) -> Timestamp {
         let (now, latest) = (self.now, self.now.plus(MOST_CARRIED));
         let windows = self.budgets().flat_map(|(_, budget)| budget.windows()).map(|window| window.start);
@@ -172,7 +172,7 @@ impl Funds {
         self.account.tick.saturating_add(ticks)
     }
 
-    /// Returns the refusal if the key may not continue what it began.
+    /// Returns a refusal if the key may not continue what it started.
     pub(super) fn revoked_by(&self) -> Option<Refusal> {
         if self.key.revoked_at.is_some() {
             return Some(Refusal::InvalidApiKey);
@@ -190,7 +190,7 @@ impl Funds {
         };
         self.set_aside(more);
         let tokens = tokens(progress.usage).max(hold.counted.tokens);
-        // Reports may overtake each other; the one with the highest cost is the latest.
+        // Reports may arrive out of order; the one with the highest cost is the latest.
         let reported = if progress.cost >= hold.reported.cost { progress } else { hold.reported };
         Hold {
             amount: plus(hold.amount, more),
@@ -212,13 +212,13 @@ impl Funds {
     }
 
     /// Settles a capture of a closed generation. An earlier capture is final. An expiry's bill is replaced: the
-    /// difference is billed up to the available amount, or given back.
+    /// difference is billed up to the available amount, or returned.
     pub(super) fn capture_late(&mut self, settled: Settlement, claim: Claim) -> Settlement {
         match settled.ending {
             Ending::Captured | Ending::Late => settled,
             Ending::Expired => {
                 let billable = plus(settled.charged, self.available(claim.at));
-                // Credit has an upper bound. What would exceed it stays billed.
+                // Credit has an upper bound. What would exceed it is not returned.
                 let kept = settled.charged.left_after(NanoUsd::MAX.left_after(self.account.credit));
                 let charged = claim.chargeable.min(billable).max(kept);
                 if charged < settled.charged {
@@ -327,15 +327,15 @@ impl Funds {
         Ok(())
     }
 
-    /// What every bound and the credit leave, neither used nor held, at this time.
+    /// Returns what every bound and the credit leave at this time, neither used nor held.
     fn available(&self, at: Timestamp) -> NanoUsd {
         let of_credit = self.account.credit.left_after(self.account.held);
         let of_budgets = self.budgets().map(|(_, budget)| budget.left(at).left_after(budget.held));
         of_budgets.fold(of_credit, NanoUsd::min)
     }
 
-    /// Windows move on here as well as with each bill. Otherwise a key-service with a slow clock would bill the
-    /// previous window for money held in this one.
+    /// Windows advance here as well as with each bill. Otherwise a key-service with a slow clock would bill money held
+    /// in this window to the previous one.
     fn set_aside(&mut self, amount: NanoUsd) {
         let now = self.now;
         self.account.held = plus(self.account.held, amount);
@@ -355,7 +355,7 @@ impl Funds {
         }
     }
 
-    /// Gives back an amount that was billed at the earlier time `at`.
+    /// Returns an amount that was billed at the earlier time `at`.
     fn unbill(&mut self, amount: NanoUsd, at: Timestamp, now: Timestamp) {
         self.account.credit = plus(self.account.credit, amount);
         for (_, budget) in self.budgets_mut() {

@@ -1,7 +1,7 @@
-//! Raises: bounds that hold in place of limits until an instant.
+//! Raises: bounds that replace limits until an instant.
 //!
-//! A raise ends without anybody's act. From its end on, the limit's own amount bounds holds, extensions and charges that no
-//! hold covers. A hold that was opened before stays, and is captured.
+//! A raise ends by itself. From then on, the limit's own amount bounds holds, extensions, and charges without a hold. A
+//! hold opened before stays open, and can be captured.
 
 use shared::{
     calendar::Per,
@@ -12,10 +12,10 @@ use shared::{
 
 use crate::ledger::bounds::{BoundsPatch, Budget};
 
-/// Reason why a limit is not raised.
+/// Why a limit cannot be raised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadRaise {
-    /// Place among the limits by window, and length of the window; `None` for the lifetime limit.
+    /// Index among the limits by window, and the window's length; `None` for the lifetime limit.
     pub window: Option<(usize, Per)>,
     pub fault: RaiseFault,
 }

@@ -23,7 +23,8 @@ pub const MOST_TAKEN: i64 = 6_000_000_000_000_000;
 /// Units that rounding keeps, but that callers see as free: a thousandth of a token.
 const ROUNDING: i64 = RATE_UNITS / 1_000;
 
-/// Largest lead of a bucket's time over ours. Key-service clocks that differ by less refill nothing twice.
+/// How far a bucket's time may be ahead of ours. If the clocks of key-services differ by less, nothing is refilled
+/// twice.
 const BUCKET_LEAD: Duration = Duration::from_secs(1);
 
 /// A bucket of `per_minute` requests or tokens that refills evenly.
@@ -110,7 +111,7 @@ impl Rate {
     }
 
     /// Replaces a count that was taken when the share `then` was missing. If the new count is smaller, only what is
-    /// still missing comes back. A bucket that did not count the request (`then` is absent) gets nothing back.
+    /// still missing is returned. If the bucket did not count the request (`then` is absent), nothing is returned.
     pub(super) fn replace(&mut self, counted: u64, then: Option<Missing>, by: u64, now: Timestamp) {
         *self = self.at(now);
         let returnable = then.map_or(0, |then| self.missing.of(units(counted), then));

@@ -1,4 +1,4 @@
-//! What a command reads and writes: the account, a key with the groups that pay for it, and a record.
+//! The data of a command: the account, a key with the groups that pay for it, and a record.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::{
     record::{Payer, Record},
 };
 
-/// Most that a bill's time may be ahead of the clock in order not to be earlier than the previous bill.
+/// How far a bill's time may be ahead of the clock to stay in order after the previous bill.
 pub const MOST_CARRIED: Duration = Duration::from_hours(24);
 
 /// Money and lease time of an account.
@@ -35,7 +35,7 @@ pub struct Account {
 }
 
 impl Account {
-    /// Returns when a window that is set now begins to count: after every bill so far, unless a clock was far ahead.
+    /// Returns when a window that is set now starts to count: after every bill so far, unless a clock was far ahead.
     pub fn windows_begin(&self, now: Timestamp) -> Timestamp {
         let last = self.billed_at.filter(|at| *at <= now.plus(MOST_CARRIED));
         last.map_or(now, |at| now.max(at.plus(Duration::from_millis(1))))
@@ -126,8 +126,8 @@ pub struct State {
     pub groups: Groups,
     /// The record under the command's [`RecordId`](super::RecordId).
     pub record: Record,
-    /// The store has dropped all bills from the time when the generation began, so it may have been billed although
-    /// there is no record.
+    /// The store has dropped all bills from the generation's time, so it may have been billed although there is no
+    /// record.
     pub is_forgotten: bool,
 }
 

@@ -41,7 +41,7 @@ pub enum BadUrl {
     NotEncrypted,
 }
 
-/// Reason why an address is not connected.
+/// Why an address is not connected to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddressRefused {
     /// A name resolved to this machine.

@@ -12,7 +12,7 @@ use shared::{
 
 use crate::credentials::digest::{Digest, Pepper, Peppers};
 
-/// Context of the secrets' derivation from a pepper.
+/// Context in which secrets are derived from a pepper.
 const CONTEXT: &str = "faregate 2026-11-23 secrets of webhooks";
 
 /// Secret that signs a webhook's deliveries. It cannot be printed and is not stored: it is derived from the pepper and

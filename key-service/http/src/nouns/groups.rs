@@ -34,7 +34,7 @@ impl Filtered for Group {
 
 impl HttpNoun for Group {}
 
-/// Lists the keys of a group, without those of its child groups.
+/// Lists the keys of a group, without its child groups' keys.
 pub(crate) async fn keys(
     State(api): State<Api>,
     Caller(caller): Caller,

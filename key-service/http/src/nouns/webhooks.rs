@@ -25,7 +25,7 @@ impl Filtered for Webhook {
 
 impl HttpNoun for Webhook {}
 
-/// Queues a test, and answers with the event that is sent.
+/// Queues a test. The answer is the event that will be sent.
 pub(crate) async fn test(
     State(api): State<Api>,
     Caller(caller): Caller,

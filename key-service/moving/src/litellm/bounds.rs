@@ -14,16 +14,16 @@ use super::{
 };
 use domain::ledger::BoundsPatch;
 
-/// Table of budgets that keys name.
+/// Table of the budgets that keys refer to.
 pub(super) const BUDGETS: &str = "LiteLLM_BudgetTable";
 /// Seconds of each window; a month has thirty days.
 const WINDOWS: [(Per, u64); 4] =
     [(Per::Hour, 3_600), (Per::Day, 86_400), (Per::Week, 604_800), (Per::Month, 2_592_000)];
-/// Names that mean all models.
+/// Names that stand for all models.
 const ALL_MODELS: [&str; 3] = ["all-proxy-models", "all-team-models", "*"];
 
 impl RowFields<'_> {
-    /// Reads the bounds of a key or a team. Unset values come from the budget that a key names.
+    /// Reads the bounds of a key or a team. The budget that a key refers to provides unset values.
     pub(super) fn bounds(&mut self, budget: Option<&Row>) -> Result<BoundsPatch, RowFault> {
         let mut bounds = BoundsPatch { models: self.models()?.map(Some), ..BoundsPatch::default() };
         self.money(&mut bounds, budget)?;
@@ -68,7 +68,7 @@ impl RowFields<'_> {
             }
         }
         for (per, amount) in self.budget_limits()? {
-            // Of two limits for the same window, the smaller one applies.
+            // If two limits have the same window, the smaller one applies.
             match windows.iter_mut().find(|(other, _)| *other == per) {
                 Some((_, before)) => *before = amount.min(*before),
                 None => windows.push((per, amount.min(MAX_LIMIT))),
@@ -101,7 +101,7 @@ impl RowFields<'_> {
         limits.iter().map(limit).collect()
     }
 
-    /// Returns the value of the row or else of its budget, with the table it comes from.
+    /// Returns the value in the row, or else in its budget, with the table that it comes from.
     fn first<T>(
         &mut self,
         column: &str,
@@ -119,7 +119,7 @@ impl RowFields<'_> {
         Ok(own.map(|own| (self.table, own)).or(of_budget.map(|value| (BUDGETS, value))))
     }
 
-    /// The models that may be used. Unknown names stay in the list, so that it is never wider than before.
+    /// Returns the allowed models. Unknown names stay in the list, so that it never becomes wider.
     fn models(&mut self) -> Result<Option<Vec<String>>, RowFault> {
         let mut models = self.take("models", values::list)?;
         if models.is_empty() {
@@ -150,12 +150,12 @@ impl RowFields<'_> {
     }
 }
 
-/// Remark on an amount beyond the largest limit.
+/// Returns the remark on an amount above the largest possible limit.
 fn capped(amount: NanoUsd) -> String {
     if amount > MAX_LIMIT { format!(", cut to {MAX_LIMIT} USD") } else { String::new() }
 }
 
-/// Returns the window of the nearest length, by ratio.
+/// Returns the window closest in length, by ratio.
 fn nearest(duration: &str) -> Result<Per, RowFault> {
     let fault = || {
         format!(

@@ -14,12 +14,12 @@ use super::super::{
 };
 use domain::settings::MetadataPatch;
 
-/// Names of the column with a team's aliases: in LiteLLM's schema and in its database.
+/// Columns with a team's aliases, as named in LiteLLM's schema and in its database.
 pub(super) const MODEL_ALIASES: [&str; 2] = ["model_aliases", "aliases"];
 /// Longest masked key, such as `sk-...abcd`.
 const MAX_HINT_CHARS: usize = 20;
 
-/// Reasons why columns are dropped.
+/// Why columns are dropped.
 const DROPPED: [(&[&str], &str); 9] = [
     (
         &["created_at", "created_by", "updated_at", "updated_by", "last_active"],
@@ -70,7 +70,7 @@ impl<'a> RowFields<'a> {
         Self { table, row, report }
     }
 
-    /// Takes and reads the value of a column.
+    /// Takes the value of a column and reads it.
     pub(super) fn take<T>(
         &mut self,
         column: &str,
@@ -90,7 +90,7 @@ impl<'a> RowFields<'a> {
         self.report.add(table, column, became);
     }
 
-    /// Takes a line of text, cut to the length of a label.
+    /// Takes a line of text, truncated to the length of a label.
     pub(super) fn line(&mut self, column: &str, name: &str) -> Result<Option<String>, RowFault> {
         let Some(text) = self.take(column, values::text)? else { return Ok(None) };
         let line = cut(&text);
@@ -105,7 +105,7 @@ impl<'a> RowFields<'a> {
         Ok(Some(line))
     }
 
-    /// Takes the metadata, preceded by some columns.
+    /// Takes the metadata, and adds some columns to it.
     pub(super) fn metadata(&mut self, columns: &[&str]) -> Result<MetadataPatch, RowFault> {
         let mut kept = BTreeMap::new();
         for column in columns {
@@ -137,7 +137,7 @@ impl<'a> RowFields<'a> {
         Ok(MetadataPatch { is_cleared: false, changes: kept })
     }
 
-    /// Reports aliases: names of models by alias.
+    /// Reports aliases, each with its model.
     pub(super) fn aliases(&mut self, column: &str, named: &Value) -> Result<(), RowFault> {
         let aliases = values::object(named).map_err(|fault| format!("`{column}` {fault}"))?;
         for (alias, model) in aliases {
@@ -158,17 +158,17 @@ impl<'a> RowFields<'a> {
     }
 }
 
-/// Removes control characters and cuts a text to the length of a label.
+/// Removes control characters, and truncates a text to the length of a label.
 pub(super) fn cut(text: &str) -> String {
     text.chars().filter(|c| !is_control(*c)).take(MAX_LABEL_CHARS).collect()
 }
 
-/// Returns whether a text is a masked key and not a complete one.
+/// Returns whether a text is a masked key, not a complete one.
 pub(super) fn is_foreign_hint(text: &str) -> bool {
     text.contains("...") && text.chars().count() <= MAX_HINT_CHARS && !text.chars().any(is_control)
 }
 
-/// The text of a plain value, or of a list of texts.
+/// Returns the text of a simple value, or of a list of texts.
 fn plain(value: &Value) -> Option<String> {
     match value {
         Value::Null | Value::Object(_) => None,

@@ -24,7 +24,7 @@ pub async fn drop_late_calls(request: Request, next: Next) -> Response {
     })
 }
 
-/// The protocol allows at most eight digits and a unit. Anything else is ignored.
+/// Reads the deadline: at most eight digits and a unit. Anything else is ignored.
 fn requested(headers: &HeaderMap) -> Option<Duration> {
     let value = headers.get(GRPC_TIMEOUT)?.to_str().ok()?;
     let (digits, unit) = value.split_at_checked(value.len().checked_sub(1)?)?;

@@ -1,4 +1,4 @@
-//! Converts the ledger's outcomes to the answers of calls.
+//! Converts the ledger's outcomes to answers.
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,17 +23,16 @@ use key_service_store::store::{Hour, StoreError};
 /// The call behind a command, with what its answer needs.
 pub(super) enum Meaning {
     Principal(Principal),
-    /// `is_least` says that only the least was asked for, and `can_count` that the prompt can be counted.
+    /// `is_least` says that only the lower bound was requested, and `can_count` that the prompt can be counted.
     Grant {
         hold: HoldRef,
-        /// What each of the model's upstreams charges.
+        /// The cost at each of the model's upstreams.
         upstream_costs: Vec<Option<Arc<Price>>>,
         prompt: u64,
         images: u64,
         output: u64,
         is_least: bool,
         can_count: bool,
-        /// How the caller asked.
         origin: Option<Arc<Origin>>,
         lease: Duration,
     },
@@ -49,7 +48,7 @@ pub(super) enum Meaning {
 }
 
 impl Meaning {
-    /// Counts the call if it was refused.
+    /// Counts the call if it is refused.
     pub(super) fn count(&self, outcome: &Result<Outcome, Refused>, refusals: &Refusals, hour: Hour) {
         let refusal = outcome.as_ref().err().map(Refused::refusal);
         match (self, refusal) {
@@ -122,12 +121,12 @@ impl Meaning {
     }
 }
 
-/// Returns whether a gateway retries after this refusal with an exact count of the prompt.
+/// Returns whether a gateway retries with an exact count of the prompt after this refusal.
 fn lacks_money(refusal: Refusal) -> bool {
     matches!(refusal, Refusal::KeyLimitReached | Refusal::GroupLimitReached | Refusal::InsufficientCredits)
 }
 
-/// The refusal of a command, with the details for the caller.
+/// Returns a command's refusal, with details for the caller.
 fn denial(refused: Refused) -> Result<Denial, CallFailure> {
     let refusal = refused.refusal().ok_or_else(|| unfit(&format!("{refused:?}")))?;
     metrics::counter!("keyservice_denials_total", "reason" => refusal.code().as_str()).increment(1);
@@ -162,12 +161,12 @@ pub(super) fn failure(error: &StoreError) -> CallFailure {
     CallFailure { code, message: error.to_string() }
 }
 
-/// Failure of a call because of a bug in the key-service.
+/// Makes the failure of a call that shows a bug in the key-service.
 pub(super) fn unfit(message: &str) -> CallFailure {
     CallFailure { code: Code::Internal, message: message.into() }
 }
 
-/// Failure because of an unreadable record. The call keeps failing until an operator repairs it.
+/// Makes the failure for an unreadable record. It repeats until an operator repairs the record.
 fn damaged() -> CallFailure {
     let message = "what the store recorded for this generation cannot be read; nothing changed".into();
     CallFailure { code: Code::DataLoss, message }
@@ -177,7 +176,7 @@ fn settled() -> CallFailure {
     CallFailure { code: Code::FailedPrecondition, message: "the generation is settled".into() }
 }
 
-/// Counts the bill of a capture or an expiry in the metrics.
+/// Counts a capture's or an expiry's bill in the metrics.
 pub(crate) fn count_billed(settlement: &Settlement) {
     if !settlement.ending.is_bill() {
         tracing::warn!(
@@ -191,6 +190,6 @@ pub(crate) fn count_billed(settlement: &Settlement) {
     let (model, shortfall) = (settlement.payer.model.clone(), settlement.shortfall());
     metrics::counter!("keyservice_billed_nanousd_total", "model" => model.clone())
         .increment(count(settlement.charged));
-    // Counted from zero, so that the first shortfall shows as an increase.
+    // The counter starts at zero, so that the first shortfall shows as an increase.
     metrics::counter!("keyservice_shortfall_nanousd_total", "model" => model).increment(count(shortfall));
 }

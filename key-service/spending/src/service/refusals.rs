@@ -1,5 +1,5 @@
-//! Refused calls, collected in memory and added to the store every ten seconds. A refused request adds to one counter
-//! and to the last calls of its account.
+//! Refused calls, collected in memory and added to the store every ten seconds. Each adds to one counter and to the
+//! last calls of its account.
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -18,12 +18,12 @@ use super::adding::due;
 use domain::refused::RefusedCall;
 use key_service_store::store::{Hour, REFUSED_CALLS_KEPT, RefusedLine, Store};
 
-/// Most refused authorizations, of all keys, that wait for a second try. Beyond that, second tries count as separate
+/// Most refused authorizations, over all keys, that wait for a second try. Beyond that, second tries count as separate
 /// requests.
 const MAX_WAITING: usize = 20_000;
-/// Most distinct counters until the next addition. Further refusals are not counted.
+/// Most distinct counters between two additions. Further refusals are not counted.
 const MAX_COUNTERS: usize = 50_000;
-/// Most calls until the next addition, over all accounts: about ten megabytes. Further ones are only counted.
+/// Most calls between two additions, over all accounts: about ten megabytes. Further calls are only counted.
 const MAX_CALLS: usize = 50_000;
 /// Counters added in one call to the store.
 const ADDED_AT_ONCE: usize = 1_000;
@@ -34,7 +34,7 @@ type RefusalCounter = (AccountId, KeyId, Hour, &'static str);
 /// A refusal that happens now.
 pub(super) struct RefusedNow<'a> {
     pub(super) counter: RefusalCounter,
-    /// The requested model, and how it was requested.
+    /// The requested model, and how the client asked for it.
     pub(super) asked: Option<(&'a str, Option<&'a Arc<Origin>>)>,
 }
 
@@ -51,10 +51,9 @@ struct Noted {
     calls: HashMap<AccountId, VecDeque<RefusedCall>>,
     /// Number of calls over all accounts.
     calls_of_all: usize,
-    /// Counted authorizations that lacked money, by key. The gateway then asks again: whether the key may spend at all,
-    /// or for the least that the request can cost. Both belong to the counted request.
+    /// Counted authorizations that lacked money, by key. The gateway then calls again, to see whether the key may spend
+    /// at all, or to hold the lower bound of the cost. Both calls belong to the counted request.
     waiting: HashMap<KeyId, Vec<(RefusalCounter, RefusalId)>>,
-    /// Number of authorizations in `waiting`.
     waits: usize,
 }
 
@@ -82,7 +81,7 @@ impl Noted {
         }
     }
 
-    /// Removes a call, unless the store already has it.
+    /// Removes a call, unless it is already in the store.
     fn take_back(&mut self, counter: RefusalCounter, id: RefusalId) {
         if let Some(count) = self.counters.get_mut(&counter) {
             *count -= 1;
@@ -96,7 +95,7 @@ impl Noted {
         }
     }
 
-    /// Ends the wait for a second try of one of the key's requests, if any.
+    /// Ends the wait for a second try of one of the key's requests, if there is one.
     fn second_try(&mut self, key: KeyId) -> Option<(RefusalCounter, RefusalId)> {
         let waiting = self.waiting.get_mut(&key)?;
         let first = waiting.pop();
@@ -113,8 +112,8 @@ impl Refusals {
         Self { clock, noted: Mutex::default() }
     }
 
-    /// Records a refused authorization, unless it is the second try of a recorded one. `is_least` says that it asked
-    /// for the least; `lacks_money`, that a second try follows.
+    /// Records a refused authorization, unless it is the second try of a recorded one. `is_least` says that it
+    /// requested the lower bound; `lacks_money` says that a second try follows.
     pub(super) fn not_authorized(&self, refused: &RefusedNow<'_>, is_least: bool, lacks_money: bool) {
         let (_, key, ..) = refused.counter;
         let id = RefusalId::generate(&*self.clock);
@@ -129,7 +128,7 @@ impl Refusals {
         }
     }
 
-    /// Removes the refusal of a request that was granted on the second try.
+    /// Removes the refusal of a request that was granted at the second try.
     pub(super) fn authorized(&self, key: KeyId, is_least: bool) {
         if !is_least {
             return;
@@ -149,7 +148,7 @@ impl Refusals {
         }
     }
 
-    /// Records that a key may spend. This may be the second try of a recorded authorization, which stays refused.
+    /// Records that a key may spend. If this is the second try of a recorded authorization, that one stays refused.
     pub(super) fn authenticated(&self, key: KeyId) {
         self.noted.lock().second_try(key);
     }
@@ -164,8 +163,8 @@ impl Refusals {
         (accounts, calls.into_iter().collect())
     }
 
-    /// Adds all counts and calls to the store. Counts that the store did not accept are added again later, so with an
-    /// unknown outcome a call may count twice. Calls that the store did not accept are only counted.
+    /// Adds all counts and calls to the store. Counts that it did not accept are added again later, so if the outcome
+    /// is unknown, a call may count twice. Calls that it did not accept are only counted.
     pub(crate) async fn add_to(&self, store: &Store) {
         let (counts, calls) = self.take();
         for (account, lines) in counts {

@@ -1,4 +1,4 @@
-//! Counts of upstreams' bills, collected in memory and added to the store every ten seconds.
+//! Counts of bills by upstream, collected in memory and added to the store every ten seconds.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -12,7 +12,7 @@ use super::adding::due;
 use domain::{ledger::Settlement, upstream_calls::UpstreamCalls};
 use key_service_store::store::{Hour, Store};
 
-/// Most counters until the next addition: more upstreams than a catalogue has. Further bills are not counted.
+/// Most counters between two additions: more than the upstreams of any catalogue. Further bills are not counted.
 const MAX_COUNTERS: usize = 10_000;
 
 /// A model, the name of one of its upstreams, and an hour.
@@ -25,7 +25,7 @@ pub struct UpstreamBills {
 }
 
 impl UpstreamBills {
-    /// Counts a bill, if its upstream is known. A capture that a gateway sent twice counts twice.
+    /// Counts a bill if its upstream is known. A capture that a gateway sent twice counts twice.
     pub(super) fn note(&self, settlement: &Settlement, hour: Hour) {
         let Some(course) = &settlement.course else { return };
         let Some(upstream) = &course.upstream else { return };

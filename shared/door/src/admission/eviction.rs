@@ -5,25 +5,24 @@ use std::{cmp::Reverse, time::Duration};
 
 use super::owner::Owner;
 
-/// Time without a request after which a connection is closed before older ones. It allows for callers that are far away
-/// or slow.
+/// How long a connection may have no request before it is closed ahead of older ones. Callers may be far away or slow.
 const HESITATION: Duration = Duration::from_secs(1);
-/// Connections that do not count against an owner. A caller may open a few at once, while thousands of unauthenticated
-/// addresses have one each.
+/// Connections that an owner may have without losing one before others do. A caller may open a few at once, while
+/// thousands of unauthenticated addresses have one each.
 const FEW: usize = 4;
-/// Most connections of an owner searched for a silent one.
+/// Most connections of an owner to search for a silent one.
 const LOOKED_THROUGH: usize = 256;
 
 /// Snapshot of a connection at the moment of the choice.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Snapshot {
-    /// Place in the order in which connections were opened.
+    /// Position in the order in which connections were opened.
     pub(crate) number: u64,
-    /// Time without a request; `None` while the connection carries one.
+    /// How long there has been no request; `None` while there is one.
     pub(crate) idle: Option<Duration>,
-    /// Everything that the client sent was read.
+    /// Everything that the client has sent was read.
     pub(crate) read: bool,
-    /// Weight of the requests that the connection carries.
+    /// Weight of the connection's requests.
     pub(crate) load: usize,
 }
 
@@ -32,18 +31,18 @@ pub(crate) trait Connections {
     /// Owners, each with its number of connections and the number of its oldest.
     fn owners(&self) -> impl Iterator<Item = (Owner, usize, u64)>;
 
-    /// The connections of an owner, the oldest first.
+    /// The connections of an owner, oldest first.
     fn of(&self, owner: Owner) -> impl Iterator<Item = Snapshot>;
 }
 
-/// Bound that all connections together exceed.
+/// Which bound all connections together exceed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PassedBound {
-    /// There is one connection too many: one is closed.
+    /// One connection too many: one must be closed.
     Connections,
-    /// There is one connection too many, which may only replace an idle one.
+    /// One connection too many, which may only replace an idle one.
     IdleConnections,
-    /// The load is too large by this much.
+    /// Too much load, by this amount.
     Load(usize),
 }
 
@@ -56,8 +55,8 @@ pub(crate) fn choose(connections: &impl Connections, passed: PassedBound) -> Vec
     }
 }
 
-/// Finds the oldest connection of the owner with the most, a silent one first. If several owners have as many, or all
-/// have few, the owner of the oldest connection loses it.
+/// Finds the oldest connection of the owner with the most, a silent one first. If several owners have the same number,
+/// or all have few, the owner of the oldest connection loses it.
 fn oldest_of_most(connections: &impl Connections) -> Option<(Owner, u64)> {
     let rank = |(_, count, oldest): &(Owner, usize, u64)| ((*count).max(FEW), Reverse(*oldest));
     let (owner, _, oldest) = connections.owners().max_by_key(rank)?;
@@ -66,7 +65,7 @@ fn oldest_of_most(connections: &impl Connections) -> Option<(Owner, u64)> {
     Some((owner, silent.map_or(oldest, |it| it.number)))
 }
 
-/// Finds the connection that is idle longest, of the owner with the most connections among those who have an idle one.
+/// Finds the longest-idle connection of the owner with the most connections, among owners with an idle one.
 fn longest_idle_of_most(connections: &impl Connections) -> Option<(Owner, u64)> {
     let longest_idle = |(owner, count, _)| {
         let idle = connections.of(owner).filter_map(|it| Some((it.idle?, Reverse(it.number))));

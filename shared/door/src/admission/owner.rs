@@ -4,26 +4,26 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use shared::ids::AccountId;
 
-/// Bits of an IPv6 address that name a subscriber's network; the subscriber chooses the rest.
+/// Bits of an IPv6 address that identify a subscriber's network. The subscriber chooses the rest.
 const NETWORK_BITS: u32 = 64;
 
-/// Party that a permit counts against.
+/// Whom a permit counts against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Owner {
     /// Callers of a network address, without an accepted credential.
     Network(Network),
-    /// Anyone who uses keys of this account.
+    /// Everyone who uses this account's keys.
     Account(AccountId),
-    /// The installation itself: another service, or a request whose payer is not known yet. It has no share.
+    /// The installation itself: another service, or a request whose payer is not known yet. Its share is not limited.
     Service,
 }
 
-/// The network address that stands for a caller without a credential.
+/// The network address that identifies a caller without a credential.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Network(IpAddr);
 
 impl Network {
-    /// Stands for all callers whose address is not known.
+    /// Represents all callers whose address is unknown.
     pub const UNKNOWN: Self = Self(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
 
     /// Finds the network of a machine at this address.

@@ -49,8 +49,8 @@ impl Quota {
         taken.then(|| self.permit(owner, amount))
     }
 
-    /// Takes units, and waits for the owner's turn if need be. `None` at the deadline, or at once for more units than
-    /// an owner may ever have.
+    /// Takes units, waiting for the owner's turn if necessary. Returns `None` at the deadline, or at once for more
+    /// units than an owner may ever have.
     pub async fn wait(&self, owner: Owner, amount: usize, deadline: Instant) -> Option<Permit> {
         let granted = {
             let mut state = self.0.lock();
@@ -68,7 +68,7 @@ impl Quota {
         timeout_at(deadline, granted).await.ok()?.ok()
     }
 
-    /// Makes a permit of an owner that has no units yet.
+    /// Makes a permit without units.
     pub fn empty_permit(&self, owner: Owner) -> Permit {
         self.permit(owner, 0)
     }
@@ -82,7 +82,7 @@ impl Quota {
         self.hand_out(granted);
     }
 
-    /// Gives permits to the callers whose turn has come. If a caller no longer waits, its units go to the next.
+    /// Hands out permits to the callers whose turn has come. If a caller no longer waits, its units go to the next.
     fn hand_out(&self, mut granted: Vec<Granted<oneshot::Sender<Permit>>>) {
         while let Some(Granted { owner, amount, waiter }) = granted.pop() {
             if let Err(mut refused) = waiter.send(self.permit(owner, amount)) {
@@ -115,7 +115,7 @@ impl Permit {
         taken
     }
 
-    /// Takes more units, and waits for the owner's turn if need be. Returns whether they came before the deadline.
+    /// Takes more units, waiting for the owner's turn if necessary. Returns whether they came before the deadline.
     pub async fn grow_until(&mut self, more: usize, deadline: Instant) -> bool {
         let grown = self.quota.wait(self.owner, more, deadline).await;
         if let Some(mut grown) = grown {
@@ -142,13 +142,13 @@ impl Permit {
         self.quota.permit(self.owner, amount)
     }
 
-    /// Gives the permit to bytes, which return it when their last copy is dropped.
+    /// Attaches the permit to bytes. It is released when their last copy is dropped.
     pub fn kept_by(self, bytes: Bytes) -> Bytes {
         Bytes::from_owner(CountedBytes { bytes, _permit: self })
     }
 
-    /// Counts the units against another owner. Returns false, and changes nothing, if the other owner's share has too
-    /// few left.
+    /// Counts the units against another owner. Returns false and changes nothing if that owner's share has too few
+    /// left.
     pub fn move_to(&mut self, owner: Owner) -> bool {
         let granted = self.quota.0.lock().move_to(self.owner, owner, self.amount);
         let Some(granted) = granted else { return false };

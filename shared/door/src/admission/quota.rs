@@ -1,4 +1,4 @@
-//! Division of a quota among owners: a total, a share for each owner, and turns for callers that wait.
+//! Divides a quota among owners: a total, a share for each owner, and turns for waiting callers.
 
 use std::collections::VecDeque;
 
@@ -6,7 +6,7 @@ use foldhash::HashMap;
 
 use super::owner::Owner;
 
-/// Units taken, and callers that wait for some. `W` stands for a waiting caller.
+/// Units in use, and the callers that wait for some. `W` is a waiting caller.
 pub(super) struct QuotaState<W> {
     total: usize,
     /// Most units of a single owner.
@@ -24,7 +24,7 @@ struct QuotaWaiter<W> {
     waiter: W,
 }
 
-/// Units that a waiting caller has been given.
+/// Units granted to a waiting caller.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Granted<W> {
     pub(super) owner: Owner,
@@ -53,7 +53,8 @@ impl<W> QuotaState<W> {
         }
     }
 
-    /// Takes units for an owner. Returns false, and takes nothing, if too few are left of the total or of the share.
+    /// Takes units for an owner. Returns false and takes nothing if too few are left of the total or of the owner's
+    /// share.
     pub(super) fn take(&mut self, owner: Owner, amount: usize) -> bool {
         let fits = self.fits(owner, amount);
         if fits {
@@ -72,15 +73,15 @@ impl<W> QuotaState<W> {
         callers.push_back(QuotaWaiter { amount, waiter });
     }
 
-    /// Takes units back, and returns the callers whose turn has come.
+    /// Returns units. Returns the callers whose turn has come.
     pub(super) fn give_back(&mut self, owner: Owner, amount: usize) -> Vec<Granted<W>> {
         self.taken -= amount;
         self.leave(owner, amount);
         self.next()
     }
 
-    /// Counts units of one owner against another. Returns the callers whose turn has come; or `None`, and changes
-    /// nothing, if the other owner's share has too few units left.
+    /// Counts units of one owner against another. Returns the callers whose turn has come; or `None`, changing nothing,
+    /// if the other owner's share has too few units left.
     pub(super) fn move_to(&mut self, from: Owner, to: Owner, amount: usize) -> Option<Vec<Granted<W>>> {
         if from == to {
             return Some(Vec::new());
@@ -93,8 +94,8 @@ impl<W> QuotaState<W> {
         Some(self.next())
     }
 
-    /// Gives units to waiting callers while they last. Owners take turns, and each owner's first caller comes first. A
-    /// caller whose amount does not fit keeps its place.
+    /// Grants units to waiting callers until they run out. Owners take turns, and each owner's callers are served in
+    /// order. A caller whose amount does not fit keeps its place.
     fn next(&mut self) -> Vec<Granted<W>> {
         let mut granted = Vec::new();
         let mut passed_over = 0;
@@ -134,7 +135,7 @@ impl<W> QuotaState<W> {
         amount <= (self.total - self.taken).min(self.left_of(owner))
     }
 
-    /// Units left of an owner's share.
+    /// Returns what is left of an owner's share.
     fn left_of(&self, owner: Owner) -> usize {
         self.most_of(owner) - self.owned.get(&owner).copied().unwrap_or(0)
     }

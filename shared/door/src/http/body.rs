@@ -12,11 +12,11 @@ use shared::{
 };
 use tokio::time::{Instant, timeout, timeout_at};
 
-/// Characters of an unsupported `Content-Encoding` that the error repeats.
+/// Most characters of an unsupported `Content-Encoding` that the error repeats.
 const MAX_SHOWN_ENCODING: usize = 40;
 
-/// Refuses a body that is declared as something other than JSON or `also`. A body without a type is read as JSON.
-/// Compressed bodies are refused too, since their full size is not known in advance.
+/// Refuses a body whose declared type is neither JSON nor `also`. Without a type it counts as JSON. Compressed bodies
+/// are also refused, since their full size is unknown in advance.
 pub fn require_json(headers: &HeaderMap, also: Option<&str>) -> Result<(), ApiError> {
     for value in headers.get_all(header::CONTENT_ENCODING) {
         let value = value.to_str().unwrap_or("?").trim();
@@ -38,7 +38,7 @@ pub fn require_json(headers: &HeaderMap, also: Option<&str>) -> Result<(), ApiEr
     }
 }
 
-/// Reads a whole body of at most `limit` bytes. A body that announces more is refused unread.
+/// Reads a whole body of at most `limit` bytes. One that announces more is refused unread.
 pub async fn read_body(headers: &HeaderMap, body: Body, limit: usize) -> Result<Bytes, ApiError> {
     read_body_within(headers, body, limit, |_| Ok(())).await
 }
@@ -66,9 +66,9 @@ pub fn content_length(headers: &HeaderMap) -> Option<u64> {
 /// Most memory reserved for a body before its first byte, since announced bytes may never come.
 const EAGER_ROOM: u64 = 1 << 20;
 
-/// Longest pause of a client while it sends a body.
+/// Longest pause of a client within a body.
 const BODY_PAUSE: Duration = Duration::from_secs(30);
-/// Time after which a body must arrive at `LEAST_BYTES_PER_SECOND`, so that a trickling body cannot keep memory.
+/// Time after which a body must average `LEAST_BYTES_PER_SECOND`, so that one that trickles in cannot keep its memory.
 const BODY_GRACE: Duration = Duration::from_secs(10);
 const LEAST_BYTES_PER_SECOND: u64 = 8 << 10;
 /// Deadline of a whole body: the largest fits at two megabits a second.
@@ -117,7 +117,7 @@ fn stalled() -> ApiError {
     ApiError::new(Code::InvalidJson, "The body did not arrive in time.")
 }
 
-/// The error for a body that broke off, or whose framing is not valid HTTP.
+/// Returns the error for a body that broke off, or whose framing is not valid HTTP.
 pub fn incomplete_body() -> ApiError {
     ApiError::new(Code::InvalidJson, "The body ended before it was complete.")
 }

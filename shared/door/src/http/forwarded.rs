@@ -11,7 +11,7 @@ use shared_config::internal_token::InternalToken;
 
 use crate::serve::PeerAddress;
 
-/// Host and port that the client used.
+/// Host and port that the client addressed.
 pub const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 /// `https` if the client came over TLS.
 pub const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
@@ -22,12 +22,12 @@ pub const INTERNAL_TOKEN: &str = "x-internal-token";
 /// Header of the internal token, used only between the services.
 pub const X_INTERNAL_TOKEN: HeaderName = HeaderName::from_static(INTERNAL_TOKEN);
 
-/// Header with the account of the member who asked for a page. The gateway needs it for its bounds, and does not pass
-/// it on.
+/// Header with the account of the member who requested a page. The gateway uses it for its bounds, and does not pass it
+/// on.
 pub const X_ACCOUNT: HeaderName = HeaderName::from_static("x-account");
 
-/// Middleware: removes the internal token from a request. Without the right token, it also removes the facts that only
-/// a gateway may state; the client's address is then that of its connection.
+/// Middleware: removes the internal token from a request. If it is missing or wrong, it also removes the facts that
+/// only a gateway may state; the client's address is then the connection's.
 pub async fn believe_gateways(
     State(token): State<InternalToken>,
     mut request: Request,

@@ -1,6 +1,6 @@
-//! Refuses requests whose framing or host two readers could understand differently.
+//! Refuses requests whose framing or host two servers could read differently (request smuggling).
 //!
-//! Hyper's parser accepts lines of a head that end with a line feed alone and leaves no trace of it, so these cannot be
+//! Hyper's parser accepts head lines that end with a bare line feed, and does not report them, so they cannot be
 //! refused here.
 
 use axum::{

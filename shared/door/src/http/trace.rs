@@ -10,22 +10,22 @@ use axum::{
 use http::{HeaderMap, HeaderName, HeaderValue};
 use shared::{clock::Clock, ids::RequestId, key::without_keys, text::shown};
 
-/// Header with our id on a response. On a request it has the client's own id, which is logged next to ours.
+/// Header with our id on a response. On a request, it is the client's own id, which is logged next to ours.
 pub const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-/// Header with the id that a gateway gave a request before it passed the request on.
+/// Header with the id that a gateway gave to a request that it passes on.
 pub const X_GATEWAY_REQUEST_ID: HeaderName = HeaderName::from_static("x-gateway-request-id");
 
-/// Characters of a client's own id that logs show: more than a UUID or a trace id has.
+/// Most characters of a client's id in logs: more than a UUID or a trace id has.
 const MAX_CLIENT_ID_CHARS: usize = 64;
 
-/// Headers in which agents name their sessions.
+/// Headers in which agents send their session's id.
 const SESSIONS: [HeaderName; 3] = [
     HeaderName::from_static("x-claude-code-session-id"),
     HeaderName::from_static("session-id"),
     HeaderName::from_static("x-session-id"),
 ];
 
-/// Id that a client gave a request, or a session of requests, in the form that logs use.
+/// A client's id for a request or a session, made safe for logs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientRequestId(Arc<str>);
 
@@ -51,8 +51,8 @@ impl ClientRequestId {
     }
 }
 
-/// Middleware: gives the request an id, and the response a header with it. A request from a gateway keeps the gateway's
-/// id. The id is only for logs, so a made-up one deceives only its maker.
+/// Middleware: gives the request an id, which the response's header shows. A request from a gateway keeps the gateway's
+/// id. The id is used only in logs, so forging one deceives nobody else.
 pub async fn gateway_request_id(
     State(clock): State<Arc<dyn Clock>>,
     mut request: Request,

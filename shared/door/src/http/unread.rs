@@ -1,4 +1,4 @@
-//! Reads the rest of a body that no handler has read to its end.
+//! Reads the rest of a body that its handler did not read.
 
 use std::{
     pin::Pin,
@@ -17,12 +17,12 @@ use http_body_util::BodyExt;
 use hyper::body::{Frame, SizeHint};
 use tokio::{runtime::Handle, time::timeout};
 
-/// Longest time, and most bytes, spent on the rest of an unread body.
+/// Most time and bytes spent on the rest of an unread body.
 const LINGER: Duration = Duration::from_secs(2);
 const LINGER_BYTES: usize = 8 << 20;
 
-/// A body whose rest is read and discarded, within bounds, if it is dropped before its end. If a connection is closed
-/// while bytes are unread, it is reset, and a client that sends everything before it reads would lose the answer.
+/// A body that is read and discarded to its end, within bounds, after it is dropped. Closing a connection with unread
+/// bytes resets it, and a client that sends everything before it reads would lose the answer.
 pub fn drain_unread_body(body: Body) -> Body {
     Body::new(Drained(Some(body)))
 }

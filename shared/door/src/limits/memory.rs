@@ -1,4 +1,4 @@
-//! Memory that a process may take: the cgroup's limit, or else the machine's available memory.
+//! Memory available to a process: the cgroup's limit, or else the machine's available memory.
 
 use std::{
     fs,
@@ -6,12 +6,12 @@ use std::{
 };
 
 const CGROUPS: &str = "/sys/fs/cgroup";
-/// A larger limit means that there is none: version 1 of cgroups writes "no limit" as a number near 2^63.
+/// A larger limit means no limit: cgroups v1 reports that as a number near 2^63.
 const UNBOUNDED: u64 = 1 << 50;
 /// Assumed if the system gives no figure.
 const UNKNOWN: u64 = 1 << 30;
 
-/// Bytes that this process may take, and the source of the figure.
+/// Returns the bytes that this process may use, and where the figure comes from.
 pub(super) fn of_process() -> (u64, &'static str) {
     let read = |path: &Path| fs::read_to_string(path).ok();
     if let Some(bound) = bound_of_cgroup(read) {
@@ -23,7 +23,7 @@ pub(super) fn of_process() -> (u64, &'static str) {
     }
 }
 
-/// The smallest limit among the process's cgroup and its parents up to the root.
+/// Returns the smallest limit of the process's cgroup and its parents.
 fn bound_of_cgroup(read: impl Fn(&Path) -> Option<String>) -> Option<u64> {
     let memberships = read(Path::new("/proc/self/cgroup"))?;
     let mut smallest: Option<u64> = None;
@@ -40,7 +40,7 @@ fn bound_of_cgroup(read: impl Fn(&Path) -> Option<String>) -> Option<u64> {
             continue;
         };
         let folder = root.join(path.trim_start_matches('/'));
-        // In a container the path may be the host's, and then only the root can be read.
+        // In a container the path may be the host's. Then only the root can be read.
         let folders = folder.ancestors().take_while(|folder| folder.starts_with(&root));
         let bounds = folders.filter_map(|folder| read(&folder.join(file))?.trim().parse::<u64>().ok());
         smallest = bounds.chain(smallest).filter(|bound| *bound < UNBOUNDED).min();

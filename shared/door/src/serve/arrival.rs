@@ -1,4 +1,4 @@
-//! The network that a request came from, and the trust in its connection.
+//! The network that a request came from, and whether its connection is trusted.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -10,7 +10,7 @@ use crate::{
     serve::connection::Connection,
 };
 
-/// Network address of a request's client, or of the proxy in front of us.
+/// Network address of a request's client, or of the proxy in front.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerAddress(pub IpAddr);
 
@@ -21,18 +21,18 @@ pub struct OverTls;
 #[derive(Clone)]
 pub(super) struct CarriedBy(pub(super) Arc<Connection>);
 
-/// Notes that a handler has begun with a request. A connection has arrived once its first request has.
+/// Notes that a request has reached its handler. Its connection counts as arriving until then.
 pub fn note_arrival(request: &mut Extensions) {
     request.remove::<TaskTrackerToken>();
 }
 
-/// Trust in the connection of a request. Once a credential is accepted, the connection counts among those of
-/// authenticated callers. Cheap to clone.
+/// Whether a request's connection is trusted. Once a credential is accepted, the connection counts as one of an
+/// authenticated caller. Cheap to clone.
 #[derive(Clone, Default)]
 pub struct ConnectionTrust(Option<Arc<Connection>>);
 
 impl ConnectionTrust {
-    /// Finds the trust in the connection of the request with these extensions.
+    /// Finds the trust of the connection in a request's extensions.
     pub fn of(request: &Extensions) -> Self {
         Self(request.get().map(|CarriedBy(connection)| connection.clone()))
     }
@@ -44,8 +44,8 @@ impl ConnectionTrust {
         }
     }
 
-    /// Owner of the connection: its network until a credential is accepted. The owner of requests from inside the
-    /// process is the installation.
+    /// Owner of the connection: its network until a credential is accepted. Requests from inside the process belong to
+    /// the installation.
     pub fn owner(&self) -> Owner {
         self.0.as_ref().map_or(Owner::Service, |connection| connection.owner())
     }

@@ -1,5 +1,5 @@
-//! Bodies of responses on their way to the client. They are counted until written, and dropped when the client stops
-//! reading them, or reads a whole answer too slowly.
+//! Bodies of responses on their way to the client. They are counted until written, and dropped if the client stops
+//! reading them or reads a whole answer too slowly.
 
 use std::{
     pin::Pin,
@@ -19,42 +19,42 @@ use tokio::time::Instant;
 
 use super::connection::{Connection, Overdue, RequestGuard};
 
-/// Largest piece handed to an HTTP/2 stream. A stream keeps pieces beyond the client's window in memory, each with the
-/// whole allocation that it is part of, so pieces are copied.
+/// Largest piece for an HTTP/2 stream. A stream keeps pieces beyond the client's window in memory, each with its whole
+/// underlying allocation, so pieces are copied.
 const PIECE: usize = 16 << 10;
 /// Largest HTTP/2 piece on an unauthenticated connection, whose client may leave many answers unread.
 const UNAUTHENTICATED_PIECE: usize = 4 << 10;
-/// Largest piece over HTTP/1, where pieces are counted but not copied.
+/// Largest piece for HTTP/1, where pieces are counted but not copied.
 const PIECE_OF_HTTP1: usize = 64 << 10;
-/// Bytes a second that a client must read of a whole answer once the time for reading nothing has passed: a quarter of
-/// a megabit. A whole answer stays in memory until the client has read all; a stream keeps little, and may go at any
-/// speed.
+/// Bytes per second at which a client must read a whole answer, after the time in which it may read nothing: a quarter
+/// of a megabit. A whole answer stays in memory until all of it is read; a stream keeps little, so it may be read at
+/// any speed.
 const LEAST_RATE: u64 = 32 << 10;
-/// Time after which a stream that the client does not ask for is detached. Inside the connection's task it would stop,
-/// and so would its upstream.
+/// Time after which a stream that nobody asks for is detached. Within the connection's task it would stop, and its
+/// upstream with it.
 const DETACH_AFTER: Duration = Duration::from_secs(1);
 
-/// Treatment of a client that does not read a response; an extension of responses.
+/// Response extension: what to do if the client does not read the response.
 #[derive(Clone)]
 pub struct Unread {
-    /// Longest time for which the client may read nothing, in place of the port's own bound.
+    /// How long the client may read nothing, instead of the port's own bound.
     pub bound: Duration,
-    /// A stream that goes on by itself while the client reads nothing.
+    /// A stream that can continue by itself while the client reads nothing.
     pub stream: Option<Arc<dyn Detach>>,
 }
 
-/// A stream that runs inside the connection's task, whenever the connection asks for more.
+/// A stream that runs within the connection's task, whenever the connection asks for more.
 pub trait Detach: Send + Sync {
-    /// Moves the stream to its own task, since the connection asks for nothing.
+    /// Moves the stream to its own task, since the connection is not asking for more.
     fn detach(&self);
 }
 
-/// Bodies of a connection's responses until they are written, watched for clients that read nothing.
+/// A connection's responses that are not fully written, watched for clients that read nothing.
 #[derive(Default)]
 pub(super) struct Responses(Mutex<Vec<Arc<Response>>>);
 
 impl Responses {
-    /// Makes the body of the response to a request, watched until the client has read everything.
+    /// Makes the body of a response, watched until the client has read everything.
     pub(super) fn respond(
         self: &Arc<Self>,
         request: RequestGuard,
@@ -66,14 +66,14 @@ impl Responses {
         WatchedBody(Arc::new(Untaken { response, responses: self.clone() }))
     }
 
-    /// Longest time that a write may wait: `unread`, unless a response may wait longer.
+    /// Returns how long a write may wait: `unread`, unless a response may wait longer.
     pub(super) fn longest_wait(&self, unread: Duration) -> Duration {
         self.0.lock().iter().map(|response| response.unread.bound).fold(unread, Duration::max)
     }
 
     /// Checks every response. Overdue responses are dropped, so that an abandoned answer frees its memory while others
-    /// on the connection go on; over HTTP/1 the connection ends. Streams that nobody asks for are detached. Returns
-    /// when to check next, if there is a reason to.
+    /// on the connection continue; over HTTP/1 the connection ends. Streams that nobody asks for are detached. Returns
+    /// when to check next, if necessary.
     pub(super) fn look(&self, now: Instant) -> Result<Option<Instant>, Overdue> {
         // Responses have their own locks, held while bodies are polled.
         let responses = self.0.lock().clone();
@@ -93,14 +93,14 @@ impl Responses {
     }
 }
 
-/// A response, which its body and the watch share.
+/// A response, shared by its body and the watch.
 struct Response {
     connection: Arc<Connection>,
     unread: Unread,
     /// True over HTTP/1, where a connection carries one response at a time.
     is_alone: bool,
     piece: usize,
-    /// Start of an answer that was complete from the beginning.
+    /// When the answer began, if it was complete from the start.
     whole_since: Option<Instant>,
     /// False once the response has ended or was abandoned.
     is_open: AtomicBool,
@@ -111,11 +111,11 @@ struct Response {
 struct BodyState {
     /// `None` after the response was abandoned.
     body: Option<Body>,
-    /// The rest of a piece that was too large.
+    /// The rest of an oversized piece.
     rest: Bytes,
     /// Bytes that the connection has asked for.
     taken: u64,
-    /// Time of the connection's last demand; `None` while the handler produces.
+    /// When the connection last asked for more; `None` while the handler is producing it.
     untaken_since: Option<Instant>,
 }
 
@@ -142,12 +142,12 @@ impl Response {
     }
 
     fn body(&self) -> MutexGuard<'_, BodyState> {
-        // A body that panicked is not polled again.
+        // A body that panicked must not be polled again.
         self.body.lock()
     }
 
-    /// Returns when to check the response next, if there is a reason to; or the time of the last demand, if the client
-    /// reads too slowly or not at all.
+    /// Returns when to check the response next, if necessary. The error is the time of the connection's last demand, if
+    /// the client reads too slowly or not at all.
     fn look(&self, now: Instant) -> Result<Option<Instant>, Instant> {
         let state = self.body();
         let (since, taken) = (state.untaken_since, state.taken);
@@ -170,7 +170,7 @@ impl Response {
         let stream = self.unread.stream.as_ref().filter(|_| !self.is_detached.load(Ordering::Relaxed))?;
         let at = match untaken_since {
             Some(since) => since + DETACH_AFTER,
-            // Over HTTP/1 the connection is checked once a write waits. Over HTTP/2 no write waits for a closed window.
+            // Over HTTP/1, check the connection once a write waits. Over HTTP/2, no write waits for a closed window.
             None if self.is_alone && self.connection.write_waits_since().is_none() => return None,
             None => now + DETACH_AFTER,
         };
@@ -182,18 +182,18 @@ impl Response {
         None
     }
 
-    /// Notes once that the response ended, or that its client has read nothing since then.
+    /// Marks the response as ended, or as unread since then. Only the first call counts.
     fn close(&self, since: Instant) {
         if self.is_open.swap(false, Ordering::Relaxed) {
             self.connection.end_response(since);
         }
     }
 
-    /// Drops the unread rest, so that the client finds the answer broken off.
+    /// Drops the unread rest, so that the client sees the answer break off.
     pub(super) fn abandon(&self) {
         let mut state = self.body();
         let left = (state.body.take(), std::mem::take(&mut state.rest));
-        // Dropping the body may have effects, so it happens outside of the lock.
+        // Dropping the body may have side effects, so it happens outside the lock.
         drop(state);
         drop(left);
     }
@@ -214,7 +214,7 @@ impl Response {
         polled.map_ok(|frame| frame.map_data(|data| self.cut(state, data, false)))
     }
 
-    /// Cuts the first piece off `data`; the rest waits. A `part` continues a larger piece.
+    /// Cuts the first piece off `data`; the rest waits. `part` says that it continues a larger piece.
     fn cut(&self, state: &mut BodyState, mut data: Bytes, part: bool) -> Bytes {
         let larger = data.len() > self.piece;
         if larger {
@@ -225,12 +225,12 @@ impl Response {
     }
 }
 
-/// Error of a body that the client read too slowly, or not at all for too long.
+/// Ends a body that the client read too slowly, or did not read for too long.
 #[derive(Debug, thiserror::Error)]
 #[error("the client read the answer too slowly")]
 struct TooSlow;
 
-/// Counts a response on the connection until its body and pieces are dropped, written or not.
+/// Counts a response on its connection until its body and all pieces are dropped, written or not.
 struct Untaken {
     response: Arc<Response>,
     responses: Arc<Responses>,
@@ -245,7 +245,7 @@ impl Drop for Untaken {
     }
 }
 
-/// Piece of a body until it is written. A full HTTP/2 piece weighs as much as a request.
+/// A piece of a body until it is written. A full HTTP/2 piece weighs the same as a request.
 pub(super) struct Piece {
     data: Bytes,
     heavy: bool,
@@ -303,7 +303,7 @@ impl HttpBody for WatchedBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Piece>, axum::Error>>> {
         let polled = self.0.response.poll_frame(context);
-        // Counted only after the response's lock is released, since too much weight closes connections.
+        // Counted after the response's lock is released, since too much weight closes connections.
         polled.map_ok(|frame| frame.map_data(|data| Piece::new(data, self.0.clone())))
     }
 

@@ -1,17 +1,17 @@
-//! Bounds on connections, and the settings they come from.
+//! Bounds on connections, and their settings.
 
 use std::time::Duration;
 
 use clap::Args;
 
-/// Least connections of the main port, whatever files and memory are left: with fewer, a server is useless.
+/// Least connections of the main port, whatever the limits of files and memory: with fewer, a server is useless.
 pub(crate) const LEAST_CONNECTIONS: usize = 64;
 /// Least connections for unauthenticated callers: more than a gateway opens to pass refusals on.
 const LEAST_UNAUTHENTICATED: usize = 32;
 /// Connections of a port for probes and metrics: enough for one or two scrapers and an operator.
 const ADMIN_CONNECTIONS: usize = 64;
 
-/// Settings of every port that a program listens on.
+/// Settings of every port of a program.
 #[derive(Args, Clone, Debug)]
 #[group(id = "connections")]
 pub struct ConnectionOptions {
@@ -57,18 +57,18 @@ pub struct ConnectionOptions {
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     pub connections: usize,
-    /// How many of them may be unauthenticated, with no credential accepted yet.
+    /// Most connections without an accepted credential.
     pub unauthenticated: usize,
-    /// Requests at once of authenticated callers, in addition to the number that every port allows.
+    /// Most requests of authenticated callers at once, in addition to the number that every port allows.
     pub requests: usize,
     pub streams: u32,
     pub head_bytes: u32,
-    /// Longest time from the beginning of the connection to the end of the first head.
+    /// How long the first head may take, from the start of the connection.
     pub head: Duration,
     pub idle: Duration,
-    /// Longest time without progress in writing an answer.
+    /// How long a write may make no progress.
     pub unread: Duration,
-    /// Time between pings, and until a ping is answered.
+    /// Time between pings, and time to answer one.
     pub ping: Duration,
 }
 
@@ -88,7 +88,7 @@ impl ConnectionOptions {
         }
     }
 
-    /// The bounds of a port whose callers need no credential.
+    /// Bounds of a port whose callers need no credential.
     pub fn open_bounds(&self, connections: usize) -> Bounds {
         Bounds { unauthenticated: connections, ..self.bounds(connections) }
     }
@@ -100,7 +100,7 @@ impl ConnectionOptions {
 }
 
 impl Bounds {
-    /// Interval at which a connection that carries requests is checked: short enough for every bound, and cheap.
+    /// Returns how often to check a connection with requests: often enough for every bound, yet cheap.
     pub(super) fn look_every(&self) -> Duration {
         let shortest = self.head.min(self.idle).min(self.unread);
         (shortest / 4).min(Duration::from_secs(4))
@@ -108,7 +108,7 @@ impl Bounds {
 }
 
 impl Default for Bounds {
-    /// The defaults of the settings, for a number of connections that needs no sizing.
+    /// The settings' defaults, for a number of connections that need not be derived.
     fn default() -> Self {
         let seconds = Duration::from_secs;
         Self {

@@ -17,16 +17,17 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 use super::bounds::Bounds;
 use crate::admission::{Network, Owner, Snapshot};
 
-/// Bytes of a request's head that weigh as much as another request, since the head may stay in memory until the answer.
+/// Bytes of a request's head that weigh the same as another request, since the head may stay in memory until the
+/// answer.
 const HEAD_BYTES_OF_A_REQUEST: usize = 3 << 10;
 
-/// Step that a connection did not finish in time. The names are labels of a metric.
+/// The step that a connection did not finish in time. Names are labels of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Overdue {
-    /// No whole head of a first request.
+    /// The first head is incomplete.
     Head,
     Idle,
-    /// An answer that the client reads too slowly or not at all.
+    /// The client reads an answer too slowly or not at all.
     Unread,
 }
 
@@ -40,9 +41,9 @@ impl Overdue {
     }
 }
 
-/// Receives what happens on the connections of a port.
+/// Receives the events of a port's connections.
 pub(super) trait ConnectionReport: Send + Sync {
-    /// Adds load to the connections whose owners are trusted, or to the others.
+    /// Adds load to the trusted or the untrusted connections.
     fn loaded(&self, trusted: bool, weight: usize);
 
     fn unloaded(&self, trusted: bool, weight: usize);
@@ -51,38 +52,38 @@ pub(super) trait ConnectionReport: Send + Sync {
     fn trusted(&self, connection: &Arc<Connection>, owner: Owner);
 }
 
-/// State that a connection's task, its requests and the register share.
+/// State shared by a connection's task, its requests and the register.
 pub(super) struct Connection {
-    /// Place in the order in which connections were opened.
+    /// Position in the order in which connections were opened.
     pub(super) number: u64,
     pub(super) network: Network,
     report: Arc<dyn ConnectionReport>,
     opened: Instant,
     state: Mutex<PortConnectionState>,
-    /// Time since which a write waits, in milliseconds after `opened` and never 0; 0 if none waits.
+    /// Since when a write waits, in milliseconds after `opened`, never 0; 0 if none waits.
     write_waits_since: AtomicU64,
-    /// Time at which a write that had waited went on, in the same unit.
+    /// When a write that had waited continued, in the same unit.
     write_went_on_at: AtomicU64,
-    /// True once a write began to wait, until the task checks this.
+    /// A write began to wait since the task last checked.
     began_to_wait: AtomicBool,
-    /// True once a read found no bytes, so that everything sent by then was read.
+    /// A read found no bytes, so everything sent before it was read.
     found_nothing: AtomicBool,
     pub(super) evicted: Notify,
 }
 
 struct PortConnectionState {
-    /// Counts the connection as arriving until its first whole head has arrived.
+    /// Counts the connection as arriving until its first complete head.
     arriving: Option<TaskTrackerToken>,
-    /// The network, or the first owner whose credential was accepted on the connection.
+    /// Its network, or the first owner whose credential was accepted on it.
     owner: Owner,
-    /// False after eviction, when requests are no longer counted.
+    /// False after eviction, when requests no longer count.
     admitted: bool,
     handling: usize,
     /// Responses that are neither fully written nor abandoned.
     responding: usize,
     /// Weight of all requests, as the register counts it: 1 each, and more for large heads.
     load: usize,
-    /// Last time at which a request began or ended.
+    /// When a request last began or ended.
     quiet_since: Instant,
 }
 
@@ -145,7 +146,7 @@ impl Connection {
         self.found_nothing.store(true, Ordering::Relaxed);
     }
 
-    /// Notes whether the last write waits for the peer.
+    /// Records whether the last write waits for the peer.
     pub(super) fn note_write(&self, waits: bool) {
         let waited = self.write_waits_since.load(Ordering::Relaxed) != 0;
         if waits == waited {
@@ -186,14 +187,14 @@ impl Connection {
         } else if busy {
             return Ok(now + bounds.look_every());
         } else {
-            // The last bytes of a response may stay in the connection's buffers for longer than its body.
+            // A response's last bytes may stay in the connection's buffers after its body has ended.
             let written = self.instant(&self.write_went_on_at).unwrap_or(quiet_since);
             (quiet_since.max(written) + bounds.idle, Overdue::Idle)
         };
         if deadline <= now { Err(overdue) } else { Ok(deadline.min(now + bounds.look_every())) }
     }
 
-    /// Counts a request whose whole head, of `head_bytes`, has arrived.
+    /// Counts a request whose complete head, of `head_bytes`, has arrived.
     pub(super) fn begin_request(self: &Arc<Self>, head_bytes: usize) -> RequestGuard {
         let weight = 1 + head_bytes / HEAD_BYTES_OF_A_REQUEST;
         let mut state = self.state();
@@ -204,7 +205,7 @@ impl Connection {
         RequestGuard { connection: self.clone(), weight, answered: false, arrival }
     }
 
-    /// Notes that a response ended, or was abandoned because its client has read nothing since then.
+    /// Notes that a response ended, or was abandoned because its client had read nothing since `since`.
     pub(super) fn end_response(&self, since: Instant) {
         let mut state = self.state();
         state.responding = state.responding.saturating_sub(1);
@@ -224,7 +225,7 @@ impl Connection {
     fn load_more(&self, mut state: MutexGuard<'_, PortConnectionState>, weight: usize) {
         state.load += weight;
         let (admitted, trusted) = (state.admitted, state.is_trusted());
-        // The register looks at all connections, this one included, so the lock is released first.
+        // The register looks at all connections, including this one, so the lock is released first.
         drop(state);
         if admitted {
             self.report.loaded(trusted, weight);
@@ -238,7 +239,7 @@ impl Connection {
         }
     }
 
-    /// The network of the connection, or the first owner whose credential was accepted.
+    /// Returns its network, or the first owner whose credential was accepted on it.
     pub(super) fn owner(&self) -> Owner {
         self.state().owner
     }
@@ -255,14 +256,14 @@ impl Connection {
         self.state().is_trusted()
     }
 
-    /// Gives the connection to the owner of an accepted credential, and returns the connection's load.
+    /// Assigns the connection to the owner of an accepted credential. Returns its load.
     pub(super) fn become_trusted(&self, owner: Owner) -> usize {
         let mut state = self.state();
         state.owner = owner;
         state.load
     }
 
-    /// Asks the connection's task to end. Returns whether the connection was trusted, and its load, which no longer
+    /// Makes the connection's task end. Returns whether the connection was trusted, and its load, which no longer
     /// counts.
     pub(super) fn evict(&self) -> (bool, usize) {
         let mut state = self.state();
@@ -284,7 +285,7 @@ pub(super) struct RequestGuard {
 }
 
 impl RequestGuard {
-    /// Turns the request into a response, which weighs 1 until its caller takes that off the connection's load.
+    /// Turns the request into a response, which weighs 1 until its caller removes that from the connection's load.
     pub(super) fn respond(mut self) -> Arc<Connection> {
         let mut state = self.connection.state();
         state.handling = state.handling.saturating_sub(1);

@@ -1,4 +1,4 @@
-//! HTTP over a connection, which is closed when a step is overdue.
+//! Serves HTTP on a connection, and closes it when a step is overdue.
 
 use std::{convert::Infallible, future::poll_fn, pin::pin, sync::Arc, task::Poll, time::Duration};
 
@@ -31,14 +31,13 @@ use super::{
     workers::Workers,
 };
 
-/// Time that an idle connection has to end by itself, so that a request that is already on its way still gets an
-/// answer.
+/// How long an idle connection may take to end, so that a request already in transit still gets an answer.
 const GOODBYE: Duration = Duration::from_secs(2);
 /// Bytes that a client may send on an HTTP/2 stream, and on a whole connection, before any are read. They stay in
-/// memory. 128 KiB per round trip are five megabytes a second at 25 ms.
+/// memory. 128 KiB per round trip allow five megabytes per second at 25 ms.
 const STREAM_WINDOW: u32 = 128 << 10;
 const CONNECTION_WINDOW: u32 = 256 << 10;
-/// Bytes of answers that wait in an HTTP/2 stream for the client, besides one more piece. Each full piece counts as
+/// Bytes of answers that an HTTP/2 stream buffers for the client, besides one more piece. Each full piece counts as
 /// load.
 const SEND_BUFFER: usize = 64 << 10;
 
@@ -51,7 +50,7 @@ pub(super) struct Server {
     ends: Ends,
 }
 
-/// Signals with which the server ends connections.
+/// Signals on which connections end.
 pub(super) struct Ends {
     /// Cancelled when each connection should close with its next answer.
     pub(super) leaving: CancellationToken,
@@ -85,7 +84,7 @@ pub(super) async fn serve_connection(
     connection: &Arc<Connection>,
     worker: usize,
 ) {
-    // Without TCP_NODELAY a small write may wait 40 ms for the peer's acknowledgement of the write before.
+    // Without TCP_NODELAY, a small write may wait 40 ms for the acknowledgement of the previous one.
     if let Err(e) = stream.set_nodelay(true) {
         tracing::debug!(error = %e, "cannot set TCP_NODELAY");
     }
@@ -94,14 +93,14 @@ pub(super) async fn serve_connection(
     let stream = WatchedStream::new(FairRead::new(stream, CountedReads), report);
     let peer = ConnectionPeer { address: peer, over_tls: server.tls.is_some() };
     let Some(tls) = &server.tls else { return serve_http(server, stream, peer, connection, worker).await };
-    // The first head has a deadline from the connection's beginning; TLS does not extend it.
+    // The deadline of the first head counts from the connection's start, so TLS does not extend it.
     let handshake = timeout(server.bounds.head, tls.acceptor().accept(stream));
     let shaken = tokio::select! {
         shaken = handshake => shaken,
         () = connection.evicted.notified() => return,
     };
     match shaken {
-        // Boxed on its own, so that connections without TLS reserve no memory for it.
+        // Boxed separately, so that connections without TLS reserve no memory for it.
         Ok(Ok(stream)) => Box::pin(serve_http(server, stream, peer, connection, worker)).await,
         Ok(Err(e)) if tls.among_services => {
             tracing::warn!(error = %e, "the TLS handshake of a service failed");
@@ -111,7 +110,7 @@ pub(super) async fn serve_connection(
     }
 }
 
-/// Facts about the other end of a connection, which each request carries.
+/// Facts about a connection's other end, attached to each request.
 #[derive(Clone, Copy)]
 struct ConnectionPeer {
     address: Option<PeerAddress>,
@@ -145,7 +144,7 @@ async fn serve_http<S>(
     };
     let serving = server.http.serve_connection(TokioIo::new(stream), service);
     tokio::pin!(serving);
-    // In this order, it notices at once that a write begins to wait.
+    // In this order, a write that begins to wait is noticed at once.
     let ended = tokio::select! {
         biased;
         ended = serving.as_mut() => ended,
@@ -181,7 +180,7 @@ async fn ending(server: &Server, left: &Notify) {
     }
 }
 
-/// Returns which step is overdue, as soon as one is.
+/// Waits until a step is overdue. Returns the step.
 async fn overdue(connection: &Connection, responses: &Responses, bounds: &Bounds) -> Overdue {
     let mut alarm = pin!(sleep_until(Instant::now()));
     poll_fn(|context| {
@@ -254,7 +253,7 @@ fn head_bytes(request: &Request<Incoming>) -> usize {
 }
 
 /// Removes slashes from the end of a request's path. `NormalizePath` of `tower-http` would also remove them from the
-/// beginning, and `//dashboard` would get past a proxy that guards `/dashboard`.
+/// start, and `//dashboard` would bypass a proxy that protects `/dashboard`.
 fn normalized(mut request: Request<Incoming>) -> Request<Incoming> {
     let path = request.uri().path();
     if path.len() > 1 && path.ends_with('/') {

@@ -21,21 +21,21 @@ use super::{
 
 /// Default time for requests in flight to finish during a shutdown.
 pub const DRAIN: Duration = Duration::from_secs(10);
-/// Pause after the system refuses a connection, for example with too many open files, so that the loop does not spin.
+/// Pause after the system refuses a connection, for example with too many open files. It prevents a busy loop.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// Length of the system's queue of connections to accept, up to `net.core.somaxconn`. The system ignores connections
-/// beyond it, and their clients try again after a second.
+/// Length of the system's queue of connections to accept, at most `net.core.somaxconn`. The system drops connections
+/// beyond it, and their clients retry after a second.
 const BACKLOG: u32 = 4096;
 /// Bytes of answers that the system buffers for a client; it doubles the number for its own bookkeeping. The system
-/// reports progress only once a third is free, so with buffers of megabytes, a slow reader would seem to read nothing
-/// for minutes. This size still allows two megabytes a second at 100 ms.
+/// reports progress only when a third is free, so with megabytes, a slow reader would seem to read nothing for minutes.
+/// This size still allows two megabytes per second at 100 ms.
 const SEND_BUFFER: u32 = 128 << 10;
 
 /// Listens on this address. An error names the setting. Needs a runtime.
 pub fn bind(setting: &str, address: SocketAddr) -> io::Result<TcpListener> {
     let listen = || {
         let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-        // A restarted server need not wait until connections of the previous process are gone.
+        // A restarted server need not wait until the previous process's connections are gone.
         socket.set_reuseaddr(true)?;
         // Accepted connections inherit the bound.
         socket.set_send_buffer_size(SEND_BUFFER)?;
@@ -48,8 +48,8 @@ pub fn bind(setting: &str, address: SocketAddr) -> io::Result<TcpListener> {
 /// The listener of the public port.
 pub struct PublicListener {
     pub listener: TcpListener,
-    /// True for a socket that a service manager passed. Another process may accept its connections too, and connections
-    /// that nobody accepts wait.
+    /// True for a socket that a service manager passed. Other processes may accept its connections too, and connections
+    /// that nobody accepts stay queued.
     pub is_handed_over: bool,
 }
 
@@ -69,18 +69,18 @@ impl PublicListener {
     }
 }
 
-/// A port that serves HTTP/1.1 and HTTP/2; a slash at the end of a path is ignored.
+/// A port that serves HTTP/1.1 and HTTP/2. A slash at the end of a path is ignored.
 pub struct Port {
     pub listener: TcpListener,
     /// Bounds on each connection, and on all together.
     pub bounds: Bounds,
-    /// TLS in front of HTTP, if any, which announces protocols by ALPN.
+    /// TLS, if any. It negotiates the protocol by ALPN.
     pub tls: Option<PortTls>,
     /// Cancelled when clients should move to other servers: each connection closes with its next answer.
     pub leaving: CancellationToken,
-    /// Cancelled when no more connections are accepted, at the shutdown or before it.
+    /// Cancelled when connections are no longer accepted, at the shutdown or earlier.
     pub closed: CancellationToken,
-    /// Connections whose first request has not reached the handler. Closed once no more connections are accepted.
+    /// Connections whose first request has not reached the handler. Closed once connections are no longer accepted.
     pub arriving: TaskTracker,
     /// Time for running requests to finish during a shutdown.
     pub drain: Duration,
@@ -93,13 +93,13 @@ impl Port {
     }
 }
 
-/// Serves until `shutdown`, then lets running requests finish for a bounded time.
+/// Serves until `shutdown`, then gives running requests a bounded time to finish.
 pub async fn serve(port: Port, app: Router, shutdown: CancellationToken) {
     serve_on(port, vec![Worker { runtime: Handle::current(), handler: app.into() }], shutdown).await;
 }
 
-/// Serves on several runtimes until `shutdown`. A connection stays with the runtime that had the fewest. The requests
-/// of an HTTP/2 connection, perhaps the only connection, go to all runtimes in turn.
+/// Serves on several runtimes until `shutdown`. A connection stays with the runtime that had the fewest. Requests of an
+/// HTTP/2 connection, which may be the only one, are spread over all runtimes.
 pub async fn serve_on(port: Port, workers: Vec<Worker>, shutdown: CancellationToken) {
     let Port { listener, bounds, tls, leaving, closed, arriving, drain } = port;
     let register = Register::new(&bounds, arriving.clone());

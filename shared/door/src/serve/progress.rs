@@ -7,10 +7,10 @@ use tokio::task::coop::has_budget_remaining;
 
 use super::connection::Connection;
 
-/// Reports what a stream does to its connection.
+/// Reports a stream's reads and writes to its connection.
 pub(super) struct ProgressReport(pub(super) Arc<Connection>);
 
-/// Returns whether a wait is the peer's fault, rather than the task's own turn.
+/// Returns whether a wait is caused by the peer, not by the task's own budget.
 fn waits_for_peer(waits: bool) -> bool {
     waits && has_budget_remaining()
 }

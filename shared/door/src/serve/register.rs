@@ -1,10 +1,10 @@
 //! The connections of a port. Every new connection is admitted, if necessary by closing another one.
 //!
-//! Unauthenticated connections have their own bounds, on connections and on requests. When a bound is exceeded, the
-//! network address with the most loses its oldest connection, idle ones first, or its connections with the most
-//! requests. So unauthenticated callers compete only with each other, and a greedy caller with itself. Connections of
-//! authenticated callers share the rest, account by account: when they exceed their bound, the account with the most
-//! loses its longest idle connection.
+//! Unauthenticated connections have separate bounds, on connections and on requests. When one is exceeded, the network
+//! address with the most loses its oldest connection, idle ones first, or its connections with the most requests. So
+//! unauthenticated callers compete only with each other, and a greedy caller with itself. Connections of authenticated
+//! callers share the rest, account by account: when they exceed their bound, the account with the most loses its
+//! longest-idle connection.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -25,11 +25,11 @@ use super::{
 };
 use crate::admission::{Connections, Network, Owner, PassedBound, Snapshot, choose};
 
-/// Requests that each side may carry in addition to two per connection; a large head counts as several. With it, a few
-/// clients with many requests each are as welcome as many clients with one.
+/// Requests that each side may carry in addition to two per connection. A large head counts as several. It makes a few
+/// clients with many requests each as welcome as many clients with one.
 const REQUESTS_IN_ANY_CASE: usize = 4096;
-/// Part of the load that a side drops when overloaded. It drops more than it must, since choosing connections takes
-/// time.
+/// One in this many parts of the load is dropped by an overloaded side. That is more than necessary, since choosing
+/// connections takes time.
 const RELIEVED_PART: usize = 16;
 
 /// Open connections of a port.
@@ -45,21 +45,21 @@ struct Side {
     most_connections: usize,
     most_load: usize,
     load: AtomicUsize,
-    /// Locked before the state of a connection and never after it. The lock of unauthenticated connections comes first.
+    /// Locked before a connection's state, never after it. The lock of unauthenticated connections comes first.
     connections: Mutex<ByOwner>,
 }
 
-/// Connections by owner, the oldest of each owner first.
+/// Connections by owner, oldest first.
 #[derive(Default)]
 struct ByOwner {
     owners: HashMap<Owner, BTreeMap<u64, Arc<Connection>>>,
     count: usize,
 }
 
-/// Connections by owner, as they are at this instant.
+/// Connections by owner, seen at this instant.
 struct At<'a>(&'a ByOwner, Instant);
 
-/// Registration of a connection, which ends when dropped.
+/// A connection's registration, which ends when dropped.
 pub(super) struct Registration(pub(super) Arc<Connection>, Arc<Register>);
 
 impl Register {
@@ -87,7 +87,7 @@ impl Register {
         Registration(connection, self.clone())
     }
 
-    /// Closes the connections chosen for an exceeded bound, and returns how many.
+    /// Closes connections to keep the exceeded bound. Returns how many.
     fn evict(&self, connections: &mut ByOwner, passed: PassedBound, label: &'static str) -> usize {
         let chosen = choose(&At(connections, Instant::now()), passed);
         for (owner, number) in &chosen {
@@ -120,13 +120,13 @@ impl ConnectionReport for Register {
         self.side(trusted).load.fetch_sub(weight, Ordering::Relaxed);
     }
 
-    /// Moves a connection to the authenticated ones. It stays if these are at their bound and none of them is idle.
+    /// Moves a connection to the authenticated side. It stays if that side is at its bound and has no idle connection.
     fn trusted(&self, connection: &Arc<Connection>, owner: Owner) {
         let mut others = self.unauthenticated.connections.lock();
         let mut connections = self.authenticated.connections.lock();
         let most = self.authenticated.most_connections;
         let network = Owner::Network(connection.network);
-        // The connection may have been evicted in the meantime.
+        // The connection may have been evicted meanwhile.
         if most == 0 || !others.contains(network, connection.number) {
             return;
         }

@@ -8,12 +8,12 @@ use tokio_rustls::TlsAcceptor;
 #[derive(Clone)]
 pub struct PortTls {
     acceptor: Arc<dyn Fn() -> TlsAcceptor + Send + Sync>,
-    /// True if every peer is one of our services, so that a failed handshake is worth a warning.
+    /// True if all peers are our services, so that a failed handshake deserves a warning.
     pub(super) among_services: bool,
 }
 
 impl PortTls {
-    /// Makes the TLS of a port that is open to anyone. Each handshake asks for the acceptor.
+    /// Makes the TLS of a port that is open to everyone. Each handshake calls `acceptor`.
     pub(crate) fn for_clients(acceptor: impl Fn() -> TlsAcceptor + Send + Sync + 'static) -> Self {
         Self { acceptor: Arc::new(acceptor), among_services: false }
     }
@@ -22,7 +22,7 @@ impl PortTls {
         Self { acceptor: Arc::new(acceptor), among_services: true }
     }
 
-    /// Returns the acceptor for a handshake that begins now.
+    /// Returns the acceptor for a handshake that starts now.
     pub(super) fn acceptor(&self) -> TlsAcceptor {
         (self.acceptor)()
     }

@@ -25,7 +25,7 @@ pub struct Worker {
     pub handler: Handler,
 }
 
-/// Handler of requests. Unlike a router, it is cheap to clone and allocates once a request.
+/// Handles requests. Unlike a router, it is cheap to clone, and allocates only once per request.
 #[derive(Clone)]
 pub struct Handler(Arc<dyn Fn(Request<Body>) -> Answering + Send + Sync>);
 
@@ -78,8 +78,8 @@ impl Workers {
         (worker.runtime.clone(), Assignment { workers: self.clone(), number })
     }
 
-    /// Answers a request on the connection's worker, or on the next worker in turn if the connection carries many at
-    /// once.
+    /// Answers a request on the connection's own worker, or on the next worker in turn if the connection carries many
+    /// requests at once.
     pub(super) async fn answer(&self, own: usize, request: Request<Body>) -> Response {
         if request.version() != Version::HTTP_2 || self.workers.len() == 1 {
             return self.workers[own].0.handler.answer(request).await;
@@ -87,7 +87,7 @@ impl Workers {
         let next = self.next.fetch_add(1, Ordering::Relaxed) % self.workers.len();
         let (worker, _) = &self.workers[next];
         let answer = AbortOnDropHandle::new(worker.runtime.spawn(worker.handler.answer(request)));
-        // Routes catch panics. If a task is gone all the same, its runtime is ending.
+        // Routes catch panics. If the task is gone anyway, its runtime is ending.
         answer.await.unwrap_or_else(|_| StatusCode::INTERNAL_SERVER_ERROR.into_response())
     }
 }

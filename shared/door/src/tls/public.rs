@@ -49,7 +49,7 @@ impl PublicTlsOptions {
         if self.tls_cert.is_some() { "https" } else { "http" }
     }
 
-    /// Reads the files. Also returns the certificate, so that its end can be exported.
+    /// Reads the files. Also returns the certificate, so that its expiry can be exported.
     fn read(&self) -> Result<Option<(ServerConfig, Pem)>, ConfigError> {
         let Some([cert, key]) = together([(CERT, &self.tls_cert), (KEY, &self.tls_key)])? else {
             return Ok(None);
@@ -66,7 +66,7 @@ impl PublicTlsOptions {
 }
 
 impl PublicTls {
-    /// Reads the files again. The returned function replaces the certificate for connections that begin afterwards.
+    /// Rereads the files. The returned function replaces the certificate for new connections.
     pub fn reread(&self) -> Result<impl FnOnce() + use<>, ConfigError> {
         let (read, current) = (self.files.read()?, self.current.clone());
         Ok(move || {

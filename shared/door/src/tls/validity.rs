@@ -11,24 +11,24 @@ use tokio::time::sleep;
 
 use super::pem::certificates;
 
-/// Time before a certificate expires from which the log warns.
+/// How long before a certificate expires the log starts to warn.
 const WARNED_BEFORE: Duration = Duration::from_hours(14 * 24);
-/// Pause between two warnings, and between two checks.
+/// Time between two warnings, and between two checks.
 const WARNED_EVERY: Duration = Duration::from_hours(24);
 
-/// Ends of the certificates in use, in seconds since 1970, by the setting that names the file.
+/// When each certificate in use expires, in seconds since 1970, by the setting that names its file.
 static IN_USE: LazyLock<Mutex<BTreeMap<&'static str, i64>>> = LazyLock::new(Mutex::default);
 
-/// Which of several certificates in a file decides.
+/// Which of a file's certificates decides when it expires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decisive {
-    /// A chain ends with the first of its certificates.
+    /// A chain expires with its first certificate.
     First,
-    /// Authorities can replace each other, so the last one to end decides.
+    /// Authorities can replace each other, so the last one to expire decides.
     Last,
 }
 
-/// Returns when the certificates of a file expire; `None` if that cannot be read.
+/// Returns when a file's certificates expire; `None` if that cannot be read.
 fn not_after(pem: &Pem, decisive: Decisive) -> Option<i64> {
     let ends = certificates(pem).ok()?;
     let ends = ends.iter().filter_map(end_of);
@@ -38,7 +38,7 @@ fn not_after(pem: &Pem, decisive: Decisive) -> Option<i64> {
     }
 }
 
-/// Exports when the certificates in use from now on expire. Warns of those that expire soon.
+/// Exports when the certificates now in use expire. Warns of those that expire soon.
 pub fn show(in_use: &[(&Pem, Decisive)]) {
     let ends = in_use.iter().filter_map(|(pem, decisive)| Some((pem.setting(), not_after(pem, *decisive)?)));
     for (setting, end) in ends {
@@ -51,7 +51,7 @@ pub fn show(in_use: &[(&Pem, Decisive)]) {
     }
 }
 
-/// Warns once a day of certificates that expire soon.
+/// Warns daily of certificates that expire soon.
 pub async fn keep_warning() {
     loop {
         sleep(WARNED_EVERY).await;
@@ -104,7 +104,7 @@ fn end_of(certificate: &CertificateDer<'_>) -> Option<i64> {
     let (tag, time, _) = element(end)?;
     let time = std::str::from_utf8(time).ok()?;
     let with_century = match tag {
-        // Two digits of a year mean 1950 to 2049.
+        // Two-digit years mean 1950 to 2049.
         UTC_TIME if time < "50" => format!("20{time}"),
         UTC_TIME => format!("19{time}"),
         GENERALIZED_TIME => time.to_owned(),

@@ -1,9 +1,9 @@
-//! Lines of the log on their way to standard error.
+//! Log lines on their way to standard error.
 //!
-//! A separate thread writes them, so that no request waits for a log that nobody reads, and lines that come together
-//! are written together. The `non_blocking` writer of `tracing-appender` counts dropped lines as well, but flushes only
-//! when its worker ends, so that a panic which aborts the process loses the last lines without a count. It bounds the
-//! number of lines rather than their memory, and allocates and writes each line separately.
+//! A separate thread writes them, so that no request waits for a log that nobody reads, and lines that arrive together
+//! are written together. The `non_blocking` writer of `tracing-appender` also counts dropped lines, but flushes only
+//! when its worker ends, so a panic that aborts the process would lose the last lines uncounted. It bounds the number
+//! of lines instead of their memory, and allocates and writes each line separately.
 
 use std::{
     backtrace::{Backtrace, BacktraceStatus},
@@ -17,11 +17,11 @@ use std::{
 use parking_lot::{Condvar, Mutex};
 use tracing::Level;
 
-/// Shortest time between two writes; lines that come in between are written together.
+/// Shortest time between two writes. Lines in between are written together.
 const GATHER: Duration = Duration::from_millis(20);
-/// Bytes of a batch that is written before [`GATHER`] is over: the capacity of a pipe.
+/// Bytes of a batch that is written before [`GATHER`] has passed: the capacity of a pipe.
 const FULL: usize = 64 << 10;
-/// Most bytes that wait: the lines of a third of a second at ten thousand requests a second. Further lines are dropped.
+/// Most bytes waiting: a third of a second's lines at ten thousand requests per second. Further lines are dropped.
 const MAX_WAITING: usize = 1 << 20;
 /// Longest wait for the last lines of a process to be written.
 const FLUSH_DEADLINE: Duration = Duration::from_secs(1);
@@ -40,7 +40,7 @@ pub(super) struct Lines {
 struct LineQueue {
     bytes: Vec<u8>,
     writer: WriterState,
-    /// Number of callers that wait for the last line to be written.
+    /// Number of callers that wait for the last line.
     flushing: usize,
 }
 
@@ -49,9 +49,9 @@ struct LineQueue {
 enum WriterState {
     Absent,
     Idle,
-    /// Has written a moment ago.
+    /// It wrote a moment ago.
     Gathering,
-    /// Writes bytes that are no longer in the queue.
+    /// It is writing bytes that have left the queue.
     Writing,
 }
 
@@ -61,8 +61,8 @@ impl Lines {
         Self { queue: Mutex::new(queue), arrived: Condvar::new(), written: Condvar::new() }
     }
 
-    /// Starts the thread that writes to standard error. Panics are logged too, so that they do not cut into other
-    /// lines.
+    /// Starts the thread that writes to standard error. Panics are logged too, so that their text does not interrupt
+    /// other lines.
     pub(super) fn start(&'static self) -> io::Result<()> {
         self.write_to(io::stderr())?;
         panic::set_hook(Box::new(log_panic));
@@ -102,7 +102,7 @@ impl Lines {
         mem::swap(&mut queue.bytes, batch);
     }
 
-    /// Adds a line. Returns false if too many lines wait, and drops the line.
+    /// Adds a line. Drops it and returns false if too many are waiting.
     fn add(&self, line: &[u8]) -> bool {
         let mut queue = self.queue.lock();
         let before = queue.bytes.len();

@@ -1,8 +1,8 @@
-//! A gauge that counts things while they exist.
+//! A gauge that counts existing things.
 
 use metrics::Gauge;
 
-/// One thing that a gauge counts until it is dropped.
+/// Counts in a gauge until it is dropped.
 pub struct Counted(Gauge);
 
 impl Counted {

@@ -1,4 +1,4 @@
-//! Families of metrics. `/metrics` shows name, type and meaning of each before the first measurement.
+//! Families of metrics. `/metrics` shows each one's name, type and meaning even before the first measurement.
 
 use std::fmt::Write;
 
@@ -34,7 +34,7 @@ impl Family {
         Self { name, kind: MetricKind::Histogram(buckets), help, is_labelled: false }
     }
 
-    /// Gives the family a series for each combination of labels; it has none at the start.
+    /// Gives the family one series for each combination of labels. It starts with none.
     #[must_use]
     pub const fn labelled(self) -> Self {
         Self { is_labelled: true, ..self }
@@ -50,7 +50,7 @@ impl Family {
         }
     }
 
-    /// Describes the family. Without labels, it begins a series at zero, so that its first increase is seen.
+    /// Describes the family. Without labels, its series starts at zero, so that the first increase is visible.
     pub(super) fn register(&self) {
         let Self { name, help, .. } = *self;
         match self.kind {
@@ -68,7 +68,7 @@ impl Family {
         }
     }
 
-    /// Adds meaning and type to a text that has no series of the family yet.
+    /// Appends meaning and type to a text that has no series of the family yet.
     pub(super) fn declare(&self, text: &mut String) {
         let Self { name, help, .. } = *self;
         let kind = match self.kind {

@@ -1,7 +1,7 @@
 //! Resources that the process uses, read from `/proc` for every scrape.
 //!
-//! The crate `metrics-process` counts processor time in whole seconds, which is too coarse for a rate over a minute,
-//! and takes ten seconds of processor time to compile.
+//! The crate `metrics-process` counts CPU time in whole seconds, which is too coarse for a rate over a minute, and
+//! takes ten seconds of CPU time to compile.
 
 use std::{
     fmt::Write,
@@ -26,7 +26,7 @@ pub(super) fn render(text: &mut String) {
     let seconds = |ticks: f64| ticks / TICKS_PER_SECOND;
     let cpu = field(USER_TICKS).zip(field(SYSTEM_TICKS)).map(|(user, system)| seconds(user + system));
     let started = booted().zip(field(START_TICKS)).map(|(booted, ticks)| booted + seconds(ticks));
-    // One of them is the folder itself, which is open while it is read.
+    // One of them is the folder itself, open while it is read.
     let open = read_dir("/proc/self/fd").ok().map(|files| precise(files.count().saturating_sub(1)));
     let most = Resource::NOFILE.get_soft().ok().and_then(|most| usize::try_from(most).ok()).map(precise);
     let mut add = |name: &str, kind: &str, help: &str, value: Option<f64>| {
@@ -45,20 +45,20 @@ pub(super) fn render(text: &mut String) {
     add("process_virtual_memory_bytes", "gauge", "address space of the process", memory(&status, "VmSize:"));
 }
 
-/// Reads a number of `/proc/self/stat`. The name of the program is in parentheses, and may have blanks.
+/// Reads a number from `/proc/self/stat`. The program's name is in parentheses and may contain blanks.
 fn field(stat: &str, place: usize) -> Option<f64> {
     let (_, fields) = stat.rsplit_once(") ")?;
     fields.split_ascii_whitespace().nth(place)?.parse().ok()
 }
 
-/// Returns the bytes of a line of `/proc/self/status`, which is in kibibytes.
+/// Returns the bytes in a line of `/proc/self/status`, which gives kibibytes.
 fn memory(status: &str, label: &str) -> Option<f64> {
     let line = status.lines().find_map(|line| line.strip_prefix(label))?;
     let kibibytes: f64 = line.split_ascii_whitespace().next()?.parse().ok()?;
     Some(kibibytes * 1024.0)
 }
 
-/// Time at which the machine started, in seconds since 1970.
+/// Returns when the machine started, in seconds since 1970.
 fn booted() -> Option<f64> {
     let stat = read_to_string("/proc/stat").ok()?;
     stat.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()

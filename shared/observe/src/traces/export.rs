@@ -1,8 +1,8 @@
-//! Export of spans over OTLP: a bounded queue, and one task that sends batches. A receiver that is slow or away costs
-//! spans, never requests.
+//! Exports spans over OTLP: a bounded queue, and one task that sends batches. A slow or absent receiver costs spans,
+//! never requests.
 //!
-//! The SDK's `BatchSpanProcessor` logs only once that its full queue dropped spans, and reports their number only at
-//! the end, so `/metrics` could not count them.
+//! The SDK's `BatchSpanProcessor` logs only once that its queue overflowed, and reports how many spans it dropped only
+//! at the end, so `/metrics` could not count them.
 
 use std::{sync::OnceLock, time::Duration};
 
@@ -24,11 +24,11 @@ use tokio::{
 use super::tracer::TRACER;
 use crate::otlp::{FLUSH_DEADLINE, Variables, Warned, WrongSetting, resource, setting};
 
-/// Spans that wait for export; further spans are dropped. A span takes one to two kilobytes.
+/// Most spans waiting for export. Further spans are dropped. A span takes one to two kilobytes.
 const QUEUED_SPANS: usize = 2048;
-/// Largest number of spans in a request to the receiver.
+/// Most spans in a request to the receiver.
 const BATCH_SPANS: usize = 512;
-/// Longest time that a span waits for others of its batch.
+/// How long a span waits for others to fill a batch.
 const BATCH_AFTER: Duration = Duration::from_secs(1);
 const VARIABLES: Variables = Variables {
     exporter: "OTEL_TRACES_EXPORTER",
@@ -42,10 +42,10 @@ const PLAIN_SAMPLERS: [&str; 4] =
 /// Samplers that take a ratio.
 const RATIO_SAMPLERS: [&str; 2] = ["traceidratio", "parentbased_traceidratio"];
 
-/// Queue of the task that exports, once started.
+/// Queue of the exporting task, once started.
 static QUEUE: OnceLock<mpsc::Sender<ExportItem>> = OnceLock::new();
 
-/// Begins to export spans if a receiver is configured. Call it once per process, inside a runtime.
+/// Starts exporting spans if a receiver is configured. Call it once per process, within a runtime.
 pub fn start() -> Result<(), WrongSetting> {
     let Some((client, timeout)) = VARIABLES.client()? else { return Ok(()) };
     check_sampler()?;
@@ -63,7 +63,7 @@ pub fn start() -> Result<(), WrongSetting> {
     Ok(())
 }
 
-/// Sends the waiting spans within a bounded time, since the process is about to stop.
+/// Sends the waiting spans within a bounded time, before the process stops.
 pub async fn flush() {
     let Some(queue) = QUEUE.get() else { return };
     let flushed = async {
@@ -78,7 +78,7 @@ pub async fn flush() {
     }
 }
 
-/// Checks the settings of sampling. If the SDK cannot read a setting, it samples every trace.
+/// Checks the sampling settings. If the SDK cannot read one, it samples every trace.
 fn check_sampler() -> Result<(), WrongSetting> {
     const SAMPLER: &str = "OTEL_TRACES_SAMPLER";
     const RATIO: &str = "OTEL_TRACES_SAMPLER_ARG";
@@ -105,7 +105,7 @@ fn dropped(reason: &'static str) -> Counter {
 #[derive(Debug)]
 enum ExportItem {
     Span(Box<SpanData>),
-    /// Asks to send everything queued before, and to confirm it.
+    /// Requests that everything queued before is sent, and confirmed.
     Flush(oneshot::Sender<()>),
 }
 
@@ -135,7 +135,7 @@ impl SpanProcessor for SpanQueue {
     }
 }
 
-/// Sends spans in batches for as long as the process runs.
+/// Sends spans in batches until the process ends.
 async fn export(exporter: SpanExporter, mut items: mpsc::Receiver<ExportItem>) {
     let failed = dropped("export_failed");
     let warned = Warned::default();
@@ -156,7 +156,7 @@ async fn export(exporter: SpanExporter, mut items: mpsc::Receiver<ExportItem>) {
     }
 }
 
-/// Takes the next batch, and the caller that waits for its export.
+/// Returns the next batch, and the caller that waits for its export.
 async fn next_batch(
     items: &mut mpsc::Receiver<ExportItem>,
 ) -> Option<(Vec<SpanData>, Option<oneshot::Sender<()>>)> {

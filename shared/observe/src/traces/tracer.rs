@@ -4,5 +4,5 @@ use std::sync::OnceLock;
 
 use opentelemetry_sdk::trace::SdkTracer;
 
-/// Maker of spans, if a receiver is configured.
+/// Makes spans, if a receiver is configured.
 pub(super) static TRACER: OnceLock<SdkTracer> = OnceLock::new();

@@ -211,7 +211,7 @@ fn read_captured(r: v1::CaptureResponse) -> Result<Answer, CallFailure> {
     }))
 }
 
-/// Reads a denial. A refusal that only a newer key-service knows cannot be reported to a client, so it is a failure.
+/// Reads a denial. An unknown refusal, from a newer key-service, cannot be reported to a client, so it is a failure.
 fn denial(refusal: i32, detail: Option<v1::RefusalDetail>) -> Result<Denial, CallFailure> {
     read_denial(refusal, detail).ok_or_else(unfit)
 }

@@ -39,7 +39,7 @@ impl Call {
                 output_tokens: a.output_tokens,
                 enough_output_tokens: a.enough_output_tokens,
                 least_output_tokens: a.least_output_tokens,
-                // Zero means no bound. A call cannot arrive within the session's first millisecond.
+                // Zero means no bound. A call cannot arrive within a session's first millisecond.
                 valid_until_ms: a.valid_until.map_or(0, |until| clock.millis(until).max(1)),
                 origin: a.origin.as_deref().map(Into::into),
                 can_count: a.can_count,

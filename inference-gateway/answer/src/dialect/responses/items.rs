@@ -11,14 +11,14 @@ use crate::{
     generation::put,
 };
 
-/// The API's words for a kind of item.
+/// The API's names for one kind of item.
 pub(super) struct Words {
     item: &'static str,
     /// Prefix of the item's id.
     id: &'static str,
-    /// Beginning of the names of events about the item's text.
+    /// Prefix of the names of events about the item's text.
     pub(super) event: &'static str,
-    /// Type of the part that has the text; `None` if the text is a member of the item.
+    /// Type of the part that contains the text; `None` if the item itself contains it.
     part: Option<&'static str>,
     text: &'static str,
 }
@@ -47,7 +47,7 @@ impl Words {
 
 pub(super) struct Item<'a> {
     block: &'a Block,
-    /// Tool of a call, if upstreams know it by another name.
+    /// Tool of a call, if its name was changed for upstreams.
     tool: Option<&'a ToolName>,
     pub(super) words: Words,
     /// The text is also sent as the summary.
@@ -55,7 +55,7 @@ pub(super) struct Item<'a> {
     pub(super) id: String,
 }
 
-/// Text of an item and its log probabilities, as written in JSON without quotes and brackets.
+/// An item's text and log probabilities, as spelled in JSON, without quotes and brackets.
 #[derive(Clone, Copy, Default)]
 pub(super) struct ItemText<'a> {
     pub(super) text: &'a [u8],
@@ -79,12 +79,12 @@ impl<'a> Item<'a> {
         Self { block, tool, words, is_summarised, id }
     }
 
-    /// Returns whether the item is a call that takes a text, which is only known at its end.
+    /// Returns whether the item is a call of a custom tool. Its input is plain text, known only at the end.
     pub(super) fn is_custom(&self) -> bool {
         self.tool.is_some_and(|tool| tool.is_custom)
     }
 
-    /// Member of events that names the part of the item; empty if the item has no parts.
+    /// Returns the member that names the item's part in events; empty if the item has no parts.
     pub(super) fn part_index(&self) -> &'static str {
         if self.words.part.is_some() { r#","content_index":0"# } else { "" }
     }
@@ -97,7 +97,7 @@ impl<'a> Item<'a> {
         self.put_text(text, out);
     }
 
-    /// Writes the part with the text, if the item has parts. Returns whether it has.
+    /// Writes the part with the text. Returns `false` if the item has no parts.
     pub(super) fn put_part(&self, text: ItemText<'_>, out: &mut BytesMut) -> bool {
         let Some(part) = self.words.part else { return false };
         put(out, &format!(r#"{{"type":"{part}""#));
@@ -118,7 +118,7 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// Writes the item. Without a text, it is as it opens.
+    /// Writes the item; without a text, as it is when it opens.
     pub(super) fn write(&self, status: &str, text: Option<ItemText<'_>>, out: &mut BytesMut) {
         put(out, &format!(r#"{{"id":"{}","type":"{}","status":"{status}""#, self.id, self.words.item));
         match &self.block.content {
@@ -179,15 +179,14 @@ pub(super) fn put_text(name: &str, text: &[u8], out: &mut BytesMut) {
     put(out, "\"");
 }
 
-/// Writes the part of a summary.
 pub(super) fn put_summary(text: &[u8], out: &mut BytesMut) {
     put(out, r#"{"type":"summary_text""#);
     put_text("text", text, out);
     put(out, "}");
 }
 
-/// Returns the text that a call of a custom tool carries, as spelled in JSON without quotes: the `input` of the
-/// function's arguments, or else everything that the model wrote.
+/// Returns the input of a call of a custom tool, as spelled in JSON without quotes: the `input` of the arguments, or
+/// the whole arguments if they are not such an object.
 pub(super) fn input_of(arguments: &[u8]) -> BytesMut {
     #[derive(Deserialize)]
     struct Arguments {

@@ -1,4 +1,4 @@
-//! Keeps what is needed to end a response whose events are passed on unchanged.
+//! Remembers what it takes to end a response whose events are passed on unchanged.
 
 use bytes::BytesMut;
 use raw_json::RawString;
@@ -21,7 +21,7 @@ use crate::{
 /// Longest id of a response that is kept, in bytes.
 const MAX_ID: usize = 1024;
 
-/// An item as its first event has it.
+/// An item, as in its first event.
 #[derive(Deserialize)]
 struct Begun<'a> {
     #[serde(borrow, rename = "type")]
@@ -54,7 +54,7 @@ impl PassedWriter for ResponsesStream {
                     if !self.output.is_empty() {
                         put(&mut self.output, ",");
                     }
-                    // Strings have no line ends, so each one stands between tokens, where a blank means the same.
+                    // JSON strings contain no line ends, so each line end is between tokens and may become a blank.
                     self.output
                         .extend(item.get().bytes().map(|byte| if byte == b'\n' { b' ' } else { byte }));
                 }
@@ -86,14 +86,14 @@ impl PassedWriter for ResponsesStream {
 }
 
 impl ResponsesStream {
-    /// Notes a message or a call that begins. Reasoning that is cut is left out: without what the vendor encrypts at
-    /// its end, the vendor accepts it in no later request.
+    /// Notes a message or a call that begins. Reasoning is not noted: if it is cut, the part that the vendor encrypts
+    /// at its end is missing, and the vendor refuses it in later requests.
     fn begin_passed(&mut self, event: &Original<'_>) {
         self.forget_passed();
         let item: Option<Begun<'_>> = object(event.item);
         let index = number(event.index);
         let (Some(Begun { kind, id, call_id, name }), Some(index)) = (item, index) else { return };
-        // What is too long is kept for no end.
+        // An item with an overlong id or name is not kept.
         let [Ok(id), Ok(call_id), Ok(name)] = [id, call_id, name].map(short) else { return };
         let spelled =
             |text: Option<RawString<'_>>| text.map(|text| text.sound().into_owned()).unwrap_or_default();

@@ -22,10 +22,10 @@ use crate::{
 pub(crate) struct ResponsesStream {
     generation: GenerationId,
     server: ServerId,
-    /// Id of the response, as spelled in JSON.
+    /// Spelled as in JSON, without quotes.
     pub(super) id: String,
     created: i64,
-    /// Model as a JSON string.
+    /// Spelled as a JSON string.
     model: String,
     reply: Arc<ResponsesReply>,
     /// Number of the next event.
@@ -43,22 +43,21 @@ pub(crate) struct ResponsesStream {
     pub(super) item_id: Option<String>,
 }
 
-/// Texts that all events about the open item share.
+/// Members and names that all events about the open item share.
 #[derive(Default)]
 struct OpenItem {
-    /// Members that name the item.
+    /// Members that identify the item.
     place: String,
-    /// Beginning of the names of events about the text.
+    /// Prefix of the names of events about the text.
     event: &'static str,
     part: &'static str,
     is_summarised: bool,
     is_custom: bool,
 }
 
-/// The state of a response.
 struct ResponseState<'a> {
     status: &'static str,
-    /// Reason of an incomplete response.
+    /// Why the response is incomplete.
     incomplete: Option<&'static str>,
     error: Option<&'a ApiError>,
     settled: Option<Settled>,
@@ -68,7 +67,7 @@ impl ResponseState<'_> {
     const IN_PROGRESS: Self =
         ResponseState { status: "in_progress", incomplete: None, error: None, settled: None };
 
-    /// Makes the outcome of an answer that was not broken off.
+    /// Makes the state of an answer that was not broken off.
     fn of(end: &TurnEnd, settled: Settled) -> Self {
         let (status, incomplete) = match end.finish {
             FinishReason::Stop | FinishReason::ToolCalls => ("completed", None),
@@ -115,7 +114,7 @@ impl ResponsesStream {
         self.response(&ResponseState::of(&turn.end, settled), out);
     }
 
-    /// Keeps the open item for the response. Returns where it begins.
+    /// Appends the open item to the response's output. Returns where it begins.
     pub(super) fn keep_item(&mut self, block: &Block, is_complete: bool) -> usize {
         if !self.output.is_empty() {
             put(&mut self.output, ",");
@@ -172,7 +171,7 @@ impl ResponsesStream {
         });
     }
 
-    /// Writes the event that ends an item, which was kept at `start`.
+    /// Writes the event that ends the item kept at `start`.
     pub(super) fn item_done(&mut self, block: &Block, start: usize, out: &mut BytesMut) {
         self.event(["response.output_item.", "done"], out, |stream, out| {
             put(out, &format!(r#","output_index":{},"item":"#, block.index));
@@ -180,7 +179,7 @@ impl ResponsesStream {
         });
     }
 
-    /// Writes an event about the summary of the open item, which repeats the text from `start` on.
+    /// Writes an event about the summary of the open item, repeating the text from `start` on.
     fn summary_event(&mut self, name: &str, start: usize, out: &mut BytesMut) {
         self.item_event(["response.reasoning_summary_", name], out, |stream, out| {
             put(out, r#","summary_index":0"#);
@@ -206,7 +205,7 @@ impl ResponsesStream {
         }
     }
 
-    /// Keeps the log probabilities of a piece. Returns where they begin.
+    /// Appends a piece's log probabilities. Returns where they begin.
     fn keep_logprobs(&mut self, piece: Piece<'_>) -> usize {
         let start = self.logprobs.len();
         if piece.logprobs.is_none() {
@@ -344,7 +343,7 @@ impl TurnWriter for ResponsesStream {
     }
 }
 
-/// Writes the error of a failed response. Agents wait for the time that the message of a `rate_limit_exceeded` names.
+/// Writes the error of a failed response. Agents wait as long as the message of a `rate_limit_exceeded` says.
 fn response_error(error: &ApiError) -> Value {
     let code = match error.code {
         Code::SpendReserved => "rate_limit_exceeded",

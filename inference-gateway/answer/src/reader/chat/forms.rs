@@ -1,4 +1,4 @@
-//! Forms of errors, of usage and of ends that some servers of the chat API have.
+//! Unusual errors, usage and ends of servers with the chat API.
 
 use shared::{
     generation::FinishReason,
@@ -11,7 +11,7 @@ use crate::{
     stream::ChunkChoice,
 };
 
-/// Returns whether a member for errors says nothing.
+/// Returns whether a member for errors is empty.
 pub(crate) fn is_hollow(error: &RawValue) -> bool {
     let spelled = error.get();
     let inner =
@@ -19,7 +19,7 @@ pub(crate) fn is_hollow(error: &RawValue) -> bool {
     spelled == "false" || spelled == "null" || inner.is_some_and(|inner| inner.trim_ascii().is_empty())
 }
 
-/// Finds usage in the objects that vendors add to their last chunk.
+/// Finds usage within the objects that vendors add to their last chunk.
 pub(super) fn of_vendor(payload: &[u8]) -> Raw<'_> {
     let members = Object::from_slice(payload).ok()?;
     let inner = |value: &'_ RawValue| Kind::of(value) == Kind::Object;
@@ -31,7 +31,8 @@ pub(super) fn of_vendor(payload: &[u8]) -> Raw<'_> {
 }
 
 impl Pieces<'_> {
-    /// Leaves one end of the only choice, at its last piece: the first reason that is not `stop`.
+    /// Keeps one finish reason of the only choice, at its last piece. It is the first reason other than `stop`, if
+    /// there is one.
     pub(super) fn end_once(&mut self) {
         let told = |piece: &ChunkChoice<'_>| piece.finish;
         if self.list.iter().filter_map(told).count() < 2 {

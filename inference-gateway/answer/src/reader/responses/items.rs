@@ -1,4 +1,4 @@
-//! Items of a response's output: in events of their own, and in the whole output.
+//! Items of a response's output: in events, and in the whole output.
 
 use raw_json::RawString;
 use serde::Deserialize;
@@ -46,7 +46,7 @@ struct RawPart<'a> {
     logprobs: Raw<'a>,
 }
 
-/// What a whole output has told so far, by kind: the parts, in their order, and their bytes.
+/// Counts the parts seen in a whole output, by kind, and the bytes of texts and refusals.
 #[derive(Default)]
 struct ToldOutput {
     texts: usize,
@@ -73,7 +73,7 @@ impl ResponsesReader {
         }
     }
 
-    /// Adds what the items of a whole output have that no event gave.
+    /// Adds the content of a whole output that no event gave.
     pub(super) fn output<'a>(&mut self, output: &'a RawValue, out: &mut Pieces<'a>) -> Result<(), Nonsense> {
         let (mut read, mut items) = (Ok(()), 0);
         let mut told = ToldOutput::default();
@@ -103,7 +103,7 @@ impl ResponsesReader {
         Ok(())
     }
 
-    /// Adds the arguments of a call that no piece gave.
+    /// Adds a call's arguments that no piece gave.
     pub(super) fn late_arguments<'a>(&mut self, key: PartKey, told: Raw<'a>, out: &mut Pieces<'a>) {
         let Some(place) = self.progress.call(key) else { return };
         let Some(told) = told.and_then(|told| CallArguments::read(told, &mut out.odd)) else { return };
@@ -121,7 +121,6 @@ impl ResponsesReader {
         }
     }
 
-    /// Reads an item that is complete.
     pub(super) fn done<'a>(
         &mut self,
         item: &RawItem<'a>,
@@ -156,15 +155,15 @@ impl ResponsesReader {
         Ok(())
     }
 
-    /// Reads an item of the whole output. It is the part that began at the same place among those of its kind, since
-    /// places and ids may differ from those of the events.
+    /// Reads an item of the whole output. It is matched with the item that began at the same place among its kind,
+    /// since indexes and ids may differ from the events'.
     fn again_in_output<'a>(
         &mut self,
         item: &RawItem<'a>,
         told: &mut ToldOutput,
         out: &mut Pieces<'a>,
     ) -> Result<(), Nonsense> {
-        /// Places of items that no event named.
+        /// Indexes for items that no event announced, above all others.
         const UNNAMED: u64 = 1 << 32;
         match word(item.kind) {
             kind if is_call(kind) => {
@@ -189,7 +188,7 @@ impl ResponsesReader {
                 let key = self.progress.nth(kind, *nth).unwrap_or(unnamed);
                 *nth += 1;
                 *bytes += text(part.told()).map_or(0, |text| text.inner().len());
-                // Where the pieces of all parts came as one, nothing is missing.
+                // If the pieces of all parts came as one, nothing is missing.
                 if self.progress.given(kind) < *bytes {
                     let from = out.list.len();
                     self.late(key, part.told(), out);
@@ -214,7 +213,7 @@ impl ResponsesReader {
         Ok(())
     }
 
-    /// Adds the encrypted part of reasoning, which is given once, as it was when the item was complete.
+    /// Adds the encrypted part of reasoning once, in its final form.
     fn encrypted<'a>(&mut self, item: &RawItem<'a>, key: PartKey, out: &mut Pieces<'a>) {
         let Some(content) = filled(item.encrypted_content).filter(|_| !self.progress.is_given(key)) else {
             return;
@@ -224,7 +223,7 @@ impl ResponsesReader {
         out.add(Delta::of_signed(SignedPart::Encrypted { id, content }));
     }
 
-    /// Adds the thoughts of an item of which nothing was shown: its content, or else its summary.
+    /// Adds the thoughts of an item that showed nothing so far: its content, or else its summary.
     fn thoughts<'a>(&mut self, item: &RawItem<'a>, place: u64, out: &mut Pieces<'a>) {
         let from = out.list.len();
         add_thoughts(item.content, out);
@@ -244,7 +243,7 @@ impl<'a> RawPart<'a> {
         if word(self.kind) == "refusal" { PartKind::Refusal } else { PartKind::Text }
     }
 
-    /// Returns the text of a part that is shown.
+    /// Returns the text to show.
     fn told(&self) -> Raw<'a> {
         match word(self.kind) {
             "output_text" | "text" | "" => self.text,
@@ -254,7 +253,7 @@ impl<'a> RawPart<'a> {
     }
 }
 
-/// Returns whether an item is of a tool that the vendor runs, which no other client knows.
+/// Returns whether the item belongs to a tool that the vendor runs, which other clients do not know.
 fn is_of_the_vendor(kind: &str) -> bool {
     kind.ends_with("_call") || kind.ends_with("_output") || kind.starts_with("mcp_") || kind == "compaction"
 }
@@ -272,7 +271,7 @@ fn add_thoughts<'a>(parts: Raw<'a>, out: &mut Pieces<'a>) {
     });
 }
 
-/// Passes on the parts of an item, or a text that is there in their place.
+/// Passes on each part, or a text in place of the list.
 fn each_part<'a>(parts: Raw<'a>, mut take: impl FnMut(RawPart<'a>)) {
     let Some(parts) = parts else { return };
     if text(Some(parts)).is_some() {

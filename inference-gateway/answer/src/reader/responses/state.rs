@@ -1,4 +1,4 @@
-//! What a reader of a response's events remembers.
+//! State of a reader of a response's events.
 
 use raw_json::RawString;
 
@@ -14,12 +14,12 @@ pub(crate) struct ResponsesReader {
     pub(super) before: ResponseState,
 }
 
-/// Members that the last event may have changed.
+/// State that the last event may have changed, so that it can be undone.
 #[derive(Clone, Copy, Default)]
 pub(super) struct ResponseState {
-    /// Place of the item whose reasoning came last, and whether its summary is shown. Servers that send both send the
-    /// same thoughts twice.
+    /// Index of the item whose reasoning came last, and whether its summary is shown. Servers that send content and a
+    /// summary send the same thoughts twice.
     pub(super) reasoning: Option<(u64, bool)>,
-    /// Place of the last item.
+    /// Index of the last item.
     pub(super) item: u64,
 }

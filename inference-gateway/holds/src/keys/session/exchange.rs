@@ -1,4 +1,4 @@
-//! An open session: sends frames, and hears answers in any order.
+//! An open session. It sends frames, and receives answers in any order.
 
 use std::{future::poll_fn, mem, sync::Arc, task::Poll};
 
@@ -21,7 +21,7 @@ pub(super) enum OpenSession {
     Local(LocalSession),
 }
 
-/// A stream of frames with another process.
+/// A stream of frames to another process.
 pub(super) struct RemoteSession {
     frames: mpsc::Sender<v1::SessionRequest>,
     answers: Streaming<v1::SessionResponse>,
@@ -31,13 +31,12 @@ pub(super) struct RemoteSession {
 /// Calls to the key-service in this process.
 pub(super) struct LocalSession {
     service: Arc<dyn KeyService>,
-    /// Frames with calls that are not answered yet.
     running: FuturesUnordered<BoxFuture<'static, ()>>,
-    /// Answers that were not heard yet, each with the id of its call.
+    /// Answers not yet received, each with the id of its call.
     answers: Arc<Mutex<Vec<(u64, Answered)>>>,
 }
 
-/// What a key-service says to a call.
+/// A key-service's answer to a call, before it is checked.
 pub(super) enum Heard {
     Message(answer::Response),
     Answer(Answered),
@@ -66,12 +65,12 @@ impl OpenSession {
         Self::Local(LocalSession { service, running: FuturesUnordered::new(), answers: Arc::default() })
     }
 
-    /// Returns whether the key-service may fail alone.
+    /// Returns whether the key-service can fail separately from the gateway.
     pub(super) const fn is_remote(&self) -> bool {
         matches!(self, Self::Remote(_))
     }
 
-    /// Sends a frame. The calls have ids from the first one on.
+    /// Sends a frame. Its calls have consecutive ids, starting with `first_id`.
     pub(super) fn send(&mut self, first_id: u64, calls: &[Arc<Pending>]) -> Result<(), Status> {
         match self {
             Self::Remote(session) => {

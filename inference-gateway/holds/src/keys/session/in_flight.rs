@@ -1,4 +1,4 @@
-//! Calls that a session has sent and that are not answered, in the frames that they were sent in.
+//! Calls that a session has sent and that have no answer yet, in the frames in which they were sent.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -7,19 +7,19 @@ use tokio::time::Instant;
 
 use crate::keys::queue::Pending;
 
-/// Frames in flight, at most. Those that wait for a part of the store never reach it: one begins every [`SLOW`], and none
+/// Most frames in flight. Frames that wait for a part of the store stay below this: one starts every [`SLOW`], and none
 /// outlives [`CALL_DEADLINE`].
 pub(super) const MOST_FRAMES: usize = 512;
-/// Calls in flight, at most. A key-service reads twice this number at the same time.
+/// Most calls in flight. A key-service reads twice this number at once.
 const MOST_CALLS: usize = 32 * MAX_FRAME_CALLS;
-/// Time after which a frame with unanswered calls lets the next one go. Frames are normally answered earlier.
+/// Time after which a frame with unanswered calls lets the next one start. Frames are normally answered earlier.
 const SLOW: Duration = Duration::from_millis(10);
-/// Frames without any answer that let another one go, each after twice the time of the one before.
+/// Most frames without any answer that let another one start, each after twice the time of the previous one.
 const MOST_UNHEARD: u32 = 4;
-/// Time for which an answer from the store shows that only a part of it is away, if other calls fail.
+/// How long an answer from the store proves that the store is at least partly reachable, if other calls fail.
 const REACHED_FOR: Duration = Duration::from_secs(1);
 /// Time without an answer after which calls are also sent to another key-service. If all key-services are slow because
-/// the store is, the next one still has most of the callers' deadline.
+/// the store is, the second one still has most of the caller's deadline.
 const HEDGE_AFTER: Duration = Duration::from_millis(500);
 
 #[derive(Default)]
@@ -28,7 +28,7 @@ pub(super) struct SentFrames {
     frames: VecDeque<Frame>,
     /// Id of the next call.
     next_id: u64,
-    /// Calls in flight.
+    /// Number of calls in flight.
     left: usize,
     /// Time of the last answer.
     heard_at: Option<Instant>,
@@ -36,51 +36,50 @@ pub(super) struct SentFrames {
     reached_at: Option<Instant>,
     /// Frames sent since the last answer.
     unheard: u32,
-    /// Calls were handed on since there was no answer.
+    /// The session's calls were handed on, since there was no answer.
     is_silent: bool,
 }
 
 struct Frame {
-    /// The id of the first call; the others follow.
+    /// Id of the first call; the others follow consecutively.
     first_id: u64,
-    /// Calls by place, `None` once answered.
+    /// Calls by position; `None` once answered.
     calls: Vec<Option<Arc<Pending>>>,
     left: usize,
     sent_at: Instant,
     /// The frame was found slow.
     is_hedged: bool,
-    /// The session was silent, and others send the calls in its place. So a failure here is no answer.
+    /// Others send the calls instead, since the session was silent. A failure here is then no answer.
     is_handed_on: bool,
-    /// What the answers so far say about the store: it is away if no call has reached it, and one has failed.
+    /// What the answers so far show about the store: it is away if no call reached it and one failed.
     store: StoreSeen,
 }
 
-/// What an answer says about the store of a key-service.
+/// What an answer shows about a key-service's store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StoreSeen {
     Reached,
-    /// Other accounts may be in a part of the store that can be reached.
+    /// Calls for other accounts may still reach their part of the store.
     Away,
     /// The store was not needed.
     Unclear,
 }
 
-/// How a frame ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FrameEnd {
     Answered,
-    /// Calls failed because the store cannot be reached, and lately none came through.
+    /// Calls failed because the store cannot be reached, and none reached it recently.
     StoreFailed,
 }
 
-/// Calls that another session should send as well.
+/// Calls that another session should send too.
 pub(super) enum Hedge {
     None,
-    /// Other calls are answered.
+    /// Other calls are being answered.
     Slow(Vec<Arc<Pending>>),
-    /// No call is answered.
+    /// No calls are being answered.
     Silent(Vec<Arc<Pending>>),
-    /// Nothing was answered for so long that the session is given up.
+    /// Nothing was answered for so long that the session is closed.
     TooLate,
 }
 
@@ -89,7 +88,7 @@ impl SentFrames {
         self.frames.is_empty()
     }
 
-    /// Adds a frame, and returns the id of its first call.
+    /// Adds a frame. Returns the id of its first call.
     pub(super) fn sent(&mut self, calls: Vec<Arc<Pending>>, now: Instant) -> u64 {
         let (first_id, left) = (self.next_id, calls.len());
         self.next_id += left as u64;
@@ -108,7 +107,7 @@ impl SentFrames {
         first_id
     }
 
-    /// Returns the time from which the next frame may be sent; `None` if that depends on an answer.
+    /// Returns the time from which the next frame may be sent; `None` if an answer must come first.
     pub(super) fn free_at(&self, now: Instant) -> Option<Instant> {
         let is_last = |frame: &&Frame| frame.first_id + frame.calls.len() as u64 == self.next_id;
         // Older frames are slow, and nothing waits for them.
@@ -119,8 +118,8 @@ impl SentFrames {
         (!waits).then(|| Some(last).filter(is_last).map_or(now, slow_at))
     }
 
-    /// Takes the call with this id, unless it was answered before. `deliver` gets the call, and whether it was handed on to
-    /// others, and returns what its answer says about the store. Returns how the frame ended, if it did.
+    /// Takes the call with this id, unless it was already answered. `deliver` gets the call and whether it was handed
+    /// on, and returns what the answer shows about the store. Returns how the frame ended, if it did.
     pub(super) fn answered(
         &mut self,
         id: u64,
@@ -150,13 +149,13 @@ impl SentFrames {
         Some(end)
     }
 
-    /// The time of the next hedge.
+    /// Returns the time of the next hedge.
     pub(super) fn hedged_at(&self) -> Option<Instant> {
         let due = |frame: &Frame| frame.sent_at + if frame.is_hedged { CALL_DEADLINE } else { HEDGE_AFTER };
         self.frames.iter().map(due).min()
     }
 
-    /// Returns the calls of a frame that other sessions should send as well, if it is due. Drops frames whose callers have
+    /// Returns the calls that other sessions should send too, if a frame is overdue. Drops frames whose callers have
     /// given up.
     pub(super) fn hedge(&mut self, now: Instant) -> Hedge {
         let heard_at = self.heard_at;
@@ -179,14 +178,14 @@ impl SentFrames {
         Hedge::Silent(frame.wanted())
     }
 
-    /// Returns the calls that other sessions must send, without those that were handed on before.
+    /// Returns the calls that other sessions must send, except those already handed on.
     pub(super) fn to_hand_on(&self) -> Vec<Arc<Pending>> {
         self.frames.iter().filter(|frame| !frame.is_handed_on).flat_map(Frame::wanted).collect()
     }
 }
 
 impl Frame {
-    /// Calls that are not answered and whose callers still wait.
+    /// Returns the unanswered calls whose callers still wait.
     fn wanted(&self) -> Vec<Arc<Pending>> {
         self.calls.iter().flatten().filter(|call| call.is_wanted()).cloned().collect()
     }

@@ -1,14 +1,14 @@
-//! Finds hosts of image URLs that could lead a fetching server to an internal address.
+//! Refuses hosts of image URLs that could lead a fetching server to an internal address (SSRF).
 //!
-//! Names are not resolved here. A public name may still lead to an internal address, so a server that fetches must
-//! check addresses itself. Forms that URL readers understand differently (numbers in place of addresses, escapes,
-//! credentials) count as internal.
+//! Names are not resolved here. A public name may still resolve to an internal address, so a server that fetches images
+//! must check addresses itself. Forms that URL parsers read differently (numeric addresses, escapes, credentials) count
+//! as internal.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use shared::network;
 
-/// Last labels of names that no public host has.
+/// Top-level labels that no public host has.
 const INSIDE: [&str; 18] = [
     "localhost",
     "localdomain",
@@ -30,8 +30,7 @@ const INSIDE: [&str; 18] = [
     "host",
 ];
 
-/// Returns whether the authority of a URL (`host`, `host:port`) names a public host in a form that all readers
-/// understand alike.
+/// Returns whether the authority of a URL (`host`, `host:port`) is a public host in a form that all parsers read alike.
 pub(super) fn is_public(authority: &str) -> bool {
     if let Some(rest) = authority.strip_prefix('[') {
         return rest.split_once(']').is_some_and(|(address, port)| {
@@ -42,7 +41,7 @@ pub(super) fn is_public(authority: &str) -> bool {
     is_port(port) && is_public_host(host)
 }
 
-/// Returns whether a text is empty, or a colon and a number.
+/// Returns whether a text is empty, or a colon followed by a number.
 fn is_port(port: &str) -> bool {
     port.is_empty() || port.strip_prefix(':').is_some_and(|digits| digits.parse::<u16>().is_ok())
 }
@@ -56,8 +55,7 @@ fn is_public_host(host: &str) -> bool {
     if !host.split('.').all(is_label) {
         return false;
     }
-    // A last label that is a number, even one like `0x7f`, makes the whole host an address for browsers and C
-    // libraries.
+    // If the last label is a number, even one like `0x7f`, browsers and C libraries read the whole host as an address.
     if last.starts_with(|c: char| c.is_ascii_digit()) {
         return host.parse::<Ipv4Addr>().is_ok_and(is_public_address);
     }

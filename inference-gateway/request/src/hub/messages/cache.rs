@@ -1,11 +1,10 @@
-//! Breakpoints of the vendor's prompt cache, which reads and writes nothing without them.
+//! Breakpoints of the vendor's prompt cache. Without them, the vendor caches nothing.
 
 /// Member of the block that ends a part to be cached.
 const CACHE_CONTROL: &str = r#","cache_control":{"type":"ephemeral"}"#;
 
-/// Places of a body that end what should be cached, each at the closing brace of a block. The API accepts four: after
-/// the tools, the system prompt, and the last two turns of the user, so that the next request finds what this one
-/// wrote.
+/// Where the cached parts of a body end, each at the closing brace of a block. The API accepts four: after the tools,
+/// after the system prompt, and after the last two user turns, so that the next request finds what this one wrote.
 #[derive(Default)]
 pub(super) struct Breakpoints(Vec<usize>);
 
@@ -25,7 +24,7 @@ impl Breakpoints {
         self.0.extend(braces.into_iter().flatten());
     }
 
-    /// Writes the breakpoints into the body, the last one first, so that earlier places do not move.
+    /// Writes the breakpoints into the body, the last one first, so that earlier positions stay valid.
     pub(super) fn write(mut self, out: &mut String) {
         self.0.sort_unstable();
         for brace in self.0.into_iter().rev() {

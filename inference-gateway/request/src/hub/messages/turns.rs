@@ -29,7 +29,7 @@ pub(super) struct Turns {
     ends: [Option<usize>; 2],
 }
 
-/// How far the list of the system prompt's blocks is written.
+/// How far the system prompt's list of blocks is written.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum PromptList {
     #[default]
@@ -45,8 +45,8 @@ enum Author {
 }
 
 impl Turns {
-    /// Writes a message, and what an earlier answer has for the server. Answers of tools are one turn with what the user
-    /// says after them. System messages that do not come first are texts of the user.
+    /// Writes a message, with the parts of an earlier answer for the server. Answers of tools share a turn with what
+    /// the user says next. System messages that are not at the front become texts of the user.
     pub(super) fn add(
         &mut self,
         message: &Members<'_, '_>,
@@ -77,7 +77,7 @@ impl Turns {
         breakpoints.after_turns(self.ends);
     }
 
-    /// Writes a message of the system prompt, which this API keeps apart from the messages.
+    /// Writes a message of the system prompt, which this API separates from the messages.
     fn system(&mut self, message: &Members<'_, '_>, out: &mut String) -> Result<(), ApiError> {
         each_part(&message.require("content")?, |part| {
             out.push_str(if self.prompt == PromptList::Open { "," } else { ",\"system\":[" });
@@ -96,7 +96,7 @@ impl Turns {
         self.prompt = PromptList::Written;
     }
 
-    /// Writes the rest of a system prompt whose first block is written, and ends it.
+    /// Writes the rest of a system prompt after its first block, and ends it.
     pub(super) fn system_first(
         &mut self,
         messages: &Value<'_, '_>,
@@ -120,7 +120,7 @@ impl Turns {
         Ok(())
     }
 
-    /// Writes the thoughts of an earlier answer that came before the call at this place.
+    /// Writes the thoughts of an earlier answer that preceded the call at this index.
     fn thoughts(&mut self, carried: &[PlacedPart], place: u64, out: &mut String) {
         for part in parts_at(carried, place) {
             let (kind, members) = match part {
@@ -236,7 +236,6 @@ impl Turns {
     }
 }
 
-/// A part of a content.
 enum TurnPart<'a> {
     /// A text, a JSON string.
     Text(&'a str),
@@ -244,7 +243,7 @@ enum TurnPart<'a> {
     Image(Cow<'a, str>),
 }
 
-/// Passes each part of a content to `take`, except empty texts, which the API refuses.
+/// Passes each part of content to `take`, except empty texts, which the API refuses.
 fn each_part<'a>(
     content: &Value<'a, '_>,
     mut take: impl FnMut(TurnPart<'a>) -> Result<(), ApiError>,
@@ -276,7 +275,7 @@ fn put_text(token: &str, out: &mut String) {
     out.push('}');
 }
 
-/// Writes an image by its URL, which is a data URL or an address.
+/// Writes an image from its data URL or address.
 fn put_image(url: &str, out: &mut String) {
     let data = url
         .split_once(',')
@@ -285,7 +284,7 @@ fn put_image(url: &str, out: &mut String) {
     if let Some((head, data)) = data {
         let media_type = head[5..].split(';').next().unwrap_or_default().to_ascii_lowercase();
         out.push_str("\"base64\"");
-        // The parsers have checked this: a media type, and base64 digits, which JSON does not escape.
+        // The parsers made sure of this: a media type and base64 digits, which need no escapes in JSON.
         member("media_type", &format!("\"{media_type}\""), out);
         member("data", "", out);
         out.push('"');

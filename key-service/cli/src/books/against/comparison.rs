@@ -19,9 +19,9 @@ pub(super) struct Tokens {
 /// A request in the upstream's record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Served {
-    /// The generation, or a time at which the upstream worked on the request.
+    /// The generation, or a time at which the upstream was working on the request.
     pub(super) identity: ServedIdentity,
-    /// Tokens by the upstream's count.
+    /// Tokens as the upstream counted them.
     pub(super) tokens: Tokens,
 }
 
@@ -29,11 +29,11 @@ pub(super) struct Served {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ServedIdentity {
     Generation(GenerationId),
-    /// A time between the generation's start and the bill. The tokens must be equal.
+    /// A time between the generation's start and its bill. The tokens must be equal.
     Time(Timestamp),
 }
 
-/// A billed generation, as its last journal entry has it.
+/// A billed generation, as in its last journal entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Billed {
     pub(super) generation: GenerationId,
@@ -78,7 +78,7 @@ impl Totals {
 }
 
 impl Billed {
-    /// Time during which the upstream may have worked on the generation, widened by the tolerance on both sides.
+    /// Returns when the upstream may have worked on the generation, with the tolerance on both sides.
     fn interval(&self, tolerance: Duration) -> RangeInclusive<Timestamp> {
         self.generation.created_at().minus(tolerance)..=self.at.plus(tolerance)
     }
@@ -93,13 +93,13 @@ pub(super) fn span(served: &[Served]) -> Option<RangeInclusive<Timestamp>> {
     Some(served.iter().map(time).min()?..=served.iter().map(time).max()?)
 }
 
-/// Compares the upstream's requests with the bills. `billed` has each generation once.
+/// Compares the upstream's requests with the bills. `billed` contains each generation once.
 pub(super) fn compare(served: &[Served], billed: &[Billed], tolerance: Duration) -> Comparison {
     let mut comparison = Comparison::default();
     let by_id: HashMap<_, _> = billed.iter().enumerate().map(|(at, b)| (b.generation, at)).collect();
     let mut matched = vec![false; billed.len()];
     // Requests that name a generation choose first, so that no other request takes their bill. If several name the same
-    // generation, one of them gets the bill: the first with equal tokens, or else the first.
+    // generation, the first with equal tokens gets the bill, or else the first.
     let mut owners: HashMap<usize, usize> = HashMap::new();
     for (place, request) in served.iter().enumerate() {
         comparison.served.add(request.tokens);
@@ -131,7 +131,7 @@ pub(super) fn compare(served: &[Served], billed: &[Billed], tolerance: Duration)
     }
     let mut rest: Vec<_> =
         billed.iter().zip(matched).filter(|(_, matched)| !matched).map(|(b, _)| *b).collect();
-    // A bill without tokens needs no request.
+    // A bill without tokens needs no matching request.
     rest.retain(|billed| billed.tokens != Tokens::default());
     rest.sort_by_key(|billed| (billed.at, billed.generation));
     for billed in billed {
@@ -148,8 +148,8 @@ struct EqualBills {
     requests: Vec<(Timestamp, usize)>,
 }
 
-/// Finds a distinct bill for each request without a generation: of the bills with equal tokens and a matching time, the
-/// one that ends first. Returns for each request whether it found one.
+/// Finds a separate bill for each request that names no generation: of the bills with equal tokens and a matching time,
+/// the one that ends first. Returns whether each request found one.
 fn match_by_time(
     served: &[Served],
     billed: &[Billed],

@@ -1,4 +1,4 @@
-//! Bills of generations, as far as the entries show which bill a later one replaces.
+//! Bills of generations, to the extent that entries show which bill a later one replaces.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -6,23 +6,23 @@ use shared::ids::GenerationId;
 
 use crate::ledger::{Ending, Entry};
 
-/// Bills remembered to detect double billing: some minutes of the busiest account, in 16 MB.
+/// Most bills remembered to detect double billing: a few minutes of the busiest account, in 16 MB.
 const MOST_BILLS: usize = 200_000;
 
 /// Sums of changes by generation, for the latest bills and for bills of expiries, which a late capture may replace.
 #[derive(Debug)]
 pub(super) struct Bills {
     changes: HashMap<GenerationId, i128>,
-    /// Final bills, the oldest first.
+    /// Final bills, oldest first.
     captured: VecDeque<GenerationId>,
-    /// Bills of expiries, the oldest first. A capture may have replaced some since.
+    /// Bills of expiries, oldest first. Captures may have replaced some of them.
     expired: VecDeque<GenerationId>,
     /// No bill has been forgotten.
     complete: bool,
 }
 
 impl Bills {
-    /// The journal is `complete` if it still has its first entries.
+    /// Starts a list of bills. The journal is `complete` if it still has its first entries.
     pub(super) fn new(complete: bool) -> Self {
         let (captured, expired) = (VecDeque::new(), VecDeque::new());
         Self { changes: HashMap::new(), captured, expired, complete }

@@ -17,7 +17,7 @@ use crate::books::usage::{Counts, Day, GroupKeys, Margin, PartCounts, Sums};
 pub struct Wrong {
     pub figure: Figure,
     pub recorded: Quantity,
-    /// The value according to entries, holds and deposits.
+    /// The value that entries, holds and deposits prove.
     pub proven: Quantity,
 }
 
@@ -36,7 +36,7 @@ pub enum SumOwner {
     Model(String),
     /// A group with its child groups.
     Group(GroupId),
-    /// The users in the record of this number.
+    /// The users in the record with this number.
     Users(u8),
 }
 
@@ -52,9 +52,9 @@ pub enum Figure {
     /// The `used` of a key (the balance after the last entry) or of a group (the sum of its entries). A key or group
     /// that does not exist is recorded as zero.
     Used(BudgetOwner),
-    /// The `held` of a key or a group: the sum of open holds.
+    /// The `held` of a key or a group: the sum of its open holds.
     BudgetHeld(BudgetOwner),
-    /// The spend in a window: the sum of its entries, as far as entries show it.
+    /// The spend in a window: the sum of its entries, if they are known.
     Window(BudgetOwner, Per),
     /// The account's `held`: the sum of all open holds.
     Held,
@@ -102,7 +102,7 @@ pub enum Figure {
     Stored(Stored),
 }
 
-/// A part of a day with separate counters.
+/// A part of a day that is counted separately.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DayPart {
     /// An hour of a key and a model.
@@ -111,11 +111,11 @@ pub enum DayPart {
     ModelHour(String, u8),
     /// A model and some keys of a group.
     GroupModel(GroupId, String, GroupKeys),
-    /// An hour of such a part.
+    /// An hour of a group's model and some of its keys.
     GroupHour(GroupId, String, GroupKeys, u8),
-    /// A user, by the caller's own name.
+    /// A user, under the caller's name for it.
     User(String),
-    /// Users without separate counters, in the record of this number.
+    /// Users without separate counters, in the record with this number.
     OtherUsers(u8),
 }
 

@@ -6,16 +6,16 @@ use shared::{calendar::Per, money::NanoUsd, time::Timestamp};
 
 use crate::ledger::{Budget, MOST_CARRIED, Window};
 
-/// A bill this close to the beginning of a window may count in either window, since the clock that set a bound may have
-/// been ahead or behind.
+/// A bill this close to the start of a window may count in either window, since the clock that set a bound may have
+/// been fast or slow.
 const UNSURE: Duration = Duration::from_mins(10);
 
 /// The current window of each length, after the entries so far.
 ///
-/// Holds and bills of a budget move its windows on, and each bill has an entry. So entries show what was billed in a
-/// window, with three exceptions. They do not show whether a bill counts that falls within minutes of the window's
-/// beginning or of the time its bound was set. They do not show whether money given back by a late capture was billed
-/// in the same window. And a window that a fast clock began may count earlier bills, too.
+/// Holds and bills of a budget advance its windows, and each bill has an entry. So entries show what was billed in a
+/// window, with three exceptions. A bill within minutes of the window's start, or of the time when its bound was set, may or
+/// may not count. Money returned by a late capture may have been billed in another window. And a window that a fast
+/// clock started may include earlier bills.
 #[derive(Debug, Default)]
 pub(super) struct Replay {
     running: [WindowBills; 4],
@@ -57,7 +57,7 @@ struct BoundSince {
     set_at: Timestamp,
     /// All bills that may count.
     most: NanoUsd,
-    /// Bills that certainly count, whatever the clocks said.
+    /// Bills that certainly count, whatever the clocks showed.
     least: NanoUsd,
     given_back: NanoUsd,
 }
@@ -66,15 +66,15 @@ struct BoundSince {
 #[derive(Clone, Copy, Debug, Default)]
 struct WindowBills {
     start: Option<Timestamp>,
-    /// All bills since `start`, and late bills of the window before.
+    /// All bills since `start`, and late bills of the previous window.
     most: NanoUsd,
-    /// Bills that certainly count, whatever the clocks said.
+    /// Bills that certainly count, whatever the clocks showed.
     least: NanoUsd,
     /// Bills that the next window may count instead.
     late: NanoUsd,
-    /// Money given back since `start` that this or an earlier window billed.
+    /// Money returned since `start` that this or an earlier window had billed.
     given_back: NanoUsd,
-    /// Number of windows that ended before, up to two.
+    /// Number of earlier windows, at most two.
     turns: u8,
 }
 
@@ -103,8 +103,8 @@ impl Replay {
         self.latest = self.latest.max(Some(at));
     }
 
-    /// Notes that times went back after a clock was far ahead. Entries then no longer show which window certainly
-    /// counts them.
+    /// Notes that times went back after a clock was far ahead. From then on, entries do not show for certain which
+    /// window counts them.
     fn go_back(&mut self, at: Timestamp) {
         for (per, running) in Per::ALL.into_iter().zip(&mut self.running) {
             let start = running.start.min(Some(per.beginning(at)));
@@ -192,12 +192,12 @@ impl WindowBills {
         }
     }
 
-    /// Returns the range of what the window may have used. `ahead` is the sum of all bills, if a fast clock may have
-    /// begun it.
+    /// Returns the possible range of what the window has used. `ahead` is the sum of all bills, if a fast clock may
+    /// have started it.
     fn allowed(&self, window: &Window, ahead: Option<NanoUsd>) -> RangeInclusive<NanoUsd> {
         match self.start {
             None => NanoUsd::ZERO..=NanoUsd::ZERO,
-            // The window began with a hold, or its bound was set at its beginning, so it has no entries yet.
+            // The window started with a hold, or its bound was set at its start, so it has no entries yet.
             Some(start) if start < window.start => NanoUsd::ZERO..=ahead.unwrap_or(self.late),
             Some(_) => self.least.left_after(self.given_back)..=self.most,
         }

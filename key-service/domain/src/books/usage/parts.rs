@@ -15,7 +15,7 @@ use crate::{
 pub const HOURS: u8 = 24;
 /// The users of a day are spread over this many records, so that a bill rewrites only one of them.
 pub const USER_PARTS: u8 = 8;
-/// Users of a day that a record counts separately. A bill rewrites the whole record, about 1.5 kB when full.
+/// Most users of a day that one record counts separately. A bill rewrites the whole record, about 1.5 kB when full.
 const NAMED_USERS: usize = 32;
 
 /// Counts of a part of a day: fewer kinds than a day has. None exceeds [`COUNTED`](crate::books::usage::COUNTED).
@@ -123,7 +123,7 @@ impl DayTotal<Margin> {
     }
 }
 
-/// Which keys a group's sum counts.
+/// Which keys a group's sum includes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Encode, Decode, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[cbor(flat)]
@@ -193,8 +193,8 @@ pub fn counting_groups([group, parent]: GroupChain) -> impl Iterator<Item = (Gro
     of_group.into_iter().chain(parent.map(|parent| (parent, GroupKeys::Below)))
 }
 
-/// Counts of some users on a day. The first users of a day are named, in the order of their first bills; later users
-/// are counted together. So a named user's counts are complete.
+/// Counts of some users on a day. The first users of a day are counted by name, in the order of their first bills;
+/// later users are counted together. So a named user's counts are complete.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct UserDay {
     named: Vec<(Arc<str>, PartCounts)>,
@@ -219,7 +219,7 @@ impl UserDay {
         self.named.iter().map(|(user, counts)| (user, *counts))
     }
 
-    /// Counts of users who are not named.
+    /// Counts of users who are not counted by name.
     pub const fn others(&self) -> PartCounts {
         self.others
     }
