@@ -90,7 +90,6 @@ pub mod shared_value {
         }
     }
 
-    #[expect(clippy::unnecessary_wraps, reason = "the derived code asks for an option")]
     pub const fn nil<T>() -> Option<Option<Arc<T>>> {
         Some(None)
     }

@@ -72,20 +72,20 @@ fn usage() -> Usage {
     Usage { details: UsageDetails { reasoning: 3, ..UsageDetails::default() }, ..Usage::of(12, 4, 5) }
 }
 
-fn origin() -> Option<Arc<Origin>> {
+fn origin() -> Arc<Origin> {
     let request = Some(RequestId::new(AT, [4; 10]));
-    Some(Arc::new(Origin { api: ModelApi::Chat, stream: true, user: Some("ann".into()), request }))
+    Arc::new(Origin { api: ModelApi::Chat, stream: true, user: Some("ann".into()), request })
 }
 
-fn course() -> Option<Arc<Course>> {
+fn course() -> Arc<Course> {
     let (upstream, finish_reason) = (Some("a".into()), Some(FinishReason::Stop));
-    Some(Arc::new(Course { upstream, latency_ms: Some(900), finish_reason, ..Course::default() }))
+    Arc::new(Course { upstream, latency_ms: Some(900), finish_reason, ..Course::default() })
 }
 
 fn bill() -> Settlement {
     Settlement {
         payer: payer(),
-        origin: origin(),
+        origin: Some(origin()),
         usage: usage(),
         cost: nanos(3),
         upstream_cost: Some(nanos(2)),
@@ -93,7 +93,7 @@ fn bill() -> Settlement {
         ending: Ending::Expired,
         estimated: false,
         at: AT,
-        course: course(),
+        course: Some(course()),
     }
 }
 
@@ -101,13 +101,13 @@ fn written_money() -> Vec<Vec<u8>> {
     let missing = [Some(Missing { since: AT, part: u32::MAX }), None, None];
     let hold = Hold {
         payer: payer(),
-        origin: origin(),
+        origin: Some(origin()),
         amount: nanos(7),
         reported: Progress {
             usage: usage(),
             cost: nanos(3),
             upstream_cost: Some(nanos(2)),
-            course: course(),
+            course: Some(course()),
         },
         lease_until: 9,
         counted: Counted { levels: [true, false, true], tokens: 12, missing },
@@ -132,7 +132,7 @@ fn written_money() -> Vec<Vec<u8>> {
     let account = AccountRecord { money, entries: 3, events: 2, last_expiry, ordered_since, went_back: 2 };
     let payment = Some(Payment { id: PaymentId::parse("pay_1").unwrap(), at: AT });
     let deposited = Deposited { amount: nanos(5), credit: Some(nanos(9)), note: "n".into(), payment };
-    let held = vec![HeldPart { part: 5, held_at: AT }];
+    let parts = vec![HeldPart { part: 5, held_at: AT }];
     vec![
         stored::write(&account),
         stored::write(&Balance { of: key_money, last_entry: 3 }),
@@ -143,7 +143,7 @@ fn written_money() -> Vec<Vec<u8>> {
         stored::write(&EventsKept { first: 3, bytes: 900 }),
         stored::write(&Turn { of: [7; 8] }),
         stored::write(&Told { event: 7 }),
-        stored::write(&House { generations: 9, held, expired: 2, sums: 1, journal: 0 }),
+        stored::write(&House { generations: 9, held: parts, expired: 2, sums: 1, journal: 0 }),
     ]
 }
 

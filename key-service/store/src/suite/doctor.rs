@@ -49,7 +49,7 @@ impl Store {
                 }
                 Fault::Credit => {
                     change(view, &names::account(), |account: &mut AccountRecord| {
-                        add_one(&mut account.money.credit)
+                        add_one(&mut account.money.credit);
                     })?;
                 }
                 Fault::LostEntry(_) => {

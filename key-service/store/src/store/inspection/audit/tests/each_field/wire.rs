@@ -81,14 +81,16 @@ impl Value {
             Self::Text(text) => drop(encoder.str(text).unwrap()),
             Self::Array(all) => {
                 encoder.array(all.len() as u64).unwrap();
-                all.iter().for_each(|value| value.write_to(encoder));
+                for value in all {
+                    value.write_to(encoder);
+                }
             }
             Self::Map(all) => {
                 encoder.map(all.len() as u64).unwrap();
-                all.iter().for_each(|(key, value)| {
+                for (key, value) in all {
                     key.write_to(encoder);
                     value.write_to(encoder);
-                });
+                }
             }
         }
     }
