@@ -1,6 +1,12 @@
 //! Creates credentials, and finds the keys that presented credentials belong to.
 
-use std::{borrow::Cow, sync::Arc};
+use std::{
+    borrow::Cow,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use parking_lot::RwLock;
 use quick_cache::sync::Cache;
@@ -35,6 +41,8 @@ pub struct Credentials {
     known: Cache<Digest, Credential>,
     /// The store's record of its pepper, while it is not proven that ours is the same.
     unproven: RwLock<Option<PepperRecord>>,
+    /// The peppers were compared with the store's record, and fit.
+    fit: AtomicBool,
 }
 
 /// Why the peppers cannot be used with this store.
@@ -77,7 +85,7 @@ impl Credentials {
     /// Manages the credentials in this store, hashed with these peppers.
     pub fn new(store: Arc<Store>, peppers: Peppers, prefix: Prefix) -> Self {
         let known = Cache::new(CACHED_CREDENTIALS);
-        Self { store, peppers, prefix, known, unproven: RwLock::default() }
+        Self { store, peppers, prefix, known, unproven: RwLock::default(), fit: AtomicBool::new(false) }
     }
 
     /// Returns whether no program has ever served or written this store.
@@ -99,10 +107,23 @@ impl Credentials {
                 Verdict::Fits => {
                     *self.unproven.write() =
                         record.filter(|record| matches!(record, PepperRecord::Unproven { .. }));
+                    self.fit.store(true, Ordering::Release);
                     return Ok(());
                 }
             }
         }
+    }
+
+    /// Fails unless the peppers fit the store. They are compared now if the part of the store that has the record of them was
+    /// missing at the start. What a wrong pepper makes could not be used later.
+    pub async fn must_fit(&self, now: Timestamp) -> Result<(), StoreError> {
+        if self.fit.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        self.check_peppers(now).await.map_err(|fault| match fault {
+            PepperFault::Store(e) => e,
+            wrong @ PepperFault::Wrong => StoreError::Unavailable(format!("the pepper {wrong}")),
+        })
     }
 
     /// Records that the peppers are right, once a key older than the record was found with them.

@@ -93,6 +93,12 @@ impl Management {
         if self.store.is_nearly_full().await? { Err(Error::Refused(reason)) } else { Ok(()) }
     }
 
+    /// Does the same before something is made with the pepper, which must be the right one.
+    pub(crate) async fn check_room_for_secret<R>(&self, reason: R) -> Result<(), Error<R>> {
+        self.credentials.must_fit(self.clock.now()).await?;
+        self.check_room(reason).await
+    }
+
     /// Sets the networks that webhooks may reach besides public ones.
     #[must_use]
     pub fn with_webhook_networks(self, webhook_networks: Vec<Network>) -> Self {

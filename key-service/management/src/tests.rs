@@ -2,6 +2,7 @@
 
 mod bounds;
 mod measure;
+mod peppers;
 mod sums;
 mod top;
 mod trimmed;

@@ -1,6 +1,6 @@
 //! Request bodies: valid ones, valid ones with one fault, and damaged ones.
 
-use crate::upstream::{Fault, Script, Shape};
+use crate::upstream::{Fault, Script, Shape, Style};
 use serde_json::json;
 
 use super::rng::Rng;
@@ -91,6 +91,8 @@ impl Body {
             pace_ms: rng.below(3) as u64,
             tool_calls: rng.below(2) as u64,
             reasoning_tokens: rng.below(4) as u64,
+            // As vLLM reports, which the catalogue names as the upstream.
+            style: Style { usage_by_choice: true, ..Style::default() },
             ..Script::tokens(rng.below(500) as u64, rng.below(60) as u64).fault(fault)
         };
         let damaged = rng.percent(20);

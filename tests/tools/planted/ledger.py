@@ -490,6 +490,9 @@ FAULTS = {
         ("a node that the others have removed is believed", CLUSTER,
          "Ok(slots) if slots.count() == usize::from(SLOTS) =>", "Ok(slots) if slots.count() > 0 =>",
          "shards::a_master_of_a_shard_that_refuses_writes_for_want_of_replicas_is_left_for_the_one_that_took_over"),
+        ("a node that missed a change of masters is believed", CLUSTER,
+         "if is_any_known && self.checks.members.is_stale", "if false && self.checks.members.is_stale",
+         "nodes::a_node_that_missed_a_change_of_masters_is_not_believed_even_if_no_other_answers"),
         ("a copy waits only for what was written in one term", COPY,
          "    pair.copy(&known, &|counts: &CopiedCounts| step(Phase::Copying, counts)).await?;\n"
          "    // What is found there since then is waited for, so that a connection which broke during the copy is no harm.\n"

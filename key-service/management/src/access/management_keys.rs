@@ -91,7 +91,7 @@ impl Management {
         actor: Actor,
     ) -> Result<SecretString, Error<ManagementKeyRefused>> {
         let refused = |reason| Err(Error::Refused(reason));
-        self.check_room(ManagementKeyRefused::StoreFull).await?;
+        self.check_room_for_secret(ManagementKeyRefused::StoreFull).await?;
         // Groups are never deleted. If the group is archived, the key can still read its keys.
         if let Some(group) = access.group
             && self.store.group(account, group).await?.is_none()

@@ -83,7 +83,7 @@ impl Management {
         if member.second_factor.is_some() {
             return Err(Error::Refused(MemberRefused::SecondFactorOn));
         }
-        self.check_room(MemberRefused::StoreFull).await?;
+        self.check_room_for_secret(MemberRefused::StoreFull).await?;
         self.check_password_condition(signed_in, present).await?;
         let secret = self.credentials.totp_secret(member.id, id);
         let step = secret.step_of(code, self.clock.now());

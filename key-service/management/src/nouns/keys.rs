@@ -95,7 +95,7 @@ impl Governed for ApiKey {
         idempotency_key: Option<String>,
     ) -> Acted<Made<Self>> {
         let Acting { management, account, actor } = by;
-        management.check_room(Refused::StoreFull).await?;
+        management.check_room_for_secret(Refused::StoreFull).await?;
         management.name_by_id(settings.bounds.models.iter_mut().flatten());
         let act = management.act(actor);
         let now = act.at;

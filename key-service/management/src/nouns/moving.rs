@@ -18,7 +18,7 @@ impl Management {
         is_dry_run: bool,
         actor: Actor,
     ) -> Result<Plan, Error<ImportRefused>> {
-        self.check_room(ImportRefused::StoreFull).await?;
+        self.check_room_for_secret(ImportRefused::StoreFull).await?;
         let act = self.act(actor);
         let now = act.at;
         let at = self.later_than_the_last(now);

@@ -41,7 +41,7 @@ impl Acting<'_> {
         idempotency_key: Option<String>,
     ) -> Acted<Made<ApiKey>> {
         let Self { management, account, actor } = self;
-        management.check_room(Refused::StoreFull).await?;
+        management.check_room_for_secret(Refused::StoreFull).await?;
         let act = management.act(actor);
         let (plaintext, digest) = management.credentials.mint(Class::Api, random_bytes(&*management.clock));
         let hint = key::hint(plaintext.expose_secret());

@@ -107,7 +107,7 @@ impl Management {
         let url =
             settings.url.clone().ok_or_else(|| StoreError::Conflict("a webhook has no URL".to_owned()))?;
         self.check_address(&url)?;
-        self.check_room(Refused::StoreFull).await?;
+        self.check_room_for_secret(Refused::StoreFull).await?;
         let secret = self.credentials.webhook_secret(id);
         let now = self.clock.now();
         let (digest, created_at) = (secret.digest(), now.to_whole_seconds());

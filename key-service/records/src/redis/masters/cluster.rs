@@ -32,8 +32,9 @@ const TELLING: Duration = Duration::from_millis(500);
 /// Longest time in which a request is asked again while a slot moves and some of its names have gone over already. It ends
 /// before the call does, so that callers hear the reason.
 const MOVING: Duration = Duration::from_millis(1_400);
-/// The same while the cluster is down.
-const DOWN: Duration = Duration::from_millis(640);
+/// The same while the cluster is down. It ends before gateways send the call to another key-service as well, which would
+/// find the same cluster.
+const DOWN: Duration = Duration::from_millis(400);
 /// Time after the answer of a node that takes a slot over in which writes to the slot may be there and not at its master. It
 /// is longer than any call.
 const LEAVING: Duration = Duration::from_secs(10);

@@ -2,15 +2,18 @@
 
 use std::{
     sync::atomic::{AtomicBool, AtomicUsize, Ordering},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use futures_util::future::join_all;
 use tokio::task::spawn_blocking;
 
 use super::{
-    Commit, Committed, Durability, Question, Records, Redis, Settings, Space, Write, name, open, record,
-    replicated::LOOK_AGAIN, shards::all_are_served,
+    Commit, Committed, Durability, Question, Records, Redis, START, Settings, Space, Write, name, open,
+    record,
+    replicated::{LOOK_AGAIN, Replicated, until},
+    secured::Signed,
+    shards::{all_are_served, put},
 };
 use crate::{
     records::{Answer, MissingServers},
@@ -21,6 +24,8 @@ use crate::{
 const WRITERS: usize = 24;
 /// Slots that move to a node that is added.
 const MOVED: usize = 600;
+/// Time in which each node is asked for the slots, some of them twice.
+const EACH_IS_ASKED: Duration = Duration::from_secs(8);
 
 /// Writes one number after the other to a space until this is over. Returns the last one, and how often a write was refused.
 async fn write(store: &Redis, space: &Space, over: &AtomicBool, written: &AtomicUsize) -> (usize, usize) {
@@ -155,4 +160,38 @@ async fn a_master_is_found_at_its_new_address_and_what_has_the_old_one_is_not_ta
         misses_none(&store).await;
         assert_eq!(other.ask("KEYS *").as_deref(), Some("*0"));
     }
+}
+
+/// It has kept the slots that it had before a replica took over, and clients reach it.
+#[tokio::test]
+async fn a_node_that_missed_a_change_of_masters_is_not_believed_even_if_no_other_answers() {
+    const FIRST: std::ops::Range<u32> = 0..5_461;
+    let cluster = Replicated::start().await;
+    let data_dir = tempfile::tempdir().unwrap();
+    let store = open(&settings(&cluster.url(), &data_dir)).await.unwrap();
+    let space = cluster.space_in(FIRST);
+    all_are_served(&store).await;
+    cluster.cut_off(0, &Signed::new());
+    let took_over = &cluster.nodes[3];
+    until("a replica to take over", || took_over.info("replication").contains("role:master")).await;
+    let had = took_over.ask("DBSIZE");
+    let began = Instant::now();
+    while took_over.ask("DBSIZE") == had {
+        assert!(began.elapsed() < PATIENCE, "the new master is not found");
+        // A mark is also a look for other masters.
+        let _ = (store.client.mark(START).await, put(&store, &space).await);
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
+    for other in &cluster.nodes[1..] {
+        other.signal("STOP");
+    }
+    let began = Instant::now();
+    while began.elapsed() < EACH_IS_ASKED {
+        assert!(put(&store, &space).await.is_err(), "the master that was replaced has taken it");
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
+    for other in &cluster.nodes[1..] {
+        other.signal("CONT");
+    }
+    all_are_served(&store).await;
 }

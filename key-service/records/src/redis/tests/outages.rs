@@ -250,7 +250,7 @@ async fn data_of_an_earlier_layout_is_refused_with_what_to_do() {
     let server = RedisServer::start();
     let (_data_dir, settings) = place(&server);
     let first = format!("HSET {}:{{accounts}}:names Customer acct_1", settings.prefix);
-    let second = format!("SET {}:schema 2", settings.prefix);
+    let second = format!("SET {}:schema 5", settings.prefix);
     for earlier in [first, second] {
         server.ask("FLUSHALL").unwrap();
         server.ask(&earlier).unwrap();
@@ -263,8 +263,8 @@ async fn data_of_an_earlier_layout_is_refused_with_what_to_do() {
     let (_data_dir, other) = place(&server);
     open(&other).await.unwrap();
     open(&other).await.unwrap();
-    server.ask(&format!("SET {}:schema 6", other.prefix)).unwrap();
-    assert!(open(&other).await.err().unwrap().contains("layout 6"));
+    server.ask(&format!("SET {}:schema 7", other.prefix)).unwrap();
+    assert!(open(&other).await.err().unwrap().contains("layout 7"));
 }
 
 #[tokio::test]

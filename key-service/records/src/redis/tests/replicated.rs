@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::Space;
+use super::{Space, secured::Signed};
 use crate::servers::{PATIENCE, RedisServer, free_port};
 
 /// Slots of the masters.
@@ -29,7 +29,8 @@ impl Replicated {
             let of_time = ["--cluster-node-timeout", "1500", "--cluster-require-full-coverage", "no"];
             // Masters can be kept from their replicas.
             let of_replicas = ["--masteruser", "replication", "--masterauth", "secret"];
-            nodes.push(RedisServer::start_with(&[&options[..], &of_time, &of_replicas].concat()));
+            let of_links = ["--enable-debug-command", "local"];
+            nodes.push(RedisServer::start_with(&[&options[..], &of_time, &of_replicas, &of_links].concat()));
             buses.push(bus);
         }
         let cluster = Self { nodes, ports };
@@ -82,6 +83,18 @@ impl Replicated {
         self.keep_replicas_from_last();
         for other in self.nodes.iter().filter(|node| node.node_id() != last.node_id()) {
             must(last, &format!("CLUSTER FORGET {}", other.node_id()));
+        }
+    }
+
+    /// Cuts a node off from all others, by TLS between nodes that only this one speaks. Clients reach it, and it does not notice.
+    pub(super) fn cut_off(&self, node: usize, files: &Signed) {
+        let cut_off = &self.nodes[node];
+        must(cut_off, "CONFIG SET cluster-node-timeout 3600000");
+        let names = [("cert", "certificate.pem"), ("key", "key.pem"), ("ca-cert", "authority.pem")];
+        let of_tls = names.map(|(option, name)| format!("tls-{option}-file {}", files.file(name))).join(" ");
+        must(cut_off, &format!("CONFIG SET {of_tls} tls-cluster yes"));
+        for other in self.nodes.iter().filter(|other| other.node_id() != cut_off.node_id()) {
+            must(cut_off, &format!("DEBUG CLUSTERLINK KILL ALL {}", other.node_id()));
         }
     }
 

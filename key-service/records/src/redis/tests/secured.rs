@@ -17,14 +17,14 @@ use crate::{
 const GRANTS: &str = "~store-* +@read +@write +@scripting +@connection +info +time +config|get +bgrewriteaof";
 
 /// Certificates of an authority, as files for a server and as texts for the client.
-struct Signed {
+pub(super) struct Signed {
     folder: TempDir,
     authority: Vec<u8>,
     own: (Vec<u8>, Vec<u8>),
 }
 
 impl Signed {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self::of("localhost")
     }
 
@@ -40,7 +40,7 @@ impl Signed {
         Self { folder, authority: authority.pem().into_bytes(), own: (certificate.into(), key.into()) }
     }
 
-    fn file(&self, name: &str) -> String {
+    pub(super) fn file(&self, name: &str) -> String {
         self.folder.path().join(name).display().to_string()
     }
 }
