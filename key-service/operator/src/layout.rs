@@ -1,10 +1,15 @@
-//! The layout of the operators' pages.
+//! The layout of the operators' pages, and the paths that they link to.
 
 use axum::response::Response;
 use key_service_page::{frame::Frame, operator::Operator, paths::OPERATOR};
 use maud::{Markup, html};
 
-use crate::paths::{CATALOGUE, INSTALLATION, UPSTREAMS};
+/// An account's id follows.
+pub(crate) const ACCOUNT: &str = "/operator/accounts";
+pub(crate) const NEW_ACCOUNT: &str = "/operator/accounts/new";
+pub(crate) const UPSTREAMS: &str = "/operator/upstreams";
+pub(crate) const CATALOGUE: &str = "/operator/catalogue";
+pub(crate) const INSTALLATION: &str = "/operator/installation";
 
 /// Shown next to the logo and in the document's title.
 const NAME: &str = "Operator";

@@ -26,13 +26,12 @@ mod catalogue;
 mod customers;
 mod installation;
 mod layout;
-mod paths;
 mod process_metrics;
 mod sign_in;
 mod upstreams;
 
 use customers::{account, accounts, credit, new_account};
-use paths::{CATALOGUE, INSTALLATION, NEW_ACCOUNT, UPSTREAMS};
+use layout::{CATALOGUE, INSTALLATION, NEW_ACCOUNT, UPSTREAMS};
 pub use process_metrics::{ProgramFacts, RenderMetrics};
 use sign_in::Operators;
 

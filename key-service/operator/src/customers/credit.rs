@@ -24,8 +24,7 @@ use crate::{
         account::{found, whole},
         credit_form::{fault, read},
     },
-    layout::{Section, page},
-    paths::ACCOUNT,
+    layout::{ACCOUNT, Section, page},
 };
 
 pub(crate) async fn confirm(

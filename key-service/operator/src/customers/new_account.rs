@@ -18,8 +18,7 @@ use shared::{money::NanoUsd, text::is_name};
 
 use crate::{
     customers::credit_form::{amount, amount_field, fault},
-    layout::{Section, page},
-    paths::{ACCOUNT, NEW_ACCOUNT},
+    layout::{ACCOUNT, NEW_ACCOUNT, Section, page},
 };
 
 /// The command has the same limit.
