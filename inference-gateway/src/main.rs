@@ -21,8 +21,8 @@ use mimalloc::MiMalloc;
 use shared::clock::System;
 use shared_config::{
     Common, ConfigError,
-    current::reread,
     internal_token::{InternalToken, InternalTokens},
+    reread,
 };
 use shared_door::{
     limits::Limits,

@@ -20,8 +20,9 @@ use mimalloc::MiMalloc;
 use shared::clock::System;
 use shared_config::{
     Common, ConfigError,
-    current::{Current, reread},
+    current::Current,
     internal_token::{InternalToken, InternalTokens},
+    reread,
 };
 use shared_door::{
     limits::Limits,

@@ -98,7 +98,7 @@ pub fn router(management: Arc<Management>, catalog: Arc<Current<Catalog>>, site:
         .route("/dashboard/try-it", get(try_it::show))
         .route(YOU, get(you::show))
         .route("/dashboard/you/password", post(you::set_password))
-        .route(second_factor::PATH, get(second_factor::show).post(enable::<Dashboard>))
+        .route(Dashboard::SECOND_FACTOR, get(second_factor::show).post(enable::<Dashboard>))
         .route("/dashboard/you/second-factor/off", post(second_factor::disable))
         .route("/dashboard/you/sessions/{id}/end", post(you::end_session))
         .route("/dashboard/{*rest}", any(no_such_page))

@@ -17,6 +17,7 @@ use key_service_page::{
     form::Fields,
     operator::{NewOperator, Operator},
     paths::{OPERATOR, OPERATOR_SECOND_FACTOR, OPERATOR_SIGN_IN},
+    person::Person as _,
     second_factor::asked_on,
     show::program,
     sign_in::{form_page, session, with_a_code},
@@ -81,7 +82,7 @@ impl Area for Operators {
         browser: &Browser,
     ) -> Result<(Vec<String>, String), Error<MemberRefused>> {
         let token = app.management.sign_in_operator(link, code, browser.client()).await?;
-        Ok((vec![browser.session_cookie::<Operator>(&token)], OPERATOR.to_owned()))
+        Ok((vec![browser.session_cookie(Operator::COOKIE, &token)], OPERATOR.to_owned()))
     }
 
     fn issued_for(_: &Operator) -> &'static str {

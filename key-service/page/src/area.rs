@@ -17,7 +17,7 @@ use crate::{
     site::{document::bare, headers},
     visitors::{
         browser::Browser,
-        person::{Act, Person},
+        person::{ActOf, Person},
         session::AskingAccount,
     },
 };
@@ -114,17 +114,17 @@ pub fn no_such_page() -> Ready<Failure> {
 }
 
 /// Stores the theme that was chosen in the personal menu.
-pub fn choose_theme<P: Person>(Act { viewer, form }: Act<P>) -> Ready<Response> {
+pub fn choose_theme<P: Person>(ActOf { viewer, form }: ActOf<P>) -> Ready<Response> {
     ready(viewer.browser().choose_theme(&form, P::HOME))
 }
 
 /// Signs out: ends the session in the store and removes its cookie.
 pub async fn sign_out<A: Area>(
     State(app): State<App>,
-    Act { viewer, .. }: Act<A::Person>,
+    ActOf { viewer, .. }: ActOf<A::Person>,
 ) -> Result<Response, Failure> {
     let signed_in = viewer.signed_in();
     app.management.end_session(signed_in.account, signed_in.member.id, signed_in.session.id).await?;
-    let cookie = AppendHeaders([(header::SET_COOKIE, viewer.browser().no_session_cookie::<A::Person>())]);
+    let cookie = AppendHeaders([(header::SET_COOKIE, viewer.browser().no_session_cookie(A::Person::COOKIE))]);
     Ok((cookie, Redirect::to(&A::signed_out())).into_response())
 }

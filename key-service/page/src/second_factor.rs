@@ -18,7 +18,7 @@ use crate::{
     framed::frame::hidden,
     shown::show::copyable_line,
     site::document::hinted,
-    visitors::person::{Act, Person},
+    visitors::person::{ActOf, Person},
 };
 use domain::{member::PasswordCondition, second_factor::FactorId};
 use key_service_management::{
@@ -95,7 +95,7 @@ fn offered<A: Area>(
 /// Turns the second factor on and shows the recovery codes, for the only time.
 pub async fn enable<A: Area>(
     State(app): State<App>,
-    Act { viewer, form }: Act<A::Person>,
+    ActOf { viewer, form }: ActOf<A::Person>,
 ) -> Result<Response, Failure> {
     let id = FactorId::parse(form.get("factor")).ok_or(Failure::NotFound)?;
     let (code, present) = (form.get("code"), form.get("present").into());

@@ -112,7 +112,7 @@ pub fn refused(
 
 /// Returns the session of the browser, if it has not ended.
 pub async fn session<P: Person>(app: &App, browser: &Browser) -> Result<Option<SignedIn>, Failure> {
-    let Some(token) = browser.token::<P>() else { return Ok(None) };
+    let Some(token) = browser.session_in(P::COOKIE) else { return Ok(None) };
     Ok(P::session(&app.management, token).await?)
 }
 

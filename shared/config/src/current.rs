@@ -1,10 +1,8 @@
-//! A value that is replaced whole while others use it, and what is read again at a reload.
+//! A value that is replaced whole while others use it.
 
 use std::sync::Arc;
 
 use parking_lot::RwLock;
-
-use crate::ConfigError;
 
 /// The current value. Callers that already hold it keep their copy when it is replaced.
 pub struct Current<T>(RwLock<Arc<T>>);
@@ -21,17 +19,4 @@ impl<T> Current<T> {
     pub fn replace(&self, value: T) {
         *self.0.write() = Arc::new(value);
     }
-}
-
-/// Reads settings again. The returned function puts them in use; it runs only if all other settings could be read too.
-pub type Reread = Box<dyn Fn() -> Result<Box<dyn FnOnce()>, ConfigError> + Send + Sync>;
-
-pub fn reread<T: 'static>(
-    read: impl Fn() -> Result<T, ConfigError> + Send + Sync + 'static,
-    replace: impl Fn(T) + Clone + Send + Sync + 'static,
-) -> Reread {
-    Box::new(move || {
-        let (read, replace) = (read()?, replace.clone());
-        Ok(Box::new(move || replace(read)))
-    })
 }

@@ -13,10 +13,7 @@ use rustls::{
     crypto::{CryptoProvider, ring},
     server::WebPkiClientVerifier,
 };
-use shared_config::{
-    ConfigError, Pem,
-    current::{Current, Reread, reread},
-};
+use shared_config::{ConfigError, Pem, Reread, current::Current, reread};
 use tokio_rustls::TlsAcceptor;
 
 use crate::serve::PortTls;

@@ -21,7 +21,7 @@ use shared_door::{
     tls::{PublicTls, PublicTlsOptions, Tls, TlsOptions, validity},
 };
 
-use super::ServiceOptions;
+use super::basics::ServiceOptions;
 
 /// Mode bits that give others access to a file, or let the group write it.
 const TOO_OPEN: u32 = 0o027;

@@ -34,7 +34,7 @@ use shared::{
     served::{Host, ServedHosts},
 };
 use shared_catalog::Catalog;
-use shared_config::{Common, ConfigError, current::Reread};
+use shared_config::{Common, ConfigError, Reread};
 use shared_door::{
     limits::Limits,
     serve::{Port, bind, serve},

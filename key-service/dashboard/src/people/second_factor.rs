@@ -10,6 +10,7 @@ use crate::people::sign_in::Dashboard;
 use domain::member::Member;
 use key_service_page::{
     app::App,
+    area::Area as _,
     entry::Entered,
     failure::Failure,
     form::Fields,
@@ -20,7 +21,7 @@ use key_service_page::{
     session::{Act, OwnViewer, Viewer},
 };
 
-pub(crate) const PATH: &str = "/dashboard/you/second-factor";
+const PATH: &str = Dashboard::SECOND_FACTOR;
 
 /// Shows the form that turns the second factor on or off.
 pub(crate) async fn show(State(app): State<App>, OwnViewer(viewer): OwnViewer) -> Result<Response, Failure> {

@@ -7,7 +7,6 @@ use axum::{
 use http::header;
 use maud::{Markup, html};
 
-use crate::people::second_factor;
 use domain::member::Member;
 use key_service_management::{
     Error,
@@ -22,6 +21,7 @@ use key_service_page::{
     form::{Fields, query},
     layout::{Section, page, reveals},
     paths::{HOME, SIGN_IN, YOU},
+    person::Person as _,
     second_factor::asked_code,
     session::Viewer,
     show::program,
@@ -55,7 +55,7 @@ pub(crate) async fn show(
     // A cookie, so that signing in another way, even with a link in another tab, leads to the same page.
     let cookies = AppendHeaders([
         (header::SET_COOKIE, browser.destination_cookie(destination.as_ref())),
-        (header::SET_COOKIE, browser.no_session_cookie::<Viewer>()),
+        (header::SET_COOKIE, browser.no_session_cookie(Viewer::COOKIE)),
     ]);
     Ok((cookies, page).into_response())
 }
@@ -87,7 +87,7 @@ impl Area for Dashboard {
     const HOME_NAME: &'static str = "dashboard";
     const USES_LINK: &'static str = "/dashboard/sign-in/link/use";
     const LOST: &'static str = "Lost both? Ask an owner of the account.";
-    const SECOND_FACTOR: &'static str = second_factor::PATH;
+    const SECOND_FACTOR: &'static str = "/dashboard/you/second-factor";
     const AFTER_SECOND_FACTOR: &'static str = YOU;
     const WITHOUT_SECOND_FACTOR: Option<&'static str> = Some(YOU);
 
@@ -194,7 +194,7 @@ pub(crate) async fn with_code(State(app): State<App>, request: Request) -> Resul
 /// Returns the cookies of a new session, and the page to go to.
 fn begun(browser: &Browser, session: &NewSession) -> (Vec<String>, String) {
     let cookies = vec![
-        browser.session_cookie::<Viewer>(&session.token),
+        browser.session_cookie(Viewer::COOKIE, &session.token),
         browser.known_cookie(&session.browser),
         browser.destination_cookie(None),
     ];

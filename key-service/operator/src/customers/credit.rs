@@ -14,7 +14,7 @@ use key_service_page::{
     frame::hidden,
     notice,
     operator::{Operator, OperatorAct},
-    person::Act,
+    person::ActOf,
     show::usd,
 };
 use maud::html;
@@ -30,7 +30,7 @@ use crate::{
 pub(crate) async fn confirm(
     State(app): State<App>,
     Path(id): Path<String>,
-    OperatorAct(Act { viewer: operator, form }): OperatorAct,
+    OperatorAct(ActOf { viewer: operator, form }): OperatorAct,
 ) -> Result<Response, Failure> {
     let account = found(&app, &id).await?;
     match read(&form) {
@@ -69,7 +69,7 @@ fn question(
 pub(crate) async fn add(
     State(app): State<App>,
     Path(id): Path<String>,
-    OperatorAct(Act { viewer: operator, form }): OperatorAct,
+    OperatorAct(ActOf { viewer: operator, form }): OperatorAct,
 ) -> Result<Response, Failure> {
     let account = found(&app, &id).await?;
     let (deposit, payment) = match read(&form) {

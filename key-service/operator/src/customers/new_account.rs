@@ -10,7 +10,7 @@ use key_service_page::{
     notice,
     operator::{Operator, OperatorAct},
     paths::OPERATOR,
-    person::Act,
+    person::ActOf,
     show::usd,
 };
 use maud::html;
@@ -53,7 +53,7 @@ fn read(form: &Fields) -> Result<(&str, NanoUsd), Fault> {
 /// Creates the account. Its name is unique, so a form that is sent twice creates only one.
 pub(crate) async fn create(
     State(app): State<App>,
-    OperatorAct(Act { viewer: operator, form }): OperatorAct,
+    OperatorAct(ActOf { viewer: operator, form }): OperatorAct,
 ) -> Result<Response, Failure> {
     let fault = match read(&form) {
         Ok((name, credit)) => {

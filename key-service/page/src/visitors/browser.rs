@@ -20,7 +20,6 @@ use crate::{
         destination::Destination,
         theme::{Theme, place_of_choice},
     },
-    visitors::person::Person,
 };
 use key_service_management::members::{KnownBrowser, SignInClient, Token};
 
@@ -119,18 +118,18 @@ impl Browser {
     }
 
     /// Returns a `Set-Cookie` header that stores a session. Its path is the whole site, as the `__Host-` prefix requires.
-    pub fn session_cookie<P: Person>(&self, token: &Token) -> String {
-        self.set_cookie(P::COOKIE, reveal(token).as_str(), SESSION_AGE)
+    pub fn session_cookie(&self, name: &str, token: &Token) -> String {
+        self.set_cookie(name, reveal(token).as_str(), SESSION_AGE)
     }
 
     /// Returns a `Set-Cookie` header that removes a session.
-    pub fn no_session_cookie<P: Person>(&self) -> String {
-        self.set_cookie(P::COOKIE, "", 0)
+    pub fn no_session_cookie(&self, name: &str) -> String {
+        self.set_cookie(name, "", 0)
     }
 
     /// Returns the token of a session, which may have ended.
-    pub(crate) fn token<P: Person>(&self) -> Option<&Token> {
-        if P::COOKIE == OPERATOR_COOKIE { self.operator.as_ref() } else { self.session.as_ref() }
+    pub(crate) fn session_in(&self, name: &str) -> Option<&Token> {
+        if name == OPERATOR_COOKIE { self.operator.as_ref() } else { self.session.as_ref() }
     }
 
     /// Returns a `Set-Cookie` header that stores a visit.

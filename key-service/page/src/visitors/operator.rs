@@ -9,7 +9,7 @@ use crate::{
     site::paths::OPERATOR,
     visitors::{
         browser::{Browser, OPERATOR_COOKIE},
-        person::{Act, Person},
+        person::{ActOf, Person},
     },
 };
 use key_service_management::{
@@ -33,7 +33,7 @@ pub struct NewOperator(pub Operator);
 
 /// A form from an operator with a second factor. It may change accounts.
 #[derive(Debug)]
-pub struct OperatorAct(pub Act<Operator>);
+pub struct OperatorAct(pub ActOf<Operator>);
 
 impl Operator {
     pub fn name(&self) -> &str {
@@ -103,7 +103,7 @@ impl FromRequest<App> for OperatorAct {
     type Rejection = Failure;
 
     async fn from_request(request: Request, app: &App) -> Result<Self, Failure> {
-        let act = Act::<Operator>::from_request(request, app).await?;
+        let act = ActOf::<Operator>::from_request(request, app).await?;
         act.viewer.check_second_factor()?;
         Ok(Self(act))
     }

@@ -7,10 +7,7 @@ use crate::{
     app::App,
     failure::Failure,
     form::Fields,
-    visitors::{
-        browser::{Browser, check_form_token, check_origin},
-        session::Viewer,
-    },
+    visitors::browser::{Browser, check_form_token, check_origin},
 };
 use key_service_management::{
     Management,
@@ -47,12 +44,12 @@ pub trait Person: Sized + Send + Sync + 'static {
 
 /// A form from someone who is signed in, with the right origin and token. It may change the person's own sign-in.
 #[derive(Debug)]
-pub struct Act<P = Viewer> {
+pub struct ActOf<P> {
     pub viewer: P,
     pub form: Fields,
 }
 
-impl<P: Person> FromRequest<App> for Act<P> {
+impl<P: Person> FromRequest<App> for ActOf<P> {
     type Rejection = Failure;
 
     async fn from_request(request: Request, app: &App) -> Result<Self, Failure> {

@@ -14,7 +14,7 @@ use crate::{
     site::{destination::Destination, paths::HOME},
     visitors::{
         browser::{Browser, SESSION_COOKIE},
-        person::Person,
+        person::{ActOf, Person},
     },
 };
 use domain::access::{Effect, Forbidden, Subject, may};
@@ -27,7 +27,8 @@ use key_service_management::{
 };
 use key_service_store::store::{Funds, StoreError};
 
-pub use crate::visitors::person::Act;
+/// A form from any member. It may search, and change the member's own data.
+pub type Act = ActOf<Viewer>;
 
 /// A signed-in member. As an extractor it admits only members who may see the whole account, so no lead of a group.
 /// [`KeysViewer`] admits leads too; its pages must stay within [`Viewer::reach`].
@@ -208,7 +209,7 @@ impl FromRequest<App> for KeysAct {
     type Rejection = Failure;
 
     async fn from_request(request: Request, app: &App) -> Result<Self, Failure> {
-        let act = Act::<Viewer>::from_request(request, app).await?;
+        let act = Act::from_request(request, app).await?;
         act.viewer.may(Effect::Write, Subject::Keys)?;
         Ok(Self(act))
     }
@@ -228,7 +229,7 @@ impl FromRequest<App> for OwnerAct {
     type Rejection = Failure;
 
     async fn from_request(request: Request, app: &App) -> Result<Self, Failure> {
-        let act = Act::<Viewer>::from_request(request, app).await?;
+        let act = Act::from_request(request, app).await?;
         act.viewer.may(Effect::Write, Subject::Account)?;
         Ok(Self(act))
     }

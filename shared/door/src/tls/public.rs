@@ -4,10 +4,7 @@ use std::{path::PathBuf, sync::Arc};
 
 use clap::Args;
 use rustls::{ServerConfig, crypto::ring};
-use shared_config::{
-    ConfigError, Pem,
-    current::{Current, Reread, reread},
-};
+use shared_config::{ConfigError, Pem, Reread, current::Current, reread};
 use tokio_rustls::TlsAcceptor;
 
 use super::{
