@@ -22,7 +22,6 @@ use inference_gateway::{
 use init::InitOptions;
 use key_service::{
     first_run::FirstRun,
-    installation::{Installation, InstallationParts},
     operator::Operator,
     server::{KeyServiceParts, RunningKeyService},
 };
@@ -30,18 +29,17 @@ use key_service_cli::OperatorCommand;
 use mimalloc::MiMalloc;
 use shared::clock::{Clock, System};
 use shared_catalog::{Catalog, UpstreamKind};
-use shared_config::{Common, ConfigError, current::Current, internal_token::InternalToken};
+use shared_config::{Common, current::Current, internal_token::InternalToken};
 use shared_door::{
-    limits::{LimitOptions, Limits},
+    limits::Limits,
     serve::{Port, serve},
     tls::{PublicTls, PublicTlsOptions},
 };
 use shared_observe::metrics::Exported;
 use shared_process::{
-    Basics, CommandLine, Process,
+    Basics, CommandLine, Process, ServiceOptions,
     doctor::{Doctor, DoctorOptions, InternalTokenOf},
-    probe::READY,
-    starting::Starting,
+    reload_on_hangup,
 };
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -67,13 +65,10 @@ const OTHER_FILES: usize = 64 + 2 * DEMO_CONNECTIONS;
 
 /// Prepaid API keys for language models. Without a command, serves.
 #[derive(Parser)]
-#[command(name = "faregate", version = shared_process::version(env!("CARGO_PKG_VERSION"), option_env!("FAREGATE_COMMIT")))]
+#[command(name = "faregate", version = shared_process::version())]
 struct FaregateArguments {
     #[command(flatten)]
-    common: Common,
-
-    #[command(flatten)]
-    basics: Basics,
+    service: ServiceOptions,
 
     #[command(flatten)]
     gateway: inference_gateway::config::Options,
@@ -83,13 +78,6 @@ struct FaregateArguments {
 
     #[command(flatten)]
     public_tls: PublicTlsOptions,
-
-    #[command(flatten)]
-    limits: LimitOptions,
-
-    /// Address for metrics and probes; never publish it
-    #[arg(long, env = "FAREGATE_ADMIN_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:9090")]
-    admin_listen: SocketAddr,
 
     #[command(subcommand)]
     command: Option<FaregateCommand>,
@@ -107,12 +95,8 @@ enum FaregateCommand {
 }
 
 impl CommandLine for FaregateArguments {
-    fn basics(&self) -> &Basics {
-        &self.basics
-    }
-
-    fn ready_at(&self) -> (SocketAddr, &'static str) {
-        (self.admin_listen, READY)
+    fn basics(&self) -> (&Basics, SocketAddr, &'static str) {
+        self.service.basics()
     }
 }
 
@@ -133,16 +117,15 @@ async fn run(mut arguments: FaregateArguments) -> anyhow::Result<ExitCode> {
 
 /// Runs a command instead of serving.
 async fn carry_out(arguments: FaregateArguments, command: FaregateCommand) -> anyhow::Result<ExitCode> {
-    let FaregateArguments { common, gateway, key_service, public_tls, admin_listen, .. } = &arguments;
+    let FaregateArguments { service, gateway, key_service: options, public_tls, .. } = &arguments;
     match command {
         FaregateCommand::Init(options) => init::run(*options, &System).await?,
         FaregateCommand::Upstreams(command) => {
-            command.run(&key_service.admin(*admin_listen), &mut io::stdout()).await?;
+            command.run(&service.admin(Some(&options.data_dir)), &mut io::stdout()).await?;
         }
         FaregateCommand::Operator(command) => {
-            let program = env!("CARGO_PKG_NAME");
-            let operator = Operator { common, options: key_service, program, admin_listen: *admin_listen };
-            let peppers = |of| secrets::peppers(of, common, key_service, &System);
+            let operator = Operator { service, options, program: env!("CARGO_PKG_NAME") };
+            let peppers = |of| secrets::peppers(of, &service.common, options, &System);
             let default_url = || format!("{}://{}", public_tls.scheme(), own_address(gateway.listen));
             let examine = async |asked| examine(&arguments, &asked).await;
             return operator.carry_out(command, peppers, default_url, examine).await;
@@ -153,54 +136,50 @@ async fn carry_out(arguments: FaregateArguments, command: FaregateCommand) -> an
 
 /// Runs `doctor`: makes every check of a start, and reports the results.
 async fn examine(arguments: &FaregateArguments, asked: &DoctorOptions) -> anyhow::Result<ExitCode> {
-    let FaregateArguments { common, gateway, key_service, public_tls, limits, .. } = arguments;
-    let mut doctor = Doctor::begin(common, InternalTokenOf::SettingsOrDataDirectory);
-    let mut limits = limits.raise();
-    limits.over_tls = doctor.public_tls(public_tls).is_some();
-    let sizes = Sizes::of(gateway, &limits, PORTS, OTHER_FILES);
-    doctor.limits(&limits, sizes.map(|sizes| sizes.bounds.connections));
-    let catalog = doctor.catalogue(common);
-    let peppers = secrets::found_peppers(key_service);
-    key_service::doctor::examine(&mut doctor, common, key_service, peppers, Arc::new(System)).await;
-    Ok(doctor.finish(catalog.as_ref(), asked, &mut io::stdout()).await?)
+    let FaregateArguments { service, gateway, key_service, public_tls, .. } = arguments;
+    let connections = |doctor: &mut Doctor, limits: &mut Limits| {
+        limits.over_tls = doctor.public_tls(public_tls).is_some();
+        Sizes::of(gateway, limits, PORTS, OTHER_FILES).map(|sizes| sizes.bounds.connections)
+    };
+    let own = async |doctor: &mut Doctor| {
+        let peppers = secrets::found_peppers(key_service);
+        key_service::doctor::examine(doctor, &service.common, key_service, peppers, Arc::new(System)).await;
+    };
+    let token = InternalTokenOf::SettingsOrDataDirectory;
+    Ok(Doctor::examine(service, token, asked, connections, own).await?)
 }
 
 async fn serve_all(arguments: FaregateArguments) -> anyhow::Result<()> {
-    let FaregateArguments { common, gateway, key_service, public_tls, limits, admin_listen, .. } = arguments;
+    let FaregateArguments { service, gateway, key_service, public_tls, .. } = arguments;
     let clock: Arc<dyn Clock> = Arc::new(System);
-    let secrets = secrets::open(&common, &key_service, &*clock)?;
+    let secrets = secrets::open(&service.common, &key_service, &*clock)?;
     let scheme = public_tls.scheme();
-    let mut process = Process::start(&common, &limits, key_service.admin(admin_listen), &EXPORTED)?;
-    let public_tls = public_tls.open()?;
+    let mut process = Process::start(&service, Some(&key_service.data_dir), &EXPORTED)?;
+    let (common, public_tls) = (service.common, public_tls.open()?);
     process.limits.over_tls = public_tls.is_some();
     let sizes = Sizes::of(&gateway, &process.limits, PORTS, OTHER_FILES)?;
     let (models, catalog) = offer_models(&common, &clock, &process.limits).await?;
-    reload_on_hangup(common.clone(), models.clone(), catalog.clone(), public_tls.clone());
+    let (offered, priced) = (models.clone(), catalog.clone());
+    reload_on_hangup(&common, [public_tls.as_ref().map(PublicTls::rereads)], move |catalog| {
+        offered.replace(catalog.clone())?;
+        priced.replace(catalog);
+        Ok(())
+    });
     let internal_token = InternalToken::new(secrets.internal_token);
-    // The key-service's two ports split one port's share.
-    let bounds = process.limits.connections.bounds(sizes.bounds.connections / 4);
-    let (starting, shutdown, stopping) =
-        (Starting::new("starting"), process.shutdown.clone(), process.stopping.clone());
     process.admin_routes = upstream_list::admin_routes(models.clone(), clock.clone());
-    let metrics = Arc::new(process.metrics_reader());
-    let mut process = process.serve(starting.readiness())?;
-    let of_installation =
-        InstallationParts { peppers: secrets.peppers, clock: clock.clone(), catalog: Some(catalog.clone()) };
-    let opened = Installation::open_when_up(&common, &key_service, of_installation, &starting);
-    let installation = tokio::select! {
-        opened = opened => opened?,
-        () = process.stop.arrival() => return Ok(()),
-    };
+    let stopping = process.stopping.clone();
     let parts = KeyServiceParts {
-        installation: installation.clone(),
+        clock: clock.clone(),
+        peppers: secrets.peppers,
         catalog: catalog.clone(),
         internal_token: internal_token.clone(),
         tls: None,
         clients_use_tls: public_tls.is_some(),
-        bounds,
-        metrics,
+        // The key-service's two ports split one port's share.
+        bounds: process.limits.connections.bounds(sizes.bounds.connections / 4),
     };
-    let running = RunningKeyService::start(&key_service, parts, shutdown.clone()).await?;
+    let started = RunningKeyService::start(process, &common, &key_service, parts).await?;
+    let Some((process, running)) = started else { return Ok(()) };
     let parts = GatewayParts {
         clock,
         models,
@@ -215,17 +194,17 @@ async fn serve_all(arguments: FaregateArguments) -> anyhow::Result<()> {
         data_dir: Some(key_service.data_dir),
     };
     let gateway = RunningGateway::start(&gateway, parts)?;
-    starting.started(installation.readiness(shutdown));
+    running.started();
+    let installation = &running.installation;
     let first = FirstRun::prepare(installation.management()).await?;
-    let addresses = welcome::Addresses::of(scheme, &gateway, &running, process.admin_address);
     let public_url = installation.public_url(|| format!("{scheme}://{}", own_address(gateway.public)));
+    let addresses = welcome::Addresses::of(scheme, &gateway, &running, process.admin_address);
     let announce = |out: &mut StdoutLock<'_>| {
         welcome::print(out, &addresses, &public_url, &catalog.get(), first.as_ref())
     };
-    let drain = async |shutdown: CancellationToken| {
+    let drain = async || {
         gateway.stop().await?;
-        shutdown.cancel();
-        running.stopped().await;
+        running.stop().await;
         Ok(())
     };
     Ok(process.until_signalled(announce, drain).await?)
@@ -241,25 +220,6 @@ async fn offer_models(
     let builtin = start_builtin(&catalog, clock, limits).await?;
     let models = Arc::new(OfferedModels::new(catalog.clone(), builtin)?);
     Ok((models, Arc::new(Current::new(catalog))))
-}
-
-/// Reloads the catalogue and the certificate at each SIGHUP.
-fn reload_on_hangup(
-    settings: Common,
-    offered: Arc<OfferedModels>,
-    priced: Arc<Current<Catalog>>,
-    tls: Option<PublicTls>,
-) {
-    shared_process::reload_on_hangup(move || {
-        let replace_tls = tls.as_ref().map(PublicTls::reread).transpose()?;
-        let catalog = settings.catalog()?;
-        offered.replace(catalog.clone())?;
-        priced.replace(catalog);
-        if let Some(replace) = replace_tls {
-            replace();
-        }
-        Ok::<_, ConfigError>(())
-    });
 }
 
 /// Starts the demo model on its own port, if the catalogue names it.

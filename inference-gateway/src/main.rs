@@ -19,18 +19,21 @@ use inference_gateway::{
 };
 use mimalloc::MiMalloc;
 use shared::clock::System;
-use shared_config::{Common, ConfigError, internal_token::InternalToken};
+use shared_config::{
+    Common, ConfigError,
+    internal_token::{InternalToken, InternalTokens},
+    reread,
+};
 use shared_door::{
-    limits::LimitOptions,
+    limits::Limits,
     tls::{PublicTls, PublicTlsOptions, Tls, TlsOptions},
 };
 use shared_observe::metrics::Exported;
 use shared_process::{
-    Basics, CommandLine, Process,
-    admin_call::AdminPort,
+    Basics, CommandLine, Process, ServiceOptions,
     doctor::{Doctor, DoctorOptions, InternalTokenOf},
     log_level::LogLevel,
-    probe::READY,
+    reload_on_hangup,
 };
 use shared_rpc::spool_list::{SpoolCommand, list_spool};
 use upstreams::OfferedModels;
@@ -43,13 +46,10 @@ static EXPORTED: Exported =
 
 /// Carries requests to a model and answers back, and meters them. Without a command, it serves.
 #[derive(Parser)]
-#[command(name = "inference-gateway", version = shared_process::version(env!("CARGO_PKG_VERSION"), option_env!("FAREGATE_COMMIT")))]
+#[command(name = "inference-gateway", version = shared_process::version())]
 struct GatewayArguments {
     #[command(flatten)]
-    common: Common,
-
-    #[command(flatten)]
-    basics: Basics,
+    service: ServiceOptions,
 
     #[command(flatten)]
     options: Options,
@@ -59,9 +59,6 @@ struct GatewayArguments {
 
     #[command(flatten)]
     internal_tls: TlsOptions,
-
-    #[command(flatten)]
-    limits: LimitOptions,
 
     /// Addresses of the key-services' gRPC ports; earlier ones are preferred
     #[arg(
@@ -92,10 +89,6 @@ struct GatewayArguments {
     #[arg(long, env = "FAREGATE_DATA_DIR", value_name = "DIRECTORY")]
     data_dir: Option<PathBuf>,
 
-    /// Address for metrics and probes; never publish it
-    #[arg(long, env = "FAREGATE_ADMIN_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:9090")]
-    admin_listen: SocketAddr,
-
     #[command(subcommand)]
     command: Option<GatewayCommand>,
 }
@@ -118,19 +111,9 @@ enum GatewayCommand {
     Doctor(DoctorOptions),
 }
 
-impl GatewayArguments {
-    fn admin(&self) -> AdminPort {
-        AdminPort { listen: self.admin_listen, data_dir: self.data_dir.clone() }
-    }
-}
-
 impl CommandLine for GatewayArguments {
-    fn basics(&self) -> &Basics {
-        &self.basics
-    }
-
-    fn ready_at(&self) -> (SocketAddr, &'static str) {
-        (self.admin_listen, READY)
+    fn basics(&self) -> (&Basics, SocketAddr, &'static str) {
+        self.service.basics()
     }
 }
 
@@ -140,14 +123,11 @@ async fn main() -> ExitCode {
 }
 
 async fn run(arguments: GatewayArguments) -> anyhow::Result<ExitCode> {
+    let (admin, out) = (arguments.service.admin(arguments.data_dir.as_deref()), &mut io::stdout());
     match &arguments.command {
-        Some(GatewayCommand::Spool(command)) => list_spool(command, &mut io::stdout())?,
-        Some(GatewayCommand::Upstreams(command)) => {
-            command.run(&arguments.admin(), &mut io::stdout()).await?;
-        }
-        Some(GatewayCommand::LogLevel(command)) => {
-            command.run(&arguments.admin(), &mut io::stdout()).await?;
-        }
+        Some(GatewayCommand::Spool(command)) => list_spool(command, out)?,
+        Some(GatewayCommand::Upstreams(command)) => command.run(&admin, out).await?,
+        Some(GatewayCommand::LogLevel(command)) => command.run(&admin, out).await?,
         Some(GatewayCommand::Doctor(asked)) => return examine(&arguments, asked).await,
         None => serve(arguments).await?,
     }
@@ -156,16 +136,14 @@ async fn run(arguments: GatewayArguments) -> anyhow::Result<ExitCode> {
 
 /// Checks everything that a start would check, and every server that the gateway calls.
 async fn examine(arguments: &GatewayArguments, asked: &DoctorOptions) -> anyhow::Result<ExitCode> {
-    let common = &arguments.common;
-    let mut doctor = Doctor::begin(common, InternalTokenOf::Settings);
-    let mut limits = arguments.limits.raise();
-    limits.over_tls = doctor.public_tls(&arguments.public_tls).is_some();
-    let sizes = Sizes::of(&arguments.options, &limits, 1, 0);
-    doctor.limits(&limits, sizes.map(|sizes| sizes.bounds.connections));
-    let tls = doctor.internal_tls(&arguments.internal_tls);
-    let tokens =
-        common.required_internal_token().and_then(|token| shared_config::internal_tokens(token, None));
-    if let (Some(tls), Ok(tokens)) = (tls, tokens) {
+    let GatewayArguments { service, options, public_tls, internal_tls, .. } = arguments;
+    let connections = |doctor: &mut Doctor, limits: &mut Limits| {
+        limits.over_tls = doctor.public_tls(public_tls).is_some();
+        Sizes::of(options, limits, 1, 0).map(|sizes| sizes.bounds.connections)
+    };
+    let reach_key_services = async |doctor: &mut Doctor| {
+        let tls = doctor.internal_tls(internal_tls);
+        let (Some(tls), Ok(tokens)) = (tls, internal_tokens(&service.common)) else { return };
         let token = InternalToken::new(tokens);
         for address in &arguments.key_service_url {
             match reach(address.clone(), &token, tls.as_ref()).await {
@@ -177,44 +155,34 @@ async fn examine(arguments: &GatewayArguments, asked: &DoctorOptions) -> anyhow:
                 ),
             }
         }
-    }
-    let catalog = doctor.catalogue(common);
-    Ok(doctor.finish(catalog.as_ref(), asked, &mut io::stdout()).await?)
+    };
+    let token = InternalTokenOf::Settings;
+    Ok(Doctor::examine(service, token, asked, connections, reach_key_services).await?)
+}
+
+fn internal_tokens(common: &Common) -> Result<InternalTokens, ConfigError> {
+    shared_config::internal_tokens(common.required_internal_token()?, None)
 }
 
 async fn serve(arguments: GatewayArguments) -> anyhow::Result<()> {
-    let (common, options) = (&arguments.common, &arguments.options);
-    let mut process = Process::start(common, &arguments.limits, arguments.admin(), &EXPORTED)?;
+    let GatewayArguments { service, options, data_dir, .. } = arguments;
+    let mut process = Process::start(&service, data_dir.as_deref(), &EXPORTED)?;
     let (public_tls, tls) = (arguments.public_tls.open()?, arguments.internal_tls.open()?);
     process.limits.over_tls = public_tls.is_some();
-    let sizes = Sizes::of(options, &process.limits, 1, 0)?;
-    let internal_tokens =
-        |common: &Common| shared_config::internal_tokens(common.required_internal_token()?, None);
-    let internal_token = InternalToken::new(internal_tokens(common)?);
+    let sizes = Sizes::of(&options, &process.limits, 1, 0)?;
+    let common = service.common;
+    let internal_token = InternalToken::new(internal_tokens(&common)?);
     let models = Arc::new(OfferedModels::new(common.catalog()?, arguments.builtin_url)?);
-    let (offered, settings, public, internal) =
-        (models.clone(), common.clone(), public_tls.clone(), tls.clone());
-    let token = internal_token.clone();
-    shared_process::reload_on_hangup(move || {
-        let replace_public = public.as_ref().map(PublicTls::reread).transpose()?;
-        let replace_internal = internal.as_ref().map(Tls::reread).transpose()?;
-        let tokens = internal_tokens(&settings)?;
-        offered.replace(settings.catalog()?)?;
-        token.replace(tokens);
-        if let Some(replace) = replace_public {
-            replace();
-        }
-        if let Some(replace) = replace_internal {
-            replace();
-        }
-        Ok::<_, ConfigError>(())
-    });
+    let (settings, token, offered) = (common.clone(), internal_token.clone(), models.clone());
+    let tokens = reread(move || internal_tokens(&settings), move |tokens| token.replace(tokens));
+    let rereads = [public_tls.as_ref().map(PublicTls::rereads), tls.as_ref().map(Tls::rereads), Some(tokens)];
+    reload_on_hangup(&common, rereads, move |catalog| offered.replace(catalog));
     process.admin_routes = upstream_list::admin_routes(models.clone(), Arc::new(System));
     let scheme = arguments.public_tls.scheme();
     let parts = GatewayParts {
         clock: Arc::new(System),
         models,
-        prefix: common.key_prefix.clone(),
+        prefix: common.key_prefix,
         key_services: KeyServices::Remote(arguments.key_service_url),
         internal_token,
         key_service_http: arguments.key_service_http_url,
@@ -222,14 +190,14 @@ async fn serve(arguments: GatewayArguments) -> anyhow::Result<()> {
         tls,
         sizes,
         stopping: process.stopping.clone(),
-        data_dir: arguments.data_dir,
+        data_dir,
     };
-    let gateway = RunningGateway::start(options, parts)?;
+    let gateway = RunningGateway::start(&options, parts)?;
     let process = process.serve(gateway.readiness())?;
     let (public, admin) = (gateway.public, process.admin_address);
     let announce = |out: &mut StdoutLock<'_>| {
         writeln!(out, "listening public {scheme}://{public}")?;
         writeln!(out, "listening admin http://{admin}")
     };
-    Ok(process.until_signalled(announce, async |_| gateway.stop().await).await?)
+    Ok(process.until_signalled(announce, async || gateway.stop().await).await?)
 }

@@ -17,7 +17,6 @@ use shared::{
 };
 use shared_config::{ConfigError, Pem, checked_token, either, parse_secret};
 use shared_door::tls::validity::{self, Decisive};
-use shared_process::admin_call::AdminPort;
 
 use domain::digest::{Pepper, Peppers};
 use key_service_management::MAX_KEYS_PER_ACCOUNT;
@@ -152,11 +151,6 @@ pub struct Options {
 }
 
 impl Options {
-    /// The admin port of the process at this address, with this data directory.
-    pub fn admin(&self, listen: SocketAddr) -> AdminPort {
-        AdminPort { listen, data_dir: Some(self.data_dir.clone()) }
-    }
-
     pub fn peppers(&self) -> Result<Option<Peppers>, ConfigError> {
         let current = pepper(
             ("FAREGATE_PEPPER", self.pepper.as_ref()),

@@ -1,7 +1,7 @@
 //! The key-service as a separate process.
 
 use std::{
-    io::{self, StdoutLock, Write},
+    io::{StdoutLock, Write},
     net::SocketAddr,
     process::ExitCode,
     sync::Arc,
@@ -12,7 +12,6 @@ use domain::digest::Peppers;
 use key_service::{
     config::Options,
     first_run::FirstRun,
-    installation::{Installation, InstallationParts},
     operator::{Operator, PeppersFor},
     server::{KeyServiceParts, RunningKeyService},
 };
@@ -23,19 +22,18 @@ use shared_config::{
     Common, ConfigError,
     current::Current,
     internal_token::{InternalToken, InternalTokens},
+    reread,
 };
 use shared_door::{
-    limits::LimitOptions,
+    limits::Limits,
     tls::{Tls, TlsOptions},
 };
 use shared_observe::metrics::{Exported, show_catalogue};
 use shared_process::{
-    Basics, CommandLine, Process,
+    Basics, CommandLine, Process, ServiceOptions,
     doctor::{Doctor, DoctorOptions, InternalTokenOf},
-    probe::READY,
-    starting::Starting,
+    reload_on_hangup,
 };
-use tokio_util::sync::CancellationToken;
 
 /// Allocator of the whole program.
 #[global_allocator]
@@ -52,26 +50,17 @@ const DEFAULT_PUBLIC: &str = "http://127.0.0.1:8080";
 
 /// Keeps keys and money: decides which requests may spend, and records what they spent. Without a command, serves.
 #[derive(Parser)]
-#[command(name = "key-service", version = key_service::server::version())]
+#[command(name = "key-service", version = shared_process::version())]
+#[command(mut_arg("admin_listen", |argument| argument.default_value("127.0.0.1:9091")))]
 struct KeyServiceArguments {
     #[command(flatten)]
-    common: Common,
-
-    #[command(flatten)]
-    basics: Basics,
+    service: ServiceOptions,
 
     #[command(flatten)]
     options: Options,
 
     #[command(flatten)]
     internal_tls: TlsOptions,
-
-    #[command(flatten)]
-    limits: LimitOptions,
-
-    /// Address for metrics and probes; never publish it
-    #[arg(long, env = "FAREGATE_ADMIN_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:9091")]
-    admin_listen: SocketAddr,
 
     /// If there is no account yet, create one with credit and a management key, and print how to use them
     #[arg(long, env = "FAREGATE_FIRST_RUN")]
@@ -82,12 +71,8 @@ struct KeyServiceArguments {
 }
 
 impl CommandLine for KeyServiceArguments {
-    fn basics(&self) -> &Basics {
-        &self.basics
-    }
-
-    fn ready_at(&self) -> (SocketAddr, &'static str) {
-        (self.admin_listen, READY)
+    fn basics(&self) -> (&Basics, SocketAddr, &'static str) {
+        self.service.basics()
     }
 }
 
@@ -105,62 +90,49 @@ async fn run(mut arguments: KeyServiceArguments) -> anyhow::Result<ExitCode> {
 
 /// Runs a command instead of serving.
 async fn carry_out(arguments: KeyServiceArguments, command: OperatorCommand) -> anyhow::Result<ExitCode> {
-    let KeyServiceArguments { common, options, admin_listen, .. } = &arguments;
-    let operator = Operator { common, options, program: env!("CARGO_PKG_NAME"), admin_listen: *admin_listen };
+    let KeyServiceArguments { service, options, .. } = &arguments;
+    let operator = Operator { service, options, program: env!("CARGO_PKG_NAME") };
     let peppers = |_: PeppersFor| Ok(required_peppers(options)?);
     let examine = async |asked| examine(&arguments, &asked).await;
     operator.carry_out(command, peppers, || DEFAULT_PUBLIC.to_owned(), examine).await
 }
 
 async fn serve(arguments: KeyServiceArguments) -> anyhow::Result<()> {
-    let KeyServiceArguments { common, options, internal_tls, limits, admin_listen, first_run, .. } =
-        arguments;
+    let KeyServiceArguments { service, options, internal_tls, first_run, .. } = arguments;
     let peppers = required_peppers(&options)?;
-    let clock = Arc::new(System);
-    let process = Process::start(&common, &limits, options.admin(admin_listen), &EXPORTED)?;
+    let process = Process::start(&service, Some(&options.data_dir), &EXPORTED)?;
+    let common = service.common;
     let internal_token = InternalToken::new(internal_tokens(&common, &options)?);
     let tls = internal_tls.open()?;
     let scheme = if tls.is_some() { "https" } else { "http" };
     let catalog = common.catalog()?;
     show_catalogue(catalog.checksum);
     let catalog = Arc::new(Current::new(catalog));
-    let (offered, certificates) = (catalog.clone(), tls.clone());
-    let (settings, own_settings, token) = (common.clone(), options.clone(), internal_token.clone());
-    shared_process::reload_on_hangup(move || {
-        let replace_tls = certificates.as_ref().map(Tls::reread).transpose()?;
-        let tokens = internal_tokens(&settings, &own_settings)?;
-        let catalog = settings.catalog()?;
+    let (settings, token, offered) =
+        ((common.clone(), options.clone()), internal_token.clone(), catalog.clone());
+    let tokens =
+        reread(move || internal_tokens(&settings.0, &settings.1), move |tokens| token.replace(tokens));
+    reload_on_hangup(&common, [tls.as_ref().map(Tls::rereads), Some(tokens)], move |catalog| {
         show_catalogue(catalog.checksum);
         offered.replace(catalog);
-        token.replace(tokens);
-        if let Some(replace) = replace_tls {
-            replace();
-        }
-        Ok::<_, ConfigError>(())
+        Ok(())
     });
     let bounds = process.limits.connections.bounds(process.limits.connections(PORTS, STORE_FILES)?);
-    let (starting, shutdown) = (Starting::new("starting"), process.shutdown.clone());
-    let metrics = Arc::new(process.metrics_reader());
-    let mut process = process.serve(starting.readiness())?;
-    let of_installation = InstallationParts { peppers, clock, catalog: Some(catalog.clone()) };
-    let opened = Installation::open_when_up(&common, &options, of_installation, &starting);
-    let installation = tokio::select! {
-        opened = opened => opened?,
-        () = process.stop.arrival() => return Ok(()),
-    };
-    let public_url = installation.public_url(|| DEFAULT_PUBLIC.to_owned());
     let parts = KeyServiceParts {
-        installation: installation.clone(),
+        clock: Arc::new(System),
+        peppers,
         catalog: catalog.clone(),
         internal_token,
         tls,
         clients_use_tls: false,
         bounds,
-        metrics,
     };
-    let server = RunningKeyService::start(&options, parts, shutdown.clone()).await?;
-    starting.started(installation.readiness(shutdown));
+    let started = RunningKeyService::start(process, &common, &options, parts).await?;
+    let Some((process, server)) = started else { return Ok(()) };
+    server.started();
+    let installation = &server.installation;
     let first = if first_run { FirstRun::prepare(installation.management()).await? } else { None };
+    let public_url = installation.public_url(|| DEFAULT_PUBLIC.to_owned());
     let (http, grpc, admin) = (server.http, server.grpc, process.admin_address);
     let announce = |out: &mut StdoutLock<'_>| {
         writeln!(out, "listening key-http {scheme}://{http}")?;
@@ -168,9 +140,8 @@ async fn serve(arguments: KeyServiceArguments) -> anyhow::Result<()> {
         writeln!(out, "listening admin http://{admin}")?;
         first.map_or(Ok(()), |first| first.print(out, &public_url, &catalog.get()))
     };
-    let drain = async |shutdown: CancellationToken| {
-        shutdown.cancel();
-        server.stopped().await;
+    let drain = async || {
+        server.stop().await;
         Ok(())
     };
     Ok(process.until_signalled(announce, drain).await?)
@@ -183,15 +154,14 @@ fn required_peppers(options: &Options) -> Result<Peppers, ConfigError> {
 
 /// Runs `doctor`: makes every check of a start, and reports the results.
 async fn examine(arguments: &KeyServiceArguments, asked: &DoctorOptions) -> anyhow::Result<ExitCode> {
-    let KeyServiceArguments { common, options, internal_tls, limits, .. } = arguments;
-    let mut doctor = Doctor::begin(common, InternalTokenOf::Settings);
-    let limits = limits.raise();
-    doctor.limits(&limits, limits.connections(PORTS, STORE_FILES));
-    let catalog = doctor.catalogue(common);
-    doctor.internal_tls(internal_tls);
-    let peppers = required_peppers(options).map(Some);
-    key_service::doctor::examine(&mut doctor, common, options, peppers, Arc::new(System)).await;
-    Ok(doctor.finish(catalog.as_ref(), asked, &mut io::stdout()).await?)
+    let KeyServiceArguments { service, options, internal_tls, .. } = arguments;
+    let connections = |_: &mut Doctor, limits: &mut Limits| limits.connections(PORTS, STORE_FILES);
+    let own = async |doctor: &mut Doctor| {
+        doctor.internal_tls(internal_tls);
+        let peppers = required_peppers(options).map(Some);
+        key_service::doctor::examine(doctor, &service.common, options, peppers, Arc::new(System)).await;
+    };
+    Ok(Doctor::examine(service, InternalTokenOf::Settings, asked, connections, own).await?)
 }
 
 fn internal_tokens(common: &Common, options: &Options) -> Result<InternalTokens, ConfigError> {

@@ -1,14 +1,14 @@
 //! An operator's commands, which run the same way in every program with a store.
 
-use std::{io, net::SocketAddr, process::ExitCode, sync::Arc};
+use std::{io, process::ExitCode, sync::Arc};
 
 use anyhow::Context;
 use shared::{
     clock::{Clock, System},
     private_files,
 };
-use shared_config::{Common, current::Current};
-use shared_process::doctor::DoctorOptions;
+use shared_config::current::Current;
+use shared_process::{ServiceOptions, doctor::DoctorOptions};
 use shared_rpc::spool_list::list_spool;
 
 use crate::{
@@ -22,12 +22,10 @@ use key_service_cli::{Command, OperatorCommand, StoreCommand};
 
 /// A program's settings that an operator's commands need.
 pub struct Operator<'a> {
-    pub common: &'a Common,
+    pub service: &'a ServiceOptions,
     pub options: &'a Options,
     /// Name of the program, for messages.
     pub program: &'static str,
-    /// Address of the running program's admin port.
-    pub admin_listen: SocketAddr,
 }
 
 /// Which peppers a command needs.
@@ -58,12 +56,15 @@ impl Operator<'_> {
         default_url: impl FnOnce() -> String,
         examine: impl AsyncFnOnce(DoctorOptions) -> anyhow::Result<ExitCode>,
     ) -> anyhow::Result<ExitCode> {
-        let Self { common, options, program, admin_listen } = *self;
+        let Self { service, options, program } = *self;
+        let common = &service.common;
         let (clock, out): (Arc<dyn Clock>, _) = (Arc::new(System), &mut io::stdout());
         match command {
             OperatorCommand::Doctor(asked) => return examine(asked).await,
             OperatorCommand::Spool(command) => list_spool(&command, out)?,
-            OperatorCommand::LogLevel(command) => command.run(&options.admin(admin_listen), out).await?,
+            OperatorCommand::LogLevel(command) => {
+                command.run(&service.admin(Some(&options.data_dir)), out).await?;
+            }
             OperatorCommand::Catalogue(command) => key_service_cli::catalogue(&command, common, out).await?,
             OperatorCommand::Restore(place) => backup::restore(&place, options, clock, out).await?,
             OperatorCommand::Backup(place) => {

@@ -1,23 +1,28 @@
 //! Starts and stops the key-service: both listeners and the sweeper.
 
-use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::middleware;
-use shared::served::ServedHosts;
+use shared::{clock::Clock, served::ServedHosts};
 use shared_catalog::Catalog;
-use shared_config::{current::Current, internal_token::InternalToken};
+use shared_config::{Common, current::Current, internal_token::InternalToken};
 use shared_door::{
     serve::{Bounds, DRAIN, Port, bind, serve},
     tls::Tls,
 };
+use shared_process::{Process, Serving, starting::Starting};
 use shared_rpc::{KeyService, RequireToken, v1::key_service_server::KeyServiceServer};
 use tokio::time::timeout;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tonic::service::{Routes, interceptor::InterceptedService};
 
-use crate::{config::Options, installation::Installation};
+use crate::{
+    config::Options,
+    installation::{Installation, InstallationParts},
+};
+use domain::digest::Peppers;
 use key_service_deliveries::{Dispatcher, Sender};
-use key_service_operator::{ProgramFacts, RenderMetrics};
+use key_service_operator::ProgramFacts;
 use key_service_page::app::Site;
 use key_service_spending::{
     grpc::{Grpc, deadline::drop_late_calls},
@@ -27,7 +32,8 @@ use key_service_spending::{
 };
 
 pub struct KeyServiceParts {
-    pub installation: Installation,
+    pub clock: Arc<dyn Clock>,
+    pub peppers: Peppers,
     pub catalog: Arc<Current<Catalog>>,
     pub internal_token: InternalToken,
     /// TLS of both listeners, if configured.
@@ -36,8 +42,6 @@ pub struct KeyServiceParts {
     pub clients_use_tls: bool,
     /// Connection bounds of each listener.
     pub bounds: Bounds,
-    /// Metrics of the process, for the operators' pages.
-    pub metrics: RenderMetrics,
 }
 
 pub struct RunningKeyService {
@@ -46,19 +50,35 @@ pub struct RunningKeyService {
     pub grpc: SocketAddr,
     /// For a gateway in the same process.
     pub service: Arc<dyn KeyService>,
+    pub installation: Installation,
+    starting: Starting,
+    /// Ends the servers and tasks when cancelled.
+    shutdown: CancellationToken,
     tasks: TaskTracker,
 }
 
 impl RunningKeyService {
-    /// Binds both listeners and serves until `shutdown`.
+    /// Answers probes from the beginning, waits for the store, and serves until the process stops. `None` if it stops
+    /// before the store answers.
     pub async fn start(
+        process: Process,
+        common: &Common,
         options: &Options,
         parts: KeyServiceParts,
-        shutdown: CancellationToken,
-    ) -> io::Result<Self> {
-        let KeyServiceParts { bounds, installation, catalog, internal_token, tls, clients_use_tls, metrics } =
-            parts;
-        let Installation { store, clock, credentials, management, .. } = installation;
+    ) -> anyhow::Result<Option<(Serving, Self)>> {
+        let (starting, shutdown) = (Starting::new("starting"), process.shutdown.clone());
+        let program =
+            ProgramFacts { version: shared_process::version(), metrics: Arc::new(process.metrics_reader()) };
+        let mut process = process.serve(starting.readiness())?;
+        let (peppers, clock, catalog) =
+            (parts.peppers.clone(), parts.clock.clone(), Some(parts.catalog.clone()));
+        let of_installation = InstallationParts { peppers, clock, catalog };
+        let installation = tokio::select! {
+            opened = Installation::open_when_up(common, options, of_installation, &starting) => opened?,
+            () = process.stop.arrival() => return Ok(None),
+        };
+        let KeyServiceParts { bounds, catalog, internal_token, tls, clients_use_tls, .. } = parts;
+        let Installation { store, clock, credentials, management, .. } = installation.clone();
         let http_listener = bind("FAREGATE_KEY_HTTP_LISTEN", options.key_http_listen)?;
         let grpc_listener = bind("FAREGATE_KEY_GRPC_LISTEN", options.key_grpc_listen)?;
         let (http_at, grpc_at) = (http_listener.local_addr()?, grpc_listener.local_addr()?);
@@ -81,7 +101,6 @@ impl RunningKeyService {
             hosts: public_url.and_then(ServedHosts::of_site),
         };
         let dashboard = key_service_dashboard::router(management.clone(), catalog.clone(), site.clone());
-        let program = ProgramFacts { version: version(), metrics };
         let operator = key_service_operator::router(management.clone(), catalog.clone(), site, program);
         let sender = Sender::new(&options.webhook_networks);
         let dispatcher = Dispatcher::new(store.clone(), clock.clone(), credentials.clone(), sender);
@@ -99,20 +118,22 @@ impl RunningKeyService {
         let mut grpc_port = Port::new(grpc_listener, bounds);
         grpc_port.tls = tls.as_ref().map(Tls::grpc_port);
         tasks.spawn(serve(http_port, app, shutdown.clone()));
-        tasks.spawn(serve(grpc_port, grpc, shutdown));
+        tasks.spawn(serve(grpc_port, grpc, shutdown.clone()));
         tasks.close();
-        Ok(Self { http: http_at, grpc: grpc_at, service, tasks })
+        let (http, grpc) = (http_at, grpc_at);
+        Ok(Some((process, Self { http, grpc, service, installation, starting, shutdown, tasks })))
     }
 
-    /// Waits a bounded time for the servers and tasks to end after the shutdown token was cancelled.
-    pub async fn stopped(self) {
+    /// Reports readiness from now on, as the store allows.
+    pub fn started(&self) {
+        self.starting.started(self.installation.readiness(self.shutdown.clone()));
+    }
+
+    /// Ends the servers and tasks, and waits a bounded time for them.
+    pub async fn stop(self) {
+        self.shutdown.cancel();
         if timeout(DRAIN + Duration::from_secs(1), self.tasks.wait()).await.is_err() {
             tracing::warn!("the key-service did not stop in time; its remaining tasks are abandoned");
         }
     }
-}
-
-/// The version of the program, as `--version` prints it.
-pub fn version() -> &'static str {
-    shared_process::version(env!("CARGO_PKG_VERSION"), option_env!("FAREGATE_COMMIT"))
 }

@@ -23,7 +23,7 @@ const LISTEN: &str = "127.0.0.1:8000";
 
 /// Serves the tiny demo model on the CPU. For weights of your own, run llama.cpp, Ollama or vLLM instead.
 #[derive(Parser)]
-#[command(name = "local-model", version = shared_process::version(env!("CARGO_PKG_VERSION"), option_env!("FAREGATE_COMMIT")))]
+#[command(name = "local-model", version = shared_process::version())]
 struct LocalModelArguments {
     /// Address to serve at
     #[arg(long, env = "FAREGATE_LOCAL_MODEL_LISTEN", value_name = "ADDRESS", default_value = LISTEN)]
@@ -37,12 +37,8 @@ struct LocalModelArguments {
 }
 
 impl CommandLine for LocalModelArguments {
-    fn basics(&self) -> &Basics {
-        &self.basics
-    }
-
-    fn ready_at(&self) -> (SocketAddr, &'static str) {
-        (self.listen, "/health")
+    fn basics(&self) -> (&Basics, SocketAddr, &'static str) {
+        (&self.basics, self.listen, "/health")
     }
 }
 

@@ -9,21 +9,21 @@ use std::sync::Arc;
 
 use axum::{
     Router,
-    extract::{Path, Request, State},
-    middleware::{self, Next},
-    response::{IntoResponse, Response},
+    extract::Path,
+    middleware,
+    response::Response,
     routing::{any, get, post},
 };
 use key_service_management::Management;
 use key_service_page::{
     app::{App, Site},
+    area::{Area as _, choose_theme, no_such_page, secure, sign_out},
     assets,
-    browser::Browser,
-    failure::Failure,
-    failure_page, headers,
     layout::FIND,
     paths::{ACTIVITY, GROUPS, HOME, KEYS, MANAGEMENT_KEYS, MARGIN, SIGN_IN, YOU},
-    session::AskingAccount,
+    second_factor::enable,
+    session::Viewer,
+    sign_in::{open_link, with_link},
 };
 use key_service_ranges::{
     file, list,
@@ -48,7 +48,7 @@ use api_keys::{key, keys, many_keys, rotation, search};
 use group::{acts, groups};
 use home::{find, overview, try_it};
 use money::{credit, margin, models};
-use people::{change_role, members, second_factor, sign_in, theme_choice, you};
+use people::{change_role, members, second_factor, sign_in, sign_in::Dashboard, you};
 
 /// Returns the routes of the dashboard.
 pub fn router(management: Arc<Management>, catalog: Arc<Current<Catalog>>, site: Site) -> Router {
@@ -56,12 +56,12 @@ pub fn router(management: Arc<Management>, catalog: Arc<Current<Catalog>>, site:
     let pages = Router::new()
         .route(HOME, get(overview::show))
         .route(SIGN_IN, get(sign_in::show).post(sign_in::with_password))
-        .route(sign_in::LINK, get(sign_in::link).post(sign_in::open_link))
-        .route(sign_in::USE_LINK, post(sign_in::with_link))
+        .route(sign_in::LINK, get(sign_in::link).post(open_link::<Dashboard>))
+        .route(Dashboard::USES_LINK, post(with_link::<Dashboard>))
         .route(sign_in::CODE, post(sign_in::with_code))
-        .route("/dashboard/sign-out", post(sign_in::out))
+        .route("/dashboard/sign-out", post(sign_out::<Dashboard>))
         .route(FIND, get(find::show).post(find::find))
-        .route("/dashboard/theme", post(theme_choice::choose))
+        .route("/dashboard/theme", post(choose_theme::<Viewer>))
         .route(MANAGEMENT_KEYS, get(management_keys::list).post(management_keys::create))
         .route(
             "/dashboard/management-keys/{id}/revoke",
@@ -98,13 +98,13 @@ pub fn router(management: Arc<Management>, catalog: Arc<Current<Catalog>>, site:
         .route("/dashboard/try-it", get(try_it::show))
         .route(YOU, get(you::show))
         .route("/dashboard/you/password", post(you::set_password))
-        .route(second_factor::PATH, get(second_factor::show).post(second_factor::enable))
+        .route(Dashboard::SECOND_FACTOR, get(second_factor::show).post(enable::<Dashboard>))
         .route("/dashboard/you/second-factor/off", post(second_factor::disable))
         .route("/dashboard/you/sessions/{id}/end", post(you::end_session))
         .route("/dashboard/{*rest}", any(no_such_page))
         .method_not_allowed_fallback(no_such_page)
         .with_state(app.clone())
-        .layer(middleware::from_fn_with_state(app, secure));
+        .layer(middleware::from_fn_with_state(app, secure::<Dashboard>));
     Router::new().route("/dashboard/assets/{name}", get(asset)).merge(pages)
 }
 
@@ -131,26 +131,8 @@ fn keys_and_groups() -> Router<App> {
         .route("/dashboard/groups/{id}/revoke-keys", get(acts::confirm_revoking).post(acts::revoke_keys))
 }
 
-/// Middleware: sets security headers, renders failures as pages, and names the account for the gateway.
-async fn secure(State(app): State<App>, browser: Browser, mut request: Request, next: Next) -> Response {
-    let account = AskingAccount::default();
-    request.extensions_mut().insert(account.clone());
-    let over_tls = browser.secure;
-    let response =
-        if browser.is_at(&app.site) { next.run(request).await } else { Failure::ForeignHost.into_response() };
-    let mut response = failure_page::framed(&app, browser, response).await;
-    account.write(response.headers_mut());
-    headers::secure(response.headers_mut(), over_tls);
-    response
-}
-
 async fn asset(Path(name): Path<String>) -> Response {
     assets::answer(&name)
-}
-
-/// Answers a path or a method that no page has.
-async fn no_such_page() -> Failure {
-    Failure::NotFound
 }
 
 #[cfg(test)]

@@ -5,5 +5,4 @@ pub(crate) mod members;
 mod roles;
 pub(crate) mod second_factor;
 pub(crate) mod sign_in;
-pub(crate) mod theme_choice;
 pub(crate) mod you;

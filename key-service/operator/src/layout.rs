@@ -1,18 +1,15 @@
-//! The layout of the operators' pages, and of failures on them.
+//! The layout of the operators' pages, and the paths that they link to.
 
-use axum::response::{IntoResponse, Response};
-use key_service_page::{
-    app::App,
-    browser::Browser,
-    failure_page::explained,
-    frame::Frame,
-    layout::{WayBack, bare},
-    operator::{NewOperator, Operator},
-    paths::OPERATOR,
-};
+use axum::response::Response;
+use key_service_page::{frame::Frame, operator::Operator, paths::OPERATOR};
 use maud::{Markup, html};
 
-use crate::paths::{CATALOGUE, INSTALLATION, UPSTREAMS};
+/// An account's id follows.
+pub(crate) const ACCOUNT: &str = "/operator/accounts";
+pub(crate) const NEW_ACCOUNT: &str = "/operator/accounts/new";
+pub(crate) const UPSTREAMS: &str = "/operator/upstreams";
+pub(crate) const CATALOGUE: &str = "/operator/catalogue";
+pub(crate) const INSTALLATION: &str = "/operator/installation";
 
 /// Shown next to the logo and in the document's title.
 const NAME: &str = "Operator";
@@ -24,7 +21,7 @@ pub(crate) enum Section {
     Upstreams,
     Catalogue,
     Installation,
-    /// Not in the navigation: failures.
+    /// Not in the navigation: the second factor and failures.
     Unlisted,
 }
 
@@ -39,6 +36,7 @@ impl Section {
 }
 
 /// Renders a page for an operator. The title is also the heading. A page below its section's first page links back to it.
+/// Without a second factor, an operator may see no section yet, so the navigation is empty.
 pub(crate) fn page(operator: &Operator, section: Section, title: &str, content: &Markup) -> Response {
     let links = html! {
         ul {
@@ -49,39 +47,18 @@ pub(crate) fn page(operator: &Operator, section: Section, title: &str, content: 
     };
     let listed = Section::LISTED.iter().find(|(listed, _, _)| *listed == section);
     let above = listed.filter(|(_, name, _)| *name != title).map(|(_, name, path)| (*name, *path));
-    frame(&operator.0, links).page(operator, above, title, content)
-}
-
-/// Renders a page without navigation, for an operator who has no second factor yet.
-pub(crate) fn page_before(operator: &NewOperator, title: &str, content: &Markup) -> Response {
-    frame(operator, html! {}).page(operator, None, title, content)
-}
-
-fn frame(operator: &NewOperator, links: Markup) -> Frame<'static> {
-    Frame {
-        home: OPERATOR,
+    let frame = Frame {
         name: NAME,
         balance: html! {},
         finding: html! {},
         navigation: NAME,
-        links,
+        links: if operator.has_second_factor() {
+            links
+        } else {
+            html! {}
+        },
         person: html! { span.name title=(operator.name()) { bdi { (operator.name()) } } },
         own: html! {},
-    }
-}
-
-/// Renders a failure as a page, with navigation for an operator and bare for others. Other answers pass unchanged.
-pub(crate) async fn failure(app: &App, browser: Browser, mut response: Response) -> Response {
-    let Some((title, content)) = explained(&mut response, WayBack { address: OPERATOR, name: "accounts" })
-    else {
-        return response;
     };
-    let theme = browser.theme;
-    let page = match NewOperator::of(app, browser).await {
-        Ok(Some(operator)) if operator.has_second_factor() => {
-            page(&Operator(operator), Section::Unlisted, title, &content)
-        }
-        Ok(Some(_) | None) | Err(_) => bare(theme, title, &html! { h1 { (title) } (content) }),
-    };
-    (response.status(), page).into_response()
+    frame.page(operator, above, title, content)
 }

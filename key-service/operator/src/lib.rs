@@ -7,19 +7,17 @@
 use std::sync::Arc;
 
 use axum::{
-    Extension, Router,
-    extract::{Request, State},
-    middleware::{self, Next},
-    response::{IntoResponse, Response},
+    Extension, Router, middleware,
     routing::{any, get, post},
 };
 use key_service_management::Management;
 use key_service_page::{
     app::{App, Site},
-    browser::Browser,
-    failure::Failure,
-    headers,
+    area::{Area as _, choose_theme, no_such_page, secure, sign_out},
+    operator::Operator,
     paths::{OPERATOR, OPERATOR_SECOND_FACTOR, OPERATOR_SIGN_IN},
+    second_factor::enable,
+    sign_in::{open_link, with_link},
 };
 use shared_catalog::Catalog;
 use shared_config::current::Current;
@@ -28,17 +26,14 @@ mod catalogue;
 mod customers;
 mod installation;
 mod layout;
-mod paths;
 mod process_metrics;
-mod second_factor;
 mod sign_in;
-mod theme_choice;
 mod upstreams;
 
 use customers::{account, accounts, credit, new_account};
-use paths::{CATALOGUE, INSTALLATION, NEW_ACCOUNT, UPSTREAMS};
-pub use process_metrics::ProgramFacts;
-pub use process_metrics::RenderMetrics;
+use layout::{CATALOGUE, INSTALLATION, NEW_ACCOUNT, UPSTREAMS};
+pub use process_metrics::{ProgramFacts, RenderMetrics};
+use sign_in::Operators;
 
 /// Returns the routes of the operators' pages.
 pub fn router(
@@ -50,12 +45,12 @@ pub fn router(
     let app = App::new(management, catalog, site);
     Router::new()
         .route(OPERATOR, get(accounts::list))
-        .route(OPERATOR_SIGN_IN, get(sign_in::show).post(sign_in::open_link))
+        .route(OPERATOR_SIGN_IN, get(sign_in::show).post(open_link::<Operators>))
         .route(sign_in::LINK, get(sign_in::show))
-        .route(sign_in::USE_LINK, post(sign_in::with_link))
-        .route("/operator/sign-out", post(sign_in::out))
-        .route("/operator/theme", post(theme_choice::choose))
-        .route(OPERATOR_SECOND_FACTOR, get(second_factor::show).post(second_factor::enable))
+        .route(Operators::USES_LINK, post(with_link::<Operators>))
+        .route("/operator/sign-out", post(sign_out::<Operators>))
+        .route("/operator/theme", post(choose_theme::<Operator>))
+        .route(OPERATOR_SECOND_FACTOR, get(sign_in::offer).post(enable::<Operators>))
         .route(NEW_ACCOUNT, get(new_account::show).post(new_account::create))
         .route("/operator/accounts/{id}", get(account::show))
         .route("/operator/accounts/{id}/credit", post(credit::confirm))
@@ -67,22 +62,7 @@ pub fn router(
         .method_not_allowed_fallback(no_such_page)
         .with_state(app.clone())
         .layer(Extension(program))
-        .layer(middleware::from_fn_with_state(app, secure))
-}
-
-/// Middleware: sets security headers, and renders failures as pages.
-async fn secure(State(app): State<App>, browser: Browser, request: Request, next: Next) -> Response {
-    let over_tls = browser.secure;
-    let response =
-        if browser.is_at(&app.site) { next.run(request).await } else { Failure::ForeignHost.into_response() };
-    let mut response = layout::failure(&app, browser, response).await;
-    headers::secure(response.headers_mut(), over_tls);
-    response
-}
-
-/// Answers a path or a method that no page has.
-async fn no_such_page() -> Failure {
-    Failure::NotFound
+        .layer(middleware::from_fn_with_state(app, secure::<Operators>))
 }
 
 #[cfg(test)]

@@ -1,119 +1,119 @@
-//! Signing in with an operator's link, and signing out.
+//! Signing in with an operator's link, and the second factor that operators need.
 
 use axum::{
-    extract::{Request, State},
-    response::{AppendHeaders, IntoResponse, Redirect, Response},
+    extract::State,
+    response::{IntoResponse, Redirect, Response},
 };
 use domain::member::Member;
-use http::header;
 use key_service_management::{
     Error,
     members::{MemberRefused, Token},
 };
 use key_service_page::{
     app::App,
+    area::Area,
     browser::Browser,
     failure::Failure,
     form::Fields,
-    operator::NewOperatorAct,
-    paths::{OPERATOR, OPERATOR_SIGN_IN},
-    second_factor::asked_code,
+    operator::{NewOperator, Operator},
+    paths::{OPERATOR, OPERATOR_SECOND_FACTOR, OPERATOR_SIGN_IN},
+    person::Person as _,
+    second_factor::asked_on,
     show::program,
-    visitor::{self, VisitorsForm, answered, form_page, link_form, link_token, visitors_form, with_a_code},
+    sign_in::{form_page, session, with_a_code},
 };
 use maud::{Markup, html};
+
+use crate::layout;
 
 /// Path of sign-in links. It shows the sign-in page, but at another path: a browser that is on the sign-in page already would
 /// not load it again for a pasted link that differs only after the `#`, and the script would miss the code.
 pub(crate) const LINK: &str = "/operator/sign-in/link";
-/// Path of the form that uses up a link.
-pub(crate) const USE_LINK: &str = "/operator/sign-in/use";
-/// Hint for someone without the app and the recovery codes.
-const LOST: &str = "Lost both? Remove the operator on the server and create it again.";
+
+/// The operators' pages.
+pub(crate) struct Operators;
+
+impl Area for Operators {
+    type Person = Operator;
+
+    const HOME_NAME: &'static str = "accounts";
+    const USES_LINK: &'static str = "/operator/sign-in/use";
+    const LOST: &'static str = "Lost both? Remove the operator on the server and create it again.";
+    const SECOND_FACTOR: &'static str = OPERATOR_SECOND_FACTOR;
+    const AFTER_SECOND_FACTOR: &'static str = OPERATOR;
+    const WITHOUT_SECOND_FACTOR: Option<&'static str> = None;
+
+    fn page(operator: &Operator, title: &str, content: &Markup) -> Response {
+        layout::page(operator, layout::Section::Unlisted, title, content)
+    }
+
+    fn signed_out() -> String {
+        OPERATOR_SIGN_IN.to_owned()
+    }
+
+    fn asked(visit: &Token, _: &Fields) -> Markup {
+        html! {
+            (with_a_code(visit, OPERATOR_SIGN_IN))
+            p.quiet { "This page is for the people who run this installation. Members of an account sign in to "
+                a href="/dashboard" { "the dashboard" } "." }
+            details {
+                summary { "I run this service" }
+                p { "Run this on the server to create an operator and print a link:" }
+                pre tabindex="0" { (program()) " operators create --name NAME" }
+                p { "Run this to print another link for an operator:" }
+                pre tabindex="0" { (program()) " operators sign-in-link --name NAME" }
+            }
+        }
+    }
+
+    async fn opened(app: &App, link: &Token) -> Result<(Markup, Member), Error<MemberRefused>> {
+        let operator = app.management.opened_operator_link(link).await?;
+        let whom = html! {
+            "This link signs in " strong { bdi { (operator.name) } } " as an operator of this installation, once, in this browser. "
+            "If that is not you, close this page."
+        };
+        Ok((whom, operator))
+    }
+
+    async fn use_link(
+        app: &App,
+        link: &Token,
+        code: &str,
+        browser: &Browser,
+    ) -> Result<(Vec<String>, String), Error<MemberRefused>> {
+        let token = app.management.sign_in_operator(link, code, browser.client()).await?;
+        Ok((vec![browser.session_cookie(Operator::COOKIE, &token)], OPERATOR.to_owned()))
+    }
+
+    fn issued_for(_: &Operator) -> &'static str {
+        "operators"
+    }
+
+    fn factor_lead(needs_sign_in: bool) -> Markup {
+        html! {
+            @if needs_sign_in {
+                p.lead { "Operators need a second factor. To set it up, sign in with a new link:" }
+                pre tabindex="0" { (program()) " operators sign-in-link --name NAME" }
+            } @else { p.lead { "Operators need a second factor. Set it up to see any other page." } }
+        }
+    }
+}
 
 /// Asks for the code of a link. The code follows the `#`, so that only the browser sees it.
 pub(crate) async fn show(State(app): State<App>, browser: Browser) -> Result<Response, Failure> {
-    if let Some(token) = &browser.operator
-        && app.management.operator_session(token).await?.is_some()
-    {
+    if session::<Operator>(&app, &browser).await?.is_some() {
         return Ok(Redirect::to(OPERATOR).into_response());
     }
-    Ok(form_page(&app, &browser, None, asked))
+    Ok(form_page(&app, &browser, None, |visit| Operators::asked(visit, &Fields::default())))
 }
 
-fn asked(visit: &Token) -> Markup {
-    html! {
-        (with_a_code(visit, OPERATOR_SIGN_IN))
-        p.quiet { "This page is for the people who run this installation. Members of an account sign in to "
-            a href="/dashboard" { "the dashboard" } "." }
-        details {
-            summary { "I run this service" }
-            p { "Run this on the server to create an operator and print a link:" }
-            pre tabindex="0" { (program()) " operators create --name NAME" }
-            p { "Run this to print another link for an operator:" }
-            pre tabindex="0" { (program()) " operators sign-in-link --name NAME" }
-        }
-    }
-}
-
-fn confirmed(visit: &Token, link: &str, operator: &Member) -> Markup {
-    html! {
-        p { "This link signs in " strong { bdi { (operator.name) } } " as an operator of this installation, once, in this browser. "
-            "If that is not you, close this page." }
-        (link_form(visit, USE_LINK, link, operator.second_factor.is_some().then(|| asked_code(LOST))))
-    }
-}
-
-/// Shows whom a link signs in and asks for confirmation. This does not use up the link.
-pub(crate) async fn open_link(State(app): State<App>, request: Request) -> Result<Response, Failure> {
-    let VisitorsForm { browser, form, .. } = visitors_form(&app, request).await?;
-    opened(&app, &browser, &form, None).await
-}
-
-async fn opened(
-    app: &App,
-    browser: &Browser,
-    form: &Fields,
-    refused: Option<MemberRefused>,
-) -> Result<Response, Failure> {
-    let operator = async { app.management.opened_operator_link(&link_token(form)?).await }.await;
-    match operator {
-        Ok(operator) => {
-            Ok(answered(app, browser, refused, |visit| confirmed(visit, form.get("link"), &operator)))
-        }
-        Err(error) => visitor::refused(app, browser, error, asked),
-    }
-}
-
-/// Signs in with a link and ends any session that the browser had.
-pub(crate) async fn with_link(State(app): State<App>, request: Request) -> Result<Response, Failure> {
-    let VisitorsForm { browser, form, .. } = visitors_form(&app, request).await?;
-    let signed_in = async {
-        app.management.sign_in_operator(&link_token(&form)?, form.get("code"), browser.client()).await
-    }
-    .await;
-    match signed_in {
-        Ok(token) => {
-            if let Some(before) = &browser.operator {
-                visitor::end(&app, app.management.operator_session(before).await?).await?;
-            }
-            let cookie = [(header::SET_COOKIE, browser.operator_cookie(&token))];
-            Ok((cookie, Redirect::to(OPERATOR)).into_response())
-        }
-        Err(Error::Refused(refused @ (MemberRefused::WrongCode | MemberRefused::TooManyCodes))) => {
-            opened(&app, &browser, &form, Some(refused)).await
-        }
-        Err(error) => visitor::refused(&app, &browser, error, asked),
-    }
-}
-
-/// Signs out: ends the session in the store and removes its cookie.
-pub(crate) async fn out(
+/// Offers a second factor, unless the operator has one. It is required for every other page, and no page turns it off.
+pub(crate) async fn offer(
     State(app): State<App>,
-    NewOperatorAct { operator, .. }: NewOperatorAct,
+    NewOperator(operator): NewOperator,
 ) -> Result<Response, Failure> {
-    let signed_in = &operator.signed_in;
-    app.management.end_session(signed_in.account, signed_in.member.id, signed_in.session.id).await?;
-    let cookie = AppendHeaders([(header::SET_COOKIE, operator.browser.no_operator_cookie())]);
-    Ok((cookie, Redirect::to(OPERATOR_SIGN_IN)).into_response())
+    if operator.has_second_factor() {
+        return Ok(Redirect::to(OPERATOR).into_response());
+    }
+    asked_on::<Operators>(&app, &operator)
 }

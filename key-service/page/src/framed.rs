@@ -1,5 +1,4 @@
 //! What surrounds the content of every page, and of failures.
 
-pub mod failure_page;
 pub mod frame;
 pub mod layout;

@@ -2,6 +2,7 @@
 //! how amounts and times are formatted.
 
 pub mod app;
+pub mod area;
 pub mod entry;
 pub mod exports;
 pub mod failure;
@@ -10,13 +11,14 @@ mod framed;
 pub mod pagination;
 pub mod second_factor;
 mod shown;
+pub mod sign_in;
 mod site;
 mod visitors;
 
-pub use framed::{failure_page, frame, layout};
+pub use framed::{frame, layout};
 pub use shown::{chart, csv, show};
 pub use site::{assets, destination, headers, paths, theme};
-pub use visitors::{browser, notice, object_page, operator, session, visitor};
+pub use visitors::{browser, notice, object_page, operator, person, session};
 
 #[cfg(test)]
 mod fuzz;

@@ -1,16 +1,26 @@
 //! Shared parts of the pages that set up a second factor or ask for its code.
 
+use axum::{
+    extract::State,
+    response::{IntoResponse, Response},
+};
 use http::StatusCode;
 use maud::{Markup, html};
 use qrcode::{Color, QrCode};
 use shared::secret::ExposeSecret;
 
 use crate::{
+    app::App,
+    area::Area,
     entry::{Entered, Fault},
     failure::{Failure, sentence},
+    form::Fields,
+    framed::frame::hidden,
     shown::show::copyable_line,
     site::document::hinted,
+    visitors::person::{ActOf, Person},
 };
+use domain::{member::PasswordCondition, second_factor::FactorId};
 use key_service_management::{
     Error,
     members::{MemberRefused, OfferedFactor},
@@ -20,7 +30,7 @@ use key_service_management::{
 const QUIET_ZONE: usize = 4;
 
 /// Shows a new secret, as a QR code and as text.
-pub fn offer(OfferedFactor { id: _, secret, uri }: &OfferedFactor) -> Markup {
+fn offer(OfferedFactor { id: _, secret, uri }: &OfferedFactor) -> Markup {
     html! {
         p.lead { "Scan this with an authenticator app, then enter the code that the app shows." }
         (qr_code(uri.expose_secret()))
@@ -39,6 +49,66 @@ pub fn code_field(entered: Entered<'_>, hint: &str) -> Markup {
     })
 }
 
+/// Renders a field for the current password.
+pub fn present_password(entered: Entered<'_>, hint: &str) -> Markup {
+    entered.field("present", "Current password", hint, |entry| {
+        html! {
+            input id=(entry.name) type="password" name=(entry.name) required autocomplete="current-password"
+                aria-describedby=[&entry.described] aria-invalid=[entry.invalid] autofocus[entry.has_focus];
+        }
+    })
+}
+
+/// Offers a secret and asks for a first code. This needs a fresh session or the password, so that a stolen cookie cannot
+/// set one up.
+pub fn asked_on<A: Area>(app: &App, person: &A::Person) -> Result<Response, Failure> {
+    offered::<A>(app, person, None, Entered::new(&Fields::default()))
+}
+
+fn offered<A: Area>(
+    app: &App,
+    person: &A::Person,
+    id: Option<FactorId>,
+    entered: Entered<'_>,
+) -> Result<Response, Failure> {
+    let offered = app.management.offered_factor(person.signed_in(), A::issued_for(person), id)?;
+    let condition = app.management.password_condition(person.signed_in());
+    let content = html! {
+        (A::factor_lead(condition == PasswordCondition::FreshSignIn))
+        @if condition != PasswordCondition::FreshSignIn {
+            (offer(&offered))
+            form.stack method="post" action=(A::SECOND_FACTOR) {
+                (hidden(person))
+                input type="hidden" name="factor" value=(offered.id.to_string());
+                @if condition == PasswordCondition::PresentPassword { (present_password(entered, "")) }
+                (code_field(entered, "Six digits."))
+                div.buttons {
+                    button.primary { "Turn on" }
+                    @if let Some(page) = A::WITHOUT_SECOND_FACTOR { a.button href=(page) { "Cancel" } }
+                }
+            }
+        }
+    };
+    Ok(A::page(person, "Second factor", &content))
+}
+
+/// Turns the second factor on and shows the recovery codes, for the only time.
+pub async fn enable<A: Area>(
+    State(app): State<App>,
+    ActOf { viewer, form }: ActOf<A::Person>,
+) -> Result<Response, Failure> {
+    let id = FactorId::parse(form.get("factor")).ok_or(Failure::NotFound)?;
+    let (code, present) = (form.get("code"), form.get("present").into());
+    match app.management.enable_second_factor(viewer.signed_in(), id, code, present).await {
+        Ok(codes) => Ok(A::page(&viewer, "Recovery codes", &recovery_codes(&codes, A::AFTER_SECOND_FACTOR))),
+        Err(error) => {
+            let (fault, status) = fault(error)?;
+            let again = offered::<A>(&app, &viewer, Some(id), Entered::refused(&Fields::default(), &fault))?;
+            Ok((status, again).into_response())
+        }
+    }
+}
+
 /// Renders the code field of a sign-in. `lost` says what to do without the app and the recovery codes.
 pub fn asked_code(lost: &str) -> Markup {
     let hint = format!("Six digits from your app, or a recovery code. {lost}");
@@ -53,7 +123,7 @@ pub fn asked_code(lost: &str) -> Markup {
 }
 
 /// Shows recovery codes, which no other page shows again. `next` is the path that the button leads to.
-pub fn recovery_codes(codes: &[String], next: &str) -> Markup {
+fn recovery_codes(codes: &[String], next: &str) -> Markup {
     html! {
         p.lead { "Your second factor is on, and your other sessions have ended. Keep these recovery codes somewhere other than your \
             phone: each replaces a code once. They are shown only now." }
@@ -66,7 +136,11 @@ pub fn recovery_codes(codes: &[String], next: &str) -> Markup {
 }
 
 /// Returns the fault for a refusal, and the status of the page that shows it.
-pub fn fault(refused: MemberRefused) -> Result<(Fault, StatusCode), Failure> {
+pub fn fault(error: Error<MemberRefused>) -> Result<(Fault, StatusCode), Failure> {
+    let refused = match error {
+        Error::Refused(refused) => refused,
+        Error::Store(unavailable) => return Err(unavailable.into()),
+    };
     let (field, status) = match refused {
         MemberRefused::WrongCode => ("code", StatusCode::FORBIDDEN),
         MemberRefused::WrongPresentPassword => ("present", StatusCode::FORBIDDEN),

@@ -4,5 +4,5 @@ pub mod browser;
 pub mod notice;
 pub mod object_page;
 pub mod operator;
+pub mod person;
 pub mod session;
-pub mod visitor;

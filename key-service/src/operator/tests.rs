@@ -12,7 +12,7 @@ use super::*;
 #[derive(Parser)]
 struct Program {
     #[command(flatten)]
-    common: Common,
+    service: ServiceOptions,
     #[command(flatten)]
     options: Options,
     #[command(subcommand)]
@@ -37,11 +37,12 @@ impl Folder {
     /// Carries out a command with the data directory `data` of the folder.
     async fn run(&self, line: &[String]) -> anyhow::Result<ExitCode> {
         let data = self.0.join("data").display().to_string();
-        let line =
-            ["program", "--data-dir", &data].into_iter().map(str::to_owned).chain(line.iter().cloned());
-        let Program { common, options, command } = Program::try_parse_from(line)?;
-        let admin_listen = ([127, 0, 0, 1], 1).into();
-        let operator = Operator { common: &common, options: &options, program: "program", admin_listen };
+        let line = ["program", "--data-dir", &data, "--admin-listen", "127.0.0.1:1"]
+            .into_iter()
+            .map(str::to_owned)
+            .chain(line.iter().cloned());
+        let Program { service, options, command } = Program::try_parse_from(line)?;
+        let operator = Operator { service: &service, options: &options, program: "program" };
         let pepper =
             || Peppers { current: Pepper::from_hex(&"5a".repeat(32).into()).unwrap(), previous: None };
         let peppers = |of| {

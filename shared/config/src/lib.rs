@@ -196,6 +196,19 @@ fn parse_prefix(text: &str) -> Result<Prefix, String> {
     Prefix::parse(text).ok_or_else(|| "must be 1 to 16 characters a-z0-9".into())
 }
 
+/// Reads settings again. The returned function puts them in use; it runs only if all other settings could be read too.
+pub type Reread = Box<dyn Fn() -> Result<Box<dyn FnOnce()>, ConfigError> + Send + Sync>;
+
+pub fn reread<T: 'static>(
+    read: impl Fn() -> Result<T, ConfigError> + Send + Sync + 'static,
+    replace: impl Fn(T) + Clone + Send + Sync + 'static,
+) -> Reread {
+    Box::new(move || {
+        let (read, replace) = (read()?, replace.clone());
+        Ok(Box::new(move || replace(read)))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -13,7 +13,7 @@ use rustls::{
     crypto::{CryptoProvider, ring},
     server::WebPkiClientVerifier,
 };
-use shared_config::{ConfigError, Pem, current::Current};
+use shared_config::{ConfigError, Pem, Reread, current::Current, reread};
 use tokio_rustls::TlsAcceptor;
 
 use crate::serve::PortTls;
@@ -86,15 +86,18 @@ impl Tls {
         self.current.get()
     }
 
-    /// Reads the files again. The returned function replaces the certificates.
-    pub fn reread(&self) -> Result<impl FnOnce() + use<>, ConfigError> {
-        let (read, current) = (self.files.read()?, self.current.clone());
-        Ok(move || {
-            if let Some(read) = read {
-                read.show();
-                current.replace(read);
-            }
-        })
+    /// Reads the files again at a reload, and replaces the certificates.
+    pub fn rereads(&self) -> Reread {
+        let (files, current) = (self.files.clone(), self.current.clone());
+        reread(
+            move || files.read(),
+            move |read| {
+                if let Some(read) = read {
+                    read.show();
+                    current.replace(read);
+                }
+            },
+        )
     }
 
     pub fn port(&self) -> PortTls {

@@ -1,6 +1,14 @@
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+};
+
 use clap::Args;
-use shared_config::ConfigError;
+use shared_config::{Common, ConfigError};
+use shared_door::limits::LimitOptions;
 use shared_observe::log::{self, LogFormat};
+
+use super::{admin_call::AdminPort, probe::READY};
 
 #[derive(Args, Clone, Debug)]
 pub struct Basics {
@@ -20,5 +28,34 @@ pub struct Basics {
 impl Basics {
     pub(crate) fn start_log(&self) -> Result<(), ConfigError> {
         log::start(self.log_format, &self.log).map_err(|e| ConfigError::new("FAREGATE_LOG", e))
+    }
+}
+
+/// Settings of every service.
+#[derive(Args, Clone, Debug)]
+pub struct ServiceOptions {
+    #[command(flatten)]
+    pub common: Common,
+
+    #[command(flatten)]
+    basics: Basics,
+
+    #[command(flatten)]
+    pub limits: LimitOptions,
+
+    /// Address for metrics and probes; never publish it
+    #[arg(long, env = "FAREGATE_ADMIN_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:9090")]
+    admin_listen: SocketAddr,
+}
+
+impl ServiceOptions {
+    /// The settings that `main` needs of a [`CommandLine`](super::CommandLine).
+    pub const fn basics(&self) -> (&Basics, SocketAddr, &'static str) {
+        (&self.basics, self.admin_listen, READY)
+    }
+
+    /// The admin port of the process with this data directory.
+    pub fn admin(&self, data_dir: Option<&Path>) -> AdminPort {
+        AdminPort { listen: self.admin_listen, data_dir: data_dir.map(PathBuf::from) }
     }
 }

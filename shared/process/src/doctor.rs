@@ -21,6 +21,8 @@ use shared_door::{
     tls::{PublicTls, PublicTlsOptions, Tls, TlsOptions, validity},
 };
 
+use super::basics::ServiceOptions;
+
 /// Mode bits that let others access a file, or let the group write it.
 const TOO_OPEN: u32 = 0o027;
 /// With a lower limit of open files, there is room for only few connections.
@@ -67,28 +69,29 @@ pub enum InternalTokenOf {
 }
 
 impl Doctor {
-    /// Starts with the findings that every service has: the settings, which have been read already, and the internal
-    /// token.
-    pub fn begin(common: &Common, token: InternalTokenOf) -> Self {
-        let mut doctor = Self::default();
-        doctor.well("settings", "are read");
-        doctor.internal_token(common, token);
-        doctor
-    }
-
-    /// Adds findings about the certificates that were read, and about the upstreams of the catalogue if it could be
-    /// read. Writes the report.
-    pub async fn finish(
-        mut self,
-        catalog: Option<&Catalog>,
-        options: &DoctorOptions,
-        out: &mut dyn Write,
+    /// Makes every check of a service, and writes the report to standard output. `connections` returns how many
+    /// connections the limits allow; `own` makes the program's own checks.
+    pub async fn examine(
+        service: &ServiceOptions,
+        token: InternalTokenOf,
+        asked: &DoctorOptions,
+        connections: impl FnOnce(&mut Self, &mut Limits) -> Result<usize, ConfigError>,
+        own: impl AsyncFnOnce(&mut Self),
     ) -> io::Result<ExitCode> {
-        self.certificates();
+        let mut doctor = Self::default();
+        // They have been read by now.
+        doctor.well("settings", "are read");
+        doctor.internal_token(&service.common, token);
+        let mut limits = service.limits.raise();
+        let connections = connections(&mut doctor, &mut limits);
+        doctor.limits(&limits, connections);
+        let catalog = doctor.catalogue(&service.common);
+        own(&mut doctor).await;
+        doctor.certificates();
         if let Some(catalog) = catalog {
-            self.upstreams(catalog).await;
+            doctor.upstreams(&catalog).await;
         }
-        self.report(options, out)
+        doctor.report(asked, &mut io::stdout())
     }
 
     pub fn well(&mut self, check: &'static str, says: impl Display) {
@@ -197,7 +200,7 @@ impl Doctor {
     }
 
     /// Records the limits of the process, and how many connections they allow.
-    pub fn limits(&mut self, limits: &Limits, connections: Result<usize, ConfigError>) {
+    fn limits(&mut self, limits: &Limits, connections: Result<usize, ConfigError>) {
         let says = |connections: &usize| {
             let (files, mib) = (limits.files, limits.memory >> 20);
             format!("{files} open files and {mib} MiB of memory allow {connections} connections")
@@ -207,7 +210,7 @@ impl Doctor {
         }
     }
 
-    pub fn catalogue(&mut self, common: &Common) -> Option<Catalog> {
+    fn catalogue(&mut self, common: &Common) -> Option<Catalog> {
         let says = |catalog: &Catalog| {
             let upstreams: usize = catalog.models.iter().map(|model| model.upstreams.len()).sum();
             format!(

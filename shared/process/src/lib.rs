@@ -22,9 +22,9 @@ use std::{
 };
 
 use admin::{Guard, admin_router};
-use admin_call::{AdminPort, TOKEN_FILE};
+use admin_call::TOKEN_FILE;
 use axum::Router;
-pub use basics::Basics;
+pub use basics::{Basics, ServiceOptions};
 use clap::Parser;
 use probe::{Readiness, probe};
 use shared::{
@@ -33,9 +33,10 @@ use shared::{
     secret::{self, SecretString},
     served::{Host, ServedHosts},
 };
-use shared_config::{Common, ConfigError};
+use shared_catalog::Catalog;
+use shared_config::{Common, ConfigError, Reread};
 use shared_door::{
-    limits::{LimitOptions, Limits},
+    limits::Limits,
     serve::{Port, bind, serve},
     tls::validity,
 };
@@ -53,14 +54,16 @@ use tokio_util::sync::CancellationToken;
 
 /// A program's command line, which includes the settings of every program.
 pub trait CommandLine: Parser {
-    fn basics(&self) -> &Basics;
-
-    /// Returns where a running process of this program reports readiness.
-    fn ready_at(&self) -> (SocketAddr, &'static str);
+    /// Returns them, and where a running process of this program reports readiness.
+    fn basics(&self) -> (&Basics, SocketAddr, &'static str);
 }
 
 /// Returns the version for `--version`, with the commit in `FAREGATE_COMMIT` if the build set it.
-pub fn version(package: &'static str, commit: Option<&'static str>) -> &'static str {
+pub fn version() -> &'static str {
+    version_of(env!("CARGO_PKG_VERSION"), option_env!("FAREGATE_COMMIT"))
+}
+
+fn version_of(package: &'static str, commit: Option<&'static str>) -> &'static str {
     match commit {
         None | Some("") => package,
         // Leaks a few bytes, once or twice per process.
@@ -78,12 +81,12 @@ where
 {
     let (arguments, exposed) = shared_config::parse::<A>();
     let run = async {
-        if arguments.basics().health {
-            let (address, path) = arguments.ready_at();
+        let (basics, address, path) = arguments.basics();
+        if basics.health {
             probe(address, path).await?;
             return Ok(ExitCode::SUCCESS);
         }
-        arguments.basics().start_log()?;
+        basics.start_log()?;
         exposed.warn();
         program(arguments).await.map(Termination::report)
     };
@@ -121,13 +124,13 @@ impl Process {
     /// Raises the process's limits, starts the return of idle memory and the collection of metrics, and listens for
     /// probes and stop signals.
     pub fn start(
-        common: &Common,
-        options: &LimitOptions,
-        admin: AdminPort,
+        service: &ServiceOptions,
+        data_dir: Option<&Path>,
         exported: &'static Exported,
     ) -> io::Result<Self> {
+        let (common, admin) = (&service.common, service.admin(data_dir));
         let stop = StopSignal::listen();
-        let limits = options.raise();
+        let limits = service.limits.raise();
         idle_memory::return_regularly();
         let metrics = Metrics::start(exported).map_err(io::Error::other)?;
         tokio::spawn(validity::keep_warning());
@@ -198,7 +201,7 @@ impl Serving {
     pub async fn until_signalled(
         mut self,
         announce: impl FnOnce(&mut StdoutLock<'_>) -> io::Result<()>,
-        drain: impl AsyncFnOnce(CancellationToken) -> io::Result<()>,
+        drain: impl AsyncFnOnce() -> io::Result<()>,
     ) -> io::Result<()> {
         announce(&mut io::stdout().lock())?;
         service_manager::tell("READY=1");
@@ -217,7 +220,7 @@ impl Serving {
             let _ = timeout(self.drain_pause, self.stop.arrival()).await;
         }
         tracing::info!("draining; running requests may finish");
-        drain(self.shutdown.clone()).await?;
+        drain().await?;
         self.shutdown.cancel();
         tokio::join!(traces::flush(), standard_metrics::flush());
         self.admin.await.map_err(io::Error::other)?;
@@ -240,16 +243,29 @@ fn until_stopping(ready: Readiness, stopping: CancellationToken) -> Readiness {
     })
 }
 
-/// Reloads the catalogue and the certificates at each SIGHUP: either all of them or none.
-pub fn reload_on_hangup<E: Display>(reload: impl Fn() -> Result<(), E> + Send + Sync + 'static) {
+/// Reloads the catalogue and everything in `rereads` at each SIGHUP: all of it or nothing. `replace` takes the new
+/// catalogue or refuses it.
+pub fn reload_on_hangup(
+    common: &Common,
+    rereads: impl IntoIterator<Item = Option<Reread>>,
+    replace: impl Fn(Catalog) -> Result<(), ConfigError> + Send + Sync + 'static,
+) {
     let mut hangup = listen("SIGHUP", SignalKind::hangup());
-    let reload = Arc::new(reload);
+    let (common, rereads) = (common.clone(), rereads.into_iter().flatten().collect::<Vec<_>>());
+    let reload = Arc::new(move || {
+        let read = rereads.iter().map(|reread| reread()).collect::<Result<Vec<_>, _>>()?;
+        replace(common.catalog()?)?;
+        for put_in_use in read {
+            put_in_use();
+        }
+        Ok::<_, ConfigError>(())
+    });
     tokio::spawn(async move {
         loop {
             arrival(&mut hangup).await;
             service_manager::tell("RELOADING=1");
             let reload = reload.clone();
-            let reloaded = spawn_blocking(move || reload().map_err(|e| format!("{e:#}"))).await;
+            let reloaded = spawn_blocking(move || reload().map_err(|e| e.to_string())).await;
             let reloaded = reloaded.map_err(|e| e.to_string()).flatten();
             metrics::count_reload(reloaded.is_ok());
             match reloaded {
@@ -304,7 +320,7 @@ mod tests {
 
     use tokio::time::timeout;
 
-    use super::{StopSignal, version};
+    use super::{StopSignal, version_of};
 
     #[tokio::test]
     async fn a_signal_counts_that_came_while_nothing_awaited_it() {
@@ -317,7 +333,7 @@ mod tests {
 
     #[test]
     fn the_version_names_the_commit_that_the_build_was_told() {
-        assert_eq!(version("1.2.3", Some("0123456789ab")), "1.2.3 (0123456789ab)");
-        assert_eq!([version("1.2.3", None), version("1.2.3", Some(""))], ["1.2.3"; 2]);
+        assert_eq!(version_of("1.2.3", Some("0123456789ab")), "1.2.3 (0123456789ab)");
+        assert_eq!([version_of("1.2.3", None), version_of("1.2.3", Some(""))], ["1.2.3"; 2]);
     }
 }

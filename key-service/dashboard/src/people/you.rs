@@ -22,6 +22,7 @@ use key_service_page::{
     layout::{Section, hidden, page, reveals},
     notice,
     paths::YOU,
+    second_factor::present_password,
     session::{Act, OwnViewer, Viewer},
     show::{scrolled_table, time},
 };
@@ -71,10 +72,7 @@ fn password(app: &App, viewer: &Viewer, fault: Option<&Fault>) -> Markup {
                 // Password managers store a name with each password.
                 input type="text" autocomplete="username" value=(viewer.signed_in.member.name) hidden;
                 @if condition == PasswordCondition::PresentPassword {
-                    (entered.field("present", "Current password", "Forgotten? Sign in with a link from an operator.", |entry| html! {
-                        input id=(entry.name) type="password" name=(entry.name) required autocomplete="current-password"
-                            aria-describedby=[&entry.described] aria-invalid=[entry.invalid] autofocus[entry.has_focus];
-                    }))
+                    (present_password(entered, "Forgotten? Sign in with a link from an operator."))
                 }
                 (entered.field("password", "New password", &hint, |entry| html! {
                     input id=(entry.name) type="password" name=(entry.name) required autocomplete="new-password"

@@ -21,10 +21,7 @@ use key_service_page::{
 use maud::{Markup, html};
 use shared::money::NanoUsd;
 
-use crate::{
-    layout::{Section, page},
-    paths::{ACCOUNT, NEW_ACCOUNT},
-};
+use crate::layout::{ACCOUNT, NEW_ACCOUNT, Section, page};
 
 /// Above this many days, "over a year" is shown instead of a number.
 const FAR: i64 = 365;

@@ -14,6 +14,7 @@ use key_service_page::{
     frame::hidden,
     notice,
     operator::{Operator, OperatorAct},
+    person::ActOf,
     show::usd,
 };
 use maud::html;
@@ -23,14 +24,13 @@ use crate::{
         account::{found, whole},
         credit_form::{fault, read},
     },
-    layout::{Section, page},
-    paths::ACCOUNT,
+    layout::{ACCOUNT, Section, page},
 };
 
 pub(crate) async fn confirm(
     State(app): State<App>,
     Path(id): Path<String>,
-    OperatorAct { operator, form }: OperatorAct,
+    OperatorAct(ActOf { viewer: operator, form }): OperatorAct,
 ) -> Result<Response, Failure> {
     let account = found(&app, &id).await?;
     match read(&form) {
@@ -69,17 +69,17 @@ fn question(
 pub(crate) async fn add(
     State(app): State<App>,
     Path(id): Path<String>,
-    OperatorAct { operator, form }: OperatorAct,
+    OperatorAct(ActOf { viewer: operator, form }): OperatorAct,
 ) -> Result<Response, Failure> {
     let account = found(&app, &id).await?;
     let (deposit, payment) = match read(&form) {
         Ok(read) => read,
         Err(fault) => return refused(&app, &operator, &account, &form, &fault).await,
     };
-    let (amount, actor) = (deposit.amount, operator.0.signed_in.as_operator());
+    let (amount, actor) = (deposit.amount, operator.signed_in.as_operator());
     match app.management.deposit(account.id, deposit, actor).await {
         Ok(credit) => {
-            let (operator_name, payment) = (operator.0.name(), payment.as_str());
+            let (operator_name, payment) = (operator.name(), payment.as_str());
             tracing::info!(account = %account.id, usd = %amount, payment, operator = operator_name, "payment added, now or before");
             let line =
                 format!("Payment {payment} of {} was added. Balance after it: {}.", usd(amount), usd(credit));

@@ -16,7 +16,7 @@ use key_service_page::{
 use maud::{Markup, html};
 use shared::{ids::AccountId, money::NanoUsd};
 
-use crate::paths::ACCOUNT;
+use crate::layout::ACCOUNT;
 
 /// Maximum length of a deposit's note: enough for a line of an invoice.
 const MAX_NOTE_CHARS: usize = 200;

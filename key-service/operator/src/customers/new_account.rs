@@ -10,6 +10,7 @@ use key_service_page::{
     notice,
     operator::{Operator, OperatorAct},
     paths::OPERATOR,
+    person::ActOf,
     show::usd,
 };
 use maud::html;
@@ -17,8 +18,7 @@ use shared::{money::NanoUsd, text::is_name};
 
 use crate::{
     customers::credit_form::{amount, amount_field, fault},
-    layout::{Section, page},
-    paths::{ACCOUNT, NEW_ACCOUNT},
+    layout::{ACCOUNT, NEW_ACCOUNT, Section, page},
 };
 
 /// The command has the same limit.
@@ -53,13 +53,13 @@ fn read(form: &Fields) -> Result<(&str, NanoUsd), Fault> {
 /// Creates the account. Its name is unique, so a form that is sent twice creates only one.
 pub(crate) async fn create(
     State(app): State<App>,
-    OperatorAct { operator, form }: OperatorAct,
+    OperatorAct(ActOf { viewer: operator, form }): OperatorAct,
 ) -> Result<Response, Failure> {
     let fault = match read(&form) {
         Ok((name, credit)) => {
-            match app.management.create_account(name, credit, operator.0.signed_in.as_operator()).await {
+            match app.management.create_account(name, credit, operator.signed_in.as_operator()).await {
                 Ok(id) => {
-                    tracing::info!(account = %id, name, usd = %credit, operator = operator.0.name(), "account created");
+                    tracing::info!(account = %id, name, usd = %credit, operator = operator.name(), "account created");
                     let line = format!("Created {name} with {} of credit.", usd(credit));
                     return Ok(notice::done(&operator, &format!("{ACCOUNT}/{id}"), &line));
                 }

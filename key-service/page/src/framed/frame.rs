@@ -9,13 +9,11 @@ use crate::{
         document::{document, mark},
         theme::Theme,
     },
-    visitors::{browser::form_token, notice, session::SignedInBrowser},
+    visitors::{browser::form_token, notice, person::Person},
 };
 
 /// What differs between the frames for members and for operators.
 pub struct Frame<'a> {
-    /// Path of the first page; all other pages are below it.
-    pub home: &'a str,
     /// Shown next to the logo and in the document's title.
     pub name: &'a str,
     /// The account's credit; empty for operators.
@@ -33,9 +31,9 @@ pub struct Frame<'a> {
 
 impl Frame<'_> {
     /// Renders the page around its content. `above` is the name and path of its parent page.
-    pub fn page(
+    pub fn page<P: Person>(
         &self,
-        person: &impl SignedInBrowser,
+        person: &P,
         above: Option<(&str, &str)>,
         title: &str,
         content: &Markup,
@@ -45,7 +43,7 @@ impl Frame<'_> {
             a.skip href="#content" { "Skip to content" }
             div.frame {
                 header.side {
-                    a.brand href=(self.home) { (mark()) span { (self.name) } }
+                    a.brand href=(P::HOME) { (mark()) span { (self.name) } }
                     (self.balance)
                     button.opens-menu type="button" popovertarget="menu" { "Menu" }
                     // On a narrow screen the button opens it, without a script.
@@ -71,12 +69,12 @@ impl Frame<'_> {
     }
 
     /// Renders the personal menu: links, theme and sign-out.
-    fn signed_in(&self, person: &impl SignedInBrowser) -> Markup {
+    fn signed_in<P: Person>(&self, person: &P) -> Markup {
         html! {
             details.me {
                 summary { (self.person) }
                 (self.own)
-                form.theme method="post" action={ (self.home) "/theme" } {
+                form.theme method="post" action={ (P::HOME) "/theme" } {
                     (hidden(person))
                     fieldset {
                         legend { "Theme" }
@@ -87,7 +85,7 @@ impl Frame<'_> {
                         }
                     }
                 }
-                form.out method="post" action={ (self.home) "/sign-out" } {
+                form.out method="post" action={ (P::HOME) "/sign-out" } {
                     (hidden(person))
                     button.link { "Sign out" }
                 }
@@ -97,6 +95,6 @@ impl Frame<'_> {
 }
 
 /// Renders the CSRF token that every form needs.
-pub fn hidden(person: &impl SignedInBrowser) -> Markup {
+pub fn hidden(person: &impl Person) -> Markup {
     html! { input type="hidden" name="token" value=(form_token(person.token())); }
 }

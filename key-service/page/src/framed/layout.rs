@@ -100,7 +100,6 @@ pub fn page(viewer: &Viewer, section: Section, title: &str, content: &Markup) ->
         Section::LISTED.iter().flat_map(|(_, parts)| *parts).find(|(listed, _, _)| *listed == section);
     let above = listed.filter(|(_, name, _)| *name != title).map(|(_, name, path)| (*name, *path));
     let frame = Frame {
-        home: HOME,
         name: &viewer.funds.name,
         balance: html! { @if viewer.may(Effect::Read, Subject::Account).is_ok() {
             p.balance.short[viewer.is_credit_short()] { span { (credit_title(viewer)) } strong { (glance(viewer.funds.credit)) } }

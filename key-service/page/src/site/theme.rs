@@ -1,7 +1,5 @@
 //! The theme that a reader chose: light, dark, or as the system has it.
 
-use http::{HeaderMap, header};
-
 use crate::site::destination::Destination;
 
 /// Kept in a cookie, so each browser has its own.
@@ -16,9 +14,8 @@ shared::names! { Theme: System = "system", Light = "light", Dark = "dark" }
 
 /// Returns the page to go back to after choosing a theme. From a page below an object or a list, that is the object or the
 /// list: the page itself may have answered a form and cannot be loaded again.
-pub(crate) fn place_of_choice(headers: &HeaderMap, base: &str, home: &str) -> String {
-    let referer = headers.get(header::REFERER).and_then(|value| value.to_str().ok());
-    let place = referer.and_then(|address| Destination::below(home, address.strip_prefix(base)?));
+pub(crate) fn place_of_choice(referer: &str, base: &str, home: &str) -> String {
+    let place = referer.strip_prefix(base).and_then(|address| Destination::below(home, address));
     let Some(place) = place else { return home.to_owned() };
     let path = place.as_str().split('?').next().unwrap_or_default();
     let mut parts = path.strip_prefix(home).unwrap_or_default().split('/').skip(1);

@@ -26,8 +26,8 @@ use key_service_management::members::{KnownBrowser, SignInClient, Token};
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// Names of cookies. Under TLS, [`HOST_PREFIX`] comes first.
-const SESSION: &str = "faregate";
-const OPERATOR: &str = "faregate-operator";
+pub(crate) const SESSION_COOKIE: &str = "faregate";
+pub(crate) const OPERATOR_COOKIE: &str = "faregate-operator";
 const VISIT: &str = "faregate-visit";
 const THEME: &str = "faregate-theme";
 const ACCOUNT: &str = "faregate-account";
@@ -60,6 +60,8 @@ pub struct Browser {
     /// IP address of the browser; empty if unknown.
     pub address: String,
     pub agent: String,
+    /// Address of the page that the request came from; empty if unknown.
+    referer: String,
     pub theme: Theme,
     /// Token of a member's session, which may have ended.
     pub session: Option<Token>,
@@ -88,9 +90,10 @@ impl Browser {
             host: text(&X_FORWARDED_HOST).or_else(|| text(&header::HOST)).unwrap_or_default().to_owned(),
             address: text(&X_FORWARDED_FOR).unwrap_or_default().to_owned(),
             agent: text(&header::USER_AGENT).unwrap_or_default().to_owned(),
+            referer: text(&header::REFERER).unwrap_or_default().to_owned(),
             theme: cookie(headers, THEME, secure).and_then(Theme::parse).unwrap_or(Theme::System),
-            session: token(SESSION),
-            operator: token(OPERATOR),
+            session: token(SESSION_COOKIE),
+            operator: token(OPERATOR_COOKIE),
             visit: token(VISIT),
             known: known(headers, secure),
             notice: cookie(headers, NOTICE, secure).map(str::to_owned),
@@ -114,20 +117,19 @@ impl Browser {
         format!("{}://{}", if self.secure { "https" } else { "http" }, self.host)
     }
 
-    /// Returns a `Set-Cookie` header that stores a member's session.
-    pub fn session_cookie(&self, token: &Token) -> String {
-        self.set_cookie(SESSION, reveal(token).as_str(), SESSION_AGE)
+    /// Returns a `Set-Cookie` header that stores a session. Its path is the whole site, as the `__Host-` prefix requires.
+    pub fn session_cookie(&self, name: &str, token: &Token) -> String {
+        self.set_cookie(name, reveal(token).as_str(), SESSION_AGE)
     }
 
-    /// Returns a `Set-Cookie` header that stores an operator's session. Its path is the whole site, as the `__Host-` prefix
-    /// requires.
-    pub fn operator_cookie(&self, token: &Token) -> String {
-        self.set_cookie(OPERATOR, reveal(token).as_str(), SESSION_AGE)
+    /// Returns a `Set-Cookie` header that removes a session.
+    pub fn no_session_cookie(&self, name: &str) -> String {
+        self.set_cookie(name, "", 0)
     }
 
-    /// Returns a `Set-Cookie` header that removes an operator's session.
-    pub fn no_operator_cookie(&self) -> String {
-        self.set_cookie(OPERATOR, "", 0)
+    /// Returns the token of a session, which may have ended.
+    pub(crate) fn session_in(&self, name: &str) -> Option<&Token> {
+        if name == OPERATOR_COOKIE { self.operator.as_ref() } else { self.session.as_ref() }
     }
 
     /// Returns a `Set-Cookie` header that stores a visit.
@@ -136,10 +138,10 @@ impl Browser {
     }
 
     /// Stores the theme that a form chose and redirects back to its page.
-    pub fn choose_theme(&self, form: &Fields, headers: &HeaderMap, home: &str) -> Response {
+    pub(crate) fn choose_theme(&self, form: &Fields, home: &str) -> Response {
         let theme = Theme::parse(form.get("theme")).unwrap_or(Theme::System);
         let cookie = [(header::SET_COOKIE, self.set_cookie(THEME, theme.as_str(), THEME_AGE))];
-        (cookie, Redirect::to(&place_of_choice(headers, &self.base(), home))).into_response()
+        (cookie, Redirect::to(&place_of_choice(&self.referer, &self.base(), home))).into_response()
     }
 
     /// Returns a `Set-Cookie` header that remembers the account of a password sign-in.
@@ -150,11 +152,6 @@ impl Browser {
     /// Returns a `Set-Cookie` header that marks the browser as known to a member.
     pub fn known_cookie(&self, KnownBrowser { name, mark }: &KnownBrowser) -> String {
         self.set_cookie(&format!("{KNOWN}{name}"), mark, KNOWN_AGE)
-    }
-
-    /// Returns a `Set-Cookie` header that removes a member's session.
-    pub fn no_session_cookie(&self) -> String {
-        self.set_cookie(SESSION, "", 0)
     }
 
     /// Returns a `Set-Cookie` header with the notice that the next page shows.

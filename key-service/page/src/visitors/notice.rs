@@ -7,20 +7,20 @@ use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use http::header;
 use shared::secret::same;
 
-use super::session::SignedInBrowser;
+use super::person::Person;
 use key_service_management::members::Token;
 
 /// Maximum length in characters, well below what fits into a cookie.
 const MAX_LINE_CHARS: usize = 300;
 
 /// Redirects to a page that shows the notice once.
-pub fn done(person: &impl SignedInBrowser, path: &str, line: &str) -> Response {
+pub fn done(person: &impl Person, path: &str, line: &str) -> Response {
     let cookie = person.browser().notice_cookie(&sealed(person.token(), line));
     ([(header::SET_COOKIE, cookie)], Redirect::to(path)).into_response()
 }
 
 /// Returns the notice that this session left, if any.
-pub(crate) fn line(person: &impl SignedInBrowser) -> Option<String> {
+pub(crate) fn line(person: &impl Person) -> Option<String> {
     opened(person.token(), person.browser().notice.as_deref()?)
 }
 

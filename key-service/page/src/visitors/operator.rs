@@ -6,35 +6,36 @@ use http::request::Parts;
 use crate::{
     app::App,
     failure::Failure,
-    form::Fields,
+    site::paths::OPERATOR,
     visitors::{
-        browser::{Browser, check_form_token, check_origin},
-        session::SignedInBrowser,
+        browser::{Browser, OPERATOR_COOKIE},
+        person::{ActOf, Person},
     },
 };
-use key_service_management::members::{SignedIn, Token};
+use key_service_management::{
+    Management,
+    members::{SignedIn, Token},
+};
 use key_service_store::store::StoreError;
 
-/// An operator's session, perhaps without a second factor yet. It is enough to set one up and to sign out.
+/// A signed-in operator. As an extractor it admits only operators with a second factor, who may see every account.
+/// [`NewOperator`] admits the others too.
 #[derive(Debug)]
-pub struct NewOperator {
+pub struct Operator {
     pub signed_in: SignedIn,
     pub browser: Browser,
     token: Token,
 }
 
-/// An operator's session with a second factor. It may see every account.
+/// An operator who may not have a second factor yet, on a page that sets one up.
 #[derive(Debug)]
-pub struct Operator(pub NewOperator);
+pub struct NewOperator(pub Operator);
 
-impl NewOperator {
-    /// Finds the operator who is signed in, if any.
-    pub async fn of(app: &App, browser: Browser) -> Result<Option<Self>, StoreError> {
-        let Some(token) = browser.operator.clone() else { return Ok(None) };
-        let signed_in = app.management.operator_session(&token).await?;
-        Ok(signed_in.map(|signed_in| Self { signed_in, browser, token }))
-    }
+/// A form from an operator with a second factor. It may change accounts.
+#[derive(Debug)]
+pub struct OperatorAct(pub ActOf<Operator>);
 
+impl Operator {
     pub fn name(&self) -> &str {
         &self.signed_in.member.name
     }
@@ -42,9 +43,20 @@ impl NewOperator {
     pub fn has_second_factor(&self) -> bool {
         self.signed_in.member.second_factor.is_some()
     }
+
+    fn check_second_factor(&self) -> Result<(), Failure> {
+        if self.has_second_factor() { Ok(()) } else { Err(Failure::NoSecondFactor) }
+    }
 }
 
-impl SignedInBrowser for NewOperator {
+impl Person for Operator {
+    const HOME: &'static str = OPERATOR;
+    const COOKIE: &'static str = OPERATOR_COOKIE;
+
+    fn signed_in(&self) -> &SignedIn {
+        &self.signed_in
+    }
+
     fn browser(&self) -> &Browser {
         &self.browser
     }
@@ -52,15 +64,20 @@ impl SignedInBrowser for NewOperator {
     fn token(&self) -> &Token {
         &self.token
     }
-}
 
-impl SignedInBrowser for Operator {
-    fn browser(&self) -> &Browser {
-        self.0.browser()
+    async fn session(management: &Management, token: &Token) -> Result<Option<SignedIn>, StoreError> {
+        management.operator_session(token).await
     }
 
-    fn token(&self) -> &Token {
-        self.0.token()
+    async fn of(app: &App, browser: Browser) -> Result<Option<Self>, StoreError> {
+        let Some(token) = browser.operator.clone() else { return Ok(None) };
+        let signed_in = Self::session(&app.management, &token).await?;
+        Ok(signed_in.map(|signed_in| Self { signed_in, browser, token }))
+    }
+
+    async fn of_request(parts: &Parts, app: &App) -> Result<Self, Failure> {
+        let browser = Browser::of(&parts.headers, app.site.behind_tls);
+        Self::of(app, browser).await?.ok_or(Failure::NoOperator)
     }
 }
 
@@ -68,8 +85,7 @@ impl FromRequestParts<App> for NewOperator {
     type Rejection = Failure;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Failure> {
-        let browser = Browser::of(&parts.headers, app.site.behind_tls);
-        Self::of(app, browser).await?.ok_or(Failure::NoOperator)
+        Operator::of_request(parts, app).await.map(Self)
     }
 }
 
@@ -77,35 +93,9 @@ impl FromRequestParts<App> for Operator {
     type Rejection = Failure;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Failure> {
-        let operator = NewOperator::from_request_parts(parts, app).await?;
-        if operator.has_second_factor() { Ok(Self(operator)) } else { Err(Failure::NoSecondFactor) }
-    }
-}
-
-/// A form from an operator who may not have a second factor yet. It may change only the operator's own sign-in.
-#[derive(Debug)]
-pub struct NewOperatorAct {
-    pub operator: NewOperator,
-    pub form: Fields,
-}
-
-/// A form from an operator with a second factor. It may change accounts.
-#[derive(Debug)]
-pub struct OperatorAct {
-    pub operator: Operator,
-    pub form: Fields,
-}
-
-impl FromRequest<App> for NewOperatorAct {
-    type Rejection = Failure;
-
-    async fn from_request(request: Request, app: &App) -> Result<Self, Failure> {
-        let (mut parts, body) = request.into_parts();
-        let operator = NewOperator::from_request_parts(&mut parts, app).await?;
-        check_origin(&parts.headers, &operator.browser)?;
-        let form = Fields::of_form(&parts.headers, body).await?;
-        check_form_token(&operator.token, form.get("token"))?;
-        Ok(Self { operator, form })
+        let operator = Self::of_request(parts, app).await?;
+        operator.check_second_factor()?;
+        Ok(operator)
     }
 }
 
@@ -113,11 +103,8 @@ impl FromRequest<App> for OperatorAct {
     type Rejection = Failure;
 
     async fn from_request(request: Request, app: &App) -> Result<Self, Failure> {
-        let NewOperatorAct { operator, form } = NewOperatorAct::from_request(request, app).await?;
-        if operator.has_second_factor() {
-            Ok(Self { operator: Operator(operator), form })
-        } else {
-            Err(Failure::NoSecondFactor)
-        }
+        let act = ActOf::<Operator>::from_request(request, app).await?;
+        act.viewer.check_second_factor()?;
+        Ok(Self(act))
     }
 }

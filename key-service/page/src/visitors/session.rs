@@ -11,11 +11,15 @@ use crate::{
     app::App,
     failure::Failure,
     form::{Fields, RANGE_FIELDS},
-    site::destination::Destination,
-    visitors::browser::{Browser, check_form_token, check_origin},
+    site::{destination::Destination, paths::HOME},
+    visitors::{
+        browser::{Browser, SESSION_COOKIE},
+        person::{ActOf, Person},
+    },
 };
 use domain::access::{Effect, Forbidden, Subject, may};
 use key_service_management::{
+    Management,
     accounts::SOON,
     governed::Acting,
     members::{SignedIn, Token},
@@ -23,12 +27,8 @@ use key_service_management::{
 };
 use key_service_store::store::{Funds, StoreError};
 
-/// Someone who is signed in: a member or an operator.
-pub trait SignedInBrowser {
-    fn browser(&self) -> &Browser;
-
-    fn token(&self) -> &Token;
-}
+/// A form from any member. It may search, and change the member's own data.
+pub type Act = ActOf<Viewer>;
 
 /// A signed-in member. As an extractor it admits only members who may see the whole account, so no lead of a group.
 /// [`KeysViewer`] admits leads too; its pages must stay within [`Viewer::reach`].
@@ -47,17 +47,6 @@ pub struct Viewer {
 }
 
 impl Viewer {
-    /// Finds the member who is signed in, if any.
-    pub async fn of(app: &App, browser: Browser) -> Result<Option<Self>, StoreError> {
-        let Some(token) = browser.session.clone() else { return Ok(None) };
-        let Some(signed_in) = app.management.session(&token).await? else { return Ok(None) };
-        let funds = app.management.funds(signed_in.account).await?;
-        Ok(funds.map(|funds| {
-            let days_left = app.management.days_left(signed_in.account, funds.credit);
-            Self { signed_in, funds, days_left, browser, range: String::new(), token }
-        }))
-    }
-
     /// Makes changes in the member's name.
     pub fn by<'a>(&self, app: &'a App) -> Acting<'a> {
         app.management.by(self.signed_in.account, self.signed_in.actor())
@@ -94,8 +83,38 @@ impl Viewer {
             Forbidden::OutOfReach => Failure::NotFound,
         })
     }
+}
 
-    /// Finds the member who sent a request, without checking any right.
+impl Person for Viewer {
+    const HOME: &'static str = HOME;
+    const COOKIE: &'static str = SESSION_COOKIE;
+
+    fn signed_in(&self) -> &SignedIn {
+        &self.signed_in
+    }
+
+    fn browser(&self) -> &Browser {
+        &self.browser
+    }
+
+    fn token(&self) -> &Token {
+        &self.token
+    }
+
+    async fn session(management: &Management, token: &Token) -> Result<Option<SignedIn>, StoreError> {
+        management.session(token).await
+    }
+
+    async fn of(app: &App, browser: Browser) -> Result<Option<Self>, StoreError> {
+        let Some(token) = browser.session.clone() else { return Ok(None) };
+        let Some(signed_in) = Self::session(&app.management, &token).await? else { return Ok(None) };
+        let funds = app.management.funds(signed_in.account).await?;
+        Ok(funds.map(|funds| {
+            let days_left = app.management.days_left(signed_in.account, funds.credit);
+            Self { signed_in, funds, days_left, browser, range: String::new(), token }
+        }))
+    }
+
     async fn of_request(parts: &Parts, app: &App) -> Result<Self, Failure> {
         let browser = Browser::of(&parts.headers, app.site.behind_tls);
         let has_ended = browser.session.is_some();
@@ -106,16 +125,6 @@ impl Viewer {
             account.get_or_init(|| viewer.signed_in.account);
         }
         Ok(Self { range, ..viewer })
-    }
-}
-
-impl SignedInBrowser for Viewer {
-    fn browser(&self) -> &Browser {
-        &self.browser
-    }
-
-    fn token(&self) -> &Token {
-        &self.token
     }
 }
 
@@ -183,26 +192,6 @@ impl FromRequestParts<App> for Owner {
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Failure> {
         let viewer = Viewer::from_request_parts(parts, app).await?;
         if viewer.is_owner() { Ok(Self(viewer)) } else { Err(Failure::OwnersOnly) }
-    }
-}
-
-/// A form from any member, with the right origin and token. It may search, and change the member's own data.
-#[derive(Debug)]
-pub struct Act {
-    pub viewer: Viewer,
-    pub form: Fields,
-}
-
-impl FromRequest<App> for Act {
-    type Rejection = Failure;
-
-    async fn from_request(request: Request, app: &App) -> Result<Self, Failure> {
-        let (parts, body) = request.into_parts();
-        let viewer = Viewer::of_request(&parts, app).await?;
-        check_origin(&parts.headers, &viewer.browser)?;
-        let form = Fields::of_form(&parts.headers, body).await?;
-        check_form_token(&viewer.token, form.get("token"))?;
-        Ok(Self { viewer, form })
     }
 }
 

@@ -4,7 +4,7 @@ use std::{path::PathBuf, sync::Arc};
 
 use clap::Args;
 use rustls::{ServerConfig, crypto::ring};
-use shared_config::{ConfigError, Pem, current::Current};
+use shared_config::{ConfigError, Pem, Reread, current::Current, reread};
 use tokio_rustls::TlsAcceptor;
 
 use super::{
@@ -66,15 +66,18 @@ impl PublicTlsOptions {
 }
 
 impl PublicTls {
-    /// Rereads the files. The returned function replaces the certificate for new connections.
-    pub fn reread(&self) -> Result<impl FnOnce() + use<>, ConfigError> {
-        let (read, current) = (self.files.read()?, self.current.clone());
-        Ok(move || {
-            if let Some((server, certificate)) = read {
-                validity::show(&[(&certificate, Decisive::First)]);
-                current.replace(server);
-            }
-        })
+    /// Reads the files again at a reload, and replaces the certificate for connections that begin afterwards.
+    pub fn rereads(&self) -> Reread {
+        let (files, current) = (self.files.clone(), self.current.clone());
+        reread(
+            move || files.read(),
+            move |read| {
+                if let Some((server, certificate)) = read {
+                    validity::show(&[(&certificate, Decisive::First)]);
+                    current.replace(server);
+                }
+            },
+        )
     }
 
     pub fn port(&self) -> PortTls {

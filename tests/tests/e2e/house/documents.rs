@@ -100,6 +100,42 @@ fn the_architecture_is_short_and_names_files_that_are_there() {
 }
 
 #[test]
+fn the_code_map_names_files_and_folders_that_are_where_it_says() {
+    let text = include_str!("../../../../ARCHITECTURE.md");
+    let (_, map) = text.split_once("\n## Code map\n").unwrap();
+    let rows = map.lines().skip_while(|line| !line.starts_with("| `"));
+    let rows: Vec<&str> = rows.take_while(|line| line.starts_with("| ")).collect();
+    let missing: Vec<String> = rows.iter().flat_map(|row| missing_in(row)).collect();
+    assert!(rows.len() > 5 && missing.is_empty(), "{missing:?}");
+    assert_eq!(missing_in("| `shared/` | `wire/`, `door/src/`, `gone/`, `gone.rs` |"), ["gone/", "gone.rs"]);
+    assert_eq!(missing_in("| `gone/` | nothing |"), ["gone/"]);
+}
+
+/// Lists the files and folders of a row of the code map that do not exist. They are in a folder of the row's first cell,
+/// in its `src`, or next to it.
+fn missing_in(row: &str) -> Vec<String> {
+    let is_path =
+        |name: &&str| !name.contains(' ') && (name.ends_with('/') || Path::new(name).extension().is_some());
+    let named = |cell: &str| -> Vec<String> {
+        cell.split('`').skip(1).step_by(2).filter(is_path).map(str::to_owned).collect()
+    };
+    let (places, content) = row.trim_start_matches("| ").split_once(" | ").unwrap();
+    let mut folders: Vec<PathBuf> = vec![root().to_path_buf()];
+    let mut missing = Vec::new();
+    for name in named(places).into_iter().chain(named(content)) {
+        let nearby = folders.iter().flat_map(|folder| [folder.join(&name), folder.join("src").join(&name)]);
+        match nearby.into_iter().find(|path| path.exists()) {
+            Some(path) if places.contains(&format!("`{name}`")) => {
+                folders.extend([path.parent().unwrap().to_owned(), path]);
+            }
+            Some(_) => {}
+            None => missing.push(name),
+        }
+    }
+    missing
+}
+
+#[test]
 fn catalogues_that_documents_and_examples_show_are_read_and_leave_room_for_prompts() {
     let root = root();
     let mut shown = Vec::new();

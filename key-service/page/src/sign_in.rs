@@ -1,18 +1,24 @@
-//! Forms for browsers in which nobody is signed in. Their CSRF tokens are derived from the visit's cookie.
+//! Signing in, mostly with links: forms for browsers in which nobody is signed in. Their CSRF tokens are derived from the
+//! visit's cookie.
 
 use axum::{
-    extract::Request,
-    response::{IntoResponse, Response},
+    extract::{Request, State},
+    response::{AppendHeaders, IntoResponse, Redirect, Response},
 };
 use http::{StatusCode, header};
 use maud::{Markup, html};
 
 use crate::{
     app::App,
+    area::Area,
     failure::{Failure, sentence},
     form::Fields,
+    second_factor::asked_code,
     site::document::{bare, hinted, problem},
-    visitors::browser::{Browser, check_form_token, check_origin, form_token},
+    visitors::{
+        browser::{Browser, check_form_token, check_origin, form_token},
+        person::Person,
+    },
 };
 use key_service_management::{
     Error,
@@ -50,18 +56,6 @@ pub fn with_a_code(visit: &Token, path: &str) -> Markup {
     }
 }
 
-/// Renders the form that uses up a link. `code` asks for the second factor, if there is one.
-pub fn link_form(visit: &Token, path: &str, link: &str, code: Option<Markup>) -> Markup {
-    html! {
-        form.stack method="post" action=(path) {
-            input type="hidden" name="token" value=(form_token(visit));
-            input type="hidden" name="link" value=(link);
-            @if let Some(code) = code { (code) }
-            button.primary { "Sign in" }
-        }
-    }
-}
-
 /// A form with the right origin and token from a browser in which nobody is signed in.
 pub struct VisitorsForm {
     pub browser: Browser,
@@ -81,7 +75,7 @@ pub async fn visitors_form(app: &App, request: Request) -> Result<VisitorsForm, 
 }
 
 /// Returns a link's token from a form. In a whole link, it follows the `#`.
-pub fn link_token(form: &Fields) -> Result<Token, Error<MemberRefused>> {
+fn link_token(form: &Fields) -> Result<Token, Error<MemberRefused>> {
     let pasted = form.get("link").trim();
     let token = Token::parse(pasted.rsplit_once('#').map_or(pasted, |(_, token)| token));
     token.ok_or(Error::Refused(MemberRefused::LinkGone))
@@ -116,10 +110,66 @@ pub fn refused(
     }
 }
 
-/// Ends a session, if there is one.
-pub async fn end(app: &App, session: Option<SignedIn>) -> Result<(), Failure> {
-    if let Some(SignedIn { account, member, session, .. }) = session {
+/// Returns the session of the browser, if it has not ended.
+pub async fn session<P: Person>(app: &App, browser: &Browser) -> Result<Option<SignedIn>, Failure> {
+    let Some(token) = browser.session_in(P::COOKIE) else { return Ok(None) };
+    Ok(P::session(&app.management, token).await?)
+}
+
+/// Starts a session in the browser and ends any session that it had. `begun` has the new session's cookies and the page
+/// to go to.
+pub async fn begin<P: Person>(
+    app: &App,
+    browser: &Browser,
+    (cookies, page): (Vec<String>, String),
+) -> Result<Response, Failure> {
+    if let Some(SignedIn { account, member, session, .. }) = session::<P>(app, browser).await? {
         app.management.end_session(account, member.id, session.id).await?;
     }
-    Ok(())
+    let cookies = AppendHeaders(cookies.into_iter().map(|cookie| (header::SET_COOKIE, cookie)));
+    Ok((cookies, Redirect::to(&page)).into_response())
+}
+
+/// Shows whom a link signs in and asks for confirmation. This does not use up the link, since mail scanners open links too.
+pub async fn open_link<A: Area>(State(app): State<App>, request: Request) -> Result<Response, Failure> {
+    let VisitorsForm { browser, form, .. } = visitors_form(&app, request).await?;
+    opened::<A>(&app, &browser, &form, None).await
+}
+
+async fn opened<A: Area>(
+    app: &App,
+    browser: &Browser,
+    form: &Fields,
+    wrong: Option<MemberRefused>,
+) -> Result<Response, Failure> {
+    let opened = async { A::opened(app, &link_token(form)?).await }.await;
+    let (whom, member) = match opened {
+        Ok(opened) => opened,
+        Err(error) => return refused(app, browser, error, |visit| A::asked(visit, form)),
+    };
+    Ok(answered(app, browser, wrong, |visit| {
+        html! {
+            p { (whom) }
+            form.stack method="post" action=(A::USES_LINK) {
+                input type="hidden" name="token" value=(form_token(visit));
+                input type="hidden" name="link" value=(form.get("link"));
+                @if member.second_factor.is_some() { (asked_code(A::LOST)) }
+                button.primary { "Sign in" }
+            }
+        }
+    }))
+}
+
+/// Signs in with a link.
+pub async fn with_link<A: Area>(State(app): State<App>, request: Request) -> Result<Response, Failure> {
+    let VisitorsForm { browser, form, .. } = visitors_form(&app, request).await?;
+    let code = form.get("code");
+    let begun = async { A::use_link(&app, &link_token(&form)?, code, &browser).await }.await;
+    match begun {
+        Ok(begun) => begin::<A::Person>(&app, &browser, begun).await,
+        Err(Error::Refused(wrong @ (MemberRefused::WrongCode | MemberRefused::TooManyCodes))) => {
+            opened::<A>(&app, &browser, &form, Some(wrong)).await
+        }
+        Err(error) => refused(&app, &browser, error, |visit| A::asked(visit, &form)),
+    }
 }

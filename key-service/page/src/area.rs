@@ -1,0 +1,130 @@
+//! What the dashboard and the operators' pages do in the same way: guard every page, sign out, and choose a theme.
+
+use std::future::{Ready, ready};
+
+use axum::{
+    extract::{Request, State},
+    middleware::Next,
+    response::{AppendHeaders, IntoResponse, Redirect, Response},
+};
+use http::header;
+use maud::{Markup, html};
+
+use crate::{
+    app::App,
+    failure::{Explained, Failure},
+    form::Fields,
+    site::{document::bare, headers},
+    visitors::{
+        browser::Browser,
+        person::{ActOf, Person},
+        session::AskingAccount,
+    },
+};
+use domain::member::Member;
+use key_service_management::{
+    Error,
+    members::{MemberRefused, Token},
+};
+
+/// The dashboard, or the operators' pages.
+pub trait Area: Send + Sync + 'static {
+    type Person: Person;
+
+    /// Name of the first page; completes `Back to the …`.
+    const HOME_NAME: &'static str;
+    /// Path of the form that uses up a sign-in link.
+    const USES_LINK: &'static str;
+    /// Hint for someone without the authenticator app and the recovery codes.
+    const LOST: &'static str;
+    /// Path of the form that turns the second factor on.
+    const SECOND_FACTOR: &'static str;
+    /// Path of the page that follows.
+    const AFTER_SECOND_FACTOR: &'static str;
+    /// Path of the page that *Cancel* leads to. `None` if the second factor is required.
+    const WITHOUT_SECOND_FACTOR: Option<&'static str>;
+
+    /// Renders a page that is not in the navigation.
+    fn page(person: &Self::Person, title: &str, content: &Markup) -> Response;
+
+    /// Returns the address of the sign-in page for someone who has signed out.
+    fn signed_out() -> String;
+
+    /// Renders the sign-in's first form again after a refusal.
+    fn asked(visit: &Token, entered: &Fields) -> Markup;
+
+    /// Finds whom a link signs in, and says so. This does not use up the link.
+    fn opened(
+        app: &App,
+        link: &Token,
+    ) -> impl Future<Output = Result<(Markup, Member), Error<MemberRefused>>> + Send;
+
+    /// Signs in with a link. Returns the cookies of the session and the page to go to.
+    fn use_link(
+        app: &App,
+        link: &Token,
+        code: &str,
+        browser: &Browser,
+    ) -> impl Future<Output = Result<(Vec<String>, String), Error<MemberRefused>>> + Send;
+
+    /// Account name that authenticator apps show.
+    fn issued_for(person: &Self::Person) -> &str;
+
+    /// Introduces the form that turns the second factor on, or says that a fresh sign-in is needed first.
+    fn factor_lead(needs_sign_in: bool) -> Markup;
+}
+
+/// Middleware: sets security headers, renders failures as pages, and names the account for the gateway.
+pub async fn secure<A: Area>(
+    State(app): State<App>,
+    browser: Browser,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let account = AskingAccount::default();
+    request.extensions_mut().insert(account.clone());
+    let over_tls = browser.secure;
+    let response =
+        if browser.is_at(&app.site) { next.run(request).await } else { Failure::ForeignHost.into_response() };
+    let mut response = framed::<A>(&app, browser, response).await;
+    account.write(response.headers_mut());
+    headers::secure(response.headers_mut(), over_tls);
+    response
+}
+
+/// Renders a failure as a page, in the frame for someone who is signed in and bare for others. Other answers pass
+/// unchanged.
+async fn framed<A: Area>(app: &App, browser: Browser, mut response: Response) -> Response {
+    let Some(Explained { title, message }) = response.extensions_mut().remove() else { return response };
+    let content = html! {
+        p { (message) }
+        p { a.button href=(A::Person::HOME) { "Back to the " (A::HOME_NAME) } }
+    };
+    let theme = browser.theme;
+    let page = match A::Person::of(app, browser).await {
+        Ok(Some(person)) => A::page(&person, title, &content),
+        Ok(None) | Err(_) => bare(theme, title, &html! { h1 { (title) } (content) }),
+    };
+    (response.status(), page).into_response()
+}
+
+/// Answers a path or a method that no page has.
+pub fn no_such_page() -> Ready<Failure> {
+    ready(Failure::NotFound)
+}
+
+/// Stores the theme that was chosen in the personal menu.
+pub fn choose_theme<P: Person>(ActOf { viewer, form }: ActOf<P>) -> Ready<Response> {
+    ready(viewer.browser().choose_theme(&form, P::HOME))
+}
+
+/// Signs out: ends the session in the store and removes its cookie.
+pub async fn sign_out<A: Area>(
+    State(app): State<App>,
+    ActOf { viewer, .. }: ActOf<A::Person>,
+) -> Result<Response, Failure> {
+    let signed_in = viewer.signed_in();
+    app.management.end_session(signed_in.account, signed_in.member.id, signed_in.session.id).await?;
+    let cookie = AppendHeaders([(header::SET_COOKIE, viewer.browser().no_session_cookie(A::Person::COOKIE))]);
+    Ok((cookie, Redirect::to(&A::signed_out())).into_response())
+}
