@@ -299,8 +299,7 @@ impl StreamMeter {
             }
             Err(nonsense) => {
                 self.count_unreadable(&data);
-                self.give_up();
-                return EventStep::Ended(nonsense.into());
+                return EventStep::Ended(self.unreadable(nonsense));
             }
         };
         self.odd.join(chunk.odd);
@@ -353,7 +352,13 @@ impl StreamMeter {
         self.is_reported_last = self.begun
             && chunk.is_without_choices()
             && chunk.usage().is_some_and(|usage| usage.completion > Some(0));
-        written.err().map(StreamEnd::from)
+        written.err().map(|nonsense| self.unreadable(nonsense))
+    }
+
+    /// Gives up a stream that cannot be read on.
+    fn unreadable(&mut self, nonsense: Nonsense) -> StreamEnd {
+        self.give_up();
+        nonsense.into()
     }
 
     /// Counts a chunk's tokens. Returns the count before it.

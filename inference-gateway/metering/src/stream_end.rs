@@ -10,10 +10,8 @@ pub enum StreamEnd {
     Beyond,
     /// The upstream reported an error.
     Complained(UpstreamError),
-    /// The upstream broke off; the reason is for the log.
+    /// The upstream broke off, or the meter `is_unreadable`, which may be the request's doing; the reason is for the log.
     Broken(String),
-    /// Part of the upstream's answer cannot be read, perhaps because of the request; the reason is for the log.
-    Unreadable(String),
 }
 
 impl From<Nonsense> for StreamEnd {
@@ -25,7 +23,7 @@ impl From<Nonsense> for StreamEnd {
             | Nonsense::Choices
             | Nonsense::Form
             | Nonsense::Unfinished
-            | Nonsense::Interleaved => Self::Unreadable(nonsense.to_string()),
+            | Nonsense::Interleaved => Self::Broken(nonsense.to_string()),
         }
     }
 }

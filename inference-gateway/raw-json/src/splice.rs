@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 /// Edits of a JSON text, at any depth and in any order. A value is identified by the slice that a reader borrowed from
-/// the text. An edit is ignored if it is within a replaced or removed value, or in another text.
+/// the text. An edit is ignored if it is within a replaced value, or in another text.
 pub struct Splice<'a> {
     source: &'a str,
     edits: Vec<SpliceEdit<'a>>,
@@ -17,8 +17,6 @@ struct SpliceEdit<'a> {
 
 enum EditKind<'a> {
     Replace(Cow<'a, str>),
-    /// Removes an element, and the comma next to it.
-    Remove,
     /// Adds a member before a closing brace.
     Insert {
         name: &'a str,
@@ -35,13 +33,6 @@ impl<'a> Splice<'a> {
     pub fn replace(&mut self, value: &str, with: impl Into<Cow<'a, str>>) {
         if let Some(start) = self.place_of(value) {
             self.edit(start, start + value.len(), EditKind::Replace(with.into()));
-        }
-    }
-
-    /// Removes an element of an array.
-    pub fn remove_element(&mut self, value: &str) {
-        if let Some(start) = self.place_of(value) {
-            self.edit(start, start + value.len(), EditKind::Remove);
         }
     }
 
@@ -71,7 +62,6 @@ impl<'a> Splice<'a> {
             at = end;
             match kind {
                 EditKind::Replace(with) => out.push_str(&with),
-                EditKind::Remove => at = after_removal(self.source, end, &mut out),
                 EditKind::Insert { name, value } => put_member(name, &value, &mut out),
             }
         }
@@ -95,19 +85,6 @@ impl<'a> Splice<'a> {
     fn edit(&mut self, start: usize, end: usize, kind: EditKind<'a>) {
         self.edits.push(SpliceEdit { start, end, kind });
     }
-}
-
-/// Removes the comma after a removed part, or else the one before it, if it is still there. Returns where the rest of
-/// the text begins.
-fn after_removal(source: &str, end: usize, out: &mut String) -> usize {
-    let rest = source[end..].trim_ascii_start();
-    if let Some(rest) = rest.strip_prefix(',') {
-        return source.len() - rest.trim_ascii_start().len();
-    }
-    if let Some(before) = out.trim_ascii_end().strip_suffix(',') {
-        out.truncate(before.len());
-    }
-    end
 }
 
 fn put_member(name: &str, value: &str, out: &mut String) {
@@ -145,17 +122,18 @@ mod tests {
         splice.insert_at_root("e", "7");
         splice.insert(d, "z", "null");
         splice.insert(d, "z2", String::from("[]"));
-        splice.remove_element(list[2]);
-        splice.remove_element(list[0]);
+        splice.replace(list[2], "4");
+        splice.replace(list[0], "0");
         splice.replace(member(a, "y"), "\"\u{e9}\"");
-        let expected = r#" {"a" : {"x": [2], "y":"é"} , "b\\\"{":2,"c":[], "d":{ "z":null,"z2":[]} ,"e":7} "#;
+        let expected =
+            r#" {"a" : {"x": [0, 2, 4], "y":"é"} , "b\\\"{":2,"c":[], "d":{ "z":null,"z2":[]} ,"e":7} "#;
         let edited = splice.finish();
         assert_eq!(edited.replace(' ', ""), expected.replace(' ', ""));
         assert!(serde_json::from_str::<Value>(&edited).is_ok(), "{edited}");
     }
 
     #[test]
-    fn an_edit_inside_of_a_removed_or_replaced_value_and_one_of_another_text_have_no_effect() {
+    fn an_edit_inside_of_a_replaced_value_and_one_of_another_text_have_no_effect() {
         let source = r#"{"a":{"x":1},"b":2,"c":[{"x":1}]}"#;
         let (a, c) = (member(source, "a"), elements_of(member(source, "c"))[0]);
         let mut splice = Splice::of(source);
@@ -163,11 +141,11 @@ mod tests {
         splice.insert(a, "y", "6");
         splice.replace(a, "0");
         splice.insert(c, "y", "6");
-        splice.remove_element(c);
+        splice.replace(c, "[]");
         let other = r#"{"a":1}"#.to_owned();
         splice.replace(member(&other, "a"), "0");
         splice.insert(member(source, "b"), "y", "6");
-        assert_eq!(splice.finish(), r#"{"a":0,"b":2,"c":[]}"#);
+        assert_eq!(splice.finish(), r#"{"a":0,"b":2,"c":[[]]}"#);
     }
 
     /// What happens to a member.
@@ -175,14 +153,14 @@ mod tests {
     enum Fate {
         Stays,
         IsReplaced,
-        LosesElements,
+        HasElementsReplaced,
     }
 
     fn members() -> impl Strategy<Value = Vec<(String, Vec<String>, Fate)>> {
         let names = ["a", "\\\"", "b\\\\", "{", "}]", "\u{e9}", ":", ",\\u0022:"];
         let values =
             ["1", "-2.5e3", "\"x,}\"", "\"\\\\\\\"\"", "{}", "[ ]", "{\"k\" : [1, 2]}", "null", "true"];
-        let fates = [Fate::Stays, Fate::IsReplaced, Fate::LosesElements];
+        let fates = [Fate::Stays, Fate::IsReplaced, Fate::HasElementsReplaced];
         let member = (select(names.to_vec()), vec(select(values.to_vec()), 0..4), select(fates.to_vec()));
         vec(member, 0..8).prop_map(|members| {
             let spelled = |(at, (name, list, fate)): (usize, (&str, Vec<&str>, Fate))| {
@@ -206,21 +184,24 @@ mod tests {
             let mut expected = Vec::new();
             for (raw, (name, values, fate)) in raws.iter().zip(&members).rev() {
                 let kept: Vec<String> = match fate {
-                    Fate::LosesElements => values.iter().skip(1).step_by(2).cloned().collect(),
+                    Fate::HasElementsReplaced => {
+                        let kept = |(at, value): (usize, &String)| if at % 2 == 0 { "7".to_owned() } else { value.clone() };
+                        values.iter().enumerate().map(kept).collect()
+                    }
                     Fate::Stays | Fate::IsReplaced => values.clone(),
                 };
                 match fate {
                     Fate::Stays => {}
                     Fate::IsReplaced => splice.replace(raw, "\"new\""),
-                    Fate::LosesElements => {
+                    Fate::HasElementsReplaced => {
                         for element in elements_of(raw).into_iter().step_by(2) {
-                            splice.remove_element(element);
+                            splice.replace(element, "7");
                         }
                     }
                 }
                 match fate {
                     Fate::IsReplaced => expected.insert(0, spell(name, "\"new\"")),
-                    Fate::Stays | Fate::LosesElements => expected.insert(0, spell(name, &list(&kept))),
+                    Fate::Stays | Fate::HasElementsReplaced => expected.insert(0, spell(name, &list(&kept))),
                 }
             }
             splice.insert_at_root("new", "1");
@@ -228,11 +209,9 @@ mod tests {
             let (edited, expected) = (splice.finish(), object(&expected));
             prop_assert!(serde_json::from_str::<Value>(&edited).is_ok(), "{edited}");
             let is_no_blank = |c: &char| !matches!(c, ' ' | '\n' | '\t');
-            // Blanks next to a removed comma may be removed too; all other bytes stay.
+            // A member is added after the blanks before the closing brace; all other bytes stay.
             prop_assert_eq!(edited.chars().filter(is_no_blank).collect::<String>(), expected.chars().filter(is_no_blank).collect::<String>());
-            if members.iter().all(|(_, _, fate)| matches!(fate, Fate::Stays | Fate::IsReplaced)) {
-                prop_assert!(edited.len() == expected.len(), "{edited:?} {expected:?}");
-            }
+            prop_assert!(edited.len() == expected.len(), "{edited:?} {expected:?}");
             if blanks.iter().all(|blank| blank.is_empty()) {
                 prop_assert_eq!(edited, expected);
             }

@@ -80,8 +80,37 @@ fn states(metrics: &ProcessMetrics) -> Markup {
                 @else { "Upstream failures since this program started: "
                     @for (n, (kind, number)) in errors.iter().enumerate() { @if n > 0 { ", " } (number) " " (kind.replace('_', " ")) } "." }
             }
+            (oddities(metrics))
             p { "This lists each address with its requests in flight and its last failure:" }
             (copyable("Command", &format!("{} upstreams list", program())))
+        }
+    }
+}
+
+/// Shows which upstreams answered in forms that their APIs do not have, if the gateway runs in this process.
+fn oddities(metrics: &ProcessMetrics) -> Markup {
+    let mut upstreams: BTreeMap<String, Vec<(String, f64)>> = BTreeMap::new();
+    for (labels, value) in metrics.series("gateway_upstream_oddities_total") {
+        let label =
+            |name: &str| labels.iter().find(|(named, _)| named == name).map(|(_, value)| value.clone());
+        if let (Some(upstream), Some(kind), true) = (label("upstream"), label("kind"), value > 0.0) {
+            upstreams.entry(upstream).or_default().push((kind, value));
+        }
+    }
+    let rows = html! {
+        @for (upstream, kinds) in &upstreams { tr {
+            th.wraps scope="row" { bdi { (upstream) } }
+            td.wraps { @for (n, (kind, number)) in kinds.iter().enumerate() {
+                @if n > 0 { ", " } (number) " " code { (kind) }
+            } }
+        } }
+    };
+    html! {
+        @if !upstreams.is_empty() {
+            p { "These upstreams sent answers in forms that their APIs do not have. Clients got what could be read:" }
+            (scrolled_table("Odd answers", &html! {
+                th scope="col" { "Upstream" } th scope="col" { "Answers by kind, since this program started" }
+            }, &rows))
         }
     }
 }
@@ -159,5 +188,22 @@ mod tests {
         assert!(!shown.contains("drained by") && shown.contains("3 mid stream."), "{shown}");
         let apart = states(&metrics("keyservice_sessions 2\n")).into_string();
         assert!(apart.contains("inference-gateway upstreams list"), "{apart}");
+    }
+
+    #[test]
+    fn odd_answers_are_shown_by_upstream_and_kind_if_there_are_any() {
+        let served = "gateway_upstreams{model=\"m\",state=\"serving\"} 1\n";
+        let quiet = states(&metrics(served)).into_string();
+        assert!(!quiet.contains("forms that their APIs do not have"), "{quiet}");
+        let shown = states(&metrics(
+            "gateway_upstreams{model=\"m\",state=\"serving\"} 1\n\
+             gateway_upstream_oddities_total{upstream=\"<b>\",kind=\"content_list\"} 2\n\
+             gateway_upstream_oddities_total{upstream=\"<b>\",kind=\"part\"} 7\n\
+             gateway_upstream_oddities_total{upstream=\"none\",kind=\"part\"} 0\n",
+        ))
+        .into_string();
+        assert!(shown.contains("<bdi>&lt;b&gt;</bdi>"), "{shown}");
+        assert!(shown.contains("2 <code>content_list</code>, 7 <code>part</code>"), "{shown}");
+        assert!(!shown.contains("none"), "{shown}");
     }
 }

@@ -1,6 +1,6 @@
 //! Answers of real servers, as every client reads them.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use answer::{Completion, NoAnswer, Nonsense, Oddities, whole_as_chat};
 use reply::{MessagesReply, ResponsesReply, ToolNames};
@@ -175,4 +175,19 @@ fn every_servers_errors_are_understood_and_have_their_words() {
         let words = UpstreamError::read(&case.body).message;
         assert_eq!(words, case.expected.text, "{}", case.name);
     }
+}
+
+#[test]
+fn the_table_of_servers_says_how_many_cases_each_has() {
+    let mut numbers = BTreeMap::<String, usize>::new();
+    for case in cases() {
+        let (server, _) = case.name.split_once('/').unwrap();
+        *numbers.entry(server.to_owned()).or_default() += 1;
+    }
+    let row = |server: &str, number: usize| format!("| {server} | {number} |");
+    let mut rows: Vec<String> = numbers.iter().map(|(server, number)| row(server, *number)).collect();
+    rows.push(row("all", numbers.values().sum()));
+    let readme = include_str!("../../../../tests/fixtures/upstreams/README.md");
+    let (_, table) = readme.rsplit_once("|---|---|\n").unwrap();
+    assert_eq!(table.lines().collect::<Vec<_>>(), rows);
 }

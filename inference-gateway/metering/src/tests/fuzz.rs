@@ -40,7 +40,6 @@ fn check_stream(api: UpstreamApi, input: &Input) {
                     StreamEnd::Beyond => "beyond",
                     StreamEnd::Complained(_) => "complained",
                     StreamEnd::Broken(_) => "broken",
-                    StreamEnd::Unreadable(_) => "unreadable",
                 };
                 let (usage, cut) = (meter.usage(), meter.usage_up_to_cut());
                 assert!(usage.completion >= meter.counter().reported().completion.unwrap_or(0));

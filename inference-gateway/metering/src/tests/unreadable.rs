@@ -205,3 +205,21 @@ fn an_answer_of_which_an_event_is_too_long_is_counted_and_not_given_out() {
     assert_eq!(folded.counter().usage(), Usage::of(12, 0, 30));
     assert!(folded.is_too_long() && folded.take_answer().is_none());
 }
+
+#[test]
+fn a_call_that_goes_on_after_its_end_makes_a_stream_unreadable_and_does_not_break_it_off() {
+    let piece = |index: u64, id: &str, arguments: &str| {
+        let call = json!({"index": index, "id": id, "type": "function", "function": {"name": "f", "arguments": arguments}});
+        event(&json!({"choices": [{"index": 0, "delta": {"tool_calls": [call]}}]}))
+    };
+    let body = [piece(0, "a", "{}"), piece(1, "b", "{}"), piece(0, "a", "{\"x\":1}")].concat();
+    for reply in &replies()[1..] {
+        let mut meter = meter_for(UpstreamApi::Chat, reply, false, UsageScope::Answer, 200);
+        let end = run(&mut meter, &body);
+        assert!(matches!(end, StreamEnd::Broken(_)) && meter.is_unreadable() && !meter.is_free());
+        let mut meter = meter_for(UpstreamApi::Chat, reply, false, UsageScope::Answer, 200);
+        let end = run(&mut meter, &piece(0, "a", "{}"));
+        // The end of the body without a reason is the server's fault.
+        assert!(!matches!(end, StreamEnd::Complete) && !meter.is_unreadable());
+    }
+}

@@ -1,6 +1,7 @@
 //! Removes what a server refuses from a body. This is repeated for each request, since few servers refuse anything.
 
 use bytes::Bytes;
+use memchr::memmem;
 use raw_json::{ANY_NUMBER, Members, Value};
 use shared::error::ApiError;
 use upstream_error::{RefusedMember, RefusedMembers};
@@ -18,8 +19,7 @@ const INCLUDE: &str = "include";
 /// Removes what its server refuses from a body, which begins with a comma.
 pub(super) fn without(rest: Bytes, refused: RefusedMembers) -> Bytes {
     let is_refused = |member| refused.contains(member);
-    let changes = [RefusedMember::ParallelToolCalls, RefusedMember::Include, RefusedMember::CallIds];
-    if rest.is_empty() || !changes.into_iter().any(is_refused) {
+    if !names_any(&rest, refused) {
         return rest;
     }
     let mut body = Vec::from(&rest[..]);
@@ -61,6 +61,19 @@ pub(super) fn without(rest: Bytes, refused: RefusedMembers) -> Bytes {
     }
     body[0] = b',';
     trimmed(edited(&body, edits))
+}
+
+/// Returns whether a body names anything that its server refuses, so that most bodies are neither copied nor parsed. Names
+/// within texts do not match, since their quotes are escaped.
+fn names_any(body: &[u8], refused: RefusedMembers) -> bool {
+    [
+        (RefusedMember::ParallelToolCalls, r#""parallel_tool_calls""#),
+        (RefusedMember::Include, r#""include""#),
+        (RefusedMember::CallIds, r#""tool_calls""#),
+        (RefusedMember::CallIds, r#""tool_call_id""#),
+    ]
+    .into_iter()
+    .any(|(member, name)| refused.contains(member) && memmem::find(body, name.as_bytes()).is_some())
 }
 
 /// Passes each id of a call to `take`, at the call and at its answer.
@@ -146,5 +159,29 @@ mod tests {
             assert!(left.get(name).is_none(), "{left}");
         }
         assert_eq!(left["input"], all["input"]);
+    }
+
+    #[test]
+    fn a_body_is_read_only_if_it_names_what_its_server_refuses() {
+        let members = [RefusedMember::ParallelToolCalls, RefusedMember::Include, RefusedMember::CallIds];
+        let all = members.into_iter().fold(RefusedMembers::default(), RefusedMembers::with);
+        let said = r#""parallel_tool_calls" "include" "tool_calls" "tool_call_id""#;
+        let plain =
+            format!(",{}", &json!({"messages": [{"role": "user", "content": said}]}).to_string()[1..]);
+        assert!(!names_any(plain.as_bytes(), all), "{plain}");
+        let plain = Bytes::from(plain);
+        assert_eq!(without(plain.clone(), all).as_ptr(), plain.as_ptr());
+        for (member, body) in [
+            (RefusedMember::ParallelToolCalls, r#","parallel_tool_calls":true}"#),
+            (RefusedMember::Include, r#","include":[]}"#),
+            (RefusedMember::CallIds, r#","messages":[{"role":"assistant","tool_calls":[]}]}"#),
+            (RefusedMember::CallIds, r#","messages":[{"role":"tool","tool_call_id":"a"}]}"#),
+        ] {
+            assert!(names_any(body.as_bytes(), RefusedMembers::default().with(member)), "{body}");
+            assert!(
+                !names_any(body.as_bytes(), RefusedMembers::default().with(RefusedMember::Store)),
+                "{body}"
+            );
+        }
     }
 }

@@ -31,7 +31,7 @@ impl Stream {
             StreamEnd::GrantUsedUp => End::GrantUsedUp,
             StreamEnd::Beyond => beyond(),
             StreamEnd::Complained(error) => self.complained(&error),
-            StreamEnd::Broken(reason) | StreamEnd::Unreadable(reason) => broken(&reason),
+            StreamEnd::Broken(reason) => broken(&reason),
         }
     }
 
