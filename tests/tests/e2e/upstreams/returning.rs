@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use shared_catalog::{Preset, UpstreamApi};
 use tests::harness::{ApiKey, Models, Options, Stack, StandIn};
 
-use vendors::{CALLS, TEXT, vendor};
+use vendors::{CACHED, CALLS, TEXT, vendor};
 
 /// A model for each preset, whose server is a stand-in.
 async fn stack() -> (Stack, Vec<(Preset, StandIn)>) {
@@ -154,6 +154,59 @@ async fn an_agent_of_each_dialect_goes_on_for_four_turns_with_the_server_of_each
             client.says("And now?");
             let (text, _) = ask(&stack, &key, &mut client, &preset.name).await;
             assert_eq!(text, TEXT, "{} {api:?}", preset.name);
+        }
+    }
+}
+
+/// The smallest PNG: one transparent pixel.
+const IMAGE: &str =
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
+
+/// A question about an image whose answer must fit a schema.
+fn question(api: UpstreamApi, model: &str) -> Value {
+    let (schema, url) = (
+        json!({"type": "object", "properties": {"shape_of_it": {"type": "string"}}, "required": ["shape_of_it"], "additionalProperties": false}),
+        format!("data:image/png;base64,{IMAGE}"),
+    );
+    let (text, named) = ("What is it?", "shape");
+    match api {
+        UpstreamApi::Chat => json!({"model": model, "max_tokens": 5000,
+            "messages": [{"role": "user", "content": [
+                {"type": "text", "text": text}, {"type": "image_url", "image_url": {"url": url}}]}],
+            "response_format": {"type": "json_schema", "json_schema": {"name": named, "schema": schema, "strict": true}}}),
+        UpstreamApi::Messages => json!({"model": model, "max_tokens": 5000,
+            "messages": [{"role": "user", "content": [{"type": "text", "text": text},
+                {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": IMAGE}}]}],
+            "output_config": {"format": {"type": "json_schema", "schema": schema}}}),
+        UpstreamApi::Responses => json!({"model": model, "max_output_tokens": 5000,
+            "input": [{"role": "user", "content": [
+                {"type": "input_text", "text": text}, {"type": "input_image", "image_url": url}]}],
+            "text": {"format": {"type": "json_schema", "name": named, "schema": schema, "strict": true}}}),
+    }
+}
+
+#[apply(fact)]
+async fn images_schemas_and_cached_tokens_pass_between_each_client_and_the_server_of_each_preset() {
+    let (stack, servers) = stack().await;
+    let key = stack.key().await;
+    for (preset, stand_in) in &servers {
+        for api in [UpstreamApi::Chat, UpstreamApi::Messages, UpstreamApi::Responses] {
+            let url = stack.url(Client::new(api).route());
+            let body = question(api, &preset.name);
+            let answer = stack.http.send_as(&key.secret, Method::POST, &url, Some(body)).await;
+            assert_eq!(answer.status, 200, "{} {api:?}: {answer}", preset.name);
+            let usage = &answer.json()["usage"];
+            let cached = match api {
+                UpstreamApi::Chat => &usage["prompt_tokens_details"]["cached_tokens"],
+                UpstreamApi::Messages => &usage["cache_read_input_tokens"],
+                UpstreamApi::Responses => &usage["input_tokens_details"]["cached_tokens"],
+            };
+            assert_eq!(cached, CACHED, "{} {api:?}: {usage}", preset.name);
+            let asked = stand_in.asked().into_iter().rfind(|asked| asked.method == Method::POST).unwrap();
+            let sent = asked.json().to_string();
+            for part in [IMAGE, "shape_of_it"] {
+                assert!(sent.contains(part), "{} {api:?} lacks {part}: {sent}", preset.name);
+            }
         }
     }
 }

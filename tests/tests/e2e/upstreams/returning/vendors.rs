@@ -7,6 +7,9 @@ use tests::harness::{AskedOf, Given};
 pub(super) const CALLS: [&str; 2] = ["first", "second"];
 pub(super) const TEXT: &str = "Both are read.";
 
+/// Tokens of each prompt that the vendor had cached, of twenty.
+pub(super) const CACHED: u64 = 8;
+
 /// What Google signs with.
 const SIGNATURE: &str = "c2lnbmVk";
 
@@ -120,7 +123,8 @@ fn chat(preset: &str, body: &Value) -> Value {
     };
     json!({"id": "c", "object": "chat.completion", "created": 1, "model": "up",
         "choices": [{"index": 0, "finish_reason": finish, "message": message}],
-        "usage": {"prompt_tokens": 20, "completion_tokens": 5, "total_tokens": 25}})
+        "usage": {"prompt_tokens": 20, "prompt_tokens_details": {"cached_tokens": CACHED}, "completion_tokens": 5,
+            "total_tokens": 25}})
 }
 
 /// The same answer as a stream.
@@ -158,7 +162,7 @@ fn responses(body: &Value) -> Result<Value, String> {
     Ok(
         json!({"id": "resp_1", "object": "response", "created_at": 1, "status": "completed", "model": "up", "error": null,
         "incomplete_details": null, "output": output,
-        "usage": {"input_tokens": 20, "input_tokens_details": {"cached_tokens": 0}, "output_tokens": 5,
+        "usage": {"input_tokens": 20, "input_tokens_details": {"cached_tokens": CACHED}, "output_tokens": 5,
             "output_tokens_details": {"reasoning_tokens": 0}, "total_tokens": 25}}),
     )
 }
@@ -185,5 +189,5 @@ fn messages(body: &Value) -> Result<Value, String> {
     };
     let stop = if content[0]["type"] == "text" { "end_turn" } else { "tool_use" };
     Ok(json!({"id": "msg_1", "type": "message", "role": "assistant", "model": "up", "content": content,
-        "stop_reason": stop, "stop_sequence": null, "usage": {"input_tokens": 20, "output_tokens": 5}}))
+        "stop_reason": stop, "stop_sequence": null, "usage": {"input_tokens": 20 - CACHED, "cache_read_input_tokens": CACHED, "output_tokens": 5}}))
 }
