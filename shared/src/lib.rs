@@ -6,13 +6,12 @@
 mod call;
 mod credential;
 pub mod error;
+mod forms;
 mod host;
 pub mod ids;
-pub mod json;
 pub mod money;
 mod names;
 mod schema;
-pub mod stored;
 pub mod text;
 mod timing;
 pub mod tokens;
@@ -20,6 +19,7 @@ pub mod wire;
 
 pub use call::{generation, rates, refusal};
 pub use credential::{key, secret};
+pub use forms::{json, stored};
 pub use host::{bounded_file, network, private_files, served, table};
 pub use timing::{backoff, calendar, clock, time};
 

@@ -212,7 +212,7 @@ impl<'a> Batch<'a> {
     fn generation(&mut self, account: &AccountRecord, id: GenerationId) -> Result<Record, Refused> {
         let record = self.copies.generation(&id).ok_or(Refused::Damaged)?;
         let is_remembered =
-            account.remembers_expiries(self.kept, self.now) || self.copies.expired.has(&Expired(id));
+            account.remembers_expiries(self.kept.expired, self.now) || self.copies.expired.has(&Expired(id));
         if record == Record::None && is_remembered {
             self.needs(Slot::Expired(id));
             return self.copies.expired(&Expired(id)).ok_or(Refused::Damaged);

@@ -14,10 +14,7 @@ use serde::Serialize;
 use shared::{ids::GenerationId, money::NanoUsd, time::Timestamp};
 
 pub use self::nouns::*;
-use crate::{
-    kept::Retention,
-    names::{PayerName, day_part},
-};
+use crate::names::{PayerName, day_part};
 
 /// How far out of order the entries of earlier programs may be.
 const MOST_DISORDER: Duration = Duration::from_hours(2);
@@ -50,8 +47,8 @@ pub struct AccountRecord {
 
 impl AccountRecord {
     /// Returns whether bills of expiries may still be remembered.
-    pub(crate) fn remembers_expiries(&self, kept: Retention, now: Timestamp) -> bool {
-        self.last_expiry.is_some_and(|last| last.plus(kept.expired) > now)
+    pub(crate) fn remembers_expiries(&self, kept: Duration, now: Timestamp) -> bool {
+        self.last_expiry.is_some_and(|last| last.plus(kept) > now)
     }
 
     /// Returns how far entries around this time may be out of order: zero for programs that write them in order.

@@ -26,7 +26,7 @@ impl<'a> Missing<'a> {
         missing.need(Slot::Account);
         let account = missing.copies.account.get(&TheAccount).copied().flatten();
         for Commands { all, now } in calls {
-            let remembers = account.is_some_and(|account| account.remembers_expiries(kept, *now));
+            let remembers = account.is_some_and(|account| account.remembers_expiries(kept.expired, *now));
             for command in *all {
                 missing.of(command, remembers);
                 missing.payers_of(command, Day::of(*now));

@@ -21,13 +21,14 @@ const PURE_CRATES: [(&str, &str); 10] = [
 ];
 /// Crates that a pure one may use in addition to other pure ones: words of both services, and libraries of data,
 /// hashes, errors and tests.
-const PURE: [&str; 18] = [
+const PURE: [&str; 19] = [
     "base64",
     "blake3",
     "bytes",
     "hex",
     "itoa",
     "memchr",
+    "minicbor",
     "percent-encoding",
     "proptest",
     "ring",

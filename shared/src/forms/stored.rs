@@ -5,11 +5,7 @@
 
 use std::convert::Infallible;
 
-use minicbor::{
-    Decode, Decoder, Encode,
-    decode::Error,
-    encode::{Error as EncodeError, Write},
-};
+use minicbor::{Decode, Decoder, Encode, decode::Error, encode::Error as EncodeError};
 
 /// Appends the stored form of a value.
 #[expect(clippy::expect_used, reason = "a vector takes all bytes, and no stored type refuses to be written")]
@@ -64,7 +60,11 @@ macro_rules! stored_as_text {
 pub mod shared_value {
     use std::sync::Arc;
 
-    use super::{Decode, Decoder, Encode, EncodeError, Error, Write};
+    use minicbor::{
+        Decode, Decoder, Encode,
+        decode::Error,
+        encode::{Error as EncodeError, Write},
+    };
 
     pub fn encode<C, T: Encode<C>, W: Write>(
         value: &Option<Arc<T>>,
@@ -103,7 +103,11 @@ pub mod shared_value {
 pub mod shared_text {
     use std::sync::Arc;
 
-    use super::{Decoder, EncodeError, Error, Write};
+    use minicbor::{
+        Decoder,
+        decode::Error,
+        encode::{Error as EncodeError, Write},
+    };
 
     pub fn encode<C, W: Write>(
         text: &Arc<str>,
