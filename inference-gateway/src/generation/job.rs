@@ -180,7 +180,7 @@ impl Job {
         let cost = counter.reported().cost.and_then(|cost| i64::try_from(cost).ok()).map(NanoUsd::from_nanos);
         if running.upstream().answers_as(&answered) {
             let cost_usd = cost.map(tracing::field::display);
-            tracing::warn!(generation = %self.id, asked, answered, cost_usd, "an upstream answers with another model than it is asked for; where its own cost is higher than the price, that is billed");
+            tracing::warn!(generation = %self.id, asked, answered, cost_usd, "an upstream answered with another model than the requested one; if the cost that it reports is higher than the price, that cost is billed");
         }
         if let Some(cost) = cost {
             hold.costs_at_least(cost);

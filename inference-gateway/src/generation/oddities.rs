@@ -22,7 +22,7 @@ impl Job {
             let upstream = running.upstream();
             if oddity == Oddity::Empty {
                 let completion = counter.completion();
-                tracing::warn!(generation = %self.id, %upstream, completion, "an upstream reported output and showed none; its client read an empty answer, and is billed as reported");
+                tracing::warn!(generation = %self.id, %upstream, completion, "an upstream reported output tokens but sent no content; its client read an empty answer, and is billed as reported");
             } else {
                 tracing::warn!(generation = %self.id, %upstream, kind, "an upstream answers in a form that its API does not have; what could be read was given out");
             }

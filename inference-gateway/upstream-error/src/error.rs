@@ -10,7 +10,7 @@ const TOO_LONG: [&str; 26] = [
     "context window",                 // llama-cpp-python, Together
     "context size",                   // llama.cpp
     "context limit",                  // Anthropic, behind proxies
-    "maximum model length",           // vLLM, of images
+    "maximum model length",           // vLLM, for images
     "max_model_len",                  // vLLM, of a limit beyond its window
     "maximum prompt length",          // xAI
     "maximum number of tokens allow", // Gemini

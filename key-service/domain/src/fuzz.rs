@@ -4,7 +4,7 @@ use shared_fuzz::{Examples, Input, fuzz};
 
 use crate::{
     books::usage::Day,
-    credentials::{digest::ForeignKey, pepper_record::PepperRecord, second_factor::SecondFactor},
+    credentials::{digest::ForeignKey, pepper_record::PepperRecord},
     event::Event,
     member::{LinkMaker, SignInWay},
     payment::PaymentId,
@@ -18,7 +18,6 @@ fn stored_texts() {
     let examples = [
         "unproven 1795140665000".to_owned(),
         format!("known {0} {0}", &hex[..32]),
-        format!("{} {hex} 59838022", &hex[..32]),
         "password".to_owned(),
         "link owner Ann van  der B".to_owned(),
         "owner Ann".to_owned(),
@@ -30,9 +29,6 @@ fn stored_texts() {
         let text = input.text();
         if let Ok(record) = text.parse::<PepperRecord>() {
             assert_eq!(record.to_string().parse(), Ok(record));
-        }
-        if let Some(factor) = SecondFactor::parse(&text) {
-            assert_eq!(SecondFactor::parse(&factor.to_string()), Some(factor));
         }
         if let Some(way) = SignInWay::parse(&text) {
             assert_eq!((way.to_string(), SignInWay::parse(&way.to_string())), (text.to_string(), Some(way)));

@@ -9,7 +9,7 @@ use domain::{
     ledger::Budget,
     member::{Link, LinkMaker, MadeLink, PasswordHash, Role, Session},
     refused::RefusedCall,
-    second_factor::SecondFactor,
+    second_factor::{FactorId, SecondFactor},
     webhook::{Attempt, DisabledReason, ReceiverAnswer, WebhookUrl},
 };
 use key_service_ledger::stored::{
@@ -40,14 +40,19 @@ fn metadata() -> BTreeMap<String, String> {
 }
 
 fn member() -> MemberRecord {
-    let hex = "0f".repeat(32);
+    let secret = Digest::from_bytes([7; 32]);
     MemberRecord {
         name: "Ann".into(),
         role: Role::Lead(group()),
         password: Some(PasswordHash("$argon2id$v=19$x".into())),
         created_at: AT,
         last_link: Some(MadeLink { by: LinkMaker::Owner("Bob".into()), at: AT }),
-        second_factor: SecondFactor::parse(&format!("{} {hex} 7 {hex}", &hex[..32])),
+        second_factor: Some(SecondFactor {
+            id: FactorId([1; 16]),
+            secret,
+            last_step: 7,
+            recovery: vec![secret],
+        }),
     }
 }
 
@@ -124,7 +129,6 @@ fn is_written_as_read<T: PartialEq + Encode<()> + for<'b> Decode<'b, ()>>(bytes:
 
 #[test]
 fn records_of_nouns() {
-    assert!(member().second_factor.is_some());
     fuzz(&examples(), |input: &Input| {
         let bytes = input.bytes();
         is_written_as_read::<MemberRecord>(bytes);

@@ -96,7 +96,7 @@ pub struct Course {
     pub latency_ms: Option<u64>,
     /// Why the first choice ended.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[n(4)]
+    #[cbor(n(4), with = "crate::forms::stored::known_value", has_nil)]
     pub finish_reason: Option<FinishReason>,
     /// Cost in nano-USD as the vendor reported it, if another model than the requested one answered. The bill is at
     /// least this. Not stored with the bill.

@@ -1,7 +1,9 @@
 //! The stored form of values: CBOR, with the fields of a struct as an array in the order of their numbers.
 //!
-//! A field's number is never used again. A program skips fields that it does not know, and loses them when it writes
-//! the value. So a record that an earlier program must not write has a higher form.
+//! A field's number is never used again. A program skips the fields of a struct that it does not know, and loses them
+//! when it writes the value. It refuses a value with an unknown variant, unless the field is a [`known_value`] or a
+//! [`shared_value`]. Tuples, arrays and packed counts have a fixed length. A record that an earlier program must not
+//! write has a higher form.
 
 use std::convert::Infallible;
 
@@ -56,7 +58,61 @@ macro_rules! stored_as_text {
     )+};
 }
 
-/// Optional values behind an [`Arc`](std::sync::Arc). A value with a variant that this program does not know is `None`.
+/// Optional values. A value with a variant that this program does not know is `None`.
+pub mod known_value {
+    use minicbor::{
+        Decode, Decoder, Encode,
+        decode::Error,
+        encode::{Error as EncodeError, Write},
+    };
+
+    pub fn encode<C, T: Encode<C>, W: Write>(
+        value: &Option<T>,
+        encoder: &mut minicbor::Encoder<W>,
+        context: &mut C,
+    ) -> Result<(), EncodeError<W::Error>> {
+        value.encode(encoder, context)
+    }
+
+    pub fn decode<'b, C, T: Decode<'b, C>>(
+        decoder: &mut Decoder<'b>,
+        context: &mut C,
+    ) -> Result<Option<T>, Error> {
+        let begins = decoder.position();
+        match Option::decode(decoder, context) {
+            Err(error) if error.is_unknown_variant() => {
+                // Derived code would skip the item after the variant's number.
+                decoder.set_position(begins);
+                decoder.skip()?;
+                Ok(None)
+            }
+            read => read,
+        }
+    }
+
+    pub const fn nil<T>() -> Option<Option<T>> {
+        Some(None)
+    }
+
+    pub const fn is_nil<T>(value: &Option<T>) -> bool {
+        value.is_none()
+    }
+}
+
+/// Values that mean nothing without each variant in them, so that an unknown one is an error even in an `Option`.
+pub mod whole_value {
+    use minicbor::{Decode, Decoder, decode::Error};
+
+    pub fn decode<'b, C, T: Decode<'b, C>>(decoder: &mut Decoder<'b>, context: &mut C) -> Result<T, Error> {
+        let unknown = |error: Error| match error {
+            error if error.is_unknown_variant() => Error::message("a variant of a later program"),
+            error => error,
+        };
+        T::decode(decoder, context).map_err(unknown)
+    }
+}
+
+/// Optional values behind an [`Arc`](std::sync::Arc), otherwise like [`known_value`].
 pub mod shared_value {
     use std::sync::Arc;
 
@@ -65,6 +121,8 @@ pub mod shared_value {
         decode::Error,
         encode::{Error as EncodeError, Write},
     };
+
+    use crate::forms::stored::known_value;
 
     pub fn encode<C, T: Encode<C>, W: Write>(
         value: &Option<Arc<T>>,
@@ -78,16 +136,7 @@ pub mod shared_value {
         decoder: &mut Decoder<'b>,
         context: &mut C,
     ) -> Result<Option<Arc<T>>, Error> {
-        let begins = decoder.position();
-        match Option::<T>::decode(decoder, context) {
-            Ok(value) => Ok(value.map(Arc::new)),
-            Err(error) if error.is_unknown_variant() => {
-                decoder.set_position(begins);
-                decoder.skip()?;
-                Ok(None)
-            }
-            Err(error) => Err(error),
-        }
+        Ok(known_value::decode(decoder, context)?.map(Arc::new))
     }
 
     pub const fn nil<T>() -> Option<Option<Arc<T>>> {
@@ -128,7 +177,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        generation::{ModelApi, Origin},
+        calendar::Per,
+        generation::{Course, ModelApi, Origin},
         ids::RequestId,
         time::Timestamp,
     };
@@ -161,6 +211,39 @@ mod tests {
         let written = write(&Later { origin: (1, true, Some("u")), count: 7, added: "x" });
         let origin = Origin { api: ModelApi::Chat, stream: true, user: Some("u".into()), request: None };
         assert_eq!(read::<Ours>(&written).unwrap().origin.as_deref(), Some(&origin));
+    }
+
+    #[derive(Debug, PartialEq, Decode)]
+    struct Ended {
+        #[cbor(n(0), with = "shared_value", has_nil)]
+        course: Option<Arc<Course>>,
+        #[n(1)]
+        count: u64,
+    }
+
+    #[derive(Debug, PartialEq, Decode)]
+    struct Bound {
+        #[n(0)]
+        windows: Option<Windows>,
+    }
+
+    #[derive(Debug, PartialEq, Decode)]
+    struct Windows {
+        #[cbor(n(0), decode_with = "whole_value::decode")]
+        per: Per,
+    }
+
+    #[test]
+    fn an_unknown_variant_takes_nothing_of_what_follows_it() {
+        let none = None::<u64>;
+        let written = write(&((none, none, none, none, 9), 7));
+        let ended = Ended { course: Some(Arc::new(Course::default())), count: 7 };
+        assert_eq!(read::<Ended>(&written).unwrap(), ended);
+        assert_eq!(
+            read::<Bound>(&write(&[[3]])).unwrap(),
+            Bound { windows: Some(Windows { per: Per::Month }) }
+        );
+        assert!(read::<Bound>(&write(&[[9]])).is_err(), "a bound must not be lost");
     }
 
     #[test]

@@ -53,7 +53,7 @@ impl Calls {
 
     /// Adds the piece at `place` of the array of calls.
     ///
-    /// SDKs join pieces with the same index, texts end to end, and some use the index in a list. So indexes count from
+    /// SDKs merge pieces with the same index by concatenating their texts, and some use the index as a position in a list. So indexes count from
     /// zero. An id or a name that is repeated (llama-cpp-python does so in every piece) is sent once, and a second call
     /// under the same index (as from Ollama) gets its own index.
     pub(crate) fn place(&mut self, call: &ToolCall<'_>, place: usize) -> ToolCallDelta {

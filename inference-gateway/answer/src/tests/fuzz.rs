@@ -142,7 +142,7 @@ fn written(api: UpstreamApi, reply: &Reply, passes: bool, input: &Input) -> Byte
     out
 }
 
-/// Returns whether no member of an object, or of an object right in it, comes twice.
+/// Returns whether an object, and each object directly in it, has no duplicate names.
 fn is_unique(json: &[u8]) -> bool {
     let is_unique_in = |raw: &RawValue| Kind::of(raw) != Kind::Object || Object::from_raw(raw).is_ok();
     Object::from_slice(json).is_ok_and(|object| object.iter().all(|(_, raw)| is_unique_in(raw)))
@@ -191,7 +191,7 @@ fn check_fold(input: &Input) {
     for choice in whole["choices"].as_array().unwrap() {
         let streamed = &texts[usize::try_from(choice["index"].as_u64().unwrap()).unwrap()];
         let text = choice["message"]["content"].as_str().unwrap_or_default();
-        // Halves of a surrogate pair meet in the whole answer alone.
+        // Only the whole answer joins the two halves of a split surrogate pair; a stream shows U+FFFD in their place.
         assert!(text == streamed || streamed.contains('\u{fffd}'), "{text:?} {streamed:?}");
     }
 }

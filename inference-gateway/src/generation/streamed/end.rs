@@ -46,7 +46,7 @@ impl Stream {
 
     /// Ends a stream whose buffer is full, since its client reads nothing.
     pub(super) fn unread(&self) -> End {
-        tracing::info!(generation = %self.job.id, bytes = self.meter.output_bytes(), "a client takes nothing of its stream, and no more is kept for it; the stream ends");
+        tracing::info!(generation = %self.job.id, bytes = self.meter.output_bytes(), "ending a stream: its client reads nothing, and its buffer is full");
         metrics::counter!("gateway_answers_not_given_out_total", "reason" => "unread").increment(1);
         let message = "The stream was read too slowly, and was ended. Its tokens up to then are billed.";
         End::Failed(ApiError::new(Code::Overloaded, message))

@@ -42,7 +42,7 @@ pub struct InAccount {
 pub struct NamedObject<I: FromStr<Err = InvalidId> + Clone + Send + Sync + 'static> {
     #[command(flatten)]
     pub(crate) of: InAccount,
-    /// Its id
+    /// Id of the object
     #[arg(long, value_parser = I::from_str)]
     pub(crate) id: I,
 }

@@ -45,7 +45,7 @@ pub(crate) async fn show(
     let query = query(&request);
     let view = SpendView::of(&query, SpendScope::Account, today);
     let report = view.read(&app, reach).await?;
-    // The rate of the last days, for the credit's tile here and for the balance on pages opened later.
+    // Recent spend, for the credit's tile here and for the days left that later pages show.
     let spent = app.management.spent_lately(account).await?;
     viewer.days_left = days_left(credit, spent);
     let was_used = !app.management.top_keys(account, 1).await?.is_empty();

@@ -49,7 +49,7 @@ pub struct Auditor {
     begins_at: Option<Timestamp>,
     bills: Bills,
     entries: u64,
-    /// Number of entries that were taken from the account's credit.
+    /// Number of entries whose amounts were deducted from the account's credit.
     paid_entries: u64,
     /// Number of keys and groups passed in so far.
     checked: (u64, u64),

@@ -56,7 +56,7 @@ impl FactorId {
     }
 }
 
-/// Stored form of the number, and the form in pages.
+/// Form of the number in pages.
 impl fmt::Display for FactorId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&hex::encode(self.0))
@@ -75,22 +75,6 @@ impl SecondFactor {
         let mut after = self.clone();
         after.recovery.remove(at);
         Some(after)
-    }
-
-    pub fn parse(text: &str) -> Option<Self> {
-        let mut parts = text.split(' ');
-        let id = FactorId::parse(parts.next()?)?;
-        let secret = Digest::from_hex(parts.next()?)?;
-        let last_step = parts.next()?.parse().ok()?;
-        Some(Self { id, secret, last_step, recovery: parts.map(Digest::from_hex).collect::<Option<_>>()? })
-    }
-}
-
-/// Stored form of a second factor.
-impl fmt::Display for SecondFactor {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {} {}", self.id, hex::encode(self.secret.as_bytes()), self.last_step)?;
-        self.recovery.iter().try_for_each(|hash| write!(f, " {}", hex::encode(hash.as_bytes())))
     }
 }
 
@@ -223,11 +207,5 @@ mod tests {
         let typed = hash(" aeaqcaib aeaqcaib");
         let after = factor.after_recovery([hash("x"), typed]).unwrap();
         assert_eq!((after.recovery.len(), after.after_recovery([typed])), (1, None));
-        for factor in [factor, after] {
-            assert_eq!(SecondFactor::parse(&factor.to_string()), Some(factor));
-        }
-        for damaged in ["", "00", "00 00 0", "x y z"] {
-            assert_eq!(SecondFactor::parse(damaged), None, "{damaged}");
-        }
     }
 }

@@ -33,7 +33,7 @@ pub struct Bounds {
     #[n(6)]
     pub limit_raised: Option<Raise>,
     /// Bounds on the spend in calendar windows, at most one per length.
-    #[n(0)]
+    #[cbor(n(0), decode_with = "shared::stored::whole_value::decode")]
     pub windows: Vec<Window>,
     #[n(1)]
     pub requests_per_minute: Option<Rate>,

@@ -208,7 +208,7 @@ pub struct MemberRecord {
     #[n(3)]
     pub created_at: Timestamp,
     /// The last sign-in link that was made.
-    #[n(4)]
+    #[cbor(n(4), with = "shared::stored::known_value", has_nil)]
     pub last_link: Option<MadeLink>,
     #[n(5)]
     #[serde(serialize_with = "hidden", skip_serializing_if = "Option::is_none")]
@@ -272,7 +272,7 @@ pub struct WebhookRecord {
     #[n(3)]
     pub created_at: Timestamp,
     /// When and why the webhook was disabled, if it is.
-    #[n(4)]
+    #[cbor(n(4), decode_with = "shared::stored::whole_value::decode")]
     pub disabled: Option<(Timestamp, DisabledReason)>,
     /// Number of the last event considered for the webhook.
     #[n(5)]

@@ -25,7 +25,7 @@ pub enum MemberRefused {
     StoreFull,
     /// The name is empty, too long, surrounded by spaces, or contains invisible characters.
     #[error(
-        "a name has 1 to {MAX_MEMBER_NAME_CHARS} characters that can be seen, without blanks around them"
+        "a name has 1 to {MAX_MEMBER_NAME_CHARS} characters that are visible, without leading or trailing spaces"
     )]
     BadName,
     /// The account has no such group to lead, or it is archived.

@@ -65,7 +65,7 @@ impl<'a> Arguments<'a> {
         let Some((what, found, most)) = bounds.into_iter().find(|(_, found, most)| found > most) else {
             return Ok(());
         };
-        Err(Failure::NotDone(format!("Redis takes no commit with {found} {what}; it takes {most}")))
+        Err(Failure::NotDone(format!("the commit has {found} {what}; Redis accepts at most {most}")))
     }
 
     /// A command that runs the script of this hash or text.

@@ -13,7 +13,7 @@ use crate::records::{Commit, Committed, Guard, Log, Order, Record, Space, Write}
 /// Values appended to a log between two trims, so that most commits write only to its end.
 const TRIMMED_EVERY: u64 = 64;
 
-/// Values trimmed together if a log becomes shorter than before: a fraction of a millisecond.
+/// Maximum number of values trimmed at once after the bound of a log was lowered: a fraction of a millisecond of work.
 const MOST_TRIMMED: u64 = 16 * TRIMMED_EVERY;
 
 /// A space within the writer's transaction.

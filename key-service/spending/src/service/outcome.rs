@@ -182,7 +182,7 @@ pub(crate) fn count_billed(settlement: &Settlement) {
         tracing::warn!(
             key = %settlement.payer.key,
             cost = %settlement.cost,
-            "a capture came so late that its bill may have been dropped; it is in the journal and charges nothing"
+            "a capture came so late that an earlier bill of its generation may have been dropped; it is in the journal, and charges nothing"
         );
         return;
     }

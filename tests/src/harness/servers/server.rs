@@ -48,8 +48,8 @@ const LOG_GROWS: Duration = Duration::from_secs(5);
 /// Script that passes standard input as a socket, by systemd's protocol, and becomes the program.
 const HAND_OVER: &str = r#"exec 3<&0 </dev/null; export LISTEN_PID=$$ LISTEN_FDS=1; exec "$0" "$@""#;
 
-/// Script that becomes the program. Its writes to a file of the largest size then fail; its log is a pipe, which has no
-/// such limit.
+/// Script that becomes the program. Writes beyond the file-size limit then fail instead of ending it; its log is a
+/// pipe, which has no such limit.
 const FILES_BOUNDED: &str = r#"trap '' XFSZ; [ -p log ] || mkfifo log; cat log >&2 & exec "$0" "$@" 2>log"#;
 
 /// Environment variable with the folder of the last release's programs.

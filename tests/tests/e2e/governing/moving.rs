@@ -15,7 +15,7 @@ use tests::{
 
 use crate::apis::clients::{client, succeeds};
 
-/// Longest time for all facts of the client on a slow machine.
+/// Time limit for all checks of the Python client on a slow machine.
 const ALL_FACTS: Duration = Duration::from_mins(3);
 /// A key of another gateway, and its SHA-256.
 const PLAINTEXT: &str = "any-text~that/is+no=key-of-ours";

@@ -1,4 +1,5 @@
-//! The stored form of many counts: their numbers one after the other, in bytes of seven bits, since a bill rewrites all of them.
+//! The stored form of many counts: their numbers one after the other, in bytes of seven bits, since a bill rewrites
+//! all of them.
 
 use minicbor::{
     Decode, Decoder, Encode, Encoder,

@@ -1,4 +1,4 @@
-//! Counts of parts of a day: by hour, by user, and by model of a group.
+//! Breakdowns of a day's counts: by hour, by user, and by model within a group.
 
 use std::sync::Arc;
 

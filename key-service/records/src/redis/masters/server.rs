@@ -289,7 +289,7 @@ impl Server {
     }
 
     /// Connects once more to the address, or to the master that Sentinels name, at most every half second: another server
-    /// may have taken over. Ends the connection of this term then. Returns whether a call is worth another attempt.
+    /// may have taken over. If one has, ends this term's connection. Returns whether a call is worth another attempt.
     pub(in crate::redis) async fn renew(self: &Arc<Self>, term: Term) -> bool {
         let Ok(mut renewed) = self.renewed.try_lock() else { return false };
         let Some(live) = self.live().filter(|live| live.term == term) else { return true };

@@ -1,6 +1,6 @@
 //! Shows the records of an account and its objects to an operator, without secrets.
 
-use std::str::FromStr;
+use std::{collections::BTreeMap, str::FromStr};
 
 use domain::{
     ledger::{Group, Key, Record as LedgerRecord},
@@ -18,7 +18,7 @@ use key_service_ledger::{
 use minicbor::Decode;
 use records::{Answer, Name, Order, Question, Record, Set, Space};
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::value::{RawValue, to_raw_value};
 use shared::ids::{AccountId, DepositId, GenerationId, GroupId, KeyId, ManagementKeyId, MemberId, WebhookId};
 
 use crate::store::{
@@ -68,7 +68,7 @@ impl FromStr for ShownObject {
 }
 
 /// A record, in readable form.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct ShownRecord {
     /// The set under its name in the store, with the part if the set has parts.
     pub set: String,
@@ -77,7 +77,7 @@ pub struct ShownRecord {
     /// Commit that wrote the record last; null if it cannot be read.
     pub revision: Option<String>,
     /// The value; `{"damaged": …}` with the number of its bytes if it cannot be read.
-    pub record: Value,
+    pub record: Box<RawValue>,
 }
 
 impl Store {
@@ -188,13 +188,19 @@ impl Store {
 pub(crate) fn shown(name: &Name, record: Option<&Record>) -> ShownRecord {
     let Set { table, part } = name.set;
     let set = set_name(table);
-    let damaged = json!({"damaged": record.map(|record| record.message().len())});
     ShownRecord {
         set: if has_parts(table) { format!("{set}/{part}") } else { set.to_owned() },
         name: name_text(name),
         revision: record.map(|record| hex::encode(record.revision().0)),
-        record: record.and_then(|record| read(table, &name.key, record)).unwrap_or(damaged),
+        record: record.and_then(|record| read(table, &name.key, record)).unwrap_or_else(|| damaged(record)),
     }
+}
+
+/// What is shown of a record that cannot be read.
+#[expect(clippy::expect_used, reason = "an optional number is JSON")]
+fn damaged(record: Option<&Record>) -> Box<RawValue> {
+    let damaged = BTreeMap::from([("damaged", record.map(|record| record.message().len()))]);
+    to_raw_value(&damaged).expect("an optional number is JSON")
 }
 
 fn has_parts(table: u8) -> bool {
@@ -246,7 +252,7 @@ fn name_text(Name { set, key }: &Name) -> String {
 }
 
 /// The value of a record in a set of the account.
-fn read(table: u8, key: &[u8], record: &Record) -> Option<Value> {
+fn read(table: u8, key: &[u8], record: &Record) -> Option<Box<RawValue>> {
     match (table, key.first()?) {
         (names::MONEY, b'a') => json_of::<AccountRecord>(record),
         (names::MONEY, b'e') => json_of::<EventsKept>(record),
@@ -286,6 +292,6 @@ fn read(table: u8, key: &[u8], record: &Record) -> Option<Value> {
     }
 }
 
-fn json_of<'b, T: Decode<'b, ()> + Serialize>(record: &'b Record) -> Option<Value> {
-    serde_json::to_value(value::<T>(record).ok()?).ok()
+fn json_of<'b, T: Decode<'b, ()> + Serialize>(record: &'b Record) -> Option<Box<RawValue>> {
+    to_raw_value(&value::<T>(record).ok()?).ok()
 }

@@ -21,7 +21,7 @@ use crate::{
 
 /// Entries, or keys, read in a round trip.
 const READ_AT_ONCE: usize = 500;
-/// Most keys that a commit lists as expired.
+/// Maximum number of keys that one commit lists as expired.
 const EXPIRED_AT_ONCE: usize = 64;
 const ID: usize = 16;
 
