@@ -1,7 +1,13 @@
-//! The ledger's stored records, each under the name that its comment gives, in the space of an account. Their form, and how
-//! it may change, is that of [`shared::stored`].
+//! Stored records, each under the name that its comment gives; in the space of an account, unless the comment names
+//! another one. Their form, and how it may change, is that of [`shared::stored`].
 
-mod nouns;
+mod accounts;
+mod books;
+mod groups;
+mod keys;
+mod members;
+mod secret;
+mod webhooks;
 
 use std::time::Duration;
 
@@ -13,7 +19,7 @@ use minicbor::{Decode, Encode};
 use serde::Serialize;
 use shared::{ids::GenerationId, money::NanoUsd, time::Timestamp};
 
-pub use self::nouns::*;
+pub use self::{accounts::*, books::*, groups::*, keys::*, members::*, webhooks::*};
 use crate::names::{PayerName, day_part};
 
 /// How far out of order the entries of earlier programs may be.

@@ -1,0 +1,95 @@
+//! Stored records of refused calls, upstreams, holders and restores.
+
+use minicbor::{Decode, Encode};
+use serde::Serialize;
+use shared::time::Timestamp;
+
+/// Refused calls of a day. Set `refused`, part: the day, name: `a` for all keys, `k` and the id for a key.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize)]
+pub struct RefusedDay {
+    #[n(0)]
+    pub counts: Vec<RefusedCount>,
+}
+
+/// Refused calls within an hour for a reason.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
+pub struct RefusedCount {
+    /// Hour of the day in UTC, from 0 to 23.
+    #[n(0)]
+    pub hour: u32,
+    /// Error code in the public API.
+    #[n(1)]
+    pub reason: String,
+    #[n(2)]
+    pub count: u64,
+}
+
+/// Days for which counts of refused calls are kept. Set `house`, name `r`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize)]
+pub struct RefusedDays {
+    /// Days since 1970, in ascending order.
+    #[n(0)]
+    pub days: Vec<u32>,
+}
+
+/// What is kept of refused calls. Set `house`, name `c`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize)]
+pub struct RefusedCalls {
+    /// Number of the last one.
+    #[n(0)]
+    pub last: u64,
+}
+
+/// An account that has open holds, or had some. Space `holders/…`, set `holders`, name: the account's id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
+pub struct Holder {
+    /// Time at which a process listed the account last, before it opened holds.
+    #[n(0)]
+    pub listed_at: Timestamp,
+}
+
+/// Restores of an account from a backup, and losses of the stores that it was copied from. After each, exported entries
+/// and events get new, higher numbers. Redis keeps its own losses. Set `house`, name `n`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize)]
+pub struct Restores {
+    /// Number of the first entry of the journal after each restore.
+    #[n(0)]
+    pub first_entries: Vec<u64>,
+    /// Number of the first event after each restore.
+    #[n(1)]
+    pub first_events: Vec<u64>,
+    /// Epoch of each restore, which is greater than the one before.
+    #[n(2)]
+    pub epochs: Vec<u64>,
+    /// Losses of a store that this one was copied from: the first number that a lost entry may have had.
+    #[n(3)]
+    pub lost_entries: Vec<u64>,
+    /// The same for events.
+    #[n(4)]
+    pub lost_events: Vec<u64>,
+    /// Epoch of each loss.
+    #[n(5)]
+    pub lost_epochs: Vec<u64>,
+}
+
+/// Bills of an upstream in the last hours, of all accounts. Space and set `upstreams`, name: the model's id, a zero
+/// byte, and the upstream's name in the catalogue.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize)]
+pub struct UpstreamHours {
+    /// In ascending order, without hours that are long over.
+    #[n(0)]
+    pub hours: Vec<UpstreamHour>,
+}
+
+/// Bills of an upstream within an hour.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize)]
+pub struct UpstreamHour {
+    /// Hours since 1970.
+    #[n(0)]
+    pub hour: u32,
+    #[n(1)]
+    pub bills: u64,
+    /// Streams with a first token, by the class of its time.
+    #[n(2)]
+    pub first_tokens: Vec<u64>,
+}

@@ -1,0 +1,80 @@
+//! Stored records of keys beside their money, and of credentials.
+
+use std::collections::BTreeMap;
+
+use domain::digest::Digest;
+use minicbor::{Decode, Encode};
+use serde::Serialize;
+use shared::{ids::Principal, money::NanoUsd, time::Timestamp};
+
+use crate::stored::secret::hidden;
+
+/// Data of a key other than money. Set `profiles`, name `k` and the key's id.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
+pub struct KeyProfile {
+    #[n(0)]
+    pub label: String,
+    /// Part of the plaintext that may be shown.
+    #[n(1)]
+    pub hint: String,
+    #[n(2)]
+    pub created_at: Timestamp,
+    #[n(3)]
+    pub metadata: BTreeMap<String, String>,
+    /// Amount spent before the key was made, with which its `used` began.
+    #[n(4)]
+    pub opening: NanoUsd,
+    /// Credentials that rotations have made, except those forgotten since.
+    #[n(5)]
+    pub rotated: Vec<Rotated>,
+}
+
+/// A credential that a rotation has made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
+pub struct Rotated {
+    /// Number of the credential among those of the key, whose first one has zero.
+    #[n(0)]
+    pub number: u64,
+    #[n(1)]
+    #[serde(serialize_with = "hidden")]
+    pub digest: Digest,
+}
+
+/// Owner of a credential. Set `credentials`, name: the digest. Space: the part of the credentials with that digest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
+pub struct Credential {
+    #[n(0)]
+    pub owner: Principal,
+    /// Number of the credential among those of the key ([`domain::ledger::Rotation`]).
+    #[n(1)]
+    pub number: u64,
+}
+
+impl Credential {
+    /// The credential that a key is made with.
+    pub const fn first(owner: Principal) -> Self {
+        Self { owner, number: 0 }
+    }
+}
+
+/// Result of the request with an idempotency key. Set `idempotency`, name: the digest of the idempotency key.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
+pub struct IdempotencyKey {
+    #[n(0)]
+    #[serde(serialize_with = "hidden")]
+    pub request: Digest,
+    /// Id of the object that was made or changed.
+    #[cbor(n(1), with = "minicbor::bytes")]
+    pub made: [u8; 16],
+    /// Time from which the idempotency key may be used again.
+    #[n(2)]
+    pub expires_at: Timestamp,
+}
+
+/// Peppers that the credentials were made with. Set `installation`, name `p`, space `installation`.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
+pub struct PepperRecord {
+    #[n(0)]
+    #[serde(serialize_with = "hidden")]
+    pub record: String,
+}

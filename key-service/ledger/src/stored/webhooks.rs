@@ -1,0 +1,78 @@
+//! Stored records of webhooks and their deliveries.
+
+use domain::digest::Digest;
+use domain::webhook::Attempt;
+use domain::webhook::DisabledReason;
+use domain::webhook::WebhookUrl;
+use minicbor::{Decode, Encode};
+use serde::Serialize;
+use shared::{ids::EventId, time::Timestamp};
+
+use crate::stored::secret::hidden;
+
+/// An account that has webhooks, or had some. Space `webhooks/…`, set `webhook_accounts`, name: the account's id. It is
+/// written before the account's first webhook, and never removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
+pub struct WebhookAccount {}
+
+/// A webhook. Set `webhooks`, name `w` and the webhook's id.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
+pub struct WebhookRecord {
+    #[n(0)]
+    pub url: WebhookUrl,
+    /// Types of the events to send; absent for all types.
+    #[n(1)]
+    pub types: Option<Vec<String>>,
+    /// Digest of the secret. It shows which pepper the secret was derived from.
+    #[n(2)]
+    #[serde(serialize_with = "hidden")]
+    pub secret: Digest,
+    #[n(3)]
+    pub created_at: Timestamp,
+    /// When and why the webhook was disabled, if it is.
+    #[cbor(n(4), decode_with = "shared::stored::whole_value::decode")]
+    pub disabled: Option<(Timestamp, DisabledReason)>,
+    /// Number of the last event considered for the webhook.
+    #[n(5)]
+    pub cursor: u64,
+}
+
+/// Waiting deliveries of a webhook, at most 256. Set `webhooks`, name `p` and the webhook's id. Adding, claiming and
+/// ending a delivery all write this record, so that no two processes do so at once.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize)]
+pub struct PendingDeliveries {
+    #[n(0)]
+    pub deliveries: Vec<PendingDelivery>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
+pub struct PendingDelivery {
+    #[n(0)]
+    pub event: EventId,
+    /// Number of the event in the account; absent for a test.
+    #[n(1)]
+    pub number: Option<u64>,
+    /// Time of the next attempt.
+    #[n(2)]
+    pub due_at: Timestamp,
+    #[n(3)]
+    pub attempts: u32,
+}
+
+/// Content of a delivery, which never changes. Set `deliveries`, name: ids of the webhook and of the event.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
+pub struct DeliveryContent {
+    #[n(0)]
+    pub kind: String,
+    #[n(1)]
+    pub body: String,
+    #[n(2)]
+    pub created_at: Timestamp,
+}
+
+/// Last attempts of a webhook, the newest first, at most 20. Set `webhooks`, name `a` and the webhook's id.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize)]
+pub struct DeliveryAttempts {
+    #[n(0)]
+    pub attempts: Vec<Attempt>,
+}
