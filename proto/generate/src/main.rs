@@ -2,12 +2,7 @@
 
 mod released;
 
-use std::{
-    error::Error,
-    fs,
-    path::Path,
-    process::ExitCode,
-};
+use std::{error::Error, fs, path::Path, process::ExitCode};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
