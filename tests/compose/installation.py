@@ -75,8 +75,8 @@ class Installation:
         self.use()
 
     def start(self):
-        """Starts from nothing, and reads the keys that the first start prints."""
-        self.up()
+        """Starts from nothing with images of the given programs, and reads the keys that the first start prints."""
+        self.up("--build")
         self.paste()
 
     def containers(self):
