@@ -24,7 +24,8 @@ const PER_PREAMBLE: u64 = 512;
 /// Tokens around each tool, tool call, and tool answer: markers, or the tags of templates that write XML.
 const PER_TOOL: u64 = 64;
 
-/// Tokens of a vendor's description of its own tool that clients run. The longest descriptions have about 750.
+/// Tokens that a vendor adds to describe one of its own tools that clients run. The longest descriptions have about
+/// 750.
 const PER_VENDORS_TOOL: u64 = 1024;
 
 /// Usual number of bytes of text per token.

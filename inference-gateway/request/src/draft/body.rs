@@ -12,8 +12,8 @@ use token_bounds::PromptSize;
 use super::places::{AnsweredPlace, CarriedSizes, Mark, MessageList, RefusablePlaces};
 use crate::{passage::PassageNotes, sampled::Sampling, trimmed::trimmed};
 
-/// Bytes of messages from which it pays to return to the upstream that has read them: about 250 tokens. Shorter ones
-/// are quickly read again.
+/// Messages of at least this many bytes, about 250 tokens, return to the upstream that has read them. Shorter ones are
+/// quickly read again.
 const WORTH_FINDING: usize = 1 << 10;
 /// Bytes that distinguish conversations. Requests whose first messages share more than this, such as a long system
 /// prompt, go to the same upstream, which has that prompt in its cache.

@@ -15,7 +15,7 @@ pub(crate) struct Cut {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CutWhen {
     Always,
-    /// Servers to which undocumented members do not pass.
+    /// Only for servers that get no undocumented members.
     Unknown,
     /// Servers that may not compact a conversation.
     Compaction,

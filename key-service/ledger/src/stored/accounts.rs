@@ -30,8 +30,8 @@ pub struct AccountName {
     pub created_at: Timestamp,
 }
 
-/// Ids in their order, which is that of their times. They are of an account's management keys, members or webhooks (sets
-/// of these names, name `l`).
+/// Ids of an account's management keys, members or webhooks, oldest first. Set `management keys`, `members` or
+/// `webhooks`, name `l`.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct IdList<T> {
     #[n(0)]
