@@ -5,14 +5,16 @@ pub(crate) mod table;
 
 use domain::{ledger::Record as GenerationRecord, usage::Day};
 use records::{Guard, Name, Record, Revision, Write};
-use shared::ids::{DepositId, GenerationId, GroupId, KeyId};
+use shared::{
+    ids::{DepositId, GenerationId, GroupId, KeyId},
+    time::Timestamp,
+};
 
 pub(crate) use self::kinds::{
     Expired, GroupSum, ModelSum, PayerSum, PayersOf, RecordKind, TheAccount, TheEvents, TheHouse, TheTurn,
     ToldName, UserSum,
 };
 use self::table::{CopyTable, Touched};
-use crate::stored::OldestEvent;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Slot {
@@ -31,6 +33,13 @@ pub(crate) enum Slot {
     OfGroup(GroupSum),
     OfUsers(UserSum),
     Told(ToldName),
+}
+
+/// The oldest event that an account keeps, as of the last check.
+#[derive(Clone, Copy)]
+pub(crate) struct OldestEvent {
+    pub(crate) number: u64,
+    pub(crate) at: Timestamp,
 }
 
 #[derive(Clone, Default)]

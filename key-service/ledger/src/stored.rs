@@ -213,10 +213,3 @@ pub struct HeldPart {
     #[n(1)]
     pub held_at: Timestamp,
 }
-
-/// The oldest event that an account keeps, as of the last check. Not stored.
-#[derive(Clone, Copy)]
-pub(crate) struct OldestEvent {
-    pub(crate) number: u64,
-    pub(crate) at: Timestamp,
-}

@@ -11,7 +11,7 @@ use key_service_management::{
 };
 use key_service_page::{
     app::App,
-    area::Area,
+    area::{Area, SessionStart},
     browser::Browser,
     failure::Failure,
     form::Fields,
@@ -80,9 +80,10 @@ impl Area for Operators {
         link: &Token,
         code: &str,
         browser: &Browser,
-    ) -> Result<(Vec<String>, String), Error<MemberRefused>> {
+    ) -> Result<SessionStart, Error<MemberRefused>> {
         let token = app.management.sign_in_operator(link, code, browser.client()).await?;
-        Ok((vec![browser.session_cookie(Operator::COOKIE, &token)], OPERATOR.to_owned()))
+        let cookies = vec![browser.session_cookie(Operator::COOKIE, &token)];
+        Ok(SessionStart { cookies, page: OPERATOR.to_owned() })
     }
 
     fn issued_for(_: &Operator) -> &'static str {

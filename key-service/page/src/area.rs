@@ -27,6 +27,13 @@ use key_service_management::{
     members::{MemberRefused, Token},
 };
 
+/// A session that has begun: what a browser gets.
+pub struct SessionStart {
+    pub cookies: Vec<String>,
+    /// The page to go to.
+    pub page: String,
+}
+
 /// The dashboard, or the operators' pages.
 pub trait Area: Send + Sync + 'static {
     type Person: Person;
@@ -59,13 +66,13 @@ pub trait Area: Send + Sync + 'static {
         link: &Token,
     ) -> impl Future<Output = Result<(Markup, Member), Error<MemberRefused>>> + Send;
 
-    /// Signs in with a link. Returns the cookies of the session and the page to go to.
+    /// Signs in with a link.
     fn use_link(
         app: &App,
         link: &Token,
         code: &str,
         browser: &Browser,
-    ) -> impl Future<Output = Result<(Vec<String>, String), Error<MemberRefused>>> + Send;
+    ) -> impl Future<Output = Result<SessionStart, Error<MemberRefused>>> + Send;
 
     /// Account name that authenticator apps show.
     fn issued_for(person: &Self::Person) -> &str;

@@ -10,7 +10,7 @@ use maud::{Markup, html};
 
 use crate::{
     app::App,
-    area::Area,
+    area::{Area, SessionStart},
     failure::{Failure, sentence},
     form::Fields,
     second_factor::asked_code,
@@ -116,12 +116,11 @@ pub async fn session<P: Person>(app: &App, browser: &Browser) -> Result<Option<S
     Ok(P::session(&app.management, token).await?)
 }
 
-/// Starts a session in the browser and ends any session that it had. `begun` has the new session's cookies and the page
-/// to go to.
+/// Starts a session in the browser and ends any session that it had.
 pub async fn begin<P: Person>(
     app: &App,
     browser: &Browser,
-    (cookies, page): (Vec<String>, String),
+    SessionStart { cookies, page }: SessionStart,
 ) -> Result<Response, Failure> {
     if let Some(SignedIn { account, member, session, .. }) = session::<P>(app, browser).await? {
         app.management.end_session(account, member.id, session.id).await?;

@@ -13,6 +13,8 @@ use crate::{
 
 /// Member of a client that some servers refuse.
 const PARALLEL: &str = "parallel_tool_calls";
+/// Beginning of an escape that stands for an ASCII character, among others.
+const ESCAPED_ASCII: &[u8] = br"\u00";
 /// Member that asks for parts of the answer.
 const INCLUDE: &str = "include";
 
@@ -63,8 +65,8 @@ pub(super) fn without(rest: Bytes, refused: RefusedMembers) -> Bytes {
     trimmed(edited(&body, edits))
 }
 
-/// Returns whether a body names anything that its server refuses, so that most bodies are neither copied nor parsed. Names
-/// within texts do not match, since their quotes are escaped.
+/// Returns whether a body may name anything that its server refuses, so that most bodies are neither copied nor parsed.
+/// Names within texts do not match, since their quotes are escaped. An escape may hide a letter of a name.
 fn names_any(body: &[u8], refused: RefusedMembers) -> bool {
     [
         (RefusedMember::ParallelToolCalls, r#""parallel_tool_calls""#),
@@ -73,7 +75,10 @@ fn names_any(body: &[u8], refused: RefusedMembers) -> bool {
         (RefusedMember::CallIds, r#""tool_call_id""#),
     ]
     .into_iter()
-    .any(|(member, name)| refused.contains(member) && memmem::find(body, name.as_bytes()).is_some())
+    .filter(|(member, _)| refused.contains(*member))
+    .any(|(_, name)| {
+        [name.as_bytes(), ESCAPED_ASCII].into_iter().any(|text| memmem::find(body, text).is_some())
+    })
 }
 
 /// Passes each id of a call to `take`, at the call and at its answer.
@@ -174,6 +179,7 @@ mod tests {
         for (member, body) in [
             (RefusedMember::ParallelToolCalls, r#","parallel_tool_calls":true}"#),
             (RefusedMember::Include, r#","include":[]}"#),
+            (RefusedMember::Include, r#","\u0069nclude":[]}"#),
             (RefusedMember::CallIds, r#","messages":[{"role":"assistant","tool_calls":[]}]}"#),
             (RefusedMember::CallIds, r#","messages":[{"role":"tool","tool_call_id":"a"}]}"#),
         ] {

@@ -14,7 +14,7 @@ use key_service_management::{
 };
 use key_service_page::{
     app::App,
-    area::Area,
+    area::{Area, SessionStart},
     browser::{Browser, form_token},
     destination::{Destination, SignInReason, sign_in_address},
     failure::Failure,
@@ -134,7 +134,7 @@ impl Area for Dashboard {
         link: &Token,
         code: &str,
         browser: &Browser,
-    ) -> Result<(Vec<String>, String), Error<MemberRefused>> {
+    ) -> Result<SessionStart, Error<MemberRefused>> {
         let session = app.management.sign_in_with_link(link, code, browser.client()).await?;
         Ok(begun(browser, &session))
     }
@@ -192,13 +192,14 @@ pub(crate) async fn with_code(State(app): State<App>, request: Request) -> Resul
 }
 
 /// Returns the cookies of a new session, and the page to go to.
-fn begun(browser: &Browser, session: &NewSession) -> (Vec<String>, String) {
+fn begun(browser: &Browser, session: &NewSession) -> SessionStart {
     let cookies = vec![
         browser.session_cookie(Viewer::COOKIE, &session.token),
         browser.known_cookie(&session.browser),
         browser.destination_cookie(None),
     ];
-    (cookies, browser.destination.as_ref().map_or(HOME, Destination::as_str).to_owned())
+    let page = browser.destination.as_ref().map_or(HOME, Destination::as_str).to_owned();
+    SessionStart { cookies, page }
 }
 
 /// Shows why the sign-in was refused and asks for a password.

@@ -9,11 +9,11 @@ use shared::{clock::random_bytes, ids::EventId, time::Timestamp};
 
 use crate::{
     batch::written::{ID, WrittenEvents, size},
-    copies::{Copies, TheAccount, TheEvents, ToldName},
+    copies::{Copies, OldestEvent, TheAccount, TheEvents, ToldName},
     kept::EventBounds,
     lanes::lane::{Lane, Lanes},
     names,
-    stored::{EventsKept, OldestEvent},
+    stored::EventsKept,
 };
 
 /// Events that one commit drops: more than most commits write, so that they do not accumulate.

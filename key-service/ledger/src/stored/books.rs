@@ -42,7 +42,7 @@ pub struct RefusedCalls {
 
 /// An account that has open holds, or had some. Space `holders/…`, set `holders`, name: the account's id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
-pub struct Holder {
+pub struct HolderRecord {
     /// Time at which a process listed the account last, before it opened holds.
     #[n(0)]
     pub listed_at: Timestamp,

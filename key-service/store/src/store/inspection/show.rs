@@ -10,9 +10,9 @@ use key_service_ledger::{
     StoreError, names,
     stored::{
         AccountProfile, AccountRecord, Balance, DeliveryAttempts, EventsKept, ExpiringValue, ExternalId,
-        GroupProfile, Holder, House, IdList, KeyProfile, LatestLink, ManagementKeyOwner, ManagementKeyRecord,
-        MemberName, MemberRecord, PayersOfKey, PendingDeliveries, RefusedCalls, RefusedDay, RefusedDays,
-        Restores, Told, Turn, WebhookRecord,
+        GroupProfile, HolderRecord, House, IdList, KeyProfile, LatestLink, ManagementKeyOwner,
+        ManagementKeyRecord, MemberName, MemberRecord, PayersOfKey, PendingDeliveries, RefusedCalls,
+        RefusedDay, RefusedDays, Restores, Told, Turn, WebhookRecord,
     },
 };
 use minicbor::Decode;
@@ -287,7 +287,7 @@ fn read(table: u8, key: &[u8], record: &Record) -> Option<Box<RawValue>> {
         (layout::HOUSE, b'r') => json_of::<RefusedDays>(record),
         (layout::HOUSE, b'c') => json_of::<RefusedCalls>(record),
         (layout::HOUSE, b'n') => json_of::<Restores>(record),
-        (layout::HOLDERS, _) => json_of::<Holder>(record),
+        (layout::HOLDERS, _) => json_of::<HolderRecord>(record),
         _ => None,
     }
 }

@@ -11,7 +11,7 @@ use std::{collections::BTreeSet, time::Duration};
 use futures_util::{StreamExt, stream};
 use key_service_ledger::{
     StoreError, names,
-    stored::{AccountRecord, Holder},
+    stored::{AccountRecord, HolderRecord},
 };
 use records::{Order, Space};
 use shared::{clock::random_bytes, ids::AccountId, time::Timestamp};
@@ -90,9 +90,9 @@ impl Store {
     async fn list_in(&self, part: &Space, account: AccountId) -> Result<(), StoreError> {
         let (now, name) = (self.clock.now(), layout::name(layout::HOLDERS, *account.as_bytes()));
         self.note(part, |view| {
-            let before = view.get::<Holder>(&name)?;
+            let before = view.get::<HolderRecord>(&name)?;
             if before.is_none_or(|holder| holder.listed_at < now) {
-                view.put(&name, &Holder { listed_at: now });
+                view.put(&name, &HolderRecord { listed_at: now });
             }
             Ok(())
         })
@@ -120,8 +120,8 @@ impl Store {
         let records = self.all_of_set(&part, layout::HOLDERS).await?;
         let listed = records.into_iter().filter_map(|(account, record)| {
             // An unreadable listing stays.
-            let at =
-                value::<Holder>(&record).map_or(Timestamp::from_millis(i64::MAX), |holder| holder.listed_at);
+            let at = value::<HolderRecord>(&record)
+                .map_or(Timestamp::from_millis(i64::MAX), |holder| holder.listed_at);
             let part = part.clone();
             Some(ListedAccount { part, account: AccountId::from_slice(&account)?, at })
         });
@@ -143,7 +143,7 @@ impl Store {
         }
         let name = layout::name(layout::HOLDERS, *account.as_bytes());
         let forgotten = self.note(&part, |view| {
-            let is_old = view.get::<Holder>(&name)?.is_none_or(|holder| holder.listed_at <= at);
+            let is_old = view.get::<HolderRecord>(&name)?.is_none_or(|holder| holder.listed_at <= at);
             if is_old {
                 view.remove(&name);
             }
