@@ -17,7 +17,7 @@ use domain::{
 };
 use key_service_management::{
     accounts::NewDeposit,
-    governed::{Governed as _, Made},
+    governed::Governed as _,
     members::{SignInClient, Token},
     testing::{BEGIN, Office},
 };
@@ -244,7 +244,7 @@ async fn busy_account(office: &Office) -> (AccountId, KeyId) {
     let made = ApiKey::create(office.management.by(account, Actor::System), KeyPatch::default(), None)
         .await
         .unwrap();
-    let Made::New(key, _) = made else { panic!("{made:?}") };
+    let key = made.made.into_inner();
     let now = office.clock.now();
     let hold =
         |n, usd| Ledger::Hold(new_hold(key.id, GenerationId::new(now, [n; 10]), NanoUsd::from_usd(usd)));

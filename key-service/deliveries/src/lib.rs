@@ -39,7 +39,7 @@ use domain::{
     webhook::{Attempt, Delivery, DeliveryOutcome, ReceiverAnswer, StoredWebhook, Webhook, WebhookPatch},
 };
 use key_service_credentials::Credentials;
-use key_service_store::store::{EventSlice, EventsPage, NumberedEvent, Store, StoreError};
+use key_service_store::store::{Error, EventSlice, EventsPage, NumberedEvent, Store, StoreError};
 
 /// Pause between two checks for events and due deliveries. It bounds the delay of a first attempt.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -204,9 +204,15 @@ impl Dispatcher {
         if let Some(reason) = ends.filter(|_| is_last) {
             let patch = WebhookPatch { disabled: Some(Some(reason)), ..WebhookPatch::default() };
             let act = Act { actor: Actor::System, at: now, chance: random_bytes(&*self.clock) };
-            self.store.update_webhook(account, webhook.id, patch, &act).await?;
-            metrics::counter!("keyservice_webhooks_disabled_total").increment(1);
-            tracing::warn!(%account, webhook = %webhook.id, reason = reason.as_str(), "a webhook is disabled");
+            match self.store.update_webhook(account, webhook.id, patch, &act).await {
+                Ok(_) => {
+                    metrics::counter!("keyservice_webhooks_disabled_total").increment(1);
+                    tracing::warn!(%account, webhook = %webhook.id, reason = reason.as_str(), "a webhook is disabled");
+                }
+                // It was removed meanwhile.
+                Err(Error::Refused(_)) => {}
+                Err(Error::Store(cause)) => return Err(cause),
+            }
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 mod books;
 mod credentials;
 pub mod event;
+pub mod governed;
 pub mod group;
 pub mod key;
 pub mod lease_clock;

@@ -104,7 +104,7 @@ impl Installation {
             change.tell(passed.to_vec());
             Ok(())
         };
-        ledger.change(account, change).await.unwrap();
+        ledger.change::<_, StoreError>(account, change).await.unwrap();
     }
 
     /// Takes a step by this process and by the model.
@@ -448,7 +448,7 @@ async fn no_limit_is_passed_by_processes_that_race_for_it() {
     let (account, key, one) = (account(0), key(0), NanoUsd::from_nanos(10));
     let limit = NanoUsd::from_nanos(1_000);
     let money = domain::ledger::Account { credit: NanoUsd::from_usd(1), ..Default::default() };
-    let made = processes[0].change(account, |change| {
+    let made = processes[0].change::<_, StoreError>(account, |change| {
         let mut of = Key::default();
         of.budget.limit = Some(limit);
         change.account().unwrap();

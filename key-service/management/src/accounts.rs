@@ -9,7 +9,6 @@ use shared::{
 };
 
 use crate::{
-    error::Error,
     management::Management,
     reports::spend::{DAYS, days_left},
 };
@@ -19,7 +18,7 @@ use domain::{
     payment::PaymentId,
     usage::Sums,
 };
-use key_service_store::store::{AccountSummary, Deposit, Funds, Ledger as _, NewAccount, StoreError};
+use key_service_store::store::{AccountSummary, Deposit, Error, Funds, Ledger as _, NewAccount, StoreError};
 
 /// Pages highlight a credit that lasts fewer days than this.
 pub const SOON: i64 = 7;
@@ -37,9 +36,6 @@ pub enum AccountRefused {
     /// The payment was added before, with another amount.
     #[error("this payment was added before with {earlier} USD; nothing was added now")]
     PaymentDiffers { earlier: NanoUsd },
-    /// The store is nearly full.
-    #[error("the store is nearly full, and the remaining space is reserved for requests")]
-    StoreFull,
 }
 
 /// Credit to be added to an account.
@@ -71,7 +67,7 @@ impl Management {
         if !(NanoUsd::ZERO..=NanoUsd::MAX).contains(&credit) {
             return Err(Error::Refused(AccountRefused::BadAmount));
         }
-        self.check_room(AccountRefused::StoreFull).await?;
+        self.check_room().await?;
         let act = self.act(actor.clone());
         let id = AccountId::new(self.later_than_the_last(act.at), random_bytes(&*self.clock));
         let account = NewAccount { id, name: name.to_owned(), created_at: act.at.to_whole_seconds() };
@@ -129,7 +125,7 @@ impl Management {
         deposit: NewDeposit,
         actor: Actor,
     ) -> Result<NanoUsd, Error<AccountRefused>> {
-        self.check_room(AccountRefused::StoreFull).await?;
+        self.check_room().await?;
         let now = self.clock.now();
         let NewDeposit { amount, note, payment_id } = deposit;
         let id = match &payment_id {

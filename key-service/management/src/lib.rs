@@ -3,7 +3,6 @@
 mod access;
 pub mod accounts;
 pub mod agents;
-mod error;
 mod history;
 pub mod installation;
 mod management;
@@ -15,18 +14,14 @@ pub mod testing;
 #[cfg(test)]
 mod tests;
 
+pub use domain::governed::Refused;
+pub use key_service_store::store::Error;
+
 pub use self::{
     access::{governor, management_keys},
-    error::Error,
     history::{events, generations, reached, reading, refusals, requests},
     management::{MAX_KEYS_PER_ACCOUNT, Management},
     members::operators,
-    nouns::{
-        children, governed, groups,
-        keys::OwnKey,
-        listing, once, reach,
-        refused::{self, Refused},
-        rotation, webhooks,
-    },
+    nouns::{children, governed, groups, keys::OwnKey, listing, once, reach, rotation, webhooks},
     reports::{account_list, books, entries, margin, spend, statement, top, trouble, upstreams, usage},
 };

@@ -6,7 +6,6 @@ mod last_sign_in;
 mod links;
 pub mod operators;
 mod people;
-mod refused;
 mod roles;
 mod second_factor;
 pub(crate) mod sessions;
@@ -18,10 +17,11 @@ pub use self::{
     last_sign_in::LastSignIn,
     links::link,
     people::OWNER,
-    refused::{MAX_MEMBER_NAME_CHARS, MAX_MEMBERS, MemberRefused},
     second_factor::{CodeSignIn, OfferedFactor},
     sessions::{NewSession, SignInClient, SignedIn},
     sign_in::{SignIn, SignInStep},
     token::Token,
 };
-pub use crate::management::password::{MAX_PASSWORD_CHARS, MIN_PASSWORD_CHARS};
+pub use domain::member::{
+    MAX_MEMBER_NAME_CHARS, MAX_MEMBERS, MAX_PASSWORD_CHARS, MIN_PASSWORD_CHARS, MemberRefused,
+};

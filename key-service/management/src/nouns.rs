@@ -8,6 +8,5 @@ pub mod listing;
 mod moving;
 pub mod once;
 pub mod reach;
-pub mod refused;
 pub mod rotation;
 pub mod webhooks;

@@ -86,8 +86,6 @@ pub enum ImportRefused {
     TooManyKeys,
     /// The account would exceed its bound on groups.
     TooManyGroups,
-    /// The store is nearly full.
-    StoreFull,
 }
 
 impl Import {

@@ -15,8 +15,8 @@ use shared::{
     },
 };
 
+use domain::governed::unknown_group;
 use domain::webhook::{BadUrl, WebhookUrl};
-use key_service_management::refused::unknown_group;
 
 /// Reads and checks a value. `param` is its path in the body.
 pub fn read(param: &str, kind: Kind, raw: &RawValue) -> Result<Value, ApiError> {

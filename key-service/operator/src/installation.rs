@@ -10,6 +10,7 @@ use key_service_page::{
     show::{count, duration, scrolled_table, time},
 };
 use maud::{Markup, html};
+use shared::error::STORE_FULL;
 
 use crate::{
     layout::{Section, page},
@@ -58,7 +59,7 @@ fn store(facts: &StoreFacts) -> Markup {
                 Some(_) => "agrees",
             } } }
         }
-        @if facts.is_nearly_full { p.problem { "The store is nearly full and accepts no new accounts, keys or credit. Requests continue. Enlarge the store." } }
+        @if facts.is_nearly_full { p.problem { (STORE_FULL) " Requests continue." } }
         @for warning in &facts.warnings { p.note { (warning) } }
     }
 }

@@ -3,7 +3,7 @@
 use key_service_ledger::StoreError;
 pub use key_service_ledger::{journal::JournalEntry, stored::Credential};
 use shared::{
-    ids::{AccountId, DepositId, GenerationId, GroupId, KeyId, ManagementKeyId, MemberId, WebhookId},
+    ids::{AccountId, DepositId, GenerationId, GroupId, KeyId, ManagementKeyId, MemberId},
     money::NanoUsd,
     time::Timestamp,
 };
@@ -12,9 +12,8 @@ use domain::{
     access::Access,
     digest::Digest,
     event::{Event, EventKind},
-    group::{BadGroup, Group, GroupNotChanged},
-    key::{ApiKey, KeyNotChanged, KeyNotRotated, Status},
-    ledger::{BadRaise, Deposited, Payer},
+    key::Status,
+    ledger::{Deposited, Payer},
     usage::{Counts, Day, DayTotal},
 };
 
@@ -164,48 +163,6 @@ pub struct Idempotency {
     pub expires_at: Timestamp,
 }
 
-/// Answer to the creation of a key.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Created {
-    New(ApiKey),
-    /// The same request created this key before; the answer is its current state.
-    Replayed(ApiKey),
-    /// The idempotency key was used with a different request.
-    Reused,
-    /// The key cannot be created in this group.
-    BadGroup(BadGroup),
-    /// The key's limit cannot be raised this way.
-    BadRaise(BadRaise),
-    /// The account has reached its bound on keys.
-    TooMany,
-}
-
-/// Answer to the rotation of a key.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Rotated {
-    /// The key with the new credential.
-    New(ApiKey),
-    /// The same request rotated the key before; the answer is its current state.
-    Replayed(ApiKey),
-    /// The idempotency key was used with a different request.
-    Reused,
-    /// The key cannot be rotated now.
-    Refused(KeyNotRotated),
-    /// The account does not have the key.
-    NotFound,
-}
-
-/// Answer to the creation of a member.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MemberCreated {
-    /// The member exists, created by this call or an earlier one of the same caller.
-    Made,
-    /// Another member has the name.
-    NameTaken,
-    /// The account has reached its bound on members.
-    TooMany,
-}
-
 /// A member's record that expires by itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExpiringRecord {
@@ -236,61 +193,6 @@ impl RecordKind {
             Self::Session => "session",
         }
     }
-}
-
-/// Answer to a change of a key.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Updated {
-    /// The key after the change.
-    Key(ApiKey),
-    /// The key cannot be changed in this way.
-    NotChanged(KeyNotChanged),
-    /// The key cannot be moved to this group.
-    BadGroup(BadGroup),
-    /// The account does not have the key.
-    NotFound,
-}
-
-/// Answer to the creation of a group.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum GroupCreated {
-    New(Group),
-    /// The account already has this group with the same external id; it stays unchanged.
-    Existing(Group),
-    /// The same request created this group before; the answer is its current state.
-    Replayed(Group),
-    /// The idempotency key was used with a different request.
-    Reused,
-    /// The group cannot have this parent.
-    BadParent(BadGroup),
-    /// The group's limit cannot be raised this way.
-    BadRaise(BadRaise),
-    /// The account has reached its bound on groups.
-    TooMany,
-}
-
-/// Answer to the creation of a webhook.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WebhookCreated {
-    New,
-    /// The same request created this webhook before. It may have been removed since.
-    Replayed(WebhookId),
-    /// The idempotency key was used with a different request.
-    Reused,
-    /// The account has reached its bound on webhooks.
-    TooMany,
-}
-
-/// Answer to a change of a group.
-#[expect(clippy::large_enum_variant, reason = "an answer is moved once")]
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum GroupUpdated {
-    /// The group after the change.
-    Group(Group),
-    /// The group cannot be changed in this way.
-    NotChanged(GroupNotChanged),
-    /// The account does not have the group.
-    NotFound,
 }
 
 /// A page of a listing.

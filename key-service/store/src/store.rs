@@ -3,7 +3,8 @@
 //! Every method is atomic: a call takes effect completely or not at all, and concurrent calls take effect in some
 //! order. Confirmed changes survive a crash of the process and of the machine, except in an in-memory store. After
 //! [`StoreError::Unavailable`], the outcome is unknown, and the call may be retried. After every other error, nothing
-//! has changed.
+//! has changed. An
+//! [`Error::Refused`] says why the call changed nothing.
 //!
 //! A call with an [`Act`](domain::event::Act) changes an account on somebody's behalf. The event of the change is
 //! written in the same commit. A repetition that changes nothing writes no event.
@@ -39,14 +40,14 @@ pub use self::{
     spending::{Ledger, Outcomes},
 };
 pub use crate::data::{
-    AccountSummary, Created, Credential, Cursor, Deposit, DueHold, DueHolds, EventSlice, EventsPage,
-    ExpiringRecord, Found, Funds, GroupCreated, GroupPage, GroupUpdated, HoldIndex, Idempotency,
-    JournalEntry, JournalPage, KeyName, ManagementKey, MemberCreated, NewAccount, NewManagementKey,
-    NumberedEvent, Order, Page, RecordKind, Rotated, Skew, TopGroups, Updated, UsageLine, WebhookCreated,
+    AccountSummary, Credential, Cursor, Deposit, DueHold, DueHolds, EventSlice, EventsPage, ExpiringRecord,
+    Found, Funds, GroupPage, HoldIndex, Idempotency, JournalEntry, JournalPage, KeyName, ManagementKey,
+    NewAccount, NewManagementKey, NumberedEvent, Order, Page, RecordKind, Skew, TopGroups, UsageLine,
 };
+pub use crate::error::Error;
 #[cfg(any(test, feature = "testing"))]
 pub use crate::suite;
-pub use domain::usage::Hour;
+pub use domain::{governed::Made, usage::Hour};
 pub use key_service_ledger::{
     EVENTS_KEPT, EventBounds, StoreError,
     sums::{AccountDay, OtherSums},

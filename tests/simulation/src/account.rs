@@ -8,7 +8,7 @@ use domain::{
     key::{ApiKey, KeyPatch},
     ledger::BoundsPatch,
 };
-use key_service_management::governed::{Governed as _, Made};
+use key_service_management::governed::Governed as _;
 use key_service_store::store::Store;
 use shared::{
     ids::{AccountId, GroupId},
@@ -55,8 +55,7 @@ pub(crate) async fn open_account(maps: &Arc<SharedMaps>, began: Instant, dice: &
         let (name, parent) = (Some(name.to_owned()), groups.last().map(|parent| Some(*parent)));
         let patch = GroupPatch { name, parent, bounds: limit(requests), ..GroupPatch::default() };
         let made = Group::create(management.by(id, Actor::System), patch, None).await.unwrap();
-        let Made::New(group, _) = made else { panic!("{made:?}") };
-        groups.push(group.id);
+        groups.push(made.made.into_inner().id);
     }
     let (parent, child) = (groups[0], groups[1]);
     let mut keys = Vec::new();
@@ -65,9 +64,8 @@ pub(crate) async fn open_account(maps: &Arc<SharedMaps>, began: Instant, dice: &
     {
         let patch = KeyPatch { group: Some(group), bounds, ..KeyPatch::default() };
         let made = ApiKey::create(management.by(id, Actor::System), patch, None).await.unwrap();
-        let Made::New(key, Some(plaintext)) = made else { panic!("{made:?}") };
-        let credential = plaintext.expose_secret().to_owned();
-        keys.push(RunKey { id: key.id, credential, revoked: None });
+        let credential = made.secret.unwrap().expose_secret().to_owned();
+        keys.push(RunKey { id: made.made.into_inner().id, credential, revoked: None });
     }
     Account { id, groups, keys, store: use_cases.store }
 }

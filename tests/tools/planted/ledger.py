@@ -32,6 +32,7 @@ SEQUENCES = "key-service/store/src/store/sequences.rs"
 CONNECTION = "key-service/records/src/redis/connection.rs"
 FAILOVER = "key-service/records/src/redis/failover.rs"
 HOLDERS = "key-service/store/src/store/spending/holders.rs"
+IDEMPOTENCY = "key-service/store/src/store/idempotency.rs"
 WATERMARK = "key-service/records/src/redis/watermark.rs"
 CLUSTER = "key-service/records/src/redis/masters/cluster.rs"
 COPY = "key-service/records/src/copy.rs"
@@ -104,10 +105,10 @@ FAULTS = {
          "self.spend.rotation.grace(now).is_some() && !new.is_forced", "false",
          "rotation::within_a_grace_only_force_rotates_again_and_ends_the_oldest"),
         ("an expired key is rotated", KEY,
-         "Status::Expired => return Err(KeyNotRotated::Expired),", "Status::Expired => {}",
+         "Status::Expired => return Err(Refused::KeyExpired),", "Status::Expired => {}",
          "rotation::a_key_that_has_ended_is_not_rotated"),
         ("a revoked key is rotated", KEY,
-         "Status::Revoked => return Err(KeyNotRotated::Revoked),", "Status::Revoked => {}",
+         "Status::Revoked => return Err(Refused::KeyRevoked),", "Status::Revoked => {}",
          "rotation::a_key_that_has_ended_is_not_rotated"),
         ("a revoked key shows a grace", KEY,
          "self.spend.rotation.grace(now).filter(|_| self.spend.revoked_at.is_none())", "self.spend.rotation.grace(now)",
@@ -400,6 +401,14 @@ FAULTS = {
         ("an account has no holds while its part of the list of holders is away", HOLDERS,
          "layout::holders(account).take(PARTS_TRIED)", "layout::holders(account).take(PARTS_TRIED / PARTS_TRIED)",
          "suite::outage::tests::an_account_has_holds_and_is_listed_elsewhere_while_its_part_of_the_list_is_away"),
+        ("an idempotency key serves another request too", IDEMPOTENCY,
+         "Some(earlier) if earlier.request != attempt.request => {", "Some(_) if false => {",
+         "an_idempotency_key_makes_one_key"),
+        ("a request that is sent again makes another object", IDEMPOTENCY,
+         "Some(earlier) => find(change, earlier.made).map(Made::Replayed),", "Some(_) => make(change),",
+         "an_idempotency_key_makes_one_key"),
+        ("a rotation that is sent again gives the key another credential", IDEMPOTENCY,
+         "keep(change, &name, &attempt, makes);", "let _ = makes;", "an_idempotency_key_rotates_once"),
         ("an audit passes a remembered bill that is not the journal's", REMEMBERED,
          "matches!(read, Ok(Generation::Closed(remembered)) if remembered == *bill)",
          "matches!(read, Ok(Generation::Closed(_)))", EACH_FIELD),

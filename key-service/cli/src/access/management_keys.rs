@@ -153,7 +153,6 @@ fn refused(error: Error<ManagementKeyRefused>) -> anyhow::Error {
         Error::Refused(ManagementKeyRefused::NotFound) => "--id",
         Error::Refused(ManagementKeyRefused::UnknownGroup) => "--group",
         Error::Refused(ManagementKeyRefused::TooMany) => "--account",
-        Error::Refused(ManagementKeyRefused::StoreFull) => "--store",
         Error::Store(cause) => return store_error(&cause, "management-keys list"),
     };
     anyhow!("{flag}: {error}")

@@ -74,7 +74,12 @@ pub(crate) async fn audit(
             }
             // Continue with the other accounts.
             Err(damaged @ StoreError::Damaged(_)) => audits.push((id, name, Err(damaged))),
-            Err(e @ (StoreError::Unavailable(_) | StoreError::Busy(_) | StoreError::Conflict(_))) => {
+            Err(
+                e @ (StoreError::Unavailable(_)
+                | StoreError::Busy(_)
+                | StoreError::Full
+                | StoreError::Conflict(_)),
+            ) => {
                 return Err(e.into());
             }
         }

@@ -20,7 +20,7 @@ use crate::{
 use domain::settings::Patch;
 use key_service_management::{
     Error, Management,
-    governed::{Acting, Governed, Made},
+    governed::{Acting, Governed, Issued},
     listing::Listing,
 };
 use key_service_objects::{Shown, settings, with_secret};
@@ -177,16 +177,14 @@ pub(crate) fn or_none(value: Option<impl ToString>) -> String {
 }
 
 pub(crate) fn print_made<T: Governed + Shown>(
-    made: Made<T>,
+    Issued { made, secret }: Issued<T>,
     management: &Management,
     out: &mut (dyn Write + Send),
 ) -> anyhow::Result<()> {
-    let now = management.now();
-    match made {
-        Made::New(object, Some(secret)) => write_json_object(out, &with_secret(&object, &secret, now)),
-        Made::New(object, None) | Made::Existing(object) | Made::Replayed(object) => {
-            write_json_object(out, &object.shown(now))
-        }
+    let (object, now) = (made.into_inner(), management.now());
+    match secret {
+        Some(secret) => write_json_object(out, &with_secret(&object, &secret, now)),
+        None => write_json_object(out, &object.shown(now)),
     }
 }
 

@@ -138,12 +138,12 @@ pub(crate) async fn create(
     let made = match settings_form::read::<GroupPatch>(&form) {
         Ok(settings) => {
             let made = Group::create(viewer.by(&app), settings, None).await;
-            made.map_err(|error| (settings_form::fault(&form, &error), Some(error)))
+            made.map(|issued| issued.made).map_err(|error| (settings_form::fault(&form, &error), Some(error)))
         }
         Err(fault) => Err((Some(fault), None)),
     };
     match made {
-        Ok(Made::New(group, _)) => Ok(notice::done(&viewer, &path(&group), "Group created.")),
+        Ok(Made::New(group)) => Ok(notice::done(&viewer, &path(&group), "Group created.")),
         Ok(Made::Existing(group) | Made::Replayed(group)) => Ok(notice::done(
             &viewer,
             &path(&group),

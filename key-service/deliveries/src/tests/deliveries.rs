@@ -17,12 +17,7 @@ use domain::{
     webhook::{DisabledReason, Webhook, WebhookPatch},
 };
 use key_service_credentials::Credentials;
-use key_service_management::{
-    Management,
-    governed::{Governed as _, Made},
-    testing::Office,
-    webhooks::MAX_WEBHOOKS,
-};
+use key_service_management::{Management, governed::Governed as _, testing::Office, webhooks::MAX_WEBHOOKS};
 use key_service_records::servers::PATIENCE;
 use key_service_store::store::{
     EventSlice, Store,
@@ -54,8 +49,7 @@ impl Desk {
         let made =
             ApiKey::create(self.office.management.by(self.account, Actor::System), KeyPatch::default(), None)
                 .await;
-        let Made::New(key, _) = made.unwrap() else { panic!("a new key") };
-        key.id.to_string()
+        made.unwrap().made.into_inner().id.to_string()
     }
 
     /// Moves the clock, and lets the dispatcher do what is due.
@@ -253,9 +247,8 @@ async fn made(
     (url, settings): (WebhookUrl, WebhookPatch),
 ) -> Webhook {
     let settings = WebhookPatch { url: Some(url), ..settings };
-    let made = Webhook::create(management.by(account, Actor::System), settings, None).await.unwrap();
-    let (Made::New(webhook, _) | Made::Existing(webhook) | Made::Replayed(webhook)) = made;
-    webhook
+    let issued = Webhook::create(management.by(account, Actor::System), settings, None).await.unwrap();
+    issued.made.into_inner()
 }
 
 /// Creates the most webhooks that an account may have, all with this receiver.

@@ -70,11 +70,11 @@ struct CommandsLeft {
 impl Lanes {
     /// Changes an account other than by commands. `decide` runs again after a conflict, and whenever it needed records
     /// that had not been read: it then finds them absent, and its answer is discarded. If it refuses, nothing changes.
-    pub async fn change<T>(
+    pub async fn change<T, E: From<Failure> + From<StoreError>>(
         &self,
         account: AccountId,
-        decide: impl FnMut(&mut Change<'_>) -> Result<T, StoreError>,
-    ) -> Result<T, StoreError> {
+        decide: impl FnMut(&mut Change<'_>) -> Result<T, E>,
+    ) -> Result<T, E> {
         let lane = self.lane(account);
         let term = self.records.term(&lane.space).await;
         let answer = self.change_in_lane(&lane, decide).await?;
@@ -83,11 +83,11 @@ impl Lanes {
         Ok(answer)
     }
 
-    async fn change_in_lane<T>(
+    async fn change_in_lane<T, E: From<Failure> + From<StoreError>>(
         &self,
         lane: &Lane,
-        mut decide: impl FnMut(&mut Change<'_>) -> Result<T, StoreError>,
-    ) -> Result<T, StoreError> {
+        mut decide: impl FnMut(&mut Change<'_>) -> Result<T, E>,
+    ) -> Result<T, E> {
         let mut copies = lane.copies.lock().await;
         // Taken out, so that a cancelled caller leaves no copies.
         let mut held = std::mem::take(&mut *copies);

@@ -19,7 +19,10 @@ use shared::{
 };
 
 use super::{Lanes, Retention};
-use crate::kept::{EVENTS_KEPT, EventBounds};
+use crate::{
+    error::StoreError,
+    kept::{EVENTS_KEPT, EventBounds},
+};
 
 /// Requests of a measurement.
 const REQUESTS: usize = 64_000;
@@ -59,7 +62,7 @@ async fn ledger(store: Arc<Sqlite>, account: AccountId, callers: Callers) -> Arc
         Arc::new(System),
         Retention { journal_entries: 20_000, events, expired: Duration::from_hours(24), usage_days: None },
     );
-    let made = ledger.change(account, |change| {
+    let made = ledger.change::<_, StoreError>(account, |change| {
         change.account()?;
         change.set_account(Account { credit: NanoUsd::from_usd(1_000), ..Default::default() });
         for key in (0..KEYS).map(key) {

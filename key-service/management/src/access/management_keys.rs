@@ -8,9 +8,9 @@ use shared::{
     time::Timestamp,
 };
 
-use crate::{error::Error, management::Management, nouns::once::Once};
+use crate::{management::Management, nouns::once::Once};
 use domain::{access::Access, event::Actor};
-use key_service_store::store::{ManagementKey, NewManagementKey, StoreError};
+use key_service_store::store::{Error, ManagementKey, NewManagementKey, StoreError};
 
 /// Most management keys per account, including revoked ones: they fit on one page, and a new key every month lasts
 /// eight years.
@@ -30,9 +30,6 @@ pub enum ManagementKeyRefused {
         "the account already has {MAX_MANAGEMENT_KEYS} management keys, including revoked ones, which is the most"
     )]
     TooMany,
-    /// The store is nearly full.
-    #[error("the store is nearly full, and the remaining space is reserved for requests")]
-    StoreFull,
 }
 
 /// Settings of a new management key.
@@ -91,7 +88,7 @@ impl Management {
         actor: Actor,
     ) -> Result<SecretString, Error<ManagementKeyRefused>> {
         let refused = |reason| Err(Error::Refused(reason));
-        self.check_room_for_secret(ManagementKeyRefused::StoreFull).await?;
+        self.check_room_for_secret().await?;
         // Groups are never deleted. If the group is archived, the key can still read its keys.
         if let Some(group) = access.group
             && self.store.group(account, group).await?.is_none()

@@ -6,16 +6,12 @@ use shared::{
     text::is_name,
 };
 
-use crate::{
-    error::Error,
-    management::Management,
-    members::refused::{MAX_MEMBER_NAME_CHARS, MAX_MEMBERS, MemberRefused},
-};
+use crate::management::Management;
 use domain::{
     event::Actor,
-    member::{Member, Role},
+    member::{MAX_MEMBER_NAME_CHARS, MAX_MEMBERS, Member, MemberRefused, Role},
 };
-use key_service_store::store::{MemberCreated, StoreError};
+use key_service_store::store::{Error, StoreError};
 
 /// Name of the member that a first run makes.
 pub const OWNER: &str = "owner";
@@ -44,7 +40,7 @@ impl Management {
         if !is_name(name, MAX_MEMBER_NAME_CHARS) {
             return Err(Error::Refused(MemberRefused::BadName));
         }
-        self.check_room(MemberRefused::StoreFull).await?;
+        self.check_room().await?;
         self.check_led_group(account, role).await?;
         let act = self.act(actor);
         let now = act.at;
@@ -59,11 +55,7 @@ impl Management {
             last_link: None,
             second_factor: None,
         };
-        match self.store.create_member(account, member.clone(), MAX_MEMBERS, &act).await? {
-            MemberCreated::Made => {}
-            MemberCreated::NameTaken => return Err(Error::Refused(MemberRefused::NameTaken)),
-            MemberCreated::TooMany => return Err(Error::Refused(MemberRefused::TooMany)),
-        }
+        self.store.create_member(account, member.clone(), MAX_MEMBERS, &act).await?;
         Ok(member)
     }
 
@@ -76,7 +68,6 @@ impl Management {
     ) -> Result<(), Error<MemberRefused>> {
         let _owners = self.owners.lock().await;
         self.keep_an_owner(account, id).await?;
-        let found = self.store.remove_member(account, id, &self.act(actor)).await?;
-        if found { Ok(()) } else { Err(Error::Refused(MemberRefused::NotFound)) }
+        self.store.remove_member(account, id, &self.act(actor)).await
     }
 }

@@ -20,7 +20,7 @@ use http_body_util::BodyExt;
 use key_service_credentials::Credentials;
 use key_service_management::{
     Management,
-    governed::{Governed as _, Made},
+    governed::Governed as _,
     members::SignInClient,
     testing::{catalog, store_over},
 };
@@ -72,7 +72,7 @@ async fn fill(store: &Store, management: &Management, now: Timestamp) -> Account
             management.create_account(&format!("Customer {n}"), credit, Actor::System).await.unwrap();
         if n + SPENDING >= ACCOUNTS {
             let made = ApiKey::create(management.by(account, Actor::System), KeyPatch::default(), None).await;
-            let (Made::New(key, _) | Made::Existing(key) | Made::Replayed(key)) = made.unwrap();
+            let key = made.unwrap().made.into_inner();
             for day in (0..DAYS).rev() {
                 for model in MODELS {
                     bill(store, account, &key, now.minus(Duration::from_hours(24 * day)), model).await;

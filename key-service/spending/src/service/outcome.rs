@@ -154,7 +154,7 @@ fn denial(refused: Refused) -> Result<Denial, CallFailure> {
 /// The failure of a store.
 pub(super) fn failure(error: &StoreError) -> CallFailure {
     let code = match error {
-        StoreError::Unavailable(_) | StoreError::Busy(_) => Code::Unavailable,
+        StoreError::Unavailable(_) | StoreError::Busy(_) | StoreError::Full => Code::Unavailable,
         StoreError::Conflict(_) => Code::Internal,
         StoreError::Damaged(_) => Code::DataLoss,
     };

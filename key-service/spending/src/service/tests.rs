@@ -20,10 +20,7 @@ use domain::{
     key::{ApiKey, KeyPatch},
     ledger::{BoundsPatch, Level, Refused},
 };
-use key_service_management::{
-    governed::{Governed as _, Made},
-    testing::Office,
-};
+use key_service_management::{governed::Governed as _, testing::Office};
 use key_service_store::store::{Cursor, DueHolds, HoldIndex, MissingServers, Outcomes, Skew};
 
 /// A catalogue with this model, at this price per million output tokens; prompts are free.
@@ -57,8 +54,8 @@ impl Trial {
         let settings = KeyPatch { bounds: BoundsPatch::of_limit(limit), ..KeyPatch::default() };
         let made =
             ApiKey::create(office.management.by(account, Actor::System), settings, None).await.unwrap();
-        let Made::New(key, Some(plaintext)) = made else { panic!("{made:?}") };
-        Self { office, account, key: key.id, credential: plaintext.expose_secret().to_owned() }
+        let credential = made.secret.unwrap().expose_secret().to_owned();
+        Self { office, account, key: made.made.into_inner().id, credential }
     }
 
     fn service(&self, catalog: Arc<Current<Catalog>>) -> Service {

@@ -8,7 +8,7 @@ mod sign_in;
 
 use domain::{
     event::{Act, EventKind},
-    member::{Member, MemberChange},
+    member::{Member, MemberChange, MemberRefused},
     second_factor::SecondFactor,
 };
 use key_service_ledger::{
@@ -19,7 +19,7 @@ use records::Name;
 use shared::ids::{AccountId, MemberId};
 
 use crate::{
-    data::MemberCreated,
+    error::Error,
     store::{
         accounts::insert_id,
         base::Store,
@@ -36,7 +36,7 @@ impl Store {
         member: Member,
         most: u64,
         act: &Act,
-    ) -> Result<MemberCreated, StoreError> {
+    ) -> Result<(), Error<MemberRefused>> {
         self.lanes.change(account, |change| add_member(change, account, &member, most, act)).await
     }
 
@@ -61,20 +61,19 @@ impl Store {
         Ok(member.map(|member| read_member(named.member, member)))
     }
 
-    /// Changes some fields of a member. A new role writes an event. `false` if there is no such member.
+    /// Changes some fields of a member. A new role writes an event.
     pub async fn update_member(
         &self,
         account: AccountId,
         id: MemberId,
         fields: MemberChange,
-    ) -> Result<bool, StoreError> {
+    ) -> Result<(), Error<MemberRefused>> {
         let name = member_name(id);
         let update = |change: &mut Change<'_>| {
-            let Some(member) = change.get(&name)? else { return Ok(false) };
-            let member = read_member(id, member);
+            let member = read_member(id, change.get(&name)?.ok_or(MemberRefused::NotFound)?);
             member.role_event(&fields).into_iter().for_each(|event| change.event(event));
             change.put(&name, &write_member(&member.changed(fields.clone())));
-            Ok(true)
+            Ok(())
         };
         self.lanes.change(account, update).await
     }
@@ -104,19 +103,19 @@ impl Store {
         self.lanes.change(account, replace).await
     }
 
-    /// Removes a member and voids its links and sessions. `false` if there is no such member.
+    /// Removes a member and voids its links and sessions.
     pub async fn remove_member(
         &self,
         account: AccountId,
         id: MemberId,
         act: &Act,
-    ) -> Result<bool, StoreError> {
+    ) -> Result<(), Error<MemberRefused>> {
         let records = self.some_records_of(account, id).await?;
         let name = member_name(id);
         let remove = |change: &mut Change<'_>| {
             let (found, list) =
                 (change.get::<MemberRecord>(&name)?, change.get::<IdList<MemberId>>(&list_name())?);
-            let Some(found) = found else { return Ok(false) };
+            let found = found.ok_or(MemberRefused::NotFound)?;
             let mut list = list.unwrap_or_default();
             list.ids.retain(|other| *other != id);
             change.put(&list_name(), &list);
@@ -125,7 +124,7 @@ impl Store {
             expiring::void_all(change.records(), id, &records);
             let removed = EventKind::MemberRemoved { member_id: id, name: found.name };
             change.event(act.event(0, None, None, removed));
-            Ok(true)
+            Ok(())
         };
         self.lanes.change(account, remove).await
     }
@@ -138,33 +137,33 @@ fn add_member(
     member: &Member,
     most: u64,
     act: &Act,
-) -> Result<MemberCreated, StoreError> {
+) -> Result<(), Error<MemberRefused>> {
     let (of_member, of_name) = (member_name(member.id), name_name(&member.name));
     change.presume_absent(&of_member);
     change.presume_absent(&of_name);
     let (money, list) = (change.account()?, change.get::<IdList<MemberId>>(&list_name())?);
     if money.is_none() {
-        return Err(StoreError::no_account(account));
+        return Err(StoreError::no_account(account).into());
     }
     match change.get::<MemberName>(&of_name)? {
         // An earlier attempt of the same caller created the member.
-        Some(named) if named.member == member.id => return Ok(MemberCreated::Made),
-        Some(_) => return Ok(MemberCreated::NameTaken),
+        Some(named) if named.member == member.id => return Ok(()),
+        Some(_) => return Err(MemberRefused::NameTaken.into()),
         None => {}
     }
     let mut list = list.unwrap_or_default();
     if list.ids.len() as u64 >= most {
-        return Ok(MemberCreated::TooMany);
+        return Err(MemberRefused::TooMany.into());
     }
     if change.has_record(&of_member) {
-        return Err(StoreError::Conflict(format!("{} has another name", member.id)));
+        return Err(StoreError::Conflict(format!("{} has another name", member.id)).into());
     }
     insert_id(&mut list, member.id);
     change.put(&list_name(), &list);
     change.put(&of_member, &write_member(member));
     change.put(&of_name, &MemberName { member: member.id });
     change.event(act.event(0, None, None, member.invitation()));
-    Ok(MemberCreated::Made)
+    Ok(())
 }
 
 fn list_name() -> Name {

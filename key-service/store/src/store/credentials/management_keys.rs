@@ -50,7 +50,8 @@ impl Store {
             Ok(())
         };
         self.change(&space, own).await?;
-        let is_there = self.lanes.change(account, |change| add_key(change, &key, act)).await?;
+        let is_there =
+            self.lanes.change::<_, StoreError>(account, |change| add_key(change, &key, act)).await?;
         if is_there {
             let owner = Principal::ManagementKey(account, id);
             self.put_credential(&key.digest, Credential::first(owner)).await?;

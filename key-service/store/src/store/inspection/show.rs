@@ -170,7 +170,9 @@ impl Store {
     ) -> Result<Option<T>, StoreError> {
         self.read().get(space, name).await.or_else(|error| match error {
             StoreError::Damaged(_) => Ok(None),
-            StoreError::Unavailable(_) | StoreError::Busy(_) | StoreError::Conflict(_) => Err(error),
+            StoreError::Unavailable(_) | StoreError::Busy(_) | StoreError::Full | StoreError::Conflict(_) => {
+                Err(error)
+            }
         })
     }
 

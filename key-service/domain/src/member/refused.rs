@@ -1,6 +1,9 @@
 //! Refusals about members and their sign-in.
 
-use crate::management::password::{MAX_PASSWORD_CHARS, MIN_PASSWORD_CHARS};
+/// Fewest characters of a password. NIST SP 800-63B-4 demands this many without a second factor.
+pub const MIN_PASSWORD_CHARS: usize = 15;
+/// Most characters of a password; a passphrase fits many times over.
+pub const MAX_PASSWORD_CHARS: usize = 256;
 
 /// Longest name of a member: the longest e-mail address fits.
 pub const MAX_MEMBER_NAME_CHARS: usize = 254;
@@ -20,9 +23,6 @@ pub enum MemberRefused {
     /// The account has reached its bound on members.
     #[error("an account has {MAX_MEMBERS} members at most; remove one first")]
     TooMany,
-    /// The store is nearly full.
-    #[error("the store is nearly full, and the remaining space is reserved for requests")]
-    StoreFull,
     /// The name is empty, too long, surrounded by spaces, or contains invisible characters.
     #[error(
         "a name has 1 to {MAX_MEMBER_NAME_CHARS} characters that are visible, without leading or trailing spaces"

@@ -1,20 +1,33 @@
-//! Refusals about keys, groups and webhooks: a code of the management API, and the sentence that every interface shows.
+//! Results of requests about keys, groups and webhooks: what was made, or why the request was refused.
 
-use domain::{
-    group::{BadGroup, GroupNotChanged},
-    key::KeyNotChanged,
-    ledger::{BadRaise, RaiseFault},
-    webhook::AddressRefused,
-};
-use key_service_store::store::StoreError;
 use shared::{
     error::{ApiError, Code},
     wire::{MAX_METADATA, MAX_RAISE, Noun},
 };
 
-use crate::error::Error;
+use crate::{
+    ledger::{BadRaise, RaiseFault},
+    webhook::AddressRefused,
+};
 
-/// Reason why a key, group or webhook was not created, changed or found.
+/// Result of a request that creates an object, or a secret of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Made<T> {
+    New(T),
+    /// The object existed before and stays unchanged.
+    Existing(T),
+    /// An earlier attempt with the same idempotency key made it; this is its current state.
+    Replayed(T),
+}
+
+impl<T> Made<T> {
+    pub fn into_inner(self) -> T {
+        let (Self::New(object) | Self::Existing(object) | Self::Replayed(object)) = self;
+        object
+    }
+}
+
+/// Reason why a key, group or webhook was not created, changed or found. Every interface shows the same sentence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// The account does not have the object.
@@ -39,29 +52,17 @@ pub enum Refused {
     TooMany(Noun, u64),
     /// The idempotency key was used with a different request.
     IdempotencyKeyReused,
-    /// The store is nearly full.
-    StoreFull,
 }
 
-impl From<KeyNotChanged> for Refused {
-    fn from(reason: KeyNotChanged) -> Self {
-        match reason {
-            KeyNotChanged::Revoked => Self::KeyRevoked,
-            KeyNotChanged::TooMuchMetadata => Self::TooMuchMetadata,
-            KeyNotChanged::Raise(bad) => Self::BadRaise(bad),
-        }
-    }
-}
-
-impl From<GroupNotChanged> for Refused {
-    fn from(reason: GroupNotChanged) -> Self {
-        match reason {
-            GroupNotChanged::Archived => Self::GroupArchived,
-            GroupNotChanged::TooMuchMetadata => Self::TooMuchMetadata,
-            GroupNotChanged::Parent(bad) => Self::BadGroup("parent_id", bad),
-            GroupNotChanged::Raise(bad) => Self::BadRaise(bad),
-        }
-    }
+/// Why a group accepts no key or no child group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BadGroup {
+    /// The account does not have the group.
+    Unknown,
+    /// The group, or the parent, is archived.
+    Archived,
+    /// The parent itself has a parent; groups have two levels.
+    TooDeep,
 }
 
 impl From<Refused> for ApiError {
@@ -107,11 +108,6 @@ impl From<Refused> for ApiError {
                 Code::IdempotencyKeyReuse,
                 "This Idempotency-Key was used with a different request; choose a new one.",
             ),
-            Refused::StoreFull => Self::new(
-                Code::StoreFull,
-                "The store is nearly full. Until its operator enlarges it, you can only revoke, disable, archive \
-                 and lower bounds.",
-            ),
         }
     }
 }
@@ -142,20 +138,4 @@ fn bad_raise(BadRaise { window, fault }: BadRaise) -> ApiError {
 pub fn unknown_group(param: &str) -> ApiError {
     let message = format!("`{param}` must be the id of a group of the account.");
     ApiError::at(Code::InvalidValue, param, message)
-}
-
-/// The error for the client. The cause of a failure goes only to the log.
-impl<R: Into<ApiError>> From<Error<R>> for ApiError {
-    fn from(error: Error<R>) -> Self {
-        match error {
-            Error::Refused(reason) => reason.into(),
-            Error::Store(cause) => {
-                tracing::error!(error = %cause, "a management request failed");
-                match cause {
-                    StoreError::Unavailable(_) | StoreError::Busy(_) => Self::service_unavailable(),
-                    StoreError::Conflict(_) | StoreError::Damaged(_) => Self::internal(),
-                }
-            }
-        }
-    }
 }
