@@ -13,7 +13,7 @@ use shared::{
 };
 
 use crate::{
-    store::{DueHold, JournalEntry, Ledger as _, Store, UsageLine},
+    store::{DueHold, Error, JournalEntry, Ledger as _, Store, UsageLine},
     suite::{
         Subject, act, after, capture, due_holds, execute_one, hold, make_key, nanos, new_group, new_key,
         nouns::{events::each_key_and_group_has_its_events, steps::kept},
@@ -324,6 +324,13 @@ pub(crate) fn random_histories_end_as_the_ledger_says<S: Subject>() {
     outcome.unwrap();
 }
 
+/// Fails if the store does. A step of a history may be refused.
+fn refused_or_done<T, R>(answer: Result<T, Error<R>>) {
+    if let Err(Error::Store(cause)) = answer {
+        panic!("{cause}");
+    }
+}
+
 /// Runs a history in the store, and compares.
 pub(crate) async fn live(subject: &mut impl Subject, history: Vec<Step>) {
     let (mut world, mut now) = (World::new(), START);
@@ -350,11 +357,11 @@ pub(crate) async fn live(subject: &mut impl Subject, history: Vec<Step>) {
             Step::Clock(change) => now = change.after(now),
             Step::Update(account, key, patch) => {
                 world.update(account, key, &patch, now);
-                store.update_key(account, key, patch, &act(now)).await.unwrap();
+                refused_or_done(store.update_key(account, key, patch, &act(now)).await);
             }
             Step::UpdateGroup(account, group, patch) => {
                 world.update_group(account, group, &patch, now);
-                store.update_group(account, group, patch, &act(now)).await.unwrap();
+                refused_or_done(store.update_group(account, group, patch, &act(now)).await);
             }
             Step::Archive(account, group) => {
                 world.archive(account, group, now);
@@ -362,7 +369,7 @@ pub(crate) async fn live(subject: &mut impl Subject, history: Vec<Step>) {
             }
             Step::Rotate(new) => {
                 world.rotate(&new, now);
-                store.rotate_key(new, None, &act(now)).await.unwrap();
+                refused_or_done(store.rotate_key(new, None, &act(now)).await);
             }
             Step::Revoke(account, key) => {
                 world.revoke(account, key, now);
