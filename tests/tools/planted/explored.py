@@ -5,7 +5,7 @@ STATE = "key-service/domain/src/ledger/state.rs"
 FUNDS = "key-service/domain/src/ledger/funds.rs"
 BATCH = "key-service/ledger/src/batch.rs"
 COPIES = "key-service/ledger/src/copies.rs"
-EXPLORED = "key-service/model"
+EXPLORED = "key-service/explorer"
 SERVICES = f"{EXPLORED}/src/protocol/services.rs"
 GATEWAYS = f"{EXPLORED}/src/protocol/gateways.rs"
 LEASE_CLOCK = "key-service/domain/src/lease_clock.rs"
@@ -18,7 +18,7 @@ LEASES = "leases::an_unrenewed_hold_lives_for_a_lease_of_time_in_which_the_ledge
 
 # By the package whose tests catch them: name, file, correct text, replacement, and the test that fails.
 FAULTS = {
-    "key-service-model": [
+    "key-service-explorer": [
         ("the store writes half of each commit", "key-service/records/src/maps.rs",
          "        commit.writes.into_iter().for_each(|write| self.write(write));",
          "        let most = if self.records.is_empty() { usize::MAX } else { commit.writes.len() / 2 };\n"
