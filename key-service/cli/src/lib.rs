@@ -1,6 +1,11 @@
 //! The operator's commands: accounts, credit, management keys, and the books.
 
-mod access;
+/// Commands that manage access: members, operators and management keys.
+mod access {
+    pub(crate) mod management_keys;
+    pub(crate) mod members;
+    pub(crate) mod operators;
+}
 mod accounts;
 mod arguments;
 mod backup_place;
@@ -9,7 +14,13 @@ mod catalogue;
 mod credits;
 mod failure;
 mod import;
-mod nouns;
+/// Commands for keys, groups and webhooks.
+mod nouns {
+    pub(crate) mod groups;
+    pub(crate) mod keys;
+    pub(crate) mod object;
+    pub(crate) mod webhooks;
+}
 mod output;
 mod store_place;
 

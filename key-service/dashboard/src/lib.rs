@@ -35,11 +35,28 @@ use shared_config::current::Current;
 mod activity;
 mod api_keys;
 mod events;
-mod group;
+/// Groups: the list, the page of a group, and actions on groups.
+mod group {
+    pub(crate) mod acts;
+    pub(crate) mod groups;
+}
 mod home;
 mod management_keys;
-mod money;
-mod people;
+/// Money: credit and statements, margins, and models with their prices.
+mod money {
+    pub(crate) mod credit;
+    pub(crate) mod margin;
+    pub(crate) mod models;
+}
+/// Members, and a member's own sign-in.
+mod people {
+    pub(crate) mod change_role;
+    pub(crate) mod members;
+    mod roles;
+    pub(crate) mod second_factor;
+    pub(crate) mod sign_in;
+    pub(crate) mod you;
+}
 mod refused;
 mod tabs;
 mod webhooks;

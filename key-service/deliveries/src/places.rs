@@ -26,18 +26,18 @@ struct Taken {
     places: usize,
     /// Number of slots taken so far, to order turns.
     turn: u64,
-    accounts: HashMap<AccountId, OfAccount>,
+    accounts: HashMap<AccountId, AccountSlots>,
 }
 
 #[derive(Default)]
-struct OfAccount {
+struct AccountSlots {
     places: usize,
     last_turn: u64,
-    webhooks: HashMap<WebhookId, OfWebhook>,
+    webhooks: HashMap<WebhookId, WebhookSlots>,
 }
 
 #[derive(Default)]
-struct OfWebhook {
+struct WebhookSlots {
     places: usize,
     last_turn: u64,
 }

@@ -1,13 +1,37 @@
 //! Use-cases of managing accounts and keys. The management API, the dashboard and the command line all call these.
 
-mod access;
+/// Access to the management API: management keys, and the rights of callers.
+mod access {
+    pub mod governor;
+    pub mod management_keys;
+}
 pub mod accounts;
 pub mod agents;
-mod history;
+/// Lists of events, bills and refusals, searched by filters and words, a page at a time.
+mod history {
+    pub mod events;
+    pub mod generations;
+    pub mod limits;
+    pub mod reading;
+    pub mod refusals;
+    pub mod requests;
+}
 pub mod installation;
 mod management;
 pub mod members;
-mod nouns;
+/// Keys, groups and webhooks, with what their operations and lists have in common.
+mod nouns {
+    pub mod children;
+    pub mod governed;
+    pub mod groups;
+    pub(crate) mod keys;
+    pub mod listing;
+    mod moving;
+    pub mod once;
+    pub mod reach;
+    pub mod rotation;
+    pub mod webhooks;
+}
 mod reports;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
@@ -19,7 +43,7 @@ pub use key_service_store::store::Error;
 
 pub use self::{
     access::{governor, management_keys},
-    history::{events, generations, reached, reading, refusals, requests},
+    history::{events, generations, limits, reading, refusals, requests},
     management::{MAX_KEYS_PER_ACCOUNT, Management},
     members::operators,
     nouns::{children, governed, groups, keys::OwnKey, listing, once, reach, rotation, webhooks},

@@ -2,12 +2,12 @@
 //!
 //! The management API and the command line read and write the same JSON, from the same table of fields.
 
+mod json;
 mod settings;
-mod shown;
 pub mod value;
 
+pub use json::{Shown, own_group, with_group, with_secret};
 pub use settings::{settings, settings_among};
-pub use shown::{Shown, own_group, with_group, with_secret};
 
 #[cfg(test)]
 mod fuzz;

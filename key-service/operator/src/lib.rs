@@ -23,7 +23,14 @@ use shared_catalog::Catalog;
 use shared_config::current::Current;
 
 mod catalogue;
-mod customers;
+/// Accounts: the list, the page of an account, creating one, and adding credit.
+mod customers {
+    pub(crate) mod account;
+    pub(crate) mod accounts;
+    pub(crate) mod credit;
+    pub(crate) mod credit_form;
+    pub(crate) mod new_account;
+}
 mod installation;
 mod layout;
 mod process_metrics;

@@ -5,7 +5,7 @@ use http::StatusCode;
 use maud::{Markup, html};
 use shared::text::is_control;
 
-use crate::{form::Fields, framed::layout::hinted};
+use crate::{form::Fields, layouts::layout::hinted};
 
 /// What is wrong with a form: the first fault that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]

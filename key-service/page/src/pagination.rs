@@ -6,7 +6,7 @@ use maud::{Markup, html};
 use crate::{
     failure::Failure,
     form::{Fields, with},
-    shown::show::count,
+    format::show::count,
 };
 
 pub const ROWS_ON_PAGE: usize = 50;

@@ -15,8 +15,8 @@ use crate::{
     entry::{Entered, Fault},
     failure::{Failure, sentence},
     form::Fields,
-    framed::frame::hidden,
-    shown::show::copyable_line,
+    format::show::copyable_line,
+    layouts::frame::hidden,
     site::document::hinted,
     visitors::person::{ActOf, Person},
 };

@@ -11,7 +11,7 @@ use domain::{
     group::Group,
     ledger::{Budget, Holder},
 };
-use key_service_management::reached::{LimitOf, MoneyLimit, ReachedLimits};
+use key_service_management::limits::{LimitOf, MoneyLimit, ReachedLimits};
 use key_service_page::{
     chart::scaled,
     paths::{GROUPS, KEYS},

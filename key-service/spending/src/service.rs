@@ -35,7 +35,7 @@ use tokio::time::{Instant, sleep};
 use tonic::Code;
 
 pub(crate) use self::outcome::count_billed;
-use self::outcome::{Meaning, failure};
+use self::outcome::{AnswerContext, failure};
 pub use self::{refusals::Refusals, upstreams::UpstreamBills};
 use domain::{
     lease_clock::LEASE_TICKS,
@@ -69,14 +69,14 @@ pub struct Service {
 )]
 enum CallPlan {
     Done(Result<Answer, CallFailure>),
-    Run { account: AccountId, command: Command, meaning: Meaning },
+    Run { account: AccountId, command: Command, context: AnswerContext },
 }
 
 /// Commands to an account. Each has the index of its call, and what the call's answer needs.
 #[derive(Default)]
 struct CommandBatch {
     commands: Vec<Command>,
-    meanings: Vec<(usize, Meaning)>,
+    contexts: Vec<(usize, AnswerContext)>,
     /// Spans of sampled calls: few, or none.
     spans: Vec<Span>,
 }
@@ -134,7 +134,7 @@ impl Service {
             (Some(Credential { owner: Principal::ApiKey(account, key), number }), Class::Api) => {
                 let (command, owner) =
                     (Command::Check { key, credential: number }, Principal::ApiKey(account, key));
-                CallPlan::Run { account, command, meaning: Meaning::Principal(owner) }
+                CallPlan::Run { account, command, context: AnswerContext::Principal(owner) }
             }
             (found, required) => {
                 let identified = self.credentials.identify(found, required, self.clock.now()).await?;
@@ -193,7 +193,7 @@ impl Service {
         Ok(CallPlan::Run {
             account,
             command,
-            meaning: Meaning::Grant {
+            context: AnswerContext::Grant {
                 hold,
                 upstream_costs: model
                     .upstreams
@@ -222,8 +222,8 @@ impl Service {
             lease_ticks: LEASE_TICKS,
         };
         let (price, prompt, output, lease) = (hold.price, prompt_tokens, output_tokens, self.lease);
-        let meaning = Meaning::Extension { price, prompt, images, output, lease };
-        CallPlan::Run { account: hold.account, command, meaning }
+        let context = AnswerContext::Extension { price, prompt, images, output, lease };
+        CallPlan::Run { account: hold.account, command, context }
     }
 
     fn plan_capture(&self, Capture { hold, usage, charged, estimated, course }: Capture) -> CallPlan {
@@ -231,7 +231,7 @@ impl Service {
         let chargeable = charged.map(|charged| pricing::cost(&hold.price, charged));
         let HoldRef { account, key, generation, model, .. } = hold;
         let command = Command::Capture { key, generation, model, total, chargeable, estimated };
-        CallPlan::Run { account, command, meaning: Meaning::Charge }
+        CallPlan::Run { account, command, context: AnswerContext::Charge }
     }
 
     /// Prices usage at the hold's prices, and its cost at the upstream's. If another model answered, both are at least
@@ -275,18 +275,18 @@ impl Service {
             },
         };
         let command = Command::Release { key, generation };
-        Ok(CallPlan::Run { account, command, meaning: Meaning::Release })
+        Ok(CallPlan::Run { account, command, context: AnswerContext::Release })
     }
 
     /// Executes the commands of an account, and answers their calls.
     async fn run(&self, account: AccountId, batch: CommandBatch, reply: &TakeAnswer<'_>) {
-        let CommandBatch { commands, meanings, spans } = batch;
+        let CommandBatch { commands, contexts, spans } = batch;
         let now = self.clock.now();
         let spans: Vec<_> = spans.iter().map(|span| self.store_span(span, commands.len())).collect();
         match self.ledger.execute(account, commands, now).await {
             Ok(outcomes) => {
                 let mut outcomes = outcomes.into_iter();
-                for (place, meaning) in meanings {
+                for (place, context) in contexts {
                     let Some(outcome) = outcomes.next() else {
                         reply(
                             place,
@@ -294,18 +294,18 @@ impl Service {
                         );
                         continue;
                     };
-                    meaning.count(&outcome, &self.refusals, Hour::of(now));
+                    context.count(&outcome, &self.refusals, Hour::of(now));
                     if let Ok(Outcome::Captured(settlement)) = &outcome {
                         self.upstream_bills.note(settlement, Hour::of(now));
                     }
-                    reply(place, meaning.of(outcome));
+                    reply(place, context.of(outcome));
                 }
             }
             Err(unavailable) => {
                 for span in &spans {
                     span.fail("store");
                 }
-                for (place, _) in meanings {
+                for (place, _) in contexts {
                     reply(place, Err(failure(&unavailable)));
                 }
             }
@@ -331,10 +331,10 @@ impl KeyService for Service {
                 biased;
                 Some((place, plan, span)) = plans.next(), if !plans.is_empty() => match plan {
                     CallPlan::Done(answer) => reply(place, answer),
-                    CallPlan::Run { account, command, meaning } => {
+                    CallPlan::Run { account, command, context } => {
                         let batch = gathered.entry(account).or_default();
                         batch.commands.push(command);
-                        batch.meanings.push((place, meaning));
+                        batch.contexts.push((place, context));
                         batch.spans.extend(Some(span).filter(Span::is_sampled));
                     }
                 },

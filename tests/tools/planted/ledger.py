@@ -405,7 +405,7 @@ FAULTS = {
          "Some(earlier) if earlier.request != attempt.request => {", "Some(_) if false => {",
          "an_idempotency_key_makes_one_key"),
         ("a request that is sent again makes another object", IDEMPOTENCY,
-         "Some(earlier) => find(change, earlier.made).map(Made::Replayed),", "Some(_) => make(change),",
+         "Some(earlier) => find(change, earlier.made).map(Made::Replayed),", "Some(_) => create(change),",
          "an_idempotency_key_makes_one_key"),
         ("a rotation that is sent again gives the key another credential", IDEMPOTENCY,
          "keep(change, &name, &attempt, makes);", "let _ = makes;", "an_idempotency_key_rotates_once"),

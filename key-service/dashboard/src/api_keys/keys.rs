@@ -22,7 +22,7 @@ use domain::{
 };
 use key_service_management::{
     governed::{Governed as _, Issued},
-    reached::{LimitOf, ReachedLimits},
+    limits::{LimitOf, ReachedLimits},
     reading::{KeyCursor, KeyOrder, KeySearch},
 };
 use key_service_page::{

@@ -9,7 +9,7 @@ use domain::{
     ledger::Holder,
 };
 use key_service_management::{
-    reached::MoneyLimit,
+    limits::MoneyLimit,
     trouble::{Trouble, TroubledKey},
 };
 use key_service_page::{

@@ -21,7 +21,7 @@ use domain::{
 use key_service_store::store::{Hour, StoreError};
 
 /// The call behind a command, with what its answer needs.
-pub(super) enum Meaning {
+pub(super) enum AnswerContext {
     Principal(Principal),
     /// `is_least` says that only the lower bound was requested, and `can_count` that the prompt can be counted.
     Grant {
@@ -47,7 +47,7 @@ pub(super) enum Meaning {
     Release,
 }
 
-impl Meaning {
+impl AnswerContext {
     /// Counts the call if it is refused.
     pub(super) fn count(&self, outcome: &Result<Outcome, Refused>, refusals: &Refusals, hour: Hour) {
         let refusal = outcome.as_ref().err().map(Refused::refusal);

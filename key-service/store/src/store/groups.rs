@@ -33,7 +33,7 @@ use crate::{
     store::{
         base::{Store, damaged},
         groups::profile::group_id,
-        idempotency::Attempt,
+        idempotency::OnceRequest,
         layout::{self, external_id},
     },
 };
@@ -59,7 +59,7 @@ impl Store {
         idempotency: Option<Idempotency>,
         act: &Act,
     ) -> Result<Made<Group>, Error<Refused>> {
-        let attempt = Attempt { account: new.account, makes: *new.group.id.as_bytes(), idempotency };
+        let attempt = OnceRequest { account: new.account, makes: *new.group.id.as_bytes(), idempotency };
         self.make_once(attempt, made, |change| create(change, &new, act)).await
     }
 

@@ -16,7 +16,7 @@ use crate::{
 const PRUNED_AT_ONCE: usize = 64;
 
 /// A request that creates one object, or one credential, however often it is repeated.
-pub(crate) struct Attempt {
+pub(crate) struct OnceRequest {
     pub account: AccountId,
     /// Id of the object, or the beginning of the credential's digest.
     pub makes: [u8; 16],
@@ -30,11 +30,11 @@ impl Store {
     /// together.
     pub(crate) async fn make_once<T>(
         &self,
-        Attempt { account, makes, idempotency }: Attempt,
+        OnceRequest { account, makes, idempotency }: OnceRequest,
         mut find: impl FnMut(&mut Change<'_>, [u8; 16]) -> Result<T, Error<Refused>> + Send,
-        mut make: impl FnMut(&mut Change<'_>) -> Result<Made<T>, Error<Refused>> + Send,
+        mut create: impl FnMut(&mut Change<'_>) -> Result<Made<T>, Error<Refused>> + Send,
     ) -> Result<Made<T>, Error<Refused>> {
-        let Some(attempt) = idempotency else { return self.lanes.change(account, make).await };
+        let Some(attempt) = idempotency else { return self.lanes.change(account, create).await };
         let ended = self.ended_attempts(account, attempt.now).await?;
         let name = layout::name(layout::IDEMPOTENCY, *attempt.key.as_bytes());
         let decide = |change: &mut Change<'_>| {
@@ -48,7 +48,7 @@ impl Store {
                 Some(earlier) if earlier.made == makes => find(change, makes).map(Made::New),
                 Some(earlier) => find(change, earlier.made).map(Made::Replayed),
                 None => {
-                    let made = make(change)?;
+                    let made = create(change)?;
                     if let Made::New(_) = made {
                         keep(change, &name, &attempt, makes);
                     }

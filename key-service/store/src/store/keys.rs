@@ -28,7 +28,7 @@ use crate::{
     error::Error,
     store::{
         base::{Store, damaged},
-        idempotency::Attempt,
+        idempotency::OnceRequest,
         keys::stored::{find, insert_key, put, read, takes_key, tell_passed},
         layout,
     },
@@ -46,11 +46,11 @@ impl Store {
         let NewKey { account, key: ApiKey { id, .. }, digest, .. } = &new;
         let credential = Credential::first(Principal::ApiKey(*account, *id));
         self.put_credential(digest, credential).await?;
-        let attempt = Attempt { account: *account, makes: *id.as_bytes(), idempotency };
+        let attempt = OnceRequest { account: *account, makes: *id.as_bytes(), idempotency };
         let made = self.make_once(attempt, made, |change| create(change, &new, act)).await;
         let may_be_there = match &made {
-            Ok(Made::New(_)) => true,
-            Err(Error::Store(
+            Ok(Made::New(_))
+            | Err(Error::Store(
                 StoreError::Unavailable(_) | StoreError::Busy(_) | StoreError::Full | StoreError::Damaged(_),
             )) => true,
             // A conflict means that the account does not exist.

@@ -19,7 +19,7 @@ use crate::{
     store::{
         accounts::insert_id,
         base::Store,
-        idempotency::Attempt,
+        idempotency::OnceRequest,
         layout,
         webhooks::records::{
             attempts, delivery, list, pending, read_pending, read_webhook, unreadable, webhook, write_webhook,
@@ -47,7 +47,7 @@ impl Store {
     ) -> Result<Made<Webhook>, Error<Refused>> {
         // The account is listed first: a listed account may have no webhooks, but not the reverse.
         self.list_webhook_account(account).await?;
-        let attempt = Attempt { account, makes: *new.webhook.id.as_bytes(), idempotency };
+        let attempt = OnceRequest { account, makes: *new.webhook.id.as_bytes(), idempotency };
         self.make_once(attempt, made, |change| create(change, account, &new, most)).await
     }
 

@@ -26,7 +26,7 @@ use crate::{
     error::Error,
     store::{
         base::Store,
-        idempotency::Attempt,
+        idempotency::OnceRequest,
         keys::stored::{find, put},
     },
 };
@@ -59,7 +59,7 @@ impl Store {
             let (account, makes, idempotency) = (new.account, name_of(&new.digest), idempotency.clone());
             let rotated = self
                 .make_once(
-                    Attempt { account, makes, idempotency },
+                    OnceRequest { account, makes, idempotency },
                     |change, _| Ok((found_key(change, new.key)?.0, Vec::new())),
                     |change| rotate(change, &new, number, act),
                 )

@@ -377,7 +377,7 @@ pub(crate) async fn a_race_for_an_external_id_makes_one_group(subject: &mut impl
             new.group.external_id = Some("customer 7".into());
             match store.create_group(new, None, &act(START)).await.unwrap() {
                 Made::New(group) | Made::Existing(group) => group.id,
-                other => panic!("{other:?}"),
+                other @ Made::Replayed(_) => panic!("{other:?}"),
             }
         })
     });

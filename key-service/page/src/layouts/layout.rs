@@ -8,8 +8,8 @@ use domain::access::{Effect, Subject};
 pub use super::frame::hidden;
 pub use crate::site::document::{bare, hinted, problem, reveals};
 use crate::{
-    framed::frame::Frame,
-    shown::show::glance,
+    format::show::glance,
+    layouts::frame::Frame,
     site::paths::{ACTIVITY, GROUPS, HOME, KEYS, MANAGEMENT_KEYS, MARGIN, YOU},
     visitors::session::Viewer,
 };
