@@ -7,7 +7,8 @@ use key_service_page::{
     app::App,
     failure::Failure,
     operator::Operator,
-    show::{count, duration, scrolled_table, time},
+    show::{count, duration, time},
+    table::{Row, Table},
 };
 use maud::{Markup, html};
 use shared::error::STORE_FULL;
@@ -82,18 +83,16 @@ fn in_flight(metrics: &ProcessMetrics) -> Markup {
 }
 
 fn people(operators: &[Member]) -> Markup {
-    let head = html! {
-        th scope="col" { "Name" } th scope="col" { "Second factor" } th.wide-only scope="col" { "Created" }
-    };
-    let rows = html! {
-        @for operator in operators { tr {
-            th.wraps scope="row" { bdi { (operator.name) } p.narrow-only { "created " (time(operator.created_at)) } }
-            td { @if operator.second_factor.is_some() { "on" } @else { span.badge.short { "not yet" } } }
-            td.wide-only { (time(operator.created_at)) }
-        } }
+    let columns = [("Name", "wraps"), ("Second factor", ""), ("Created", "wide-only")];
+    let row = |operator: &Member| {
+        Row::new([
+            html! { bdi { (operator.name) } p.narrow-only { "created " (time(operator.created_at)) } },
+            html! { @if operator.second_factor.is_some() { "on" } @else { span.badge.short { "not yet" } } },
+            time(operator.created_at),
+        ])
     };
     html! {
-        (scrolled_table("Operators", &head, &rows))
+        (Table::new("Operators", columns).rows(operators.iter().map(row)))
         p.quiet { "Create and remove operators with commands on the server: " code { "operators create" } ", " code { "operators remove" } "." }
     }
 }

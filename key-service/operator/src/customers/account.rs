@@ -11,7 +11,8 @@ use key_service_page::{
     failure::Failure,
     form::Fields,
     operator::Operator,
-    show::{copyable, count, glance, program, requests, scrolled_table, time, usd},
+    show::{copyable, count, glance, program, requests, time, usd},
+    table::{Row, Table},
 };
 use key_service_store::store::Deposit;
 use maud::{Markup, html};
@@ -56,7 +57,7 @@ pub(crate) async fn whole(
             (credit_form::form(operator, account.id, entered))
         }
         h2 { "Latest deposits" }
-        @if deposits.is_empty() { p.empty { "No credit has been added yet." } } @else { (table(&deposits)) }
+        (table(&deposits))
         h2 { "Invite an owner" }
         p { "Run this on the server to create an owner of the account and print a sign-in link:" }
         (copyable("Command", &format!("{} members invite --account '{name}' --name NAME", program())))
@@ -80,21 +81,17 @@ fn tiles(account: &AccountRow) -> Markup {
 }
 
 fn table(deposits: &[Deposit]) -> Markup {
-    let head = html! {
-        th scope="col" { "Time" } th.wide-only scope="col" { "Note" } th.wide-only scope="col" { "Payment" }
-        th.n scope="col" { "Amount" }
+    let columns =
+        [("Time", ""), ("Note", "wide-only wraps"), ("Payment", "wide-only wraps"), ("Amount", "n")];
+    let row = |deposit: &Deposit| {
+        let payment = deposit.deposited.payment.as_ref().map_or("", |payment| payment.id.as_str());
+        let note = deposit.deposited.note.as_str();
+        Row::new([
+            html! { (time(deposit.at())) p.narrow-only { (note) } p.narrow-only { (payment) } },
+            html! { bdi { (note) } },
+            html! { bdi { (payment) } },
+            html! { (usd(deposit.deposited.amount)) },
+        ])
     };
-    let rows = html! {
-        @for deposit in deposits {
-            @let payment = deposit.deposited.payment.as_ref().map_or("", |payment| payment.id.as_str());
-            @let note = deposit.deposited.note.as_str();
-            tr {
-                th scope="row" { (time(deposit.at())) p.narrow-only { (note) } p.narrow-only { (payment) } }
-                td.wide-only.wraps { bdi { (note) } }
-                td.wide-only.wraps { bdi { (payment) } }
-                td.n { (usd(deposit.deposited.amount)) }
-            }
-        }
-    };
-    scrolled_table("Deposits", &head, &rows)
+    Table::new("Deposits", columns).or("No credit has been added yet.").rows(deposits.iter().map(row))
 }

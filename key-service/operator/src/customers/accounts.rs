@@ -16,7 +16,8 @@ use key_service_page::{
     operator::Operator,
     pagination::{Pagination, ROWS_ON_PAGE, Shown},
     paths::OPERATOR,
-    show::{count, glance, requests, scrolled_table},
+    show::{count, glance, requests},
+    table::{Column, Row, Table},
 };
 use maud::{Markup, html};
 use shared::money::NanoUsd;
@@ -98,49 +99,49 @@ struct Headings<'a> {
 }
 
 impl Headings<'_> {
-    /// Renders the heading of a numeric column, as a link that orders the list if possible. `wide_only` hides it on phones.
-    fn of(&self, name: &str, title: &str, wide_only: bool) -> Markup {
+    /// Makes a numeric column. Its heading is a link that orders the list, if possible.
+    fn of(&self, name: &str, title: &str, classes: &'static str) -> Column {
         let chosen = self.order.filter(|order| order.name == name).map(|order| order.sort);
         let arrow = chosen.map(|sort| if sort == "ascending" { " ↑" } else { " ↓" });
-        html! {
-            th.n.wide-only[wide_only] scope="col" aria-sort=[chosen] {
-                @match self.query {
-                    Some(query) => a href={ (OPERATOR) "?" (with(query, "order", name)) } { (title) (arrow.unwrap_or_default()) },
-                    None => (title),
-                }
+        let heading = html! {
+            @match self.query {
+                Some(query) => a href={ (OPERATOR) "?" (with(query, "order", name)) } { (title) (arrow.unwrap_or_default()) },
+                None => (title),
             }
-        }
+        };
+        Column::new(heading, classes).sorted(chosen)
     }
 }
 
 fn table(rows: &[AccountRow], headings: &Headings<'_>) -> Markup {
-    let head = html! {
-        th scope="col" { "Name" } (headings.of("credit", "Credit", false)) th.n.wide-only scope="col" { "Held" }
-        (headings.of("lasts", "Runway", true)) (headings.of("spent", &format!("Last {DAYS} days"), true))
-        th.n.wide-only scope="col" { "Requests" } (headings.of("refused", "Refused today", true))
-    };
-    let rows = html! {
-        @for account in rows { (row(account)) }
-    };
-    scrolled_table("Accounts", &head, &rows)
+    let columns = [
+        Column::new("Name", ""),
+        headings.of("credit", "Credit", "n"),
+        Column::new("Held", "n wide-only"),
+        headings.of("lasts", "Runway", "n wide-only"),
+        headings.of("spent", &format!("Last {DAYS} days"), "n wide-only"),
+        Column::new("Requests", "n wide-only"),
+        headings.of("refused", "Refused today", "n wide-only"),
+    ];
+    Table::new("Accounts", columns).rows(rows.iter().map(row))
 }
 
-fn row(account: &AccountRow) -> Markup {
-    let AccountRow { id, funds, spent, refused } = account;
-    html! {
-        tr {
-            th scope="row" { a href={ (ACCOUNT) "/" (id.to_string()) } { bdi title=(funds.name) { (funds.name) } }
-                p.narrow-only { (glance(spent.charged)) " in " (DAYS) " days, " (lasts(funds.credit, spent.charged)) }
-                @if *refused > 0 { p.narrow-only { (requests(*refused)) " refused today" } }
-            }
-            td.n { (glance(funds.credit)) }
-            td.n.wide-only { (glance(funds.held)) }
-            td.n.wide-only { (lasts(funds.credit, spent.charged)) }
-            td.n.wide-only { (glance(spent.charged)) }
-            td.n.wide-only { (count(spent.requests)) }
-            td.n.wide-only { @if *refused > 0 { (count(*refused)) } @else { span.quiet { "0" } } }
-        }
-    }
+fn row(AccountRow { id, funds, spent, refused }: &AccountRow) -> Row {
+    let lasts = lasts(funds.credit, spent.charged);
+    let name = html! {
+        a href={ (ACCOUNT) "/" (id.to_string()) } { bdi title=(funds.name) { (funds.name) } }
+        p.narrow-only { (glance(spent.charged)) " in " (DAYS) " days, " (lasts) }
+        @if *refused > 0 { p.narrow-only { (requests(*refused)) " refused today" } }
+    };
+    Row::new([
+        name,
+        html! { (glance(funds.credit)) },
+        html! { (glance(funds.held)) },
+        lasts,
+        html! { (glance(spent.charged)) },
+        html! { (count(spent.requests)) },
+        html! { @if *refused > 0 { (count(*refused)) } @else { span.quiet { "0" } } },
+    ])
 }
 
 /// Says how long the credit lasts at the rate of the last [`DAYS`]. A short time is highlighted.
