@@ -1,4 +1,4 @@
-//! Requirements on a Redis before it stores money.
+//! What a Redis must fulfil before it may store money.
 
 use redis::{RedisResult, cmd};
 
@@ -11,23 +11,22 @@ pub(super) enum Sync {
     BeforeAnswering,
     /// The server reports on request which writes are on disk (`WAITAOF`, from 7.2).
     Awaited,
-    /// The server cannot report the sync. Up to two seconds may be lost with the machine or, on a slow disk, with Redis
-    /// alone.
+    /// The server cannot report the sync. Up to two seconds may be lost if the machine fails or, with a slow disk, if
+    /// Redis alone fails.
     Behind,
 }
 
-/// A server that was admitted, as it was then.
+/// What was found about a server when it was admitted.
 pub(super) struct Admitted {
-    /// Durability of its answered writes.
     pub(super) sync: Sync,
-    /// Id of its run.
+    /// Its `run_id`, which changes at each start.
     pub(super) run_id: String,
-    /// Id of its history, which a master loses when it becomes a replica.
+    /// Its replication id, which a master loses when it becomes a replica.
     pub(super) history: String,
 }
 
 impl Sync {
-    /// Describes what an answered write may not survive, if anything.
+    /// Describes which failures an answered write may not survive, if any.
     pub(super) fn warning(self) -> Option<&'static str> {
         match self {
             Self::BeforeAnswering => None,
@@ -43,7 +42,7 @@ impl Sync {
     }
 }
 
-/// Reason why a Redis is not accepted.
+/// Reason why a Redis is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum NotAdmitted {
     #[error("Redis {0} is too old: 7.0 or newer is needed (or Valkey)")]
@@ -73,10 +72,9 @@ pub(super) enum NotAdmitted {
     MayTear,
 }
 
-/// Result of the check of a master.
 pub(super) enum Admission {
     Admitted(Admitted),
-    /// The master still loads its data. Until it has, its own report may be wrong (`aof_enabled:0`).
+    /// The master is still loading its data. Until it has finished, its own report may be wrong (`aof_enabled:0`).
     Loading,
     Refused(NotAdmitted),
 }
@@ -103,7 +101,7 @@ pub(super) fn history(info: &str) -> &str {
     field(info, "master_replid")
 }
 
-/// Times at which a server syncs its append-only file.
+/// When a server syncs its append-only file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fsync {
     Always,
