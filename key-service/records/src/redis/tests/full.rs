@@ -1,4 +1,3 @@
-//! A Redis that is nearly full.
 
 use std::time::Duration;
 
