@@ -82,7 +82,7 @@ pub enum Part {
     Passing,
 }
 
-/// Longest time of one part.
+/// Maximum duration of one part.
 const PART_DEADLINE: Duration = Duration::from_mins(10);
 
 /// Runs these parts one after the other, and hands each row of the table to `show`. Returns the parts that failed.

@@ -40,7 +40,7 @@ pub(crate) mod wire;
 /// Time of load in a round: long enough for a hundred faults, short enough to compare an installation's records in
 /// memory.
 const ROUND: Duration = Duration::from_mins(1);
-/// Shortest time of load in a round.
+/// Minimum duration of the load in a round.
 const LEAST_ROUND: Duration = Duration::from_secs(8);
 /// Time that a round takes in addition to its load: to start, to settle, to compare.
 const BESIDE: Duration = Duration::from_secs(12);

@@ -28,14 +28,14 @@ pub struct Options {
           value_parser = clap::value_parser!(u32).range(4..=1 << 20))]
     pub max_answers_mib: Option<u32>,
 
-    /// Most chat requests in flight at once; further requests get 503 with `Retry-After` [default: 4096, or a quarter
-    /// of the open files]
+    /// Maximum number of chat requests in flight; further requests get 503 with `Retry-After` [default: 4096, or a
+    /// quarter of the open files]
     #[arg(long, env = "FAREGATE_MAX_IN_FLIGHT", value_name = "COUNT",
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub max_in_flight: Option<u32>,
 
-    /// Most chat requests in flight of one account; further requests get 503 with `Retry-After` [default: all but a
-    /// quarter]
+    /// Maximum number of an account's chat requests in flight; further requests get 503 with `Retry-After` [default:
+    /// all but a quarter]
     #[arg(long, env = "FAREGATE_MAX_IN_FLIGHT_PER_ACCOUNT", value_name = "COUNT",
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub max_in_flight_per_account: Option<u32>,

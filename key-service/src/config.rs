@@ -129,7 +129,7 @@ pub struct Options {
     #[arg(long, env = "FAREGATE_PREVIOUS_INTERNAL_TOKEN_FILE", value_name = "FILE")]
     pub previous_internal_token_file: Option<PathBuf>,
 
-    /// Most API keys per account, revoked keys included; the same bound applies to groups
+    /// Maximum number of API keys per account, revoked keys included; the same bound applies to groups
     #[arg(long, env = "FAREGATE_MAX_KEYS_PER_ACCOUNT", value_name = "COUNT", default_value_t = MAX_KEYS_PER_ACCOUNT,
           value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     pub max_keys_per_account: u64,

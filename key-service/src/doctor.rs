@@ -20,7 +20,7 @@ use key_service_store::store::{Capacity as _, Ledger as _, MissingServers, Store
 const FILLING: f64 = 0.7;
 /// Used share at which little time is left, as in the alert `StoreNearlyFull`.
 const NEARLY_FULL: f64 = 0.9;
-/// Longest time that `doctor` waits for the audit.
+/// Maximum time that `doctor` waits for the audit.
 const LONGEST_AUDIT: Duration = Duration::from_mins(1);
 
 /// Checks secrets and store. `peppers` is `None` if the first start is yet to make a pepper.

@@ -45,7 +45,7 @@ const FORMATS: [(&str, &str); 9] = [
 /// Levels of a value below which only what is required is written, and below which nothing is.
 const MAX_OPTIONAL_DEPTH: usize = 6;
 const MAX_DEPTH: usize = 40;
-/// Most characters or items that may be demanded.
+/// Maximum number of characters or items that may be demanded.
 const MAX_LENGTH: usize = 200;
 /// Bytes that no context holds.
 const MAX_BYTES: usize = 1 << 16;

@@ -27,8 +27,8 @@ use crate::{
 use local_model_transformer::CONTEXT_TOKENS;
 use request::too_long;
 
-/// Most bytes read of a request. A context of 2,048 tokens holds at most 64 KiB of text, which JSON may spell with six
-/// times as many bytes, so the prompt of a longer body does not fit.
+/// Maximum number of bytes read from a request. A context of 2,048 tokens holds at most 64 KiB of text, which JSON may
+/// spell with six times as many bytes, so the prompt of a longer body does not fit.
 const MAX_BODY_BYTES: usize = 1 << 20;
 /// Time that a body may take, even if it is too long.
 const BODY_DEADLINE: Duration = Duration::from_secs(30);

@@ -59,7 +59,7 @@ pub use deployment::{ACCOUNT, Options};
 use deployment::{INTERNAL_TOKEN, PEPPER};
 pub use patience::{LOOK_EVERY, PATIENCE, SERVER_PATIENCE, until};
 
-/// Longest time for the last captures and releases after a test's last request. It is shorter than an ordinary lease,
+/// Maximum time for the last captures and releases after a test's last request. It is shorter than an ordinary lease,
 /// so that a hold that merely expires does not pass for one that was resolved.
 const SETTLING: Duration = Duration::from_secs(10);
 

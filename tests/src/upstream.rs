@@ -144,7 +144,7 @@ impl Upstream {
         self.state.open_connections.load(Ordering::Relaxed)
     }
 
-    /// Largest number of prompts that were counted at the same time.
+    /// Maximum number of prompts that were counted at the same time.
     pub fn most_counts_at_once(&self) -> usize {
         self.state.most_counting.load(Ordering::Relaxed)
     }

@@ -31,7 +31,7 @@ pub(super) const PACE: Duration = Duration::from_millis(20);
 
 /// Bound on the requests of one connection in one measurement.
 const MOST_REQUESTS: u32 = 200_000;
-/// Longest time that an answer may take.
+/// Maximum time that an answer may take.
 const ANSWER_TIMEOUT: Duration = Duration::from_mins(1);
 /// Streams that are opened together. Opening all at once would measure the burst of connections.
 const OPENED_TOGETHER: usize = 50;

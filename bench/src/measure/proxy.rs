@@ -28,7 +28,7 @@ use memchr::memmem;
 use serde::Deserialize;
 use tokio::net::TcpListener;
 
-/// Most bytes of a request that a metering proxy reads.
+/// Maximum length of a request that the metering proxy reads, in bytes.
 const MOST_BYTES: usize = 1 << 20;
 /// Name of the member, in an answer or in a stream's last chunk, with the number that is added up.
 const COUNT: &[u8] = b"\"completion_tokens\":";

@@ -24,7 +24,7 @@ use crate::overshoot::drive::drive;
 const FOLDER: &str = "bench/rivals/litellm";
 /// Key of the proxies' operator.
 const MASTER_KEY: &str = "sk-overshoot-5d0f6c2b9a7e41c8";
-/// Longest time that the installation, or a first start, may take.
+/// Maximum time that the installation, or a first start, may take.
 const STARTS: Duration = Duration::from_mins(4);
 
 /// A process of the system, ended when dropped.

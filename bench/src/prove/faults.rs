@@ -17,7 +17,7 @@ use super::stage::Stage;
 const AFTERWARDS: Duration = Duration::from_secs(5);
 /// Time in which a write reaches the replicas, and in which a master's answer is written after it acted.
 const UNSENT: Duration = Duration::from_secs(1);
-/// Most seconds that a clock steps: a key-service further from its store's clock is not ready.
+/// Maximum clock step in seconds. A key-service further from its store's clock is not ready.
 const STEP: i64 = 8;
 /// How far a clock is ahead for [`WRONG_FOR`], in seconds: longer than the bills of captures are kept.
 const HOURS_AHEAD: i64 = 5 * 60 * 60;

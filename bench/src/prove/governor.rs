@@ -19,7 +19,7 @@ use super::population::{Key, Population, SLOTS, TENANTS, some_requests};
 const LOOK_EVERY: Duration = Duration::from_millis(25);
 /// Revocations in flight at once.
 pub(super) const GOVERNORS: usize = 4;
-/// Most deposits into an account with little credit.
+/// Maximum number of deposits into an account with little credit.
 const MOST_DEPOSITS: u32 = 12;
 
 /// Counts of the changes.

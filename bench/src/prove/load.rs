@@ -28,7 +28,7 @@ const REVOKED_LAST: usize = 200;
 const NOBODY: Duration = Duration::from_millis(20);
 /// Pause after a refusal: a client that gets nothing else would take up the machine.
 const REFUSED: Duration = Duration::from_millis(2);
-/// Longest time for an answer to garbage, while faults of every kind happen.
+/// Maximum time for an answer to garbage, while faults of every kind happen.
 const GARBAGE_ANSWERED: Duration = Duration::from_secs(40);
 
 /// A request, as its client knows it.

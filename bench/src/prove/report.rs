@@ -15,7 +15,7 @@ pub(super) struct Difference {
 }
 
 impl Difference {
-    /// Most cases that are described.
+    /// Maximum number of cases that are described.
     pub(super) const SHOWN: usize = 8;
 
     fn merge(&mut self, other: &Self) {

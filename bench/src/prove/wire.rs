@@ -15,11 +15,11 @@ use tokio::{
     time::timeout_at,
 };
 
-/// Longest time that a client waits for the end of an answer.
+/// Maximum time that a client waits for the end of an answer.
 const GIVEN_UP: Duration = Duration::from_secs(30);
-/// Longest time that a client waits for a connection.
+/// Maximum time that a client waits for a connection.
 const CONNECTED: Duration = Duration::from_secs(2);
-/// Largest number of bytes per read.
+/// Maximum number of bytes per read.
 const READ: usize = 8 << 10;
 /// Text that makes the bound of each prompt larger than the prompt; the script reports the prompt's tokens.
 const PADDING: &str = "Please explain, in plain words, how a prepaid account pays for a request. Please explain it once more, in \
@@ -36,7 +36,7 @@ pub(crate) struct Ask {
     pub(crate) prompt: u64,
     /// Tokens that the model would generate.
     pub(crate) completion: u64,
-    /// Most tokens that the client asks for.
+    /// Maximum number of tokens that the client asks for.
     pub(crate) limit: u64,
     /// Milliseconds between two tokens of a stream.
     pub(crate) pace_ms: u64,

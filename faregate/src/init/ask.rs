@@ -12,9 +12,9 @@ use shared_client::upstream_call::{UpstreamAnswer, UpstreamCall};
 use super::check::Generation;
 
 const LIST_DEADLINE: Duration = Duration::from_secs(15);
-/// Longest time for a generation, since a local server may first load the weights.
+/// Maximum time for a generation, since a local server may first load the weights.
 const GENERATION_DEADLINE: Duration = Duration::from_mins(2);
-/// Most characters of a server's error that ours repeats.
+/// Maximum number of characters that our error repeats from a server's error.
 const MAX_SHOWN_WORDS: usize = 300;
 
 #[derive(Debug, PartialEq, Eq)]

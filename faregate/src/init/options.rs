@@ -32,7 +32,7 @@ pub(crate) struct InitOptions {
     /// Context window: tokens of prompt and output together, if neither the server nor a price list has it
     #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u64).range(1..))]
     pub(super) context_window: Option<u64>,
-    /// Most tokens of an answer
+    /// Maximum number of tokens in an answer
     #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u64).range(1..))]
     pub(super) max_output_tokens: Option<u64>,
     /// File to write; an existing file is never overwritten

@@ -4,7 +4,7 @@ use http::Uri;
 use shared::text::shown;
 use shared_catalog::Preset;
 
-/// Most characters of a person's answer that an error repeats.
+/// Maximum number of characters that an error repeats from a person's answer.
 const MAX_SHOWN_ANSWER: usize = 80;
 /// Variable with the credential of a server that no preset knows.
 pub(super) const UPSTREAM_KEY: &str = "UPSTREAM_KEY";

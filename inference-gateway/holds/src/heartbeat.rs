@@ -17,7 +17,7 @@ use crate::{
 const HEARTBEAT: Duration = Duration::from_millis(500);
 /// Renewals per lease. Several may fail before the hold expires.
 const RENEWALS_PER_LEASE: u32 = 6;
-/// Longest time between two renewals, even of a long lease. A renewal also reports revocations, which must end streams
+/// Maximum time between two renewals, even of a long lease. A renewal also reports revocations, which must end streams
 /// within five seconds.
 const LONGEST_PERIOD: Duration = Duration::from_secs(4);
 

@@ -20,11 +20,11 @@ use shared_rpc::{
 };
 use tokio::sync::oneshot;
 
-/// Most captures in the spool. Each unconfirmed capture keeps its slot, so more are unlikely.
+/// Maximum number of captures in the spool. Each unconfirmed capture keeps its slot, so more are unlikely.
 const MAX_CAPTURES: usize = 1 << 20;
 /// Size from which the file is rewritten without its delivered captures.
 const COMPACT_BYTES: u64 = 4 << 20;
-/// Most waiting lines. Every caller waits for its line, except for deliveries.
+/// Maximum number of waiting lines. Every caller waits for its line, except for deliveries.
 const QUEUE: usize = 8192;
 
 /// A handle on the spool. Cheap to clone.

@@ -42,7 +42,7 @@ pub struct UsageBounds {
     /// The upstream's output limit for each choice.
     pub max_tokens: u64,
     pub choices: u64,
-    /// Most tokens that the catalogue allows the request.
+    /// Maximum number of tokens that the catalogue allows the request.
     pub catalogue: Usage,
 }
 

@@ -11,7 +11,7 @@ use shared_catalog::UpstreamApi;
 pub use earlier_calls::EarlierCalls;
 pub use tool_names::{ToolName, ToolNames};
 
-/// Most choices of a request.
+/// Maximum number of choices in a request.
 pub const MAX_CHOICES: u8 = 8;
 
 /// The form in which a request wants its answer.

@@ -29,7 +29,7 @@ pub struct Request {
     pub n: u64,
     /// The request's limit for each choice.
     pub(crate) limit: Option<Limit>,
-    /// Fewest output tokens that leave room for an answer after the requested reasoning.
+    /// Minimum number of output tokens that leave room for an answer after the requested reasoning.
     pub(crate) least_output: u64,
     pub(crate) effort: Option<AskedEffort>,
     /// The caller's name for its user.
@@ -126,7 +126,7 @@ impl Request {
         })
     }
 
-    /// Fewest output tokens, over all choices, that the upstreams accept and that leave room for an answer.
+    /// Minimum number of output tokens, over all choices, that the upstreams accept and that leave room for an answer.
     fn least_output(&self, forms: &[BodyForm]) -> u64 {
         let of_api = |form: &BodyForm| match form.api() {
             UpstreamApi::Chat => self.n,

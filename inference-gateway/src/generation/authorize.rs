@@ -21,14 +21,14 @@ use upstreams::{CountTerms, NotCounted, PassedHead, Pool, Running, UpstreamFailu
 
 use super::{generator::Generator, job::Job};
 
-/// Fewest tokens to start a stream that is extended in grants. If other holds leave fewer, the client should retry
-/// later.
-const ENOUGH_BY_GRANTS: u64 = 64;
-/// Fewest tokens per choice to start an answer that cannot be extended. If other holds leave fewer, the client should
+/// Minimum number of tokens to start a stream that is extended in grants. If other holds leave fewer, the client should
 /// retry later.
+const ENOUGH_BY_GRANTS: u64 = 64;
+/// Minimum number of tokens per choice to start an answer that cannot be extended. If other holds leave fewer, the
+/// client should retry later.
 const ENOUGH_AT_ONCE: u64 = 4096;
 
-/// Most output tokens that a request needs if it sets no budget for the model's reasoning.
+/// Maximum number of output tokens that a request needs if it sets no budget for the model's reasoning.
 const ENOUGH_WITHOUT_THINKING: u64 = 16;
 /// Prompt bound from which a vendor is asked to count the prompt, so that less is held. The bound, one token per byte,
 /// is about four times too high; counting a smaller prompt would free less than the output that every answer holds.

@@ -23,9 +23,9 @@ use upstreams::{Models, PassedHead, Running, UpstreamFailure};
 use super::model_names::is_same_model;
 use crate::client::StreamBody;
 
-/// Most characters of an upstream's model name in the log.
+/// Maximum length in characters of an upstream's model name in the log.
 const MAX_SHOWN_MODEL: usize = 120;
-/// Most characters of an upstream's finish reason in the log.
+/// Maximum length in characters of an upstream's finish reason in the log.
 const MAX_SHOWN_REASON: usize = 40;
 
 pub(crate) struct Job {

@@ -89,8 +89,8 @@ const PARTS_AT_FAULT: [(PartAtFault, &[&str]); 5] = [
 ];
 /// Longest location in a body that a client may see, in bytes.
 const MAX_PLACE_BYTES: usize = 200;
-/// Most bytes of an error that are read, since a parsed error takes many times its size in memory. A longer one is
-/// ignored.
+/// Maximum number of bytes that are read of an error, since a parsed error takes many times its size in memory. A
+/// longer one is ignored.
 pub const MAX_ERROR_BYTES: usize = 64 << 10;
 
 /// An upstream's error; empty if it has no readable text. The text may quote the prompt.

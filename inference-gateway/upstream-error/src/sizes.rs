@@ -25,7 +25,7 @@ const LIMITS: [&str; 14] = [
 pub struct ContextSizes {
     /// Tokens of the prompt; `None` if the upstream does not say, or if the prompt alone fits.
     pub prompt: Option<u64>,
-    /// Most tokens that the upstream accepts.
+    /// Maximum number of tokens that the upstream accepts.
     pub most: u64,
 }
 

@@ -12,7 +12,7 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-/// Longest time to read changed values, including the wait for other readers. The request waits for it.
+/// Maximum time to read changed values, including the wait for other readers. The request waits for it.
 const REREAD_DEADLINE: Duration = Duration::from_secs(2);
 /// Time between two log lines about a refused credential, which affects every request.
 const TELL_EVERY: Duration = Duration::from_mins(1);

@@ -28,10 +28,10 @@ use crate::{
     passed_head::PassedHead,
 };
 
-/// Most prompts that an upstream counts at once. Counting is not paid, and a prompt may have 64 MiB.
+/// Maximum number of prompts that an upstream counts at once. Counting is not paid, and a prompt may have 64 MiB.
 const MAX_COUNTS_AT_ONCE: usize = 4;
-/// Most prompts of one account that are counted at once: half, so that an account's slow counts leave permits to
-/// others.
+/// Maximum number of one account's prompts that are counted at once: half, so that an account's slow counts leave
+/// permits to others.
 const MAX_COUNTS_OF_AN_ACCOUNT: usize = MAX_COUNTS_AT_ONCE / 2;
 
 /// A server of a model.
@@ -67,7 +67,7 @@ pub struct Terms<'t> {
     pub account: AccountId,
     /// Query and headers for a body that is passed on.
     pub passed: &'t PassedHead,
-    /// Longest time until the answer begins.
+    /// Maximum time until the answer begins.
     pub deadline: Duration,
     /// Header with the request's span, if spans are exported.
     pub traceparent: Option<HeaderValue>,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Most deposits or open holds of an account: more than any has.
+/// More deposits or open holds than any account has.
 pub(crate) const ALL: usize = 10_000_000;
 /// Time around midnight in which the journal may mix entries of both days. The clocks of key-services differ by at most
 /// seconds.

@@ -10,7 +10,7 @@ use shared::{ids::GenerationId, time::Timestamp};
 
 use crate::bounds::LATE;
 
-/// Most expiry bills to remember for late captures, in about 30 MB.
+/// Maximum number of expiry bills to remember for late captures, in about 30 MB.
 const MOST_EXPIRIES: usize = 100_000;
 
 /// Bills of expiries that late captures may correct.

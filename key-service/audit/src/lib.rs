@@ -50,7 +50,7 @@ use self::{
 };
 pub use reading::Books;
 
-/// Fewest journal entries that a store keeps, whatever its bound.
+/// Minimum number of journal entries that a store keeps, whatever its bound.
 const FEWEST_KEPT: u64 = 1_000;
 /// How much the time of an account's last expiry may be behind the journal's, since clocks differ.
 const EXPIRY_LATE: Duration = Duration::from_hours(24);

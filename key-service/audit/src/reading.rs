@@ -13,7 +13,7 @@ use shared::clock::Clock;
 pub struct Books<'a> {
     pub records: &'a dyn Records,
     pub clock: &'a dyn Clock,
-    /// Most journal entries that the store keeps for an account; `None` for all.
+    /// Maximum number of journal entries that the store keeps for an account; `None` for all.
     pub journal_entries: Option<u64>,
 }
 

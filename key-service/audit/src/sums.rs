@@ -21,8 +21,8 @@ use shared::{
 
 use crate::expiries::{Adds, Expiries};
 
-/// Most sums in memory, in about 200 MB: all days of most journals, or two days of 100,000 keys. The oldest day is
-/// compared and dropped first.
+/// Maximum number of sums in memory, in about 200 MB: all days of most journals, or two days of 100,000 keys. The
+/// oldest day is compared and dropped first.
 const MOST_SUMS: usize = 250_000;
 
 /// The sums of the days reached so far.

@@ -28,7 +28,7 @@ use domain::{
 };
 use key_service_store::store::{Credential, ManagementKey, Store, StoreError};
 
-/// Most cached credentials, about 100 bytes each.
+/// Maximum number of cached credentials. Each takes about 100 bytes.
 const CACHED_CREDENTIALS: usize = 100_000;
 
 /// Creates and identifies credentials. No other type has the peppers.

@@ -22,9 +22,9 @@ use tower::Service;
 
 use domain::webhook::{AddressRefused, Host, may_connect};
 
-/// Longest time to connect to one address, so that the host's other addresses get a try.
+/// Timeout for connecting to one address, so that the host's other addresses get a try.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(3);
-/// Most addresses of a host to try.
+/// How many of a host's addresses to try.
 const TRIED_ADDRESSES: usize = 3;
 
 /// Resolves a host and a port to addresses.

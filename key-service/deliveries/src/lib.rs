@@ -45,7 +45,8 @@ use key_service_store::store::{EventSlice, EventsPage, NumberedEvent, Store, Sto
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// Accounts that are checked at the same time.
 const LOOKED_AT_ONCE: usize = 16;
-/// Most events of an account turned into deliveries in one check, so that a busy account leaves time for others.
+/// Maximum number of events of an account turned into deliveries in one check, so that a busy account leaves time for
+/// others.
 const EVENTS_AT_ONCE: usize = 64;
 /// A claimed delivery becomes due again after this time: longer than an attempt and recording its result.
 const CLAIMED_FOR: Duration = Duration::from_secs(30);

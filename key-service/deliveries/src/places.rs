@@ -8,10 +8,10 @@ use std::{
 use parking_lot::Mutex;
 use shared::ids::{AccountId, WebhookId};
 
-/// Most concurrent attempts in this process. Each has its own connection.
+/// Maximum number of concurrent attempts in this process. Each has its own connection.
 const MAX_ATTEMPTS: usize = 64;
-/// Most concurrent attempts of one webhook in this process, so that a slow receiver leaves slots for the account's
-/// other webhooks.
+/// Maximum number of concurrent attempts of one webhook in this process, so that a slow receiver leaves slots for the
+/// account's other webhooks.
 const MAX_ATTEMPTS_OF_A_WEBHOOK: usize = 4;
 /// Slots that must stay free for each one that an account takes. So a single account gets a quarter of all, and even a
 /// dozen greedy ones leave slots for others. Once few are free, only accounts without a slot get one.

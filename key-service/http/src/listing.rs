@@ -20,7 +20,7 @@ use key_service_management::{
 };
 use key_service_objects::Shown;
 
-/// Most objects in memory while all are listed: about 200 KiB of JSON.
+/// Maximum number of objects in memory while all are listed: about 200 KiB of JSON.
 const STREAMED_PAGE: usize = 500;
 
 /// Answers a request for a list. If one page contains all requested objects, the answer has a length. Otherwise the

@@ -29,7 +29,7 @@ use key_service_objects::{Shown, own_group, with_group};
 
 /// Days of usage if there is no `start`.
 const DEFAULT_DAYS: i64 = 30;
-/// Most days of usage by hour: each day has up to 24 lines for every other part.
+/// Maximum number of days for usage by hour: each day has up to 24 lines for every other part.
 const MAX_HOURLY_DAYS: i64 = 31;
 
 pub(super) async fn credits(State(api): State<Api>, Caller(caller): Caller) -> Result<Response, ApiError> {

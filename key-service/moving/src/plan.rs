@@ -19,9 +19,9 @@ pub struct Import {
     /// Groups, each with an external id.
     pub groups: Vec<Group>,
     pub keys: Vec<ImportedKey>,
-    /// Most keys of the account, including revoked and imported ones.
+    /// Maximum number of keys in the account, including revoked and imported ones.
     pub most_keys: u64,
-    /// Most groups of the account, including archived and imported ones.
+    /// Maximum number of groups in the account, including archived and imported ones.
     pub most_groups: u64,
 }
 

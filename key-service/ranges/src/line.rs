@@ -8,7 +8,7 @@ use shared::money::NanoUsd;
 use domain::usage::Day;
 use key_service_page::chart::scaled;
 
-/// Most points of a line. A longer range has several days in each.
+/// Maximum number of points in a line. A longer range has several days in each.
 const POINTS: i64 = 30;
 /// Length and height of a line in SVG units.
 const LENGTH: i64 = 120;

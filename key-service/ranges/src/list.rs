@@ -30,7 +30,7 @@ use key_service_page::{
     show::{count, scrolled_table},
 };
 
-/// Most keys in the table of a page.
+/// Maximum number of keys in a page's table.
 const TOP_KEYS: usize = 10;
 
 struct Row<'a> {

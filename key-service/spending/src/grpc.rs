@@ -26,8 +26,8 @@ use tonic_types::{ErrorDetails, StatusExt};
 
 /// The domain of our `google.rpc.ErrorInfo`.
 const ERROR_DOMAIN: &str = "faregate";
-/// Most unanswered calls of a session before reading stops. It is twice a gateway's own bound, so calls that wait for a
-/// part of the store never prevent others from being read.
+/// Number of unanswered calls in a session at which reading stops. It is twice a gateway's own bound, so calls that
+/// wait for a part of the store never prevent others from being read.
 const MOST_CALLS: usize = 64 * MAX_FRAME_CALLS;
 
 pub struct Grpc {

@@ -13,12 +13,12 @@ pub enum Kind {
     Answered(fn(&mut SchemaGenerator) -> Schema),
     /// Text of at most `max` Unicode code points, without control characters. Never null.
     Line {
-        /// Largest number of code points.
+        /// Maximum number of code points.
         max: usize,
     },
     /// Text like [`Kind::Line`], not empty, or null.
     ExternalId {
-        /// Largest number of code points.
+        /// Maximum number of code points.
         max: usize,
     },
     /// USD from 0 to [`super::bounds::MAX_LIMIT`], or null.

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::script::{Script, Usage};
 
-/// Largest number of records: a test that sends more requests is wrong.
+/// Maximum number of records: a test that sends more requests is wrong.
 const MOST_RECORDS: usize = 200_000;
 
 /// An API of an upstream.

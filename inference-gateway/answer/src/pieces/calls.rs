@@ -7,7 +7,7 @@ use raw_json::RawString;
 use super::{call_ids::MadeIds, parts::ToolCall, signed::put_call_signature};
 use crate::generation::{put, put_number};
 
-/// Most calls of a choice that are tracked, more than any model makes. Further calls pass unchanged.
+/// Maximum number of calls that are tracked for a choice: more than any model makes. Further calls pass unchanged.
 const MOST_CALLS: usize = 256;
 
 /// Tool calls of a choice that were sent so far. It has no `Debug`, since names are the client's words.

@@ -4,7 +4,7 @@ use raw_json::RawString;
 
 use crate::pieces::{nonsense::Nonsense, parts::MAX_CALLS};
 
-/// Most parts that are remembered. In longer streams, late content is not noticed.
+/// Maximum number of parts that are remembered. In longer streams, late content is not noticed.
 const MOST_PARTS: usize = 8192;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

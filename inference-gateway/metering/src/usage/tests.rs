@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// Most tokens that the catalogue of these tests allows: four times the prompt is more than is always believed.
+/// Maximum number of tokens that the catalogue of these tests allows: four times the prompt is more than is always
+/// believed.
 const CATALOGUE: Usage = Usage::of(300_000, 300_000, 1_000);
 const BELIEVED_PROMPT: u64 = 1_200_000;
 

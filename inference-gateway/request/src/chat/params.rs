@@ -17,11 +17,12 @@ pub(super) const PENALTY: RangeInclusive<f64> = -2.0..=2.0;
 pub(super) const BIAS: RangeInclusive<f64> = -100.0..=100.0;
 /// Makes tokens likelier. Servers never show a token that is half a character.
 const BIAS_NAME: &str = "logit_bias";
-/// Most bytes of a parameter that is passed on: enough for a bias with as many tokens as an object may have members.
+/// Maximum length in bytes of a parameter that is passed on: enough for a bias with as many tokens as an object may
+/// have members.
 const MAX_PASSED_ON_BYTES: usize = 128 << 10;
 /// Bytes of each such parameter that do not count as prompt: enough for numbers and names.
 const FREE_BYTES: usize = 64;
-/// Most kinds of output in a list, more than any API has.
+/// Maximum number of kinds of output in a list, more than any API has.
 const MAX_MODALITIES: usize = 16;
 
 /// Checks a value. Returns what is wrong with it.

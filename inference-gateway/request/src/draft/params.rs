@@ -8,7 +8,7 @@ use shared_catalog::{Effort, Model};
 
 use super::body::Draft;
 
-/// Most output tokens that a request may ask for. A model's bound may be lower.
+/// Maximum number of output tokens that a request may ask for. A model's bound may be lower.
 pub(crate) const MAX_TOKENS: i64 = 131_072;
 /// Bounds of the temperature. At 0 the likeliest token is always chosen.
 pub(crate) const TEMPERATURE: RangeInclusive<f64> = 0.0..=2.0;
@@ -16,7 +16,7 @@ pub(crate) const TOP_P: RangeInclusive<f64> = 0.0..=1.0;
 /// Alternatives that may be reported for each token.
 pub(crate) const TOP_LOGPROBS: RangeInclusive<i64> = 0..=20;
 pub(crate) const MAX_STOPS: usize = 4;
-/// Most characters of a stop sequence: about a paragraph.
+/// Maximum length of a stop sequence in characters: about a paragraph.
 pub(crate) const MAX_STOP_CHARS: usize = 1024;
 
 /// A request's limit on the length of the answer.

@@ -14,7 +14,7 @@ pub(crate) struct RefusablePlaces {
     pub(crate) arguments: Option<String>,
 }
 
-/// Most servers of a conversation that get their parts back. Further servers get nothing.
+/// Maximum number of servers in a conversation that get their parts back. Further servers get nothing.
 const MOST_SERVERS: usize = 16;
 
 /// Sizes of the parts that a conversation carries, by server.

@@ -130,7 +130,8 @@ pub(crate) fn open_system(account: Option<AccountId>) -> String {
 const SCOPE: &str = "scope of the vendor's cache";
 /// Digits of that pseudonym: few, and still unlikely to be equal for two accounts.
 const SCOPE_DIGITS: usize = 32;
-/// Most tokens by which two such blocks differ. It is added to a prompt that was counted with another block.
+/// Maximum number of tokens by which two such blocks differ. It is added to a prompt that was counted with another
+/// block.
 pub(crate) const SCOPE_TOKENS: u64 = SCOPE_DIGITS as u64;
 
 /// Bodies of a request, without their heads.

@@ -7,7 +7,7 @@ use shared_catalog::{Preset, RATES, Rates};
 
 use super::price_list::ListedModel;
 
-/// Most characters of the list of prices that no field can express.
+/// Maximum length in characters of the list of prices that no field can express.
 const MAX_LEFT_OUT: usize = 1_000;
 
 /// Comments that explain why a preset sets an upstream's field.

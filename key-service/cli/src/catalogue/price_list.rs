@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use shared::{bounded_file, money::NanoUsd};
 use shared_catalog::{Preset, Price, RATES, Rates, Tier, WrittenRates, continued};
 
-/// Most bytes of a list: many times the size of LiteLLM's.
+/// Maximum size of a price list in bytes: many times the size of LiteLLM's.
 const MAX_LIST: usize = 64 << 20;
 
 /// Names of the rates in models.dev's files, in the order of [`Rates::FIELDS`]; empty for rates that they lack.
@@ -73,7 +73,7 @@ pub struct ListedModel {
     pub owner: Option<String>,
     /// Tokens of prompt and output together.
     pub context_window: Option<u64>,
-    /// Most output tokens.
+    /// Maximum number of output tokens.
     pub max_output_tokens: Option<u64>,
     /// Whether this is an embedding model.
     pub embeddings: bool,

@@ -18,12 +18,13 @@ use super::adding::due;
 use domain::refused::RefusedCall;
 use key_service_store::store::{Hour, REFUSED_CALLS_KEPT, RefusedLine, Store};
 
-/// Most refused authorizations, over all keys, that wait for a second try. Beyond that, second tries count as separate
-/// requests.
+/// Maximum number of refused authorizations, over all keys, that wait for a second try. Beyond that, second tries count
+/// as separate requests.
 const MAX_WAITING: usize = 20_000;
-/// Most distinct counters between two additions. Further refusals are not counted.
+/// Maximum number of distinct counters between two additions. Further refusals are not counted.
 const MAX_COUNTERS: usize = 50_000;
-/// Most calls between two additions, over all accounts: about ten megabytes. Further calls are only counted.
+/// Maximum number of calls between two additions, over all accounts: about ten megabytes. Further calls are only
+/// counted.
 const MAX_CALLS: usize = 50_000;
 /// Counters added in one call to the store.
 const ADDED_AT_ONCE: usize = 1_000;

@@ -12,7 +12,8 @@ use super::adding::due;
 use domain::{ledger::Settlement, upstream_calls::UpstreamCalls};
 use key_service_store::store::{Hour, Store};
 
-/// Most counters between two additions: more than the upstreams of any catalogue. Further bills are not counted.
+/// Maximum number of counters between two additions: more than the upstreams of any catalogue. Further bills are not
+/// counted.
 const MAX_COUNTERS: usize = 10_000;
 
 /// A model, the name of one of its upstreams, and an hour.

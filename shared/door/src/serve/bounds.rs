@@ -15,13 +15,13 @@ const ADMIN_CONNECTIONS: usize = 64;
 #[derive(Args, Clone, Debug)]
 #[group(id = "connections")]
 pub struct ConnectionOptions {
-    /// Most open connections on the main port, a quarter of them unauthenticated; beyond the quarter, the network
-    /// address with the most loses its oldest connection [default: 16384, or what open files and memory allow]
+    /// Maximum number of open connections on the main port, a quarter of them unauthenticated; beyond the quarter, the
+    /// network address with the most loses its oldest connection [default: 16384, or what open files and memory allow]
     #[arg(long, env = "FAREGATE_MAX_CONNECTIONS", value_name = "COUNT",
           value_parser = clap::value_parser!(u32).range(64..=1_000_000))]
     pub(crate) max_connections: Option<u32>,
 
-    /// Most requests at once on an HTTP/2 connection; further ones wait at the client
+    /// Maximum number of requests at once on an HTTP/2 connection; further ones wait at the client
     #[arg(long, env = "FAREGATE_MAX_STREAMS_PER_CONNECTION", value_name = "COUNT", default_value_t = 100,
           value_parser = clap::value_parser!(u32).range(1..=10_000))]
     max_streams_per_connection: u32,
@@ -57,9 +57,9 @@ pub struct ConnectionOptions {
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     pub connections: usize,
-    /// Most connections without an accepted credential.
+    /// Maximum number of connections without an accepted credential.
     pub unauthenticated: usize,
-    /// Most requests of authenticated callers at once, in addition to the number that every port allows.
+    /// Maximum number of requests of authenticated callers at once, in addition to the number that every port allows.
     pub requests: usize,
     pub streams: u32,
     pub head_bytes: u32,

@@ -60,7 +60,7 @@ impl Fault {
     ];
 }
 
-/// Longest time in milliseconds that a gateway is cut off from all key-services: short enough for leases to be renewed
+/// Maximum time in milliseconds that a gateway is cut off from all key-services: short enough for leases to be renewed
 /// after it.
 const MOST_APART: u64 = 4_000;
 /// How long a clock is wrong before it is corrected.

@@ -24,7 +24,7 @@ use crate::{
     services::{call_times::CallTimes, process::Process},
 };
 
-/// Longest time of a call, as over Redis.
+/// Timeout of a call, as with Redis.
 const CALL_DEADLINE: Duration = Duration::from_millis(1_500);
 
 /// Called after every commit that has written, with the earliest time by which one of its calls is judged.

@@ -15,7 +15,7 @@ use super::{
 
 /// How many blocks before a breakpoint are searched for an earlier one, as Anthropic documents it.
 const LOOKBACK_BLOCKS: usize = 20;
-/// Most prefixes; beyond that, all are forgotten.
+/// Maximum number of prefixes; beyond that, all are forgotten.
 const MOST_PREFIXES: usize = 1 << 14;
 
 /// Prefixes that were written, each identified by a hash of everything up to its end.

@@ -21,7 +21,7 @@ use tokio::time::{sleep, timeout};
 
 mod agents;
 
-/// Longest time for all facts of one client on a slow machine.
+/// Maximum time for all facts of one client on a slow machine.
 const ALL_FACTS: Duration = Duration::from_mins(3);
 
 /// Pause between two checks whether a client has ended.

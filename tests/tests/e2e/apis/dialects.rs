@@ -14,7 +14,7 @@ use tests::{
     upstream::{End, Fault, Script},
 };
 
-/// Longest time until a revocation has ended a stream.
+/// Maximum time until a revocation has ended a stream.
 const REVOCATION: Duration = Duration::from_secs(5);
 /// Agents that work at once.
 const AGENTS: u64 = 40;

@@ -50,7 +50,7 @@ const DOCUMENTS: [&str; 36] = [
     "tests/README.md",
 ];
 
-/// Most lines of the architecture document, so that it can be read in one sitting.
+/// Maximum number of lines in the architecture document, so that it can be read in one sitting.
 const ARCHITECTURE_LINES: usize = 220;
 
 #[test]

@@ -52,7 +52,7 @@ const TESTS: [&str; 7] = ["tests", "suite", "histories", "testing", "reference",
 /// Beginning of a file that a generator of messages wrote.
 const GENERATED: &str = "// This file is @generated";
 
-/// Most files in a folder: as many as can be taken in at a glance.
+/// Maximum number of files in a folder: as many as can be taken in at a glance.
 const MOST_FILES: usize = 15;
 
 /// Modules imported by each module.

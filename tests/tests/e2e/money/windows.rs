@@ -21,7 +21,7 @@ const BEFORE: i64 = 12;
 const STREAMS: i64 = 50;
 /// Cap of a key in each window, in requests.
 const CAP: i64 = 6;
-/// Most requests that try to use it up, ten per second.
+/// Maximum number of requests that try to use it up, ten per second.
 const MOST_TRIES: usize = 1_000;
 
 /// The machine's time.

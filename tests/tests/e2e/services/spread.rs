@@ -16,7 +16,7 @@ use super::two_of_each;
 
 /// Time in which holds are released: far less than the lease, so that the test fails if a hold merely expires.
 const SETTLING: Duration = Duration::from_secs(10);
-/// Longest time that a management request may take while a key-service is down.
+/// Maximum time that a management request may take while a key-service is down.
 const BEARABLE: Duration = Duration::from_secs(5);
 /// Longer than a gateway waits for an authorization.
 const GIVEN_UP: Duration = Duration::from_secs(4);

@@ -11,7 +11,7 @@ use crate::governing::webhooks::{events, webhook};
 const KEYS: usize = 40;
 /// How long the receiver takes to answer, so that attempts are always in flight.
 const PAUSE: Duration = Duration::from_millis(300);
-/// Most attempts at one webhook that a key-service has in flight.
+/// Maximum number of attempts that a key-service has in flight for one webhook.
 const MAX_ATTEMPTS: usize = 4;
 /// Seconds after which the claims of a dead key-service have ended.
 const CLAIMS_ENDED: i64 = 31;

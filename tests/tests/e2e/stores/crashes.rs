@@ -13,7 +13,7 @@ use tokio::time::sleep;
 
 /// Streams in flight when the process is killed.
 const STREAMS: usize = 50;
-/// Longest time until a waiting charge is delivered.
+/// Maximum time until a waiting charge is delivered.
 const SETTLED: Duration = Duration::from_secs(10);
 /// The shortest lease allowed, because tests wait for it.
 const LEASE: Duration = Duration::from_secs(3);

@@ -17,7 +17,7 @@ provider = "Model"
 docs = "https://docs.example.com"
 "#;
 
-/// Most cases at the same time.
+/// Maximum number of cases at the same time.
 const AT_ONCE: usize = 8;
 
 fn model(api: &str, url: &str) -> String {

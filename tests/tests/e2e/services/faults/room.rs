@@ -8,7 +8,7 @@ use tests::{
 };
 use tokio::time::sleep;
 
-/// Longest time until a key-service has noticed that its store refuses writes, or accepts them again.
+/// Maximum time until a key-service has noticed that its store refuses writes, or accepts them again.
 const NOTICED: Duration = Duration::from_secs(15);
 
 async fn over(redis: Form) -> Stack {

@@ -19,7 +19,7 @@ use tokio::time::{sleep, timeout_at};
 pub(crate) const FEWEST: u64 = 10;
 /// Largest prompt in tokens.
 pub(crate) const MOST: u64 = 2_000;
-/// Longest time that a client waits for an answer.
+/// Maximum time that a client waits for an answer.
 pub(crate) const GIVEN_UP: Duration = Duration::from_secs(20);
 
 /// Reason for a difference: the answer was ended early.
