@@ -63,25 +63,27 @@ pub struct Options {
           value_parser = clap::value_parser!(u32).range(1..=36_500), global = true)]
     pub redis_usage_days: u32,
 
-    /// Days that an account's events are kept, up to the last 100,000 events and 64 MiB
+    /// Days to keep an account's events, but at most the last 100,000 events and 64 MiB
     #[arg(long, env = "FAREGATE_EVENT_DAYS", value_name = "DAYS", default_value_t = 400,
           value_parser = clap::value_parser!(u32).range(1..=36_500), global = true)]
     pub event_days: u32,
 
-    /// Accept a Redis without an append-only file, which loses all keys and money when it stops
+    /// Accept a Redis without an append-only file, which loses all keys and money when it stops, or one that may
+    /// restore half of a change after a crash
     #[arg(long, env = "FAREGATE_REDIS_ALLOW_VOLATILE", global = true)]
     pub redis_allow_volatile: bool,
 
-    /// Replicas that must confirm every change of money and keys before it is answered; with fewer, nothing is served
+    /// Number of replicas that must confirm each change of money or keys before it is answered. With fewer replicas,
+    /// nothing is served
     #[arg(long, env = "FAREGATE_REDIS_WAIT_REPLICAS", value_name = "COUNT", default_value_t = 0,
           value_parser = clap::value_parser!(u32).range(0..=16), global = true)]
     pub redis_wait_replicas: u32,
 
-    /// PEM file of the certificate authority that signed the certificate of a rediss:// server [default: the public authorities]
+    /// PEM file with the certificate authority of a rediss:// server [default: the public authorities]
     #[arg(long, env = "FAREGATE_REDIS_TLS_CA", value_name = "FILE", global = true)]
     pub redis_tls_ca: Option<PathBuf>,
 
-    /// PEM file of the client certificate for a rediss:// server
+    /// PEM file with the client certificate for a rediss:// server
     #[arg(
         long,
         env = "FAREGATE_REDIS_TLS_CERT",
@@ -91,7 +93,7 @@ pub struct Options {
     )]
     pub redis_tls_cert: Option<PathBuf>,
 
-    /// PEM file of that certificate's key
+    /// PEM file with that certificate's private key
     #[arg(
         long,
         env = "FAREGATE_REDIS_TLS_KEY",
@@ -109,7 +111,7 @@ pub struct Options {
     #[arg(long, env = "FAREGATE_PEPPER", value_name = "HEX", hide_env_values = true, value_parser = parse_secret)]
     pub pepper: Option<SecretString>,
 
-    /// A file that holds the pepper
+    /// File with the pepper
     #[arg(long, env = "FAREGATE_PEPPER_FILE", value_name = "FILE")]
     pub pepper_file: Option<PathBuf>,
 
@@ -129,13 +131,13 @@ pub struct Options {
     #[arg(long, env = "FAREGATE_PREVIOUS_INTERNAL_TOKEN_FILE", value_name = "FILE")]
     pub previous_internal_token_file: Option<PathBuf>,
 
-    /// Maximum number of API keys per account, revoked keys included; the same bound applies to groups
+    /// Maximum number of API keys per account, including revoked keys; the same maximum applies to groups
     #[arg(long, env = "FAREGATE_MAX_KEYS_PER_ACCOUNT", value_name = "COUNT", default_value_t = MAX_KEYS_PER_ACCOUNT,
           value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     pub max_keys_per_account: u64,
 
     /// Address that clients use, for printed links and commands. With https, cookies require TLS. Pages are served only
-    /// at its host, at localhost and at IP addresses [default: the gateway's listen address, and pages at any host]
+    /// at its host, at localhost and at IP addresses [default: the gateway's listen address, with pages at any host]
     #[arg(long, env = "FAREGATE_PUBLIC_URL", value_name = "URL", value_parser = parse_public_url, global = true)]
     pub public_url: Option<Uri>,
 
@@ -143,8 +145,8 @@ pub struct Options {
     #[arg(long, env = "FAREGATE_WEBHOOK_NETWORKS", value_name = "NETWORKS", value_delimiter = ',')]
     pub webhook_networks: Vec<Network>,
 
-    /// Seconds that a hold lives after its gateway last renewed it; then it expires within a sixth of this time plus
-    /// one second
+    /// Seconds a hold lives after its gateway last renewed it; it then expires within a sixth of this time plus one
+    /// second
     #[arg(long = "hold-lease-seconds", env = "FAREGATE_HOLD_LEASE_SECONDS", value_name = "SECONDS",
           default_value = "30", value_parser = clap::value_parser!(u64).range(3..=3600).map(Duration::from_secs))]
     pub hold_lease: Duration,

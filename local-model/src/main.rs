@@ -25,7 +25,7 @@ const LISTEN: &str = "127.0.0.1:8000";
 #[derive(Parser)]
 #[command(name = "local-model", version = shared_process::version())]
 struct LocalModelArguments {
-    /// Address to serve at
+    /// Address to listen on
     #[arg(long, env = "FAREGATE_LOCAL_MODEL_LISTEN", value_name = "ADDRESS", default_value = LISTEN)]
     listen: SocketAddr,
 
