@@ -24,12 +24,12 @@ impl Books<'_> {
     }
 }
 
-/// Decodes a journal entry from the log.
+/// Decodes a journal entry from its log value.
 pub(crate) fn journal_entry(number: u64, value: &[u8]) -> Result<JournalEntry, StoreError> {
     read_entry(number, value).ok_or_else(|| StoreError::Damaged(format!("entry {number} of the journal")))
 }
 
-/// Makes the error for a record that no program would write.
+/// Makes the error for a record that no version of this program writes.
 pub(crate) fn damaged(what: &str) -> StoreError {
     StoreError::Damaged(format!("{what} cannot be read"))
 }

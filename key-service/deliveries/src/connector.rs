@@ -1,5 +1,5 @@
-//! Connections to webhook receivers, safe against SSRF and DNS rebinding: every address is checked, and exactly the
-//! checked address is connected to.
+//! Connects to webhook receivers without SSRF or DNS rebinding: every address is checked, and exactly the checked
+//! address is connected to.
 
 use std::{
     io,
@@ -34,11 +34,11 @@ pub(super) type Resolver =
 #[derive(Clone)]
 pub(super) struct Connector {
     resolver: Resolver,
-    /// Networks that are allowed although they are not public.
+    /// Networks that are allowed although they are private.
     allowed: Arc<[Network]>,
 }
 
-/// Why no connection was made.
+/// Reason why no connection was made.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NotConnected {
     /// The URL contains no host that can be resolved.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// How each field with a value was handled, and in how many rows.
+/// For each field, how its values were handled and in how many rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     lines: BTreeMap<(String, String, String), RowCount>,
@@ -17,7 +17,7 @@ struct RowCount {
     last: usize,
 }
 
-/// A line of the report: a column and how its values were handled.
+/// A line of the report: how a column's values were handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReportLine<'a> {
     /// The export's table.

@@ -1,4 +1,4 @@
-//! Values of a table, from JSON or from CSV. In CSV, numbers, lists and objects are text.
+//! Values from a table in JSON or CSV. In CSV, numbers, lists and objects are text.
 
 use serde_json::{Map, Value};
 use shared::{

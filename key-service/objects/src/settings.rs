@@ -1,4 +1,3 @@
-//! Settings of an object, read from JSON.
 
 use domain::settings::Patch;
 use shared::{
@@ -9,7 +8,7 @@ use shared::{
 
 use crate::value::{self, settable, unknown};
 
-/// Reads an object's settings from JSON: a new object's, or changes.
+/// Reads settings from JSON, for a new object or for changes to an existing one.
 pub fn settings<P: Patch>(json: &[u8], is_new: bool) -> Result<P, ApiError> {
     settings_among(&parse_object(json)?, is_new)
 }

@@ -1,4 +1,3 @@
-//! Webhooks (governing §5).
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Converts LiteLLM's budgets and rates to bounds.
+//! Converts LiteLLM's budgets and rates to limits.
 
 use serde_json::Value;
 use shared::{
@@ -14,7 +14,7 @@ use super::{
 };
 use domain::ledger::BoundsPatch;
 
-/// Table of the budgets that keys refer to.
+/// Table with the budgets that keys refer to.
 pub(super) const BUDGETS: &str = "LiteLLM_BudgetTable";
 /// Seconds of each window; a month has thirty days.
 const WINDOWS: [(Per, u64); 4] =
@@ -23,7 +23,7 @@ const WINDOWS: [(Per, u64); 4] =
 const ALL_MODELS: [&str; 3] = ["all-proxy-models", "all-team-models", "*"];
 
 impl RowFields<'_> {
-    /// Reads the bounds of a key or a team. The budget that a key refers to provides unset values.
+    /// Reads the limits of a key or a team. Values that are unset come from the budget that a key refers to.
     pub(super) fn bounds(&mut self, budget: Option<&Row>) -> Result<BoundsPatch, RowFault> {
         let mut bounds = BoundsPatch { models: self.models()?.map(Some), ..BoundsPatch::default() };
         self.money(&mut bounds, budget)?;
@@ -101,7 +101,7 @@ impl RowFields<'_> {
         limits.iter().map(limit).collect()
     }
 
-    /// Returns the value in the row, or else in its budget, with the table that it comes from.
+    /// Returns the value in the row or, if there is none, in its budget; also the table that it comes from.
     fn first<T>(
         &mut self,
         column: &str,
@@ -119,7 +119,7 @@ impl RowFields<'_> {
         Ok(own.map(|own| (self.table, own)).or(of_budget.map(|value| (BUDGETS, value))))
     }
 
-    /// Returns the allowed models. Unknown names stay in the list, so that it never becomes wider.
+    /// Returns the allowed models. Unknown names stay in the list, so that it never allows more.
     fn models(&mut self) -> Result<Option<Vec<String>>, RowFault> {
         let mut models = self.take("models", values::list)?;
         if models.is_empty() {
@@ -150,7 +150,7 @@ impl RowFields<'_> {
     }
 }
 
-/// Returns the remark on an amount above the largest possible limit.
+/// Returns the remark for an amount above the highest possible limit.
 fn capped(amount: NanoUsd) -> String {
     if amount > MAX_LIMIT { format!(", cut to {MAX_LIMIT} USD") } else { String::new() }
 }

@@ -1,11 +1,11 @@
-//! Rows of LiteLLM as keys and groups.
+//! Tests of rows from LiteLLM.
 
 use serde_json::json;
 use shared::{calendar::Per, time::Timestamp, wire::Limit};
 
 use super::*;
 
-/// SHA-256 as in a row.
+/// A SHA-256 as it appears in a row.
 fn sha(n: u8) -> String {
     hex::encode([n; 32])
 }

@@ -1,4 +1,4 @@
-//! Counts of bills by upstream, collected in memory and added to the store every ten seconds.
+//! Counts bills by upstream. Counts are collected in memory and added to the store every ten seconds.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
