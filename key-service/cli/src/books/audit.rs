@@ -24,7 +24,8 @@ pub struct AuditOf {
     ///
     /// The file has JSON lines with `id` (the generation, gen_…) or `time` (RFC 3339, while the request was served),
     /// and with `prompt_tokens` and `completion_tokens`. A line without an id is matched by time and equal tokens.
-    /// Generations billed between the first and the last line that match no line are listed as billed but not served.
+    /// Generations that were billed between the file's first and last line but match no line are listed as billed but
+    /// not served.
     #[arg(long, value_name = "FILE")]
     against: Option<PathBuf>,
     /// Tolerance for the upstream's times, in seconds
@@ -185,7 +186,7 @@ fn sentence(Wrong { figure, recorded, proven }: &Wrong) -> String {
     format!("{whose} is {recorded}, but {proof} {proven} (off by {off})")
 }
 
-/// Says whose daily sum this is.
+/// Describes whose daily sum this is.
 fn whose_sum(of: &SumOwner) -> String {
     match of {
         SumOwner::Payer(key, model) => format!("of {key} for {model}"),
@@ -238,11 +239,11 @@ struct AuditJson<'a> {
     keys: u64,
     entries: u64,
     wrong: Vec<WrongJson>,
-    /// Why the account's records cannot be read; null if they can.
+    /// The reason why the account's records cannot be read; null if they can be read.
     error: Option<String>,
 }
 
-/// A wrong figure. Key and group are null for a figure of the account.
+/// A wrong figure. Key and group are null if the figure belongs to the account.
 #[derive(Serialize)]
 struct WrongJson {
     figure: &'static str,
