@@ -174,7 +174,7 @@ impl Options {
         previous.filter(|token| !token.expose_secret().is_empty()).map(checked_token).transpose()
     }
 
-    /// Returns whether other processes may use the store too, as with Redis.
+    /// Returns whether other processes may use the same store, as with Redis.
     pub fn shares_store(&self) -> Result<bool, ConfigError> {
         let url = self.store_url()?;
         Ok(url.is_some_and(|url| {
@@ -182,18 +182,17 @@ impl Options {
         }))
     }
 
-    /// URL of the store, if configured.
     fn store_url(&self) -> Result<Option<SecretString>, ConfigError> {
         either(("FAREGATE_STORE", self.store.as_ref()), ("FAREGATE_STORE_FILE", self.store_file.as_deref()))
     }
 
-    /// Returns the URL of the store: the configured one, or the default file in the data directory.
+    /// Returns the store's URL: the configured one, or the default file in the data directory.
     fn store_or_default(&self) -> Result<SecretString, ConfigError> {
         let default = || format!("sqlite:{}", self.data_dir.join("faregate.db").display()).into();
         Ok(self.store_url()?.unwrap_or_else(default))
     }
 
-    /// Returns the file of a store in SQLite; `None` for any other store.
+    /// Returns the store's SQLite file; `None` for any other store.
     pub fn sqlite_file(&self) -> Result<Option<PathBuf>, ConfigError> {
         let url = self.store_or_default()?;
         Ok(url.expose_secret().strip_prefix("sqlite:").map(PathBuf::from))
@@ -205,13 +204,13 @@ impl Options {
             return Err(NoInstallation::InMemory);
         }
         match self.sqlite_file()? {
-            // A file that cannot be examined is opened all the same, and the error says what is wrong.
+            // If a file cannot be examined, opening it fails too, and that error says what is wrong.
             Some(file) if matches!(file.try_exists(), Ok(false)) => Err(self.no_installation(program)),
             Some(_) | None => Ok(()),
         }
     }
 
-    /// Error of a command that needs an installation and found none.
+    /// The error for a command that needs an installation and found none.
     pub(crate) fn no_installation(&self, program: &'static str) -> NoInstallation {
         let folder = std::env::current_dir().unwrap_or_default();
         match self.store_url() {
@@ -229,7 +228,7 @@ impl Options {
         }
     }
 
-    /// Opens the configured store. `writes` is false for a command that only reads.
+    /// Opens the configured store. `writes` is false for commands that only read.
     pub(crate) async fn open_store(
         &self,
         clock: &Arc<dyn Clock>,
@@ -288,12 +287,12 @@ impl Options {
     }
 }
 
-/// How an opened Redis is compared with the one that the data directory remembers.
+/// How to compare an opened Redis with the one that the data directory remembers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Seen {
-    /// It must be the same, with no data lost. The directory notes its present state.
+    /// It must be the same, without lost data. The directory records its current state.
     Marked,
-    /// It must be the same, with no data lost.
+    /// It must be the same, without lost data. Nothing is recorded.
     Compared,
     /// It may be another one.
     New,
@@ -350,12 +349,12 @@ pub(crate) enum NoInstallation {
     Setting(#[from] ConfigError),
 }
 
-/// Error of a store that was not opened.
+/// The error for a store that was not opened.
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
 pub(crate) struct StoreNotOpened {
     error: ConfigError,
-    /// The store may become available later, without a change of settings.
+    /// Whether the store may become available without a change of settings.
     pub(crate) may_pass: bool,
 }
 
@@ -365,13 +364,13 @@ impl From<ConfigError> for StoreNotOpened {
     }
 }
 
-/// Adds the chain of causes: the operator needs the system's message about the store.
+/// Adds the chain of causes, since the operator needs the system's message about the store.
 fn unusable_store(error: impl std::error::Error + Send + Sync + 'static) -> ConfigError {
     ConfigError::new("FAREGATE_STORE", format!("{:#}", anyhow::Error::from(error)))
 }
 
 /// Parses the address that links and printed commands begin with. Nobody can connect to 0.0.0.0, so it becomes the
-/// loopback.
+/// loopback address.
 fn parse_public_url(text: &str) -> Result<Uri, String> {
     let url: Uri = text.parse().map_err(|e| format!("{e}"))?;
     let is_web = matches!(url.scheme_str(), Some("http" | "https")) && ServedHosts::of_site(&url).is_some();
