@@ -139,7 +139,6 @@ impl Stack {
         self.key_of(&self.account, body).await
     }
 
-    /// Makes a key in this account.
     pub async fn key_of(&self, account: &Account, body: Value) -> ApiKey {
         let answer = self.manage_as(account, Method::POST, "", Some(body)).await;
         assert_eq!(answer.status, 201, "{answer}");
@@ -284,7 +283,6 @@ impl Stack {
         &self.gateways[0]
     }
 
-    /// The Redis of a stack that has one.
     pub fn redis(&self) -> &Redis {
         self.redis.as_ref().expect("this deployment has a Redis")
     }

@@ -139,7 +139,6 @@ impl Upstream {
         }
     }
 
-    /// Number of open connections.
     pub fn open_connections(&self) -> usize {
         self.state.open_connections.load(Ordering::Relaxed)
     }

@@ -118,7 +118,6 @@ impl Keys {
         self.0.queue.close();
     }
 
-    /// Returns a new generation id.
     pub fn new_generation(&self) -> GenerationId {
         GenerationId::generate(&*self.0.clock)
     }

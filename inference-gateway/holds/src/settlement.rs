@@ -33,7 +33,7 @@ pub(crate) enum Ending {
         usage: Usage,
         /// The part of the usage to charge, if the upstream continued after its stream was cut.
         charged: Option<Usage>,
-        /// The usage is an estimate.
+        /// Whether the usage is an estimate.
         estimated: bool,
     },
     Release,

@@ -162,7 +162,7 @@ struct SpoolWriter {
     file: File,
     /// Length of the complete lines, in bytes.
     bytes: u64,
-    /// The file may end with a partial line, or with lines that were not synced.
+    /// Whether the file may end with a partial line, or with lines that were not synced.
     torn: bool,
     pending: HashMap<GenerationId, SpooledCapture>,
 }

@@ -18,7 +18,7 @@ pub const MAX_CHOICES: u8 = 8;
 #[derive(Clone)]
 pub enum Reply {
     Chat {
-        /// The stream ends with usage.
+        /// Whether the stream ends with usage.
         include_usage: bool,
     },
     Responses(Arc<ResponsesReply>),

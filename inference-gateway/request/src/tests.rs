@@ -56,7 +56,6 @@ pub(crate) fn serving(serves: &str) -> Model {
     Catalog::parse(&catalogue, "test").unwrap().models.remove(0)
 }
 
-/// Any JSON with these words in it.
 pub(crate) fn json_of(words: Vec<&'static str>) -> impl Strategy<Value = Value> {
     let word = prop::sample::select(words);
     let leaf = prop_oneof![

@@ -205,7 +205,7 @@ pub struct Candidate {
     /// Share of the requests, relative to the model's other upstreams; at least 1.
     pub weight: u32,
     pub in_flight: u64,
-    /// The upstream is set aside now.
+    /// Whether the upstream is set aside now.
     pub aside: bool,
 }
 

@@ -35,7 +35,7 @@ pub(super) struct Reached {
     pub(super) max_tokens: u64,
     pub(super) running: Running,
     pub(super) body: Incoming,
-    /// A whole answer arrives as a stream.
+    /// Whether a whole answer arrives as a stream.
     pub(super) folded: bool,
 }
 

@@ -90,7 +90,6 @@ pub(crate) enum SendError {
 }
 
 impl Server {
-    /// Makes a server from its URL.
     pub(crate) fn of(url: &Uri, access: &Access) -> Result<Self, ConfigError> {
         let invalid = |e: &dyn Error| ConfigError::new("FAREGATE_MODELS", format!("{url}: {e}"));
         let is_https = url.scheme() == Some(&Scheme::HTTPS);

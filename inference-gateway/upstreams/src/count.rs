@@ -38,7 +38,7 @@ pub struct CountTerms<'t> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PromptCount {
     pub tokens: u64,
-    /// The count includes the tokens of images.
+    /// Whether the count includes the tokens of images.
     pub with_images: bool,
 }
 

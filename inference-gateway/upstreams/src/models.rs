@@ -36,7 +36,6 @@ impl Models {
         self.pools.get(model)
     }
 
-    /// Returns the metrics of a model.
     pub fn metrics(&self, model: &str) -> Option<&ModelMetrics> {
         self.metrics.model(model)
     }

@@ -49,7 +49,7 @@ struct PoolMember {
 /// A request in flight at an upstream. It counts towards the upstream's load until it is dropped.
 pub struct Running {
     member: Arc<PoolMember>,
-    /// The upstream was not set aside when it was chosen.
+    /// Whether the upstream was not set aside when it was chosen.
     was_well: bool,
     /// Origin of all times here.
     began: Instant,

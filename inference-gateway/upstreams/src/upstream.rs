@@ -76,10 +76,9 @@ pub struct Terms<'t> {
     pub refused: RefusedMembers,
 }
 
-/// An answer that has begun with a 200.
 pub struct BegunAnswer {
     pub body: Incoming,
-    /// A whole answer arrives as a stream.
+    /// Whether a whole answer arrives as a stream.
     pub folded: bool,
 }
 

@@ -25,7 +25,6 @@ const INDEXES: [Index; 3] = [names::EVENT_IDS, names::EVENTS_OF, names::TOLD_AT]
 struct EventIndexes {
     /// Number of the first event that is still kept.
     first: u64,
-    /// Number of the last event.
     last: u64,
     entries: [HashSet<Vec<u8>>; 3],
 }

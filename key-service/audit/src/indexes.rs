@@ -42,7 +42,6 @@ const DOUBTED_AT_ONCE: usize = 50;
 const ATTEMPTS: u32 = 10;
 const ID: usize = 16;
 
-/// An entry with its index.
 type IndexEntry = (Index, Vec<u8>);
 
 /// Entries that a key or a group must have.

@@ -18,7 +18,6 @@ pub struct Books<'a> {
 }
 
 impl Books<'_> {
-    /// Returns a reader for a space.
     pub(crate) const fn read(&self) -> SpaceReader<'_> {
         SpaceReader(self.records)
     }

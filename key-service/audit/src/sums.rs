@@ -41,7 +41,7 @@ pub(super) struct DaySums {
 pub(super) struct RecordedSum {
     counters: DayCounters,
     last_entry: u64,
-    /// The record is missing although the journal has entries for it.
+    /// Whether the record is missing although the journal has entries for it.
     is_absent: bool,
 }
 

@@ -72,7 +72,6 @@ impl Draft {
 }
 
 impl DraftGroup {
-    /// Makes the group with this id.
     pub fn group(&self, id: GroupId, now: Timestamp) -> Group {
         let mut group = Group::new(id, now.to_whole_seconds()).with(&self.settings, now);
         group.spend.budget.used = self.used;

@@ -25,7 +25,6 @@ pub struct Import {
     pub most_groups: u64,
 }
 
-/// A key of an import.
 #[derive(Clone, Debug)]
 pub struct ImportedKey {
     /// The key, without a group.

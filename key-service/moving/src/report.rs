@@ -13,7 +13,6 @@ pub struct Report {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct RowCount {
     rows: usize,
-    /// Number of the last row that was counted.
     last: usize,
 }
 

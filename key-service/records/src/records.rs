@@ -76,7 +76,6 @@ impl Record {
         Self(bytes)
     }
 
-    /// Makes a record of a value.
     pub fn of(revision: Revision, form: u8, value: &impl Encode<()>) -> Self {
         let mut record = Self::new(revision, form, &[]);
         shared::stored::append(value, &mut record.0);

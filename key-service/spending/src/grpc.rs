@@ -302,7 +302,6 @@ fn status(failure: &CallFailure) -> Status {
     Status::with_error_details(failure.code, failure.message.clone(), details)
 }
 
-/// The failure for a malformed call.
 fn refused(malformed: &Malformed) -> CallFailure {
     CallFailure { code: Code::InvalidArgument, message: malformed.to_string() }
 }

@@ -43,7 +43,6 @@ pub struct Header {
     pub source: Source,
 }
 
-/// Source of a header's value.
 #[derive(Clone, Debug)]
 pub enum Source {
     /// A text in the catalogue.

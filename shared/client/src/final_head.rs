@@ -45,7 +45,7 @@ enum HeadState {
     /// The rest of a head.
     Lines {
         is_interim: bool,
-        /// The line has only carriage returns so far.
+        /// Whether the line has only carriage returns so far.
         is_blank: bool,
     },
 }

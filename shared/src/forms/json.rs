@@ -36,7 +36,6 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The kind of a value.
     pub fn of(value: &RawValue) -> Self {
         match value.get().as_bytes().first() {
             Some(b'n') => Self::Null,

@@ -58,9 +58,9 @@ pub struct Field {
     pub description: &'static str,
     /// The field's input in forms, if it has one.
     pub input: Option<Input>,
-    /// The field can only be set when the object is created.
+    /// Whether the field can only be set when the object is created.
     pub is_fixed: bool,
-    /// The field is required when the object is created.
+    /// Whether the field is required when the object is created.
     pub is_required: bool,
 }
 

@@ -41,7 +41,7 @@ pub(crate) struct Outcome {
     pub(crate) sent: Instant,
     pub(crate) status: Option<u16>,
     pub(crate) generation: Option<GenerationId>,
-    /// The answer was complete.
+    /// Whether the answer was complete.
     pub(crate) is_complete: bool,
     /// The cost that the answer reports.
     pub(crate) cost: Option<NanoUsd>,

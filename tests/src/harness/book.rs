@@ -37,7 +37,7 @@ pub(super) struct Book {
     entries: Mutex<Vec<Arc<Mutex<Line>>>>,
     /// Amounts that imported keys had spent before, by key.
     elsewhere: Mutex<HashMap<String, NanoUsd>>,
-    /// Clients other than the harness spend too; their requests are not in the book.
+    /// Whether clients other than the harness spend too; their requests are not in the book.
     others: AtomicBool,
 }
 
@@ -53,7 +53,7 @@ struct Line {
     told: Option<NanoUsd>,
     /// Least and largest cost that the test expects.
     range: Option<(NanoUsd, NanoUsd)>,
-    /// The process was killed during the request, so only its last report was billed.
+    /// Whether the process was killed during the request, so only its last report was billed.
     interrupted: bool,
 }
 
@@ -75,7 +75,6 @@ impl Book {
         account
     }
 
-    /// All accounts.
     pub(super) fn accounts(&self) -> Vec<Account> {
         self.accounts.lock().unwrap().iter().map(|(account, _)| account.clone()).collect()
     }

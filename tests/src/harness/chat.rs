@@ -290,7 +290,6 @@ impl Ended {
         self.joined("content")
     }
 
-    /// The deltas of a choice.
     pub fn deltas(&self, choice: u64) -> impl Iterator<Item = &Value> {
         self.choices().filter(move |c| c["index"] == choice).map(|c| &c["delta"])
     }

@@ -29,18 +29,13 @@ pub enum Deployment {
     AllInOne,
     /// Several `faregate` processes over a Redis.
     SideBySide {
-        /// Number of processes.
         processes: usize,
-        /// Form of the Redis.
         redis: Form,
     },
     /// The services as separate processes over a Redis.
     Services {
-        /// Number of gateways.
         gateways: usize,
-        /// Number of key-services.
         key_services: usize,
-        /// Form of the Redis.
         redis: Form,
     },
 }

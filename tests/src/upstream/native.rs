@@ -46,9 +46,7 @@ use writer::AnswerWriter;
 pub(super) struct Arrived {
     /// Its address.
     pub uri: Uri,
-    /// Its headers.
     pub headers: HeaderMap,
-    /// Its body.
     pub body: Bytes,
 }
 

@@ -39,7 +39,7 @@ pub struct Script {
     pub lengths: Vec<u64>,
     /// Number of text tokens, from the first, that are reasoning.
     pub reasoning_tokens: u64,
-    /// Reasoning is generated and counted, but not sent.
+    /// Whether reasoning is generated and counted, but not sent.
     pub hidden_reasoning: bool,
     /// Number of tokens after which a choice sends nothing, neither text nor usage, until it ends: its text never
     /// completes a character, as if a bias favoured half of one.
@@ -331,7 +331,6 @@ impl Script {
         self.completion_tokens + self.tool_calls * TOKENS_PER_CALL
     }
 
-    /// The token with this index.
     pub fn token(&self, index: u64) -> Token {
         if index < self.reasoning_tokens.min(self.completion_tokens) {
             Token::Reasoning(index)

@@ -90,7 +90,6 @@ impl Style {
         }
     }
 
-    /// Style of Ollama.
     pub fn ollama() -> Self {
         Self {
             usage_at_end_only: true,
@@ -119,7 +118,6 @@ impl Style {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReasoningTold {
-    /// Nowhere.
     #[default]
     Nowhere,
     /// In `completion_tokens_details`.

@@ -23,7 +23,7 @@ struct SentCall {
     id: String,
     /// Name as spelled; empty until a piece has one.
     name: String,
-    /// Some of the arguments were sent.
+    /// Whether some of the arguments were sent.
     has_arguments: bool,
 }
 
@@ -42,7 +42,7 @@ pub(crate) enum PieceId {
 pub(crate) struct ToolCallDelta {
     pub(crate) index: u64,
     pub(crate) id: PieceId,
-    /// No earlier piece had the name.
+    /// Whether no earlier piece had the name.
     pub(crate) name_is_new: bool,
 }
 

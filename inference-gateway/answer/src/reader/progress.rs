@@ -61,7 +61,7 @@ impl Given {
 /// read again.
 #[derive(Default)]
 pub(super) struct Progress {
-    /// The answer is passed on whole, with all its calls.
+    /// Whether the answer is passed on whole, with all its calls.
     pub(super) passes: bool,
     parts: Vec<GivenPart>,
     calls: u64,

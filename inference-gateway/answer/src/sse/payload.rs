@@ -128,7 +128,6 @@ impl Text {
         }
     }
 
-    /// Returns the beginning of the text.
     pub(crate) const fn beginning(&mut self) -> &mut Bytes {
         match self {
             Self::Short(text) | Self::Long(LongText { start: text, .. }) => text,

@@ -272,7 +272,6 @@ impl Queue {
         self.wakers.iter().for_each(Notify::notify_one);
     }
 
-    /// Returns whether the queue is closed.
     pub(super) fn is_closed(&self) -> bool {
         self.state.lock().closed
     }

@@ -115,7 +115,7 @@ pub(super) struct SessionTask {
     pub(super) orphans: Arc<Orphans>,
     pub(super) health: Arc<KeyServiceHealth>,
     pub(super) clock: Arc<dyn Clock>,
-    /// The last attempt failed: no session, no answer, or the store was unreachable.
+    /// Whether the last attempt failed: no session, no answer, or the store was unreachable.
     pub(super) is_failing: AtomicBool,
 }
 

@@ -26,7 +26,8 @@ pub(crate) struct Limit {
     pub(crate) tokens: u64,
     /// Name of the parameter that sets the limit.
     pub(crate) name: &'static str,
-    /// A limit above the model's is lowered instead of refused, since the dialect requires one in every request.
+    /// Whether a limit above the model's is lowered instead of refused, since the dialect requires one in every
+    /// request.
     pub(crate) is_lowered: bool,
 }
 
@@ -64,7 +65,7 @@ impl Limit {
 pub(crate) struct AskedEffort {
     /// `None` for a word that no model accepts.
     effort: Option<Effort>,
-    /// The word must be one of the model's; otherwise the nearest is taken, as in the newer dialects.
+    /// Whether the word must be one of the model's; otherwise the nearest is taken, as in the newer dialects.
     is_exact: bool,
 }
 

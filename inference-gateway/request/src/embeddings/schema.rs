@@ -1,5 +1,3 @@
-//! Schema of a request for embeddings.
-
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::json;
 

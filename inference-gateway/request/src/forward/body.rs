@@ -47,12 +47,12 @@ pub struct Forward {
     pub images: u64,
     /// Maximum number of tokens in the prompt's images.
     pub image_tokens: u64,
-    /// The prompt describes tools to the model. Not every exact count includes them.
+    /// Whether the prompt describes tools to the model. Not every exact count includes them.
     pub has_tools: bool,
-    /// The request may make an upstream generate tokens that it does not show. A bias towards half a character delays
-    /// text and usage reports until the character is complete.
+    /// Whether the request may make an upstream generate tokens that it does not show. A bias towards half a character
+    /// delays text and usage reports until the character is complete.
     pub may_hide_tokens: bool,
-    /// The prompt is only text: no images, tools or template parameters.
+    /// Whether the prompt is only text: no images, tools or template parameters.
     pub is_plain: bool,
     /// Upper bound of the prompt's tokens, without unusual additions by an upstream's template.
     pub prompt_bound: u64,

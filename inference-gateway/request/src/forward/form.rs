@@ -17,7 +17,7 @@ pub enum BodyForm {
     /// The chat, written for another API.
     Written {
         api: UpstreamApi,
-        /// The body marks what the vendor's cache should keep.
+        /// Whether the body marks what the vendor's cache should keep.
         cache_breakpoints: bool,
         is_separate: bool,
         /// The server whose parts it gets back, if the conversation has any.
@@ -78,7 +78,6 @@ impl BodyForm {
         forms
     }
 
-    /// The API of the upstream.
     pub const fn api(self) -> UpstreamApi {
         match self {
             Self::Checked(_) => UpstreamApi::Chat,
@@ -188,7 +187,6 @@ impl Bodies {
         self.0.iter().map(|(_, body)| body.rest().len()).sum()
     }
 
-    /// The form of the first body.
     #[cfg(test)]
     pub(crate) fn first_form(&self) -> Option<BodyForm> {
         self.0.first().map(|(form, _)| *form)

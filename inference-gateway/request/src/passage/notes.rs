@@ -42,7 +42,6 @@ impl PassageNotes {
         Self { address: body.as_ptr() as usize, ..Self::default() }
     }
 
-    /// Notes a value to replace.
     pub(crate) fn replace(&mut self, value: &Value<'_, '_>, with: &str) {
         let at = self.place(value.raw());
         self.cuts.push(Cut { at, with: with.to_owned(), when: CutWhen::Always, names: Vec::new() });

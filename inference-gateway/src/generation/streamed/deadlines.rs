@@ -31,13 +31,13 @@ const UNREAD_QUARTERS: u32 = 3;
 pub(super) struct Deadlines {
     upstream_silence: Duration,
     unread_bound: Duration,
-    /// Nothing is read until an extension or a renewed lease arrives.
+    /// Whether nothing is read until an extension or a renewed lease arrives.
     is_blocked: bool,
     /// Since when the stream has been waiting for an extension or a renewed lease.
     waiting_since: Option<Instant>,
     /// Since when nothing more has been read, because the client reads nothing and its buffer is full.
     full_since: Option<Instant>,
-    /// The upstream is being read.
+    /// Whether the upstream is being read.
     listening: bool,
     /// When the upstream's last event was read, or reading began.
     read_at: Instant,
@@ -53,11 +53,11 @@ pub(super) struct Deadlines {
 /// State of a stream from which its next deadline follows.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StreamState {
-    /// The answer and its usage are complete.
+    /// Whether the answer and its usage are complete.
     pub(super) settled: bool,
     /// When to check a silent upstream next.
     pub(super) silence: Option<Instant>,
-    /// An extension is in flight.
+    /// Whether an extension is in flight.
     pub(super) extending: bool,
     /// Output waits for the client.
     pub(super) unwritten: bool,

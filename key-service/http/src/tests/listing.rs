@@ -1,5 +1,3 @@
-//! Listing keys.
-
 use shared_door::serve::{Bounds, Port, serve};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},

@@ -1,5 +1,3 @@
-//! Rotation of keys.
-
 use super::*;
 use domain::ledger::{Outcome, Refused};
 

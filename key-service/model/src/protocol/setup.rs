@@ -124,7 +124,6 @@ impl Kind {
     }
 }
 
-/// The id of a request's generation.
 pub(super) fn generation(request: usize) -> GenerationId {
     GenerationId::new(EVENING, chance(request))
 }

@@ -31,7 +31,6 @@ fn read_all(export: Value) -> (Draft, Report) {
     read(tables(export)).unwrap()
 }
 
-/// A key with these columns.
 fn key_with(columns: &Value) -> (DraftKey, Report) {
     let mut row = json!({"token": sha(1)});
     row.as_object_mut().unwrap().extend(columns.as_object().unwrap().clone());

@@ -152,7 +152,6 @@ struct CommandsByKind<'a> {
     entries: Vec<(Index, Words<'a>)>,
 }
 
-/// Words of the command for a place.
 fn of<'c, 'a, T: PartialEq>(calls: &'c mut Vec<(T, Words<'a>)>, place: T) -> &'c mut Words<'a> {
     let at = calls.iter().position(|(known, _)| *known == place).unwrap_or_else(|| {
         calls.push((place, Vec::new()));

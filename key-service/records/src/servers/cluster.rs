@@ -1,5 +1,3 @@
-//! A cluster of servers.
-
 use std::{
     array,
     path::Path,

@@ -1,5 +1,3 @@
-//! Ports for servers.
-
 use std::{
     net::TcpListener,
     ops::Range,

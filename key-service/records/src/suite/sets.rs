@@ -26,7 +26,6 @@ async fn pages(subject: &Subject, set: Set) -> BTreeMap<Vec<u8>, Record> {
     }
 }
 
-/// Fills a set with records.
 async fn filled(subject: &Subject, set: Set, count: u32) -> BTreeMap<Vec<u8>, Record> {
     let all: BTreeMap<_, _> = (0..count).map(|n| (n.to_be_bytes().to_vec(), record(n.to_string()))).collect();
     let puts: Vec<_> = all

@@ -128,7 +128,7 @@ const LATE_EXECUTION_WINDOW: Duration = Duration::from_secs(4);
 
 /// Answers that a call must not get: known, or granted.
 struct Judged {
-    /// The key's revocation had been answered before the call arrived.
+    /// Whether the key's revocation had been answered before the call arrived.
     is_revoked: bool,
     /// Time from which the hold of an authorization has no gateway.
     released: Option<Instant>,

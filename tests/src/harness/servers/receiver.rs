@@ -39,7 +39,6 @@ impl Received {
         self.headers["webhook-id"].to_str().unwrap().to_owned()
     }
 
-    /// The event.
     pub fn event(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap()
     }

@@ -66,10 +66,10 @@ pub struct Settings {
     pub env: Vec<(&'static str, String)>,
     /// Socket that is passed as the public port.
     pub listener: Option<Arc<TcpListener>>,
-    /// True if the first start uses the last release's program, provided that `FAREGATE_TEST_PREVIOUS` names a folder
+    /// Whether the first start uses the last release's program, provided that `FAREGATE_TEST_PREVIOUS` names a folder
     /// with it.
     pub upgraded: bool,
-    /// True if the size of the process's files is to be limited while it runs, with [`Server::bound_files`].
+    /// Whether the size of the process's files is to be limited while it runs, with [`Server::bound_files`].
     pub files_bounded: bool,
     /// Folder of the program, if it is not the running executable's.
     pub programs: Option<PathBuf>,
@@ -81,7 +81,6 @@ impl Settings {
         Self::of("faregate", data, env)
     }
 
-    /// Settings of a program.
     pub fn of(program: &'static str, data: &Path, env: Vec<(&'static str, String)>) -> Self {
         Self {
             program,
@@ -289,7 +288,6 @@ impl Server {
         self.address("admin")
     }
 
-    /// Address of a listener.
     pub fn address(&self, listener: &str) -> &str {
         &self.addresses[listener]
     }

@@ -30,9 +30,8 @@ pub(crate) enum Shortened {
 /// A tool that the answer calls.
 #[derive(Clone, Debug)]
 pub(crate) struct CalledTool {
-    /// Its name.
     pub name: String,
-    /// Its input is text, not JSON.
+    /// Whether its input is text, not JSON.
     pub custom: bool,
 }
 
@@ -59,7 +58,6 @@ pub(crate) struct NativePlan {
 pub(crate) enum Reported {
     /// No usage.
     Nothing,
-    /// These counts.
     Counts(Usage),
     /// The script's own JSON. This placeholder stands for it until [`NativePlan::text`] writes it.
     Verbatim(&'static str),

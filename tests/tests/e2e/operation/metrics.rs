@@ -212,7 +212,6 @@ fn declared<'a>(exported: &'a str, line: &str) -> BTreeMap<&'a str, &'a str> {
     declared
 }
 
-/// Family of a series.
 fn family<'a>(series: &str, types: &BTreeMap<&'a str, &str>) -> Option<&'a str> {
     let suffixes = ["", "_bucket", "_sum", "_count"].into_iter();
     suffixes
@@ -240,7 +239,6 @@ fn explained() -> BTreeMap<&'static str, Explained> {
     rows.collect()
 }
 
-/// A section of a page.
 fn section(page: &'static str, title: &str) -> &'static str {
     let (_, rest) =
         page.split_once(&format!("\n## {title}\n")).unwrap_or_else(|| panic!("no section {title}"));

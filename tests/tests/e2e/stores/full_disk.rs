@@ -132,7 +132,6 @@ impl Disk {
         self.0.path()
     }
 
-    /// Fills the disk to this share.
     fn fill(&self, share: f64) {
         let used = || {
             let shown = Command::new("df").args(["--output=used", "-k"]).arg(self.path()).output().unwrap();

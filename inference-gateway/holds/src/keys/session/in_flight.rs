@@ -37,7 +37,7 @@ pub(super) struct SentFrames {
     reached_at: Option<Instant>,
     /// Frames sent since the last answer.
     unheard: u32,
-    /// The session's calls were handed on, since there was no answer.
+    /// Whether the session's calls were handed on, since there was no answer.
     is_silent: bool,
 }
 
@@ -48,7 +48,7 @@ struct Frame {
     calls: Vec<Option<Arc<Pending>>>,
     left: usize,
     sent_at: Instant,
-    /// The frame was found slow.
+    /// Whether the frame was found slow.
     is_hedged: bool,
     /// Others send the calls instead, since the session was silent. A failure here is then no answer.
     is_handed_on: bool,

@@ -133,7 +133,6 @@ fn text(value: &Value) -> Option<String> {
     }
 }
 
-/// The host of an address.
 pub(super) fn host(address: &str) -> &str {
     address.rsplit_once(':').map_or(address, |(host, _)| host)
 }

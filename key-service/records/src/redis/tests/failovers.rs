@@ -20,7 +20,6 @@ const MARGIN: i64 = 15_000;
 
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// Starts a server on a port.
 fn start(port: u16, of: Option<u16>, more: &[&str]) -> RedisServer {
     let (port, of) = (port.to_string(), of.map(|of| format!("127.0.0.1 {of}")));
     let of = of.iter().flat_map(|of| ["--replicaof", of]);

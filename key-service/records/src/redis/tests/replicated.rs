@@ -65,7 +65,6 @@ impl Replicated {
         self.space_in(10_923..16_384)
     }
 
-    /// A space in one of these slots.
     pub(super) fn space_in(&self, slots: Range<u32>) -> Space {
         let has = |n: &usize| {
             let slot = self.nodes[0].ask(&format!("CLUSTER KEYSLOT account-{n}")).unwrap();

@@ -39,7 +39,7 @@ pub(crate) struct Sent {
     pub(crate) status: u16,
     /// Tokens of the answer that the client received.
     pub(crate) received: u64,
-    /// The client may retry on another gateway.
+    /// Whether the client may retry on another gateway.
     pub(crate) may_be_repeated: bool,
 }
 
@@ -77,7 +77,7 @@ struct Received {
     status: u16,
     /// Generation id; empty if the answer had none.
     generation: String,
-    /// No client retries.
+    /// Whether no client retries.
     is_last: bool,
     tokens: u64,
 }
