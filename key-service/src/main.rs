@@ -1,4 +1,3 @@
-
 use std::{
     io::{StdoutLock, Write},
     net::SocketAddr,

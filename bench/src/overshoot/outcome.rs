@@ -1,4 +1,3 @@
-
 use std::{
     collections::HashMap,
     time::{Duration, Instant},

@@ -1,4 +1,3 @@
-
 use std::time::Duration;
 
 /// More deposits or open holds than any account has.

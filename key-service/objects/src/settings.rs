@@ -1,4 +1,3 @@
-
 use domain::settings::Patch;
 use shared::{
     error::ApiError,

@@ -9,7 +9,6 @@ use super::{
 
 /// Credentials that requests may carry.
 pub struct Keys {
-    /// A key that may spend.
     pub good: String,
     /// Keys that are refused, each for a different reason.
     pub refused: Vec<String>,

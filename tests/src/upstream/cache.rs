@@ -1,4 +1,4 @@
-//! Prefix cache of the upstream, like the one that model servers keep of recent prompts.
+//! The upstream's prefix cache, like the cache of recent prompts in model servers.
 
 use std::{
     collections::{HashSet, VecDeque},

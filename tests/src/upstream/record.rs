@@ -75,7 +75,7 @@ impl Generation {
     }
 }
 
-/// What is kept of a request if there are too many to keep whole requests.
+/// The record of a request if there are too many to keep whole requests.
 #[derive(Clone, Debug)]
 pub struct Count {
     /// Tag of the request's script.

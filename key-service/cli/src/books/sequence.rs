@@ -1,4 +1,3 @@
-
 use anyhow::anyhow;
 use domain::sequence::{CannotGoOn, Sequence};
 

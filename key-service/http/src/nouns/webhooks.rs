@@ -1,4 +1,3 @@
-
 use axum::{body::Body, extract::State, response::Response};
 use shared::{
     error::ApiError,

@@ -1,4 +1,3 @@
-
 use super::*;
 
 const URL: &str = "https://hooks.example/faregate";

@@ -1,4 +1,3 @@
-
 use crate::records::Failure;
 
 /// Reason why a copy was not made or does not match.

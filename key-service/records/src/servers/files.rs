@@ -1,4 +1,3 @@
-
 use std::{fs, path::Path};
 
 /// Copies a folder with all contents.

@@ -1,4 +1,3 @@
-
 use std::{
     fs,
     os::unix::net::UnixStream,

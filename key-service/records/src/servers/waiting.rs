@@ -1,4 +1,3 @@
-
 use std::{
     fs,
     time::{Duration, Instant},

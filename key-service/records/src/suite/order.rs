@@ -1,4 +1,3 @@
-
 use super::{Subject, name, record};
 use crate::records::{Answer, Index, Log, Order, Question, Write};
 

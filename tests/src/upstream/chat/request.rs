@@ -1,4 +1,5 @@
-//! Chat requests, parsed no further than needed: prompts may be long, and benchmarks use this upstream too.
+//! Chat requests. They are parsed no further than necessary, since prompts may be long and benchmarks use this upstream
+//! too.
 
 use std::borrow::Cow;
 

@@ -157,7 +157,7 @@ fn delta(index: usize, delta: &Value) -> Value {
     json!({"type": "content_block_delta", "index": index, "delta": delta})
 }
 
-/// Thinking is sent unless the request turned it off; its tokens are generated in any case.
+/// Thinking is sent unless the request turned it off. Its tokens are generated in either case.
 fn shows_thinking(plan: &NativePlan) -> bool {
     !plan.script.hidden_reasoning && plan.prompt.body["thinking"]["type"] != "disabled"
 }

@@ -1,4 +1,4 @@
-//! Backups of the embedded store, made while it is in use, and restored.
+//! Backups of the embedded store, made while it is in use, and then restored.
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
@@ -83,7 +83,7 @@ async fn a_program_that_exports_bills_and_events_misses_none_after_a_restore() {
         ["journal", "events"].map(|what| export(what, seen[usize::from(what == "events")]).len()),
         [0, 0]
     );
-    // Fewer than were lost, so that the store's own numbers are still below those that were seen.
+    // Fewer than were lost, so that the store's own numbers are still lower than those seen before.
     serve(3).await;
     stack.key().await;
     let bills = export("journal", seen[0]);
