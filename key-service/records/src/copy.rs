@@ -127,8 +127,8 @@ pub async fn copy(
     let places = known.len() as u64;
     let step = |phase, counts: &CopiedCounts| tell(Step { phase, done: counts.get(), places });
     pair.copy(&known, &|counts: &CopiedCounts| step(Phase::Copying, counts)).await?;
-    // Also waits for whatever already was in the target, so that a connection that broke during an earlier copy does no
-    // harm.
+    // The terms are taken only now, and the comparison finds everything in them. So a connection that broke during the
+    // copy does no harm.
     let terms = terms(to, &known).await;
     let there: BTreeSet<_> = to.places().await?.into_iter().collect();
     if let Some((space, place)) = there.symmetric_difference(&known).next() {
