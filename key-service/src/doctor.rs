@@ -50,7 +50,7 @@ pub async fn examine(
             "the pepper's record is \"{}\"; it must be the same in all key-services",
             PepperRecord::of(peppers)
         ),
-        None => "the first start makes a pepper".to_owned(),
+        None => "the first start creates a pepper".to_owned(),
     });
     let Some(peppers) = peppers else { return };
     match options.sqlite_file() {
@@ -97,7 +97,7 @@ async fn examine_store(
         let says = if *is_there {
             "exists, and matches the pepper and this version"
         } else {
-            "is empty: the first start makes the installation"
+            "is empty: the first start creates the installation"
         };
         says.to_owned()
     };
@@ -109,7 +109,7 @@ async fn examine_store(
     match store.try_write().await {
         Ok(MissingServers(missing)) if missing.is_empty() => doctor.well("store", "takes writes"),
         Ok(MissingServers(missing)) => {
-            let says = format!("takes no writes at {}", missing.join(", "));
+            let says = format!("refuses writes at {}", missing.join(", "));
             doctor.fail("store", says, "find out why these servers refuse");
         }
         Err(e) => doctor.fail("store", e, "free some space, or find out why it refuses"),
@@ -140,7 +140,7 @@ async fn books(doctor: &mut Doctor, installation: &Installation) {
 async fn room(doctor: &mut Doctor, store: &Store) {
     const TODO: &str = "raise maxmemory, enlarge the disk, or keep fewer entries";
     match store.used_ratio().await {
-        Ok(None) => doctor.well("store", "has no bound"),
+        Ok(None) => doctor.well("store", "has no size limit"),
         Ok(Some(ratio)) => {
             let says = format!("uses {:.0} % of its space", ratio * 100.0);
             if ratio > NEARLY_FULL {

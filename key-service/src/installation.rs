@@ -103,7 +103,7 @@ impl Installation {
         let mut opened = Self::over(store, common, options, parts);
         while let Some(cause) = opened.check_peppers().await? {
             if opened.store.ping().await.is_ok_and(|MissingServers(missing)| !missing.is_empty()) {
-                tracing::warn!(cause, "the pepper is compared later, since a part of the store is missing");
+                tracing::warn!(cause, "a part of the store is missing; the pepper is checked once it is back");
                 opened.is_uncompared = true;
                 break;
             }

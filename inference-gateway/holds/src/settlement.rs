@@ -155,7 +155,7 @@ impl Settlement {
                 match keys.capture(Capture { hold, usage, charged, estimated, course }).await? {
                     Captured::Billed(charge) => Ok(Some(charge)),
                     Captured::Gone => {
-                        tracing::error!(generation = %self.hold.generation, ?usage, "cannot bill a usage, since its key is gone");
+                        tracing::error!(generation = %self.hold.generation, ?usage, "cannot bill usage, since its key no longer exists");
                         Ok(None)
                     }
                 }

@@ -200,7 +200,7 @@ impl Generator {
         let (accepted, slot) = (job.accepted, job.admitted.slot());
         let hold = self.holds.open(grant, HeldRequest { accepted, asked_at, prompt_tokens, slot });
         if let Err(overloaded) = charged {
-            tracing::info!(generation = %job.id, key = %hold.key(), "an account has no room for another request");
+            tracing::info!(generation = %job.id, key = %hold.key(), "an account has no slot for another request");
             hold.release().await;
             return Err(overloaded);
         }
@@ -339,7 +339,7 @@ fn refused(denial: Denial, forward: &Forward) -> ApiError {
 /// Makes the error for a prompt that would have to be counted.
 fn uncountable() -> ApiError {
     let message =
-        "Documents are taken where the model's server counts their tokens beforehand, and this one does not.";
+        "Documents are accepted only if the model's server can count their tokens in advance, and this one cannot.";
     ApiError::new(Code::UnsupportedValue, message)
 }
 

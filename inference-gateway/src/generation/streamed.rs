@@ -240,10 +240,10 @@ impl Stream {
         if self.memory.hold(self.meter.held_bytes()) {
             return None;
         }
-        tracing::warn!(generation = %self.job.id, bytes = self.meter.held_bytes(), "a stream finds no room for an event, and ends");
+        tracing::warn!(generation = %self.job.id, bytes = self.meter.held_bytes(), "no memory for an event of a stream; ending the stream");
         metrics::counter!("gateway_answers_not_given_out_total", "reason" => "event").increment(1);
         self.meter.give_up();
-        let message = "This gateway has no room for an event of this size at the moment.";
+        let message = "This gateway has no memory for an event of this size at the moment.";
         Some(End::Failed(ApiError::new(Code::Overloaded, message)))
     }
 

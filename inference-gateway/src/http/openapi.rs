@@ -115,7 +115,7 @@ pub(super) fn description(_: &mut SchemaGenerator) -> Value {
 
 pub(super) fn models(schemas: &mut SchemaGenerator) -> Value {
     let operation = Operation::new("listModels", "All models that the key may use.").secured("apiKey");
-    let version = "Version of Codex. With it, the list has the form that Codex reads.";
+    let version = "Version of Codex. With it, the list has the format that Codex reads.";
     let parameters = json!([{"name": "client_version", "in": "query", "schema": {"type": "string"}, "description": version}]);
     let operation = operation.with("parameters", parameters);
     let content = json!({JSON: {"schema": {"anyOf": [

@@ -254,7 +254,7 @@ fn rate_limited(error: &UpstreamError, upstream_model: &str, retry_after: Option
         cut(&words, MAX_MESSAGE_CHARS).to_owned()
     } else {
         let seconds = retry_after.unwrap_or(1);
-        format!("The model takes no more requests for a moment; try again in {seconds} s.")
+        format!("The model accepts no more requests at the moment; try again in {seconds} s.")
     };
     let mut error = ApiError::new(Code::RateLimitExceeded, message);
     error.retry_after = retry_after;

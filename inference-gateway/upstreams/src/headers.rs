@@ -63,7 +63,7 @@ impl UpstreamHeaders {
             match header_values(&access) {
                 Ok(read) if read == *known => {}
                 Ok(read) => current.replace(read),
-                Err(error) => tracing::warn!(%error, "a credential cannot be read again"),
+                Err(error) => tracing::warn!(%error, "cannot reread a credential"),
             }
             drop(turn);
         };

@@ -122,7 +122,7 @@ fn check(catalog: &Catalog) -> AbortOnDropHandle<()> {
                     );
                 }
                 FindingKind::NotTold(reason) => {
-                    tracing::info!(model, upstream, reason, "a server did not tell what it serves");
+                    tracing::info!(model, upstream, reason, "a server did not report what it serves");
                 }
             }
         }

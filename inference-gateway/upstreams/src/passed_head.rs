@@ -46,7 +46,7 @@ impl PassedHead {
         }
         if let Some((name, _)) = headers.iter().find(|(name, value)| !is_list_of_names(name, value)) {
             return invalid(format!(
-                "Invalid header '{name}': it has names of letters, digits, '-', '_' and '.'."
+                "Invalid header '{name}': it must consist of names with letters, digits, '-', '_' and '.'."
             ));
         }
         if headers.iter().filter(|(name, _)| *name == ANTHROPIC_VERSION).count() > 1 {

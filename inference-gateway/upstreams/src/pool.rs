@@ -168,7 +168,7 @@ impl Running {
         let learned = template.excess(now);
         drop(template);
         if learned > before {
-            tracing::warn!(upstream = %self.upstream(), tokens = learned, "its template adds more tokens than assumed: set prompt_overhead in the catalogue");
+            tracing::warn!(upstream = %self.upstream(), tokens = learned, "an upstream's template adds more tokens than assumed; set prompt_overhead in the catalogue");
         }
     }
 

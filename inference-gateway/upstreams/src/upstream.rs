@@ -231,7 +231,7 @@ impl Upstream {
     /// Learns which refused members and limit to leave out of all requests until the catalogue is reloaded.
     pub fn learn(&self, refused: RefusedMembers, most_output: Option<u64>) {
         if self.learned.learn(refused, most_output) {
-            tracing::warn!(upstream = %self, ?refused, most_output, "an upstream refuses members or a limit of requests; later requests go without them until the catalogue is read again");
+            tracing::warn!(upstream = %self, ?refused, most_output, "an upstream refuses members of requests or a limit; later requests leave them out until the catalogue is reloaded");
         }
     }
 

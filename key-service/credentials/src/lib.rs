@@ -50,7 +50,7 @@ pub struct Credentials {
 pub enum PepperFault {
     /// The store's keys were made with another pepper.
     #[error(
-        "is not the pepper that this store's keys were made with, so none of them would be found. Set that pepper \
+        "is not the pepper that this store's keys were hashed with, so no key would be found. Set that pepper \
          (FAREGATE_PEPPER or FAREGATE_PEPPER_FILE; for `faregate` also the file `pepper` in its data directory), and \
          during a rotation FAREGATE_PREVIOUS_PEPPER as well"
     )]

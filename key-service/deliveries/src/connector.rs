@@ -50,7 +50,7 @@ pub(super) enum NotConnected {
     /// The host resolves to an address that is not allowed.
     #[error(transparent)]
     Refused(#[from] AddressRefused),
-    #[error("no connection can be made")]
+    #[error("cannot connect")]
     Unreachable,
 }
 

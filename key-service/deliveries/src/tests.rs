@@ -220,7 +220,7 @@ async fn decimal_octal_and_hexadecimal_spellings_of_this_machine_are_not_connect
     for host in ["2130706433", "0x7f000001", "0x7f.1", "0177.0.0.1", "127.1"] {
         let answer = sent(&Sender::new(&[]), &format!("https://{host}:{}/", receiver.address.port())).await;
         let is_refused =
-            answer == no_answer(LOOPBACK) || answer == no_answer("no TLS connection can be made");
+            answer == no_answer(LOOPBACK) || answer == no_answer("cannot establish a TLS connection");
         assert!(is_refused, "{host}: {answer:?}");
     }
     assert_eq!(receiver.connections.load(Ordering::SeqCst), 0);
@@ -275,7 +275,7 @@ async fn a_name_is_looked_up_once_and_the_judged_address_is_connected() {
     let allowed: Network = "192.0.2.0/24".parse().unwrap();
     let (sender, asked) = looking_up(&["192.0.2.1", "127.0.0.1"], &[allowed]);
     let url = format!("https://hooks.example:{}/", receiver.address.port());
-    assert_eq!(sent(&sender, &url).await, no_answer("no connection can be made"));
+    assert_eq!(sent(&sender, &url).await, no_answer("cannot connect"));
     let connections = receiver.connections.load(Ordering::SeqCst);
     assert_eq!((asked.load(Ordering::SeqCst), connections), (1, 0));
 }
@@ -284,8 +284,8 @@ async fn a_name_is_looked_up_once_and_the_judged_address_is_connected() {
 async fn a_certificate_must_name_the_host() {
     for (name, expected) in [
         ("127.0.0.1", ReceiverAnswer::Status(200)),
-        ("127.0.0.2", no_answer("no TLS connection can be made")),
-        ("hooks.example", no_answer("no TLS connection can be made")),
+        ("127.0.0.2", no_answer("cannot establish a TLS connection")),
+        ("hooks.example", no_answer("cannot establish a TLS connection")),
     ] {
         let tls = tls_for(name);
         let receiver = Receiver::start(Some(tls.clone()), |_| OK).await;
@@ -294,7 +294,7 @@ async fn a_certificate_must_name_the_host() {
         let strange = sent(&Sender::new(&[]), &format!("https://{}/", receiver.address)).await;
         assert_eq!(
             strange,
-            no_answer("no TLS connection can be made"),
+            no_answer("cannot establish a TLS connection"),
             "of an authority that is not trusted"
         );
     }

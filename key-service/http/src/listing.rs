@@ -55,7 +55,7 @@ pub(super) fn json_response(body: Body) -> Response {
 }
 
 pub(super) fn unwritable(error: &serde_json::Error) -> ApiError {
-    tracing::error!(%error, "a listing could not be written as JSON");
+    tracing::error!(%error, "cannot write a listing as JSON");
     ApiError::internal()
 }
 

@@ -200,7 +200,7 @@ impl RowFields<'_> {
             return Err(format!("`spend` is more than {} USD", NanoUsd::MAX));
         }
         if used > NanoUsd::ZERO {
-            self.became("spend", "used, of the lifetime");
+            self.became("spend", "used, over the lifetime");
         }
         Ok(used)
     }

@@ -178,7 +178,7 @@ async fn mark(client: Arc<Client>, clock: Arc<dyn Clock>) {
         let has_failed = std::mem::replace(&mut is_failing, marked.is_err());
         match marked {
             Ok(losses) => losses.report(),
-            Err(e) if !has_failed => tracing::error!(error = %e, "cannot note that Redis was seen"),
+            Err(e) if !has_failed => tracing::error!(error = %e, "cannot mark Redis as seen"),
             Err(_) => {}
         }
     }

@@ -109,12 +109,12 @@ impl Records for Sqlite {
 
     async fn used_ratio(&self) -> Result<Option<f64>, Failure> {
         let ratio = self.writer.file().map(FileIdentity::disk_used_ratio).transpose();
-        ratio.map_err(|e| Failure::NotDone(format!("the disk cannot be looked at: {e}")))
+        ratio.map_err(|e| Failure::NotDone(format!("cannot check the disk: {e}")))
     }
 
     async fn persistence_warnings(&self) -> Vec<&'static str> {
         let in_memory = self.writer.file().is_none();
-        in_memory.then_some("all is in memory, and gone when the process ends").into_iter().collect()
+        in_memory.then_some("everything is in memory and is lost when the process ends").into_iter().collect()
     }
 
     /// Writes the layout's number again, which changes no data.

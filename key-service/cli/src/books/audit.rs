@@ -126,11 +126,11 @@ fn sentence(Wrong { figure, recorded, proven }: &Wrong) -> String {
         Figure::Used(of) => (format!("{of} used"), "its journal adds up to"),
         Figure::BudgetHeld(of) => (format!("{of} held"), "its open holds add up to"),
         Figure::Window(of, per) => {
-            (format!("{of} used in the {}", per.as_str()), "its journal allows at the nearest")
+            (format!("{of} used in the {}", per.as_str()), "the nearest that its journal allows is")
         }
         Figure::Held => ("held".to_owned(), "the open holds add up to"),
-        Figure::Credit => ("credit".to_owned(), "deposits less what keys used are"),
-        Figure::InFlight(of) => (format!("{of} requests in flight"), "its open holds that count are"),
+        Figure::Credit => ("credit".to_owned(), "deposits minus charges are"),
+        Figure::InFlight(of) => (format!("{of} requests in flight"), "the open holds in flight are"),
         Figure::Entries => ("number of journal entries".to_owned(), "there are"),
         Figure::Bill(generation) => (format!("{generation} charged"), "its journal entries add up to"),
         Figure::Sum(SumOwner::Payer(key, model), day) => {
@@ -155,13 +155,13 @@ fn sentence(Wrong { figure, recorded, proven }: &Wrong) -> String {
             (format!("{part}: {} on {day}", counter.as_words()), "the journal adds up to")
         }
         Figure::Listed(key, day, model) => {
-            (format!("{key} list of sums of {day} for {model}"), "the sums that there are, are")
+            (format!("{key} list of sums of {day} for {model}"), "the existing sums are")
         }
         Figure::Hold(generation) => (format!("the hold of {generation}"), "the index of open holds has"),
         Figure::HoldLease(generation) => {
             (format!("the lease of the hold of {generation}"), "the index of open holds has")
         }
-        Figure::FirstEntry => ("number of the first journal entry".to_owned(), "at most it may be"),
+        Figure::FirstEntry => ("number of the first journal entry".to_owned(), "it may be at most"),
         Figure::LastEvent => ("number of the last event".to_owned(), "the log of events has"),
         Figure::Events => ("number of events".to_owned(), "there are"),
         Figure::LastExpiry => {

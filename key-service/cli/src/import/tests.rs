@@ -98,7 +98,7 @@ async fn an_export_of_a_later_version_has_its_windows_and_says_what_was_dropped(
         let of = |line: &&str| line.split_whitespace().nth(1) == Some(column);
         said.lines().find(of).unwrap_or_else(|| panic!("{column} is not in\n{said}"))
     };
-    assert!(line("budget_limits").ends_with("24h is limits per day"), "{said}");
+    assert!(line("budget_limits").ends_with("24h becomes limits per day"), "{said}");
     assert!(line("rotation_count").ends_with("dropped: rotate keys with the management API"), "{said}");
     assert!(line("last_active").contains("dropped: "), "{said}");
     assert!(said.contains("LiteLLM_UserTable"), "{said}");

@@ -63,7 +63,7 @@ impl RowFields<'_> {
             (Some((table, amount)), Some((of_duration, duration))) => {
                 let per = nearest(&duration)?;
                 self.of(table, "max_budget", format!("limits per {}{}", per.as_str(), capped(amount)));
-                self.of(of_duration, "budget_duration", format!("{duration} is per {}", per.as_str()));
+                self.of(of_duration, "budget_duration", format!("{duration} becomes per {}", per.as_str()));
                 windows.push((per, amount.min(MAX_LIMIT)));
             }
         }
@@ -95,7 +95,7 @@ impl RowFields<'_> {
             let duration = values::text(member("budget_duration")).ok().flatten();
             let (amount, duration) = amount.zip(duration).ok_or_else(fault)?;
             let per = nearest(&duration)?;
-            self.became("budget_limits", format!("{duration} is limits per {}", per.as_str()));
+            self.became("budget_limits", format!("{duration} becomes limits per {}", per.as_str()));
             Ok((per, amount))
         };
         limits.iter().map(limit).collect()
@@ -126,13 +126,13 @@ impl RowFields<'_> {
             return Ok(None);
         }
         if models.iter().any(|model| ALL_MODELS.contains(&model.as_str())) {
-            self.became("models", "all models, like the list");
+            self.became("models", "all models, as in the list");
             return Ok(None);
         }
         models.sort();
         models.dedup();
         if models.len() > MAX_MODELS {
-            return Err(format!("`models` has {} ids, and may have {MAX_MODELS}", models.len()));
+            return Err(format!("`models` has {} ids; the maximum is {MAX_MODELS}", models.len()));
         }
         let is_id = |model: &String| {
             (1..=MAX_MODEL_CHARS).contains(&model.chars().count()) && !model.chars().any(is_control)
@@ -144,7 +144,7 @@ impl RowFields<'_> {
         }
         self.became("models", "models");
         if models.iter().any(|model| model.contains('*')) {
-            self.became("models", "a wildcard allows no model here: name each model");
+            self.became("models", "wildcards do not work here: name each model");
         }
         Ok(Some(models))
     }
@@ -159,7 +159,7 @@ fn capped(amount: NanoUsd) -> String {
 fn nearest(duration: &str) -> Result<Per, RowFault> {
     let fault = || {
         format!(
-            "`budget_duration` is `{}`, and no duration such as 30d",
+            "`budget_duration` is `{}`, which is not a duration such as 30d",
             duration.chars().take(20).collect::<String>()
         )
     };

@@ -3,7 +3,7 @@ use crate::records::Failure;
 /// Reason why a copy was not made or does not match.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CopyError {
-    #[error("the target is not empty: it has something that the source does not have: {0}")]
+    #[error("the target is not empty: it contains something that is not in the source: {0}")]
     NotEmpty(String),
     #[error("the copy differs from the original: {0}")]
     Differs(String),

@@ -54,19 +54,19 @@ pub(super) enum NotAdmitted {
     Evicts(String),
     #[error(
         "Redis forgets everything when it stops: set appendonly to yes (and appendfsync to always, to lose \
-         nothing with the machine), or set FAREGATE_REDIS_ALLOW_VOLATILE to accept that"
+         nothing if the machine fails), or set FAREGATE_REDIS_ALLOW_VOLATILE to accept that"
     )]
     Forgets,
     #[error(
         "Redis leaves it to the system when to write to disk: set appendfsync to everysec, or to always to lose \
-         nothing with the machine"
+         nothing if the machine fails"
     )]
     NeverSyncs,
     #[error("this Redis is a replica; connect to its master")]
     Replica,
     #[error(
-        "Redis may bring back half of a change: it goes on behind a torn append-only file (aof-load-truncated yes), unless \
-         that is written anew. Let its user run BGREWRITEAOF after each start (+bgrewriteaof), or set aof-load-truncated \
+        "Redis may restore half of a change: with aof-load-truncated yes, it continues after a torn append-only file, unless \
+         the file is rewritten. Let its user run BGREWRITEAOF after each start (+bgrewriteaof), or set aof-load-truncated \
          to no (and allow +config|get), or set FAREGATE_REDIS_ALLOW_VOLATILE to accept that"
     )]
     MayTear,

@@ -19,7 +19,7 @@ const BESIDE: [&str; 2] = ["-wal", "-shm"];
 #[derive(Debug, thiserror::Error)]
 pub enum CopyError {
     /// The file or its folder is missing or may not be accessed.
-    #[error("{} cannot be read or written", .0.display())]
+    #[error("cannot read or write {}", .0.display())]
     File(PathBuf, #[source] io::Error),
     #[error("{}: {}", .0.display(), .1)]
     Sqlite(PathBuf, rusqlite::Error),
@@ -29,7 +29,7 @@ pub enum CopyError {
     /// Pages of the file contradict each other.
     #[error("{} is damaged: {}", .0.display(), .1)]
     Damaged(PathBuf, String),
-    #[error("{} is served: stop the program first (or another command that has it open)", .0.display())]
+    #[error("{} is in use: stop the program, or the command, that has it open", .0.display())]
     Served(PathBuf),
 }
 

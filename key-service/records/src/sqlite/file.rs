@@ -47,10 +47,10 @@ pub enum OpenError {
     #[error("{} was written by a newer version (its layout is {found}, this program knows {LAYOUT})", .path.display())]
     Newer { path: PathBuf, found: i64 },
     /// The file is missing and cannot be created.
-    #[error("{} cannot be made", .0.display())]
+    #[error("cannot create {}", .0.display())]
     NotMade(PathBuf, #[source] io::Error),
     /// The file cannot be opened.
-    #[error("{} cannot be opened", .0.display())]
+    #[error("cannot open {}", .0.display())]
     Failed(PathBuf, #[source] rusqlite::Error),
     /// No thread can be started for the store.
     #[error("no thread can be started")]

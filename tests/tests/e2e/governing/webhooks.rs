@@ -110,6 +110,6 @@ async fn a_proxy_of_the_environment_is_not_used() {
         assert!(Instant::now() < deadline, "no attempt is made");
         sleep(LOOK_EVERY).await;
     };
-    assert_eq!(attempts[0]["error"], "no TLS connection can be made", "{attempts}");
+    assert_eq!(attempts[0]["error"], "cannot establish a TLS connection", "{attempts}");
     assert_eq!(proxy.received().len(), 0);
 }

@@ -38,7 +38,7 @@ async fn a_served_store_is_backed_up_again_and_again_and_the_last_backup_is_rest
 
     let settings = stack.server().settings();
     let (refused, _, error) = settings.try_cli(&["restore", "--from", &place]);
-    assert!(!refused.success() && error.contains("is served: stop the program first"), "{error}");
+    assert!(!refused.success() && error.contains("is in use: stop the program"), "{error}");
     assert_eq!(stack.call(&key, Script::tokens(12, 5)).send().await.status, 200, "it is served as before");
 
     stack.server().kill();

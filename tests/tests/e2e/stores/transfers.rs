@@ -109,7 +109,7 @@ async fn a_store_that_is_served_or_full_is_neither_copied_nor_written() {
         let error = copy(&settings, from, to).unwrap_err();
         assert!(error.contains(reason), "{from} {to}: {error}");
     };
-    refused(&served, &sqlite("new.db"), "is served: stop the program first");
+    refused(&served, &sqlite("new.db"), "is in use: stop the program");
     refused(&absent, &sqlite("new.db"), "there is no file");
     refused(&served, &served, "is the same store as --from");
     refused("memory:", &served, "cannot be copied");

@@ -158,7 +158,7 @@ impl Cluster {
         *looked = Some(Instant::now());
         match self.read_slots().await {
             Ok(new) => new.iter().for_each(Server::connect_again),
-            Err(e) => tracing::warn!(error = %e, "no node tells the slots of the cluster"),
+            Err(e) => tracing::warn!(error = %e, "no node reports the cluster's slots"),
         }
     }
 
@@ -232,7 +232,7 @@ impl Cluster {
         let slots = self.checks.members.slots(&mut connection, host(address)).await?;
         let is_any_known = !self.table.read().slots.is_empty();
         if is_any_known && self.checks.members.is_stale(&slots) {
-            return Err(stranger("it may not know who has which slots by now"));
+            return Err(stranger("it may not know the current slots"));
         }
         Ok(slots)
     }

@@ -140,7 +140,7 @@ impl Server {
 
     /// Counts a call until the permit is dropped. A call that is refused has done nothing.
     pub(in crate::redis) fn admit_call(&self) -> RedisResult<SemaphorePermit<'_>> {
-        let busy = (ErrorKind::Server(ServerErrorKind::TryAgain), "too many calls wait for it");
+        let busy = (ErrorKind::Server(ServerErrorKind::TryAgain), "too many calls are waiting for it");
         self.calls.try_acquire().map_err(|_| busy.into())
     }
 
