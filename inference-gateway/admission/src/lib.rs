@@ -193,7 +193,7 @@ impl Admission {
         Ok(BodyPieces { head, rest: permit.kept_by(rest) })
     }
 
-    /// Returns the most memory for the answers of one account, in bytes.
+    /// Returns the maximum memory for the answers of one account, in bytes.
     pub fn largest_answer(&self) -> usize {
         self.0.answers_of_account
     }
@@ -240,7 +240,7 @@ impl Admitted {
         self.slot.owner()
     }
 
-    /// The slot, for a hold.
+    /// Returns the slot, which the hold keeps.
     pub fn slot(&self) -> Arc<Permit> {
         self.slot.clone()
     }

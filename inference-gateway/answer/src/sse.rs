@@ -232,7 +232,7 @@ mod tests {
         data
     }
 
-    /// Payloads of a body that arrives in these pieces.
+    /// Decodes the payloads of a body that arrives in these pieces.
     fn payloads<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<String> {
         let mut decoder = Decoder::default();
         let mut found = Vec::new();

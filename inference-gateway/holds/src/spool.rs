@@ -388,7 +388,7 @@ mod tests {
         folder
     }
 
-    /// The models of the captures in the file, all of which can be read.
+    /// Lists the models of the captures in the file. All captures can be read.
     fn models(file: &Path) -> Vec<String> {
         let SpoolContents { pending, damaged } = spool::read(file).unwrap();
         assert!(damaged.is_empty(), "{damaged:?}");

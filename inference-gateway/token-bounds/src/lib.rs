@@ -254,8 +254,8 @@ fn growth(text: &str) -> u64 {
     text.chars().map(added_by_composition_or_compatibility).sum()
 }
 
-/// Returns the most bytes that one character may add. The ranges are those of Unicode 14, joined across rare
-/// characters.
+/// Returns the maximum number of bytes that one character may add. The ranges are those of Unicode 14, joined across
+/// rare characters.
 const fn added_by_composition_or_compatibility(c: char) -> u64 {
     match c {
         '\u{f77}'..='\u{f79}' | '\u{2033}'..='\u{2037}' | '\u{222c}'..='\u{2230}' => 6,

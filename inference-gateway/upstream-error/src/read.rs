@@ -15,7 +15,7 @@ const MOST_VALUES: usize = 64;
 /// Members that contain the message, or an object with it, in the order in which they are searched.
 const MEMBERS: [&str; 17] = [
     "error",       // OpenAI and most others: an object, or a text
-    "response",    // OpenAI, of a failed response
+    "response",    // OpenAI, in a failed response
     "message",     // most; an object at Mistral
     "msg",         // FastAPI
     "faultstring", // Fireworks' proxy

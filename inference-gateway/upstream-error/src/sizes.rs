@@ -14,7 +14,7 @@ const LIMITS: [&str; 14] = [
     "maximum number of tokens allow",
     "maximum allowed length",
     "must be <=",                 // Text Generation Inference
-    "batch size",                 // llama.cpp, of embeddings
+    "batch size",                 // llama.cpp, for embeddings
     "model token limit",          // Moonshot
     "exceeds the limit of",       // Copilot
     "input length should be [1,", // Alibaba

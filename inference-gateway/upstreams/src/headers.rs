@@ -109,7 +109,7 @@ mod tests {
         let replaced = futures_util::future::join_all(asks).await;
         assert!(replaced.iter().all(Option::is_none));
         assert!(headers.rereading.try_lock().is_err(), "the first reader has not come back, and reads alone");
-        // Whoever writes lets all readers go on.
+        // Writing unblocks all readers.
         fs::write(&file, "two").unwrap();
         while headers.get()[0].1 != "Bearer two" {
             sleep(Duration::from_millis(5)).await;

@@ -101,7 +101,7 @@ impl Pool {
         self.members.iter().all(|member| member.upstream.counts(forward))
     }
 
-    /// Returns the most tokens that a template of these upstreams adds to a prompt beyond the usual.
+    /// Returns the maximum number of tokens that a template of these upstreams adds to a prompt beyond the usual.
     pub fn prompt_overhead(&self) -> u64 {
         let now = self.began.elapsed();
         self.members.iter().map(|member| member.prompt_overhead(now)).max().unwrap_or(0)
@@ -153,7 +153,7 @@ impl Running {
         self.member.place
     }
 
-    /// Returns the most tokens that the upstream's template adds to a prompt beyond the usual.
+    /// Returns the maximum number of tokens that the upstream's template adds to a prompt beyond the usual.
     pub fn prompt_overhead(&self) -> u64 {
         self.member.prompt_overhead(self.began.elapsed())
     }

@@ -19,10 +19,8 @@ const WORTH_FINDING: usize = 1 << 10;
 /// prompt, go to the same upstream, which has that prompt in its cache.
 const OPENING_BYTES: usize = 4 << 10;
 
-/// The body while being written, and the size of its prompt.
-/// Every member is written with a comma before it, since another always precedes it: the head, or an object's first
-/// member.
-/// head's, and an object's after its opening member.
+/// The body while being written, and the size of its prompt. Every member is written with a comma before it, since
+/// another always precedes it: the head, or an object's first member.
 pub(crate) struct Draft {
     pub(crate) json: Vec<u8>,
     pub(crate) shown: PromptSize,

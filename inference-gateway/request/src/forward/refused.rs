@@ -148,7 +148,7 @@ mod tests {
             let error = forward.invalid(part, None);
             assert_eq!(error.message, "The model refused the request as invalid.");
         }
-        // Calls whose arguments all are JSON: the template may want an object.
+        // If the arguments of all calls are JSON, the template may require an object.
         assert_eq!(place(&forward.invalid(Some(PartAtFault::CallArguments), None)), "messages");
     }
 

@@ -59,7 +59,7 @@ pub(super) struct StreamState {
     pub(super) silence: Option<Instant>,
     /// Whether an extension is in flight.
     pub(super) extending: bool,
-    /// Output waits for the client.
+    /// Whether output waits for the client.
     pub(super) unwritten: bool,
     /// Why to read on after the client left.
     pub(super) reading_on: ReadingOn,

@@ -50,7 +50,8 @@ struct Frame {
     sent_at: Instant,
     /// Whether the frame was found slow.
     is_hedged: bool,
-    /// Others send the calls instead, since the session was silent. A failure here is then no answer.
+    /// Other sessions send the calls instead, since this session was silent. A failure here then does not count as an
+    /// answer.
     is_handed_on: bool,
     /// What the answers so far show about the store: it is away if no call reached it and one failed.
     store: StoreSeen,
