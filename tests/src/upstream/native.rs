@@ -1,4 +1,4 @@
-//! OpenAI's Responses and Anthropic's Messages, as strict as the vendors' own.
+//! OpenAI's Responses API and Anthropic's Messages API, as strict as the vendors' own.
 
 use std::{future::pending, io, sync::atomic::Ordering};
 

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use clap::Args;
 
-/// Least connections of the main port, whatever the limits of files and memory: with fewer, a server is useless.
+/// Minimum number of connections of the main port, whatever the limits of files and memory: with fewer, a server is
+/// useless.
 pub(crate) const LEAST_CONNECTIONS: usize = 64;
-/// Least connections for unauthenticated callers: more than a gateway opens to pass refusals on.
+/// Minimum number of connections for unauthenticated callers: more than a gateway opens to pass refusals on.
 const LEAST_UNAUTHENTICATED: usize = 32;
 /// Connections of a port for probes and metrics: enough for one or two scrapers and an operator.
 const ADMIN_CONNECTIONS: usize = 64;

@@ -1,4 +1,4 @@
-//! Answers of Anthropic's Messages.
+//! Answers of Anthropic's Messages API.
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ use crate::upstream::{
     script::{Token, Usage, word},
 };
 
-/// Writer of an answer of Messages.
+/// Writer of an answer in the Messages API.
 #[derive(Default)]
 pub(super) struct MessagesWriter {
     /// Blocks of the answer. The last may be open.

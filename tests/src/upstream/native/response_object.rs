@@ -1,4 +1,4 @@
-//! The object `response` of OpenAI's Responses.
+//! The object `response` of OpenAI's Responses API.
 
 use serde_json::{Value, json};
 

@@ -7,7 +7,7 @@ use super::{
     refusal::{Checked, Purpose, all_of, invalid, no_more},
 };
 
-/// Least budget of thinking.
+/// Minimum budget for thinking.
 const LEAST_BUDGET: u64 = 1024;
 
 /// Page of the documentation that several messages refer to.
