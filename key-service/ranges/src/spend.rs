@@ -107,7 +107,7 @@ impl SpendView {
     ) -> Result<SpendReport, Failure> {
         let search = |by, days| SpendSearch { days, by, step: self.step(), depth };
         let parts = self.parts(app, reach, search(self.by, self.range.days.clone())).await?;
-        // Divided by model, because models are the fewest parts and have the same sum.
+        // By model, since this gives the fewest parts, with the same sum.
         let before = self.parts(app, reach, search(SpendBy::Model, self.range.before())).await?;
         Ok(SpendReport { parts, before: total(&before) })
     }

@@ -132,7 +132,7 @@ fn in_responses(at: usize, step: &Step, events: &mut Vec<Value>) {
     }
 }
 
-/// What a client reads of these events. Each event is read twice, as one is that waits for tokens.
+/// Returns what a client reads of these events. Each event is read twice, like an event that waits for tokens.
 fn read_by(reply: &Reply, api: UpstreamApi, events: &[Value]) -> String {
     let (mut reader, mut writer) =
         (AnswerReader::new(api), StreamWriter::new(generation(), reply, 99, false));

@@ -197,7 +197,7 @@ fn parsed(api: UpstreamApi, earlier: &Value) -> request::Request {
     parse(api, &body)
 }
 
-/// The body that the model's upstream gets.
+/// Returns the body that the model's upstream gets.
 fn sent(request: request::Request, model: &Model) -> Value {
     let forward = request.forward(model).unwrap_or_else(|error| panic!("{error:?}"));
     let to = UpstreamParams {

@@ -15,7 +15,7 @@ fn counter(scope: UsageScope, choices: u64) -> UsageCounter {
     UsageCounter::new(bounds, scope)
 }
 
-/// A counter of a choice after this many bytes of output.
+/// Returns the counter of a single choice after this many bytes of output.
 fn counter_after(bytes: u64) -> UsageCounter {
     let mut counter = counter(UsageScope::Answer, 1);
     counter.count_text(0, size(bytes));

@@ -7,7 +7,7 @@ use records::maps::SpaceMaps;
 
 use super::{sent::Sent, setup::Kind};
 
-/// Key-services.
+/// Number of key-services.
 pub(super) const SERVICES: usize = 2;
 
 /// An installation between two steps.
@@ -23,7 +23,7 @@ pub(super) struct State {
     pub(super) strays: Vec<Arc<Sent>>,
     pub(super) is_up: Vec<bool>,
     pub(super) requests: Vec<Request>,
-    /// Acts that were answered.
+    /// Whether each action of the owner was answered.
     pub(super) acts: Vec<bool>,
     pub(super) faults: u8,
     pub(super) revisions: u64,

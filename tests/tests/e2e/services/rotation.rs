@@ -21,7 +21,7 @@ use tokio::time::sleep;
 
 use super::two_of_each;
 
-/// Grace of a rotation under load, in seconds.
+/// Grace period of the rotation under load, in seconds.
 const GRACE: u64 = 3;
 /// Number of clients with the old plaintext, and of clients with the new one.
 const CLIENTS: usize = 4;

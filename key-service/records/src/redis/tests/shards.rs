@@ -85,7 +85,7 @@ async fn a_process_comes_up_without_one_master_and_serves_the_spaces_of_the_othe
     assert_eq!(store.ping().await.map(|MissingServers(missing)| missing.len()), Ok(1));
     cluster.start_one_again();
     all_are_served(&store).await;
-    // A part that is away for long has not lost anything.
+    // A part that was away for long has not lost anything.
     let again = Redis::open(&settings, clock()).await.unwrap();
     assert_eq!(again.ping().await, Ok(MissingServers::default()));
 }
