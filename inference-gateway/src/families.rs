@@ -30,7 +30,10 @@ pub const FAMILIES: &[Family] = &[
     Family::counter("gen_ai_client_inference_usage_cache_read_input_tokens_total", "tokens of prompts that upstreams had cached").labelled(),
     Family::counter("gen_ai_client_inference_usage_cache_write_input_tokens_total", "tokens of prompts that upstreams wrote to their caches").labelled(),
     Family::counter("gen_ai_client_inference_usage_reasoning_output_tokens_total", "generated tokens that are reasoning").labelled(),
-    Family::gauge("gateway_ready", "1 while a key-service answers, as `/readyz`; 0 otherwise, and once the process stops"),
+    Family::gauge(
+        "gateway_ready",
+        "1 while a key-service answers, like `/readyz`; 0 otherwise, and once the process is stopping",
+    ),
     Family::gauge(
         "gateway_key_service_sessions",
         "sessions with key-services, one for each worker and key-service: `open`, `connecting`",
@@ -61,7 +64,8 @@ pub const FAMILIES: &[Family] = &[
     ),
     Family::counter(
         "gateway_answers_of_other_models_total",
-        "answers from another model than the one requested; billed at the vendor's own cost if that is reported and higher",
+        "answers from a model other than the one requested; billed at the vendor's own cost if that is reported and \
+         higher",
     ),
     Family::counter(
         "gateway_upstream_oddities_total",
@@ -95,7 +99,7 @@ pub const FAMILIES: &[Family] = &[
         "frames that a key-service did not answer in time, so that they were also sent to another",
     ),
     Family::counter("gateway_renewals_failed_total", "leases that could not be renewed at the first attempt"),
-    Family::counter("gateway_doubtful_holds_total", "authorizations of unknown outcome"),
+    Family::counter("gateway_doubtful_holds_total", "authorizations with an unknown outcome"),
     Family::counter(
         "gateway_settle_failures_total",
         "captures and releases that must be retried",

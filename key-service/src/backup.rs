@@ -48,7 +48,7 @@ pub(crate) async fn backup(
     copy::sync(&backup)?;
     let size = fs::metadata(&backup).map_or(0, |found| found.len());
     writeln!(out, "{}: {size} bytes, {audited}", backup.display())?;
-    writeln!(out, "Back up the pepper too, in another place: neither is of use without the other.")?;
+    writeln!(out, "Back up the pepper too, in another place: neither is useful without the other.")?;
     Ok(())
 }
 

@@ -103,7 +103,10 @@ impl Installation {
         let mut opened = Self::over(store, common, options, parts);
         while let Some(cause) = opened.check_peppers().await? {
             if opened.store.ping().await.is_ok_and(|MissingServers(missing)| !missing.is_empty()) {
-                tracing::warn!(cause, "a part of the store is missing; the pepper is checked once it is back");
+                tracing::warn!(
+                    cause,
+                    "a part of the store is missing; the pepper is checked once it is back"
+                );
                 opened.is_uncompared = true;
                 break;
             }

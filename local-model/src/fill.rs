@@ -67,7 +67,7 @@ pub(crate) fn check(schema: &Value) -> Result<(), ApiError> {
         Filler { reader: None, before: &[], room: usize::MAX, root: schema, text: String::new() };
     match filler.value(schema, 0) {
         Err(Halt::Refused(error)) => Err(error),
-        _ if !schema.is_object() => Err(unsupported("a schema is an object")),
+        _ if !schema.is_object() => Err(unsupported("a schema must be an object")),
         Ok(()) | Err(Halt::Ended(_) | Halt::Left) => Ok(()),
     }
 }
@@ -90,9 +90,9 @@ pub(crate) fn fill(
 /// The schema for a tool's arguments, which must be an object. A tool without parameters takes an empty object.
 pub(crate) fn of_arguments(parameters: Option<&Value>) -> Result<Value, ApiError> {
     let mut schema = parameters.cloned().unwrap_or_else(|| json!({}));
-    let object = schema.as_object_mut().ok_or_else(|| unsupported("a schema is an object"))?;
+    let object = schema.as_object_mut().ok_or_else(|| unsupported("a schema must be an object"))?;
     if object.get("type").is_some_and(|kind| kind != "object") {
-        return Err(unsupported("the arguments of a tool are an object"));
+        return Err(unsupported("the arguments of a tool must be an object"));
     }
     if !object.contains_key("$ref") {
         object.entry("properties").or_insert_with(|| json!({}));
@@ -118,7 +118,7 @@ impl Filler<'_, '_> {
             return refused("it refers to itself without end");
         }
         if let Some(word) = REFUSED.iter().find(|&&word| schema.get(word).is_some_and(|it| *it != false)) {
-            return refused(&format!("{word} cannot be forced"));
+            return refused(&format!("{word} cannot be guaranteed"));
         }
         let root = self.root;
         if let Some(reference) = schema.get("$ref") {
@@ -225,7 +225,7 @@ impl Filler<'_, '_> {
         if let Some(format) = schema.get("format") {
             let known = FORMATS.iter().find(|(word, _)| format == word);
             let Some((_, text)) = known else {
-                return refused(&format!("the format {format} cannot be forced"));
+                return refused(&format!("the format {format} cannot be guaranteed"));
             };
             return self.option(&[(*text).into()]);
         }

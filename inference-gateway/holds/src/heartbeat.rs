@@ -99,7 +99,11 @@ async fn release(holds: Holds, orphans: Vec<Orphan>) {
             Ok(()) => {}
             Err(e) if e.may_pass() && !orphan.is_over(Instant::now()) => holds.keys().keep_orphan(orphan),
             Err(e) => {
-                tracing::warn!(generation = %orphan.generation, error = %e, "cannot release a hold of unknown outcome; it ends with its lease");
+                tracing::warn!(
+                    generation = %orphan.generation,
+                    error = %e,
+                    "cannot release a hold with an unknown outcome; it ends with its lease"
+                );
             }
         }
     }

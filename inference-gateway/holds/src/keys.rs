@@ -82,7 +82,7 @@ pub enum Unavailable {
     #[error("the key-service failed: {0}")]
     Failed(CallFailure),
     /// The answer does not match the call.
-    #[error("the key-service's answer does not fit the call")]
+    #[error("the key-service's answer does not match the call")]
     Unfit,
 }
 

@@ -121,7 +121,7 @@ impl Spool {
                 if let Some(Failures { count, seconds, .. }) = self.unwritten.failed() {
                     tracing::error!(
                         %file, %error, failures = count, seconds,
-                        "the spool cannot be written: captures are in memory alone, and lost if this process ends \
+                        "the spool cannot be written: captures are only in memory, and are lost if this process ends \
                          before a key-service confirms them; each write is tried again"
                     );
                 }
@@ -344,7 +344,9 @@ fn keep_damaged(spool: &Path, lines: &[Vec<u8>]) -> Result<(), SpoolError> {
         spool = %spool.display(),
         moved_to = %path.display(),
         lines = lines.len(),
-        "lines of the spool cannot be read, and were moved: each may be a charge that is owed; compare the journal with the upstream's record (audit --against), or mend the lines and append them to the spool while the gateway is stopped"
+        "lines of the spool cannot be read, and were moved: each may be a charge that is owed; compare the journal \
+         with the upstream's record (audit --against), or repair the lines and append them to the spool while the \
+         gateway is stopped"
     );
     Ok(())
 }

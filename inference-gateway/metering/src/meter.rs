@@ -287,7 +287,7 @@ impl StreamMeter {
         let chunk = match self.reader.payload(&data) {
             Ok(Event::Chunk(chunk)) => chunk,
             Ok(Event::Done) => {
-                return EventStep::Ended(self.close(true, "it was done without a finish reason"));
+                return EventStep::Ended(self.close(true, "it sent [DONE] without a finish reason"));
             }
             Ok(Event::Failed(error, chunk)) => {
                 self.counter.count_report_of(&chunk);

@@ -221,7 +221,7 @@ async fn in_time(generator: &Generator, deadline: &Deadline, reading: impl Futur
         read = reading => read,
         () = deadline.passed() => Read::Failed(UpstreamFailure::Timeout),
         () = generator.cut.cancelled() => {
-            Read::Failed(UpstreamFailure::Broken("cut off, since the gateway stops".to_owned()))
+            Read::Failed(UpstreamFailure::Broken("cut off, since the gateway is stopping".to_owned()))
         }
     }
 }

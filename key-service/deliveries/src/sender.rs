@@ -89,6 +89,7 @@ fn reason(error: &hyper_util::client::legacy::Error) -> String {
         }
         cause = error.source();
     }
-    let reason = if error.is_connect() { "cannot establish a TLS connection" } else { "the connection broke" };
+    let reason =
+        if error.is_connect() { "cannot establish a TLS connection" } else { "the connection broke" };
     reason.into()
 }

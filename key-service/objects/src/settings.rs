@@ -22,7 +22,10 @@ pub fn settings_among<P: Patch>(members: &Object<'_>, is_new: bool) -> Result<P,
         };
         let value = value::read(name, field.row().kind, raw)?;
         if !patch.set(field, value) {
-            tracing::error!(name, "a setting's value has a different type than its row in the table of fields");
+            tracing::error!(
+                name,
+                "a setting's value has a different type than its row in the table of fields"
+            );
             return Err(ApiError::internal());
         }
     }

@@ -279,13 +279,14 @@ pub(crate) fn says_of_others(parts: &SpendParts) -> Option<&'static str> {
     let has = |part: SpendPart| parts.contains_key(&part);
     if has(SpendPart::OtherKeys) {
         Some(
-            "This period has too many keys to compare them all. Shown are the keys with the highest spend in a sample of \
-             the requests and in total; another key may have spent more.",
+            "This period has too many keys to compare them all. This page shows the keys with the highest spend in a \
+             sample of the requests and in total; another key may have spent more.",
         )
     } else if has(SpendPart::OtherGroups) {
         Some(
-            "There are too many groups to compare them all. Shown are the groups with the highest spend in total and in \
-             a sample of the requests; another group may have spent more. Other groups includes keys without a group.",
+            "There are too many groups to compare them all. This page shows the groups with the highest spend in total \
+             and in a sample of the requests; another group may have spent more. Other groups includes keys without a \
+             group.",
         )
     } else if has(SpendPart::OtherUsers) {
         Some(

@@ -60,7 +60,7 @@ macro_rules! unary {
     ($self:ident, $request:expr, $kind:ident) => {
         match $self.one(call::Request::$kind($request)).await? {
             answer::Response::$kind(message) => Ok(Response::new(message)),
-            _ => Err(Status::internal("the answer does not fit the call")),
+            _ => Err(Status::internal("the answer does not match the call")),
         }
     };
 }

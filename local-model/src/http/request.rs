@@ -46,7 +46,11 @@ struct ChatBody {
 pub(super) fn chat(engine: &Engine, body: &[u8]) -> Result<(Request, Option<StreamOptions>), ApiError> {
     let mut body = read(body)?;
     if body.n.is_some_and(|choices| choices > 1) {
-        return Err(ApiError::at(Code::UnsupportedValue, "n", "This model writes one answer to a request."));
+        return Err(ApiError::at(
+            Code::UnsupportedValue,
+            "n",
+            "This model writes only one answer per request.",
+        ));
     }
     if body.tool_choice == "none" {
         // The prompt leaves out tools that must not be called.
@@ -89,7 +93,7 @@ impl ChatBody {
     /// Checks that there is only text, and encodes it.
     fn prompt(&self, engine: &Engine) -> Result<Prompt, ApiError> {
         if !self.messages.iter().all(Message::is_text) {
-            let message = "This model sees no images, nor files. Connect a model that sees them.";
+            let message = "This model cannot read images or files. Connect a model that can.";
             return Err(ApiError::at(Code::UnsupportedValue, "messages", message));
         }
         let tools = self.tools.as_deref().unwrap_or_default();

@@ -56,7 +56,7 @@ pub enum Source {
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Text(_) => f.write_str("a text of the catalogue"),
+            Self::Text(_) => f.write_str("a text in the catalogue"),
             Self::Variable(name) => write!(f, "the environment variable {name}"),
             Self::File(path) => write!(f, "the file {}", path.display()),
         }

@@ -310,7 +310,7 @@ impl RawUpstream {
         let model = match (kind, self.model) {
             (_, Some(model)) if !model.is_empty() => model,
             (UpstreamKind::Builtin, _) => "tiny-demo".to_owned(),
-            _ => return Err(fault("an upstream needs its own name of the model: model = \"…\"")),
+            _ => return Err(fault("an upstream needs its own name for the model: model = \"…\"")),
         };
         if let Some(tokenizer) = self.tokenizer {
             let reason = "`tokenizer` is not supported, since it ignores what the server's template adds to a prompt; the kinds that \

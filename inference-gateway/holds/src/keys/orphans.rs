@@ -61,7 +61,10 @@ impl Orphans {
             return;
         }
         if orphans.len() >= MAX_ORPHANS {
-            tracing::warn!(generation = %orphan.generation, "too many authorizations of unknown outcome; a hold may live until its lease ends");
+            tracing::warn!(
+                generation = %orphan.generation,
+                "too many authorizations with unknown outcomes; a hold may live until its lease ends"
+            );
             return;
         }
         metrics::counter!("gateway_doubtful_holds_total").increment(1);

@@ -281,7 +281,7 @@ impl SessionTask {
             Hedge::Silent(calls) => {
                 metrics::counter!("gateway_silent_frames_total").increment(1);
                 self.queue.requeue(self.number, calls);
-                self.failed("no answer in time; another one is asked");
+                self.failed("no answer in time; asking another key-service");
             }
             Hedge::TooLate => return Err(Status::deadline_exceeded("a frame was not answered")),
         }

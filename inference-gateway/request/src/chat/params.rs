@@ -120,7 +120,7 @@ pub(super) fn refuse_unsupported(body: &Members<'_, '_>) -> Result<(), ApiError>
     let Some(modalities) = body.get("modalities") else { return Ok(()) };
     modalities.each(MAX_MODALITIES, |modality| match &*modality.string()? {
         "text" => Ok(()),
-        _ => Err(modality.error(Code::UnsupportedValue, "the only output there is is 'text'")),
+        _ => Err(modality.error(Code::UnsupportedValue, "the only supported output is 'text'")),
     })
 }
 
@@ -139,7 +139,7 @@ fn logit_bias(value: &Value<'_, '_>) -> Result<(), ApiError> {
     let is_token_id = |name: &str| (1..=10).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_digit());
     for (name, bias) in value.object()?.iter() {
         if !is_token_id(name) {
-            return Err(value.error(Code::InvalidValue, "its names must be the integer ids of tokens"));
+            return Err(value.error(Code::InvalidValue, "its names must be integer token ids"));
         }
         bias.decimal(BIAS)?;
     }

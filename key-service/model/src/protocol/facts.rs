@@ -1,4 +1,4 @@
-//! What is proved about small installations by visiting every reachable state. `docs/proof.md` has the numbers.
+//! Promises proved for small installations by visiting every reachable state. `docs/proof.md` has the numbers.
 //!
 //! The ignored tests are larger and take minutes: `make prove` runs them.
 

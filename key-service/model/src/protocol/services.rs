@@ -12,7 +12,7 @@ use super::{
     state::{Fate, State, Task},
 };
 
-/// Attempts at a commit. Nobody writes between them, so the second one always succeeds.
+/// Maximum number of attempts at a commit. Nobody writes between them, so the second one always succeeds.
 const ATTEMPTS: u32 = 3;
 
 impl State {

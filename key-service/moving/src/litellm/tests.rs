@@ -169,7 +169,8 @@ fn a_list_of_models_is_never_wider_than_it_was() {
     assert!(told.contains("wildcards do not work here"), "{told}");
     let many: Vec<_> = (0..65).map(|n| format!("m{n}")).collect();
     assert!(
-        wrong(json!({KEYS: [{"token": sha(1), "models": many}]}))[0].contains("has 65 ids; the maximum is 64")
+        wrong(json!({KEYS: [{"token": sha(1), "models": many}]}))[0]
+            .contains("has 65 ids; the maximum is 64")
     );
 }
 

@@ -31,12 +31,12 @@ impl Sync {
         match self {
             Self::BeforeAnswering => None,
             Self::Awaited => Some(
-                "captures wait until Redis says that they are on disk, which Redis 7 and Valkey say up to a second too \
-                 early: set appendfsync to always (it is quicker, too)",
+                "captures wait until Redis reports that they are on disk, which Redis 7 and Valkey do up to a second \
+                 too early: set appendfsync to always (which is also faster)",
             ),
             Self::Behind => Some(
-                "Redis may lose up to two seconds with its machine, or alone where its disk is slow: set appendfsync to \
-                 always",
+                "Redis may lose up to two seconds of writes if its machine fails, or if Redis alone fails and its disk \
+                 is slow: set appendfsync to always",
             ),
         }
     }

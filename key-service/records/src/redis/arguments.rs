@@ -223,8 +223,9 @@ impl<'a> CommandsByKind<'a> {
 /// Words of the commands that append values; each command takes some of the values. A stream item has the number of its
 /// last value.
 fn appends(first: u64, values: &[Vec<u8>], kept: u64) -> Result<Vec<Words<'_>>, Failure> {
-    let refused =
-        || Failure::NotDone(format!("a log cannot go on with {} values from number {first}", values.len()));
+    let refused = || {
+        Failure::NotDone(format!("a log cannot continue with {} values from number {first}", values.len()))
+    };
     if first == 0 || values.is_empty() || first.checked_add(values.len() as u64).is_none() {
         return Err(refused());
     }

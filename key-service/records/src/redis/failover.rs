@@ -33,9 +33,9 @@ const MOST_LOSSES: usize = 64;
 /// Assumed difference between the clocks of key-services, in milliseconds. Those of ready key-services differ by less.
 const MARGIN: i64 = 15_000;
 
-const GOES_ON_ALONE: &str = "a master of Redis that is cut off from its replicas goes on taking writes, which are lost once a replica \
-    has taken over, and caps may be spent twice: set min-replicas-to-write to 1, and min-replicas-max-lag to less than the time \
-    after which a master is replaced, on every server";
+const GOES_ON_ALONE: &str = "a Redis master that is cut off from its replicas continues to accept writes; they are \
+    lost once a replica has taken over, and caps may be spent twice: set min-replicas-to-write to 1, and \
+    min-replicas-max-lag to less than the time after which a master is replaced, on every server";
 
 /// The masters seen last.
 #[derive(Default)]
@@ -303,8 +303,8 @@ impl Losses {
             metrics::counter!("keyservice_store_forgot_total").increment(1);
             tracing::error!(
                 milliseconds = u64::try_from(self.forgotten.as_millis()).unwrap_or(u64::MAX),
-                "Redis has forgotten its last writes, at least those of this time: compare the journal with the upstream's record \
-                 (audit --against)"
+                "Redis has lost its latest writes, at least those of this much time: compare the journal with the \
+                 upstream's record (audit --against)"
             );
         }
     }

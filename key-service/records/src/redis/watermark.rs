@@ -78,9 +78,9 @@ pub(super) struct Mark {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "Redis came back older than it was: it has {}. If this is not the Redis that this data directory was used with, use \
-     another (FAREGATE_DATA_DIR). Else restore what is newer; or, to go on with what there is (what was spent since is \
-     forgotten), stop, delete {} and start again",
+    "Redis came back with older data: it has {}. If this is not the Redis that this data directory belongs to, use \
+     another data directory (FAREGATE_DATA_DIR). Otherwise restore newer data; or, to continue with this data and \
+     forget what was spent since, stop, delete {} and start again",
     .behind.map_or_else(
         || "no mark of this data directory".to_owned(),
         |behind| format!("forgotten the last {} seconds in which it was used", behind.as_secs()),

@@ -85,7 +85,7 @@ impl<'a, 'c> Changes<'a, 'c> {
     }
 
     fn append(&mut self, log: Log, first: u64, values: &[Vec<u8>], kept: u64) -> Result<(), CallError> {
-        let refused = || CallError::refused(format!("a log cannot go on with number {first}"));
+        let refused = || CallError::refused(format!("a log cannot continue with number {first}"));
         let end = first.checked_add(values.len() as u64).ok_or_else(refused)?;
         if self.end(log, Order::Descending)?.is_some_and(|last| last >= first) {
             return Err(refused());

@@ -21,7 +21,7 @@ impl CallError {
 
     /// The error for a value that is not a record.
     pub(super) fn no_record() -> Self {
-        Self::Own(Failure::Damaged("SQLite: a value that is no record".into()))
+        Self::Own(Failure::Damaged("SQLite: a value that is not a record".into()))
     }
 
     /// Classifies an error at the end of a writing transaction. A failed sync may still have reached the disk, so a

@@ -130,7 +130,11 @@ impl FileIdentity {
         if self.gone.swap(gone, Ordering::Relaxed) != gone {
             metrics::gauge!("keyservice_store_file_gone").set(if gone { 1.0 } else { 0.0 });
             if gone {
-                tracing::error!(file = %self.path.display(), "the store's file was removed or replaced while it is in use; nothing is written any more: move it back, or stop, restore it, and start again");
+                tracing::error!(
+                    file = %self.path.display(),
+                    "the store's file was removed or replaced while in use; nothing more is written: move it back, or stop, \
+                     restore it, and start again"
+                );
             } else {
                 tracing::info!(file = %self.path.display(), "the store's file is back");
             }

@@ -114,7 +114,7 @@ impl Meaning {
             (Self::Release, Ok(Outcome::Released | Outcome::Gone) | Err(Refused::UnknownKey)) => {
                 Ok(Answer::Released)
             }
-            (_, outcome) => Err(unfit(&format!("the ledger's outcome does not fit the call: {outcome:?}"))),
+            (_, outcome) => Err(unfit(&format!("the ledger's outcome does not match the call: {outcome:?}"))),
         }
     }
 }
@@ -166,7 +166,7 @@ pub(super) fn unfit(message: &str) -> CallFailure {
 
 /// Makes the failure for an unreadable record. It recurs until an operator repairs the record.
 fn damaged() -> CallFailure {
-    let message = "what the store recorded for this generation cannot be read; nothing changed".into();
+    let message = "the store's record of this generation cannot be read; nothing was changed".into();
     CallFailure { code: Code::DataLoss, message }
 }
 

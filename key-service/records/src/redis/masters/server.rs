@@ -382,7 +382,7 @@ fn log_durability(sync: Sync) {
 
 /// The error for a server that is loading its data.
 fn loading() -> RedisError {
-    (ErrorKind::Server(ServerErrorKind::BusyLoading), "Redis still loads its data").into()
+    (ErrorKind::Server(ServerErrorKind::BusyLoading), "Redis is still loading its data").into()
 }
 
 pub(in crate::redis) fn is_loading(error: &RedisError) -> bool {

@@ -236,7 +236,7 @@ async fn a_redis_that_still_loads_its_data_is_waited_for() {
     server.start_loading(&["--key-load-delay", "100"]);
     let store = open(&settings).await.unwrap();
     let waiting = store.ping().await.unwrap_err().to_string();
-    assert!(waiting.contains("still loads"), "{waiting}");
+    assert!(waiting.contains("still loading"), "{waiting}");
     assert!(store.clock_skew().await.is_err());
     let asked = Instant::now();
     while store.ping().await.is_err() {

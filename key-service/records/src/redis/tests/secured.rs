@@ -173,7 +173,7 @@ async fn a_redis_that_forgot_what_its_default_user_may_not_do_is_found_out() {
     server.kill();
     server.start_again();
     let refused = open(&settings).await.err().unwrap();
-    assert!(refused.contains("Redis came back older than it was"), "{refused}");
+    assert!(refused.contains("Redis came back with older data"), "{refused}");
 }
 
 #[tokio::test]
