@@ -12,7 +12,7 @@ use clap::{Parser, ValueEnum};
 /// the upstream's own count.
 #[derive(Parser)]
 struct Flags {
-    /// Run Faregate alone, once
+    /// Run only Faregate, once
     #[arg(long)]
     quick: bool,
     /// Systems to run [default: all]

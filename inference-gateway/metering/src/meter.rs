@@ -9,7 +9,7 @@ use shared::{error::ApiError, generation::FinishReason, tokens::Usage};
 
 use crate::{granted::GrantedTokens, output::Output, stream_end::StreamEnd, usage::UsageCounter};
 
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about a stream")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a separate fact about a stream")]
 pub struct StreamMeter {
     pub(super) decoder: Decoder,
     pub(super) reader: AnswerReader,

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use minicbor::Encode;
 
 /// Words in a commit that does not delay other commits, as [`Commit::words`] counts them. Redis needs a few
-/// milliseconds for so many.
+/// milliseconds for that many.
 pub const MOST_WORDS: usize = 8_000;
 
 /// Records that can be committed together: those of an account, or a few small ones. The name is not empty and has no

@@ -10,7 +10,7 @@ use std::{
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// Time between two lines while failures go on.
+/// Time between two lines while failures continue.
 const TELL_EVERY: Duration = Duration::from_mins(1);
 /// Minimum time without failures after which a new one is logged at once. Failures that come and go faster are logged
 /// once a minute.

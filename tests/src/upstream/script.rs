@@ -14,7 +14,7 @@ use super::{
 /// Description of the answer to one request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about an upstream")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a separate fact about an upstream")]
 pub struct Script {
     /// Names the request in the upstream's records.
     pub tag: String,

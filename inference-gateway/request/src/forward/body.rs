@@ -20,7 +20,7 @@ use crate::{draft::RefusablePlaces, sampled::Sampling};
 
 /// A checked request, ready to be sent.
 #[derive(Clone)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about a request")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a separate fact about a request")]
 pub struct Forward {
     pub stream: bool,
     /// The caller's name for its user, until the bill takes it.
