@@ -151,7 +151,7 @@ async fn a_restored_redis_knows_keys_and_what_they_had_used() {
     shell(restore, &env, &stack.data()).await;
     stack.redis().restart().await;
     let refused = Server::refuses(settings).await;
-    assert!(refused.contains("came back older"), "{refused}");
+    assert!(refused.contains("came back with older data"), "{refused}");
     shell(permit, &env, &stack.data()).await;
     stack.key_services[0].restart().await;
     stack.server().restart().await;

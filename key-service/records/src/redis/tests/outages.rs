@@ -101,7 +101,7 @@ async fn a_redis_that_came_back_older_is_refused_until_an_operator_says_so() {
     server.start_again();
     // Neither a process that saw the newer data nor a new one continues with this Redis.
     let refused = newer.ping().await.unwrap_err().to_string();
-    assert!(refused.contains("came back older"), "{refused}");
+    assert!(refused.contains("came back with older data"), "{refused}");
     let refused = Redis::open(&settings, Arc::clone(&later)).await.err().unwrap().to_string();
     assert!(refused.contains(&format!("delete {}", file.display())), "{refused}");
     drop(store);
@@ -163,7 +163,7 @@ async fn who_only_reads_leaves_no_mark_and_notices_an_older_redis() {
     assert_eq!(marks[directory], count);
     server.ask("FLUSHALL").unwrap();
     let refused = Redis::open(&reading, later).await.err().unwrap().to_string();
-    assert!(refused.contains("came back older") && refused.contains("no mark"), "{refused}");
+    assert!(refused.contains("came back with older data") && refused.contains("no mark"), "{refused}");
 }
 
 #[tokio::test]
