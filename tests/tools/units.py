@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Run the unit tests of all crates, several programs at a time, since many of them wait for servers, leases and clocks.
+"""Runs the unit tests of all crates, several programs at a time, since many of them wait for servers, leases and clocks.
 
 The slowest programs of the previous run start first. Prints a line for each program, and the output of those that fail.
 """
@@ -14,14 +14,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PROFILE = "checked"
-# One more than there are processors, so that another program computes while one waits.
+# One more than the number of processors, so that another program computes while one waits.
 AT_ONCE = (os.cpu_count() or 1) + 1
 SECONDS_BEFORE_A_FIRST_RUN = 1.0
 LONGEST = 30 * 60
 
 
 def programs(arguments):
-    """Programs with unit tests, built, each with the folder of its crate."""
+    """Builds the programs with unit tests, and returns each with the folder of its crate."""
     command = ["cargo", "test", "--profile", PROFILE, "--workspace", "--lib", "--bins", "--no-run", *arguments]
     built = subprocess.run(
         [*command, "--message-format", "json-render-diagnostics"], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True
@@ -34,7 +34,7 @@ def programs(arguments):
 
 def run(program, folder):
     began = time.monotonic()
-    # What Cargo sets for tests that it runs.
+    # Cargo sets these for tests that it runs.
     environment = {**os.environ, "CARGO_MANIFEST_DIR": str(folder)}
     try:
         ended = subprocess.run(
@@ -42,7 +42,7 @@ def run(program, folder):
             errors="replace", timeout=LONGEST, check=False,
         )
     except subprocess.TimeoutExpired as late:
-        # What it wrote so far comes as bytes.
+        # Output of a program that was killed comes as bytes.
         written = (late.stdout or b"").decode(errors="replace")
         ended = subprocess.CompletedProcess([program], 1, f"{written}\nstill running after {LONGEST} seconds\n")
     return program, ended, time.monotonic() - began

@@ -43,7 +43,7 @@ struct Folding {
     odd: Oddities,
     /// Name of the model that answers, as spelled in JSON.
     model: Option<String>,
-    /// The server has sent everything.
+    /// Whether the server has sent everything.
     is_done: bool,
     /// Usage came last, as it does at the end of a stream.
     is_reported: bool,

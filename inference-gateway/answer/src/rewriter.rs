@@ -146,7 +146,6 @@ impl Rewriter {
 
     /// Ends a failed stream. The error is the last event: SDKs take a stream that just stops as complete, and an event
     /// after an error as a recovery.
-    /// event after an error for a recovery.
     pub(crate) fn error(error: &ApiError, out: &mut BytesMut) {
         put(out, "data: ");
         put(out, &error.to_json());

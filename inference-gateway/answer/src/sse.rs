@@ -29,12 +29,12 @@ pub struct Decoder {
     long: Option<LongText>,
     /// Payload of an incomplete event.
     data: Option<Text>,
-    /// The last piece ended with a carriage return. A line feed at the start of the next piece belongs to it.
+    /// Whether the last piece ended with a carriage return. A line feed at the start of the next piece belongs to it.
     after_carriage_return: bool,
-    /// A line was read, so a byte order mark is no longer skipped.
+    /// Whether a line was read, so a byte order mark is no longer skipped.
     begun: bool,
     form: StreamForm,
-    /// The body was JSON and has ended.
+    /// Whether the body was JSON and has ended.
     is_of_body: bool,
     /// Payloads found within a broken one.
     repaired: VecDeque<Payload>,
@@ -232,7 +232,7 @@ mod tests {
         data
     }
 
-    /// Payloads of a body that arrives in these pieces.
+    /// Decodes the payloads of a body that arrives in these pieces.
     fn payloads<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<String> {
         let mut decoder = Decoder::default();
         let mut found = Vec::new();

@@ -61,7 +61,7 @@ pub struct Chunk<'a> {
     /// An unknown finish reason, as the upstream wrote it.
     pub unknown_finish: Option<&'a str>,
     pub odd: Oddities,
-    /// The chunk is a whole answer.
+    /// Whether the chunk is a whole answer.
     pub(super) is_whole: bool,
     /// The event itself, if its API's events can be passed on. `None` if it is too long or nested too deeply.
     pub(super) original: Option<Original<'a>>,

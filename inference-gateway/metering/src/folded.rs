@@ -16,7 +16,7 @@ pub struct FoldMeter {
     choices: u64,
     unknown_finish: Option<String>,
     is_finished: bool,
-    /// An event was too long to keep.
+    /// Whether an event was too long to keep.
     is_too_long: bool,
     odd: Oddities,
 }

@@ -120,7 +120,6 @@ static ROUTES: [PublicRoute; 17] = [
     passed("/operator/{*rest}", |app, call| Box::pin(passthrough::forward_page(app, call))),
 ];
 
-/// Finds the route of a path.
 pub(super) fn find(path: &str) -> Option<&'static PublicRoute> {
     ROUTES.iter().find(|route| match route.pattern.split_once('{') {
         None => route.pattern == path,

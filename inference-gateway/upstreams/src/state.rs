@@ -22,7 +22,7 @@ pub struct UpstreamNow {
 pub(crate) struct UpstreamState {
     model: String,
     health: Health,
-    /// An operator drained it, so it gets no new requests.
+    /// Whether an operator drained it, so it gets no new requests.
     drained: bool,
     /// When the upstream was set aside or drained, or returned to service.
     since: Duration,

@@ -17,7 +17,7 @@ use crate::{
     reading::Books,
 };
 
-/// Length of the id with which entries begin.
+/// Length of the id at the start of an entry.
 const ID: usize = 16;
 
 impl Books<'_> {

@@ -25,7 +25,7 @@ use key_service_management::{Error, Management};
 use key_service_moving::{Draft, ImportRefused, Plan, Report, Wrong};
 use shared::table;
 
-/// Most lines listed in an error.
+/// Maximum number of lines listed in an error.
 const NAMED: usize = 20;
 
 #[derive(Debug, Subcommand)]

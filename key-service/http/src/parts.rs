@@ -19,8 +19,9 @@ use domain::{
 use key_service_management::{OwnKey, governor::Governor};
 use key_service_store::store::ManagementKey;
 
-/// The request's management key, which may use this route. The handler checks which objects it may reach. It is the
-/// first argument of every handler, so that a missing credential is reported first and a missing right second.
+/// The request's management key, which may use this route. The handler checks which objects the key may reach. It is
+/// the first argument of every handler, so that a missing credential is reported before a missing right, and both
+/// before anything else.
 pub(super) struct Caller(pub(super) Governor);
 
 impl FromRequestParts<Api> for Caller {
@@ -63,8 +64,8 @@ impl FromRequestParts<Api> for Holder {
 pub(super) struct PathId<I>(Option<I>);
 
 impl<I: Copy> PathId<I> {
-    /// Returns the object's id. A malformed id is reported like an unknown object. Called last, since the existence of
-    /// the object is checked last.
+    /// Returns the object's id. A malformed id is reported like an unknown object. Handlers call this last, since a
+    /// request's other errors come before an unknown object.
     pub(super) fn or(&self, unknown: impl Into<ApiError>) -> Result<I, ApiError> {
         self.0.ok_or_else(|| unknown.into())
     }

@@ -27,9 +27,9 @@ use key_service_management::{
 };
 use key_service_objects::{Shown, own_group, with_group};
 
-/// Days of usage if there is no `start`.
+/// Days of usage to show if there is no `start`.
 const DEFAULT_DAYS: i64 = 30;
-/// Most days of usage by hour: each day has up to 24 lines for every other part.
+/// Maximum number of days for usage by hour: each day has up to 24 lines for every other part.
 const MAX_HOURLY_DAYS: i64 = 31;
 
 pub(super) async fn credits(State(api): State<Api>, Caller(caller): Caller) -> Result<Response, ApiError> {
@@ -141,7 +141,7 @@ pub(super) async fn generation(
     Ok(ok(&bill.shown(api.clock.now())))
 }
 
-/// Shows a key to its holder. This does not count as use of the key, and works even if no money is left.
+/// Shows a key to its holder. This does not count as using the key, and works even if no money is left.
 pub(super) async fn own_key(State(api): State<Api>, Holder(own): Holder) -> Response {
     let group = own.group.as_ref().map(|(group, parent)| own_group(group, parent.as_ref()));
     ok(&with_group(&own.key, group.as_ref(), api.clock.now()))

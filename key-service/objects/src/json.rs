@@ -11,7 +11,7 @@ use shared::{
 use domain::{event::Event, group::Group, key::ApiKey, refused::RefusedCall, webhook::Webhook};
 use key_service_management::{generations::Bill, governed::Governed, listing::Listed};
 
-/// An object as clients read it.
+/// An object as the API shows it.
 pub trait Shown: Listed {
     /// Returns the object's state at this time.
     fn shown(&self, now: Timestamp) -> impl Serialize + Send + '_;
@@ -91,7 +91,7 @@ fn created_at(generation: GenerationId) -> Timestamp {
     generation.created_at().to_whole_seconds()
 }
 
-/// Shows the object with its secret, in the one answer that creates the secret.
+/// Shows the object with its secret, in the only response that contains the secret.
 pub fn with_secret<'a, T: Governed>(
     object: &'a T,
     secret: &'a SecretString,

@@ -71,7 +71,7 @@ fn in_flight(metrics: &ProcessMetrics) -> Markup {
     let lag = metrics.value("keyservice_sweeper_lag_seconds").unwrap_or_default();
     html! {
         dl.tiles {
-            @if let Some(accounts) = whole("keyservice_accounts_with_holds") { div.tile { dt { "Accounts" } dd { (accounts) small { "with requests now or lately" } } } }
+            @if let Some(accounts) = whole("keyservice_accounts_with_holds") { div.tile { dt { "Accounts" } dd { (accounts) small { "with requests now or recently" } } } }
             div.tile { dt { "Lag" } dd { (format!("{lag:.1} s")) small { @if lag > NOTICEABLE_LAG { "holds expire late" } @else { "in expiring holds" } } } }
             @match (whole("gateway_spool_captures"), whole("gateway_captures_in_memory_alone")) {
                 (Some(spool), memory) => div.tile { dt { "Spool" } dd { (spool) small { "captures to deliver" }

@@ -1,4 +1,4 @@
-//! Upstreams: whether they serve, and how fast they answered lately.
+//! Upstreams: whether they serve, and how fast they have been recently.
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -14,7 +14,7 @@ use key_service_management::{
 use key_service_store::store::StoreError;
 use shared::error::{ApiError, STORE_FULL};
 
-/// Why a request does not get the page that it asked for.
+/// Reason why a request does not get the page that it asked for.
 #[derive(Debug)]
 pub enum Failure {
     /// There is no session, or it has ended.
@@ -37,7 +37,7 @@ pub enum Failure {
     ForeignHost,
     /// Another site sent the form (CSRF).
     ForeignForm,
-    /// The form came from this host over this other scheme.
+    /// The form came from this host, but over this other scheme.
     OtherScheme(&'static str),
     /// The form's token belongs to an earlier session, or is forged.
     StaleForm,
@@ -132,7 +132,7 @@ pub fn sentence(reason: &str) -> String {
     first.into_iter().flatten().chain(chars).chain(['.']).collect()
 }
 
-/// Says whether anything changed, and what to do next.
+/// Explains whether anything changed, and what to do next.
 fn unavailable(cause: &StoreError) -> (StatusCode, &'static str, String) {
     let message = match cause {
         StoreError::Full => {

@@ -1,4 +1,4 @@
-//! Lists the parts of a spend, largest first.
+//! Lists the parts of a spend, the largest first.
 
 use axum::{
     extract::{Request, State},
@@ -30,13 +30,13 @@ use key_service_page::{
     show::{count, scrolled_table},
 };
 
-/// Most keys in the table of a page.
+/// Maximum number of keys in a page's table.
 const TOP_KEYS: usize = 10;
 
 struct Row<'a> {
     part: &'a SpendPart,
     sums: Sums,
-    /// Sums on the days that the range is compared with; `None` if they are not known.
+    /// Sums on the days of comparison; `None` if they are not known.
     before: Option<Sums>,
 }
 
@@ -96,7 +96,7 @@ pub async fn show(
     Ok(page(&viewer, section, &format!("Spend by {}", title(view.by).to_lowercase()), &content))
 }
 
-/// Makes the table of the account's keys with the highest spend in a range. `report` is the data of the page's chart.
+/// Makes the table of the account's keys with the highest spend in a range. `report` has the data of the page's chart.
 pub async fn top_keys(
     app: &App,
     reach: AccountReach,
@@ -174,7 +174,7 @@ fn parts(view: &SpendView, query: &Fields) -> Markup {
     }
 }
 
-/// Writes the rows with their shares of the whole, and the change from the range before.
+/// Writes the rows with their shares of the whole, and the change since the days of comparison.
 fn table(view: &SpendView, names: &PartNames, rows: &[Row<'_>], whole: Sums, name: &str) -> Markup {
     let (measure, range) = (view.measure, &view.range);
     let head = html! {

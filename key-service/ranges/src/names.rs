@@ -1,4 +1,4 @@
-//! Names of the parts of a spend, as pages and files show them.
+//! Names for the parts of a spend, for pages and files.
 
 use std::collections::HashMap;
 
@@ -22,7 +22,7 @@ pub(crate) struct PartNames {
 }
 
 impl PartNames {
-    /// Finds the names of the keys and groups among these parts.
+    /// Looks up the names of the keys and groups among these parts.
     pub(crate) async fn of(
         app: &App,
         reach: AccountReach,
@@ -45,7 +45,7 @@ impl PartNames {
         Ok(Self { keys, groups: app.management.groups_by_id(reach, groups).await? })
     }
 
-    /// The name of a part; empty for a key without a label.
+    /// Name of a part; empty for a key without a label.
     pub(crate) fn text(&self, part: &SpendPart) -> String {
         match part {
             SpendPart::Model(model) => model.clone(),
@@ -73,7 +73,7 @@ impl PartNames {
         }
     }
 
-    /// The name of a part, with a link to it or to its requests.
+    /// Name of a part, with a link to it or to its requests.
     pub(crate) fn linked(&self, part: &SpendPart) -> Markup {
         let shown = self.shown(part);
         let requests = |name: &str, value: &str| {

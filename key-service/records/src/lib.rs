@@ -1,4 +1,4 @@
-//! The interface that the store needs of a backend, which only compares and writes records, and the backends.
+//! What the store needs from a backend, which only compares and writes records; and the backends.
 
 pub mod copy;
 mod latency;

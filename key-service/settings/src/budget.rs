@@ -1,4 +1,4 @@
-//! Use of the limits of a key or a group, as bars with amounts.
+//! Shows the use of a key's or a group's limits as bars with amounts.
 
 use maud::{Markup, html};
 use shared::money::NanoUsd;
@@ -22,13 +22,12 @@ use key_service_page::{
 /// Length of a bar in SVG units.
 const LENGTH: i64 = 1_000;
 
-/// Amount below which two decimals would show nothing.
+/// Smaller amounts would show as zero with two decimals.
 const CENT: NanoUsd = NanoUsd::from_nanos(10_000_000);
 
-/// Limits of a key or a group, and what their requests hold.
 struct BudgetLimits<'a> {
     holder: Holder,
-    /// Group that has these limits; `None` for those of the page's own key or group.
+    /// Group that has these limits; `None` if they are the own limits of the page's key or group.
     group: Option<&'a Group>,
     held: NanoUsd,
     limits: Vec<MoneyLimit>,
@@ -40,8 +39,9 @@ impl BudgetLimits<'_> {
     }
 }
 
-/// Shows what is used, held and left of the limits of a key or a group, and of the groups above it, the nearest first.
-/// `is_over` says that nothing can be spent any more. Those who may can raise a limit that is close to its end.
+/// Shows how much of the limits of a key or group, and of the groups above it, is used, held and left; the nearest
+/// group comes first. `is_over` means that nothing can be spent any more. Members who may raise a limit that is nearly
+/// used up get a link to do so.
 pub fn gauge(
     viewer: &Viewer,
     holder: Holder,
@@ -88,7 +88,7 @@ pub fn gauge(
     }
 }
 
-/// Says why requests are refused, and until when.
+/// Explains why requests are refused, and until when.
 fn refusal(of: &BudgetLimits<'_>, limit: &MoneyLimit) -> Markup {
     html! {
         p.problem {
@@ -103,7 +103,7 @@ fn refusal(of: &BudgetLimits<'_>, limit: &MoneyLimit) -> Markup {
     }
 }
 
-/// Makes a badge for a limit for which requests are refused.
+/// Makes a badge for a limit that makes requests fail.
 pub fn reached_badge(of: Option<LimitOf<'_>>) -> Markup {
     html! {
         @match of {
@@ -114,7 +114,7 @@ pub fn reached_badge(of: Option<LimitOf<'_>>) -> Markup {
     }
 }
 
-/// Shows the limit that is nearest to its end, with its bar: `$0.14 of $35 a month`.
+/// Shows the limit that is closest to used up, with its bar: `$0.14 of $35 a month`.
 pub fn tightest(limits: &[MoneyLimit]) -> Markup {
     let tightest = limits.iter().max_by_key(|limit| (limit.is_reached, part(limit.used, limit.amount)));
     html! {
@@ -125,13 +125,13 @@ pub fn tightest(limits: &[MoneyLimit]) -> Markup {
     }
 }
 
-/// Shows an amount of a limit at a glance, or below a cent as in columns.
+/// Shows a used amount rounded, or exactly if it is below a cent.
 fn briefly(used: NanoUsd) -> Markup {
     let has_cents = used == NanoUsd::ZERO || used >= CENT;
     if has_cents { glance(used) } else { aligned(used) }
 }
 
-/// Writes the amount of a limit, and what follows if it is raised: `$20 until 18:00, then $10`.
+/// Writes a limit's amount, and what follows a raise: `$20 until 18:00, then $10`.
 fn in_words(limit: &MoneyLimit) -> Markup {
     let says = |amount| limit.window.map_or_else(|| dollars(amount), |(length, _)| per(amount, length));
     html! {
@@ -148,7 +148,7 @@ pub fn may_raise(viewer: &Viewer, holder: Holder) -> bool {
     }
 }
 
-/// Makes a link to the settings of a limit, in which it is raised for the rest of the day.
+/// Makes a link to a limit's settings that proposes to raise it for the rest of the day.
 pub fn raise_today(holder: Holder, limit: &MoneyLimit) -> Markup {
     let page = match holder {
         Holder::Key(id, _) => format!("{KEYS}/{id}"),
@@ -159,12 +159,12 @@ pub fn raise_today(holder: Holder, limit: &MoneyLimit) -> Markup {
     html! { a href={ (page) "/settings?raise=" (resets) } { "Raise for today" } }
 }
 
-/// Returns the part of a limit in units of the bar. A limit of 0 is used up.
+/// Returns an amount's part of a limit in units of the bar. A limit of 0 is always used up.
 fn part(amount: NanoUsd, limit: NanoUsd) -> i64 {
     if limit <= NanoUsd::ZERO { LENGTH } else { scaled(amount, limit, LENGTH) }
 }
 
-/// Draws a bar as long as the limit, with its used and held parts.
+/// Draws a limit as a bar, with its used and held parts.
 fn bar(used: NanoUsd, held: NanoUsd, limit: &MoneyLimit) -> Markup {
     let (used, held) = (part(used, limit.amount), scaled(held, limit.amount, LENGTH));
     html! {

@@ -1,4 +1,4 @@
-//! Settings of keys and groups on a page: their form, their limits, their use as bars, and what changed in words.
+//! Settings of keys and groups on pages: forms, limits, bars that show their use, and descriptions of changes.
 
 pub mod budget;
 pub mod limits;

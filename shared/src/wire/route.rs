@@ -229,7 +229,7 @@ pub static ROUTES: [Route; 27] = [
     create::<KeyObject>("createApiKey", "Creates an API key. Its plaintext is shown only in this answer.")
         .refusing(&[Code::TooManyKeys, Code::ArchivedGroup]),
     fetch::<KeyObject>("retrieveApiKey", "Retrieves an API key."),
-    update::<KeyObject>("updateApiKey", "Changes an API key: absent members stay, null clears (RFC 7396). `group_id` moves the key.")
+    update::<KeyObject>("updateApiKey", "Changes an API key: absent members stay unchanged, null clears (RFC 7396). `group_id` moves the key.")
         .refusing(&[Code::GroupKeyNotAllowed, Code::KeyRevoked, Code::ArchivedGroup]),
     delete::<KeyObject>("revokeApiKey", "Revokes an API key permanently."),
     Route {
@@ -249,14 +249,14 @@ pub static ROUTES: [Route; 27] = [
             "Creates a group. If the `external_id` exists already, answers 200 with that group, unchanged.")
     },
     fetch::<GroupObject>("retrieveGroup", "Retrieves a group."),
-    update::<GroupObject>("updateGroup", "Changes a group: absent members stay, null clears (RFC 7396).")
+    update::<GroupObject>("updateGroup", "Changes a group: absent members stay unchanged, null clears (RFC 7396).")
         .refusing(&[Code::ArchivedGroup]),
     delete::<GroupObject>("archiveGroup",
         "Archives a group permanently: its keys and its child groups' keys are refused."),
     Route {
         reach: Reach::Keys,
         ..Route::new::<List<KeyObject>>(Endpoint::KeysOfGroup, "listKeysOfGroup",
-            "Lists the API keys of a group, without those of its child groups.")
+            "Lists the API keys in a group, but not in its child groups.")
             .below::<GroupObject>("/keys").paged::<KeyObject>().by(&[STATUS, METADATA])
     },
     Route {
@@ -271,7 +271,7 @@ pub static ROUTES: [Route; 27] = [
         "Creates a webhook, which gets all later events. The secret that signs them is shown only in this answer.")
         .refusing(&[Code::WebhookNotFound, Code::TooManyWebhooks]),
     fetch::<WebhookObject>("retrieveWebhook", "Retrieves a webhook."),
-    update::<WebhookObject>("updateWebhook", "Changes a webhook: absent members stay, null clears (RFC 7396)."),
+    update::<WebhookObject>("updateWebhook", "Changes a webhook: absent members stay unchanged, null clears (RFC 7396)."),
     delete::<WebhookObject>("deleteWebhook", "Removes a webhook and its pending deliveries."),
     Route::new::<AttemptList<'_>>(Endpoint::Deliveries, "listWebhookDeliveries",
         "Lists the last attempts to deliver events, newest first.")
@@ -301,6 +301,6 @@ pub static ROUTES: [Route; 27] = [
         "Lists who changed what, and which thresholds were crossed.")
         .at(EVENTS, Reach::Account).paged::<EventObject>().by(&[TYPE, KEY_ID, GROUP_ID]),
     Route::new::<OwnKey>(Endpoint::OwnKey, "retrieveOwnApiKey",
-        "Retrieves the requesting API key, with its group. This does not count as a use of the key, and works even if no money is left.")
+        "Retrieves the requesting API key, with its group. This does not count as using the key, and works even if no money is left.")
         .at(OWN_KEY, Reach::Holder),
 ];

@@ -26,7 +26,7 @@ use crate::{
     },
 };
 
-/// Rough cost of a request: a hold of 100 tokens of output and about a hundred bytes of prompt.
+/// Rough cost of a request: it holds 100 output tokens and about a hundred bytes of prompt.
 pub(crate) const REQUEST: i64 = 80_000;
 
 /// An account with four keys.
@@ -34,12 +34,12 @@ pub(crate) struct Account {
     pub(crate) id: AccountId,
     pub(crate) groups: Vec<GroupId>,
     pub(crate) keys: Vec<RunKey>,
-    /// The store, reached directly.
+    /// The store, accessed directly.
     pub(crate) store: Arc<Store>,
 }
 
-/// Opens an account with a group in a parent, and with keys: two in the group, one alone, and one with all of the
-/// account's money.
+/// Opens an account with a group in a parent, and with four keys: two in the group, one alone, and one that may spend
+/// all of the account's money.
 pub(crate) async fn open_account(maps: &Arc<SharedMaps>, began: Instant, dice: &mut Dice) -> Account {
     let clock = Arc::new(ProcessClock::new(began, dice.fork()));
     let use_cases = UseCases::over(Arc::new(Direct(maps.clone())), clock);

@@ -504,7 +504,8 @@ FAULTS = {
          "nodes::a_node_that_missed_a_change_of_masters_is_not_believed_even_if_no_other_answers"),
         ("a copy waits only for what was written in one term", COPY,
          "    pair.copy(&known, &|counts: &CopiedCounts| step(Phase::Copying, counts)).await?;\n"
-         "    // What is found there since then is waited for, so that a connection which broke during the copy is no harm.\n"
+         "    // The terms are taken only now, and the comparison finds everything in them. So a connection that broke during the\n"
+         "    // copy does no harm.\n"
          "    let terms = terms(to, &known).await;\n",
          "    let terms = terms(to, &known).await;\n"
          "    pair.copy(&known, &|counts: &CopiedCounts| step(Phase::Copying, counts)).await?;\n",

@@ -43,7 +43,7 @@ pub(crate) struct PassedStream {
     turn: Turn,
     is_whole: bool,
     has_begun: bool,
-    /// An event of the upstream was passed on.
+    /// Whether an event of the upstream was passed on.
     has_passed: bool,
     end: Option<PassedEnd>,
 }

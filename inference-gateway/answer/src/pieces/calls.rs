@@ -7,7 +7,7 @@ use raw_json::RawString;
 use super::{call_ids::MadeIds, parts::ToolCall, signed::put_call_signature};
 use crate::generation::{put, put_number};
 
-/// Most calls of a choice that are tracked, more than any model makes. Further calls pass unchanged.
+/// Maximum number of calls that are tracked for a choice: more than any model makes. Further calls pass unchanged.
 const MOST_CALLS: usize = 256;
 
 /// Tool calls of a choice that were sent so far. It has no `Debug`, since names are the client's words.
@@ -23,7 +23,7 @@ struct SentCall {
     id: String,
     /// Name as spelled; empty until a piece has one.
     name: String,
-    /// Some of the arguments were sent.
+    /// Whether some of the arguments were sent.
     has_arguments: bool,
 }
 
@@ -42,7 +42,7 @@ pub(crate) enum PieceId {
 pub(crate) struct ToolCallDelta {
     pub(crate) index: u64,
     pub(crate) id: PieceId,
-    /// No earlier piece had the name.
+    /// Whether no earlier piece had the name.
     pub(crate) name_is_new: bool,
 }
 

@@ -66,9 +66,10 @@ pub(crate) enum SignedPart<'a> {
 
 /// Longest list of choices. It exceeds what a request can ask for, since a chunk may have several pieces of one choice.
 pub(crate) const MAX_LISTED_CHOICES: usize = 64;
-/// Most tool calls in a message or a delta: more than any model makes.
+/// Maximum number of tool calls in a message or a delta: more than any model makes.
 pub(crate) const MAX_CALLS: usize = 512;
-/// Most bytes of a call's id or name as spelled. Ids have about 40, and names come from the request's tools.
+/// Maximum length of a call's id or name in bytes, as spelled. Ids have about 40, and names come from the request's
+/// tools.
 const MAX_NAME_BYTES: u64 = 1024;
 
 impl<'a> Delta<'a> {

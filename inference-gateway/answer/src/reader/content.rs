@@ -13,9 +13,9 @@ use crate::{
     },
 };
 
-/// Most pieces of an event. The rest of a longer list is not read.
+/// Maximum number of pieces in an event. The rest of a longer list is not read.
 const MOST_PIECES: usize = 4096;
-/// Most levels of lists and objects within content.
+/// Maximum nesting of lists and objects within content.
 const MOST_LEVELS: u8 = 8;
 
 /// Kinds of text in an answer.

@@ -21,7 +21,7 @@ use crate::{
     stream::{Chunk, Edited, Event, Original},
 };
 
-/// Most blocks of a message: more than any model makes.
+/// Maximum number of blocks in a message: more than any model makes.
 const MAX_BLOCKS: u64 = 4096;
 /// Blocks of the vendor's own tools, which clients of other APIs cannot read.
 const NOT_SHOWN: [&str; 11] = [

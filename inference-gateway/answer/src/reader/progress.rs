@@ -4,7 +4,7 @@ use raw_json::RawString;
 
 use crate::pieces::{nonsense::Nonsense, parts::MAX_CALLS};
 
-/// Most parts that are remembered. In longer streams, late content is not noticed.
+/// Maximum number of parts that are remembered. In longer streams, late content is not noticed.
 const MOST_PARTS: usize = 8192;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +61,7 @@ impl Given {
 /// read again.
 #[derive(Default)]
 pub(super) struct Progress {
-    /// The answer is passed on whole, with all its calls.
+    /// Whether the answer is passed on whole, with all its calls.
     pub(super) passes: bool,
     parts: Vec<GivenPart>,
     calls: u64,

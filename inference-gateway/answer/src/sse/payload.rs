@@ -9,8 +9,8 @@ pub(crate) const MAX_EVENT_BYTES: usize = 16 << 20;
 /// Bytes kept of each end of a longer event, where vendors write its type and the usage.
 pub(crate) const END_BYTES: usize = 64 << 10;
 
-/// Most nesting levels of an answer that is passed on. Vendors repeat the schemas of tools, which have a few tens.
-/// Beyond a thousand, many clients fail, and some crash.
+/// Maximum nesting of an answer that is passed on. Vendors repeat the schemas of tools, which have a few tens. Beyond a
+/// thousand, many clients fail, and some crash.
 const MOST_LEVELS: usize = 256;
 
 /// Returns whether JSON is nested more deeply than clients can be expected to read.
@@ -128,7 +128,6 @@ impl Text {
         }
     }
 
-    /// Returns the beginning of the text.
     pub(crate) const fn beginning(&mut self) -> &mut Bytes {
         match self {
             Self::Short(text) | Self::Long(LongText { start: text, .. }) => text,

@@ -9,7 +9,7 @@ use super::payload::Payload;
 
 /// End of a chat stream.
 const DONE: &str = "[DONE]";
-/// Most payloads found in one.
+/// Maximum number of payloads in one.
 const MOST_FOUND: usize = 256;
 /// Numbers that Python writes and JSON does not have.
 const NO_NUMBERS: [&str; 3] = ["NaN", "-Infinity", "Infinity"];

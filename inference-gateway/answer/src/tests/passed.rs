@@ -1,4 +1,4 @@
-//! Answers that pass to a client of the same API.
+//! Answers passed on to a client of the same API.
 
 use proptest::prelude::*;
 use shared_catalog::UpstreamApi;
@@ -8,7 +8,7 @@ use super::{
     *,
 };
 
-/// A stream to a client of the API that its upstream was asked in.
+/// A stream to a client of the API in which the upstream was asked.
 struct Passing {
     reader: AnswerReader,
     writer: StreamWriter,
@@ -41,7 +41,7 @@ impl Passing {
         std::str::from_utf8(&self.out).unwrap()
     }
 
-    /// Ends the stream as a success, and returns what that wrote.
+    /// Ends the stream as a success, and returns what this writes.
     fn done(mut self) -> String {
         self.out.clear();
         self.writer.cut(&mut self.out);
@@ -91,7 +91,7 @@ const RESPONSE: [&str; 7] = [
     r#"{"type":"response.completed","sequence_number":6,"response":{"id":"resp_v","model":"gpt-x","status":"completed","output":[],"usage":{"input_tokens":1,"output_tokens":2,"total_tokens":3}},"y":1}"#,
 ];
 
-/// The bytes of an event that passes with these edits.
+/// Returns the bytes of an event that passes with these edits.
 fn edited(event: &str, edits: &[(&str, &str)]) -> String {
     let mut edited = event.to_owned();
     for (known, new) in edits {
@@ -271,7 +271,7 @@ fn a_whole_answer_passes_as_it_came_but_for_the_model_and_the_cost() {
         Completion::read_passed(UpstreamApi::Messages, br#"{"content":[],"stop_reason":"x"}"#).unwrap();
     let bare = bare.write(generation(), &messages(), SETTLED);
     assert_eq!(serde_json::from_slice::<Value>(&bare).unwrap()["usage"]["output_tokens"], 5);
-    // What is no text is refused before it is billed.
+    // Content that is not a text is refused before it is billed.
     let broken = b"{\"content\":[],\"stop_reason\":\"end_turn\",\"x\":\"\xff\"}";
     assert!(Completion::read_passed(UpstreamApi::Messages, broken).is_err());
 }
@@ -318,7 +318,7 @@ proptest! {
     }
 }
 
-/// A response in so many levels.
+/// A response with this many levels of nesting.
 fn nested(levels: usize) -> String {
     format!("{}1{}", "[".repeat(levels), "]".repeat(levels))
 }
@@ -341,7 +341,7 @@ fn an_event_that_is_nested_too_deeply_is_left_out_and_its_usage_counts() {
             assert!(done.contains("\"cost\":") && done.len() < 10_000, "{api:?} {at}: {done}");
         }
     }
-    // As deep as the vendors' own.
+    // As deep as the vendors' own events.
     let event = format!(r#"{{"type":"response.tomorrow","x":{}}}"#, nested(100));
     assert!(Passing::of(UpstreamApi::Responses, &[&event]).written().contains(&event));
 }

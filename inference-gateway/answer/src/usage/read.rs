@@ -188,14 +188,14 @@ struct ReportedCounts {
     reasoning: Option<u64>,
     audio_output: Option<u64>,
     total: Option<u64>,
-    /// Several totals contradict each other.
+    /// Whether several totals contradict each other.
     totals_differ: bool,
     cost: Option<u64>,
-    /// The report uses members of Anthropic's API.
+    /// Whether the report uses members of Anthropic's API.
     by_anthropic: bool,
     /// Usage of rounds that the other members leave out.
     apart: Reported,
-    /// This is a round within another report, so it has no rounds itself.
+    /// Whether this is a round within another report, so it has no rounds itself.
     is_round: bool,
 }
 

@@ -33,10 +33,10 @@ pub enum KeyCommand {
     Rotate {
         #[command(flatten)]
         object: NamedObject<KeyId>,
-        /// Seconds that the previous plaintext keeps working, at most 30 days
+        /// Seconds for which the previous plaintext keeps working, at most 30 days
         #[arg(long, value_name = "SECONDS", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=MAX_GRACE_SECONDS))]
         grace_seconds: u64,
-        /// Rotate even if the plaintext before the last rotation still works, and end it
+        /// Rotate even if a plaintext from an earlier rotation still works, and end that one
         #[arg(long)]
         force: bool,
     },

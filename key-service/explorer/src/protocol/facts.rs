@@ -1,4 +1,4 @@
-//! What is proved about small installations by visiting every reachable state. `docs/proof.md` has the numbers.
+//! Promises proved for small installations by visiting every reachable state. `docs/proof.md` has the numbers.
 //!
 //! The ignored tests are larger and take minutes: `make prove` runs them.
 
@@ -8,7 +8,7 @@ use crate::explorer::{explore, explore_at_least};
 /// A request that may hold 40, extends that to 50, reports 10 and costs 30.
 const ASKED: Asked =
     Asked { key: 0, gateway: 0, least: 10, most: 40, extension: Some((50, 10)), may_fail: true, cost: 30 };
-/// The same, whole: without an extension, of an upstream that answers and a gateway that waits.
+/// The same, whole: no extension, an upstream that answers, and a gateway that waits.
 const WHOLE: Asked = Asked { extension: None, may_fail: false, ..ASKED };
 /// An answer that costs more than was held.
 const BEYOND: Asked = Asked { cost: 60, ..WHOLE };
@@ -16,7 +16,7 @@ const BEYOND: Asked = Asked { cost: 60, ..WHOLE };
 const ACTS: [Act; 6] =
     [Act::Deposit, Act::Revoke, Act::Rotate, Act::LowerKey(20), Act::LowerGroup(20), Act::Move];
 
-/// Keys without bounds, one gateway, nothing that goes wrong.
+/// Keys without limits, one gateway, and no faults.
 fn plain(requests: Vec<Asked>) -> Setup {
     let keys = requests.iter().map(|asked| asked.key).max().unwrap_or_default() + 1;
     Setup {
@@ -38,14 +38,14 @@ fn plain(requests: Vec<Asked>) -> Setup {
     }
 }
 
-/// Two keys of a group, whose parent has money for one and a half.
+/// Two keys of a group whose parent has money for one and a half requests.
 fn grouped(asked: Asked) -> Setup {
     let requests = vec![asked, Asked { key: 1, ..asked }];
     let limits = vec![Some(35); 2];
     Setup { limits, is_grouped: true, group_limit: Some(70), parent_limit: Some(60), ..plain(requests) }
 }
 
-/// A request of each of two gateways, by a key of its own.
+/// A request at each of two gateways, each with its own key.
 fn of_two_gateways(asked: Asked) -> Vec<Asked> {
     vec![asked, Asked { gateway: 1, key: 1, ..asked }]
 }

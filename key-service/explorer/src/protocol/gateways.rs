@@ -17,7 +17,7 @@ impl Request {
         sketch.extend(amount.to_be_bytes());
     }
 
-    /// The message that the gateway may send now.
+    /// Returns the message that the gateway may send now.
     fn message(&self) -> Option<Kind> {
         match self.phase {
             Phase::New | Phase::Asked => Some(Kind::Hold),

@@ -17,7 +17,7 @@ use super::{
 };
 
 impl Setup {
-    /// The outcomes that the job of a commit should have over these books, and the books that it should leave.
+    /// Returns the outcomes that the job of a commit should have on these books, and the books that it should leave.
     pub(super) fn apply(&self, books: &Books, sent: &Sent) -> (Outcomes, Books) {
         let mut books = books.clone();
         let commands = self.commands(&sent.job);
@@ -65,7 +65,7 @@ impl Setup {
         Ok(outcome)
     }
 
-    /// The books that the records have.
+    /// Returns the books that the records contain.
     pub(super) fn books(&self, store: &SpaceMaps) -> Option<Books> {
         let (keys, groups) = (self.keys().collect::<Vec<_>>(), groups().collect::<Vec<_>>());
         Books::read(store, &keys, &groups, &self.generations().collect::<Vec<_>>(), &[deposit()])

@@ -38,13 +38,13 @@ pub(super) fn after_commit(setup: &Setup, before: &State, books: &Books) -> Prom
     sums_are_balances(setup, books)
 }
 
-/// The budgets of keys and groups.
+/// Lists the budgets of keys and groups.
 fn budgets(books: &Books) -> impl Iterator<Item = &Budget> {
     books.keys.iter().map(|key| &key.budget).chain(books.groups.iter().map(|group| &group.budget))
 }
 
-/// No bound is exceeded, by any clock: a budget above a bound, because the bound was lowered or its raise ended, spends
-/// and holds no more than before. A raise counts until a commit has seen it end.
+/// No limit is exceeded by any clock. If a limit was lowered or its raise ended, a budget above it spends and holds no
+/// more than before. A raise counts until a commit has seen it end.
 fn no_bound_is_passed(now: &Budget, then: &Budget) -> Promise {
     let sum = |used: NanoUsd, held: NanoUsd| used.nanos() + held.nanos();
     let (spent, spent_before) = (sum(now.used, now.held), sum(then.used, then.held));
@@ -154,7 +154,7 @@ fn budget_is_the_sum(
     Ok(())
 }
 
-/// The sum of open holds, and of the journal's entries.
+/// Returns the sum of open holds, and the sum of the journal's entries.
 fn sums(books: &Books, pays: impl Fn(KeyId, [Option<GroupId>; 2]) -> bool) -> (i64, i64) {
     let holds = books.generations.iter().filter_map(|record| match record {
         Record::Open(hold) if pays(hold.payer.key, hold.payer.groups) => Some(hold.amount.nanos()),

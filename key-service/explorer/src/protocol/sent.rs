@@ -24,13 +24,13 @@ pub(super) enum Job {
     Tick(u64),
     /// Resolves a hold whose lease is over.
     Expire(usize),
-    /// An act of the owner.
+    /// An action of the owner.
     Act(usize),
     /// A client asks whether the first key may spend.
     Check,
 }
 
-/// The conflict of a commit that only some of its guards allow.
+/// Returns the conflict of a commit, if some of its guards do not hold.
 pub(super) fn conflict(store: &SpaceMaps, commit: &Commit) -> Option<Committed> {
     let present = |guard: &Guard| store.record(&guard.name);
     let stale = |guard: &Guard| present(guard).map(records::Record::revision) != guard.seen;
@@ -39,7 +39,7 @@ pub(super) fn conflict(store: &SpaceMaps, commit: &Commit) -> Option<Committed> 
     (!found.is_empty()).then_some(Committed::Conflict(found))
 }
 
-/// What a guard says of a record.
+/// How a record compares with what a guard has seen.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sight {
     Absent,

@@ -12,11 +12,11 @@ use super::{
     state::{Fate, State, Task},
 };
 
-/// Attempts at a commit. Nobody writes between them, so the second one always succeeds.
+/// Maximum number of attempts at a commit. Nobody writes between them, so the second one always succeeds.
 const ATTEMPTS: u32 = 3;
 
 impl State {
-    /// The job of a task. Messages leave the inbox; an authorization that is over is refused unseen.
+    /// Returns the job of a task. Its messages leave the inbox; an authorization that is over is refused unseen.
     pub(super) fn job(&mut self, what: Task, service: usize) -> Option<Job> {
         let of = &mut self.services[service];
         let mut calls = match what {

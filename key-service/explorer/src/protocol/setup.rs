@@ -1,4 +1,4 @@
-//! A small installation: an account with money and bounds, requests that gateways will make, acts of the owner.
+//! A small installation: an account with money and limits, requests that gateways will make, and actions of the owner.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ pub(super) const GROUP: u8 = 1;
 pub(super) const PARENT: u8 = 0;
 /// A group that a key may move to.
 const OTHER: u8 = 2;
-/// Groups of an installation.
+/// Number of groups in an installation.
 pub(super) const GROUPS: u8 = 3;
 /// The only model.
 const MODEL: &str = "Model Flash";
@@ -57,20 +57,20 @@ pub(super) struct Setup {
     pub(super) is_grouped: bool,
     pub(super) group_limit: Option<i64>,
     pub(super) parent_limit: Option<i64>,
-    /// Bound of the group on each day; clocks then pass midnight.
+    /// The group's limit for each day; clocks then pass midnight.
     pub(super) a_day: Option<i64>,
-    /// Bound in place of the group's limit until midnight, which clocks then pass.
+    /// The limit that replaces the group's own until midnight, which clocks then pass.
     pub(super) until_midnight: Option<i64>,
-    /// Requests in flight of the group.
+    /// Maximum number of the group's requests in flight.
     pub(super) in_flight: Option<u64>,
     pub(super) gateways: usize,
     pub(super) requests: Vec<Asked>,
     pub(super) acts: Vec<Act>,
     /// Whether clients ask, at any time, whether the first key may spend.
     pub(super) checks: bool,
-    /// Key-services that a message is on its way to at a time.
+    /// Number of key-services that a message may be on its way to at the same time.
     pub(super) copies: usize,
-    /// Messages, answers and processes that are lost at most.
+    /// Maximum number of messages, answers and processes that are lost.
     pub(super) faults: u8,
     /// Whether a fault may be a store that writes half of a commit.
     pub(super) halves: bool,
@@ -91,7 +91,7 @@ pub(super) struct Asked {
     pub(super) cost: i64,
 }
 
-/// An act of the owner.
+/// An action of the owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Act {
     Deposit,
@@ -124,7 +124,6 @@ impl Kind {
     }
 }
 
-/// The id of a request's generation.
 pub(super) fn generation(request: usize) -> GenerationId {
     GenerationId::new(EVENING, chance(request))
 }
@@ -157,7 +156,7 @@ fn limited(limit: i64) -> BoundsPatch {
 }
 
 impl Setup {
-    /// The records that an installation begins with.
+    /// Returns the records that an installation begins with.
     pub(super) fn records(&self) -> SpaceMaps {
         let (mut records, mut lane) = (SpaceMaps::default(), Self::lane());
         let begin = |change: &mut Change<'_>| {
@@ -197,12 +196,12 @@ impl Setup {
         Group { budget: Budget::new(&patch, EVENING), parent, ..Group::default() }
     }
 
-    /// The lane of a key-service that has just started.
+    /// Returns the lane of a key-service that has just started.
     pub(super) fn lane() -> SteppedLane {
         SteppedLane::new(account(0), KEPT)
     }
 
-    /// The command of a message.
+    /// Returns the command of a message.
     pub(super) fn command(&self, request: usize, kind: Kind) -> Command {
         let Asked { key: number, least, most, extension, cost, .. } = self.requests[request];
         let (key, generation, model) = (key(number), generation(request), MODEL.to_owned());
@@ -239,7 +238,7 @@ fn progress(cost: i64) -> Progress {
 }
 
 impl Act {
-    /// The act as a command, if it is one.
+    /// Returns the action as a command, if it is one.
     pub(super) fn command(self) -> Option<Command> {
         let deposit = Command::Deposit {
             id: deposit(),
@@ -251,7 +250,7 @@ impl Act {
         (self == Self::Deposit).then_some(deposit)
     }
 
-    /// Changes the records by the lane's own means, under guards of what it looks at.
+    /// Changes the records as a lane does, with guards on the records that it reads.
     pub(super) fn change(self, change: &mut Change<'_>, now: Timestamp) {
         if let Self::LowerGroup(_) = self {
             let Some(mut of) = change.group(group(GROUP)).unwrap() else { return };

@@ -7,7 +7,7 @@ use records::maps::SpaceMaps;
 
 use super::{sent::Sent, setup::Kind};
 
-/// Key-services.
+/// Number of key-services.
 pub(super) const SERVICES: usize = 2;
 
 /// An installation between two steps.
@@ -23,7 +23,7 @@ pub(super) struct State {
     pub(super) strays: Vec<Arc<Sent>>,
     pub(super) is_up: Vec<bool>,
     pub(super) requests: Vec<Request>,
-    /// Acts that were answered.
+    /// Whether each action of the owner was answered.
     pub(super) acts: Vec<bool>,
     pub(super) faults: u8,
     pub(super) revisions: u64,
@@ -34,7 +34,7 @@ pub(super) struct Service {
     pub(super) lane: Arc<SteppedLane>,
     /// Copies of messages that have not arrived, by request: a bit for each kind.
     pub(super) inbox: Vec<u8>,
-    /// The clock has passed midnight.
+    /// Whether the clock has passed midnight.
     pub(super) is_morning: bool,
 }
 
@@ -111,11 +111,11 @@ pub(super) struct Request {
     pub(super) copies: u8,
     /// Amount that the gateway knows to be held.
     pub(super) amount: i64,
-    /// An extension with a report was sent.
+    /// Whether an extension with a report was sent.
     pub(super) has_reported: bool,
-    /// The request was served to its end.
+    /// Whether the request was served to its end.
     pub(super) has_finished: bool,
-    /// The time until which the authorization may take effect is over.
+    /// Whether the time until which the authorization may take effect is over.
     pub(super) is_over: bool,
 }
 

@@ -1,4 +1,4 @@
-//! API keys over HTTP: filters of their lists, the reach of a group's management keys, and rotation.
+//! API keys over HTTP: filters for their lists, which keys a group's management key may reach, and rotation.
 
 use axum::{
     extract::{Request, State},
@@ -63,7 +63,7 @@ impl HttpNoun for ApiKey {
     }
 }
 
-/// Gives a key a new plaintext, which is shown only now.
+/// Gives a key a new plaintext, which only this response shows.
 pub(crate) async fn rotate(
     State(api): State<Api>,
     Caller(caller): Caller,

@@ -1,4 +1,4 @@
-//! What callers read: money, sums of usage, bills of generations (governing §4).
+//! What callers may read: money, usage sums, and bills of generations.
 
 use shared::{
     generation::{ModelApi, Origin},
@@ -12,7 +12,7 @@ use key_service_management::{accounts::NewDeposit, testing::BEGIN};
 
 const UNKNOWN: &str = "gen_00000000000070008000000000000000";
 
-/// The request of a bill that was made here.
+/// The request id of a bill made by these tests.
 fn request_of(generation: &str) -> String {
     generation.replace("gen_", "req_")
 }
@@ -317,7 +317,7 @@ async fn the_list_of_events_says_since_when_it_is_complete() {
     let since = async || desk.get(&format!("{EVENTS}?limit=1")).await.json["complete_since"].clone();
     assert_eq!(since().await, Value::Null);
     desk.office.clock.set("2026-11-20T03:00:00Z");
-    // As many as the store in memory keeps.
+    // As many bills as the store in memory keeps.
     for n in 0..1_000 {
         desk.patch(&id, &format!(r#"{{"label":"{n}"}}"#)).await;
     }

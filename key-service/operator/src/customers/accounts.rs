@@ -27,8 +27,8 @@ use crate::layout::{ACCOUNT, NEW_ACCOUNT, Section, page};
 /// Above this many days, "over a year" is shown instead of a number.
 const FAR: i64 = 365;
 
-/// An order of the list other than by age. It applies only if the whole list fits on one page, since the figures of other
-/// pages are not read.
+/// An order of the list other than by age. It applies only if the whole list fits on one page, since the figures for
+/// other pages are not read.
 struct AccountOrder {
     name: &'static str,
     /// `aria-sort` of the column.
@@ -144,7 +144,7 @@ fn row(AccountRow { id, funds, spent, refused }: &AccountRow) -> Row {
     ])
 }
 
-/// Says how long the credit lasts at the rate of the last [`DAYS`]. A short time is highlighted.
+/// Shows how long the credit lasts at the rate of the last [`DAYS`]. A short time is highlighted.
 pub(crate) fn lasts(credit: NanoUsd, spent: NanoUsd) -> Markup {
     html! {
         @match days_left(credit, spent) {

@@ -9,7 +9,8 @@ use super::show::{aligned, count, glance, scrolled_figures, short_count, usd};
 use domain::usage::{Day, HOURS, Hour, Sums};
 use key_service_management::spend::ChartStep;
 
-/// Colours for series in the style sheet, chosen to work for colour-blind readers too. One more colour is for "others".
+/// Number of colours for series in the style sheet, which colour-blind readers can distinguish too. One more colour is
+/// for "others".
 const COLOURS: usize = 7;
 /// Height of the picture in pixels. The style sheet repeats it.
 const HEIGHT: i64 = 160;
@@ -106,7 +107,7 @@ pub struct Series {
     /// Decides the colour, which is the same on every page: the model's position in the catalogue, or a number derived
     /// from the key. `None` for models that are no longer in the catalogue.
     pub place: Option<usize>,
-    /// Combines all small series.
+    /// Whether this series combines all small ones.
     pub is_rest: bool,
     pub times: BTreeMap<Hour, Sums>,
 }
@@ -293,8 +294,8 @@ enum Dated {
     Always,
 }
 
-/// Decides which days are labelled: in a week all, in longer ranges Mondays, and above 100 days the first of each month. A
-/// narrow page keeps every second day, every fourth Monday, or the first of each quarter.
+/// Decides which days are labelled: all days of a week, Mondays in longer ranges, and the first of each month above 100
+/// days. A narrow page keeps only every second day, every fourth Monday, or the first of each quarter.
 fn dated(day: Day, at: usize, count: usize) -> Dated {
     match count {
         ..=7 if at.is_multiple_of(2) => Dated::Always,
@@ -311,7 +312,7 @@ fn dated(day: Day, at: usize, count: usize) -> Dated {
     }
 }
 
-/// Decides which hours are labelled: every sixth, and on wide pages every third.
+/// Decides which hours are labelled: every sixth hour, and on wide pages every third.
 const fn timed(time: Hour) -> Dated {
     match time.of_day() {
         hour if hour.is_multiple_of(6) => Dated::Always,
@@ -489,7 +490,7 @@ mod tests {
         assert!(chart(today..=today, &[]).contains("No requests were billed on 2026-11-23."));
     }
 
-    /// Converts a colour to CIELAB, where distances match perception, as eyes of this kind see it.
+    /// Converts a colour as eyes of this kind see it to CIELAB, where distances match perception.
     fn seen(colour: &str, eyes: [[f64; 3]; 3]) -> [f64; 3] {
         let part = |at: usize| f64::from(u8::from_str_radix(&colour[at..at + 2], 16).unwrap()) / 255.0;
         let linear = [1, 3, 5]

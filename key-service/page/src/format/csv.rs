@@ -6,8 +6,9 @@ const FORMULA: [char; 10] = ['=', '+', '-', '@', '\t', '\r', '＝', '＋', '－'
 /// Characters after which a cell may begin, whatever the spreadsheet's settings: separators, quotes and line breaks.
 const CELL_ENDS: [char; 7] = [',', ';', '\t', '"', '\'', '\n', '\r'];
 
-/// Writes a text as a quoted cell. An apostrophe before a formula makes spreadsheets treat it as text. A spreadsheet whose
-/// separator is not the comma finds cells inside the text, so formulas are marked wherever a cell may begin.
+/// Writes a text as a quoted cell. An apostrophe before a formula makes spreadsheets treat it as text. A spreadsheet
+/// with another separator than the comma finds cells inside the text, so the apostrophe is added wherever a cell may
+/// begin.
 pub fn cell(text: &str) -> String {
     let (mut cell, mut may_begin) = (String::with_capacity(text.len() + 2), true);
     cell.push('"');
@@ -52,7 +53,7 @@ mod tests {
         }
     }
 
-    /// Splits a line as a program would that separates by `separator` and, if `minds_quotes`, understands quotes.
+    /// Splits a line as a program would that uses `separator` and, if `minds_quotes`, understands quotes.
     fn cells(line: &str, separator: char, minds_quotes: bool) -> Vec<String> {
         let (mut cells, mut is_quoted) = (vec![String::new()], false);
         for c in line.chars() {

@@ -1,4 +1,4 @@
-//! The frame around a page for someone who is signed in: navigation, their name, the theme and the sign-out.
+//! The frame around a page for someone who is signed in: navigation, their name, the theme and signing out.
 
 use axum::response::{AppendHeaders, IntoResponse, Response};
 use http::header;

@@ -93,8 +93,8 @@ impl Section {
     }
 }
 
-/// Renders a page for a signed-in member. The title is also the heading. A page below its section's first page links back
-/// to it, and the page that follows an action shows the result.
+/// Renders a page for a signed-in member. The title is also the heading. A page below its section's first page links
+/// back to it. A page that an action has redirected to shows the result of the action.
 pub fn page(viewer: &Viewer, section: Section, title: &str, content: &Markup) -> Response {
     let listed =
         Section::LISTED.iter().flat_map(|(_, parts)| *parts).find(|(listed, _, _)| *listed == section);
@@ -177,7 +177,7 @@ pub struct WayBack<'a> {
     pub name: &'a str,
 }
 
-/// Renders a form that asks for confirmation. Members who may not do it are told that owners can.
+/// Renders a form that asks for confirmation. Members who may not confirm see that owners can.
 pub fn confirmation(
     viewer: &Viewer,
     question: &Markup,

@@ -1,6 +1,6 @@
-//! A notice: the sentence that says what an action did, shown on the page that it redirects to.
+//! A notice: a sentence about what an action did, shown on the page that the action redirects to.
 //!
-//! It travels in a cookie that the session seals. In the address, anyone could forge it.
+//! A cookie carries it, sealed by the session. If it were in the address, anyone could forge it.
 
 use axum::response::{IntoResponse, Redirect, Response};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
@@ -10,7 +10,7 @@ use shared::secret::same;
 use super::person::Person;
 use key_service_management::members::Token;
 
-/// Maximum length in characters, well below what fits into a cookie.
+/// Maximum length in characters, well below the capacity of a cookie.
 const MAX_LINE_CHARS: usize = 300;
 
 /// Redirects to a page that shows the notice once.

@@ -1,5 +1,3 @@
-//! Ports for servers.
-
 use std::{
     net::TcpListener,
     ops::Range,
@@ -7,15 +5,15 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-/// Ports below those that Linux gives to connections, and to listeners that ask for any (`net.ipv4.ip_local_port_range`): nothing
-/// takes them before their server does.
+/// Ports below the range that Linux assigns to connections and to listeners without a fixed port
+/// (`net.ipv4.ip_local_port_range`). So nothing takes a port before its server does.
 const PORTS: Range<u32> = 10_000..32_000;
 
-/// A port of the loopback that is free and given out once.
+/// A free loopback port that no other call returns.
 pub fn free_port() -> u16 {
     static GIVEN_OUT: AtomicU32 = AtomicU32::new(0);
     let count = PORTS.end - PORTS.start;
-    // Other processes that run tests begin elsewhere.
+    // Other test processes begin elsewhere.
     let first = process::id().wrapping_mul(7_919) % count;
     let places = PORTS.map(|_| (first + GIVEN_OUT.fetch_add(1, Ordering::Relaxed)) % count);
     let mut ports = places.map(|place| u16::try_from(PORTS.start + place).unwrap());

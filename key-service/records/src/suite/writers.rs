@@ -1,4 +1,4 @@
-//! Callers at once: what they read fits together, and what they write is neither lost nor doubled.
+//! Concurrent callers: what they read is consistent, and no write is lost or doubled.
 
 use std::time::Duration;
 
@@ -8,7 +8,6 @@ use tokio::time::Instant;
 use super::{Subject, absent, fresh, name, record, seen};
 use crate::records::{Answer, Committed, Guard, Index, Log, Name, Order, Question, Record, Write};
 
-/// How long writers write.
 const RUN: Duration = Duration::from_secs(2);
 const ACCOUNTS: usize = 4;
 const CREDIT: i64 = 1_000_000;
@@ -35,7 +34,7 @@ async fn values(subject: &Subject) -> Vec<(u64, Vec<u8>)> {
     }
 }
 
-/// Writes numbers, each in two records, an index and a log, until a time.
+/// Writes numbers until a time, each into two records, an index and a log.
 async fn write_numbers(subject: Subject, until: Instant) {
     for n in 1_i64.. {
         let entry = |n: i64| n.to_be_bytes().to_vec();
@@ -80,7 +79,7 @@ pub(super) async fn questions_are_answered_as_of_one_moment(subject: &Subject) {
     writing.await.unwrap();
 }
 
-/// Copies of the records of a writer: the accounts, and the number of the log's last value.
+/// A writer's copies of the records: the accounts, and the number of the log's last value.
 struct Copies(Vec<(Name, Record)>);
 
 impl Copies {
@@ -90,7 +89,7 @@ impl Copies {
         Self(names.into_iter().zip(records.into_iter().map(Option::unwrap)).collect())
     }
 
-    /// Transfers money between two accounts and logs it. `false` if another was first.
+    /// Transfers money between two accounts and logs it. Returns `false` if another writer was first.
     async fn transfer(&mut self, subject: &Subject, (from, to): (usize, usize), writer: u8) -> bool {
         let places = [from, to, ACCOUNTS];
         let guards: Vec<Guard> = places.iter().map(|n| seen(&self.0[*n].0, &self.0[*n].1)).collect();

@@ -7,17 +7,17 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-/// Ports below those that Linux gives to connections, and to listeners that ask for any
-/// (`net.ipv4.ip_local_port_range`), so that nothing takes them while their server is down.
+/// Ports below the range that Linux assigns to connections and to listeners without a fixed port
+/// (`net.ipv4.ip_local_port_range`), so that nothing takes a port while its server is down.
 const PORTS: Range<u32> = 10_000..32_000;
 
-/// Number of ports given out.
+/// Number of ports that were handed out.
 static GIVEN_OUT: AtomicU32 = AtomicU32::new(0);
 
-/// A port of the loopback that is free and given out once.
+/// A free loopback port that no other call returns.
 pub fn free_port() -> u16 {
     let count = PORTS.end - PORTS.start;
-    // Other processes that run tests begin elsewhere.
+    // Other test processes begin elsewhere.
     let first = process::id().wrapping_mul(7_919) % count;
     for _ in PORTS {
         let place = (first + GIVEN_OUT.fetch_add(1, Ordering::Relaxed)) % count;

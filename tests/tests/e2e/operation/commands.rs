@@ -1,5 +1,4 @@
-//! Commands to a running process, through its admin port: draining upstreams, the log filter, and who may send
-//! them.
+//! Commands to a running process, through its admin port: draining upstreams, the log filter, and who may use them.
 
 use std::{
     fs,
@@ -28,7 +27,7 @@ fn listed(server: &Server) -> Value {
     serde_json::from_str::<Value>(&list).unwrap()[0].take()
 }
 
-/// Waits until the only upstream is in this state.
+/// Waits until the only upstream has this state.
 async fn becomes(server: &Server, state: &str) -> Value {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -124,7 +123,7 @@ async fn the_filter_of_log_lines_is_replaced_and_a_bad_one_is_refused_by_name() 
     command(&stack.key_services[0], &["log-level", "debug"]).unwrap();
 }
 
-/// The status that a server's admin port answers to a request with these header lines.
+/// The status with which a server's admin port answers a request that has these header lines.
 async fn status_of(server: &Server, request: &str, lines: &str, body: &str) -> u16 {
     let length = body.len();
     let request =

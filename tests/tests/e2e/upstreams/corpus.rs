@@ -1,4 +1,4 @@
-//! Answers of real servers, through the real gateway, as clients of every dialect read them.
+//! Answers from real servers, through the real gateway, as clients of every dialect read them.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,8 @@ use shared::money::NanoUsd;
 use shared_corpus::{Case, ClientDialect, Read, cases};
 use tests::harness::{Answer, ApiKey, AskedOf, Models, Options, Stack, StandIn};
 
-/// A model for each API in which servers are asked. Prices are those of the cases: in, cached and out per million tokens.
+/// A model for each API that servers are asked in. The prices are those of the cases: input, cached input and output
+/// per million tokens.
 const CATALOGUE: &str = r#"
 [service]
 name = "Faregate"
@@ -17,7 +18,7 @@ provider = "Model"
 docs = "https://docs.example.com"
 "#;
 
-/// Most cases at the same time.
+/// Maximum number of cases at the same time.
 const AT_ONCE: usize = 8;
 
 fn model(api: &str, url: &str) -> String {
@@ -53,7 +54,7 @@ fn price([prompt, cached, completion]: [u64; 3]) -> NanoUsd {
     NanoUsd::from_nanos(i64::try_from(nanos).unwrap())
 }
 
-/// Asks for a case, whose name the stand-in finds in the request.
+/// Sends a request for a case. The stand-in finds the case's name in the request.
 async fn ask(stack: &Stack, key: &ApiKey, case: &Case, dialect: ClientDialect, stream: bool) -> Answer {
     let words = format!("case {} end", case.name);
     let said = json!([{"role": "user", "content": words}]);
@@ -109,7 +110,7 @@ fn difference(
     (read != expected).then(|| format!("{place}: {read:?}\n  in place of {expected:?}"))
 }
 
-/// Asks for a case in every way, and returns what is wrong.
+/// Sends requests for a case in every way, and returns what is wrong.
 async fn check(stack: &Stack, case: &Case) -> Vec<String> {
     let key = stack.key().await;
     let mut wrong = Vec::new();

@@ -1,4 +1,4 @@
-//! Conversations of several turns with stand-ins for the vendors of all presets, which refuse what these refuse.
+//! Conversations of several turns with stand-ins for the vendors of all presets, which refuse what the vendors refuse.
 
 mod vendors;
 
@@ -37,7 +37,7 @@ async fn stack() -> (Stack, Vec<(Preset, StandIn)>) {
     (stack, servers)
 }
 
-/// A client of a dialect that repeats whatever it was answered.
+/// A client of a dialect that sends back whatever it was answered.
 struct Client {
     api: UpstreamApi,
     history: Vec<Value>,
@@ -162,7 +162,7 @@ async fn an_agent_of_each_dialect_goes_on_for_four_turns_with_the_server_of_each
 const IMAGE: &str =
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 
-/// A question about an image whose answer must fit a schema.
+/// A question about an image, whose answer must follow a schema.
 fn question(api: UpstreamApi, model: &str) -> Value {
     let (schema, url) = (
         json!({"type": "object", "properties": {"shape_of_it": {"type": "string"}}, "required": ["shape_of_it"], "additionalProperties": false}),
@@ -215,7 +215,7 @@ async fn images_schemas_and_cached_tokens_pass_between_each_client_and_the_serve
 async fn what_a_server_refuses_is_left_out_of_a_second_try_and_then_of_all_requests() {
     let (stack, servers) = stack().await;
     let key = stack.key().await;
-    // They refuse whole answers, and the options of a stream.
+    // These refuse whole answers, or the options of a stream.
     for (name, stream) in [("dashscope", false), ("fireworks", false), ("together", true)] {
         let (_, stand_in) = servers.iter().find(|(preset, _)| preset.name == name).unwrap();
         for _ in 0..2 {
@@ -233,7 +233,7 @@ async fn what_a_server_refuses_is_left_out_of_a_second_try_and_then_of_all_reque
     }
 }
 
-/// A client decides what the server fetches, which may fail at the first try alone.
+/// A client decides what the server fetches, and fetching may fail only the first time.
 #[apply(fact)]
 async fn a_request_for_which_a_server_fetches_an_image_teaches_nothing() {
     let (stack, servers) = stack().await;

@@ -50,7 +50,7 @@ pub(super) struct Item<'a> {
     /// Tool of a call, if its name was changed for upstreams.
     tool: Option<&'a ToolName>,
     pub(super) words: Words,
-    /// The text is also sent as the summary.
+    /// Whether the text is also sent as the summary.
     pub(super) is_summarised: bool,
     pub(super) id: String,
 }

@@ -18,7 +18,7 @@ use crate::{
     },
 };
 
-/// Most items of a response: more than any model makes.
+/// Maximum number of items in a response: more than any model makes.
 const MAX_ITEMS: u64 = 4096;
 
 /// An item of the output. Only messages, reasoning and calls are shown.

@@ -1,4 +1,4 @@
-//! Keys and groups with problems: each is shown where its owner looks, with the reason.
+//! Keys and groups with problems: each problem appears where the owner looks, with the reason.
 
 use http::Method;
 use serde_json::json;
@@ -10,12 +10,12 @@ use crate::{
     money::budgets::{group, number, requests, send},
 };
 
-/// Nearly twice the price of a request: the rest does not pay for a second one, but is not zero.
+/// Nearly twice the price of a request: what is left after one is not zero, but does not pay for a second one.
 fn nearly_two() -> NanoUsd {
     NanoUsd::from_nanos(requests(2).nanos() - 1)
 }
 
-/// Sends requests until one is refused: the second is cut at the last token that the rest pays for.
+/// Sends requests until one is refused. The second request is cut off at the last token that the rest pays for.
 async fn until_refused(stack: &Stack, key: &ApiKey, code: &str) {
     for _ in 0..2 {
         assert_eq!(send(stack, key).await.status, 200);
