@@ -52,9 +52,6 @@ generate:
 # The most important facts: a key, its limit, a call, its bill, its end.
 FIRST_FACTS = first_request:: management:: caps:: credentials:: wire:: start:: openapi::
 
-# Tests that start programs wait more than they compute, so two run per core.
-TEST_THREADS ?= $(shell echo $$((2 * $$(nproc))))
-
 # Those of the slow tests that a test starts by itself.
 NOT_ALONE = --skip full_disk::on_a_small_disk
 # Tests of services that choose their own form of Redis, which FAREGATE_TEST_SWAPPED does not change.
@@ -64,19 +61,14 @@ OF_ONE_FORM = $(addprefix --skip services::,cluster:: replicas:: faults::reboots
 test:
 	tests/tools/install.sh
 	cargo build --profile checked --workspace --bins --tests
-	tests/tools/units.py
-ifdef FAST
-	cargo test --profile checked --workspace --test e2e -- --test-threads $(TEST_THREADS) $(FIRST_FACTS)
-else
-	cargo test --profile checked --workspace --test '*' -- --test-threads $(TEST_THREADS)
-endif
+	tests/tools/tests.py $(if $(FAST),-- $(FIRST_FACTS))
 
 # Many clients and agents, every act in a browser, random requests and faults, and services over the other form of Redis.
 test-slow:
 	tests/tools/install.sh
 	cargo build --profile checked --workspace --bins --tests
-	cargo test --profile checked --workspace --test e2e -- --test-threads $(TEST_THREADS) --ignored $(NOT_ALONE)
-	FAREGATE_TEST_SWAPPED=1 cargo test --profile checked --workspace --test e2e -- --test-threads $(TEST_THREADS) --include-ignored services $(OF_ONE_FORM)
+	tests/tools/tests.py --only e2e -- --ignored $(NOT_ALONE)
+	FAREGATE_TEST_SWAPPED=1 tests/tools/tests.py --only e2e -- --include-ignored services $(OF_ONE_FORM)
 
 faults:
 	tests/tools/faults.py

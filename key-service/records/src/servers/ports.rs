@@ -1,6 +1,7 @@
 //! Ports for servers.
 
 use std::{
+    env,
     net::TcpListener,
     ops::Range,
     process,
@@ -11,13 +12,24 @@ use std::{
 /// takes them before their server does.
 const PORTS: Range<u32> = 10_000..32_000;
 
+/// Environment variable with the ports of this process, such as `10000-12750`. `tests/tools/tests.py` sets it, because it runs many
+/// processes with tests at a time.
+const OWN: &str = "FAREGATE_TEST_PORTS";
+
 /// A port of the loopback that is free and given out once.
 pub fn free_port() -> u16 {
     static GIVEN_OUT: AtomicU32 = AtomicU32::new(0);
-    let count = PORTS.end - PORTS.start;
+    let own = own_ports();
+    let count = own.end - own.start;
     // Other processes that run tests begin elsewhere.
     let first = process::id().wrapping_mul(7_919) % count;
-    let places = PORTS.map(|_| (first + GIVEN_OUT.fetch_add(1, Ordering::Relaxed)) % count);
-    let mut ports = places.map(|place| u16::try_from(PORTS.start + place).unwrap());
+    let places = own.clone().map(|_| (first + GIVEN_OUT.fetch_add(1, Ordering::Relaxed)) % count);
+    let mut ports = places.map(|place| u16::try_from(own.start + place).unwrap());
     ports.find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()).expect("the loopback has a free port")
+}
+
+fn own_ports() -> Range<u32> {
+    let Ok(own) = env::var(OWN) else { return PORTS };
+    let ends = own.split_once('-').and_then(|(start, end)| Some(start.parse().ok()?..end.parse().ok()?));
+    ends.unwrap_or_else(|| panic!("{OWN} is {own:?}, not two ports with a hyphen between them"))
 }
