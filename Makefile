@@ -5,7 +5,8 @@
 #        tests, in minutes
 # test-slow  what takes long: other people's clients and agents, every act in a browser, random requests and faults, and tests of
 #        services over the other form of Redis
-# faults mutation tests: plant faults in a copy of the code, each of which a named test has to catch; the first run builds for long
+# faults mutation tests: plant faults in copies of the code, each of which a named test has to catch; the first run builds for long;
+#        FAULTS="--part 1/3" for a third of them, FAULTS=WORD for those whose names contain a word
 # fuzz   fuzz every parser for FUZZ_SECONDS each, or only the targets whose names begin with FUZZ_ONLY; see docs/proof.md
 # prove  kill, stop and starve the programs under load and compare the books to the nano-dollar; explore larger models than `test`
 #        does, and simulate more seeds; PROVE_MINUTES=30, PROVE_SEED=N repeats a run, PROVE_ONLY=load|model|simulation|store,
@@ -71,7 +72,7 @@ test-slow:
 	FAREGATE_TEST_SWAPPED=1 tests/tools/tests.py --only e2e -- --include-ignored services $(OF_ONE_FORM)
 
 faults:
-	tests/tools/faults.py
+	tests/tools/faults.py $(FAULTS)
 
 # Two targets run at a time. Each target is also a test of its crate that takes a second.
 FUZZ_SECONDS ?= 60

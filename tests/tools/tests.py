@@ -34,7 +34,7 @@ PORTS = range(10_000, 32_000)
 
 def programs():
     """Programs with tests, built: the name of each, and the folder of its crate."""
-    command = ["cargo", "test", "--profile", PROFILE, "--workspace", "--lib", "--bins", "--test", "*", "--no-run"]
+    command = ["cargo", "test", "--profile", PROFILE, "--workspace", "--tests", "--no-run"]
     built = subprocess.run(
         [*command, "--message-format", "json-render-diagnostics"], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True
     )
@@ -104,9 +104,12 @@ def main():
     chosen = arguments.parse_args()
 
     seconds, began = seconds_of_the_last_run(), time.monotonic()
-    waiting = sorted(work(chosen.only, chosen.words), key=lambda it: -seconds.get(it[0], 0))
+    waiting = sorted(work(chosen.only, chosen.words), key=lambda it: (-seconds.get(it[0], 0), it[0]))
     if not waiting:
         sys.exit("there is no such test")
+    is_whole = chosen.only is None and not chosen.words
+    if is_whole and (unknown := set(LONGEST.read_text().splitlines()) - {title for title, *_ in waiting}):
+        sys.exit(f"{LONGEST.name} names tests that do not exist: {', '.join(sorted(unknown))}")
     lanes, width = queue.SimpleQueue(), len(PORTS) // chosen.at_once
     for number in range(chosen.at_once):
         lanes.put(PORTS[number * width : (number + 1) * width])
