@@ -67,7 +67,7 @@ test:
 # Many clients and agents, every act in a browser, random requests and faults, and services over the other form of Redis.
 test-slow:
 	tests/tools/install.sh
-	cargo build --profile checked --workspace --bins --tests
+	cargo build --profile checked --workspace --bins --test e2e
 	tests/tools/tests.py --only e2e -- --ignored $(NOT_ALONE)
 	FAREGATE_TEST_SWAPPED=1 tests/tools/tests.py --only e2e -- --include-ignored services $(OF_ONE_FORM)
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Run the unit, integration and end-to-end tests, many at a time, since most of them wait for servers, leases and clocks.
+"""Run the unit and integration tests next to the end-to-end tests, which mostly wait for servers, leases and clocks.
 
 `tests.py` runs all. `--only NAME` runs one program with tests, such as `e2e`; `-- WORD…` runs the end-to-end tests that libtest
 chooses for these words, such as `-- caps::` or `-- --ignored`. The longest tests start first, as the previous run measured them.
@@ -20,9 +20,12 @@ ROOT = Path(__file__).resolve().parents[2]
 PROFILE = "checked"
 E2E = "e2e"
 CORES = os.cpu_count() or 1
-# An end-to-end test has a process for itself. The unit tests of a crate share one, as some of them share servers; two per core run at a
-# time, or this many where they wait for failovers.
-WAITING = {"key_service_records": 6}
+# Programs with unit tests at a time, and the tests of each at a time. They compute more than they wait, except one, whose tests wait for
+# failovers.
+UNITS = max(1, CORES // 2)
+WAITING = {"key_service_records": 4}
+# End-to-end tests at a time, each in a process.
+AT_ONCE = 3 * CORES
 # Before a first run: what takes long, the longest first.
 LONGEST = Path(__file__).with_name("longest.txt")
 LAST_RUN = ROOT / "target" / PROFILE / "test-seconds.json"
@@ -32,9 +35,10 @@ DEADLINE = 30 * 60
 PORTS = range(10_000, 32_000)
 
 
-def programs():
+def programs(only):
     """Programs with tests, built: the name of each, and the folder of its crate."""
-    command = ["cargo", "test", "--profile", PROFILE, "--workspace", "--tests", "--no-run"]
+    chosen = ["--test", E2E] if only == E2E else ["--tests"]
+    command = ["cargo", "test", "--profile", PROFILE, "--workspace", *chosen, "--no-run"]
     built = subprocess.run(
         [*command, "--message-format", "json-render-diagnostics"], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True
     )
@@ -58,15 +62,15 @@ def listed(program, arguments):
 
 
 def work(only, words):
-    """What is to be run: a title, the command, and its folder."""
-    for name, program, folder in programs():
+    """What is to be run: whether it is an end-to-end test, a title, the command, and its folder."""
+    for name, program, folder in programs(only):
         if only not in (None, name):
             continue
         if name == E2E:
             for test in listed(program, words):
-                yield test, [program, "--exact", test, "--include-ignored"], folder
+                yield True, test, [program, "--exact", test, "--include-ignored"], folder
         else:
-            yield name, [program, f"--test-threads={CORES * WAITING.get(name, 2)}"], folder
+            yield False, name, [program, f"--test-threads={CORES * WAITING.get(name, 1)}"], folder
 
 
 def run(title, command, folder, lanes):
@@ -99,23 +103,26 @@ def seconds_of_the_last_run():
 def main():
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--only")
-    arguments.add_argument("--at-once", type=int, default=4 * CORES)
+    arguments.add_argument("--at-once", type=int, default=AT_ONCE, help="end-to-end tests at a time")
     arguments.add_argument("words", nargs="*")
     chosen = arguments.parse_args()
 
     seconds, began = seconds_of_the_last_run(), time.monotonic()
-    waiting = sorted(work(chosen.only, chosen.words), key=lambda it: (-seconds.get(it[0], 0), it[0]))
+    waiting = sorted(work(chosen.only, chosen.words), key=lambda it: (-seconds.get(it[1], 0), it[1]))
     if not waiting:
         sys.exit("there is no such test")
     is_whole = chosen.only is None and not chosen.words
-    if is_whole and (unknown := set(LONGEST.read_text().splitlines()) - {title for title, *_ in waiting}):
+    if is_whole and (unknown := set(LONGEST.read_text().splitlines()) - {title for _, title, *_ in waiting}):
         sys.exit(f"{LONGEST.name} names tests that do not exist: {', '.join(sorted(unknown))}")
-    lanes, width = queue.SimpleQueue(), len(PORTS) // chosen.at_once
-    for number in range(chosen.at_once):
+    number_of_lanes = UNITS + chosen.at_once
+    lanes, width = queue.SimpleQueue(), len(PORTS) // number_of_lanes
+    for number in range(number_of_lanes):
         lanes.put(PORTS[number * width : (number + 1) * width])
     failed, passed, measured = [], 0, {}
-    with concurrent.futures.ThreadPoolExecutor(chosen.at_once) as pool:
-        for done in concurrent.futures.as_completed([pool.submit(run, *it, lanes) for it in waiting]):
+    pool = concurrent.futures.ThreadPoolExecutor
+    with pool(UNITS) as units, pool(chosen.at_once) as e2e:
+        running = [(e2e if is_e2e else units).submit(run, *it, lanes) for is_e2e, *it in waiting]
+        for done in concurrent.futures.as_completed(running):
             title, process, measured[title] = done.result()
             results = [line for line in process.stdout.splitlines() if line.startswith("test result: ")]
             passed += sum(int(line.split(" passed")[0].split()[-1]) for line in results)
