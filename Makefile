@@ -5,7 +5,8 @@
 #        tests, in minutes
 # test-slow  tests that take long: third-party clients and agents, every action in a browser, random requests and faults, and
 #        services over the other form of Redis
-# faults mutation tests: plant faults in a copy of the code, each of which a named test must catch; the first run builds for long
+# faults mutation tests: plant faults in copies of the code, each of which a named test must catch; the first run builds for long;
+#        FAULTS="--part 1/3" for a third of them, FAULTS=WORD for those whose names contain a word
 # fuzz   fuzz every parser for FUZZ_SECONDS each, or only the targets whose names begin with FUZZ_ONLY; see docs/proof.md
 # prove  kill, stop and starve the programs under load and compare the books to the nano-dollar; explore larger models and
 #        simulate more seeds than `test` does; PROVE_MINUTES=30, PROVE_SEED=N repeats a run, PROVE_ONLY=load|model|simulation|store,
@@ -52,9 +53,6 @@ generate:
 # The most important tests: a key, its limit, a call, its bill, and revoking the key.
 FIRST_FACTS = first_request:: management:: caps:: credentials:: wire:: start:: openapi::
 
-# Tests that start programs wait more than they compute, so two run per core.
-TEST_THREADS ?= $(shell echo $$((2 * $$(nproc))))
-
 # Slow tests that another test starts.
 NOT_ALONE = --skip full_disk::on_a_small_disk
 # Tests that choose their own form of Redis, which FAREGATE_TEST_SWAPPED does not change.
@@ -64,22 +62,17 @@ OF_ONE_FORM = $(addprefix --skip services::,cluster:: replicas:: faults::reboots
 test:
 	tests/tools/install.sh
 	cargo build --profile checked --workspace --bins --tests
-	tests/tools/units.py
-ifdef FAST
-	cargo test --profile checked --workspace --test e2e -- --test-threads $(TEST_THREADS) $(FIRST_FACTS)
-else
-	cargo test --profile checked --workspace --test '*' -- --test-threads $(TEST_THREADS)
-endif
+	tests/tools/tests.py $(if $(FAST),-- $(FIRST_FACTS))
 
 # Third-party clients and agents, every action in a browser, random requests and faults, and services over the other form of Redis.
 test-slow:
 	tests/tools/install.sh
-	cargo build --profile checked --workspace --bins --tests
-	cargo test --profile checked --workspace --test e2e -- --test-threads $(TEST_THREADS) --ignored $(NOT_ALONE)
-	FAREGATE_TEST_SWAPPED=1 cargo test --profile checked --workspace --test e2e -- --test-threads $(TEST_THREADS) --include-ignored services $(OF_ONE_FORM)
+	cargo build --profile checked --workspace --bins --test e2e
+	tests/tools/tests.py --only e2e -- --ignored $(NOT_ALONE)
+	FAREGATE_TEST_SWAPPED=1 tests/tools/tests.py --only e2e -- --include-ignored services $(OF_ONE_FORM)
 
 faults:
-	tests/tools/faults.py
+	tests/tools/faults.py $(FAULTS)
 
 # Two targets run at a time. Each target is also a test of its crate that takes a second.
 FUZZ_SECONDS ?= 60
