@@ -10,6 +10,9 @@ pub(super) const TEXT: &str = "Both are read.";
 /// Tokens of each prompt that the vendor had cached, of twenty.
 pub(super) const CACHED: u64 = 8;
 
+/// What vendors get back of earlier reasoning: a thought, or what signs or encrypts one.
+pub(super) const SIGNED: [&str; 4] = ["\"hm\"", "\"c2ln\"", "\"c2lnbmVk\"", "\"ZW5j\""];
+
 /// What Google signs with.
 const SIGNATURE: &str = "c2lnbmVk";
 
