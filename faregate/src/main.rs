@@ -25,7 +25,7 @@ use key_service::{
     operator::Operator,
     server::{KeyServiceParts, RunningKeyService},
 };
-use key_service_cli::OperatorCommand;
+use key_service_cli::{Catalogue, OperatorCommand};
 use mimalloc::MiMalloc;
 use shared::clock::{Clock, System};
 use shared_catalog::{Catalog, UpstreamKind};
@@ -128,7 +128,13 @@ async fn carry_out(arguments: FaregateArguments, command: FaregateCommand) -> an
             let peppers = |of| secrets::peppers(of, &service.common, options, &System);
             let default_url = || format!("{}://{}", public_tls.scheme(), own_address(gateway.listen));
             let examine = async |asked| examine(&arguments, &asked).await;
-            return operator.carry_out(command, peppers, default_url, examine).await;
+            let asks = matches!(command, OperatorCommand::Catalogue(Catalogue::Check { ask: true, .. }));
+            let done = operator.carry_out(command, peppers, default_url, examine).await;
+            if asks {
+                let admin = service.admin(Some(&arguments.key_service.data_dir));
+                upstream_list::write_odd_answers(&admin, &mut io::stdout()).await?;
+            }
+            return done;
         }
     }
     Ok(ExitCode::SUCCESS)

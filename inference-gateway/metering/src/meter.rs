@@ -349,9 +349,7 @@ impl StreamMeter {
             self.goes_on = true;
         }
         self.last_chunk = chunk.is_without_choices() && self.may_be_finished();
-        self.is_reported_last = self.begun
-            && chunk.is_without_choices()
-            && chunk.usage().is_some_and(|usage| usage.completion > Some(0));
+        self.is_reported_last = self.begun && chunk.is_last_report();
         written.err().map(|nonsense| self.unreadable(nonsense))
     }
 

@@ -263,6 +263,7 @@ impl PoolMember {
                 .map(|until| until.saturating_sub(now)),
             in_flight,
             last_failure: state.last_failure().map(|(kind, at)| (kind, now.saturating_sub(at))),
+            odd_answers: state.odd_answers(),
         }
     }
 

@@ -162,9 +162,11 @@ pub(crate) enum CallArguments<'a> {
     Spelled(String),
 }
 
+/// Arguments of a call without any. Servers may send none, but clients parse them.
+pub(crate) const NO_ARGUMENTS: RawString<'_> = RawString::trusted(r#""{}""#);
+
 impl<'a> CallArguments<'a> {
-    /// Arguments of a call without any.
-    pub(crate) const NONE: Self = Self::Text(RawString::trusted(r#""{}""#));
+    pub(crate) const NONE: Self = Self::Text(NO_ARGUMENTS);
 
     /// Reads arguments of any type. Notes it in `odd` if they are not a text.
     pub(crate) fn read(raw: &'a RawValue, odd: &mut Oddities) -> Option<Self> {

@@ -5,12 +5,10 @@ use serde::Deserialize;
 use shared::json::{Kind, RawValue, each_element};
 
 use super::pieces::Pieces;
-use crate::{
-    pieces::oddity::Oddity,
-    pieces::{
-        loose::{Raw, filled, object, text, word},
-        parts::{CallArguments, Delta, ToolCall},
-    },
+use crate::pieces::{
+    loose::{Raw, filled, object, text, word},
+    oddity::Oddity,
+    parts::{CallArguments, Delta, ToolCall},
 };
 
 /// Maximum number of pieces in an event. The rest of a longer list is not read.

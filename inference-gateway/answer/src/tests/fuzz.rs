@@ -38,7 +38,8 @@ fn begins_as_json(bytes: &[u8]) -> bool {
     matches!(bytes.iter().find(|byte| !is_blank(byte)), Some(b'{' | b'['))
 }
 
-/// Section 9.2.6 of the HTML standard, applied to the whole text. Empty payloads are skipped.
+/// Section 9.2.6 of the HTML standard, applied to the whole text. Empty payloads are skipped, and an object that follows
+/// another begins a new payload.
 fn reference_payloads(bytes: &[u8]) -> Vec<Vec<u8>> {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     let (mut payloads, mut data, mut line) = (Vec::new(), Vec::new(), Vec::new());
@@ -55,7 +56,14 @@ fn reference_payloads(bytes: &[u8]) -> Vec<Vec<u8>> {
                     // The last line's end is not part of the payload.
                     payloads.extend(payload.split_last().map(|(_, payload)| payload.to_vec()));
                 } else if name == b"data" || field.starts_with(b"error: {") {
-                    data.extend_from_slice(value.strip_prefix(b" ").unwrap_or(value));
+                    let value = value.strip_prefix(b" ").unwrap_or(value);
+                    let next = value.trim_ascii();
+                    if data.trim_ascii_end().ends_with(b"}") && (next.starts_with(b"{") || next == b"[DONE]")
+                    {
+                        let payload: Vec<u8> = std::mem::take(&mut data);
+                        payloads.push(payload[..payload.len() - 1].to_vec());
+                    }
+                    data.extend_from_slice(value);
                     data.push(b'\n');
                 }
             }

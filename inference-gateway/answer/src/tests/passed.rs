@@ -88,7 +88,7 @@ const RESPONSE: [&str; 7] = [
     r#"{"type":"response.tomorrow","sequence_number":3,"response":7,"model":"gpt-x"}"#,
     r#"{"type":"response.output_text.done","sequence_number":4,"output_index":0,"text":"H\"\u00e9"}"#,
     r#"{"type":"response.output_item.done","sequence_number":5,"output_index":0,"item":{"id":"msg_v","type":"message","status":"completed","content":[{"type":"output_text","text":"H\"\u00e9"}]}}"#,
-    r#"{"type":"response.completed","sequence_number":6,"response":{"id":"resp_v","model":"gpt-x","status":"completed","output":[],"usage":{"input_tokens":1,"output_tokens":2,"total_tokens":3}},"y":1}"#,
+    r#"{"type":"response.completed","sequence_number":6,"response":{"id":"resp_v","model":"gpt-x","status":"completed","output":[{"id":"msg_v"}],"usage":{"input_tokens":1,"output_tokens":2,"total_tokens":3}},"y":1}"#,
 ];
 
 /// Returns the bytes of an event that passes with these edits.
@@ -124,6 +124,29 @@ fn the_events_of_a_response_pass_as_they_came_but_for_the_model_and_the_cost() {
     assert_eq!(passing.written(), expected);
     let edits = [(r#""gpt-x""#, MODEL), (r#""total_tokens":3"#, r#""total_tokens":3,"cost":0.0000032"#)];
     assert_eq!(passing.done(), edited(RESPONSE[6], &edits));
+}
+
+#[test]
+fn a_last_event_without_output_repeats_what_passed_since_sdks_read_nothing_else() {
+    let item = data(&format!("data: {}", RESPONSE[5]))["item"].clone();
+    for (output, expected) in [
+        (r#","output":[ ]"#, json!([item])),
+        (r#","output":null"#, json!([item])),
+        ("", json!([item])),
+        (r#","output":[7]"#, json!([7])),
+    ] {
+        let mut passing = Passing::of(UpstreamApi::Responses, &RESPONSE[..6]);
+        passing.event(&RESPONSE[6].replace(r#","output":[{"id":"msg_v"}]"#, output));
+        let end = passing.done();
+        assert_eq!(data(&end)["response"]["output"], expected, "{end}");
+        assert_eq!(end.matches(r#""output":"#).count(), 1, "{end}");
+    }
+    // The last item may have no end.
+    let mut passing = Passing::of(UpstreamApi::Responses, &RESPONSE[..3]);
+    passing.event(&RESPONSE[6].replace(r#"[{"id":"msg_v"}]"#, "[]"));
+    let item = &data(&passing.done())["response"]["output"][0];
+    assert_eq!((&item["id"], &item["status"]), (&json!("msg_v"), &json!("completed")), "{item}");
+    assert_eq!(item["content"][0]["text"], "H\"\u{e9}", "{item}");
 }
 
 #[test]
@@ -271,6 +294,9 @@ fn a_whole_answer_passes_as_it_came_but_for_the_model_and_the_cost() {
         Completion::read_passed(UpstreamApi::Messages, br#"{"content":[],"stop_reason":"x"}"#).unwrap();
     let bare = bare.write(generation(), &messages(), SETTLED);
     assert_eq!(serde_json::from_slice::<Value>(&bare).unwrap()["usage"]["output_tokens"], 5);
+    // Clients iterate over the parts of a message.
+    let null = br#"{"status":"completed","output":[{"type":"message","content":null}]}"#;
+    assert!(Completion::read_passed(UpstreamApi::Responses, null).is_err_and(|e| e == Nonsense::Form));
     // Content that is not a text is refused before it is billed.
     let broken = b"{\"content\":[],\"stop_reason\":\"end_turn\",\"x\":\"\xff\"}";
     assert!(Completion::read_passed(UpstreamApi::Messages, broken).is_err());

@@ -81,6 +81,22 @@ fn whole(case: &Case, reply: &Reply) -> Option<(Vec<u8>, Oddities)> {
     }
 }
 
+/// Returns what a client reads of a whole answer if the server was asked for a stream, in pieces of this size.
+fn folded(case: &Case, reply: &Reply, piece: usize) -> Option<(Vec<u8>, Oddities)> {
+    let reader = AnswerReader::new(api(case)).of_choices(1);
+    let mut meter = FoldMeter::new(reader, counter(), 1);
+    let mut pieces = case.body.chunks(piece);
+    let end = pieces.find_map(|piece| meter.push(Bytes::copy_from_slice(piece)));
+    match end.unwrap_or_else(|| meter.upstream_ended()) {
+        FoldEnd::Complete => {}
+        FoldEnd::Complained(_) | FoldEnd::Broken(_) => return None,
+    }
+    let answer = meter.take_answer()?.ok()?;
+    let completion = Completion::read(reply, &answer).unwrap();
+    let written = completion.write(generation(), reply, settled(meter.counter().usage()));
+    Some((written.to_vec(), meter.oddities()))
+}
+
 /// Returns what a client reads of a stream in pieces of this size.
 fn streamed(case: &Case, reply: &Reply, passes: bool, piece: usize) -> Option<(Vec<u8>, Oddities)> {
     let passes = passes && reply.api() == api(case);
@@ -135,6 +151,13 @@ fn every_client_reads_what_every_server_says() {
                     assert_read(case, &format!("{} whole, to {dialect:?}", case.name), read, dialect);
                 }
                 if case.is_asked_for("stream") {
+                    for piece in [case.body.len().max(1), 1] {
+                        let read = folded(case, &reply, piece).map(|(answer, odd)| {
+                            let answer: Value = serde_json::from_slice(&answer).unwrap();
+                            (Read::whole(dialect, &answer), odd)
+                        });
+                        assert_read(case, &format!("{} folded, to {dialect:?}", case.name), read, dialect);
+                    }
                     for (passes, piece) in [(false, usize::MAX), (false, 1), (true, usize::MAX), (true, 7)] {
                         let read = streamed(case, &reply, passes, piece.min(case.body.len().max(1)));
                         let read = read

@@ -95,6 +95,26 @@ async fn the_list_tells_until_when_an_upstream_is_set_aside_and_the_kind_of_its_
 }
 
 #[apply(fact)]
+async fn odd_answers_are_listed_by_kind_and_a_check_of_the_catalogue_shows_them() {
+    let deployment = Deployment::AllInOne;
+    let stack = Stack::with(Options { deployment, ..Options::default() }).await;
+    let (server, key) = (stack.server(), stack.key().await);
+    let admin = server.admin().trim_start_matches("http://");
+    let checked = || server.settings().try_cli(&["--admin-listen", admin, "catalogue", "check", "--ask"]).1;
+    assert_eq!(listed(server)["odd_answers"], json!({}));
+    assert!(checked().contains("has got no odd answers"), "{}", checked());
+    for _ in 0..2 {
+        let odd = Script { fault: Fault::NoFinishReason, ..Script::tokens(9, 3) };
+        assert_eq!(stack.call(&key, odd).send().await.status, 200);
+    }
+    assert_eq!(listed(server)["odd_answers"], json!({"finish_missing": 2}));
+    let table = command(server, &["upstreams", "list"]).unwrap();
+    assert!(table.contains("ODD ANSWERS") && table.contains("2 finish_missing"), "{table}");
+    let shown = checked();
+    assert!(shown.contains("odd answers since the gateway read its catalogue: 2 finish_missing."), "{shown}");
+}
+
+#[apply(fact)]
 async fn the_filter_of_log_lines_is_replaced_and_a_bad_one_is_refused_by_name() {
     let stack =
         Stack::with(Options { deployment: Deployment::services(1, 1, Form::Alone), ..Options::default() })

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use futures_util::future::join_all;
-use http::{Request, header};
+use http::{Method, Request, header};
 use serde_json::json;
 use shared::money::NanoUsd;
 use shared_corpus::{Case, ClientDialect, Read, cases};
@@ -135,6 +135,26 @@ async fn check(stack: &Stack, case: &Case) -> Vec<String> {
         wrong.push(format!("{}: {} nano-USD were billed in place of {billed}", case.name, used.nanos()));
     }
     wrong
+}
+
+#[apply(fact)]
+async fn an_error_with_status_200_to_a_request_for_embeddings_is_understood_too() {
+    let words = "This model's maximum context length is 8192 tokens, however you requested 9000 tokens.";
+    let error = json!({"error": {"message": words, "code": "context_length_exceeded"}}).to_string();
+    let stand_in = StandIn::start(move |_: &AskedOf| (200, error.clone())).await;
+    let serves = "serves = [\"embeddings\"]\ncontext_window";
+    let model = model("chat", &stand_in.url("/v1")).replacen("context_window", serves, 1);
+    let model = model.replacen("max_output_tokens = 8192\n", "", 1);
+    let text: &'static str = Box::leak(format!("{CATALOGUE}{model}").into_boxed_str());
+    let stack = Stack::with(Options { models: Models::Text(text), ..Options::default() }).await;
+    let key = stack.key().await;
+    for _ in 0..4 {
+        let body = json!({"model": "chat", "input": "a"});
+        let url = stack.url("/v1/embeddings");
+        let answer = stack.http.send_as(&key.secret, Method::POST, &url, Some(body)).await;
+        answer.assert_error(400, "context_length_exceeded");
+    }
+    assert_eq!(stack.used(&key).await, NanoUsd::ZERO);
 }
 
 #[apply(fact)]

@@ -2,12 +2,22 @@
 
 mod vendors;
 
+use std::fs;
+
 use http::Method;
 use serde_json::{Value, json};
 use shared_catalog::{Preset, UpstreamApi};
 use tests::harness::{ApiKey, Models, Options, Stack, StandIn};
 
-use vendors::{CACHED, CALLS, TEXT, vendor};
+use vendors::{CACHED, CALLS, SIGNED, TEXT, vendor};
+
+/// The page with the table of what passes between clients and vendors.
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/clients.md");
+/// The clients of the table, with their letters there.
+const CLIENTS: [(UpstreamApi, &str); 3] =
+    [(UpstreamApi::Chat, "C"), (UpstreamApi::Responses, "R"), (UpstreamApi::Messages, "M")];
+/// A cell of the table for all clients.
+const ALL: &str = "C R M";
 
 /// A model for each preset, whose server is a stand-in.
 async fn stack() -> (Stack, Vec<(Preset, StandIn)>) {
@@ -142,8 +152,10 @@ async fn ask(stack: &Stack, key: &ApiKey, client: &mut Client, model: &str) -> (
 async fn an_agent_of_each_dialect_goes_on_for_four_turns_with_the_server_of_each_preset() {
     let (stack, servers) = stack().await;
     let key = stack.key().await;
-    for (preset, _) in &servers {
-        for api in [UpstreamApi::Chat, UpstreamApi::Messages, UpstreamApi::Responses] {
+    let mut rows = Vec::new();
+    for (preset, stand_in) in &servers {
+        let mut returned = Vec::new();
+        for (api, letter) in CLIENTS {
             let mut client = Client::new(api);
             for call in CALLS {
                 let (_, calls) = ask(&stack, &key, &mut client, &preset.name).await;
@@ -154,8 +166,20 @@ async fn an_agent_of_each_dialect_goes_on_for_four_turns_with_the_server_of_each
             client.says("And now?");
             let (text, _) = ask(&stack, &key, &mut client, &preset.name).await;
             assert_eq!(text, TEXT, "{} {api:?}", preset.name);
+            let sent = last_asked(stand_in);
+            returned.extend(SIGNED.iter().any(|mark| sent.contains(mark)).then_some(letter));
         }
+        let returned = if returned.is_empty() { "–".to_owned() } else { returned.join(" ") };
+        rows.push(format!("| `{}` | {ALL} | {returned} | {ALL} | {ALL} | {ALL} |\n", preset.name));
     }
+    let (page, rows) = (fs::read_to_string(PAGE).unwrap(), rows.concat());
+    assert!(page.contains(&rows), "{PAGE} lacks these rows:\n{rows}");
+}
+
+/// The last body that a vendor was asked with.
+fn last_asked(stand_in: &StandIn) -> String {
+    let asked = stand_in.asked().into_iter().rfind(|asked| asked.method == Method::POST).unwrap();
+    asked.json().to_string()
 }
 
 /// The smallest PNG: one transparent pixel.
@@ -190,7 +214,7 @@ async fn images_schemas_and_cached_tokens_pass_between_each_client_and_the_serve
     let (stack, servers) = stack().await;
     let key = stack.key().await;
     for (preset, stand_in) in &servers {
-        for api in [UpstreamApi::Chat, UpstreamApi::Messages, UpstreamApi::Responses] {
+        for (api, _) in CLIENTS {
             let url = stack.url(Client::new(api).route());
             let body = question(api, &preset.name);
             let answer = stack.http.send_as(&key.secret, Method::POST, &url, Some(body)).await;
@@ -202,8 +226,7 @@ async fn images_schemas_and_cached_tokens_pass_between_each_client_and_the_serve
                 UpstreamApi::Responses => &usage["input_tokens_details"]["cached_tokens"],
             };
             assert_eq!(cached, CACHED, "{} {api:?}: {usage}", preset.name);
-            let asked = stand_in.asked().into_iter().rfind(|asked| asked.method == Method::POST).unwrap();
-            let sent = asked.json().to_string();
+            let sent = last_asked(stand_in);
             for part in [IMAGE, "shape_of_it"] {
                 assert!(sent.contains(part), "{} {api:?} lacks {part}: {sent}", preset.name);
             }

@@ -10,6 +10,9 @@ pub(super) const TEXT: &str = "Both are read.";
 /// Number of tokens in each prompt that the vendor had cached, out of twenty.
 pub(super) const CACHED: u64 = 8;
 
+/// Parts of earlier reasoning that vendors get back: a thought, or a signed or encrypted one.
+pub(super) const SIGNED: [&str; 4] = ["\"hm\"", "\"c2ln\"", "\"c2lnbmVk\"", "\"ZW5j\""];
+
 /// The text that Google uses as a signature.
 const SIGNATURE: &str = "c2lnbmVk";
 
