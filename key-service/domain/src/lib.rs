@@ -1,5 +1,6 @@
 //! Pure rules of the key-service: no clock, no randomness, no I/O.
 
+pub mod alarm;
 mod books;
 mod credentials;
 pub mod event;

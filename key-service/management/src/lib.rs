@@ -28,5 +28,7 @@ pub use self::{
         refused::{self, Refused},
         rotation, webhooks,
     },
-    reports::{account_list, books, entries, margin, spend, statement, top, trouble, upstreams, usage},
+    reports::{
+        account_list, books, entries, jumps, margin, spend, statement, top, trouble, upstreams, usage,
+    },
 };

@@ -4,6 +4,7 @@ mod attempts;
 mod known_browser;
 mod last_sign_in;
 mod links;
+mod muted_alarms;
 pub mod operators;
 mod people;
 mod refused;
@@ -17,6 +18,7 @@ pub use self::{
     known_browser::KnownBrowser,
     last_sign_in::LastSignIn,
     links::link,
+    muted_alarms::MutedAlarms,
     people::OWNER,
     refused::{MAX_MEMBER_NAME_CHARS, MAX_MEMBERS, MemberRefused},
     second_factor::{CodeSignIn, OfferedFactor},

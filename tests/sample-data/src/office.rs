@@ -23,7 +23,7 @@ use shared_rpc::{Answer, Authorize, Call, Capture, Captured, KeyService};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::{chance::StoryClock, traffic::Request};
+use crate::{chance::StoryClock, traffic::SampleRequest};
 
 /// The catalogue of the sample, which is written into the data directory too.
 pub(crate) const MODELS: &str = include_str!("models.toml");
@@ -33,7 +33,7 @@ const LEASE: Duration = Duration::from_secs(30);
 const HEALTH: Duration = Duration::from_hours(24);
 
 /// An open installation in memory, which is written to a file at the end.
-pub(crate) struct Office {
+pub(crate) struct SampleOffice {
     pub(crate) clock: Arc<StoryClock>,
     pub(crate) management: Arc<Management>,
     records: Arc<dyn Records>,
@@ -44,7 +44,7 @@ pub(crate) struct Office {
     tasks: JoinSet<()>,
 }
 
-impl Office {
+impl SampleOffice {
     pub(crate) async fn open(dir: &Path, clock: StoryClock, until: Timestamp) -> anyhow::Result<Self> {
         if dir.join("faregate.db").exists() {
             bail!("{} contains a store already; name another directory", dir.display());
@@ -79,8 +79,8 @@ impl Office {
     }
 
     /// Sends a request with the plaintext of a key. Returns whether it was billed; otherwise it was refused.
-    pub(crate) async fn request(&self, credential: &str, request: &Request) -> anyhow::Result<bool> {
-        let Request { model, prompt, completion, user, latency_ms, upstream, .. } = request;
+    pub(crate) async fn request(&self, credential: &str, request: &SampleRequest) -> anyhow::Result<bool> {
+        let SampleRequest { model, prompt, completion, user, latency_ms, upstream, .. } = request;
         let generation = GenerationId::generate(&*self.clock);
         let origin = Origin {
             api: ModelApi::Chat,

@@ -65,14 +65,14 @@ const ONE: &[&str] = &["claude-sonnet-5-5"];
 
 /// Why a key stops before the end, and what it does then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ending {
+pub(crate) enum KeyEnding {
     Revoked,
     Disabled,
 }
 
 /// What a part of the story needs a key for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum KeyRole {
     /// One of the many.
     Usual,
     /// Uses up its limit.
@@ -95,9 +95,9 @@ pub(crate) struct KeyPlan {
     pub(crate) group: Option<usize>,
     pub(crate) begins: Timestamp,
     pub(crate) expires_at: Option<Timestamp>,
-    pub(crate) ending: Option<(Timestamp, Ending)>,
+    pub(crate) ending: Option<(Timestamp, KeyEnding)>,
     pub(crate) bounds: BoundsPatch,
-    pub(crate) part: Part,
+    pub(crate) part: KeyRole,
     /// Share of the account's requests.
     pub(crate) weight: u64,
     pub(crate) models: &'static [&'static str],
@@ -115,7 +115,7 @@ impl KeyPlan {
             expires_at: None,
             ending: None,
             bounds: BoundsPatch::default(),
-            part: Part::Usual,
+            part: KeyRole::Usual,
             weight: 1,
             models: SMALL,
             prompt: [300, 2_500],
@@ -147,7 +147,8 @@ pub(crate) fn keys(account: usize, until: Timestamp, chance: &mut Chance) -> Vec
     for n in 0..60 {
         let group = if n < 45 { ALGORITHMS } else { DATABASES };
         let key = KeyPlan::new(format!("student-{:02}@example.edu", n + 1), Some(group), before(24 * 30));
-        let (part, limit) = if n < 45 { (Part::Student, 7_000_000) } else { (Part::Usual, 1_000_000_000) };
+        let (part, limit) =
+            if n < 45 { (KeyRole::Student, 7_000_000) } else { (KeyRole::Usual, 1_000_000_000) };
         keys.push(KeyPlan { part, weight: u64::from(n >= 45), bounds: limited(limit), ..key });
     }
     special(&mut keys, begin, before);
@@ -205,8 +206,8 @@ fn people(keys: &mut Vec<KeyPlan>, begin: Timestamp, chance: &mut Chance) {
         let begins = begin.plus(Duration::from_hours(chance.below(24 * 50)));
         let key = KeyPlan::new(format!("{name}-laptop-{}", 1 + n / 20), group, begins);
         let later = |days: u64| begins.plus(Duration::from_hours(24 * days));
-        let ending = (n % 8 == 3).then(|| (later(7), Ending::Revoked));
-        let ending = if n % 40 == 5 { Some((later(8), Ending::Disabled)) } else { ending };
+        let ending = (n % 8 == 3).then(|| (later(7), KeyEnding::Revoked));
+        let ending = if n % 40 == 5 { Some((later(8), KeyEnding::Disabled)) } else { ending };
         let expires_at = (n % 20 == 11).then(|| later(9));
         let per_month = (n % 4 == 0).then(|| monthly(5 + n.cast_signed() % 20));
         let models = if n % 5 == 0 { LARGE } else { SMALL };
@@ -226,27 +227,27 @@ fn people(keys: &mut Vec<KeyPlan>, begin: Timestamp, chance: &mut Chance) {
 fn special(keys: &mut Vec<KeyPlan>, begin: Timestamp, before: impl Fn(u64) -> Timestamp) {
     let plan =
         |label: &str, group, part| KeyPlan { part, weight: 0, ..KeyPlan::new(label.into(), group, begin) };
-    let runaway = plan("runaway-agent", Some(AGENTS), Part::Runaway);
+    let runaway = plan("runaway-agent", Some(AGENTS), KeyRole::Runaway);
     keys.push(KeyPlan { models: ONE, prompt: [3_900, 4_100], completion: [330, 370], ..runaway });
     for name in ["tiny-a", "tiny-b"] {
-        keys.push(KeyPlan { models: LARGE, ..plan(name, Some(TINY_TEAM), Part::OfTinyTeam) });
+        keys.push(KeyPlan { models: LARGE, ..plan(name, Some(TINY_TEAM), KeyRole::OfTinyTeam) });
     }
-    let hackathon = plan("hackathon", None, Part::Ended(40));
+    let hackathon = plan("hackathon", None, KeyRole::Ended(40));
     keys.push(KeyPlan { expires_at: Some(before(24 * 5)), weight: 2, ..hackathon });
-    let leaked = plan("in-a-repository", Some(7), Part::Ended(35));
-    keys.push(KeyPlan { ending: Some((before(24 * 3), Ending::Revoked)), weight: 4, ..leaked });
-    let paused = plan("paused-crawler", Some(9), Part::Ended(30));
-    keys.push(KeyPlan { ending: Some((before(24 * 9), Ending::Disabled)), weight: 4, ..paused });
+    let leaked = plan("in-a-repository", Some(7), KeyRole::Ended(35));
+    keys.push(KeyPlan { ending: Some((before(24 * 3), KeyEnding::Revoked)), weight: 4, ..leaked });
+    let paused = plan("paused-crawler", Some(9), KeyRole::Ended(30));
+    keys.push(KeyPlan { ending: Some((before(24 * 9), KeyEnding::Disabled)), weight: 4, ..paused });
     let strict =
         BoundsPatch { models: Some(Some(vec!["claude-haiku-5".to_owned()])), ..BoundsPatch::default() };
-    keys.push(KeyPlan { bounds: strict, models: ONE, ..plan("haiku-only", Some(12), Part::WrongModel) });
+    keys.push(KeyPlan { bounds: strict, models: ONE, ..plan("haiku-only", Some(12), KeyRole::WrongModel) });
     let rated = BoundsPatch { requests_per_minute: Some(Some(3)), ..BoundsPatch::default() };
-    keys.push(KeyPlan { bounds: rated, ..plan("load-test", Some(7), Part::Rated) });
-    let soon = plan("contractor-integration-test-account", Some(13), Part::Usual);
+    keys.push(KeyPlan { bounds: rated, ..plan("load-test", Some(7), KeyRole::Rated) });
+    let soon = plan("contractor-integration-test-account", Some(13), KeyRole::Usual);
     let in_three_days = before(0).plus(Duration::from_hours(72));
     keys.push(KeyPlan { expires_at: Some(in_three_days), weight: 5, bounds: limited(500_000_000), ..soon });
     for name in ["legacy-export", "wiki-bot", "newsletter", "translations"] {
-        keys.push(KeyPlan { weight: 3, ..plan(name, Some(3), Part::Usual) });
+        keys.push(KeyPlan { weight: 3, ..plan(name, Some(3), KeyRole::Usual) });
     }
 }
 

@@ -24,9 +24,9 @@ use shared::{
 
 use crate::{
     chance::{Chance, StoryClock},
-    office::{Office, done},
-    plan::{self, ACCOUNTS, DAYS, Ending, GROUPS, INITECH, KeyPlan, Part, TINY_TEAM, monthly},
-    traffic::{Request, burst, spread},
+    office::{SampleOffice, done},
+    plan::{self, ACCOUNTS, DAYS, GROUPS, INITECH, KeyEnding, KeyPlan, KeyRole, TINY_TEAM, monthly},
+    traffic::{SampleRequest, burst, spread},
 };
 
 /// Requests of the first account, and of each other one, besides those of special keys.
@@ -50,12 +50,12 @@ const RUNAWAY: (Duration, u64) = (Duration::from_mins(5), 15);
 
 /// Counts of what was made.
 #[derive(Default)]
-pub(crate) struct Told {
+pub(crate) struct SampleCounts {
     pub(crate) bills: u64,
     pub(crate) refused: u64,
 }
 
-enum Step {
+enum StoryStep {
     Account(usize),
     Deposit(usize, NanoUsd),
     Group(usize),
@@ -63,12 +63,12 @@ enum Step {
     Webhook(usize),
     WebhookFails(usize),
     Key(usize, usize),
-    End(usize, Ending),
-    Request(Request),
+    End(usize, KeyEnding),
+    Request(SampleRequest),
 }
 
 /// Ids and secrets of what was made so far.
-struct Known {
+struct MadeSoFar {
     accounts: Vec<AccountId>,
     groups: Vec<GroupId>,
     webhooks: Vec<WebhookId>,
@@ -77,7 +77,7 @@ struct Known {
 }
 
 /// Fills a data directory with the days before `until`.
-pub(crate) async fn tell(dir: &Path, until: Timestamp, seed: u64) -> anyhow::Result<Told> {
+pub(crate) async fn tell(dir: &Path, until: Timestamp, seed: u64) -> anyhow::Result<SampleCounts> {
     let mut chance = Chance::new(seed);
     let plans: Vec<Vec<KeyPlan>> =
         (0..ACCOUNTS.len()).map(|account| plan::keys(account, until, &mut chance)).collect();
@@ -85,19 +85,19 @@ pub(crate) async fn tell(dir: &Path, until: Timestamp, seed: u64) -> anyhow::Res
     let mut steps = beginnings(begin, until);
     for (account, keys) in plans.iter().enumerate() {
         for (key, plan) in keys.iter().enumerate() {
-            steps.push((plan.begins, Step::Key(account, key)));
-            steps.extend(plan.ending.map(|(at, ending)| (at, Step::End(key, ending))));
+            steps.push((plan.begins, StoryStep::Key(account, key)));
+            steps.extend(plan.ending.map(|(at, ending)| (at, StoryStep::End(key, ending))));
             let special = special((account, key), plan, until, &mut chance);
-            steps.extend(special.into_iter().map(|(at, request)| (at, Step::Request(request))));
+            steps.extend(special.into_iter().map(|(at, request)| (at, StoryStep::Request(request))));
         }
         let requests = spread((account, keys), REQUESTS[usize::from(account > 0)], until, &mut chance);
-        steps.extend(requests.into_iter().map(|(at, request)| (at, Step::Request(request))));
+        steps.extend(requests.into_iter().map(|(at, request)| (at, StoryStep::Request(request))));
     }
     steps.sort_by_key(|(at, _)| *at);
-    let office = Office::open(dir, StoryClock::new(begin, seed), until).await?;
+    let office = SampleOffice::open(dir, StoryClock::new(begin, seed), until).await?;
     let keys = plans.iter().map(|keys| keys.iter().map(|_| None).collect()).collect();
-    let mut known = Known { accounts: Vec::new(), groups: Vec::new(), webhooks: Vec::new(), keys };
-    let mut told = Told::default();
+    let mut known = MadeSoFar { accounts: Vec::new(), groups: Vec::new(), webhooks: Vec::new(), keys };
+    let mut told = SampleCounts::default();
     for (at, step) in steps {
         office.clock.set(at);
         take(&office, &mut known, &plans, step, &mut told).await?;
@@ -107,7 +107,7 @@ pub(crate) async fn tell(dir: &Path, until: Timestamp, seed: u64) -> anyhow::Res
 }
 
 /// Accounts, credit, groups, members and webhooks.
-fn beginnings(begin: Timestamp, until: Timestamp) -> Vec<(Timestamp, Step)> {
+fn beginnings(begin: Timestamp, until: Timestamp) -> Vec<(Timestamp, StoryStep)> {
     let minute = |n: usize| begin.plus(Duration::from_mins(n as u64));
     let day = |n: u64| begin.plus(Duration::from_hours(24 * n));
     let mut steps = Vec::new();
@@ -117,16 +117,16 @@ fn beginnings(begin: Timestamp, until: Timestamp) -> Vec<(Timestamp, Step)> {
             INITECH => NanoUsd::from_nanos(90_000_000),
             _ => NanoUsd::from_usd(5),
         };
-        steps.push((minute(account), Step::Account(account)));
-        steps.push((minute(account), Step::Deposit(account, amount)));
+        steps.push((minute(account), StoryStep::Account(account)));
+        steps.push((minute(account), StoryStep::Deposit(account, amount)));
     }
-    steps.push((day(30), Step::Deposit(0, NanoUsd::from_usd(80))));
-    steps.extend((0..GROUPS.len()).map(|group| (minute(30 + group), Step::Group(group))));
-    steps.extend((0..MEMBERS.len()).map(|member| (minute(60 + member), Step::Member(member))));
-    steps.extend((0..2).map(|webhook| (minute(90 + webhook), Step::Webhook(webhook))));
-    steps.extend([(day(5), Step::WebhookFails(0)), (day(8), Step::WebhookFails(1))]);
+    steps.push((day(30), StoryStep::Deposit(0, NanoUsd::from_usd(80))));
+    steps.extend((0..GROUPS.len()).map(|group| (minute(30 + group), StoryStep::Group(group))));
+    steps.extend((0..MEMBERS.len()).map(|member| (minute(60 + member), StoryStep::Member(member))));
+    steps.extend((0..2).map(|webhook| (minute(90 + webhook), StoryStep::Webhook(webhook))));
+    steps.extend([(day(5), StoryStep::WebhookFails(0)), (day(8), StoryStep::WebhookFails(1))]);
     // Earlier events are not sent to a webhook, so that nobody is called when the sample is served.
-    steps.push((until, Step::Webhook(2)));
+    steps.push((until, StoryStep::Webhook(2)));
     steps
 }
 
@@ -136,19 +136,19 @@ fn special(
     plan: &KeyPlan,
     until: Timestamp,
     chance: &mut Chance,
-) -> Vec<(Timestamp, Request)> {
+) -> Vec<(Timestamp, SampleRequest)> {
     let (account, key) = of;
     let before = |hours: u64| until.minus(Duration::from_hours(hours));
     let hour = Duration::from_hours(1);
     match plan.part {
-        Part::Usual if account == INITECH => burst(of, plan, (before(2), hour), 60, chance),
-        Part::Usual => Vec::new(),
-        Part::Student => burst(of, plan, (before(3), hour), 7, chance),
-        Part::OfTinyTeam => burst(of, plan, (before(1), hour / 2), 12, chance),
-        Part::Ended(calls) => burst(of, plan, (before(3), 2 * hour), calls, chance),
-        Part::WrongModel => burst(of, plan, (before(26), 20 * hour), 20, chance),
-        Part::Rated => burst(of, plan, (before(30), Duration::from_mins(1)), 40, chance),
-        Part::Runaway => {
+        KeyRole::Usual if account == INITECH => burst(of, plan, (before(2), hour), 60, chance),
+        KeyRole::Usual => Vec::new(),
+        KeyRole::Student => burst(of, plan, (before(3), hour), 7, chance),
+        KeyRole::OfTinyTeam => burst(of, plan, (before(1), hour / 2), 12, chance),
+        KeyRole::Ended(calls) => burst(of, plan, (before(3), 2 * hour), calls, chance),
+        KeyRole::WrongModel => burst(of, plan, (before(26), 20 * hour), 20, chance),
+        KeyRole::Rated => burst(of, plan, (before(30), Duration::from_mins(1)), 40, chance),
+        KeyRole::Runaway => {
             let usual = (1..28).flat_map(|day| [(day, 4), (day, 5), (day, 7)]);
             let mut requests = Vec::new();
             for (day, hours) in usual {
@@ -156,8 +156,8 @@ fn special(
             }
             let (lasts, number) = RUNAWAY;
             for (at, mut request) in burst(of, plan, (until.minus(lasts), lasts), number, chance) {
-                (request.prompt, request.completion) = (45_100, 1_000);
-                requests.push((at, Request { account, key, ..request }));
+                (request.prompt, request.completion) = (51_700, 1_000);
+                requests.push((at, SampleRequest { account, key, ..request }));
             }
             requests
         }
@@ -165,25 +165,25 @@ fn special(
 }
 
 async fn take(
-    office: &Office,
-    known: &mut Known,
+    office: &SampleOffice,
+    known: &mut MadeSoFar,
     plans: &[Vec<KeyPlan>],
-    step: Step,
-    told: &mut Told,
+    step: StoryStep,
+    told: &mut SampleCounts,
 ) -> anyhow::Result<()> {
     let management = &office.management;
     let operator = || Actor::Operator { name: "operator".into() };
     let by = |account: AccountId| management.by(account, operator());
     match step {
-        Step::Account(account) => {
+        StoryStep::Account(account) => {
             let made = management.create_account(ACCOUNTS[account], NanoUsd::ZERO, operator()).await;
             known.accounts.push(done(made)?);
         }
-        Step::Deposit(account, amount) => {
+        StoryStep::Deposit(account, amount) => {
             let deposit = NewDeposit { note: "bank transfer".into(), ..NewDeposit::of(amount) };
             done(management.deposit(known.accounts[account], deposit, operator()).await)?;
         }
-        Step::Group(group) => {
+        StoryStep::Group(group) => {
             let (name, parent, limit) = GROUPS[group];
             let bounds = match limit {
                 Some(usd) => monthly(usd),
@@ -194,11 +194,11 @@ async fn take(
             let settings = GroupPatch { name: Some(name.into()), parent, bounds, ..GroupPatch::default() };
             match done(Group::create(by(known.accounts[0]), settings, None).await)? {
                 Made::New(group, _) | Made::Existing(group) | Made::Replayed(group) => {
-                    known.groups.push(group.id)
+                    known.groups.push(group.id);
                 }
             }
         }
-        Step::Member(member) => {
+        StoryStep::Member(member) => {
             let (name, led) = MEMBERS[member];
             let role = match led {
                 Some(group) => Role::Lead(known.groups[group]),
@@ -207,22 +207,22 @@ async fn take(
             };
             done(management.add_member(known.accounts[0], name, role, operator()).await)?;
         }
-        Step::Webhook(webhook) => {
+        StoryStep::Webhook(webhook) => {
             let url = done(WebhookUrl::parse(WEBHOOKS[webhook]))?;
             let settings = WebhookPatch { url: Some(url), ..WebhookPatch::default() };
             match done(Webhook::create(by(known.accounts[0]), settings, None).await)? {
                 Made::New(made, _) | Made::Existing(made) | Made::Replayed(made) => {
-                    known.webhooks.push(made.id)
+                    known.webhooks.push(made.id);
                 }
             }
         }
-        Step::WebhookFails(webhook) => {
+        StoryStep::WebhookFails(webhook) => {
             let disabled = Some(Some(DisabledReason::Failing));
             let change = WebhookPatch { disabled, ..WebhookPatch::default() };
             let account = management.by(known.accounts[0], Actor::System);
             done(Webhook::update(account, known.webhooks[webhook], change).await)?;
         }
-        Step::Key(account, key) => {
+        StoryStep::Key(account, key) => {
             let plan = &plans[account][key];
             let settings = KeyPatch {
                 label: Some(plan.label.clone()),
@@ -238,18 +238,18 @@ async fn take(
                 other => return Err(anyhow!("a key was made as {other:?}")),
             }
         }
-        Step::End(key, ending) => {
+        StoryStep::End(key, ending) => {
             let Some((id, _)) = &known.keys[0][key] else { return Ok(()) };
             let ended = match ending {
-                Ending::Revoked => ApiKey::end(by(known.accounts[0]), *id).await,
-                Ending::Disabled => {
+                KeyEnding::Revoked => ApiKey::end(by(known.accounts[0]), *id).await,
+                KeyEnding::Disabled => {
                     let change = KeyPatch { disabled: Some(true), ..KeyPatch::default() };
                     ApiKey::update(by(known.accounts[0]), *id, change).await
                 }
             };
             done(ended)?;
         }
-        Step::Request(request) => {
+        StoryStep::Request(request) => {
             let Some((_, secret)) = &known.keys[request.account][request.key] else { return Ok(()) };
             let was_billed = office.request(secret, &request).await?;
             told.bills += u64::from(was_billed);

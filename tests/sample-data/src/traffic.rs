@@ -19,7 +19,7 @@ const QUIET: Duration = Duration::from_mins(6);
 const UPSTREAMS: [&str; 2] = ["eu-1", "us-1"];
 
 /// A request of a key.
-pub(crate) struct Request {
+pub(crate) struct SampleRequest {
     pub(crate) account: usize,
     pub(crate) key: usize,
     pub(crate) model: &'static str,
@@ -30,7 +30,7 @@ pub(crate) struct Request {
     pub(crate) upstream: &'static str,
 }
 
-impl Request {
+impl SampleRequest {
     /// Makes a request as this key usually sends them.
     pub(crate) fn usual(account: usize, key: usize, plan: &KeyPlan, chance: &mut Chance) -> Self {
         let models = plan.models;
@@ -55,7 +55,7 @@ pub(crate) fn spread(
     number: usize,
     until: Timestamp,
     chance: &mut Chance,
-) -> Vec<(Timestamp, Request)> {
+) -> Vec<(Timestamp, SampleRequest)> {
     let midnight = until.millis().cast_unsigned() / DAY * DAY;
     let first = midnight / DAY + 1 - DAYS;
     let part_of_today = until.millis().cast_unsigned() - midnight;
@@ -78,7 +78,7 @@ pub(crate) fn spread(
             continue;
         }
         let key = chance.weighted(&weights);
-        requests.push((at, Request::usual(account, key, &keys[key], chance)));
+        requests.push((at, SampleRequest::usual(account, key, &keys[key], chance)));
     }
     requests
 }
@@ -90,8 +90,8 @@ pub(crate) fn burst(
     (from, lasts): (Timestamp, Duration),
     number: u64,
     chance: &mut Chance,
-) -> Vec<(Timestamp, Request)> {
+) -> Vec<(Timestamp, SampleRequest)> {
     let step = lasts / u32::try_from(number.max(1)).unwrap_or(u32::MAX);
     let at = |n: u64| from.plus(step * u32::try_from(n).unwrap_or_default());
-    (0..number).map(|n| (at(n), Request::usual(account, key, plan, chance))).collect()
+    (0..number).map(|n| (at(n), SampleRequest::usual(account, key, plan, chance))).collect()
 }
