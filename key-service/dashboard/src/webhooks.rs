@@ -4,6 +4,7 @@ use axum::{extract::State, response::Response};
 use maud::{Markup, html};
 use shared::{
     secret::SecretString,
+    time::Timestamp,
     wire::{EVENT_TYPES, MAX_URL_CHARS},
 };
 
@@ -96,19 +97,18 @@ fn status(webhook: &Webhook) -> Markup {
     }
 }
 
-/// Warns about webhooks that were disabled because deliveries failed.
-pub(super) fn failed(webhooks: &[Webhook]) -> Markup {
+/// Says which webhooks were disabled because deliveries failed, each in a sentence.
+pub(super) fn failed(webhooks: &[Webhook]) -> Vec<Markup> {
     let failed = webhooks.iter().filter_map(|webhook| match webhook.disabled {
         Some((at, DisabledReason::Failing)) => Some((webhook, at, "no delivery for 24 hours")),
         Some((at, DisabledReason::Gone)) => Some((webhook, at, "it answered 410")),
         Some((_, DisabledReason::Owner)) | None => None,
     });
-    html! {
-        @for (webhook, at, reason) in failed {
-            p.problem { "The webhook " a href={ (PATH) "/" (webhook.id.to_string()) } { bdi { (webhook.url.as_str()) } }
-                " was disabled " (time(at)) ": " (reason) "." }
-        }
-    }
+    let sentence = |(webhook, at, reason): (&Webhook, Timestamp, &str)| {
+        html! { "The webhook " a href={ (PATH) "/" (webhook.id.to_string()) } { bdi { (webhook.url.as_str()) } }
+        " was disabled " (time(at)) ": " (reason) "." }
+    };
+    failed.map(sentence).collect()
 }
 
 /// Creates a webhook and shows its secret, for the only time.

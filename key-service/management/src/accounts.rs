@@ -1,22 +1,17 @@
 //! Use-cases of operators: accounts and credit.
 
-use std::collections::BTreeMap;
-
 use shared::{
     clock::random_bytes,
     ids::{AccountId, DepositId},
     money::NanoUsd,
 };
 
-use crate::{
-    management::Management,
-    reports::spend::{DAYS, days_left},
-};
+use crate::management::Management;
 use domain::{
     event::Actor,
     ledger::{Command, Outcome, Refused},
     payment::PaymentId,
-    usage::Sums,
+    usage::{Day, RATE_DAYS, SpendRate, Sums},
 };
 use key_service_store::store::{AccountSummary, Deposit, Error, Funds, Ledger as _, NewAccount, StoreError};
 
@@ -96,20 +91,32 @@ impl Management {
         self.store.funds(account).await
     }
 
-    /// Returns the charges of an account in the last [`DAYS`] days, and remembers them for [`Self::days_left`].
-    pub async fn spent_lately(&self, account: AccountId) -> Result<NanoUsd, StoreError> {
-        let today = self.today();
-        let days = self.spend(account, today.plus(1 - DAYS)..=today).await?;
-        let models = days.into_values().flat_map(BTreeMap::into_values);
-        let spent = models.fold(Sums::default(), Sums::plus).charged;
-        self.recent_spend.remember(account, today, spent);
-        Ok(spent)
+    /// Returns the rate at which an account spends, and remembers it for [`Self::days_left`].
+    pub async fn spend_rate(&self, account: AccountId) -> Result<SpendRate, StoreError> {
+        let (rate, _) = self.rate_and_sum(account).await?;
+        self.recent_spend.remember(account, self.today(), rate);
+        Ok(rate)
     }
 
-    /// Returns how many whole days an account's credit will last, from the charges last read; `None` if this process
-    /// has not read them since yesterday, or if nothing was spent. Makes no read itself.
+    /// Reads the last [`RATE_DAYS`] days of an account: the rate at which it spends, and the sum.
+    pub(crate) async fn rate_and_sum(&self, account: AccountId) -> Result<(SpendRate, Sums), StoreError> {
+        let today = self.today();
+        let first = today.plus(1 - RATE_DAYS);
+        let mut days = self.spend(account, first..=today).await?;
+        let of_day = |day: Day| {
+            let models = days.remove(&day).unwrap_or_default();
+            models.into_values().fold(Sums::default(), Sums::plus)
+        };
+        let sums: Vec<Sums> = (0..RATE_DAYS).map(|day| first.plus(day)).map(of_day).collect();
+        let daily: Vec<NanoUsd> = sums.iter().map(|sums| sums.charged).collect();
+        let age = today.number() - Day::of(account.created_at()).number() + 1;
+        Ok((SpendRate::of(&daily, age), sums.into_iter().fold(Sums::default(), Sums::plus)))
+    }
+
+    /// Returns how many whole days an account's credit will last, from the rate last read; `None` if this process has
+    /// not read it since yesterday, or if nothing was spent. Makes no read itself.
     pub fn days_left(&self, account: AccountId, credit: NanoUsd) -> Option<i64> {
-        days_left(credit, self.recent_spend.of(account, self.today())?)
+        self.recent_spend.of(account, self.today())?.days_left(credit)
     }
 
     /// The account's latest deposits, newest first.

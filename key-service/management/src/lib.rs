@@ -47,5 +47,7 @@ pub use self::{
     management::{MAX_KEYS_PER_ACCOUNT, Management},
     members::operators,
     nouns::{children, governed, groups, keys::OwnKey, listing, once, reach, rotation, webhooks},
-    reports::{account_list, books, entries, margin, spend, statement, top, trouble, upstreams, usage},
+    reports::{
+        account_list, books, entries, jumps, margin, spend, statement, top, trouble, upstreams, usage,
+    },
 };

@@ -4,6 +4,7 @@ mod attempts;
 mod known_browser;
 mod last_sign_in;
 mod links;
+mod muted_alarms;
 pub mod operators;
 mod people;
 mod roles;
@@ -16,6 +17,7 @@ pub use self::{
     known_browser::KnownBrowser,
     last_sign_in::LastSignIn,
     links::link,
+    muted_alarms::MutedAlarms,
     people::OWNER,
     second_factor::{CodeSignIn, OfferedFactor},
     sessions::{NewSession, SignInClient, SignedIn},

@@ -25,7 +25,7 @@ pub const RANGE_FIELDS: [&str; 4] = ["range", "from", "to", "against"];
 const FORM: &str = "application/x-www-form-urlencoded";
 
 /// The fields of a form or a query.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fields(Vec<(String, String)>);
 
 impl Fields {

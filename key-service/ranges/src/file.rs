@@ -58,6 +58,8 @@ pub async fn csv(
             SpendPart::OtherKeys => ("key", String::new()),
             SpendPart::OtherGroups => ("group", String::new()),
             SpendPart::OtherUsers => ("user", String::new()),
+            SpendPart::Upstream(upstream) => ("upstream", cell(upstream.as_deref().unwrap_or_default())),
+            SpendPart::OtherBills => ("upstream", String::new()),
         };
         let name = cell(&names.text(part));
         let line = |(time, sums): (&Hour, &Sums)| {

@@ -38,7 +38,9 @@ impl PartNames {
                 | SpendPart::Group(None)
                 | SpendPart::OtherKeys
                 | SpendPart::OtherGroups
-                | SpendPart::OtherUsers => {}
+                | SpendPart::OtherUsers
+                | SpendPart::Upstream(_)
+                | SpendPart::OtherBills => {}
             }
         }
         let keys = app.management.keys_by_id(reach, keys).await?;
@@ -56,6 +58,8 @@ impl PartNames {
             SpendPart::OtherKeys => "Other keys".into(),
             SpendPart::OtherGroups => "Other groups".into(),
             SpendPart::OtherUsers => "Other users".into(),
+            SpendPart::Upstream(upstream) => upstream.clone().unwrap_or_else(|| "Unknown upstream".into()),
+            SpendPart::OtherBills => "Earlier requests".into(),
         }
     }
 
@@ -69,7 +73,9 @@ impl PartNames {
             | SpendPart::Group(None)
             | SpendPart::OtherKeys
             | SpendPart::OtherGroups
-            | SpendPart::OtherUsers => html! { (text) },
+            | SpendPart::OtherUsers
+            | SpendPart::Upstream(_)
+            | SpendPart::OtherBills => html! { (text) },
         }
     }
 
@@ -84,11 +90,14 @@ impl PartNames {
             SpendPart::Group(Some(id)) => self.groups.get(id).map(|group| format!("{GROUPS}/{}", group.id)),
             SpendPart::Model(model) => Some(requests("model", model)),
             SpendPart::User(Some(user)) => Some(requests("user", user)),
+            SpendPart::Upstream(Some(upstream)) => Some(requests("upstream", upstream)),
             SpendPart::Group(None)
             | SpendPart::User(None)
             | SpendPart::OtherKeys
             | SpendPart::OtherGroups
-            | SpendPart::OtherUsers => None,
+            | SpendPart::OtherUsers
+            | SpendPart::Upstream(None)
+            | SpendPart::OtherBills => None,
         };
         let hint = match part {
             SpendPart::Key(id) => self.keys.get(id).map(|key| key.hint.as_str()),
@@ -97,7 +106,9 @@ impl PartNames {
             | SpendPart::User(_)
             | SpendPart::OtherKeys
             | SpendPart::OtherGroups
-            | SpendPart::OtherUsers => None,
+            | SpendPart::OtherUsers
+            | SpendPart::Upstream(_)
+            | SpendPart::OtherBills => None,
         };
         html! {
             @match to { Some(to) => a href=(to) { (shown) }, None => (shown) }

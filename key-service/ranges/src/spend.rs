@@ -35,11 +35,13 @@ pub const LIST: &str = "/dashboard/spend";
 const PARTS: usize = 7;
 
 /// What a spend can be divided by: the name in addresses, and the one on pages. The first is the default.
-const PARTS_BY: [(SpendBy, &str, &str); 4] = [
+const PARTS_BY: [(SpendBy, &str, &str); 6] = [
     (SpendBy::Model, "", "By model"),
     (SpendBy::Key, "key", "By key"),
     (SpendBy::Group, "group", "By group"),
+    (SpendBy::TopGroup, "top-group", "By top-level group"),
     (SpendBy::User, "user", "By user"),
+    (SpendBy::Upstream, "upstream", "By upstream"),
 ];
 
 /// Whose spend a page shows.
@@ -80,7 +82,7 @@ impl SpendView {
 
     pub(crate) fn offered(scope: SpendScope) -> impl Iterator<Item = (SpendBy, &'static str, &'static str)> {
         let most = match scope {
-            SpendScope::Account => 4,
+            SpendScope::Account => PARTS_BY.len(),
             SpendScope::Group(_) => 2,
             SpendScope::Key(_) => 1,
         };
@@ -138,8 +140,8 @@ impl SpendView {
         Ok(app.management.charged_in_group(reach, group, self.range.days.clone(), &keys).await?)
     }
 
-    /// Makes the range's tiles, with `credit` first.
-    pub fn tiles(&self, report: &SpendReport, today: Day, credit: Option<&Markup>) -> Markup {
+    /// Makes the range's tiles. `more` has tiles of the account, in place of the daily average.
+    pub fn tiles(&self, report: &SpendReport, today: Day, more: Option<&Markup>) -> Markup {
         let (measure, range) = (self.measure, &self.range);
         let now = measure.of(total(&report.parts));
         let of_day = |day: Day| {
@@ -151,11 +153,12 @@ impl SpendView {
         let has_today = range.days.contains(&today) && range.days.start() != range.days.end();
         html! {
             dl.tiles {
-                @if let Some(credit) = credit { (credit) }
-                @if has_today { div.tile { dt { "Today" } dd { (measure.glance(of_today)) } } }
+                @if has_today && more.is_none() { div.tile { dt { "Today" } dd { (measure.glance(of_today)) } } }
                 div.tile { dt { (range.title()) } dd { (measure.glance(now)) (line(&range.days, of_day))
+                    @if has_today && more.is_some() { small { (measure.glance(of_today)) " today" } }
                     small { (range.compared(now, measure.of(report.before))) } } }
-                @if has_today || range.days.start() != range.days.end() {
+                @if let Some(more) = more { (more) }
+                @else if range.days.start() != range.days.end() {
                     div.tile { dt { "Daily average" } dd { (measure.glance(range.daily(now))) } }
                 }
             }
@@ -263,6 +266,16 @@ impl SpendView {
 }
 
 impl SpendReport {
+    /// Returns the sum of the range.
+    pub fn total(&self) -> Sums {
+        total(&self.parts)
+    }
+
+    /// Returns the sum of the days of comparison.
+    pub const fn total_before(&self) -> Sums {
+        self.before
+    }
+
     /// Returns the parts with their sums, the largest first. Parts that appear only on the days of comparison come
     /// last.
     pub fn ranked(&self, measure: Measure) -> Vec<(&SpendPart, Sums)> {
@@ -292,6 +305,10 @@ pub(crate) fn says_of_others(parts: &SpendParts) -> Option<&'static str> {
         Some(
             "About 200 users of each day are counted separately. All later ones are summed up as Other users.",
         )
+    } else if has(SpendPart::OtherBills) {
+        Some(
+            "Only the latest requests of this period are counted by upstream. The rest are summed up as Earlier requests.",
+        )
     } else {
         None
     }
@@ -318,8 +335,14 @@ fn place(part: &SpendPart, models: &[String]) -> Option<usize> {
         SpendPart::Key(id) => id.as_bytes().last().map(|byte| usize::from(*byte)),
         SpendPart::Group(id) => id.and_then(|id| id.as_bytes().last().map(|byte| usize::from(*byte))),
         SpendPart::User(user) => user.as_ref().and_then(|user| user.bytes().last()).map(usize::from),
-        SpendPart::OtherKeys | SpendPart::OtherGroups | SpendPart::OtherUsers => None,
+        SpendPart::Upstream(name) => name.as_ref().and_then(|name| name.bytes().last()).map(usize::from),
+        SpendPart::OtherKeys | SpendPart::OtherGroups | SpendPart::OtherUsers | SpendPart::OtherBills => None,
     }
+}
+
+/// Name of a division in addresses; empty for the default.
+pub(crate) fn by_name(by: SpendBy) -> &'static str {
+    PARTS_BY.into_iter().find(|(known, _, _)| *known == by).map_or("", |(_, name, _)| name)
 }
 
 /// Name of a measure in addresses; empty for the default.

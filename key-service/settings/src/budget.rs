@@ -16,7 +16,7 @@ use key_service_page::{
     chart::scaled,
     paths::{GROUPS, KEYS},
     session::Viewer,
-    show::{aligned, glance, name_of, time, usd},
+    show::{aligned, name_of, time, to_decimals, usd},
 };
 
 /// Length of a bar in SVG units.
@@ -60,8 +60,10 @@ pub fn gauge(
     let all: Vec<BudgetLimits<'_>> = std::iter::once(own).chain(of_groups).collect();
     let each = || all.iter().flat_map(|of| of.limits.iter().map(move |limit| (of, limit)));
     let least = each().min_by_key(|(of, limit)| (!limit.is_reached, of.left(limit)));
+    // A key's page says in its first line why requests are refused.
+    let has_own_line = matches!(holder, Holder::Key(..));
     html! {
-        @if let Some((of, limit)) = least.filter(|(_, limit)| limit.is_reached && !is_over) { (refusal(of, limit)) }
+        @if let Some((of, limit)) = least.filter(|(_, limit)| limit.is_reached && !is_over && !has_own_line) { (refusal(of, limit)) }
         section.card.gauge aria-label="Limits" {
             ul.legend {
                 li { "Total used " strong { (usd(budget.used)) } }
@@ -120,19 +122,26 @@ pub fn tightest(limits: &[MoneyLimit]) -> Markup {
     html! {
         @match tightest {
             None => span.quiet { "no limit" },
-            Some(limit) => { (briefly(limit.used)) " of " (in_words(limit)) (bar(limit.used, NanoUsd::ZERO, limit)) },
+            Some(limit) => { (used(limit)) " of " (in_words(limit)) (bar(limit.used, NanoUsd::ZERO, limit)) },
         }
     }
 }
 
-/// Shows a used amount rounded, or exactly if it is below a cent.
-fn briefly(used: NanoUsd) -> Markup {
-    let has_cents = used == NanoUsd::ZERO || used >= CENT;
-    if has_cents { glance(used) } else { aligned(used) }
+/// Shows the used amount with as many decimals as the limit, and with more if the limit is reached before it is used up.
+/// An amount below a cent is shown as in columns.
+pub(crate) fn used(limit: &MoneyLimit) -> Markup {
+    let amount = limit.used;
+    if amount > NanoUsd::ZERO && amount < CENT {
+        return aligned(amount);
+    }
+    let exact = dollars(limit.amount);
+    let own = exact.split_once('.').map_or(0, |(_, fraction)| fraction.len()).max(2);
+    let is_reached_before = limit.is_reached && amount < limit.amount;
+    to_decimals(amount, if is_reached_before { own + 2 } else { own })
 }
 
 /// Writes a limit's amount, and what follows a raise: `$20 until 18:00, then $10`.
-fn in_words(limit: &MoneyLimit) -> Markup {
+pub(crate) fn in_words(limit: &MoneyLimit) -> Markup {
     let says = |amount| limit.window.map_or_else(|| dollars(amount), |(length, _)| per(amount, length));
     html! {
         (says(limit.amount))
@@ -210,6 +219,13 @@ mod tests {
         let nothing = shown(&[limit(0, 0, None, true)]);
         assert!(nothing.contains(" of $0<") && nothing.contains("width=\"1000\""), "{nothing}");
         assert!(shown(&[]).contains("no limit"));
+        let before =
+            MoneyLimit { used: NanoUsd::from_nanos(14_930_000), ..limit(0, 0, Some(Per::Day), true) };
+        let before = MoneyLimit { amount: NanoUsd::from_nanos(20_000_000), ..before };
+        assert!(shown(&[before]).contains(">$0.0149</span> of $0.02 a day<"), "{}", shown(&[before]));
+        let precise = MoneyLimit { amount: NanoUsd::from_nanos(579_300_000), ..limit(0, 0, None, false) };
+        let precise = MoneyLimit { used: NanoUsd::from_nanos(579_100_000), ..precise };
+        assert!(shown(&[precise]).contains(">$0.5791</span> of $0.5793<"), "{}", shown(&[precise]));
         let cents = MoneyLimit { used: NanoUsd::from_nanos(1_493_750), ..limit(0, 1, None, false) };
         assert!(shown(&[cents]).contains(">$0.001493</span> of $1<"), "{}", shown(&[cents]));
     }

@@ -25,6 +25,11 @@ pub(crate) fn text(form: &Fields, name: &str) -> String {
     }
 }
 
+/// Returns the field that says which models a text allows, with its value.
+pub(crate) fn which(text: &str) -> (&'static str, String) {
+    (WHICH_MODELS, if text.is_empty() { ALL_MODELS } else { ONLY_THESE }.to_owned())
+}
+
 /// Returns the ids in values that are either lines of a text or ticked boxes.
 fn ticked<'a>(values: &[&'a str]) -> Vec<&'a str> {
     values.iter().flat_map(|text| text.lines()).filter(|id| !id.trim().is_empty()).collect()

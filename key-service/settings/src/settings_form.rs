@@ -145,6 +145,24 @@ pub fn fault(form: &Fields, refused: &Error<Refused>) -> Option<Fault> {
     }
 }
 
+/// Makes the fields of a form that takes a change back: the texts `before` it where they differ from those `after`, and what
+/// the form would show now, so that a later change is not lost. `None` if nothing differs.
+pub fn undo<F: Table>(before: &Fields, after: &Fields) -> Option<Fields> {
+    let differs = |name: &str| before.get(name) != after.get(name);
+    let have_limits_changed = limits::names().any(differs);
+    let of_rows = inputs::<F>(false).map(|(_, row, _)| row).filter(|row| differs(row.name));
+    let mut texts: Vec<(&str, String)> = Vec::new();
+    for row in of_rows.filter(|row| !limits::names().any(|of| of == row.name)) {
+        texts.push((row.name, before.get(row.name).to_owned()));
+        texts.extend(matches!(row.kind, Kind::Models).then(|| models::which(before.get(row.name))));
+    }
+    texts.extend(
+        limits::names().filter(|_| have_limits_changed).map(|name| (name, before.get(name).to_owned())),
+    );
+    let shown = Fields::of(texts.iter().map(|(name, _)| (*name, after.get(name).to_owned())));
+    (!texts.is_empty()).then(|| Fields::of(texts).with(SHOWN, shown.query()))
+}
+
 fn set<P: Patch>(patch: &mut P, field: P::Field, row: &Field, value: Value) -> Result<(), Fault> {
     let is_set = patch.set(field, value);
     if is_set { Ok(()) } else { Err(Fault::of(row.name, "The value cannot be set here.")) }
@@ -185,11 +203,10 @@ fn merged<F: Table>(form: &Fields, present: &Fields) -> Fields {
     present.clone().replaced_by(changed).replaced_by(Fields::of(limits::texts(&lifetime, &raised, &windows)))
 }
 
-/// Lists the fields for a new or an existing object. Flags appear only for an existing object, since a new object is
-/// enabled.
+/// Lists the fields for a new or an existing object. Flags have a switch on the page instead.
 fn inputs<F: Table>(is_new: bool) -> impl Iterator<Item = (F, Field, Input)> {
     let inputs = F::settings().filter_map(|field| Some((field, field.row(), field.row().input?)));
-    inputs.filter(move |(_, row, _)| if is_new { !matches!(row.kind, Kind::Flag) } else { !row.is_fixed })
+    inputs.filter(move |(_, row, _)| !matches!(row.kind, Kind::Flag) && (is_new || !row.is_fixed))
 }
 
 /// Returns a field's value; `None` if the form lacks the field.
@@ -226,8 +243,8 @@ fn value(field: &Field, form: &Fields, limits: &Limits) -> Result<Option<Value>,
         Kind::Group => {
             text.parse().map(Value::Group).map_err(|_| "Enter the id of a group, such as grp_….".into())
         }
-        Kind::Flag => text.parse().map(Value::Flag).map_err(|_| "Choose yes or no.".into()),
-        Kind::Amount
+        Kind::Flag
+        | Kind::Amount
         | Kind::Raise
         | Kind::Limits
         | Kind::Models
@@ -302,18 +319,12 @@ fn field(
         }),
         Kind::Models => models::boxes(row.name, title, hint, entered, &offered.models),
         Kind::Group => group(row.name, title, hint, entered, offered),
-        // Browsers do not send an unticked box, as if the form lacked the field.
-        Kind::Flag => entered.field(row.name, title, hint, |entry| {
-            html! {
-                select id=(entry.name) name=(entry.name) aria-describedby=[&entry.described] aria-invalid=[entry.invalid]
-                    autofocus[entry.has_focus] {
-                    @for flag in [false, true] {
-                        option value=(flag) selected[entry.value == flag.to_string()] { (words::yes_or_no(flag)) }
-                    }
-                }
-            }
-        }),
-        Kind::Answered(_) | Kind::Metadata | Kind::Url | Kind::EventTypes | Kind::KeyDefaults => html! {},
+        Kind::Flag
+        | Kind::Answered(_)
+        | Kind::Metadata
+        | Kind::Url
+        | Kind::EventTypes
+        | Kind::KeyDefaults => html! {},
     }
 }
 

@@ -167,7 +167,7 @@ pub struct Idempotency {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExpiringRecord {
     pub kind: RecordKind,
-    /// Digest of the secret that finds the record.
+    /// Digest of the secret that finds the record; of the member's id for a record without a secret.
     pub name: Digest,
     /// The record is void once this member is removed.
     pub member: MemberId,
@@ -183,6 +183,8 @@ pub enum RecordKind {
     Link,
     /// A session of a browser.
     Session,
+    /// Alarms that a member has muted.
+    MutedAlarms,
 }
 
 impl RecordKind {
@@ -191,6 +193,7 @@ impl RecordKind {
         match self {
             Self::Link => "link",
             Self::Session => "session",
+            Self::MutedAlarms => "muted_alarms",
         }
     }
 }

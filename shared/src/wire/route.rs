@@ -108,10 +108,20 @@ const START: Parameter = parameter("start", time);
 const END: Parameter = parameter("end", time);
 const GROUP_BY: Parameter = parameter("group_by", |_| {
     let description = "Groups the sums by these; without it, there is one sum. `hour` covers at most 31 days. \
-        `user` covers the whole account and combines only with `day`.";
-    let pattern = "^(day|hour|key|group|model|user)(,(day|hour|key|group|model|user))*$";
+        `user` and `upstream` cover the whole account and combine only with `day`.";
+    let pattern = "^(day|hour|key|group|top_group|model|user|upstream)\
+        (,(day|hour|key|group|top_group|model|user|upstream))*$";
     json_schema!({"type": "string", "pattern": pattern, "description": description})
 });
+
+const TOP: Parameter = parameter("top", |_| {
+    let description =
+        "Lists only this many sums, the largest cost first, and the rest as one more with `others`.";
+    json_schema!({"type": "integer", "minimum": 1, "maximum": MAX_TOP, "description": description})
+});
+
+/// Most sums that a request for the largest ones may ask for.
+pub const MAX_TOP: usize = 1_000;
 
 fn time(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string", "description": "A date, or a date and time."})
@@ -283,7 +293,7 @@ pub static ROUTES: [Route; 27] = [
         .at(CREDITS, Reach::Account),
     Route::new::<UsageList<'_>>(Endpoint::Usage, "listUsage",
         "Sums usage over at most 400 days; without `start`, over the last 30.")
-        .at(USAGE, Reach::Keys).by(&[START, END, GROUP_BY, KEY_ID, GROUP_ID]).refusing(&[Code::InvalidValue]),
+        .at(USAGE, Reach::Keys).by(&[START, END, GROUP_BY, TOP, KEY_ID, GROUP_ID]).refusing(&[Code::InvalidValue]),
     Route::new::<List<BillObject<'_>>>(Endpoint::Generations, "listGenerations",
         "Lists the bills of generations, in billing order.")
         .at(GENERATIONS, Reach::Keys).paged::<BillObject<'_>>()

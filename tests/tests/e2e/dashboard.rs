@@ -8,6 +8,7 @@ pub(crate) mod keys;
 mod lead;
 mod lists;
 mod pages;
+mod sample;
 pub(super) mod second_factor;
 mod signing_in;
 mod sums;

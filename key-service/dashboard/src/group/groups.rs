@@ -197,7 +197,7 @@ pub(crate) async fn show(
     let trouble = app.management.trouble(AccountReach { group: Some(group.id), ..reach }).await?;
     let content = html! {
         (limits)
-        (trouble::strip(&viewer, &trouble, app.management.now()))
+        (trouble::strip(&viewer, &trouble, app.management.now(), None))
         (view.range.choice(&app, &here, &query))
         (view.tiles(&report, today, None))
         (view.card(&app, reach, PageAddress { path: &here, query: &query }, &report).await?)

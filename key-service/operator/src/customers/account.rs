@@ -66,13 +66,13 @@ pub(crate) async fn whole(
 }
 
 fn tiles(account: &AccountRow) -> Markup {
-    let AccountRow { id, funds, spent, refused } = account;
+    let AccountRow { id, funds, spent, rate: _, refused } = account;
     html! {
         p.lead { code { (id.to_string()) } ", since " (time(id.created_at())) }
         dl.tiles {
             div.tile { dt { "Credit" } dd { (glance(funds.credit)) small { (glance(account.available())) " available" } } }
             div.tile { dt { "Held" } dd { (glance(funds.held)) small { "by requests in flight" } } }
-            div.tile { dt { "Runway" } dd { (lasts(funds.credit, spent.charged)) } }
+            div.tile { dt { "Runway" } dd { (lasts(funds.credit, account.days_left())) } }
             div.tile { dt { "Last " (DAYS) " days" } dd { (glance(spent.charged)) small { (requests(spent.requests)) } } }
             div.tile { dt { "Refused today" } dd { (count(*refused)) small { "since 00:00 UTC" } } }
             div.tile { dt { "Keys" } dd { (count(funds.keys)) small { "groups: " (count(funds.groups)) } } }

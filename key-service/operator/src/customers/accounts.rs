@@ -4,11 +4,7 @@ use axum::{
     extract::{Request, State},
     response::Response,
 };
-use key_service_management::{
-    account_list::AccountRow,
-    accounts::SOON,
-    spend::{DAYS, days_left},
-};
+use key_service_management::{account_list::AccountRow, accounts::SOON, spend::DAYS};
 use key_service_page::{
     app::App,
     failure::Failure,
@@ -46,7 +42,7 @@ static ORDERS: [AccountOrder; 4] = [
 
 /// Returns how many days the credit lasts: -1 without credit, and the maximum if nothing was spent.
 fn days_of(row: &AccountRow) -> i128 {
-    match days_left(row.funds.credit, row.spent.charged) {
+    match row.days_left() {
         _ if row.funds.credit <= NanoUsd::ZERO => -1,
         Some(days) => days.into(),
         None => i128::MAX,
@@ -126,8 +122,9 @@ fn table(rows: &[AccountRow], headings: &Headings<'_>) -> Markup {
     Table::new("Accounts", columns).rows(rows.iter().map(row))
 }
 
-fn row(AccountRow { id, funds, spent, refused }: &AccountRow) -> Row {
-    let lasts = lasts(funds.credit, spent.charged);
+fn row(account: &AccountRow) -> Row {
+    let AccountRow { id, funds, spent, rate: _, refused } = account;
+    let lasts = lasts(funds.credit, account.days_left());
     let name = html! {
         a href={ (ACCOUNT) "/" (id.to_string()) } { bdi title=(funds.name) { (funds.name) } }
         p.narrow-only { (glance(spent.charged)) " in " (DAYS) " days, " (lasts) }
@@ -144,10 +141,10 @@ fn row(AccountRow { id, funds, spent, refused }: &AccountRow) -> Row {
     ])
 }
 
-/// Shows how long the credit lasts at the rate of the last [`DAYS`]. A short time is highlighted.
-pub(crate) fn lasts(credit: NanoUsd, spent: NanoUsd) -> Markup {
+/// Shows for how many days the credit lasts. A short time is highlighted.
+pub(crate) fn lasts(credit: NanoUsd, days: Option<i64>) -> Markup {
     html! {
-        @match days_left(credit, spent) {
+        @match days {
             _ if credit <= NanoUsd::ZERO => span.badge.short { "no credit" },
             None => span.quiet { "no spend" },
             Some(1) => span.badge.short { "1 day" },
@@ -164,16 +161,16 @@ mod tests {
 
     #[test]
     fn little_credit_stands_out() {
-        let usd = NanoUsd::from_usd;
-        for (credit, spent, said, stands_out) in [
-            (0, 0, "no credit", true),
-            (10, 0, "no spend", false),
-            (1, 15, "2 days", true),
-            (1, 30, "1 day", true),
-            (7, 30, "7 days", false),
-            (1_000, 30, "over a year", false),
+        for (credit, days, said, stands_out) in [
+            (0, None, "no credit", true),
+            (0, Some(0), "no credit", true),
+            (10, None, "no spend", false),
+            (1, Some(2), "2 days", true),
+            (1, Some(1), "1 day", true),
+            (7, Some(7), "7 days", false),
+            (1_000, Some(1_000), "over a year", false),
         ] {
-            let shown = lasts(usd(credit), usd(spent)).into_string();
+            let shown = lasts(NanoUsd::from_usd(credit), days).into_string();
             assert!(shown.contains(said) && shown.contains("short") == stands_out, "{shown}");
         }
     }

@@ -30,6 +30,12 @@ pub fn aligned(amount: NanoUsd) -> Markup {
     shortened(amount, COLUMN_DECIMALS, "< $0.000001")
 }
 
+/// Shows an amount with so many decimals, at most six, rounded down. The tooltip has the exact amount.
+pub fn to_decimals(amount: NanoUsd, decimals: usize) -> Markup {
+    let decimals = decimals.min(COLUMN_DECIMALS);
+    shortened(amount, decimals, if decimals <= 2 { "< $0.01" } else { "< $0.0001" })
+}
+
 /// Shows an amount cut to `decimals`, or `less` if that would read as zero.
 fn shortened(amount: NanoUsd, decimals: usize, less: &str) -> Markup {
     let exact = usd(amount);

@@ -9,7 +9,11 @@ use crate::{
         document::{document, mark},
         theme::Theme,
     },
-    visitors::{browser::form_token, notice, person::Person},
+    visitors::{
+        browser::form_token,
+        notice::{self, Notice, Undo},
+        person::Person,
+    },
 };
 
 /// What differs between the frames for members and for operators.
@@ -38,7 +42,7 @@ impl Frame<'_> {
         title: &str,
         content: &Markup,
     ) -> Response {
-        let notice = notice::line(person);
+        let notice = notice::of(person);
         let body = html! {
             a.skip href="#content" { "Skip to content" }
             div.frame {
@@ -56,7 +60,7 @@ impl Frame<'_> {
                 main #content tabindex="-1" {
                     @if let Some((name, path)) = above { p.above { a href=(path) { "‹ " (name) } } }
                     h1 { bdi { (title) } }
-                    @if let Some(line) = &notice { p.done role="status" { (line) } }
+                    @if let Some(notice) = &notice { (shown(person, notice)) }
                     (content)
                 }
             }
@@ -88,6 +92,22 @@ impl Frame<'_> {
                 form.out method="post" action={ (P::HOME) "/sign-out" } {
                     (hidden(person))
                     button.link { "Sign out" }
+                }
+            }
+        }
+    }
+}
+
+/// Renders what the last action did, with a button that undoes it if that is possible.
+fn shown<P: Person>(person: &P, Notice { line, undo }: &Notice) -> Markup {
+    html! {
+        div.done {
+            p role="status" { (line) }
+            @if let Some(Undo { path, fields }) = undo {
+                form method="post" action=(path) {
+                    (hidden(person))
+                    @for (name, value) in fields.pairs() { input type="hidden" name=(name) value=(value); }
+                    button { "Undo" }
                 }
             }
         }

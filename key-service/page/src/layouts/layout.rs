@@ -116,6 +116,7 @@ pub fn page(viewer: &Viewer, section: Section, title: &str, content: &Markup) ->
 /// Labels the balance, with the days left if the credit is short.
 fn credit_title(viewer: &Viewer) -> String {
     match viewer.days_left.filter(|_| viewer.is_credit_short()) {
+        Some(0) => "Credit, under 1 day".into(),
         Some(1) => "Credit, 1 day".into(),
         Some(days) => format!("Credit, {days} days"),
         None => "Credit".into(),

@@ -309,11 +309,34 @@ fn a_form_says_whether_all_models_may_be_used_and_keeps_it_when_it_is_refused() 
 }
 
 #[test]
-fn a_key_is_disabled_in_its_form_and_a_new_key_works() {
+fn whether_a_key_is_enabled_is_no_field_of_a_form() {
     let present = texts(&key(&KeyPatch::default()));
-    let edited = sent(&form::<KeyField>(&present)).with("disabled", "true".to_owned());
-    let patch = read_edit::<KeyPatch>(&edited, &present).unwrap().patch;
-    assert_eq!(patch, KeyPatch { disabled: Some(true), ..KeyPatch::default() });
     let new = new_fields::<KeyField>(Entered::new(&Fields::default()), &offered()).into_string();
-    assert!(!new.contains("name=\"disabled\"") && new.contains("name=\"expires_at\""), "{new}");
+    for form in [form::<KeyField>(&present).into_string(), new] {
+        assert!(!form.contains("name=\"disabled\"") && form.contains("name=\"expires_at\""), "{form}");
+    }
+}
+
+#[test]
+fn an_undone_change_leaves_everything_as_it_was_and_keeps_what_others_changed() {
+    let models = |models: &[&str]| Some(Some(models.iter().map(ToString::to_string).collect()));
+    let patch = |label: &str, bounds| KeyPatch { label: Some(label.into()), bounds, ..KeyPatch::default() };
+    let usd = |usd| Some(Some(NanoUsd::from_usd(usd)));
+    let per_day = |usd| Some(vec![Limit::new(NanoUsd::from_usd(usd), Per::Day)]);
+    let all = patch("a", BoundsPatch { limit: usd(5), windows: per_day(1), ..BoundsPatch::default() });
+    let some = patch("b", BoundsPatch { models: models(&["m"]), limit: usd(7), ..BoundsPatch::default() });
+    for (before, after) in [(&all, &some), (&some, &all)] {
+        let [before, after] = [before, after].map(|patch| texts(&key(patch)));
+        let form = undo::<KeyField>(&before, &after).unwrap();
+        let edit = read_edit::<KeyPatch>(&form, &after).unwrap();
+        assert!(edit.overtaken.is_empty());
+        let undone =
+            texts(&key(if before.get("label") == "a" { &some } else { &all }).with(&edit.patch, NOW));
+        assert_eq!(undone, before);
+        // Somebody else changed the label since.
+        let later = after.clone().with("label", "c".into());
+        assert_eq!(read_edit::<KeyPatch>(&form, &later).unwrap().overtaken.len(), 1);
+    }
+    let present = texts(&key(&all));
+    assert!(undo::<KeyField>(&present, &present).is_none());
 }

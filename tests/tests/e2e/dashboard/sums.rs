@@ -144,7 +144,7 @@ async fn every_key_of_a_range_is_in_its_list_the_largest_first() {
     let ranked: Vec<String> = (0..KEYS).rev().map(|n| format!("{n:02}")).collect();
     for range in ["today", "30"] {
         let page = viewer.get(&format!("/dashboard?range={range}&by=key")).await;
-        assert_eq!(labels(&page, "Top keys by spend"), ranked[..10], "{range}: {page}");
+        assert_eq!(labels(&page, "Top keys in this period"), ranked[..10], "{range}: {page}");
         let all = format!("href=\"/dashboard/spend?range={range}&amp;by=key\">");
         assert!(page.text().contains(&format!("{all}5 others</a>")), "{range}: {page}");
         assert!(page.text().contains(&format!("{all}All keys with spend</a>")), "{range}: {page}");

@@ -296,7 +296,8 @@ fn dry_run(folder: &Path, dist: &Path) -> PathBuf {
     let programs = folder.join("programs");
     fs::create_dir(&programs).unwrap();
     // Without its names for debuggers, which take most of the time to pack and to install.
-    let stripped = Command::new("strip").arg("-o").arg(programs.join("faregate")).arg(binary("faregate")).status();
+    let stripped =
+        Command::new("strip").arg("-o").arg(programs.join("faregate")).arg(binary("faregate")).status();
     assert!(stripped.unwrap().success());
     for name in ["inference-gateway", "key-service", "local-model"] {
         script(&programs.join(name), "echo stand-in");

@@ -239,10 +239,11 @@ fn set_name(table: u8) -> &'static str {
     }
 }
 
-/// Returns the name of a record. A link's or session's name is a digest of its secret, so it is hidden.
+/// Returns the name of a record. A link's or session's name is a digest of its secret, so names of expiring
+/// records are hidden.
 fn name_text(Name { set, key }: &Name) -> String {
     match (set.table, &key[..]) {
-        (layout::EXPIRING, [tag @ (b'l' | b's'), _, ..]) => format!("{}hidden", char::from(*tag)),
+        (layout::EXPIRING, [tag @ (b'l' | b's' | b'a'), _, ..]) => format!("{}hidden", char::from(*tag)),
         (layout::EXTERNAL_IDS, text) | (layout::MEMBERS, text @ [b'n', ..]) => {
             String::from_utf8_lossy(text).into_owned()
         }

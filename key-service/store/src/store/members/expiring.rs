@@ -1,4 +1,4 @@
-//! Members' records that expire by themselves: sign-in links and sessions.
+//! Members' records that expire by themselves: sign-in links, sessions and muted alarms.
 //!
 //! A record is void if its member is gone or it has expired. Writing new records gradually removes void ones.
 
@@ -55,7 +55,7 @@ impl Store {
         let ends =
             self.read().entries(&space, layout::EXPIRING_ENDS, range, Order::Ascending, MOST_EXPIRED).await?;
         match record.kind {
-            RecordKind::Link => {
+            RecordKind::Link | RecordKind::MutedAlarms => {
                 let put = |view: &mut View| {
                     remove_expired(view, &ends, act.at);
                     put_new(view, &record).map(|_| ())
@@ -286,6 +286,7 @@ fn tag(kind: RecordKind) -> u8 {
     match kind {
         RecordKind::Link => b'l',
         RecordKind::Session => b's',
+        RecordKind::MutedAlarms => b'a',
     }
 }
 
