@@ -137,7 +137,8 @@ def main():
         print(f"{measured[title]:6.1f} s  {title}")
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     took = f"{time.monotonic() - began:.0f} s, {used.ru_utime + used.ru_stime:.0f} s of CPU"
-    print(f"\n{passed} passed, {len(failed)} failed in {took}")
+    # In the form of `cargo test`, which other tools read.
+    print(f"\ntest result: {'FAILED' if failed else 'ok'}. {passed} passed; {len(failed)} failed; finished in {took}")
     sys.exit(f"failed: {', '.join(sorted(failed))}" if failed else 0)
 
 
