@@ -53,7 +53,7 @@ impl UsageBy {
             Self::Hour => BTreeSet::from([Grouping::Hour, Grouping::Key, Grouping::Model]),
             Self::User => BTreeSet::from([Grouping::Day, Grouping::User]),
         };
-        UsageSearch { days, key, group: None, within: None, by }
+        UsageSearch { days, key, group: None, within: None, by, top: None }
     }
 
     pub(crate) fn write(
