@@ -1,7 +1,7 @@
 //! Idempotency keys: the result of each key's request, until the key expires.
 
-use key_service_ledger::{Change, StoreError, stored::IdempotencyKey};
-use records::{Name, Order};
+use key_service_ledger::{Change, StoreError, names::RecordName, stored::IdempotencyKey};
+use records::Order;
 use shared::ids::AccountId;
 
 use crate::{
@@ -71,10 +71,10 @@ pub(crate) fn keep(change: &mut Change<'_>, attempt: Option<&Idempotency>, made:
     let Idempotency { key, request, now: _, expires_at } = *attempt;
     let kept = IdempotencyKey { request, made: *made, expires_at };
     change.enter(layout::IDEMPOTENCY_ENDS, [&end_of(&kept)[..], key.as_bytes()].concat());
-    change.put(&name_of(attempt), &kept);
+    change.put(&name_of(attempt), kept);
 }
 
-fn name_of(attempt: &Idempotency) -> Name {
+fn name_of(attempt: &Idempotency) -> RecordName<IdempotencyKey> {
     layout::name(layout::IDEMPOTENCY, *attempt.key.as_bytes())
 }
 

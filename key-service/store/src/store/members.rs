@@ -13,9 +13,9 @@ use domain::{
 };
 use key_service_ledger::{
     Change, StoreError,
+    names::RecordName,
     stored::{IdList, MemberName, MemberRecord},
 };
-use records::Name;
 use shared::ids::{AccountId, MemberId};
 
 use crate::{
@@ -73,7 +73,7 @@ impl Store {
             let Some(member) = change.get(&name)? else { return Ok(false) };
             let member = read_member(id, member);
             member.role_event(&fields).into_iter().for_each(|event| change.event(event));
-            change.put(&name, &write_member(&member.changed(fields.clone())));
+            change.put(&name, write_member(&member.changed(fields.clone())));
             Ok(true)
         };
         self.lanes.change(account, update).await
@@ -95,7 +95,7 @@ impl Store {
             if found.second_factor != member.second_factor {
                 return Ok(false);
             }
-            change.put(&name, &write_member(&Member { second_factor: after.clone(), ..found }));
+            change.put(&name, write_member(&Member { second_factor: after.clone(), ..found }));
             if let Some(kind) = member.second_factor_event(after.as_ref()) {
                 change.event(act.event(0, None, None, kind));
             }
@@ -119,10 +119,10 @@ impl Store {
             let Some(found) = found else { return Ok(false) };
             let mut list = list.unwrap_or_default();
             list.ids.retain(|other| *other != id);
-            change.put(&list_name(), &list);
+            change.put(&list_name(), list);
             change.remove(&name);
             change.remove(&name_name(&found.name));
-            expiring::void_all(change.records(), id, &records);
+            expiring::void_all(change, id, &records);
             let removed = EventKind::MemberRemoved { member_id: id, name: found.name };
             change.event(act.event(0, None, None, removed));
             Ok(true)
@@ -156,17 +156,17 @@ fn add_member(
     if list.ids.len() as u64 >= most {
         return Ok(MemberCreated::TooMany);
     }
-    if change.has_record(&of_member) {
+    if change.has(&of_member) {
         return Err(StoreError::Conflict(format!("{} has another name", member.id)));
     }
     insert_id(&mut list, member.id);
-    change.put(&list_name(), &list);
-    change.put(&of_member, &write_member(member));
-    change.put(&of_name, &MemberName { member: member.id });
+    change.put(&list_name(), list);
+    change.put(&of_member, write_member(member));
+    change.put(&of_name, MemberName { member: member.id });
     change.event(act.event(0, None, None, member.invitation()));
     Ok(MemberCreated::Made)
 }
 
-fn list_name() -> Name {
+fn list_name() -> RecordName<IdList<MemberId>> {
     layout::name(layout::MEMBERS, *b"l")
 }

@@ -69,9 +69,9 @@ impl Store {
                 }
                 if others == listed.ids.len() {
                     insert_id(&mut listed, id);
-                    change.put(&list(), &listed);
+                    change.put(&list(), listed);
                     change.presume_absent(&webhook(id));
-                    change.put(&webhook(id), &write_webhook(&new));
+                    change.put(&webhook(id), write_webhook(&new));
                 }
                 idempotency::keep(change, attempt, id.as_bytes());
                 Ok(WebhookCreated::New)
@@ -107,7 +107,7 @@ impl Store {
                 let waiting = waiting.unwrap_or_default();
                 let deliveries: Vec<_> = waiting.deliveries.iter().map(read_pending).collect();
                 let after = before.clone().with(&patch, deliveries.iter(), act.at);
-                change.put(&webhook(id), &write_webhook(&after));
+                change.put(&webhook(id), write_webhook(&after));
                 if after.webhook.disabled.is_some() {
                     drop_deliveries(change, id, &waiting);
                 }
@@ -131,7 +131,7 @@ impl Store {
                 let mut listed = change.get::<IdList<WebhookId>>(&list())?.unwrap_or_default();
                 let Some(before) = change.get::<WebhookRecord>(&webhook(id))? else { return Ok(None) };
                 listed.ids.retain(|other| *other != id);
-                change.put(&list(), &listed);
+                change.put(&list(), listed);
                 change.remove(&webhook(id));
                 change.remove(&attempts(id));
                 drop_deliveries(change, id, &waiting);
@@ -160,7 +160,7 @@ impl Store {
         let name = layout::name(layout::WEBHOOK_ACCOUNTS, *account.as_bytes());
         self.change(&space, |view| {
             if !view.has(&name) {
-                view.put(&name, &WebhookAccount {});
+                view.put(&name, WebhookAccount {});
             }
             Ok(())
         })
@@ -171,7 +171,7 @@ impl Store {
 /// Removes all deliveries of a webhook. The record of waiting deliveries guards them.
 fn drop_deliveries(change: &mut Change<'_>, id: WebhookId, waiting: &PendingDeliveries) {
     for waiting in &waiting.deliveries {
-        change.write(Write::Remove(delivery(id, waiting.event)));
+        change.write(Write::Remove(delivery(id, waiting.event).into()));
     }
     change.remove(&pending(id));
 }
