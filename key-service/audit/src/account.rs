@@ -10,9 +10,9 @@ use key_service_ledger::{
     StoreError,
     names::{self, nouns as layout},
     reading::{no_answer, value},
-    stored::{AccountName, AccountProfile, AccountRecord},
+    stored::{AccountName, AccountProfile, AccountRecord, HolderRecord},
 };
-use records::{Answer, Log, Order, Question, Space};
+use records::{Answer, Log, Name, Order, Question, Space};
 use shared::{
     ids::{AccountId, DepositId},
     money::NanoUsd,
@@ -56,7 +56,7 @@ impl Books<'_> {
         let last =
             |log: Log| Question::Values { log, from: 0, to: u64::MAX, order: Order::Descending, limit: 1 };
         let questions = vec![
-            Question::Records(vec![names::account(), layout::account_profile()]),
+            Question::Records(vec![names::account().into(), layout::account_profile().into()]),
             Question::whole(names::DUE),
             Question::whole(names::DEPOSITED),
             last(names::JOURNAL),
@@ -116,7 +116,7 @@ impl Books<'_> {
         due: &[Vec<u8>],
         auditor: &mut Auditor,
     ) -> Result<(), StoreError> {
-        let of_account = layout::name(layout::HOLDERS, *account.as_bytes());
+        let of_account: Name = layout::name::<HolderRecord>(layout::HOLDERS, *account.as_bytes()).into();
         let generations = |due: &[Vec<u8>]| -> HashSet<_> {
             due.iter().filter_map(|entry| names::read_due(entry)).map(|(_, generation)| generation).collect()
         };

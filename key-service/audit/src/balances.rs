@@ -176,12 +176,12 @@ impl Books<'_> {
         mut expected: Option<&mut ExpectedEntries>,
     ) -> Result<Vec<Balanced>, StoreError> {
         let money = owners.iter().map(|of| match of {
-            BudgetOwner::Key(id) => names::key(*id),
-            BudgetOwner::Group(id) => names::group(*id),
+            BudgetOwner::Key(id) => names::key(*id).into(),
+            BudgetOwner::Group(id) => names::group(*id).into(),
         });
         let profiles = owners.iter().map(|of| match of {
-            BudgetOwner::Key(id) => layout::key_profile(*id),
-            BudgetOwner::Group(id) => layout::group_profile(*id),
+            BudgetOwner::Key(id) => layout::key_profile(*id).into(),
+            BudgetOwner::Group(id) => layout::group_profile(*id).into(),
         });
         let questions = vec![
             Question::Records(money.collect()),

@@ -62,7 +62,7 @@ impl Books<'_> {
 
     async fn event_indexes(&self, space: &Space) -> Result<EventIndexes, StoreError> {
         let [ids, subjects, told] = INDEXES.map(Question::whole);
-        let records = Question::Records(vec![names::account(), names::events()]);
+        let records = Question::Records(vec![names::account().into(), names::events().into()]);
         let answers = self.read().ask(space, vec![records, ids, subjects, told]).await?;
         let answers: [Answer; 4] = answers.try_into().map_err(|_| no_answer())?;
         let [

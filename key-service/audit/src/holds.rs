@@ -102,7 +102,7 @@ impl Books<'_> {
         ids: &[GenerationId],
         auditor: &mut Auditor,
     ) -> Result<(), StoreError> {
-        let records = Question::Records(ids.iter().map(|id| names::generation(*id)).collect());
+        let records = Question::Records(ids.iter().map(|id| names::generation(*id).into()).collect());
         let answers: [Answer; 2] = self
             .read()
             .ask(space, vec![records, Question::whole(names::DUE)])

@@ -253,8 +253,8 @@ fn judge(
 fn records_of(owners: &[BudgetOwner]) -> Question {
     let names = |of: &BudgetOwner| -> [Name; 2] {
         match *of {
-            BudgetOwner::Key(id) => [names::key(id), layout::key_profile(id)],
-            BudgetOwner::Group(id) => [names::group(id), layout::group_profile(id)],
+            BudgetOwner::Key(id) => [names::key(id).into(), layout::key_profile(id).into()],
+            BudgetOwner::Group(id) => [names::group(id).into(), layout::group_profile(id).into()],
         }
     };
     Question::Records(owners.iter().flat_map(names).collect())

@@ -165,7 +165,7 @@ impl Books<'_> {
     async fn begin_reading(&self, account: AccountId, entries: u64) -> Result<JournalRead, StoreError> {
         let (log, order) = (names::JOURNAL, Order::Ascending);
         let first = Question::Values { log, from: 0, to: u64::MAX, order, limit: 1 };
-        let records = Question::Records(vec![names::account(), names::house()]);
+        let records = Question::Records(vec![names::account().into(), names::house().into()]);
         let answers = self.read().ask(&names::space(account), vec![records, first]).await?;
         let [Answer::Records(records), Answer::Values(first)] = &answers[..] else { return Err(no_answer()) };
         let first = first.first().map(|(number, value)| journal_entry(*number, value)).transpose()?;

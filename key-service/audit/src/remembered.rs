@@ -9,7 +9,7 @@ use domain::{
 use key_service_ledger::{
     StoreError, house,
     journal::JournalEntry,
-    names,
+    names::{self, RecordName},
     reading::{no_answer, value},
     stored::House,
 };
@@ -117,7 +117,7 @@ impl Books<'_> {
 }
 
 /// Name of a bill's record. Bills of expiries are remembered longer.
-fn name(generation: GenerationId, ending: Ending) -> Name {
+fn name(generation: GenerationId, ending: Ending) -> RecordName<Generation> {
     match ending {
         Ending::Captured | Ending::Late => names::generation(generation),
         Ending::Expired => names::expired(generation),
@@ -125,8 +125,9 @@ fn name(generation: GenerationId, ending: Ending) -> Name {
 }
 
 /// A question for these records and housekeeping's.
-fn with_house(names: Vec<Name>) -> Question {
-    Question::Records(std::iter::once(names::house()).chain(names).collect())
+fn with_house(names: Vec<RecordName<Generation>>) -> Question {
+    let names = names.into_iter().map(Name::from);
+    Question::Records(std::iter::once(names::house().into()).chain(names).collect())
 }
 
 fn read_house(account: AccountId, house: Option<&Record>) -> Result<House, StoreError> {

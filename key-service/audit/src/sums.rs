@@ -115,11 +115,14 @@ impl DaySums {
         let Some(sums) = self.days.get_mut(&hour.day()) else { return };
         let (payer, user) = (&entry.settlement.payer, entry.settlement.user());
         let of_payer = (PayerName::of(payer).to_vec(), DayCounters::Payer(Box::default()), None);
-        let of_model = (names::model_sum(&payer.model), DayCounters::Model(DayTotal::default()), None);
-        let of_user =
-            |user| (names::user_sums(part_of_user(user)), DayCounters::Users(UserDay::default()), None);
-        let of_group =
-            |(group, keys)| (names::group_sum(group), DayCounters::Group(GroupDay::default()), Some(keys));
+        let of_model =
+            (names::model_sum(&payer.model).to_vec(), DayCounters::Model(DayTotal::default()), None);
+        let of_user = |user| {
+            (names::user_sums(part_of_user(user)).to_vec(), DayCounters::Users(UserDay::default()), None)
+        };
+        let of_group = |(group, keys)| {
+            (names::group_sum(group).to_vec(), DayCounters::Group(GroupDay::default()), Some(keys))
+        };
         let others = user.map(of_user).into_iter().chain(counting_groups(payer.groups).map(of_group));
         for (name, absent, keys) in [of_payer, of_model].into_iter().chain(others) {
             let sum = match sums.entry(name) {

@@ -8,6 +8,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use minicbor::Encode;
 
+use crate::name_bytes::NameBytes;
+
 /// Words in a commit that does not delay other commits, as [`Commit::words`] counts them. Redis needs a few
 /// milliseconds for that many.
 pub const MOST_WORDS: usize = 8_000;
@@ -15,10 +17,10 @@ pub const MOST_WORDS: usize = 8_000;
 /// Records that can be committed together: those of an account, or a few small ones. The name is not empty and has no
 /// `}`, since Redis uses it as the hash tag that keeps a space in one slot of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Space(String);
+pub struct Space(Arc<str>);
 
 impl Space {
-    pub fn new(name: impl Into<String>) -> Self {
+    pub fn new(name: impl Into<Arc<str>>) -> Self {
         let name = name.into();
         debug_assert!(!name.is_empty() && !name.contains('}'), "{name}");
         Self(name)
@@ -40,8 +42,8 @@ pub struct Set {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name {
     pub set: Set,
-    /// Name within the set. Guards and writes share the bytes.
-    pub key: Arc<[u8]>,
+    /// Name within the set.
+    pub key: NameBytes,
 }
 
 /// An index of a space: entries without values, in the order of bytes.

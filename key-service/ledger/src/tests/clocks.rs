@@ -109,7 +109,7 @@ fn mine() -> AccountId {
 async fn a_call_that_waited_is_decided_at_the_time_of_its_decision() {
     let desk = Desk::open().await;
     let lane = desk.lanes.lane(mine());
-    let (busy, waited) = (lane.copies.lock().await, Duration::from_secs(1));
+    let (busy, waited) = (lane.view.lock().await, Duration::from_secs(1));
     let generation = GenerationId::generate(&*desk.clock);
     let wait = async {
         sleep(waited).await;

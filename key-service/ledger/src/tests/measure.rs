@@ -10,7 +10,12 @@ use domain::ledger::{
     Account, Command, Group, Key, NewHold, Outcome, Progress,
     histories::{group, new_hold},
 };
-use records::sqlite::Sqlite;
+use records::{
+    Records,
+    redis::Redis,
+    servers::{RedisServer, settings},
+    sqlite::Sqlite,
+};
 use shared::{
     clock::{Clock, System},
     generation::{ModelApi, Origin},
@@ -55,7 +60,7 @@ impl Callers {
     }
 }
 
-async fn ledger(store: Arc<Sqlite>, account: AccountId, callers: Callers) -> Arc<Lanes> {
+async fn ledger(store: Arc<dyn Records>, account: AccountId, callers: Callers) -> Arc<Lanes> {
     let events = EventBounds::with_life(EVENTS_KEPT);
     let ledger = Lanes::new(
         store,
@@ -103,7 +108,7 @@ fn processor_time() -> (Duration, Duration) {
 }
 
 /// Requests of so many callers at once.
-async fn measure(store: &Arc<Sqlite>, of: Callers, (callers, requests): (usize, usize), label: &str) {
+async fn measure(store: &Arc<dyn Records>, of: Callers, (callers, requests): (usize, usize), label: &str) {
     let account = account();
     let ledger = ledger(Arc::clone(store), account, of).await;
     let (began, (before, before_system)) = (Instant::now(), processor_time());
@@ -134,14 +139,22 @@ async fn measure(store: &Arc<Sqlite>, of: Callers, (callers, requests): (usize, 
 async fn requests_are_measured() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
-    let file = Arc::new(Sqlite::open(&path).unwrap());
+    let file: Arc<dyn Records> = Arc::new(Sqlite::open(&path).unwrap());
     for callers in [64, 16, 1, 64] {
         let requests = if callers == 1 { REQUESTS / 16 } else { REQUESTS };
         measure(&file, Callers::Plain, (callers, requests), "file").await;
         measure(&file, Callers::InGroupsForUsers, (callers, requests), "file, in groups for users").await;
     }
     println!("{} KiB", fs::metadata(&path).unwrap().len() / 1024);
-    let memory = Arc::new(Sqlite::in_memory().unwrap());
+    let memory: Arc<dyn Records> = Arc::new(Sqlite::in_memory().unwrap());
     measure(&memory, Callers::Plain, (64, REQUESTS), "memory").await;
     measure(&memory, Callers::InGroupsForUsers, (64, REQUESTS), "memory, in groups for users").await;
+    let server = RedisServer::shared();
+    let redis = Redis::open(&settings(&server.url(), &folder), Arc::new(System)).await.unwrap();
+    let redis: Arc<dyn Records> = Arc::new(redis);
+    for callers in [64, 16, 1] {
+        let requests = if callers == 1 { REQUESTS / 16 } else { REQUESTS };
+        measure(&redis, Callers::Plain, (callers, requests), "Redis").await;
+        measure(&redis, Callers::InGroupsForUsers, (callers, requests), "Redis, in groups for users").await;
+    }
 }

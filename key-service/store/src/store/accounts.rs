@@ -52,7 +52,7 @@ impl Store {
             if let Some(taken) = view.get::<AccountName>(&of_name)? {
                 return Ok(taken);
             }
-            view.put(&of_name, &mine);
+            view.put(&of_name, mine);
             Ok(mine)
         };
         let owner = self.change(&space, decide).await?;
@@ -91,7 +91,7 @@ impl Store {
     /// Finds an account's name, money, and numbers of keys and groups; `None` for an unknown account.
     pub async fn funds(&self, account: AccountId) -> Result<Option<Funds>, StoreError> {
         let today = refused::of_today(self.clock.now());
-        let asked = vec![names::account(), layout::account_profile(), today];
+        let asked = vec![names::account().into(), layout::account_profile().into(), today.into()];
         let found = self.read().records_of(&layout::space(account), asked).await?;
         let [Some(money), Some(profile), refused] = &found[..] else { return Ok(None) };
         let (AccountRecord { money, .. }, AccountProfile { name, keys, groups, .. }) =
@@ -126,7 +126,7 @@ impl Store {
             if change.account()?.is_none() {
                 change.set_account(Account::default());
             }
-            change.put(&of_profile, profile);
+            change.put(&of_profile, profile.clone());
             if let Some(act) = act {
                 let made = EventKind::AccountCreated { name: profile.name.clone() };
                 change.event(act.event(0, None, None, made));
@@ -159,7 +159,7 @@ impl Store {
         &self,
         account: AccountId,
     ) -> Result<Option<(AccountRecord, AccountProfile)>, StoreError> {
-        let asked = vec![names::account(), layout::account_profile()];
+        let asked = vec![names::account().into(), layout::account_profile().into()];
         let found = self.read().records_of(&layout::space(account), asked).await?;
         let [Some(money), Some(profile)] = &found[..] else { return Ok(None) };
         Ok(Some((value(money)?, value(profile)?)))
@@ -193,7 +193,7 @@ mod tests {
         let (space, name) = layout::account_name("Acme");
         let left = AccountName { account: account(1), created_at: START };
         let put = |view: &mut View| {
-            view.put(&name, &left);
+            view.put(&name, left);
             Ok(())
         };
         store.change(&space, put).await.unwrap();

@@ -224,7 +224,8 @@ impl Store {
     pub async fn groups_by_id(&self, account: AccountId, ids: &[GroupId]) -> Result<Vec<Group>, StoreError> {
         let mut groups = Vec::with_capacity(ids.len());
         for some in ids.chunks(READ_AT_ONCE) {
-            let names = some.iter().flat_map(|id| [names::group(*id), layout::group_profile(*id)]);
+            let names =
+                some.iter().flat_map(|id| [names::group(*id).into(), layout::group_profile(*id).into()]);
             let question = Question::Records(names.collect());
             let Some(Answer::Records(found)) =
                 self.read().ask(&layout::space(account), vec![question]).await?.pop()

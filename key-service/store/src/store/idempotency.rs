@@ -1,8 +1,8 @@
 //! Idempotency keys: the result of each key's request, until the key expires.
 
 use domain::governed::{Made, Refused};
-use key_service_ledger::{Change, StoreError, stored::IdempotencyKey};
-use records::{Name, Order};
+use key_service_ledger::{Change, StoreError, names::RecordName, stored::IdempotencyKey};
+use records::Order;
 use shared::{ids::AccountId, time::Timestamp};
 
 use crate::{
@@ -86,10 +86,10 @@ fn prune(change: &mut Change<'_>, ended: &[Vec<u8>]) -> Result<(), StoreError> {
 
 /// Stores what the attempt made under its idempotency key. An expired record may be overwritten; its index entry stays
 /// until it is pruned.
-fn keep(change: &mut Change<'_>, name: &Name, attempt: &Idempotency, made: [u8; 16]) {
+fn keep(change: &mut Change<'_>, name: &RecordName<IdempotencyKey>, attempt: &Idempotency, made: [u8; 16]) {
     let kept = IdempotencyKey { request: attempt.request, made, expires_at: attempt.expires_at };
     change.enter(layout::IDEMPOTENCY_ENDS, [&end_of(&kept)[..], attempt.key.as_bytes()].concat());
-    change.put(name, &kept);
+    change.put(name, kept);
 }
 
 /// First part of an idempotency key's index entry.

@@ -118,7 +118,7 @@ impl Store {
         account: AccountId,
         ids: &[KeyId],
     ) -> Result<Vec<(ApiKey, KeyProfile)>, StoreError> {
-        let names = ids.iter().flat_map(|id| [names::key(*id), layout::key_profile(*id)]);
+        let names = ids.iter().flat_map(|id| [names::key(*id).into(), layout::key_profile(*id).into()]);
         let found = self.read().records_of(&layout::space(account), names.collect()).await?;
         let keys = ids.iter().zip(found.chunks(2)).map(|(id, records)| match records {
             [Some(money), profile] => read(*id, money, profile.as_ref()).map(Some),

@@ -13,9 +13,9 @@ use domain::{
 };
 use key_service_ledger::{
     Change, StoreError,
+    names::RecordName,
     stored::{IdList, MemberName, MemberRecord},
 };
-use records::Name;
 use shared::ids::{AccountId, MemberId};
 
 use crate::{
@@ -72,7 +72,7 @@ impl Store {
         let update = |change: &mut Change<'_>| {
             let member = read_member(id, change.get(&name)?.ok_or(MemberRefused::NotFound)?);
             member.role_event(&fields).into_iter().for_each(|event| change.event(event));
-            change.put(&name, &write_member(&member.changed(fields.clone())));
+            change.put(&name, write_member(&member.changed(fields.clone())));
             Ok(())
         };
         self.lanes.change(account, update).await
@@ -94,7 +94,7 @@ impl Store {
             if found.second_factor != member.second_factor {
                 return Ok(false);
             }
-            change.put(&name, &write_member(&Member { second_factor: after.clone(), ..found }));
+            change.put(&name, write_member(&Member { second_factor: after.clone(), ..found }));
             if let Some(kind) = member.second_factor_event(after.as_ref()) {
                 change.event(act.event(0, None, None, kind));
             }
@@ -118,10 +118,10 @@ impl Store {
             let found = found.ok_or(MemberRefused::NotFound)?;
             let mut list = list.unwrap_or_default();
             list.ids.retain(|other| *other != id);
-            change.put(&list_name(), &list);
+            change.put(&list_name(), list);
             change.remove(&name);
             change.remove(&name_name(&found.name));
-            expiring::void_all(change.records(), id, &records);
+            expiring::void_all(change, id, &records);
             let removed = EventKind::MemberRemoved { member_id: id, name: found.name };
             change.event(act.event(0, None, None, removed));
             Ok(())
@@ -155,17 +155,17 @@ fn add_member(
     if list.ids.len() as u64 >= most {
         return Err(MemberRefused::TooMany.into());
     }
-    if change.has_record(&of_member) {
+    if change.has(&of_member) {
         return Err(StoreError::Conflict(format!("{} has another name", member.id)).into());
     }
     insert_id(&mut list, member.id);
-    change.put(&list_name(), &list);
-    change.put(&of_member, &write_member(member));
-    change.put(&of_name, &MemberName { member: member.id });
+    change.put(&list_name(), list);
+    change.put(&of_member, write_member(member));
+    change.put(&of_name, MemberName { member: member.id });
     change.event(act.event(0, None, None, member.invitation()));
     Ok(())
 }
 
-fn list_name() -> Name {
+fn list_name() -> RecordName<IdList<MemberId>> {
     layout::name(layout::MEMBERS, *b"l")
 }

@@ -77,7 +77,7 @@ impl Store {
                 let waiting = waiting.unwrap_or_default();
                 let deliveries: Vec<_> = waiting.deliveries.iter().map(read_pending).collect();
                 let after = before.clone().with(&patch, deliveries.iter(), act.at);
-                change.put(&webhook(id), &write_webhook(&after));
+                change.put(&webhook(id), write_webhook(&after));
                 if after.webhook.disabled.is_some() {
                     drop_deliveries(change, id, &waiting);
                 }
@@ -97,7 +97,7 @@ impl Store {
                 let mut listed = change.get::<IdList<WebhookId>>(&list())?.unwrap_or_default();
                 let before = found(change, id)?;
                 listed.ids.retain(|other| *other != id);
-                change.put(&list(), &listed);
+                change.put(&list(), listed);
                 change.remove(&webhook(id));
                 change.remove(&attempts(id));
                 drop_deliveries(change, id, &waiting);
@@ -126,7 +126,7 @@ impl Store {
         let name = layout::name(layout::WEBHOOK_ACCOUNTS, *account.as_bytes());
         self.change(&space, |view| {
             if !view.has(&name) {
-                view.put(&name, &WebhookAccount {});
+                view.put(&name, WebhookAccount {});
             }
             Ok(())
         })
@@ -152,9 +152,9 @@ fn create(
     }
     if others == listed.ids.len() {
         insert_id(&mut listed, id);
-        change.put(&list(), &listed);
+        change.put(&list(), listed);
         change.presume_absent(&webhook(id));
-        change.put(&webhook(id), &write_webhook(new));
+        change.put(&webhook(id), write_webhook(new));
     }
     Ok(Made::New(new.webhook.clone()))
 }
@@ -173,7 +173,7 @@ fn found(change: &mut Change<'_>, id: WebhookId) -> Result<StoredWebhook, Error<
 /// Removes all deliveries of a webhook. The record of waiting deliveries guards them.
 fn drop_deliveries(change: &mut Change<'_>, id: WebhookId, waiting: &PendingDeliveries) {
     for waiting in &waiting.deliveries {
-        change.write(Write::Remove(delivery(id, waiting.event)));
+        change.write(Write::Remove(delivery(id, waiting.event).into()));
     }
     change.remove(&pending(id));
 }

@@ -4,10 +4,11 @@ use std::{cmp::Reverse, collections::BTreeMap, ops::RangeInclusive};
 
 use key_service_ledger::{
     StoreError,
+    names::RecordName,
     stored::{RefusedCount, RefusedDay, RefusedDays},
     view::View,
 };
-use records::{Answer, Name, Question, Set};
+use records::{Answer, Question, Set};
 use shared::{
     ids::{AccountId, KeyId},
     time::Timestamp,
@@ -34,8 +35,8 @@ pub struct RefusedLine {
     pub count: u64,
 }
 
-/// Counts to add, by record.
-type Additions = BTreeMap<Name, Vec<RefusedCount>>;
+/// Counts to add, by day, of a key or of the whole account.
+type Additions = BTreeMap<(u32, Option<KeyId>), Vec<RefusedCount>>;
 
 impl Store {
     /// Adds to the account's counts, in one commit per few hundred keys. Counts older than [`REFUSED_KEPT_DAYS`] are
@@ -47,12 +48,12 @@ impl Store {
         for RefusedLine { key, hour, reason, count } in lines {
             let day = part(hour.day().number());
             let hour = u32::from(hour.of_day());
-            for name in [of_key(day, Some(key)), of_key(day, None)] {
+            for key in [Some(key), None] {
                 let added = RefusedCount { hour, reason: reason.to_owned(), count };
-                additions.entry(name).or_default().push(added);
+                additions.entry((day, key)).or_default().push(added);
             }
         }
-        additions.retain(|name, _| name.set.part >= first);
+        additions.retain(|(day, _), _| *day >= first);
         let additions: Vec<_> = additions.into_iter().collect();
         for some in additions.chunks(RECORDS_AT_ONCE) {
             self.note(&layout::space(account), |view| add(view, some, first)).await?;
@@ -116,10 +117,15 @@ impl Store {
 }
 
 /// Adds to the counts, and drops counts of days before `first`.
-fn add(view: &mut View, additions: &[(Name, Vec<RefusedCount>)], first: u32) -> Result<(), StoreError> {
+fn add(
+    view: &mut View,
+    additions: &[((u32, Option<KeyId>), Vec<RefusedCount>)],
+    first: u32,
+) -> Result<(), StoreError> {
     let mut kept: RefusedDays = view.get(&days())?.unwrap_or_default();
-    for (name, added) in additions {
-        let mut day: RefusedDay = view.get(name)?.unwrap_or_default();
+    for ((number, key), added) in additions {
+        let name = of_key(*number, *key);
+        let mut day = view.get(&name)?.unwrap_or_default();
         for RefusedCount { hour, reason, count } in added {
             let before = day.counts.iter_mut().find(|of| of.hour == *hour && of.reason == *reason);
             match before {
@@ -129,32 +135,32 @@ fn add(view: &mut View, additions: &[(Name, Vec<RefusedCount>)], first: u32) -> 
                 }
             }
         }
-        view.put(name, &day);
-        if let Err(place) = kept.days.binary_search(&name.set.part) {
-            kept.days.insert(place, name.set.part);
+        view.put(&name, day);
+        if let Err(place) = kept.days.binary_search(number) {
+            kept.days.insert(place, *number);
         }
     }
     let ended = kept.days.partition_point(|day| *day < first);
     for day in kept.days.drain(..ended) {
         view.drop_set(Set { table: layout::REFUSED, part: day });
     }
-    view.put(&days(), &kept);
+    view.put(&days(), kept);
     Ok(())
 }
 
 /// The counts of a day, of one key or of the whole account.
-fn of_key(day: u32, key: Option<KeyId>) -> Name {
+fn of_key(day: u32, key: Option<KeyId>) -> RecordName<RefusedDay> {
     let key = key.map_or_else(|| b"a".to_vec(), |key| layout::tagged(b'k', key.as_bytes()));
     layout::of_part(layout::REFUSED, day, key)
 }
 
 /// The counts of the day of this instant, of the whole account.
-pub(crate) fn of_today(now: Timestamp) -> Name {
+pub(crate) fn of_today(now: Timestamp) -> RecordName<RefusedDay> {
     of_key(part(Hour::of(now).day().number()), None)
 }
 
 /// The days that have counts.
-fn days() -> Name {
+fn days() -> RecordName<RefusedDays> {
     layout::name(layout::HOUSE, *b"r")
 }
 

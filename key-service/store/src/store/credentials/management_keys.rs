@@ -9,10 +9,11 @@ use domain::{
 };
 use key_service_ledger::{
     Change, StoreError,
+    names::RecordName,
     stored::{IdList, ManagementKeyOwner, ManagementKeyRecord},
     view::View,
 };
-use records::{Name, Space};
+use records::Space;
 use shared::{
     ids::{AccountId, ManagementKeyId, Principal},
     time::Timestamp,
@@ -45,7 +46,7 @@ impl Store {
         let own = |view: &mut View| {
             view.presume_absent(&of_owner);
             if !view.has(&of_owner) {
-                view.put(&of_owner, &owner);
+                view.put(&of_owner, owner);
             }
             Ok(())
         };
@@ -93,7 +94,7 @@ impl Store {
                 return Ok(false);
             }
             key.last_used_at = Some(now);
-            view.put(&name, &key);
+            view.put(&name, key);
             Ok(true)
         };
         self.note(&layout::space(account), note).await
@@ -126,12 +127,12 @@ fn add_key(change: &mut Change<'_>, new: &NewManagementKey, act: &Act) -> Result
     if !has_room(&list, key.id, *most) {
         return Ok(false);
     }
-    if change.has_record(&name) {
+    if change.has(&name) {
         return Ok(true);
     }
     insert_id(&mut list, key.id);
-    change.put(&list_name(), &list);
-    change.put(&name, &write_key(key));
+    change.put(&list_name(), list);
+    change.put(&name, write_key(key));
     change.event(act.event(0, None, None, key.creation()));
     Ok(true)
 }
@@ -146,7 +147,7 @@ fn revoke(
     let Some(mut key) = change.get::<ManagementKeyRecord>(&name)? else { return Ok(None) };
     if key.revoked_at.is_none() {
         key.revoked_at = Some(act.at.to_whole_seconds());
-        change.put(&name, &key);
+        change.put(&name, key.clone());
         let revoked = EventKind::ManagementKeyRevoked { management_key_id: id, name: key.name.clone() };
         change.event(act.event(0, None, None, revoked));
     }
@@ -158,16 +159,16 @@ fn has_room(list: &IdList<ManagementKeyId>, id: ManagementKeyId, most: u64) -> b
     (list.ids.len() as u64) < most || list.ids.contains(&id)
 }
 
-fn list_name() -> Name {
+fn list_name() -> RecordName<IdList<ManagementKeyId>> {
     layout::name(layout::MANAGEMENT_KEYS, *b"l")
 }
 
-fn key_name(id: ManagementKeyId) -> Name {
+fn key_name(id: ManagementKeyId) -> RecordName<ManagementKeyRecord> {
     layout::name(layout::MANAGEMENT_KEYS, layout::tagged(b'k', id.as_bytes()))
 }
 
 /// Space and name of the record of a key's owner.
-fn owner_record(id: ManagementKeyId) -> (Space, Name) {
+fn owner_record(id: ManagementKeyId) -> (Space, RecordName<ManagementKeyOwner>) {
     let space = layout::part_of("management-keys", id.as_bytes());
     (space, layout::name(layout::MANAGEMENT_KEY_OWNERS, *id.as_bytes()))
 }

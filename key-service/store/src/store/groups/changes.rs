@@ -77,19 +77,19 @@ pub(super) fn made(change: &mut Change<'_>, id: [u8; 16]) -> Result<Group, Error
 pub(crate) fn insert_group(change: &mut Change<'_>, group: &Group) -> Result<bool, StoreError> {
     let Group { id, spend, .. } = group;
     let (of_account, of_group) = (layout::account_profile(), layout::group_profile(*id));
-    let is_there = change.group(*id)?.is_some() | change.has_record(&of_group);
+    let is_there = change.group(*id)?.is_some() | change.has(&of_group);
     let account = change.get::<AccountProfile>(&of_account)?;
     if is_there {
         return Ok(false);
     }
     let account = account.ok_or_else(|| damaged("the profile of the account"))?;
-    change.put(&of_account, &AccountProfile { groups: account.groups + 1, ..account });
+    change.put(&of_account, AccountProfile { groups: account.groups + 1, ..account });
     let budget = Budget { held: NanoUsd::ZERO, ..spend.budget.clone() };
     let opening = budget.used;
     change.set_group(*id, ledger::Group { budget, ..spend.clone() });
-    change.put(&of_group, &GroupProfile { opening, ..to_profile(group) });
+    change.put(&of_group, GroupProfile { opening, ..to_profile(group) });
     if let Some(name) = &group.external_id {
-        change.put(&external_id(name), &ExternalId { group: *id });
+        change.put(&external_id(name), ExternalId { group: *id });
     }
     change.enter(layout::GROUPS, id.as_bytes().to_vec());
     move_group(change, *id, None, spend.parent)?;
@@ -116,7 +116,7 @@ pub(super) fn update(
     // External ids never change.
     let external_id = before.external_id.clone();
     change.set_group(id, group.spend.clone());
-    change.put(&name, &GroupProfile { opening, children, external_id, ..to_profile(&group) });
+    change.put(&name, GroupProfile { opening, children, external_id, ..to_profile(&group) });
     move_group(change, id, before.spend.parent, group.spend.parent)?;
     if let Some(kind) = group.change(&before, act.at) {
         change.event(act.event(0, None, Some(id), kind));
@@ -193,7 +193,7 @@ fn count(
     let name = layout::group_profile(id);
     if let Some(mut profile) = change.get::<GroupProfile>(&name)? {
         add(&mut profile);
-        change.put(&name, &profile);
+        change.put(&name, profile);
     }
     Ok(())
 }

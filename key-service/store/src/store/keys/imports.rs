@@ -132,7 +132,7 @@ impl Store {
     async fn made(&self, account: AccountId, ids: Vec<KeyId>) -> Result<HashSet<KeyId>, StoreError> {
         let mut made = HashSet::new();
         for some in ids.chunks(FOUND_AT_ONCE) {
-            let names = some.iter().copied().map(names::key);
+            let names = some.iter().map(|id| names::key(*id).into());
             let found = self.read().records_of(&layout::space(account), names.collect()).await?;
             made.extend(some.iter().zip(found).filter(|(_, found)| found.is_some()).map(|(id, _)| *id));
         }

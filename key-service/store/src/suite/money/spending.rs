@@ -116,7 +116,8 @@ pub(crate) async fn a_capture_whose_bill_may_have_been_dropped_is_no_bill(subjec
     let part = names::generation(generation(1)).set.part;
     let house = House { generations: part + 1, ..key_service_ledger::house::begin(account) };
     let dropped = StoredRecord::of(Revision([7; 8]), FORM, &house);
-    let writes = vec![Write::Put(names::house(), dropped), Write::Drop(names::generation(generation(1)).set)];
+    let writes =
+        vec![Write::Put(names::house().into(), dropped), Write::Drop(names::generation(generation(1)).set)];
     store.records.commit(&names::space(account), Commit { guards: Vec::new(), writes }).await.unwrap();
     let captured = execute_one(store, account, capture(key, generation(1), 70)).await;
     let Ok(Outcome::Captured(late)) = &captured else { panic!("{captured:?}") };
