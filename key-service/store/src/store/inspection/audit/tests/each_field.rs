@@ -1,4 +1,4 @@
-//! Damage to each record, entry and field of a rich account: an audit finds all that moves or hides money.
+//! Damages each record, entry and field of a rich account: an audit finds everything that moves or hides money.
 
 mod wire;
 
@@ -11,8 +11,8 @@ use records::{Answer, Index, Log, Name, Order, Place, Question, Record, Space};
 use super::*;
 use crate::store::{StoreError, layout};
 
-/// Changes that move and hide no money, by the beginning of their names, each with its reason. Fields have their
-/// numbers, as in the types of the records.
+/// Changes that neither move nor hide money, by the beginning of their names, each with its reason. Fields have the
+/// numbers from the types of the records.
 const NO_MONEY: &[(&str, &str)] = &[
     ("Account.0.2", "lease time: a hold expires earlier or later, and bills what it reported"),
     ("Account.0.4", "the earliest time of the next bill"),
