@@ -53,7 +53,7 @@ impl AlarmCounts {
         self
     }
 
-    /// Alarms that these muted ones do not hide. A muted alarm shows again when it is about more than it was then.
+    /// Alarms that these muted ones do not hide. A muted alarm reappears when its count rises.
     /// Requests are refused all day, so their alarm stays muted.
     #[must_use]
     pub fn without(&self, muted: &Self) -> Self {

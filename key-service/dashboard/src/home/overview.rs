@@ -92,7 +92,7 @@ pub(crate) async fn mute(State(app): State<App>, Act { viewer, form }: Act) -> R
     let muted = app.management.muted_alarms(*account, member.id).await?;
     let counts = muted.map(|muted| muted.counts).unwrap_or_default().with(&shown);
     app.management.mute_alarms(*account, member.id, &counts).await?;
-    Ok(notice::done(&viewer, HOME, "Muted for a week. An alarm comes back when it is about more."))
+    Ok(notice::done(&viewer, HOME, "Muted for a week. An alarm reappears earlier if its count rises."))
 }
 
 pub(crate) async fn unmute(State(app): State<App>, Act { viewer, .. }: Act) -> Result<Response, Failure> {
