@@ -36,7 +36,7 @@ const HOUSE_KEPT_OF_256: u8 = 4;
 /// Parts read, and accounts checked, concurrently.
 const ASKED_AT_ONCE: usize = 64;
 
-/// Parts tried before a hold is refused.
+/// Parts tried before a hold is refused, and the time after which the next part tried is the last.
 pub(crate) const PARTS_TRIED: usize = 6;
 const TRYING: Duration = Duration::from_millis(600);
 /// Timeout for every part but the last one tried: a part whose master hangs leaves time for another.
