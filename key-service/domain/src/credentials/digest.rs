@@ -6,7 +6,8 @@ use hex::FromHex as _;
 use minicbor::{Decode, Encode};
 use shared::secret::{ExposeSecret, SecretString};
 
-/// The hash's secret key. Without the pepper, a stolen store contains no usable keys, and does not help to guess one.
+/// The secret key of the hash. Without the pepper, a stolen store contains no usable keys, and does not help to guess
+/// one.
 #[derive(Clone)]
 pub struct Pepper([u8; 32]);
 

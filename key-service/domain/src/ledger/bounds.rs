@@ -163,8 +163,8 @@ impl Budget {
         }
     }
 
-    /// Returns an amount to the windows that counted it at the earlier time `at`. A window that started later did not
-    /// count that bill. For a bill with a future time, it is unknown which windows counted it.
+    /// Takes back an amount that was billed at the earlier time `at`. A window that started later did not count that
+    /// bill. For a bill with a future time, it is unknown which windows counted it.
     pub(super) fn unbill(&mut self, amount: NanoUsd, at: Timestamp, now: Timestamp) {
         self.turn(now);
         self.used = self.used.left_after(amount);
