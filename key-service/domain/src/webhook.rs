@@ -98,7 +98,6 @@ pub struct Attempt {
     pub event: EventId,
     #[n(1)]
     pub kind: String,
-    /// When the attempt began.
     #[n(2)]
     pub at: Timestamp,
     #[n(3)]

@@ -27,7 +27,7 @@ pub const GENERATIONS: u8 = 2;
 pub const EXPIRED: u8 = 3;
 /// Deposits, kept forever so that each counts only once.
 pub const DEPOSITS: u8 = 4;
-/// Daily sums per payer.
+/// Daily sums per payer: a key, its groups and a model.
 pub const SUMS: u8 = 5;
 /// Reported thresholds, so that none is reported twice.
 pub const TOLD: u8 = 6;
@@ -35,9 +35,9 @@ pub const TOLD: u8 = 6;
 const HOUSE: u8 = 16;
 /// Daily sums per model. They are separate from the sums per payer, which may be very many.
 pub const SPEND: u8 = 27;
-/// Daily sums per group.
+/// Daily sums per group, including its child groups.
 pub const GROUP_SPEND: u8 = 28;
-/// Daily sums per user.
+/// Daily sums per user, several users in a record.
 pub const USERS: u8 = 29;
 /// Lists of each key's payers.
 pub const PAYERS: u8 = 30;

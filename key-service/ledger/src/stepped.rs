@@ -97,7 +97,6 @@ impl SteppedLane {
     }
 }
 
-/// An account's recorded books.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Books {
     pub account: Account,

@@ -95,7 +95,7 @@ pub struct Turn {
 /// A reported threshold. Set `told`, name: holder, limit, percent, beginning and amount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct Told {
-    /// Number of the event.
+    /// Number of the event that reported it.
     #[n(0)]
     pub event: u64,
 }

@@ -284,7 +284,6 @@ pub struct NumberedEvent {
     pub event: Event,
 }
 
-/// A page of matches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found<T, C> {
     /// Matches in the order of the search.

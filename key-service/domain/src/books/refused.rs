@@ -51,7 +51,6 @@ pub struct RefusedSearch {
     pub key: Option<KeyId>,
     /// Error code in the public API.
     pub reason: Option<String>,
-    /// The requested model.
     pub model: Option<String>,
     /// The user that the caller sent.
     pub user: Option<String>,

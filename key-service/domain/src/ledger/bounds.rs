@@ -59,7 +59,7 @@ pub struct Window {
     /// Amount that may be spent in a window, unless it is raised ([`Window::amount_at`]).
     #[n(1)]
     pub amount: NanoUsd,
-    /// Temporarily replaces the amount.
+    /// Temporarily replaces the amount ([`Window::amount_at`]).
     #[n(4)]
     pub raised: Option<Raise>,
     /// Beginning of the current window. For the first window, this is when the bound was set, or just after the
@@ -81,11 +81,8 @@ pub struct BoundsPatch {
     pub windows: Option<Vec<Limit>>,
     /// The only models that may be used.
     pub models: Option<Option<Vec<String>>>,
-    /// Maximum requests per minute.
     pub requests_per_minute: Option<Option<u64>>,
-    /// Maximum tokens per minute.
     pub tokens_per_minute: Option<Option<u64>>,
-    /// Maximum concurrent requests.
     pub max_in_flight: Option<Option<u64>>,
 }
 

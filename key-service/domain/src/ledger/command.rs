@@ -139,7 +139,6 @@ impl Command {
 pub enum Outcome {
     /// The account's credit just after the deposit.
     Deposited(NanoUsd),
-    /// The account's current tick.
     Ticked(u64),
     Allowed {
         /// Ids of the models that the key and all its groups allow; `None` for every model.

@@ -50,7 +50,7 @@ pub(crate) struct Lane {
     pub(crate) waiting: Mutex<VecDeque<WaitingCall>>,
     /// Locked by the caller that leads.
     pub(crate) view: AsyncMutex<View>,
-    /// When housekeeping next runs.
+    /// When housekeeping for the account is next due.
     pub(crate) house_due: Mutex<Instant>,
     /// How many of this lane's copies the process-wide count includes.
     pub(crate) counted: AtomicUsize,

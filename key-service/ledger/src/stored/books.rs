@@ -67,7 +67,6 @@ pub struct Restores {
     /// For each loss, the first number that a lost event may have had.
     #[n(4)]
     pub lost_events: Vec<u64>,
-    /// Epoch of each loss.
     #[n(5)]
     pub lost_epochs: Vec<u64>,
 }

@@ -24,7 +24,6 @@ pub struct GroupProfile {
     /// Number of keys in the group, including revoked ones.
     #[n(5)]
     pub keys: u64,
-    /// Number of child groups.
     #[n(6)]
     pub children: u64,
     /// Amount spent before the group was created; `used` starts with it.

@@ -5,7 +5,6 @@ use shared::{ids::GenerationId, stored};
 
 use crate::stored::EntryRecord;
 
-/// A numbered journal entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JournalEntry {
     /// Number of the entry: one more than the account's previous entry.

@@ -74,7 +74,7 @@ impl SignedIn {
 pub struct SignInClient<'a> {
     /// The browser's `User-Agent`.
     pub agent: &'a str,
-    /// Network address, if known.
+    /// Network address; empty if it is unknown.
     pub address: &'a str,
     /// Marks in the browser, from all members who signed in there.
     pub known: &'a [String],

@@ -98,7 +98,6 @@ pub struct KeyFilter {
     pub group: Option<GroupId>,
     /// The group that the caller is limited to: the keys' group or that group's parent.
     pub within: Option<GroupId>,
-    /// Metadata of the keys.
     pub metadata: MetadataFilter,
 }
 
@@ -110,7 +109,6 @@ pub struct GroupFilter {
     pub within: Option<GroupId>,
     /// Parent of the groups.
     pub parent: Option<GroupId>,
-    /// Metadata of the groups.
     pub metadata: MetadataFilter,
 }
 

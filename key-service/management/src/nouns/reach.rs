@@ -123,7 +123,6 @@ impl Management {
     }
 }
 
-/// Removes duplicate ids.
 fn once<Id: Ord>(mut ids: Vec<Id>) -> Vec<Id> {
     ids.sort_unstable();
     ids.dedup();

@@ -31,7 +31,6 @@ pub enum SpendBy {
     TopGroup,
     /// The user that callers name.
     User,
-    /// The upstream that answered.
     Upstream,
 }
 

@@ -21,7 +21,6 @@ pub const MAX_DAYS: i64 = 400;
 /// Maximum deposits that are read: one a day for 270 years.
 pub(crate) const MAX_DEPOSITS: usize = 100_000;
 
-/// How usage is grouped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Grouping {
     Day,
@@ -34,7 +33,6 @@ pub enum Grouping {
     Model,
     /// The user that the caller sent.
     User,
-    /// The upstream that answered.
     Upstream,
 }
 

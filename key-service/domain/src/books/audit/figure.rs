@@ -155,7 +155,6 @@ impl fmt::Display for DayPart {
     }
 }
 
-/// A daily counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counter {
     /// Amount charged; only for parts of a day.

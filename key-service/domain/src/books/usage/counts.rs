@@ -132,7 +132,6 @@ impl Margin {
     }
 }
 
-/// Adds two counted amounts.
 pub(crate) fn sum(a: NanoUsd, b: NanoUsd) -> NanoUsd {
     NanoUsd::from_nanos(a.nanos().saturating_add(b.nanos()).min(COUNTED.cast_signed()))
 }

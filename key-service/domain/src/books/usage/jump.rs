@@ -12,7 +12,6 @@ const PARTS_OF_A_DAY: i128 = 4;
 const KNOWN_HOURS: usize = 5;
 const MINUTES_OF_AN_HOUR: i128 = 60;
 
-/// Recent and earlier spend.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SpendHistory {
     /// Spend of the last minutes.

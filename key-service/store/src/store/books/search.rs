@@ -49,7 +49,6 @@ pub struct Scan<T, C> {
     ended: Option<Ended>,
 }
 
-/// Why a search ended.
 #[derive(Clone, Copy, Debug)]
 enum Ended {
     /// All records were read.

@@ -1,5 +1,3 @@
-//! Stored profiles of groups.
-
 use domain::{group::Group, ledger};
 use key_service_ledger::{
     StoreError,
