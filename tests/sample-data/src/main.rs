@@ -1,4 +1,4 @@
-//! Fills a data directory with two months of life, to look at and to test the console with.
+//! Fills a data directory with two months of activity, for demonstrations and for tests of the console.
 
 mod chance;
 mod office;
