@@ -26,7 +26,7 @@ struct Arguments {
     #[arg(long, value_name = "TIME")]
     until: Option<String>,
 
-    /// Seed of everything that is left to chance
+    /// Seed of all random choices
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
 }
