@@ -267,7 +267,11 @@ mod tests {
         let revoked = key.revoked(now);
         assert_eq!(is_in(&revoked, true), [false; 3], "a revoked key needs no change");
         assert_eq!(revoked.trouble(true, false, now), None);
-        assert_eq!(revoked.trouble(true, true, now), Some(KeyTrouble::Ended), "it is still called");
+        assert_eq!(
+            revoked.trouble(true, true, now),
+            Some(KeyTrouble::Ended),
+            "the key is still being called"
+        );
     }
 
     #[test]

@@ -83,6 +83,9 @@ mod tests {
         {
             assert_eq!(PaymentId::parse(bad), None, "{bad:?}");
         }
-        assert!(PaymentId::stored("Rechnung 7 \u{2013} M\u{e4}rz").is_some(), "an earlier one is still read");
+        assert!(
+            PaymentId::stored("Rechnung 7 \u{2013} M\u{e4}rz").is_some(),
+            "ids from earlier versions are still read"
+        );
     }
 }

@@ -247,7 +247,7 @@ impl Installation {
             let kept = self.kept(account, names::of_model(day, &model)).await.unwrap();
             assert_eq!(kept.of.of, expected);
             let requests: u64 = kept.of.hours.iter().map(|(_, counts)| counts.requests).sum();
-            assert_eq!(requests, expected.sums.requests, "the hours have every request");
+            assert_eq!(requests, expected.sums.requests, "the hours include every request");
         }
     }
 

@@ -170,7 +170,7 @@ mod tests {
             let epoch = next_epoch(replaced, at);
             let restored = sequence(EpochBegin::Restored, &[(11, epoch)]);
             assert!(restored.exported(11) > seen, "{epoch}");
-            assert_eq!(restored.after(seen, 15), Ok(seen.min(10)), "everything that was written since");
+            assert_eq!(restored.after(seen, 15), Ok(seen.min(10)), "everything written since then is read");
             seen = restored.exported(15);
             // The next restored store replaces this one in the same hour.
             (replaced, at) = (Some(epoch), now.plus(Duration::from_mins(5)));

@@ -65,7 +65,11 @@ mod tests {
         assert_eq!(calls.first_token(50), None);
         let course = |first_token_ms| Course { first_token_ms, ..Course::default() };
         calls.count(&course(None));
-        assert_eq!((calls.bills, calls.first_token(50)), (1, None), "a whole answer has no first token");
+        assert_eq!(
+            (calls.bills, calls.first_token(50)),
+            (1, None),
+            "an answer without a stream has no first token"
+        );
         for millis in [10, 50, 51, 200, 200, 200, 250, 400, 1_200, 90_000] {
             calls.count(&course(Some(millis)));
         }

@@ -120,6 +120,6 @@ mod tests {
         assert!(is_noted(None, at(0)));
         let noted = [0, 59, 60, 61].map(|seconds| is_noted(Some(at(0)), at(seconds)));
         assert_eq!(noted, [false, false, true, true]);
-        assert!(!is_noted(Some(at(9)), at(0)), "a clock behind writes nothing");
+        assert!(!is_noted(Some(at(9)), at(0)), "a slow clock writes nothing");
     }
 }

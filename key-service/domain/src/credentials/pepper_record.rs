@@ -153,7 +153,11 @@ mod tests {
         assert_eq!(judged(&during, &before), Verdict::Fits, "a process that was not restarted yet");
         assert_eq!(judged(&during, &after), Verdict::Replace(PepperRecord::of(&after)));
         assert_eq!(judged(&after, &before), Verdict::Wrong);
-        assert_eq!(judged(&during, &peppers(3, Some(1))), Verdict::Wrong, "keys of the second would be lost");
+        assert_eq!(
+            judged(&during, &peppers(3, Some(1))),
+            Verdict::Wrong,
+            "keys created with the second pepper would be lost"
+        );
     }
 
     #[test]
@@ -162,7 +166,7 @@ mod tests {
         assert_eq!(PepperRecord::judge(None, &ours, true, NOW), Verdict::Replace(unproven));
         assert_eq!(PepperRecord::judge(Some(unproven), &peppers(2, None), true, NOW), Verdict::Fits);
         assert!(unproven.is_proven_by(Timestamp::from_millis(NOW.millis() - 1)));
-        assert!(!unproven.is_proven_by(NOW), "a key that was made since proves only itself");
+        assert!(!unproven.is_proven_by(NOW), "a key created since then proves only its own pepper");
         let new = PepperRecord::judge(None, &ours, false, NOW);
         assert_eq!(new, Verdict::Replace(PepperRecord::of(&ours)), "a store without keys");
     }

@@ -400,7 +400,7 @@ fn what_ran_on_after_a_cut_is_shortfall_though_money_is_left() {
     book.expire(3).unwrap();
     assert_eq!(charge(3, 110, &mut book), (110, 20));
     book.must_hold(4, 200);
-    assert_eq!(charge(4, 150, &mut book), (130, 0), "no more than the cost");
+    assert_eq!(charge(4, 150, &mut book), (130, 0), "the charge is not above the cost");
     assert_eq!(book.sums(), (1_000 - 430, 0, 430));
 }
 

@@ -162,7 +162,7 @@ mod tests {
         };
         assert!(matches!(again(account, "Deployment", &attempt).await, New(_)));
         assert!(matches!(again(account, "Deployment", &attempt).await, Replayed));
-        assert_eq!(desk.management_keys(account).await.unwrap().len(), 2, "with the first one");
+        assert_eq!(desk.management_keys(account).await.unwrap().len(), 2, "including the first key");
         assert!(matches!(again(account, "Another name", &attempt).await, New(_)));
         let access = Access { scope: Scope::Read, group: None };
         let reading = ManagementKeySettings { access, ..ManagementKeySettings::full("Deployment") };

@@ -71,7 +71,7 @@ mod tests {
         let under_way: Vec<_> = (0..MAX_UNDER_WAY - 1).map(|n| uses.begin(key(n)).unwrap()).collect();
         assert!(uses.begin(key(0)).is_none(), "under way");
         let last = uses.begin(key(MAX_UNDER_WAY)).unwrap();
-        assert!(uses.begin(key(MAX_UNDER_WAY + 1)).is_none(), "as many as there may be");
+        assert!(uses.begin(key(MAX_UNDER_WAY + 1)).is_none(), "this is the maximum");
         drop(last);
         assert!(uses.begin(key(MAX_UNDER_WAY + 1)).is_some());
         drop(under_way);

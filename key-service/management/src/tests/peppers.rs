@@ -50,7 +50,7 @@ async fn nothing_is_made_with_a_pepper_until_it_is_known_to_be_the_stores() {
     assert_eq!(office.store.accounts().await.unwrap()[0].keys, 1);
     let right = with_pepper(&office, 7);
     office.records.fail_after(0);
-    assert!(attempts(&right).await.iter().all(Option::is_some), "the record of it cannot be read");
+    assert!(attempts(&right).await.iter().all(Option::is_some), "the record of the pepper cannot be read");
     office.records.fail_after(u64::MAX);
     assert_eq!(attempts(&right).await, [None, None, None]);
 }

@@ -147,7 +147,7 @@ async fn a_key_that_spends_many_times_its_usual_is_found() {
     // 30 bills in 70 minutes, where one an hour is usual.
     assert_eq!((found[0].jump.minutes, found[0].jump.times, found[0].jump.spent), (70, Some(25), nanos(150)));
     billed.office.clock.set("2026-11-21T11:00:00Z");
-    assert_eq!(jumps(&billed).await, [], "it is over");
+    assert_eq!(jumps(&billed).await, [], "the jump is over");
 }
 
 #[tokio::test]
@@ -211,5 +211,9 @@ async fn keys_in_trouble_are_as_many_on_the_first_page_in_a_group_and_in_the_lis
     assert_eq!((trouble.has_all, trouble.ended.len()), (false, 1));
     assert!(trouble.limited.len() <= 51, "{trouble:?}");
     let of_group = management.trouble(AccountReach { group: Some(group(0)), ..whole }).await.unwrap();
-    assert_eq!((of_group.limited.len(), of_group.has_all), (45, true), "a group has few");
+    assert_eq!(
+        (of_group.limited.len(), of_group.has_all),
+        (45, true),
+        "a group with few keys is checked completely"
+    );
 }

@@ -149,6 +149,6 @@ mod tests {
         records.is_silent.store(false, Ordering::SeqCst);
         let holders = store.accounts_with_holds().await;
         assert_eq!(holders.accounts, [account]);
-        assert!(holders.missing.is_some(), "others may be listed there");
+        assert!(holders.missing.is_some(), "that part may list other accounts");
     }
 }

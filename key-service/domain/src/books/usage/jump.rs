@@ -74,15 +74,15 @@ mod tests {
     #[test]
     fn a_spend_far_above_every_hour_before_is_a_jump() {
         assert_eq!(times(2_000, 60, &[50; 20]), Some(40));
-        assert_eq!(times(2_000, 120, &[50; 20]), Some(20), "two hours may cost twice as much");
+        assert_eq!(times(2_000, 120, &[50; 20]), Some(20), "two hours usually cost twice as much");
         assert_eq!(times(250, 60, &[50; 20]), Some(5));
-        assert_eq!(found(249, 60, &[50; 20]), None, "not even five times");
+        assert_eq!(found(249, 60, &[50; 20]), None, "less than five times the usual amount");
     }
 
     #[test]
     fn noise_is_no_jump() {
         assert_eq!(found(199, 60, &[1; 20]), None, "less than a quarter of the account's day");
-        assert_eq!(found(2_000, 60, &[50, 50, 50, 50, 1_000]), None, "an hour like that has been before");
+        assert_eq!(found(2_000, 60, &[50, 50, 50, 50, 1_000]), None, "there was such an hour before");
         assert_eq!(found(900, 60, &[900; 6]), None, "a job that runs every night");
         assert_eq!(found(0, 60, &[]), None);
         let of = SpendHistory { spent: DAY, minutes: 60, hours: Vec::new() };

@@ -298,7 +298,7 @@ mod tests {
             }
         }
         assert_eq!(day.named().len(), NAMED_USERS);
-        assert!(day.named().all(|(_, counts)| counts.requests == 3), "a named user's counts are whole");
+        assert!(day.named().all(|(_, counts)| counts.requests == 3), "a named user's counts are complete");
         assert_eq!(day.others().requests, 3 * (40 - NAMED_USERS as u64));
     }
 

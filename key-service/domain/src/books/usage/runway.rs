@@ -63,8 +63,12 @@ mod tests {
     #[test]
     fn a_first_day_is_not_spread_over_a_month() {
         assert_eq!(lasts(&[(0, 5)], 1), Some(2));
-        assert_eq!(lasts(&[(1, 5), (0, 5)], 20), Some(2), "the account was made long before its first bill");
-        assert_eq!(lasts(&[(0, 5)], 400), Some(14), "an old account may have a day like that every week");
+        assert_eq!(
+            lasts(&[(1, 5), (0, 5)], 20),
+            Some(2),
+            "the account was created long before its first bill"
+        );
+        assert_eq!(lasts(&[(0, 5)], 400), Some(14), "an old account may have such a day every week");
     }
 
     #[test]

@@ -58,7 +58,7 @@ fn a_raise_bounds_until_its_last_instant_and_the_limit_itself_from_the_next_one_
         let mut book = book(&bounds);
         book.must_hold(1, 150);
         book.capture(1, cost(150));
-        assert!(is_reached(&book.hold(2, 51, 51, 51), Level::Key), "no more than the raise");
+        assert!(is_reached(&book.hold(2, 51, 51, 51), Level::Key), "the raise is the maximum");
         book.now = last_instant();
         assert_eq!(book.check(), ALLOWED);
         book.must_hold(2, 50);
@@ -100,11 +100,11 @@ fn what_is_held_when_a_raise_ends_stays_held_and_an_extension_is_judged_by_the_l
         assert_eq!(
             (settlement.charged, settlement.shortfall()),
             (nanos(120), nanos(10)),
-            "the hold is captured whole, and nothing beyond it"
+            "the whole hold is captured, but nothing more"
         );
         assert!(is_reached(&book.check(), Level::Key));
         assert_eq!(book.capture(2, cost(30)).charged, nanos(30));
-        assert_eq!(book.capture(4, cost(5)).charged, nanos(0), "no hold covers it");
+        assert_eq!(book.capture(4, cost(5)).charged, nanos(0), "there is no hold to cover it");
         assert_eq!(book.sums(), (100_000 - 150, 0, 150));
     }
 }
@@ -160,7 +160,7 @@ fn a_clock_that_steps_back_brings_no_raise_back_that_a_hold_has_seen_end() {
     let mut book = book(&lifetime(100, 200));
     book.now = end();
     book.must_hold(1, 60);
-    assert_eq!(book.key_mut().budget.bounds, None, "nothing is left of the raise");
+    assert_eq!(book.key_mut().budget.bounds, None, "the raise leaves nothing behind");
 }
 
 #[test]
@@ -182,7 +182,7 @@ fn a_new_limit_ends_the_raise_of_the_one_before_and_other_changes_leave_it() {
     assert_eq!(of_day(&mut book), 950);
     let windows = vec![Limit::new(nanos(900), Per::Day)];
     book.bound(&BoundsPatch { windows: Some(windows), ..BoundsPatch::default() });
-    assert_eq!(of_day(&mut book), 900, "limits that are replaced without it are raised no more");
+    assert_eq!(of_day(&mut book), 900, "replacing limits without the raise ends the raise");
 }
 
 #[test]
@@ -236,7 +236,7 @@ fn thresholds_are_parts_of_the_bound_in_force() {
         assert_eq!(book.told_of_raises()[2..], reached);
         book.capture(3, cost(10));
         book.hold(4, 1, 1, 1).unwrap_err();
-        assert_eq!(book.told_of_raises().len(), 2 + reached.len(), "each is told once");
+        assert_eq!(book.told_of_raises().len(), 2 + reached.len(), "each threshold is reported once");
     }
 }
 
@@ -303,7 +303,7 @@ fn a_raise_is_above_its_limit_and_ends_within_366_days() {
         let window = judged.map_err(|fault| BadRaise { window: Some((1, Per::Day)), fault });
         assert_eq!(patch.judge_raises(&none, START), window, "{raise:?}");
         let made = Budget::new(&patch, START);
-        assert_eq!(made.judge_raises(START), window, "one that is made with it: {raise:?}");
+        assert_eq!(made.judge_raises(START), window, "a new budget with this raise: {raise:?}");
     }
     let no_limit = Err(BadRaise { window: None, fault: RaiseFault::NoLimit });
     assert_eq!(limit_raised(at(101, after(1)), None).judge_raises(&none, START), no_limit);

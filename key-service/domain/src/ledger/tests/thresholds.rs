@@ -35,10 +35,10 @@ fn each_part_of_a_limit_is_told_by_the_bill_that_reaches_it() {
     let all = [(reached, 50, 51), (reached, 80, 101), (reached, 95, 101), ("key.limit_reached", 100, 101)];
     assert_eq!(book.told(), all);
     book.hold(5, 1, 1, 1).unwrap_err();
-    assert_eq!(book.told(), all, "a limit that is told already is not told by a refusal");
+    assert_eq!(book.told(), all, "a refusal does not report a limit again");
     book.set_limit(Some(202));
     book.bill(6, 1);
-    assert_eq!(book.told().len(), all.len(), "half of the raised limit was used before");
+    assert_eq!(book.told().len(), all.len(), "half of the raised limit was already used");
     book.bill(7, 100);
     assert_eq!(book.told()[4..], [(reached, 80, 202), (reached, 95, 202), ("key.limit_reached", 100, 202)]);
 }
@@ -124,5 +124,5 @@ fn a_bound_that_is_set_or_lowered_tells_the_thresholds_that_it_passes() {
     }
     let (before, after) = (budget(None, 9, Some(window(100, 9))), budget(None, 9, Some(window(10, 9))));
     let tomorrow = passed_by_bounds(Holder::Group(group(1)), Some(&before), &after, Per::Day.end(START));
-    assert_eq!(tomorrow, [], "what was used yesterday passes nothing today");
+    assert_eq!(tomorrow, [], "yesterday's use crosses no threshold today");
 }

@@ -228,12 +228,8 @@ pub(crate) async fn a_reached_limit_is_told_until_it_is_raised_or_its_window_end
     };
     assert_eq!(told(START).await, [false; 3]);
     at(store, account, hold(key(1), generation(2), 20, 7), START).await.unwrap_err();
-    assert_eq!(
-        told(START).await,
-        [true, false, false],
-        "ten are left of the day, too little for the request"
-    );
-    assert_eq!(told(Per::Day.end(START)).await, [false; 3], "the next day has a window of its own");
+    assert_eq!(told(START).await, [true, false, false], "the day has ten left, too little for the request");
+    assert_eq!(told(Per::Day.end(START)).await, [false; 3], "the next day has a new window");
     bound_key(store, account, key(1), windows(&[(Per::Day, 200)])).await;
     assert_eq!(told(START).await, [false; 3], "the limit was raised");
     assert_eq!(at(store, account, hold(key(1), generation(3), 45, 7), START).await, reached(Level::Group));

@@ -326,7 +326,11 @@ pub(crate) async fn events_are_dropped_when_they_are_too_old(subject: &mut impl 
     label(store, at(after(1), 2), "b").await;
     label(store, at(START.plus(EVENTS_KEPT), 3), "c").await;
     let page = store.events_after(mine, 0, 9).await.unwrap();
-    assert_eq!((page.events.len(), page.gone_until), (3, 0), "the first is as old as it may be");
+    assert_eq!(
+        (page.events.len(), page.gone_until),
+        (3, 0),
+        "the first event is just within the maximum age"
+    );
     each_key_and_group_has_its_events(store, mine, 2).await;
     let first: Event = page.events[0].event.clone();
     label(store, at(after(1).plus(EVENTS_KEPT), 4), "d").await;
@@ -339,7 +343,11 @@ pub(crate) async fn events_are_dropped_when_they_are_too_old(subject: &mut impl 
     each_key_and_group_has_its_events(store, mine, 2).await;
     label(store, at(START.plus(3 * EVENTS_KEPT), 5), "e").await;
     let page = store.events_after(mine, 0, 9).await.unwrap();
-    assert_eq!((page.gone_until, page.events.len()), (4, 1), "numbers go on when all others are dropped");
+    assert_eq!(
+        (page.gone_until, page.events.len()),
+        (4, 1),
+        "numbers continue after all other events are dropped"
+    );
     assert_eq!(page.events[0].number, 5);
     each_key_and_group_has_its_events(store, mine, 2).await;
 }
@@ -363,7 +371,11 @@ pub(crate) async fn an_account_keeps_its_latest_events_within_their_number_and_b
         }
     };
     change(store, 1..count, 0).await;
-    assert_eq!(store.events_after(mine, 0, 1).await.unwrap().gone_until, 0, "as many as it may have");
+    assert_eq!(
+        store.events_after(mine, 0, 1).await.unwrap().gone_until,
+        0,
+        "exactly the maximum number of events"
+    );
     change(store, count..count + 9, 0).await;
     subject.interrupt().await;
     let store = subject.store();
@@ -376,7 +388,7 @@ pub(crate) async fn an_account_keeps_its_latest_events_within_their_number_and_b
     let (sum, first) = (all.iter().map(size).sum::<u64>(), all[0].number);
     assert!(sum <= bytes && sum + 2_000 > bytes, "{sum} of {bytes}");
     assert_eq!((all.last().unwrap().number, page.gone_until), (count + 309, first - 1));
-    assert_eq!(all.len() as u64, count + 309 - first + 1, "none is missing between");
+    assert_eq!(all.len() as u64, count + 309 - first + 1, "no event in between is missing");
     each_key_and_group_has_its_events(store, mine, 100).await;
     let gone = store.event_number(mine, all[0].event.id).await.unwrap();
     assert_eq!(gone, Some(first));

@@ -351,20 +351,20 @@ pub(crate) async fn an_idempotency_key_makes_one_group(subject: &mut impl Subjec
     };
     let store = subject.store();
     let Ok(Made::New(made)) = create(store, 1, "a").await else { panic!("it is the first") };
-    assert_eq!(create(store, 1, "a").await, Ok(Made::New(made.clone())), "the same call again");
+    assert_eq!(create(store, 1, "a").await, Ok(Made::New(made.clone())), "the call is repeated");
     assert_eq!(create(store, 2, "a").await, Ok(Made::Replayed(made.clone())));
     assert_eq!(create(store, 2, "b").await, Err(governed::Refused::IdempotencyKeyReused.into()));
     subject.interrupt().await;
     let store = subject.store();
     let archived = store.archive_group(account, group(1), &act(START)).await.unwrap();
-    assert_eq!(create(store, 3, "a").await, Ok(Made::Replayed(archived)), "as it is now");
+    assert_eq!(create(store, 3, "a").await, Ok(Made::Replayed(archived)), "the group in its current state");
     let mut other = new_group(account, 4);
     other.group.spend.parent = Some(group(9));
     let refused = store.create_group(other, Some(attempt("other", "a", START)), &act(START)).await;
     assert_eq!(refused, Err(bad_parent(BadGroup::Unknown)));
     let again =
         store.create_group(new_group(account, 4), Some(attempt("other", "b", START)), &act(START)).await;
-    assert!(matches!(again.unwrap(), Made::New(_)), "what was refused has used up no idempotency key");
+    assert!(matches!(again.unwrap(), Made::New(_)), "a refused call does not use up its idempotency key");
     assert_eq!(kept(store, account).await.len(), 3);
 }
 

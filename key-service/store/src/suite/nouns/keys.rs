@@ -218,7 +218,7 @@ pub(crate) async fn keys_that_spent_most_come_first(subject: &mut impl Subject) 
         let keys = store.top_spending(account, after.map(key), limit).await.unwrap();
         keys.into_iter().map(|key| key.id).collect()
     };
-    assert_eq!(top(mine, None, 9).await, [3, 4, 1, 5].map(key), "of equal ones the newest first");
+    assert_eq!(top(mine, None, 9).await, [3, 4, 1, 5].map(key), "equal keys are listed newest first");
     assert_eq!(top(mine, None, 2).await, [3, 4].map(key));
     assert_eq!(top(mine, Some(4), 9).await, [1, 5].map(key));
     assert_eq!(top(mine, Some(5), 9).await, []);

@@ -202,7 +202,11 @@ pub(crate) async fn a_second_factor_is_replaced_once_and_tells_when_it_comes_and
     assert!(replace(&none, &first).await);
     assert!(!store.replace_second_factor(theirs, &first, None, &act(START)).await.unwrap());
     let attempts = join_all((0..8).map(|_| replace(&first, &later))).await;
-    assert_eq!(attempts.into_iter().filter(|is_replaced| *is_replaced).count(), 1, "of many at once, one");
+    assert_eq!(
+        attempts.into_iter().filter(|is_replaced| *is_replaced).count(),
+        1,
+        "only one of many concurrent calls succeeds"
+    );
     store.put_record(mine, session(1, none.id), &act(START)).await.unwrap();
     subject.interrupt().await;
     let store = subject.store();
@@ -260,7 +264,7 @@ pub(crate) async fn a_link_signs_in_once_and_before_it_expires(subject: &mut imp
     assert_eq!(
         store.take_record(mine, Link, digest("link 3"), START).await.unwrap(),
         None,
-        "a newer one took its place"
+        "a newer link replaced it"
     );
     assert_eq!(store.take_record(theirs, Link, digest("link 1"), START).await.unwrap(), None);
     assert_eq!(store.record(theirs, Link, digest("link 1"), START).await.unwrap(), None);
@@ -272,11 +276,11 @@ pub(crate) async fn a_link_signs_in_once_and_before_it_expires(subject: &mut imp
     assert_eq!(
         store.record(mine, Link, digest("link 1"), after(9)).await.unwrap(),
         found,
-        "looking uses nothing up"
+        "reading does not use up the link"
     );
     let attempts = (0..8).map(|_| store.take_record(mine, Link, digest("link 1"), after(9)));
     let taken: Vec<_> = join_all(attempts).await.into_iter().filter_map(Result::unwrap).collect();
-    assert_eq!(taken, [(made, one)], "of many at once, one");
+    assert_eq!(taken, [(made, one)], "only one of many concurrent calls succeeds");
     assert_eq!(store.take_record(mine, Link, digest("link 1"), after(9)).await.unwrap(), None);
     assert_eq!(store.record(mine, Link, digest("link 1"), after(9)).await.unwrap(), None);
 }
@@ -316,12 +320,16 @@ pub(crate) async fn attempts_are_counted_until_they_are_forgotten(subject: &mut 
     counts.sort_unstable();
     assert_eq!(counts, [1, 2, 3, 4, 5]);
     store.take_attempt_back(mallory).await.unwrap();
-    assert_eq!(store.count_attempt(mallory, START, after(1000)).await.unwrap(), 5, "one was taken back");
+    assert_eq!(
+        store.count_attempt(mallory, START, after(1000)).await.unwrap(),
+        5,
+        "one attempt was uncounted"
+    );
     store.take_attempt_back(digest("unknown")).await.unwrap();
     assert_eq!(store.count_attempt(alice, START, soon).await.unwrap(), 1);
     store.forget_attempts(mallory).await.unwrap();
     assert_eq!(store.count_attempt(mallory, START, after(1000)).await.unwrap(), 1);
     // A store may use its own clock.
     sleep(Duration::from_millis(500)).await;
-    assert_eq!(store.count_attempt(alice, soon, after(1000)).await.unwrap(), 1, "forgotten by then");
+    assert_eq!(store.count_attempt(alice, soon, after(1000)).await.unwrap(), 1, "the count has expired");
 }

@@ -128,7 +128,7 @@ pub(crate) async fn an_imported_key_spends_on_from_what_it_spent_elsewhere(subje
     assert_eq!(
         store.funds(account).await.unwrap().unwrap().credit,
         nanos(880),
-        "what was spent elsewhere costs no credit"
+        "money spent elsewhere does not reduce the credit"
     );
     assert_eq!(store.group(account, group(1)).await.unwrap().unwrap().spend.budget.used, nanos(69));
     assert_sound(store, account).await;
@@ -187,7 +187,7 @@ pub(crate) async fn an_import_is_made_whole_or_not_at_all(subject: &mut impl Sub
     assert_eq!(store.group_with_external_id(account, "team 1").await.unwrap(), None);
     assert_eq!(store.find_credential(digest("imported 1")).await.unwrap(), None);
     let told = kept(store, account).await;
-    assert_eq!(told.len(), 3, "of the groups that were made before: {told:?}");
+    assert_eq!(told.len(), 3, "only thresholds of groups that existed before: {told:?}");
     assert_sound(store, account).await;
 }
 

@@ -194,7 +194,7 @@ pub(crate) async fn an_idempotency_key_rotates_once(subject: &mut impl Subject) 
     let created =
         store.create_key(new_key(account(1), 3), once("b", after(1)), &act(after(1))).await.unwrap_err();
     let reused = governed::Refused::IdempotencyKeyReused.into();
-    assert_eq!(created, reused, "the idempotency keys of an account are for all of its requests");
+    assert_eq!(created, reused, "an account's idempotency keys cover all its requests");
     let late = after(86_400);
     let anew = store.rotate_key(credential("b", 0), once("b", late), &act(late)).await.unwrap();
     assert!(matches!(anew, Made::New(key) if key.spend.rotation.current == 2));

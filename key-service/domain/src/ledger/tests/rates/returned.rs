@@ -19,7 +19,7 @@ fn requests_that_wait_save_no_tokens_up() {
         assert_eq!(book.tokens_left(), 0, "the tokens of request {n} have refilled");
     }
     book.release(6).unwrap();
-    assert_eq!(book.tokens_left(), PER_MINUTE, "nothing of the last one has refilled");
+    assert_eq!(book.tokens_left(), PER_MINUTE, "no token of the last request has refilled");
 }
 
 #[test]

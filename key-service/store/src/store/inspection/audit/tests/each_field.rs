@@ -325,7 +325,7 @@ async fn is_found(records: &Arc<Maps>) -> bool {
             Err(e) => panic!("{e}"),
         }
     }
-    assert!(is_audited, "the account is not audited any more");
+    assert!(is_audited, "the account is no longer audited");
     false
 }
 
@@ -364,6 +364,6 @@ async fn every_change_that_moves_or_hides_money_is_found() {
     }
     assert_eq!(missed, BTreeSet::new());
     let unused: Vec<_> = NO_MONEY.iter().filter(|(of, _)| !used.contains(of)).collect();
-    assert!(unused.is_empty(), "always found, so without need of a reason: {unused:?}");
-    assert_eq!(audit(&store(&records, None)).await.wrong, [], "every change was undone");
+    assert!(unused.is_empty(), "always found, so no reason is needed: {unused:?}");
+    assert_eq!(audit(&store(&records, None)).await.wrong, [], "every change must be undone");
 }

@@ -37,8 +37,8 @@ enum Value {
 pub(super) fn changes(label: &str, bytes: &[u8]) -> Vec<(String, Vec<u8>)> {
     let mut decoder = Decoder::new(bytes);
     let value = Value::read(&mut decoder);
-    assert_eq!(decoder.position(), bytes.len(), "a value and nothing else");
-    assert!(value.write() == bytes, "each value has one form");
+    assert_eq!(decoder.position(), bytes.len(), "there is nothing after the value");
+    assert!(value.write() == bytes, "each value has exactly one encoding");
     let mut changes = Vec::new();
     value.change(label, &mut |name, changed| changes.push((name, changed.write())));
     changes
