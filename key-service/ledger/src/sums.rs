@@ -237,7 +237,7 @@ impl<'a> SumsReader<'a> {
         Ok(found.into_iter().map(Option::unwrap_or_default).collect())
     }
 
-    /// Passes every record of these days' sets to the callback. A record may come twice.
+    /// Passes every record of these days' sets to the callback. A record may be passed twice.
     pub async fn each(
         &self,
         table: u8,

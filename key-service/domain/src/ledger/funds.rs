@@ -218,7 +218,7 @@ impl Funds {
             Ending::Captured | Ending::Late => settled,
             Ending::Expired => {
                 let billable = plus(settled.charged, self.available(claim.at));
-                // Credit has a maximum. An amount that would exceed it is not returned.
+                // Credit has a maximum, and the excess is not returned.
                 let kept = settled.charged.left_after(NanoUsd::MAX.left_after(self.account.credit));
                 let charged = claim.chargeable.min(billable).max(kept);
                 if charged < settled.charged {
