@@ -52,7 +52,7 @@ impl Payload {
         }
     }
 
-    /// Makes a payload of the same kind.
+    /// Returns a payload of the same kind.
     const fn like(&self, data: Bytes) -> Self {
         match self {
             Self::Body(_) => Self::Body(data),
