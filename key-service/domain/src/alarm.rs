@@ -2,7 +2,6 @@
 
 use std::{collections::BTreeMap, fmt};
 
-/// Something that needs attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Alarm {
     /// Keys that cannot spend because a limit is reached.

@@ -4,7 +4,6 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use shared::{clock::Clock, time::Timestamp};
 
-/// Step of SplitMix64.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// A generator that gives the same numbers for the same seed.
@@ -43,7 +42,6 @@ impl Chance {
     }
 }
 
-/// The last step of SplitMix64.
 const fn mixed(n: u64) -> u64 {
     let n = (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let n = (n ^ (n >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -45,7 +45,6 @@ const WEBHOOKS: [&str; 3] =
 /// How long before the end the runaway key begins, and the number of its requests.
 const RUNAWAY: (Duration, u64) = (Duration::from_mins(5), 15);
 
-/// Counts of what was made.
 #[derive(Default)]
 pub(crate) struct SampleCounts {
     pub(crate) bills: u64,

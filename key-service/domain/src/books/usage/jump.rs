@@ -23,7 +23,6 @@ pub struct SpendHistory {
     pub hours: Vec<NanoUsd>,
 }
 
-/// A sudden spend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Jump {
     pub spent: NanoUsd,
