@@ -1,4 +1,4 @@
-//! What happens in the sample, in the order of time.
+//! What happens in the sample, in order of time.
 
 use std::{path::Path, time::Duration};
 
@@ -26,9 +26,9 @@ use crate::{
     traffic::{SampleRequest, burst, spread},
 };
 
-/// Requests of the first account, and of each other one, besides those of special keys.
+/// Requests of the first account and of every other account, without those of special keys.
 const REQUESTS: [usize; 2] = [6_700, 60];
-/// Members of the first account. A lead leads a group.
+/// Members of the first account, with the group that a lead manages.
 const MEMBERS: [(&str, Option<usize>); 7] = [
     ("owner", None),
     ("maya@example.com", None),
@@ -38,11 +38,11 @@ const MEMBERS: [(&str, Option<usize>); 7] = [
     ("lead-search@example.com", Some(6)),
     ("lead-courses@example.com", Some(5)),
 ];
-/// Members who are owners; the rest are viewers or leads.
+/// The first members are owners; the rest are viewers or leads.
 const OWNERS: usize = 2;
 const WEBHOOKS: [&str; 3] =
     ["https://hooks.example.com/billing", "https://hooks.example.com/old", "https://hooks.example.com/new"];
-/// How long before the end the runaway key begins, and the number of its requests.
+/// How long before the end the runaway key begins, and how many requests it sends.
 const RUNAWAY: (Duration, u64) = (Duration::from_mins(5), 15);
 
 #[derive(Default)]
@@ -63,12 +63,12 @@ enum StoryStep {
     Request(SampleRequest),
 }
 
-/// Ids and secrets of what was made so far.
+/// Ids and secrets of the objects created so far.
 struct MadeSoFar {
     accounts: Vec<AccountId>,
     groups: Vec<GroupId>,
     webhooks: Vec<WebhookId>,
-    /// Keys of each account, in the order of their plans.
+    /// Keys of each account, in order of their plans.
     keys: Vec<Vec<Option<(KeyId, String)>>>,
 }
 
@@ -102,7 +102,7 @@ pub(crate) async fn tell(dir: &Path, until: Timestamp, seed: u64) -> anyhow::Res
     Ok(told)
 }
 
-/// Accounts, credit, groups, members and webhooks.
+/// Returns the steps that create accounts, credit, groups, members and webhooks.
 fn beginnings(begin: Timestamp, until: Timestamp) -> Vec<(Timestamp, StoryStep)> {
     let minute = |n: usize| begin.plus(Duration::from_mins(n as u64));
     let day = |n: u64| begin.plus(Duration::from_hours(24 * n));
@@ -121,12 +121,12 @@ fn beginnings(begin: Timestamp, until: Timestamp) -> Vec<(Timestamp, StoryStep)>
     steps.extend((0..MEMBERS.len()).map(|member| (minute(60 + member), StoryStep::Member(member))));
     steps.extend((0..2).map(|webhook| (minute(90 + webhook), StoryStep::Webhook(webhook))));
     steps.extend([(day(5), StoryStep::WebhookFails(0)), (day(8), StoryStep::WebhookFails(1))]);
-    // Earlier events are not sent to a webhook, so that nobody is called when the sample is served.
+    // A webhook does not receive events from before its creation, so serving the sample calls nobody.
     steps.push((until, StoryStep::Webhook(2)));
     steps
 }
 
-/// Requests of a key that the story needs.
+/// Returns the requests of a key that the story needs.
 fn special(
     of: (usize, usize),
     plan: &KeyPlan,

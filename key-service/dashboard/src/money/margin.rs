@@ -34,7 +34,7 @@ use key_service_page::{
 };
 use key_service_ranges::range::Range;
 
-/// What margins can be split by, with the names in addresses and on the page. The first is the default.
+/// How margins can be split, with the names in addresses and on the page. The first is the default.
 const PARTS: [(SpendBy, &str, &str); 3] =
     [(SpendBy::Model, "model", "Model"), (SpendBy::Key, "key", "Key"), (SpendBy::Group, "group", "Group")];
 

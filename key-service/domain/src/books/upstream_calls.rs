@@ -7,15 +7,14 @@ const BOUNDS: [u64; 14] =
     [50, 100, 200, 300, 500, 750, 1_000, 1_500, 2_000, 3_000, 5_000, 10_000, 30_000, 60_000];
 pub const CLASSES: usize = BOUNDS.len() + 1;
 
-/// Counts of the bills of an upstream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UpstreamCalls {
     pub bills: u64,
-    /// Streams with a first token, by the class of its time.
+    /// Streams that had a first token, counted by the class of its time.
     pub first_tokens: [u64; CLASSES],
 }
 
-/// A time of which only the class is known.
+/// A time that is known only by its class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClassedTime {
     /// At most this many milliseconds.

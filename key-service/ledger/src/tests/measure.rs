@@ -1,4 +1,4 @@
-//! What a request costs, for those who change the ledger or the backend.
+//! Measures what a request costs, for developers who change the ledger or the backend.
 
 use std::{
     fs,
@@ -29,7 +29,7 @@ use crate::{
     kept::{EVENTS_KEPT, EventBounds},
 };
 
-/// Requests of a measurement.
+/// Requests of one measurement.
 const REQUESTS: usize = 64_000;
 
 /// Keys that the callers share.
@@ -43,7 +43,7 @@ fn key(n: u8) -> KeyId {
     KeyId::new(shared::time::Timestamp::from_millis(1), [n; 10])
 }
 
-/// Who asks: keys without a group for nobody, or keys of a group with a parent for one of many users.
+/// Who sends the requests: keys without a group or user, or keys in a group with a parent, for many users.
 #[derive(Clone, Copy)]
 enum Callers {
     Plain,
@@ -84,7 +84,7 @@ async fn ledger(store: Arc<dyn Records>, account: AccountId, callers: Callers) -
     Arc::new(ledger)
 }
 
-/// A hold and a capture.
+/// Sends a hold and a capture.
 async fn request(ledger: &Lanes, account: AccountId, key: KeyId, user: Option<String>) {
     let (generation, cost) = (GenerationId::generate(&System), NanoUsd::from_nanos(700));
     let request = Some(RequestId::generate(&System));
@@ -99,7 +99,7 @@ async fn request(ledger: &Lanes, account: AccountId, key: KeyId, user: Option<St
     assert!(matches!(captured, Ok(Outcome::Captured(_))), "{captured:?}");
 }
 
-/// CPU time of this process, and the kernel's part of it, to a hundredth of a second.
+/// Returns the CPU time of this process and the kernel's part of it, to a hundredth of a second.
 fn processor_time() -> (Duration, Duration) {
     let stat = fs::read_to_string("/proc/self/stat").unwrap();
     let fields: Vec<_> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
@@ -107,7 +107,7 @@ fn processor_time() -> (Duration, Duration) {
     (ticks(11) + ticks(12), ticks(12))
 }
 
-/// Requests of so many callers at once.
+/// Measures requests from this many concurrent callers.
 async fn measure(store: &Arc<dyn Records>, of: Callers, (callers, requests): (usize, usize), label: &str) {
     let account = account();
     let ledger = ledger(Arc::clone(store), account, of).await;

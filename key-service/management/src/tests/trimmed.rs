@@ -1,4 +1,4 @@
-//! Pages of bills while the store drops the oldest ones.
+//! Tests pages of bills while the store drops the oldest ones.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Raises of limits: each holds until its end, and nobody ends it.
+//! Tests that raises of limits hold until they end by themselves.
 
 use shared::{
     calendar::Per,
@@ -8,7 +8,7 @@ use shared::{
 use super::*;
 use crate::event::Threshold;
 
-/// End of the raises of these tests, a minute after their start.
+/// Returns when the raises of these tests end, a minute after their start.
 fn end() -> Timestamp {
     after(60)
 }
@@ -21,7 +21,7 @@ fn raise(amount: i64) -> Raise {
     Raise { amount: nanos(amount), until: end() }
 }
 
-/// A lifetime limit, raised until the end.
+/// Returns a lifetime limit that is raised until the end.
 fn lifetime(amount: i64, raised: i64) -> BoundsPatch {
     BoundsPatch {
         limit: Some(Some(nanos(amount))),
@@ -30,7 +30,7 @@ fn lifetime(amount: i64, raised: i64) -> BoundsPatch {
     }
 }
 
-/// A limit for each window of this length, raised until the end.
+/// Returns a limit for each window of this length, raised until the end.
 fn window(per: Per, amount: i64, raised: i64) -> BoundsPatch {
     let limit = Limit { raised: Some(raise(raised)), ..Limit::new(nanos(amount), per) };
     BoundsPatch { windows: Some(vec![limit]), ..BoundsPatch::default() }
@@ -117,7 +117,7 @@ fn each_command_is_judged_at_its_own_time() {
         book.now = last_instant();
         let extended = |amount| Ok(Outcome::Extended { amount: nanos(amount), revoked_by: None });
         assert_eq!(book.extend(1, 150, cost(0)), extended(150));
-        // What no hold covers is billed by the bound in force when it is captured.
+        // An amount without a hold is billed under the limit in force at its capture.
         assert_eq!(book.capture(1, cost(170)).charged, nanos(170));
         let mut book = self::book(&bounds);
         book.must_hold(1, 90);
@@ -209,7 +209,7 @@ fn a_moved_or_rotated_key_keeps_its_raise_and_its_holds_stay_with_their_groups()
 }
 
 impl Book {
-    /// Percents and amounts of the limits reported so far.
+    /// Returns the percents and amounts of the limits reported so far.
     fn told_of_raises(&self) -> Vec<(u8, i64)> {
         let events = self.world.events[&account(MINE)].iter();
         let line = |Threshold { percent, amount, .. }: &Threshold| (*percent, amount.nanos());
@@ -227,11 +227,11 @@ fn thresholds_are_parts_of_the_bound_in_force() {
         book.must_hold(2, 80);
         book.capture(2, cost(40));
         assert_eq!(book.told_of_raises()[1..], [(80, 200)]);
-        // The first command after the end reports what usage has reached of the limit itself.
+        // The first command after the end reports how much of the limit's own amount is used.
         book.must_hold(3, 10);
         book.now = end();
         book.extend(3, 10, cost(0)).unwrap();
-        // As with a limit that is lowered, without the parts that use had reached of the bound before.
+        // As when a limit is lowered, percentages that were already reached under the earlier amount are left out.
         let reached = [(95, 100), (100, 100)];
         assert_eq!(book.told_of_raises()[2..], reached);
         book.capture(3, cost(10));

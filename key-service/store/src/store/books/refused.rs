@@ -1,4 +1,4 @@
-//! Counts of refused calls, by hour and reason.
+//! Counts refused calls, by hour and reason.
 
 use std::{cmp::Reverse, collections::BTreeMap, ops::RangeInclusive};
 
@@ -20,12 +20,12 @@ use crate::store::{
 };
 use domain::usage::{Day, Hour};
 
-/// Days that counts of refused calls are kept.
+/// Days for which counts of refused calls are kept.
 pub const REFUSED_KEPT_DAYS: i64 = 31;
-/// Records that a commit updates. With a guard and a write each, they stay far below a commit's bound on words.
+/// Records that a commit updates. With a guard and a write each, they stay far below the limit on a commit's words.
 const RECORDS_AT_ONCE: usize = 200;
 
-/// Number of calls of a key that were refused within an hour for a reason.
+/// Number of a key's calls refused within an hour for one reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefusedLine {
     pub key: KeyId,
@@ -35,7 +35,7 @@ pub struct RefusedLine {
     pub count: u64,
 }
 
-/// Counts to add, by day, of a key or of the whole account.
+/// Counts to add, by day, for a key or for the whole account.
 type Additions = BTreeMap<(u32, Option<KeyId>), Vec<RefusedCount>>;
 
 impl Store {
@@ -61,7 +61,7 @@ impl Store {
         Ok(())
     }
 
-    /// Reads counts of these hours by reason, of one key or the whole account, largest first.
+    /// Reads the counts of these hours by reason, for one key or the whole account, largest first.
     pub async fn refused(
         &self,
         account: AccountId,
@@ -84,7 +84,7 @@ impl Store {
         Ok(by_reason(counts.into_iter()))
     }
 
-    /// Lists at most `limit` keys of the account with the most refused calls on a day, most first.
+    /// Lists at most `limit` keys of the account with the most refused calls on a day, largest first.
     pub async fn refused_keys(
         &self,
         account: AccountId,
@@ -92,7 +92,7 @@ impl Store {
         limit: usize,
     ) -> Result<Vec<(KeyId, u64)>, StoreError> {
         let (set, space) = (Set { table: layout::REFUSED, part: part(day.number()) }, layout::space(account));
-        // A key may be on several pages.
+        // A key may appear on several pages.
         let (mut keys, mut place) = (BTreeMap::new(), None);
         loop {
             let page = self.read().ask(&space, vec![Question::Set(set, place)]).await?.pop();
@@ -116,7 +116,7 @@ impl Store {
     }
 }
 
-/// Adds to the counts, and drops counts of days before `first`.
+/// Adds to the counts, and drops counts for days before `first`.
 fn add(
     view: &mut View,
     additions: &[((u32, Option<KeyId>), Vec<RefusedCount>)],
@@ -148,28 +148,28 @@ fn add(
     Ok(())
 }
 
-/// The counts of a day, of one key or of the whole account.
+/// Names the counts for a day, of one key or the whole account.
 fn of_key(day: u32, key: Option<KeyId>) -> RecordName<RefusedDay> {
     let key = key.map_or_else(|| b"a".to_vec(), |key| layout::tagged(b'k', key.as_bytes()));
     layout::of_part(layout::REFUSED, day, key)
 }
 
-/// The counts of the day of this instant, of the whole account.
+/// Names the counts of the whole account for today.
 pub(crate) fn of_today(now: Timestamp) -> RecordName<RefusedDay> {
     of_key(part(Hour::of(now).day().number()), None)
 }
 
-/// The days that have counts.
+/// Names the list of days that have counts.
 fn days() -> RecordName<RefusedDays> {
     layout::name(layout::HOUSE, *b"r")
 }
 
-/// Returns the part of a day. Days before 1970 are in the first part.
+/// Returns the number of a day's part. Days before 1970 are in the first part.
 fn part(day: i64) -> u32 {
     u32::try_from(day).unwrap_or_default()
 }
 
-/// The sums by reason, most first.
+/// Adds up the counts by reason, largest first.
 fn by_reason(counts: impl Iterator<Item = (String, u64)>) -> Vec<(String, u64)> {
     let mut sums: BTreeMap<String, u64> = BTreeMap::new();
     for (reason, count) in counts {

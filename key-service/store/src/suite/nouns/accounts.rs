@@ -1,4 +1,4 @@
-//! Accounts, credentials and management keys.
+//! Cases about accounts, credentials and management keys.
 
 use futures_util::future::join_all;
 use shared::ids::Principal;
@@ -221,7 +221,7 @@ pub(crate) async fn an_account_has_no_more_management_keys_than_it_may(subject: 
     // A caller that lost the answer repeats the call.
     assert!(store.create_management_key(new(mine, 2), &act(START)).await.unwrap());
     assert!(store.create_management_key(new(theirs, 4), &act(START)).await.unwrap());
-    // A bound that was raised lets more in.
+    // A raised limit allows more keys.
     assert!(
         store.create_management_key(NewManagementKey { most: 3, ..new(mine, 5) }, &act(START)).await.unwrap()
     );

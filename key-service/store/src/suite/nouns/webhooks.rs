@@ -1,4 +1,4 @@
-//! Webhooks, their deliveries, and the last attempts.
+//! Cases about webhooks, their deliveries, and the latest attempts.
 
 use std::{collections::HashSet, time::Duration};
 
@@ -23,7 +23,7 @@ use domain::{
     },
 };
 
-/// More webhooks than a test makes.
+/// More webhooks than a test creates.
 const MANY: u64 = 100;
 
 fn webhook(n: u8) -> StoredWebhook {
@@ -43,7 +43,7 @@ async fn make(store: &Store, account: AccountId, n: u8) -> StoredWebhook {
     webhook(n)
 }
 
-/// The answer to a request that creates a webhook.
+/// Returns the expected answer to a request that creates a webhook.
 fn new(n: u8) -> Made<Webhook> {
     Made::New(webhook(n).webhook)
 }
@@ -58,7 +58,7 @@ fn attempt(of: &Delivery, status: u16) -> Attempt {
     Attempt { event, kind, at, milliseconds: 12, answer: ReceiverAnswer::Status(status) }
 }
 
-/// Adds the deliveries of these events, as after they were looked at.
+/// Adds the deliveries of these events, as if they had just been considered.
 async fn add(store: &Store, account: AccountId, seen: &mut StoredWebhook, numbers: &[u64]) {
     let cursor = numbers.iter().copied().max().unwrap();
     let deliveries = numbers.iter().map(|n| delivery(*n)).collect();
