@@ -284,7 +284,6 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// Refuses all commands.
 fn refuse(calls: &[Commands<'_>], refused: &Refused) -> Vec<Outcomes> {
     calls.iter().map(|call| call.all.iter().map(|_| Err(refused.clone())).collect()).collect()
 }
