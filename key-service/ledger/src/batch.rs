@@ -284,7 +284,6 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// Returns this refusal for every command.
 fn refuse(calls: &[Commands<'_>], refused: &Refused) -> Vec<Outcomes> {
     calls.iter().map(|call| call.all.iter().map(|_| Err(refused.clone())).collect()).collect()
 }
@@ -337,14 +336,14 @@ impl Effects {
     /// Builds the commit for the decisions.
     pub(crate) fn commit(self, view: &View, revision: Revision, kept: Retention) -> Commit {
         let (entries, events) = self.numbers;
-        let mut writes = Vec::with_capacity(8);
+        let (mut appends, mut writes) = (Vec::new(), Vec::new());
         if !self.entries.is_empty() {
             let (first, kept) = (entries + 1, kept.journal_entries);
-            writes.push(Write::Append { log: names::JOURNAL, first, values: self.entries, kept });
+            appends.push(Write::Append { log: names::JOURNAL, first, values: self.entries, kept });
         }
         if !self.events.is_empty() {
             let (first, values) = (events + 1, self.events.iter().map(event_value).collect());
-            writes.push(Write::Append { log: names::EVENTS, first, values, kept: u64::MAX });
+            appends.push(Write::Append { log: names::EVENTS, first, values, kept: u64::MAX });
         }
         for (number, event) in (events + 1..).zip(&self.events) {
             let entries = names::events_of(event, number);
@@ -356,7 +355,7 @@ impl Effects {
         let deposited = self.deposits.into_iter().map(|(at, id)| names::deposited(at, id));
         writes.extend(deposited.map(|entry| Write::Enter(names::DEPOSITED, entry)));
         index(view, &mut writes);
-        view.commit(revision, writes)
+        view.commit(revision, appends, writes)
     }
 }
 

@@ -145,7 +145,6 @@ impl Books {
     }
 }
 
-/// Reads a record that may be absent.
 fn read<T: Stored>(records: &SpaceMaps, name: &RecordName<T>) -> Result<Option<T>, StoreError> {
     records.record(name).map(reading::value).transpose()
 }

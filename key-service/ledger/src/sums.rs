@@ -305,7 +305,6 @@ fn read_models(records: &[(Vec<u8>, Record)]) -> Result<BTreeMap<String, DayTota
     records.iter().map(read).collect()
 }
 
-/// Reads sums that may be absent.
 fn read_sums<T: Default + for<'b> Decode<'b, ()>>(record: Option<&Record>) -> Result<T, StoreError> {
     Ok(record.map(value::<Balance<T>>).transpose()?.unwrap_or_default().of)
 }

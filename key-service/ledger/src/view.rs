@@ -210,18 +210,19 @@ impl View {
         self.touched().map(|(name, copy)| copy.guard(name)).collect()
     }
 
-    /// Returns a commit of the changes and these effects. Appends come first, so that nothing is written if one is
-    /// refused.
-    pub(crate) fn commit(&self, revision: Revision, effects: Vec<Write>) -> Commit {
-        let mut guards = Vec::with_capacity(self.touched.len());
-        let others = effects.into_iter().chain(self.others.iter().cloned());
-        let (mut writes, others): (Vec<_>, Vec<_>) =
-            others.partition(|write| matches!(write, Write::Append { .. }));
+    /// Returns a commit of the changes: `before`, the records, and `after`. Appends come first, so that nothing is
+    /// written if one is refused.
+    pub(crate) fn commit(&self, revision: Revision, before: Vec<Write>, after: Vec<Write>) -> Commit {
+        let is_append = |write: &&Write| matches!(write, Write::Append { .. });
+        let (mut guards, mut writes) = (Vec::with_capacity(self.touched.len()), before);
+        writes.reserve(self.touched.len() + after.len() + self.others.len());
+        writes.extend(self.others.iter().filter(is_append).cloned());
         for (name, copy) in self.touched() {
             guards.push(copy.guard(name));
             writes.extend(copy.write(name, revision));
         }
-        writes.extend(others);
+        writes.extend(after);
+        writes.extend(self.others.iter().filter(|write| !is_append(write)).cloned());
         Commit { guards, writes }
     }
 
@@ -344,7 +345,7 @@ pub async fn change<T>(
         }
         let answer = decided?;
         let revision = Revision(random_bytes(clock));
-        let commit = view.commit(revision, Vec::new());
+        let commit = view.commit(revision, Vec::new(), Vec::new());
         // A single record that was only read needs no commit to confirm it.
         if !commit.writes.is_empty() || commit.guards.len() > 1 {
             let committed = records.commit(space, commit).await?;

@@ -13,7 +13,7 @@ use domain::{
     key::{ApiKey, Status},
     ledger::{Budget, Holder},
 };
-use key_service_management::reached::{MoneyLimit, ReachedLimits};
+use key_service_management::limits::{MoneyLimit, ReachedLimits};
 use key_service_page::{
     paths::{GROUPS, KEYS},
     session::Viewer,

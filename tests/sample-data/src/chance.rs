@@ -43,7 +43,7 @@ impl Chance {
     }
 }
 
-/// Returns the output function of SplitMix64 for a state.
+/// Output of SplitMix64 for a state.
 const fn mixed(n: u64) -> u64 {
     let n = (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let n = (n ^ (n >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -10,10 +10,7 @@ use domain::{
     member::Role,
     webhook::{DisabledReason, Webhook, WebhookPatch, WebhookUrl},
 };
-use key_service_management::{
-    accounts::NewDeposit,
-    governed::{Governed as _, Made},
-};
+use key_service_management::{accounts::NewDeposit, governed::Governed as _};
 use shared::{
     calendar::Per,
     ids::{AccountId, GroupId, KeyId, WebhookId},
@@ -48,7 +45,6 @@ const WEBHOOKS: [&str; 3] =
 /// How long before the end the runaway key begins, and how many requests it sends.
 const RUNAWAY: (Duration, u64) = (Duration::from_mins(5), 15);
 
-/// Numbers of the objects that were created.
 #[derive(Default)]
 pub(crate) struct SampleCounts {
     pub(crate) bills: u64,
@@ -192,11 +188,8 @@ async fn take(
             };
             let parent = Some(parent.map(|parent| known.groups[parent]));
             let settings = GroupPatch { name: Some(name.into()), parent, bounds, ..GroupPatch::default() };
-            match done(Group::create(by(known.accounts[0]), settings, None).await)? {
-                Made::New(group, _) | Made::Existing(group) | Made::Replayed(group) => {
-                    known.groups.push(group.id);
-                }
-            }
+            let group = done(Group::create(by(known.accounts[0]), settings, None).await)?;
+            known.groups.push(group.made.into_inner().id);
         }
         StoryStep::Member(member) => {
             let (name, led) = MEMBERS[member];
@@ -210,11 +203,8 @@ async fn take(
         StoryStep::Webhook(webhook) => {
             let url = done(WebhookUrl::parse(WEBHOOKS[webhook]))?;
             let settings = WebhookPatch { url: Some(url), ..WebhookPatch::default() };
-            match done(Webhook::create(by(known.accounts[0]), settings, None).await)? {
-                Made::New(made, _) | Made::Existing(made) | Made::Replayed(made) => {
-                    known.webhooks.push(made.id);
-                }
-            }
+            let webhook = done(Webhook::create(by(known.accounts[0]), settings, None).await)?;
+            known.webhooks.push(webhook.made.into_inner().id);
         }
         StoryStep::WebhookFails(webhook) => {
             let disabled = Some(Some(DisabledReason::Failing));
@@ -231,12 +221,9 @@ async fn take(
                 bounds: plan.bounds.clone(),
                 ..KeyPatch::default()
             };
-            match done(ApiKey::create(by(known.accounts[account]), settings, None).await)? {
-                Made::New(made, Some(secret)) => {
-                    known.keys[account][key] = Some((made.id, secret.expose_secret().to_owned()));
-                }
-                other => return Err(anyhow!("a key was made as {other:?}")),
-            }
+            let issued = done(ApiKey::create(by(known.accounts[account]), settings, None).await)?;
+            let secret = issued.secret.ok_or_else(|| anyhow!("the key exists already"))?;
+            known.keys[account][key] = Some((issued.made.into_inner().id, secret.expose_secret().to_owned()));
         }
         StoryStep::End(key, ending) => {
             let Some((id, _)) = &known.keys[0][key] else { return Ok(()) };

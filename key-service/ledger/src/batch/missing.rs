@@ -5,7 +5,7 @@ use domain::{
     ledger::{Command, GroupChain, Payer, Record, RecordId},
     usage::{Day, part_of_user},
 };
-use shared::ids::{GenerationId, KeyId};
+use shared::ids::KeyId;
 
 use crate::{
     batch::commands::Commands,
@@ -55,14 +55,19 @@ fn need_own(view: &mut View, command: &Command, remembers_expiries: bool) {
 /// itself missing, they are requested in the next attempt.
 fn need_payers(view: &mut View, command: &Command, today: Day) {
     let Some(key) = command.key() else { return };
-    let record = match command.record() {
-        Some(RecordId::Generation(id)) => record(view, id),
+    let is_billed = matches!(command, Command::Capture { .. } | Command::Expire { .. });
+    let known = |record: &Record| {
+        let payer = payer(record)?;
+        Some((payer.groups, part_of_users(record), Some(payer).filter(|_| is_billed).cloned()))
+    };
+    let found = match command.record() {
+        Some(RecordId::Generation(id)) => match view.peek(&names::generation(id)) {
+            Some(record) => known(record),
+            None => view.peek(&names::expired(id)).and_then(known),
+        },
         Some(RecordId::Deposit(_)) | None => None,
     };
-    let (payer, user) = (record.and_then(payer), record.and_then(part_of_users));
-    let is_billed = matches!(command, Command::Capture { .. } | Command::Expire { .. });
-    let (groups, billed) = (payer.map(|payer| payer.groups), payer.filter(|_| is_billed).cloned());
-    let groups = groups.unwrap_or_else(|| chain(view, key));
+    let (groups, user, billed) = found.unwrap_or_else(|| (chain(view, key), None, None));
     let billed = match (command, billed) {
         (_, Some(payer)) => Some(payer),
         (Command::Capture { model, .. }, None) => Some(Payer { key, model: model.clone(), groups }),
@@ -94,12 +99,6 @@ fn need_payers(view: &mut View, command: &Command, today: Day) {
     if let Some(part) = user {
         view.need(&names::of_users(today, part));
     }
-}
-
-/// Finds a generation's record among the copies.
-fn record(view: &mut View, id: GenerationId) -> Option<&Record> {
-    let (generation, expired) = (names::generation(id), names::expired(id));
-    if view.peek(&generation).is_some() { view.peek(&generation) } else { view.peek(&expired) }
 }
 
 /// Finds a key's group and parent group among the copies.

@@ -150,7 +150,7 @@ impl Lanes {
         told.retain(|entry| names::told_number(entry).is_some_and(|number| number < look.kept.first));
         view.put(&names::events(), look.kept);
         let revision = Revision(random_bytes(&*self.clock));
-        match self.records.commit(&lane.space, view.commit(revision, look.writes(&told))).await? {
+        match self.records.commit(&lane.space, view.commit(revision, Vec::new(), look.writes(&told))).await? {
             Committed::Written => {
                 view.settle(revision);
                 for once in told.iter().filter_map(|entry| names::told_name(entry)) {

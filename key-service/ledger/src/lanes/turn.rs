@@ -67,7 +67,7 @@ impl Lanes {
             None => view.remove(&names::turn()),
         }
         let revision = Revision(random_bytes(&*self.clock));
-        match self.records.commit(&lane.space, view.commit(revision, Vec::new())).await? {
+        match self.records.commit(&lane.space, view.commit(revision, Vec::new(), Vec::new())).await? {
             Committed::Written => view.settle(revision),
             Committed::Conflict(present) => view.replace(present),
         }

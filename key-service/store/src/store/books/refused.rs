@@ -35,8 +35,10 @@ pub struct RefusedLine {
     pub count: u64,
 }
 
-/// Counts to add, by day, for a key or for the whole account.
-type Additions = BTreeMap<(u32, Option<KeyId>), Vec<RefusedCount>>;
+/// A day, and a key or the whole account.
+type DayOfKey = (u32, Option<KeyId>);
+/// Counts to add, by day and key.
+type Additions = BTreeMap<DayOfKey, Vec<RefusedCount>>;
 
 impl Store {
     /// Adds to the account's counts, in one commit per few hundred keys. Counts older than [`REFUSED_KEPT_DAYS`] are
@@ -117,11 +119,7 @@ impl Store {
 }
 
 /// Adds to the counts, and drops counts for days before `first`.
-fn add(
-    view: &mut View,
-    additions: &[((u32, Option<KeyId>), Vec<RefusedCount>)],
-    first: u32,
-) -> Result<(), StoreError> {
+fn add(view: &mut View, additions: &[(DayOfKey, Vec<RefusedCount>)], first: u32) -> Result<(), StoreError> {
     let mut kept: RefusedDays = view.get(&days())?.unwrap_or_default();
     for ((number, key), added) in additions {
         let name = of_key(*number, *key);
