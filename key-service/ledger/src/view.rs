@@ -9,8 +9,11 @@ pub mod reading;
 
 use std::{
     collections::{HashMap, hash_map::Entry},
+    mem,
     sync::Arc,
 };
+
+use domain::usage::Day;
 
 use foldhash::fast::RandomState;
 use records::{
@@ -28,7 +31,10 @@ pub use self::{
     copy::Stored,
     reading::{FORM, tell_damage},
 };
-use crate::{error::StoreError, names::RecordName};
+use crate::{
+    error::StoreError,
+    names::{self, RecordName},
+};
 
 /// Maximum attempts at a change while others change the same space.
 const MOST_ATTEMPTS: u32 = 100;
@@ -139,7 +145,7 @@ impl View {
     /// does exist.
     pub fn presume_absent(&mut self, name: &Name) {
         if !self.copies.contains_key(name) {
-            self.copies.insert(name.clone(), Copy::of(None));
+            self.keep(name.clone(), None);
         }
     }
 
@@ -231,6 +237,13 @@ impl View {
         self.end(|copy| copy.settle(revision));
     }
 
+    /// Makes the turn current, and keeps what has been read for the decision under way.
+    pub(crate) fn settle_turn(&mut self, revision: Revision) {
+        let read = mem::take(&mut self.read);
+        self.settle(revision);
+        self.read = read;
+    }
+
     /// Discards a refused change, and keeps the copies.
     pub(crate) fn refuse(&mut self) {
         self.end(Copy::roll_back);
@@ -289,9 +302,15 @@ impl View {
         self.copies.len()
     }
 
-    /// Drops copies if there are more than `most`; open holds go last.
-    pub(crate) fn shrink(&mut self, most: usize) {
+    /// Drops copies if there are more than `most`: sums of earlier days first, and open holds last.
+    pub(crate) fn shrink(&mut self, most: usize, today: Day) {
         if self.copies.len() <= most {
+            return;
+        }
+        let today = names::day_part(today);
+        self.copies
+            .retain(|Name { set, .. }, _| !names::SETS_OF_DAYS.contains(&set.table) || set.part >= today);
+        if self.copies.len() <= most / 2 {
             return;
         }
         self.copies.retain(|_, copy| copy.is_open());

@@ -72,7 +72,7 @@ impl Management {
             return Err(Error::Refused(AccountRefused::NameTaken));
         }
         if credit > NanoUsd::ZERO {
-            self.deposit(id, NewDeposit::of(credit), actor).await?;
+            self.add_credit(id, NewDeposit::of(credit), actor).await?;
         }
         Ok(id)
     }
@@ -133,6 +133,15 @@ impl Management {
         actor: Actor,
     ) -> Result<NanoUsd, Error<AccountRefused>> {
         self.check_room().await?;
+        self.add_credit(account, deposit, actor).await
+    }
+
+    async fn add_credit(
+        &self,
+        account: AccountId,
+        deposit: NewDeposit,
+        actor: Actor,
+    ) -> Result<NanoUsd, Error<AccountRefused>> {
         let now = self.clock.now();
         let NewDeposit { amount, note, payment_id } = deposit;
         let id = match &payment_id {

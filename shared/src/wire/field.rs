@@ -184,8 +184,11 @@ bounds! {
 }
 
 /// The caller's own texts, on keys and groups.
-const METADATA: Field =
-    setting("metadata", Kind::Metadata, "Your own strings, by name. Filter lists with `metadata[name]=value`.");
+const METADATA: Field = setting(
+    "metadata",
+    Kind::Metadata,
+    "Your own strings, by name. Filter lists with `metadata[name]=value`.",
+);
 
 /// The time of creation, on keys, groups and webhooks.
 const CREATED_AT: Field =

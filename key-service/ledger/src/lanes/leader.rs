@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use domain::ledger::Command;
+use domain::{ledger::Command, usage::Day};
 use parking_lot::Mutex;
 use records::{Commit, Committed, Durability, Failure, Record, Revision};
 use shared::{clock::random_bytes, ids::AccountId, time::Timestamp};
@@ -78,16 +78,17 @@ impl Lanes {
         let lane = self.lane(account);
         let term = self.records.term(&lane.space).await;
         let answer = self.change_in_lane(&lane, decide).await?;
-        // This happens after the lane is released, so that the next commit does not wait for the disk.
+        // This happens after the lane is released, so that the next commit does not wait for the disk. A refusal waits
+        // too, because it may be due to an earlier attempt that is not durable yet.
         self.records.settle(&lane.space, Durability::Durable, term).await?;
-        Ok(answer)
+        answer
     }
 
-    async fn change_in_lane<T, E: From<Failure> + From<StoreError>>(
+    async fn change_in_lane<T, E>(
         &self,
         lane: &Lane,
         mut decide: impl FnMut(&mut Change<'_>) -> Result<T, E>,
-    ) -> Result<T, E> {
+    ) -> Result<Result<T, E>, Failure> {
         let mut view = lane.view.lock().await;
         // Taken out, so that a cancelled caller leaves no copies.
         let mut held = std::mem::replace(&mut *view, View::of(&lane.space));
@@ -110,11 +111,11 @@ impl Lanes {
             if is_done.is_some() {
                 self.bound(lane, &mut held);
                 *view = held;
-                return answer;
+                return Ok(answer);
             }
             lost += 1;
         }
-        Err(Failure::NotDone("others change the account".into()).into())
+        Err(Failure::NotDone("others change the account".into()))
     }
 
     /// Confirms that a refusal was decided on current records. `None` after a conflict.
@@ -216,7 +217,7 @@ impl Lanes {
 
     /// Keeps the copies of this lane and of all lanes within their bounds.
     fn bound(&self, lane: &Lane, view: &mut View) {
-        view.shrink(MOST_COPIES);
+        view.shrink(MOST_COPIES, Day::of(self.clock.now()));
         let now = view.len();
         let before = lane.counted.swap(now, Ordering::Relaxed);
         self.copies.fetch_add(now, Ordering::Relaxed);
@@ -271,6 +272,7 @@ impl Lanes {
             let (words, number) = (decided.commit.words(), outcomes.iter().map(Vec::len).sum::<usize>());
             if words > self.records.most_words() && number > 1 {
                 left.most = (number * self.records.most_words() / words).clamp(1, number - 1);
+                view.begin();
                 continue;
             }
             if let Some(()) = self.commit(lane, view, decided).await? {

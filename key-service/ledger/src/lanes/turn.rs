@@ -68,7 +68,7 @@ impl Lanes {
         }
         let revision = Revision(random_bytes(&*self.clock));
         match self.records.commit(&lane.space, view.commit(revision, Vec::new(), Vec::new())).await? {
-            Committed::Written => view.settle(revision),
+            Committed::Written => view.settle_turn(revision),
             Committed::Conflict(present) => view.replace(present),
         }
         Ok(())

@@ -97,7 +97,9 @@ impl Copy {
             self.state = State::Read(Box::new(values));
         }
         let State::Read(values) = &mut self.state else { return None };
-        (&mut **values as &mut dyn Any).downcast_mut()
+        let values = &mut **values as &mut dyn Any;
+        debug_assert!(values.is::<Values<T>>(), "a record of this name has another type");
+        values.downcast_mut()
     }
 
     /// Returns the values before and after the change; `None` if it has not changed them or the record is damaged.

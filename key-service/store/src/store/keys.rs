@@ -48,20 +48,21 @@ impl Store {
         self.put_credential(digest, credential).await?;
         let attempt = OnceRequest { account: *account, makes: *id.as_bytes(), idempotency };
         let made = self.make_once(attempt, made, |change| create(change, &new, act)).await;
-        let may_be_there = match &made {
+        match &made {
             Ok(Made::New(_))
             | Err(Error::Store(
                 StoreError::Unavailable(_) | StoreError::Busy(_) | StoreError::Full | StoreError::Damaged(_),
-            )) => true,
+            )) => {}
             // A conflict means that the account does not exist.
-            Err(Error::Store(StoreError::Conflict(_))) => false,
-            // Another call with the same key may have created it.
-            Ok(Made::Existing(_) | Made::Replayed(_)) | Err(Error::Refused(_)) => {
-                !matches!(self.key(*account, *id).await, Ok(None))
+            Err(Error::Store(StoreError::Conflict(_)))
+            | Ok(Made::Existing(_) | Made::Replayed(_))
+            | Err(Error::Refused(_)) => {
+                self.forget_credential(digest, credential).await;
+                // Another call with the same key may have created it.
+                if !matches!(self.key(*account, *id).await, Ok(None)) {
+                    self.put_credential(digest, credential).await?;
+                }
             }
-        };
-        if !may_be_there {
-            self.forget_credential(digest, credential).await;
         }
         made
     }
