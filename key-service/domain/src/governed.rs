@@ -48,7 +48,7 @@ pub enum Refused {
     BadRaise(BadRaise),
     /// The URL leads to an address that may not be connected to.
     Address(AddressRefused),
-    /// The account has reached its maximum of these objects.
+    /// The account already has the maximum number of these objects.
     TooMany(Noun, u64),
     /// The idempotency key was used with a different request.
     IdempotencyKeyReused,

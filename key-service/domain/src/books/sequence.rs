@@ -49,7 +49,7 @@ pub enum CannotGoOn {
     MayBeLost(u64),
 }
 
-/// Returns the number of an epoch that starts now. `known` are earlier epochs: for a restore, the last ones of the
+/// Returns the number of an epoch that starts now. `known` lists earlier epochs: for a restore, the last ones of the
 /// backup and of the replaced store.
 pub fn next_epoch(known: impl IntoIterator<Item = u64>, now: Timestamp) -> u64 {
     let hours = u64::try_from(now.millis() / HOUR - FIRST_HOUR).unwrap_or_default();
@@ -175,8 +175,7 @@ mod tests {
             // The next restored store replaces this one in the same hour.
             (replaced, at) = (Some(epoch), now.plus(Duration::from_mins(5)));
         }
-        // The replaced store cannot be read, an hour or more later. A clock that is behind does not cause a repetition
-        // either.
+        // An hour or more later, the replaced store cannot be read. Even a clock that is behind repeats no number.
         let later = next_epoch(None, now.plus(Duration::from_hours(5)));
         assert!(sequence(EpochBegin::Restored, &[(11, later)]).exported(11) > seen);
         assert_eq!(next_epoch([later], now), later + 1);

@@ -67,7 +67,8 @@ pub struct CallEvents {
     account: AccountId,
     now: Timestamp,
     credit_before: NanoUsd,
-    /// Budgets that commands have billed, or found with an ended raise: before the call, and now.
+    /// Budgets that commands have billed, or found with an ended raise, each as it was before the call and as it is
+    /// now.
     billed: Vec<(Holder, Budget, Budget)>,
     told: Vec<Told>,
 }
@@ -301,7 +302,7 @@ impl Holder {
     }
 }
 
-/// Returns the name of a threshold. Stores write the same bytes.
+/// Returns the name of a threshold. All stores write the same bytes.
 fn name(holder: Holder, bound: MoneyBound, percent: u8, start: Timestamp, amount: NanoUsd) -> Vec<u8> {
     let numbers = [start.millis(), amount.nanos()].map(i64::to_be_bytes).concat();
     [holder.as_bytes(), &[bound as u8, percent], &numbers].concat()

@@ -33,14 +33,15 @@ use shared::{
 pub use self::world::{Trail, World};
 use super::{BoundsPatch, Command, Level, NewHold, Outcome, Progress, Refused};
 
-/// Existing accounts; the next number is an account that does not exist.
+/// Number of existing accounts. The next number names an account that does not exist.
 pub const ACCOUNTS: u8 = 2;
-/// Keys per account; the next number is a key that does not exist.
+/// Number of keys per account. The next number names a key that does not exist.
 pub const KEYS: u8 = 3;
-/// Generations per account. The last two have ids of another time: see [`of_history`].
+/// Number of generations per account. The last two have ids of another time: see [`of_history`].
 pub const GENERATIONS: u8 = 12;
 
-/// Groups per account; the next number is a group that does not exist. At first the second is a child of the first.
+/// Number of groups per account. The next number names a group that does not exist. At first, the second group is a
+/// child of the first.
 pub const GROUPS: u8 = 3;
 
 /// Models that commands in histories name.
@@ -83,7 +84,7 @@ pub enum Clock {
 }
 
 impl Clock {
-    /// Returns the new time, but none later than [`LONGEST_HISTORY`] allows.
+    /// Returns the new time, but never one later than [`LONGEST_HISTORY`] allows.
     pub fn after(self, now: Timestamp) -> Timestamp {
         let later = match self {
             Self::Wait(duration) => now.plus(duration),
@@ -120,7 +121,7 @@ pub fn generation(n: u8) -> GenerationId {
 }
 
 /// Returns the id of a numbered generation in histories. The last but one has an id from a gateway whose clock is too
-/// far ahead, and the last an id older than stores remember.
+/// far ahead; the last has an id older than stores remember.
 pub fn of_history(n: u8) -> GenerationId {
     match GENERATIONS - n {
         1 => GenerationId::new(START.minus(Duration::from_hours(3)), chance(n)),

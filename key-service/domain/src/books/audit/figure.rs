@@ -28,7 +28,7 @@ pub enum Quantity {
     Count(u64),
 }
 
-/// Whose daily counters these are.
+/// The owner of daily counters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SumOwner {
     /// A key and a model.
@@ -92,7 +92,7 @@ pub enum Figure {
     FirstEntry,
     /// Number of the account's last event, compared with the log of events.
     LastEvent,
-    /// The kept events, compared with the log of events.
+    /// Number of kept events, compared with the log of events.
     Events,
     /// Time of the account's last expiry in milliseconds, compared with the journal.
     LastExpiry,

@@ -18,7 +18,7 @@ pub struct SpendHistory {
     pub spent: NanoUsd,
     /// The number of these minutes, at least 60.
     pub minutes: u32,
-    /// Spend of each earlier hour with any spend, within about a week.
+    /// Spend of each earlier hour in which anything was spent, within about a week.
     pub hours: Vec<NanoUsd>,
 }
 
@@ -31,7 +31,7 @@ pub struct Jump {
     pub times: Option<u64>,
 }
 
-/// Returns the jump in a spend, if there is one. `usual_day` is the amount that the whole account spends on a usual
+/// Returns the jump in this spend, if there is one. `usual_day` is the amount that the whole account spends on a usual
 /// day; an account without one has no jumps.
 ///
 /// The usual amount is the average over the hours with spend, so that a job that runs once a night is not a jump.

@@ -10,7 +10,7 @@ use shared::money::NanoUsd;
 
 use super::parts::{HoursOfDay, PartCounts, UserDay};
 
-/// Numbers that each part consists of.
+/// How many numbers each part consists of.
 const NUMBERS: usize = 5;
 
 fn push(bytes: &mut Vec<u8>, mut number: u64) {
@@ -83,7 +83,7 @@ impl<'b, C> Decode<'b, C> for HoursOfDay {
     }
 }
 
-/// Users, then the counts of each, and last the counts of all others.
+/// Encodes the users, then the counts of each, and finally the counts of all others.
 impl<C> Encode<C> for UserDay {
     fn encode<W: Write>(&self, encoder: &mut Encoder<W>, _: &mut C) -> Result<(), EncodeError<W::Error>> {
         encoder.array(2)?.array(self.named().len() as u64)?;

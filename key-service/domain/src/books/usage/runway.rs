@@ -2,9 +2,9 @@
 
 use shared::money::NanoUsd;
 
-/// Days that determine the rate.
+/// Number of days that determine the rate.
 pub const RATE_DAYS: i64 = 30;
-/// The rate of these last days is used if it is higher.
+/// If the rate over this many last days is higher, it is used instead.
 const LATE_DAYS: i64 = 7;
 
 /// An amount that was spent in a number of days.
@@ -51,7 +51,7 @@ impl SpendRate {
 mod tests {
     use super::*;
 
-    /// Returns how many days ten dollars last after these dollars were spent on these days ago.
+    /// Returns how many days ten dollars last. `spent` pairs a number of days ago with the dollars spent on that day.
     fn lasts(spent: &[(usize, i64)], age: i64) -> Option<i64> {
         let mut daily = vec![NanoUsd::ZERO; 30];
         for (before, usd) in spent {
