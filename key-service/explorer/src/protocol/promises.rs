@@ -43,8 +43,8 @@ fn budgets(books: &Books) -> impl Iterator<Item = &Budget> {
     books.keys.iter().map(|key| &key.budget).chain(books.groups.iter().map(|group| &group.budget))
 }
 
-/// No limit is exceeded by any clock. If a limit was lowered or its raise ended, a budget above it spends and holds no
-/// more than before. A raise counts until a commit has seen it end.
+/// No limit is exceeded, whatever the clocks show. If a limit was lowered or its raise ended, a budget above it spends
+/// and holds no more than before. A raise counts until a commit has seen it end.
 fn no_bound_is_passed(now: &Budget, then: &Budget) -> Promise {
     let sum = |used: NanoUsd, held: NanoUsd| used.nanos() + held.nanos();
     let (spent, spent_before) = (sum(now.used, now.held), sum(then.used, then.held));

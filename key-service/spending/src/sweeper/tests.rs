@@ -146,7 +146,7 @@ impl Trial {
         self.execute(Command::Extend { key, generation, most, progress, lease_ticks: LEASE_TICKS }).await
     }
 
-    /// Money in open holds.
+    /// Returns the money in open holds.
     async fn held(&self) -> i64 {
         spend(&self.store.sound, self.account, self.key).await.budget.held.nanos()
     }
