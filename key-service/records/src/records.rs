@@ -10,8 +10,8 @@ use minicbor::Encode;
 
 use crate::name_bytes::NameBytes;
 
-/// Words in a commit that does not delay other commits, as [`Commit::words`] counts them. Redis needs a few
-/// milliseconds for that many.
+/// Maximum number of words, as [`Commit::words`] counts them, in a commit that does not delay other commits. Redis
+/// needs a few milliseconds for that many.
 pub const MOST_WORDS: usize = 8_000;
 
 /// Records that can be committed together: those of an account, or a few small ones. The name is not empty and has no
@@ -89,12 +89,12 @@ impl Record {
         (bytes.len() >= Self::HEAD).then_some(Self(bytes))
     }
 
-    /// The record as backends store it.
+    /// Returns the record as backends store it.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// The record as backends store it.
+    /// Returns the record as backends store it.
     pub fn into_bytes(self) -> Vec<u8> {
         self.0
     }
@@ -227,7 +227,7 @@ pub enum Question {
     },
 }
 
-/// Limit of a question about a whole index, more than any index has.
+/// Number of entries to ask for when a whole index is wanted: more than any index has.
 const WHOLE: usize = 10_000_000;
 
 impl Question {
@@ -287,11 +287,11 @@ pub enum Failure {
     Damaged(String),
 }
 
-/// A database that compares and writes. Commits of a space take effect one after another. An answered commit is as
-/// durable as the caller then asks for with [`Records::settle`].
+/// A database that compares and writes. Commits of a space take effect one after another. Once a commit is answered,
+/// the caller waits with [`Records::settle`] until it is as durable as required.
 #[async_trait]
 pub trait Records: Send + Sync + 'static {
-    /// Name of the database in spans.
+    /// Returns the database's name for spans.
     fn system(&self) -> &'static str;
 
     /// Answers questions about a space, all as of the same moment.
@@ -301,8 +301,8 @@ pub trait Records: Send + Sync + 'static {
     /// names a record that the commit changes: that guard then fails the second time.
     async fn commit(&self, space: &Space, commit: Commit) -> Result<Committed, Failure>;
 
-    /// Recommended maximum of words in a commit, as [`Commit::words`] counts them. The backend also accepts a larger
-    /// commit up to its own maximum, or refuses it before writing anything.
+    /// Returns the recommended maximum number of words in a commit, as [`Commit::words`] counts them. The backend also
+    /// accepts a larger commit up to its own maximum, or refuses it before writing anything.
     fn most_words(&self) -> usize {
         MOST_WORDS
     }
@@ -310,7 +310,7 @@ pub trait Records: Send + Sync + 'static {
     /// Lists all places of all spaces, for copying a backend that nobody uses meanwhile. Other calls may have to wait.
     async fn places(&self) -> Result<Vec<(Space, Place)>, Failure>;
 
-    /// The current term of the server that has the space.
+    /// Returns the current term of the server that has the space.
     async fn term(&self, _space: &Space) -> Term {
         Term::default()
     }
@@ -328,8 +328,8 @@ pub trait Records: Send + Sync + 'static {
         Ok(MissingServers::default())
     }
 
-    /// Milliseconds by which our clock is ahead of the backend's; `None` if the backend has no clock of its own. Fails
-    /// while the backend loads its data.
+    /// Returns how many milliseconds our clock is ahead of the backend's; `None` if the backend has no separate clock.
+    /// Fails while the backend loads its data.
     async fn clock_skew(&self) -> Result<Option<i64>, Failure> {
         Ok(None)
     }
@@ -340,8 +340,7 @@ pub trait Records: Send + Sync + 'static {
         Ok(false)
     }
 
-    /// Share of the space that is used, from 0 to 1: of the memory of the fullest server, or of the disk. `None` if
-    /// there is no limit.
+    /// Returns the used share of the fullest server's memory, or of the disk, from 0 to 1. `None` if there is no limit.
     async fn used_ratio(&self) -> Result<Option<f64>, Failure> {
         Ok(None)
     }
@@ -351,8 +350,8 @@ pub trait Records: Send + Sync + 'static {
         Vec::new()
     }
 
-    /// Times in milliseconds since 1970, the earliest first, at which a server was replaced. Commits answered after
-    /// such a time may have been lost with that server, and the numbers of their values may have been used again.
+    /// Returns the times at which a server was replaced, in milliseconds since 1970, earliest first. Commits answered
+    /// after such a time may have been lost with that server, and the numbers of their values may have been reused.
     async fn losses(&self) -> Result<Vec<i64>, Failure> {
         Ok(Vec::new())
     }

@@ -118,7 +118,7 @@ fn probe(key_space: &KeySpace, part: usize) -> Cmd {
     write
 }
 
-/// `INFO memory` of every master that answers.
+/// Returns the `INFO memory` of every master that answers.
 async fn memory(client: &Client) -> RedisResult<Vec<String>> {
     let mut question = cmd("INFO");
     question.arg("memory");

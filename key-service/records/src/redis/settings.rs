@@ -180,8 +180,8 @@ fn info(url: &str) -> Result<ConnectionInfo, InvalidAddress> {
     Ok(info.set_tcp_settings(tcp()))
 }
 
-/// TCP options of connections. Small writes are sent at once, since waiting for more data would cost 40 ms each time. A
-/// machine that has vanished is noticed although it never closes a connection.
+/// Returns the TCP options for connections. Small writes are sent at once, since waiting for more data would cost 40 ms
+/// each time. Probes notice a machine that has vanished without closing its connections.
 pub(super) fn tcp() -> TcpSettings {
     let keepalive = TcpKeepalive::new().with_time(QUIET).with_interval(PROBED_EVERY).with_retries(PROBES);
     let settings = TcpSettings::default().set_nodelay(true).set_keepalive(keepalive);

@@ -36,8 +36,8 @@ const UNSEEN: &str = "-";
 const MARK: &str = include_str!("mark.lua");
 
 /// Interval at which a process marks the store as seen. It is also the most that a mark adds to the count: a mark that
-/// comes late, after an outage, represents no additional writes. If a minute of writes is lost, the store notices it at
-/// most this much later.
+/// comes late, after an outage, represents no additional writes. A lost minute of writes is noticed at most this much
+/// later.
 pub(super) const MARKED_EVERY: Duration = Duration::from_secs(5);
 
 /// Largest difference that does not count as a restored snapshot. It is more than the two seconds that a crash or a
@@ -63,7 +63,7 @@ pub(super) struct Watermark {
 
 /// A master that has not lost too much.
 pub(super) struct Checked {
-    /// Time whose writes the master has lost.
+    /// How much time's writes the master has lost.
     pub(super) forgotten: Duration,
     remembered: Seen,
 }
@@ -88,7 +88,7 @@ pub(super) struct Mark {
     .file.display()
 )]
 pub(super) struct Older {
-    /// Time whose writes the store has lost; `None` if it has no mark.
+    /// How much time's writes the store has lost; `None` if it has no mark.
     behind: Option<Duration>,
     file: PathBuf,
 }

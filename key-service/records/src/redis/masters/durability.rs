@@ -218,12 +218,12 @@ async fn connect(source: &Source, live: &Live) -> RedisResult<Waiting> {
     Ok(Waiting { connection, term: live.term })
 }
 
-/// The error for a write that took effect but may still be lost.
+/// Returns the error for a write that took effect but may still be lost.
 fn unconfirmed(why: &'static str) -> RedisError {
     std::io::Error::new(std::io::ErrorKind::TimedOut, why).into()
 }
 
-/// The error for a write to a server that is no longer the master, or has not been the master all the time.
+/// Returns the error for a write to a server that is no longer the master, or was not the master all the time.
 fn taken_over() -> RedisError {
     let why = "another Redis took over before the write was confirmed";
     (ErrorKind::Server(ServerErrorKind::ReadOnly), why).into()

@@ -15,7 +15,7 @@ pub(super) const SLOTS: u16 = 16_384;
 /// Maximum number of node ids to keep. A node keeps its id while it is in a cluster.
 const MOST_IDS: usize = 1_024;
 
-/// Which nodes have which slots, as one node knows it.
+/// Which nodes have which slots, as reported by one node.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Slots {
     pub(super) shards: Vec<Shard>,
@@ -106,7 +106,7 @@ impl Slots {
         slots
     }
 
-    /// The number of slots that a master has.
+    /// Returns the number of slots that a master has.
     pub(super) fn count(&self) -> usize {
         self.shards.iter().map(|shard| (shard.first..=shard.last).count()).sum()
     }
@@ -142,7 +142,7 @@ pub(super) fn on_host(known: &str, address: &str) -> String {
     if host(address).is_empty() { format!("{known}{address}") } else { address.to_owned() }
 }
 
-/// The error for a server that is not in this cluster, or not in touch with it. Either may change later.
+/// Returns the error for a server that is not in this cluster, or not in touch with it. Either may change later.
 pub(super) fn stranger(why: &'static str) -> RedisError {
     io::Error::new(io::ErrorKind::NotConnected, why).into()
 }

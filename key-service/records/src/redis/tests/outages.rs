@@ -302,7 +302,7 @@ async fn a_redis_is_served_while_a_process_is_connected_that_stands_still() {
     }
 }
 
-/// Addresses of a server and a cluster.
+/// Returns the addresses of a server and a cluster.
 fn served_places() -> [(String, Arc<dyn std::any::Any>); 2] {
     let (server, cluster) = (RedisServer::shared(), Cluster::shared());
     [(server.url(), server), (cluster.url(), cluster)]
