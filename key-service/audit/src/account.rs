@@ -37,7 +37,7 @@ pub(super) struct AccountMoment {
 }
 
 impl AccountMoment {
-    /// Sum of the open holds.
+    /// Returns the sum of the open holds.
     pub(super) fn held(&self) -> NanoUsd {
         Holds::read(&self.due).all()
     }

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-/// More deposits or open holds than any account has.
+/// Limit for reading all deposits or open holds: more than any account has.
 pub(crate) const ALL: usize = 10_000_000;
 /// How long before and after midnight the journal may mix entries of both days. The clocks of key-services differ by
 /// seconds at most.

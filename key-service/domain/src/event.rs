@@ -161,7 +161,7 @@ kinds! {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         group_id: Option<GroupId>,
         previous_role: String,
-        /// The group that the member led before.
+        /// The group that the member led before the change.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         previous_group_id: Option<GroupId>,
     } = "member.role_changed",

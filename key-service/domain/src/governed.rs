@@ -42,7 +42,7 @@ pub enum Refused {
     GroupArchived,
     /// The metadata would have too many names.
     TooMuchMetadata,
-    /// The group that a setting names cannot be used there.
+    /// A setting names a group that cannot be used for it.
     BadGroup(&'static str, BadGroup),
     /// A limit cannot be raised this way.
     BadRaise(BadRaise),

@@ -223,9 +223,9 @@ impl Session {
     }
 }
 
-/// Prefix of the stored creator of a link, if it was an owner. The owner's name follows.
+/// Prefix of a stored [`LinkMaker::Owner`]. The owner's name follows.
 const OWNER: &str = "owner ";
-/// Prefix of the stored way of signing in, if it was a link. The link's creator follows.
+/// Prefix of a stored [`SignInWay::Link`]. The link's creator follows.
 const LINK: &str = "link ";
 
 impl fmt::Display for LinkMaker {
@@ -259,7 +259,7 @@ impl fmt::Display for SignInWay {
 }
 
 impl SignInWay {
-    /// Parses the stored way in which a session began.
+    /// Parses the stored form of a way to sign in.
     pub fn parse(text: &str) -> Option<Self> {
         match text {
             "password" => Some(Self::Password),

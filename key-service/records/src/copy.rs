@@ -1,4 +1,4 @@
-//! Copies everything from one backend to another and compares the two. Neither may be in use meanwhile.
+//! Copies everything from one backend to another and compares the two. Neither may be in use during the copy.
 //!
 //! A record keeps its revision, and a log its numbers. If the target has only a part of the source, an earlier copy was
 //! interrupted, and this one completes it. Any other target is left unchanged.

@@ -22,7 +22,7 @@ enum Bytes {
 }
 
 impl NameBytes {
-    /// Joins these parts to a name.
+    /// Joins these parts into a name.
     pub fn concat<const PARTS: usize>(parts: [&[u8]; PARTS]) -> Self {
         let length: usize = parts.iter().map(|part| part.len()).sum();
         let Some(short) = u8::try_from(length).ok().filter(|_| length <= SHORT) else {

@@ -1,4 +1,4 @@
-//! Promises of a backend: records by name, each with a revision, which are compared and written together.
+//! What a backend promises: it keeps records by name, each with a revision, and compares and writes several at once.
 //!
 //! A backend knows bytes, names and revisions, but no nouns or rules. The caller decides on records that it has read,
 //! and guards them in the commit. If a guarded record has changed since, the commit writes nothing.
@@ -307,7 +307,7 @@ pub trait Records: Send + Sync + 'static {
         MOST_WORDS
     }
 
-    /// Lists all places of all spaces, for copying a backend that nobody uses meanwhile. Other calls may have to wait.
+    /// Lists all places of all spaces, for copying a backend that nobody is using. Other calls may have to wait.
     async fn places(&self) -> Result<Vec<(Space, Place)>, Failure>;
 
     /// Returns the current term of the server that has the space.

@@ -7,8 +7,8 @@
 
 use shared::time::Timestamp;
 
-/// Bits of a number without its epoch. Until the end of 2039, the epoch has at most 17 bits. So exported numbers are below
-/// 2^53, and readers of JSON keep them exactly.
+/// Number of bits in an exported number without its epoch. Until the end of 2039, the epoch has at most 17 bits. So
+/// exported numbers are below 2^53, and readers of JSON keep them exactly.
 const NUMBER_BITS: u32 = 36;
 const NUMBER: u64 = (1 << NUMBER_BITS) - 1;
 /// The beginning of 2025, when epochs begin to count hours.
@@ -76,7 +76,8 @@ impl Sequence {
     }
 
     /// Returns the number of the value after which a program continues, given the last exported number it has seen.
-    /// `last` is the number of the log's last value. After a restore, the program reads everything written since.
+    /// `last` is the number of the log's last value. After a restore, the program reads everything written since the
+    /// restore.
     pub fn after(&self, exported: u64, last: u64) -> Result<u64, CannotGoOn> {
         let (of_program, number) = (exported >> NUMBER_BITS, exported & NUMBER);
         // A later restore of an earlier backup has lost the epochs in between.
@@ -136,7 +137,8 @@ mod tests {
 
     #[test]
     fn after_a_failover_a_number_that_may_be_another_values_is_refused_with_the_last_sure_one() {
-        // The old master had 20 values. The replica had 15, the last two of which were written shortly before.
+        // The old master had 20 values. The replica had 15, the last two of which were written shortly before it took
+        // over.
         let sequence = sequence(EpochBegin::Lost, &[(14, 5)]);
         assert_eq!(sequence.after(13, 30), Ok(13));
         for unsure in [14, 15, 20, 4_000] {

@@ -14,7 +14,7 @@ pub struct UpstreamCalls {
     pub first_tokens: [u64; CLASSES],
 }
 
-/// A time of which only the class is known.
+/// A time that was recorded only as a class of the histogram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClassedTime {
     /// At most this many milliseconds.

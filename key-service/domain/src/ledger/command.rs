@@ -208,7 +208,7 @@ pub enum Refused {
     Reserved,
     /// The deposit is not above zero, or the credit would pass [`NanoUsd::MAX`].
     BadDeposit,
-    /// The deposit was made before, with a different amount.
+    /// The same deposit was made earlier, with a different amount.
     DepositDiffers {
         earlier: NanoUsd,
     },

@@ -171,7 +171,7 @@ impl CallEvents {
 }
 
 /// Returns the thresholds that a change of bounds crosses: usage has reached them under the bounds `after`, but not
-/// under `before`. A budget created with usage has no bounds before.
+/// under `before`. A budget that is created with usage has no earlier bounds.
 pub fn passed_by_bounds(
     holder: Holder,
     before: Option<&Budget>,
@@ -181,8 +181,8 @@ pub fn passed_by_bounds(
     passed(holder, before, after, now).filter_map(|passed| passed.told(now)).collect()
 }
 
-/// Finds the thresholds that usage has reached under the bounds in force now, but not under the earlier ones. An
-/// earlier raise was in force then, although it may have ended since.
+/// Finds the thresholds that usage has reached under the bounds in force now, but not under the earlier ones. A raise
+/// among the earlier bounds counts as in force, although it may have ended since.
 fn passed<'a>(
     holder: Holder,
     before: Option<&'a Budget>,

@@ -128,7 +128,7 @@ pub(super) fn generation(request: usize) -> GenerationId {
     GenerationId::new(EVENING, chance(request))
 }
 
-/// The id of [`Act::Deposit`].
+/// Returns the id of [`Act::Deposit`].
 pub(super) fn deposit() -> DepositId {
     DepositId::new(EVENING, chance(0))
 }

@@ -42,7 +42,7 @@ pub(super) struct Client {
 
 impl Client {
     /// Connects for the first time. Waits for a server that is loading its data, and for a shard that is away while
-    /// others are there; any other error is final.
+    /// others answer; any other error is final.
     pub(super) async fn connect(origin: RedisOrigin, checks: Checks) -> RedisResult<Self> {
         let checks = Arc::new(checks);
         let serving = Serving::find(origin, Arc::clone(&checks)).await?;

@@ -1,9 +1,9 @@
 //! Detects that masters were replaced. A new master may lack writes that the old one had answered. Nothing can prevent
 //! this, so the loss is reported, and its time is kept for readers that rely on the order of writes.
 //!
-//! A master is identified by its replication id. A promoted replica has a new id, and as its second id the one that it
-//! followed before. The store keeps all ids ever seen. So a failover is noticed after a restart too, and so is the
-//! second of two quick failovers even if nobody saw the master in between.
+//! A master is identified by its replication id. A promoted replica has a new id, and keeps its former master's id as a
+//! second id. The store keeps all ids ever seen. So a failover is noticed after a restart too, and so is the second of
+//! two quick failovers even if nobody saw the master in between.
 
 use std::{collections::BTreeMap, mem, time::Duration};
 

@@ -120,7 +120,7 @@ impl KeyService for Clerk {
     }
 }
 
-/// Bytes of answers that the network buffers while the client reads nothing: about one or two frames.
+/// Number of bytes of answers that the network buffers while the client reads nothing: about one or two frames.
 const WINDOW: u32 = 65_535;
 
 async fn connect() -> KeyServiceClient<Channel> {

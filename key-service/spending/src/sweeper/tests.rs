@@ -23,7 +23,7 @@ use key_service_store::store::{
 };
 
 const LEASE: Duration = Duration::from_secs(30);
-/// The latest time at which an abandoned hold must be resolved.
+/// Maximum time until an abandoned hold is resolved.
 const NOTICED: Duration = Duration::from_secs(30 + 5 + 1);
 /// Shorter than any time that a test waits for.
 const MOMENT: Duration = Duration::from_millis(50);

@@ -11,7 +11,7 @@ use crate::{
     ledger::GroupChain,
 };
 
-/// Hours of a UTC day.
+/// Number of hours in a UTC day.
 pub const HOURS: u8 = 24;
 /// The users of a day are spread over this many records, so that a bill rewrites only one of them.
 pub const USER_PARTS: u8 = 8;

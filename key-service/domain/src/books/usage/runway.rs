@@ -19,8 +19,8 @@ impl SpendRate {
     /// Returns an account's rate from its spend on each of the last [`RATE_DAYS`] days, today last. `age` is the number
     /// of days since the account was created, including today.
     ///
-    /// It is the higher of the rates of all days and of the last week. In a younger account, the days count from the
-    /// first bill, so that a first day is not spread over a month.
+    /// The result is the higher of two rates: over all days, and over the last week. In a younger account, the days
+    /// count from the first bill, so that a first day is not spread over a month.
     pub fn of(daily: &[NanoUsd], age: i64) -> Self {
         let length = i64::try_from(daily.len()).unwrap_or(i64::MAX);
         let first = daily.iter().position(|day| *day > NanoUsd::ZERO).and_then(|at| i64::try_from(at).ok());

@@ -178,7 +178,7 @@ async fn a_shard_whose_replicas_do_not_follow_is_missing() {
 }
 
 /// Cuts the last master off from its replicas, then commits something that only this master has. Returns the term
-/// before.
+/// before the commit.
 async fn unreplicated(cluster: &Replicated, store: &Redis, space: &Space) -> Term {
     put(store, space).await.unwrap();
     store.settle(space, Durability::Durable, store.term(space).await).await.unwrap();
