@@ -34,7 +34,7 @@ use crate::{
 };
 
 /// Maximum number of words in a commit, so large that an import of thousands of keys takes effect as a whole. Other
-/// commits wait for it, for about a second.
+/// commits wait about a second for such a commit.
 const MOST_WORDS: usize = 1_000_000;
 
 /// Records in a file or in memory. Dropping this value finishes queued commits and closes the file.

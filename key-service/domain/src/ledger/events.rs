@@ -23,7 +23,7 @@ use crate::{
 const WHOLE: u8 = 100;
 /// Thresholds of a limit: used percentages.
 const LIMIT_PERCENTS: [u8; 4] = [50, 80, 95, WHOLE];
-/// Thresholds of the credit: percentages left of the credit just after the last deposit.
+/// Thresholds of the credit: remaining percentages of the credit that there was just after the last deposit.
 const CREDIT_PERCENTS: [u8; 3] = [20, 5, 0];
 
 /// An event to write, unless one with the same name was written before.

@@ -19,8 +19,8 @@ use crate::ledger::{
     state::{Account, Group, Groups, Key, MOST_CARRIED},
 };
 
-/// Refuses a request beyond the limit on requests in flight. One of them may end within a second, so the client is
-/// asked to retry after that.
+/// The refusal of a request beyond the limit on requests in flight. One of those may end within a second, so the client
+/// is asked to retry after that.
 pub const IN_FLIGHT: Refused = Refused::RateLimited {
     bound: RateBound::InFlight,
     retry_after: Duration::from_secs(1),

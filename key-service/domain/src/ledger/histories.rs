@@ -288,7 +288,7 @@ fn origin(n: u64) -> Option<Arc<Origin>> {
 
 fn command() -> impl Strategy<Value = Command> {
     let key = || (0..=KEYS).prop_map(key);
-    // Most commands for a generation name the same key, as outside of tests.
+    // Most commands for a generation name the same key, as in production.
     let ids = || {
         (0..GENERATIONS, 0..10_u8, 0..=KEYS)
             .prop_map(|(g, stray, k)| (self::key(if stray == 0 { k } else { g % KEYS }), of_history(g)))

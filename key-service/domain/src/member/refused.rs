@@ -49,7 +49,7 @@ pub enum MemberRefused {
     /// The session began too long ago, or without a link.
     #[error("sign in with a new link first")]
     StaleSignIn,
-    /// The app does not show this code now, it was accepted before, or it is not an unused recovery code.
+    /// The code is neither the app's current code nor an unused recovery code, or it was accepted earlier.
     #[error("the code is wrong or was used; wait for the next one")]
     WrongCode,
     /// There were too many wrong codes recently.

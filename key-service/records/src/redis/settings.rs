@@ -20,9 +20,9 @@ const SENTINEL_PORT: u16 = 26379;
 /// Idle time after which a connection is probed.
 const QUIET: Duration = Duration::from_secs(5);
 const PROBED_EVERY: Duration = Duration::from_secs(1);
-/// Number of unanswered probes after which a connection is dead.
+/// Number of unanswered probes after which a connection counts as dead.
 const PROBES: u32 = 3;
-/// How long sent data may stay unacknowledged before a connection is dead.
+/// How long sent data may stay unacknowledged before a connection counts as dead.
 #[cfg(target_os = "linux")]
 const UNACKNOWLEDGED: Duration = Duration::from_secs(3);
 

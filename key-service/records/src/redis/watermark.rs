@@ -57,13 +57,13 @@ pub(super) struct Watermark {
     seen: Mutex<Seen>,
     /// Time of the last mark of this process.
     marked_at: Mutex<Option<Instant>>,
-    /// Set once the store was found to be older. It is not used any more.
+    /// Set once the store was found to be older. From then on, the store is not used.
     older: OnceLock<Older>,
 }
 
 /// A master that has not lost too much.
 pub(super) struct Checked {
-    /// How much time's writes the master has lost.
+    /// Length of the period whose writes the master has lost.
     pub(super) forgotten: Duration,
     remembered: Seen,
 }
@@ -88,7 +88,7 @@ pub(super) struct Mark {
     .file.display()
 )]
 pub(super) struct Older {
-    /// How much time's writes the store has lost; `None` if it has no mark.
+    /// Length of the period whose writes the store has lost; `None` if it has no mark.
     behind: Option<Duration>,
     file: PathBuf,
 }

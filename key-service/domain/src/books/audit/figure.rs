@@ -68,9 +68,9 @@ pub enum Figure {
     Bill(GenerationId),
     /// Charges on a day: the sum of the entries.
     Sum(SumOwner, Day),
-    /// Another counter for a key, day and model: the sum of the entries.
+    /// A counter other than the charge, for a key, day and model: the sum of the entries.
     KeyCount(KeyId, Day, String, Counter),
-    /// Another counter for a day and model: the sum of the entries.
+    /// A counter other than the charge, for a day and model: the sum of the entries.
     ModelCount(Day, String, Counter),
     /// A counter for a part of a day: the sum of the entries.
     Part(DayPart, Day, Counter),

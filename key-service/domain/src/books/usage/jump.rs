@@ -27,7 +27,7 @@ pub struct SpendHistory {
 pub struct Jump {
     pub spent: NanoUsd,
     pub minutes: u32,
-    /// How many times the usual amount it is; `None` if too little was spent before to know the usual amount.
+    /// How many times the usual amount it is; `None` if too little was spent earlier to know the usual amount.
     pub times: Option<u64>,
 }
 

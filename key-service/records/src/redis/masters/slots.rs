@@ -36,8 +36,8 @@ pub(super) struct Shard {
     pub(super) replicas: Vec<String>,
 }
 
-/// Ids of the nodes that the cluster has or had. The address of a node may belong to another server by now, even to
-/// another cluster.
+/// Ids of the nodes that the cluster has or had. A node's address may belong to another server by now, even to another
+/// cluster.
 #[derive(Default)]
 pub(in crate::redis) struct Members {
     ids: RwLock<BTreeSet<String>>,

@@ -1,4 +1,4 @@
-//! Waits for a cluster's replicas while slots move and other calls are stuck.
+//! Tests of waiting for a cluster's replicas while slots move and other calls are stuck.
 
 use std::time::Duration;
 
