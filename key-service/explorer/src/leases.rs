@@ -30,7 +30,7 @@ struct Counted {
     services: [Looking; 2],
     /// Second in which the store last answered any key-service.
     answered_at: Option<u64>,
-    /// Seconds since the hold was opened in which the ledger answered without too long a gap.
+    /// Number of seconds since the hold was opened during which the ledger answered without too long a gap.
     answered: u64,
 }
 

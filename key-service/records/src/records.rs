@@ -317,7 +317,7 @@ pub trait Records: Send + Sync + 'static {
 
     /// Waits until the answered commits of a space are this durable, without blocking other commits. Callers wait
     /// before they answer a change. They also wait before they answer that a change was made earlier, since that
-    /// earlier call may have failed while it waited. `since` is the term before the commits. Fails with
+    /// earlier call may have failed while it waited. `since` is the term as read before the commits. Fails with
     /// [`Failure::Unknown`] if the backend cannot tell, or if that term is over.
     async fn settle(&self, _space: &Space, _durability: Durability, _since: Term) -> Result<(), Failure> {
         Ok(())

@@ -225,7 +225,7 @@ fn group_patch() -> impl Strategy<Value = GroupPatch> {
     })
 }
 
-/// Generates a group above a key or group. It may not exist.
+/// Generates the group of a key, or the parent of a group. The account may lack it.
 fn parent() -> impl Strategy<Value = Option<GroupId>> {
     option::of((0..=GROUPS).prop_map(group))
 }

@@ -47,7 +47,7 @@ pub struct Rate {
 /// How much of what was taken since a given time has not refilled yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct Missing {
-    /// When the bucket was last counted as full. Everything taken before that has refilled.
+    /// When the bucket was last counted as full. Everything taken before has refilled.
     #[n(0)]
     pub since: Timestamp,
     /// Numerator over `u32::MAX`.

@@ -24,7 +24,7 @@ const LOOKED: &str = "looked";
 const MASTERS: &str = "masters";
 /// Field of the marks for losses: the id of the server that took over, and a time before the first write that it took.
 const LOSSES: &str = "losses";
-/// Maximum number of ids to keep; the oldest are dropped. Each master has one, and a new one after each start and
+/// Maximum number of ids to keep; the oldest are dropped. Each master has one, and gets a new one at each start and
 /// promotion.
 const MOST_IDS: usize = 512;
 /// Maximum number of losses to keep; the oldest are dropped. A reader that continues from before a dropped loss must

@@ -38,8 +38,8 @@ pub struct Settings {
     pub wait_replicas: u32,
     /// Certificates for TLS: the server's authority, and this client's.
     pub certificates: Certificates,
-    /// Directory that records when the store was last seen, so that lost data is noticed. `None` for a store that the
-    /// directory has not seen and should not see.
+    /// Directory that records when the store was last seen, so that lost data is noticed. `None` for a store that is
+    /// not to be recorded.
     pub data_dir: Option<PathBuf>,
     /// Whether to mark the store as seen. A process that writes nothing leaves no mark, but still notices lost data.
     pub is_marked: bool,

@@ -18,7 +18,7 @@ const BESIDE: [&str; 2] = ["-wal", "-shm"];
 /// Reason why a file was not copied.
 #[derive(Debug, thiserror::Error)]
 pub enum CopyError {
-    /// The file or its folder is missing or may not be accessed.
+    /// The file or its folder is missing, or access to it is denied.
     #[error("cannot read or write {}", .0.display())]
     File(PathBuf, #[source] io::Error),
     #[error("{}: {}", .0.display(), .1)]

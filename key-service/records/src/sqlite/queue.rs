@@ -72,7 +72,7 @@ impl<C> Queue<C> {
     }
 
     /// Queues a call and waits for the answer, both within one deadline. A call that found no place in the queue is not
-    /// carried out; a call that got no answer may still be.
+    /// carried out; a call that got no answer may still be carried out.
     pub(super) async fn ask<T>(&self, call: impl FnOnce(Reply<T>) -> C) -> Result<T, Failure> {
         let deadline = Instant::now() + CALL_TIMEOUT;
         let (reply, answer) = oneshot::channel();

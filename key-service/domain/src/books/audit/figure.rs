@@ -88,7 +88,7 @@ pub enum Figure {
     KeysOfGroup(GroupId),
     /// A group's number of child groups, compared with the list of child groups.
     ChildGroups(GroupId),
-    /// Number of the journal's first entry, in a store that drops no entries or must still have this one.
+    /// Number of the journal's first entry, in a store that drops no entries or cannot have dropped this one yet.
     FirstEntry,
     /// Number of the account's last event, compared with the log of events.
     LastEvent,

@@ -1,5 +1,5 @@
-//! The stored form of many counts: their numbers one after the other, in variable-length bytes of seven bits. It is
-//! compact, since every bill rewrites all of them.
+//! The stored form of many counts: their numbers one after the other, each in as few bytes of seven bits as it needs.
+//! The form is compact, since every bill rewrites all counts.
 
 use minicbor::{
     Decode, Decoder, Encode, Encoder,

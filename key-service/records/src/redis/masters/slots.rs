@@ -84,7 +84,7 @@ impl Members {
 
 impl Slots {
     /// Parses the answers to `CLUSTER SLOTS` and `CLUSTER INFO`. A node without a host has the host of the node that
-    /// answers. The answering node does not know a node whose host is `?`.
+    /// answers. A node whose host is `?` is unknown to the answering node.
     fn read(answer: &Value, state: &str, asked_host: &str) -> Self {
         let mut slots = Self {
             is_cut_off: field(state, "cluster_state") == "fail",

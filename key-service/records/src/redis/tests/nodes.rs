@@ -102,7 +102,7 @@ async fn a_node_is_added_takes_slots_over_and_goes_again_and_nothing_is_lost() {
     assert!(!taken.starts_with(":0\r"), "no space has moved");
     drop(added);
     misses_none(&store).await;
-    // A starting process may know the node that is gone; it asks the others.
+    // A process may start with the address of the node that is gone; it asks the others.
     let url = cluster.url().replace("://", &format!("://{address},"));
     let again = Settings { address: crate::redis::Address::parse(&url).unwrap(), ..settings };
     let again = open(&again).await.unwrap();
