@@ -1,4 +1,4 @@
-//! What a backend promises: each case runs against each backend.
+//! Tests of what a backend promises. Each case runs against each backend.
 
 mod guards;
 mod halves;

@@ -29,7 +29,7 @@ const CREDIT_PERCENTS: [u8; 3] = [20, 5, 0];
 /// An event to write, unless one with the same name was written before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Told {
-    /// Name of the threshold, so that it is reported only once. It contains budget, limit, percent, beginning and
+    /// Name of the threshold, so that it is reported only once. It contains budget, limit, percentage, beginning and
     /// amount.
     pub once: Option<Vec<u8>>,
     pub event: Event,

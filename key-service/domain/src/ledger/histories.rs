@@ -1,5 +1,5 @@
 //! Random histories of a few accounts, and a model store that runs them with the ledger alone. They test the ledger,
-//! and compare every store with it.
+//! and every store is compared with the model.
 
 mod world;
 

@@ -16,7 +16,8 @@ use super::{
 const ATTEMPTS: u32 = 3;
 
 impl State {
-    /// Returns the job of a task. Its messages leave the inbox; an authorization that is over is refused unseen.
+    /// Returns the job of a task. Its messages leave the inbox; an authorization that can no longer take effect is
+    /// refused without being read.
     pub(super) fn job(&mut self, what: Task, service: usize) -> Option<Job> {
         let of = &mut self.services[service];
         let mut calls = match what {

@@ -179,7 +179,7 @@ pub(super) fn if_here<T>(answer: RedisResult<T>) -> RedisResult<Option<T>> {
 fn is_refused(error: &RedisError) -> bool {
     let mut cause = error.source();
     while let Some(found) = cause {
-        // The library keeps causes in an `Arc`, and its error refers to that.
+        // The library keeps causes in an `Arc`, and the source of its error is that `Arc`.
         let io = match found.downcast_ref::<Arc<dyn Error + Send + Sync>>() {
             Some(shared) => shared.downcast_ref::<io::Error>(),
             None => found.downcast_ref(),

@@ -33,7 +33,7 @@ pub enum CopyError {
     Served(PathBuf),
 }
 
-/// The layout number of a file, and that of this program, which is never lower.
+/// The layout numbers of a file and of this program. The program's number is never lower.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LayoutVersion {
     /// The layout that the file has.

@@ -25,8 +25,8 @@ use crate::{
 
 /// Timeout for the disk: `everysec` takes a second, or two on a slow disk.
 const LONGEST: Duration = Duration::from_millis(2_500);
-/// Timeout for replicas. They confirm within a round trip unless they are gone, so callers learn of it in time to
-/// refuse.
+/// Timeout for replicas. They confirm within a round trip unless they are gone. In that case, callers learn of it early
+/// enough to refuse.
 const LONGEST_REPLICATION: Duration = Duration::from_secs(1);
 /// Timeout for the results of both waits on their connection.
 const ANSWERING: Duration = Duration::from_secs(4);

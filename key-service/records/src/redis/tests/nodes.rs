@@ -163,7 +163,7 @@ async fn a_master_is_found_at_its_new_address_and_what_has_the_old_one_is_not_ta
     }
 }
 
-/// The node still believes that it has its slots, although a replica took over; and clients can reach it.
+/// The node still believes that it has its slots, although a replica took over, and clients can still reach it.
 #[tokio::test]
 async fn a_node_that_missed_a_change_of_masters_is_not_believed_even_if_no_other_answers() {
     const FIRST: std::ops::Range<u32> = 0..5_461;
