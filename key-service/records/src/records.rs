@@ -165,7 +165,7 @@ pub struct Commit {
 }
 
 impl Commit {
-    /// Words of the commit, roughly as Redis counts them.
+    /// Returns the number of words in the commit, roughly as Redis counts them.
     pub fn words(&self) -> usize {
         let of_write = |write: &Write| match write {
             Write::Append { values, .. } => 4 + 2 * values.len(),

@@ -56,7 +56,7 @@ impl FactorId {
     }
 }
 
-/// Writes the number as pages contain it.
+/// Writes the number in the form that pages contain.
 impl fmt::Display for FactorId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&hex::encode(self.0))

@@ -43,7 +43,7 @@ pub(super) struct MemoryWatch {
 #[derive(Clone, Copy, Debug)]
 struct Look {
     at: Instant,
-    /// Acts that have used this check so far.
+    /// Number of acts that have used this check so far.
     served: u32,
     is_nearly_full: bool,
 }

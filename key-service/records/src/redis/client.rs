@@ -227,7 +227,7 @@ impl Client {
         timeout(CALL_TIMEOUT, losses).await.unwrap_or_else(|_| Err(late()))
     }
 
-    /// Drops failures whose master is away.
+    /// Drops the failures of masters that are away.
     fn of_those_there<T>(&self, masters: &[Arc<Server>], asked: Vec<RedisResult<T>>) -> RedisResult<Vec<T>> {
         let is_any_there = asked.iter().any(Result::is_ok);
         let mut there = Vec::new();

@@ -67,7 +67,7 @@ pub(super) struct MasterState {
 /// Losses of a store, found while marking it as seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Losses {
-    /// Replicas that became masters since the last check.
+    /// Number of replicas that became masters since the last check.
     pub(super) promoted: usize,
     /// How far the store's mark is behind the last confirmed mark. Writes from that time are lost.
     pub(super) forgotten: Duration,

@@ -36,7 +36,7 @@ pub struct Settings {
     pub volatile_allowed: bool,
     /// Number of replicas that must have a change before it is answered.
     pub wait_replicas: u32,
-    /// Certificates for TLS: the server's authority, and this client's.
+    /// Certificates for TLS: one for the server's authority, and one for this client.
     pub certificates: Certificates,
     /// Directory that records when the store was last seen, so that lost data is noticed. `None` for a store that is
     /// not to be recorded.

@@ -56,7 +56,7 @@ const RATES: RateStatus = RateStatus {
     tokens: Some(RateLimit { limit: 600, remaining: 0, reset: Duration::from_millis(60_001) }),
 };
 
-/// Returns a key that may use only one model.
+/// Returns the identity of a key that may use only one model.
 fn identity() -> Identity {
     let principal = Principal::ApiKey(hold().account, hold().key);
     Identity { principal, models: Some(vec!["Model Flash".into()]) }

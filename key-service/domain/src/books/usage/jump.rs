@@ -14,7 +14,7 @@ const MINUTES_OF_AN_HOUR: i128 = 60;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SpendHistory {
-    /// Spend of the last minutes.
+    /// Spend in the last minutes.
     pub spent: NanoUsd,
     /// The number of these minutes, at least 60.
     pub minutes: u32,

@@ -10,7 +10,7 @@ use shared::money::NanoUsd;
 
 use super::parts::{HoursOfDay, PartCounts, UserDay};
 
-/// Number of numbers that are stored for each part.
+/// How many numbers are stored for each part.
 const NUMBERS: usize = 5;
 
 fn push(bytes: &mut Vec<u8>, mut number: u64) {

@@ -199,7 +199,7 @@ impl Cluster {
                 Ok(slots) if most.as_ref().is_none_or(|most| most.count() < slots.count()) => {
                     most = Some(slots);
                 }
-                // Errors that waiting cannot cure are preferred.
+                // Errors that waiting cannot cure take precedence.
                 Err(e) if may_pass(&failed) => failed = e,
                 Ok(_) | Err(_) => {}
             }

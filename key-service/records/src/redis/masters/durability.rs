@@ -40,7 +40,7 @@ pub(super) struct Live {
     pub(super) server: Admitted,
 }
 
-/// A wait that a caller wants.
+/// A wait that a caller asks for.
 pub(in crate::redis) struct Wanted {
     /// A write to the same slot as the earlier writes. It is repeated before the wait, so it must be idempotent.
     pub(in crate::redis) write: Cmd,
