@@ -30,7 +30,7 @@ pub use self::{
 };
 use crate::{error::StoreError, names::RecordName};
 
-/// Maximum attempts at a change while others change the same space.
+/// Maximum number of attempts at a change while others change the same space.
 const MOST_ATTEMPTS: u32 = 100;
 
 /// A record cannot be read, so nothing can be decided.
@@ -143,8 +143,8 @@ impl View {
         }
     }
 
-    /// Sets which failures the answered change must survive. Housekeeping asks for little durability, so that it does
-    /// not wait for the disk.
+    /// Sets which failures the change must be able to survive once it is answered. Housekeeping asks for little
+    /// durability, so that it does not wait for the disk.
     pub fn survive(&mut self, durability: Durability) {
         self.durability = durability;
     }
@@ -167,14 +167,14 @@ impl View {
         self.others.push(write);
     }
 
-    /// Reads the record before the decision runs again, unless there is a copy.
+    /// Requests a record unless there is a copy. It is then read before the decision runs again.
     pub(crate) fn need(&mut self, name: &Name) {
         if !self.copies.contains_key(name) && !self.missing.contains(name) {
             self.missing.push(name.clone());
         }
     }
 
-    /// Reads the record again before the decision runs again.
+    /// Drops the copy of a record, if any, and requests the record again.
     pub(crate) fn need_again(&mut self, name: &Name) {
         self.copies.remove(name);
         self.need(name);

@@ -51,7 +51,7 @@ impl NewDeposit {
 }
 
 impl Management {
-    /// Creates an account with this credit, and writes an event if an operator did it. After [`Error::Store`], the
+    /// Creates an account with this credit, and writes an event if an operator creates it. After [`Error::Store`], the
     /// account may exist without the credit.
     pub async fn create_account(
         &self,
@@ -81,7 +81,7 @@ impl Management {
         self.store.accounts().await
     }
 
-    /// Finds the account of this name.
+    /// Finds the account with this name.
     pub async fn account(&self, name: &str) -> Result<AccountId, Error<AccountRefused>> {
         self.store.account_named(name).await?.ok_or(Error::Refused(AccountRefused::NotFound))
     }

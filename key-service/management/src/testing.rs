@@ -44,7 +44,7 @@ pub fn store_over(records: impl Records) -> Arc<Store> {
 /// Management over an in-memory store, with a clock that tests set.
 pub struct Office {
     pub clock: Arc<Script>,
-    /// Records in memory that can be made to fail.
+    /// In-memory records that can be made to fail.
     pub records: Arc<Unreliable>,
     pub store: Arc<Store>,
     /// Credentials in the store, with a fixed pepper.

@@ -172,7 +172,7 @@ impl Range {
         amount / self.length()
     }
 
-    /// Makes the links to other ranges for the page at `path`, the inputs for dates, and the choice of comparison.
+    /// Makes the choice of range for the page at `path`: links to other ranges, inputs for dates, and the comparison.
     /// Other fields of the address are kept.
     pub fn choice(&self, app: &App, path: &str, query: &Fields) -> Markup {
         let dates = if self.span == Span::Dates { self.days.clone() } else { self.previous() };

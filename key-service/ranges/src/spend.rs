@@ -287,7 +287,7 @@ impl SpendReport {
     }
 }
 
-/// Explains the part of other users, if there is one.
+/// Explains the part for other users, if there is one.
 pub(crate) fn says_of_others(parts: &SpendParts) -> Option<&'static str> {
     let has = |part: SpendPart| parts.contains_key(&part);
     if has(SpendPart::OtherKeys) {

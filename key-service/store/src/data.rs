@@ -87,7 +87,7 @@ pub struct Funds {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Deposit {
-    /// Contains the time of the deposit, unless it is derived from a payment's id.
+    /// The id contains the time of the deposit, unless it is derived from a payment's id.
     pub id: DepositId,
     /// Amount, resulting credit, note and payment id.
     pub deposited: Deposited,
@@ -104,7 +104,7 @@ pub struct NewManagementKey {
     pub account: AccountId,
     pub key: ManagementKey,
     pub digest: Digest,
-    /// Maximum management keys of the account, including revoked ones.
+    /// Maximum number of management keys in the account, including revoked ones.
     pub most: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Changes of an account other than commands: creating a key, lowering a limit, inviting a member.
+//! Changes to an account other than commands: creating a key, lowering a limit, inviting a member.
 
 use std::ops::{Deref, DerefMut};
 
@@ -65,7 +65,7 @@ impl<'a> Change<'a> {
         Ok(self.view.look(&names::account())?.map(|account| account.money))
     }
 
-    /// Returns the time from which windows set now count.
+    /// Returns the time from which newly set windows count.
     pub fn windows_begin(&mut self, now: Timestamp) -> Result<Timestamp, Unreadable> {
         Ok(self.account()?.map_or(now, |account| account.windows_begin(now)))
     }

@@ -16,9 +16,9 @@ use crate::{
     view::{OldestEvent, View},
 };
 
-/// Events that one commit drops: more than most commits write, so that they do not accumulate.
+/// Maximum number of events that one commit drops: more than most commits write, so that they do not accumulate.
 const DROPPED_AT_ONCE: usize = 64;
-/// Maximum commits that drop events after one that writes some. The next event continues.
+/// Maximum number of commits that drop events after one that writes some. The next event continues with the rest.
 const MOST_ROUNDS: u32 = 16;
 /// The limits on an account's events at one moment.
 struct EventsOverBound {
@@ -49,7 +49,7 @@ impl EventsOverBound {
             && u64::try_from(bytes).unwrap_or_default() <= self.kept.bytes
     }
 
-    /// Returns whether it is known without reading events that nothing must be dropped.
+    /// Returns whether it is clear, without reading any events, that none must be dropped.
     fn hold(&self, EventsKept { first, bytes }: EventsKept, oldest: Option<OldestEvent>) -> bool {
         let is_young = oldest.is_some_and(|oldest| oldest.number == first && oldest.at >= self.begins);
         first >= self.last || is_young && self.fit(first, bytes)

@@ -4,7 +4,7 @@ use minicbor::{Decode, Encode};
 use serde::Serialize;
 use shared::time::Timestamp;
 
-/// Refused calls of a day. Set `refused`, part: the day, name: `a` for all keys, `k` and the id for a key.
+/// Calls refused on a day. Set `refused`, part: the day, name: `a` for all keys, `k` and the id for a key.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct RefusedDay {
     #[n(0)]
@@ -48,8 +48,8 @@ pub struct HolderRecord {
     pub listed_at: Timestamp,
 }
 
-/// Restores of an account from a backup, and losses of the stores that it was copied from. After each, exported entries
-/// and events get new, higher numbers. Redis records its own losses itself. Set `house`, name `n`.
+/// An account's restores from backups, and losses in the stores that the account was copied from. After each, exported
+/// entries and events get new, higher numbers. Redis records its own losses itself. Set `house`, name `n`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct Restores {
     /// Number of the first entry of the journal after each restore.
@@ -88,7 +88,7 @@ pub struct UpstreamHour {
     pub hour: u32,
     #[n(1)]
     pub bills: u64,
-    /// Streams that had a first token, counted by the class of its time.
+    /// Number of streams by the time to their first token, one count per class of times.
     #[n(2)]
     pub first_tokens: Vec<u64>,
 }

@@ -62,7 +62,8 @@ pub enum KeyCursor {
     Entry(u64),
 }
 
-/// Maximum keys, or journal entries with their keys, that a page reads in search of matches: about 15 ms of work.
+/// Maximum number of keys, or of journal entries with their keys, that a page reads in search of matches: about 15 ms
+/// of work.
 const MOST_KEYS: usize = 1_000;
 
 /// Prefix of a cursor among keys that have spent nothing.
@@ -193,7 +194,8 @@ impl Management {
         Ok(scan.page())
     }
 
-    /// Reads a page of a search's keys by age: of its group, of several groups together, or of the account.
+    /// Reads a page of a search's keys, ordered by age: from its group, from several groups together, or from the
+    /// account.
     async fn page_of(
         &self,
         account: AccountId,

@@ -34,7 +34,8 @@ const SESSION_LIFE: Duration = Duration::from_hours(7 * 24);
 /// Minimum time between two records of a session's use, to avoid a write for every page.
 const SESSION_NOTED_EVERY: Duration = Duration::from_mins(1);
 
-/// Maximum sessions per member: more than the browsers that a person uses. A further session ends the oldest.
+/// Maximum number of sessions per member: more than the number of browsers that a person uses. A further session ends
+/// the oldest.
 pub(crate) const MAX_SESSIONS: usize = 50;
 
 /// Maximum length of a browser's stored description, in characters.

@@ -96,7 +96,7 @@ impl Management {
         Ok(found.filter(|_| is_right))
     }
 
-    /// Returns the outcome of an attempt. It stays counted only if the password was wrong.
+    /// Returns the outcome of an attempt. The attempt stays counted only if the password was wrong.
     pub(crate) async fn unless_failed<T>(
         &self,
         counted: CountedAttempt,

@@ -19,7 +19,8 @@ const IDEMPOTENCY_TTL: Duration = Duration::from_hours(24);
 /// Tolerated clock difference between key-services, since one may show a form that another receives.
 const CLOCKS_APART: Duration = Duration::from_mins(1);
 
-/// Time for digesting settings. A repeated request then has the same digest, even if its raise has ended since.
+/// Settings are digested as of this time, so that a repeated request has the same digest even if its raise has ended
+/// since.
 pub(super) const AS_SENT: Timestamp = Timestamp::from_millis(i64::MIN);
 
 /// Outcome of a form that creates an object.

@@ -82,7 +82,7 @@ pub struct SpendSearch {
     pub depth: Depth,
 }
 
-/// Sums by part and time. A daily sum is at the day's first hour.
+/// Sums by part and time. A daily sum is stored under the day's first hour.
 pub type SpendParts = BTreeMap<SpendPart, BTreeMap<Hour, Sums>>;
 
 /// Sums by day and model.

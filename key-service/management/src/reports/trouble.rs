@@ -24,9 +24,9 @@ use key_service_store::store::{Order, Page, StoreError};
 const ALL_KEYS: usize = 300;
 /// Otherwise, this many keys with the most refused calls are checked.
 const REFUSED_KEYS: usize = 100;
-/// Latest threshold events to read, for keys and groups.
+/// Number of latest threshold events to read, for keys and groups.
 const THRESHOLDS: usize = 200;
-/// Keys to check among those that expire next.
+/// Number of keys to check among those that expire next.
 const EXPIRING: usize = 50;
 
 /// What is currently wrong with the keys of an account, or of a group and its child groups.

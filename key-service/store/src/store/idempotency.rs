@@ -11,8 +11,8 @@ use crate::{
     store::{base::Store, layout},
 };
 
-/// Expired idempotency keys that a call may remove: more than it can add, so that they do not accumulate, but few
-/// enough that removing a busy day's keys delays no caller.
+/// Maximum number of expired idempotency keys that a call removes: more than it can add, so that they do not
+/// accumulate, but few enough that removing a busy day's keys delays no caller.
 const PRUNED_AT_ONCE: usize = 64;
 
 /// A request that creates one object, or one credential, no matter how often it is repeated.

@@ -13,7 +13,7 @@ use crate::{
 };
 use domain::ledger::{Command, Outcome, Refused};
 
-/// Due holds on a page. One commit expires a page.
+/// Number of due holds on a page. One commit expires a page.
 const HOLDS_AT_ONCE: usize = 64;
 
 /// Outcomes in the order of the commands.

@@ -20,9 +20,10 @@ use crate::store::{
 };
 use domain::usage::{Day, Hour};
 
-/// Days for which counts of refused calls are kept.
+/// Number of days for which counts of refused calls are kept.
 pub const REFUSED_KEPT_DAYS: i64 = 31;
-/// Records that a commit updates. With a guard and a write each, they stay far below the limit on a commit's words.
+/// Maximum number of records that a commit updates. With a guard and a write each, they stay far below the limit on a
+/// commit's words.
 const RECORDS_AT_ONCE: usize = 200;
 
 /// Number of a key's calls refused within an hour for one reason.

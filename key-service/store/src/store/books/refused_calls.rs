@@ -9,9 +9,9 @@ use shared::{ids::AccountId, stored};
 
 use crate::store::{base::Store, layout};
 
-/// Refused calls that an account keeps: a few hundred kilobytes.
+/// Number of refused calls that an account keeps: a few hundred kilobytes.
 pub const REFUSED_CALLS_KEPT: usize = 1_000;
-/// Maximum values that one commit appends, far below the limit on a commit's words.
+/// Maximum number of values that one commit appends, far below the limit on a commit's words.
 const APPENDED_AT_ONCE: usize = 200;
 
 impl Store {

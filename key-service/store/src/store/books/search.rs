@@ -21,15 +21,15 @@ use domain::{
     search::EntrySearch,
 };
 
-/// Default for the maximum records that a page reads in search of matches.
+/// Default maximum number of records that a page reads in search of matches.
 const MOST_READ: usize = 4_000;
-/// Maximum journal entries that a page reads: about 10 ms of work.
+/// Maximum number of journal entries that a page reads: about 10 ms of work.
 const MOST_ENTRIES: usize = 2_000;
 /// Records read at a time.
 pub const READ_AT_ONCE: usize = 500;
-/// Entries searched for a generation's bill: more than a busy account writes in a minute.
+/// Number of entries searched for a generation's bill: more than a busy account writes in a minute.
 const LOOKED_THROUGH: usize = 50_000;
-/// Maximum runs of the journal that are searched for a generation's bill.
+/// Maximum number of runs of the journal that are searched for a generation's bill.
 const MOST_RUNS: usize = 8;
 /// If linked entries are this close together, whole ranges of entries are read at a time.
 const CLOSE_BY: usize = 20;
@@ -178,7 +178,7 @@ async fn search_run(
 }
 
 impl<T> Scan<T, u64> {
-    /// Continues before a finished run. Returns whether the search continues.
+    /// Moves on from a finished run to the entries before it. Returns whether the search continues.
     fn leaves(&mut self, run: Run) -> bool {
         match self.ended {
             Some(Ended::NothingLeft) => {

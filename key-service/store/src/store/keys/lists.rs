@@ -21,7 +21,7 @@ use crate::{
 
 /// Index entries, or keys, read in one round trip.
 const READ_AT_ONCE: usize = 500;
-/// Maximum keys that one commit lists as expired.
+/// Maximum number of keys that one commit lists as expired.
 const EXPIRED_AT_ONCE: usize = 64;
 const ID: usize = 16;
 
@@ -190,7 +190,7 @@ impl Store {
         Ok(entries.iter().filter_map(|entry| id_at(entry, size_of::<u64>())).collect())
     }
 
-    /// Lists keys as expired whose expiry has passed.
+    /// Lists as expired the keys whose expiry has passed.
     async fn list_expired_keys(&self, account: AccountId, now: Timestamp) -> Result<(), StoreError> {
         let mut from = Vec::new();
         loop {

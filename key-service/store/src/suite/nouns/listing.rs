@@ -31,7 +31,7 @@ const KEYS_ON_PAGE: usize = 30;
 /// Keys created concurrently, so that stores can batch them.
 const MADE_AT_ONCE: usize = 256;
 
-/// Returns numbered ids of a kind, one per millisecond.
+/// Returns the numbered id of a kind. Ids are one millisecond apart.
 fn id(n: u64, kind: u8) -> KeyId {
     KeyId::new(START.plus(Duration::from_millis(n)), [kind; 10])
 }
