@@ -12,7 +12,7 @@ use key_service_page::{
     form::{Fields, with},
 };
 
-/// Days back to the day of comparison in the previous year.
+/// Number of days back to the day of comparison in the previous year.
 const YEAR: i64 = 365;
 
 /// How a range was chosen.

@@ -27,7 +27,7 @@ pub(crate) const EVERY: Duration = Duration::from_mins(10);
 /// How long a capture's bill is kept after its part of the generations has ended. A later capture charges nothing,
 /// since the record of dropped sets shows that it may have been billed.
 const SETTLED_KEPT: Duration = Duration::from_secs(2 * REMEMBERED.as_secs());
-/// Extra days that bills of expiries are kept, since a hold may expire on a later day than it began.
+/// Number of extra days for which bills of expiries are kept, since a hold may expire on a later day than it began.
 const LATE_DAYS: i64 = 2;
 /// Maximum number of sets that a commit drops. Redis numbers a commit's sets with one byte.
 const MOST_DROPS: usize = 100;
@@ -129,7 +129,7 @@ impl Drops {
     }
 
     /// Drops old generations. The parts in `open` have open holds. They stay until the last hold was settled so long
-    /// ago that no capture is repeated.
+    /// ago that no capture will be repeated.
     fn generations(&mut self, open: &BTreeSet<u32>, now: Timestamp) {
         let Self { house, sets } = self;
         house.held.retain_mut(|held| {

@@ -23,7 +23,7 @@ const MOST_ROUNDS: u32 = 16;
 /// The limits on an account's events at one moment.
 struct EventsOverBound {
     kept: EventBounds,
-    /// Time of the oldest event that is kept.
+    /// Time before which events are dropped.
     begins: Timestamp,
     /// Number of the last event, which always stays.
     last: u64,
@@ -115,8 +115,8 @@ impl Lanes {
     async fn try_trim(&self, lane: &Lane, view: &mut View, written: WrittenEvents) -> Result<(), Failure> {
         let mut kept = self.kept.events;
         if self.records.is_nearly_full().await.unwrap_or(false) {
-            // Events must not grow in a full store. Changes that are still accepted, such as a revocation, replace the
-            // oldest events.
+            // Events must not take more space in a full store. Changes that are still accepted, such as a revocation,
+            // push out the oldest events.
             let events = view.peek(&names::events());
             let bytes = events.map_or(0, |events| events.bytes.saturating_sub(written.bytes));
             kept.bytes = kept.bytes.min(u64::try_from(bytes).unwrap_or_default());

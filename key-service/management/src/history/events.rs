@@ -16,7 +16,7 @@ use crate::{
 use domain::event::{Event, EventSearch};
 use key_service_store::store::{Error, EventSlice, EventsPage, Found, NumberedEvent, StoreError};
 
-/// Events read at a time, to bound a request's memory.
+/// Number of events read at a time, to bound a request's memory.
 const READ_AT_ONCE: usize = 500;
 
 impl Management {

@@ -371,7 +371,7 @@ mod tests {
     use crate::testing::Office;
     use key_service_store::store::suite::act;
 
-    /// More keys than a page reads.
+    /// Number of keys: more than a page reads.
     const KEYS: u64 = 4_600;
 
     #[tokio::test]

@@ -15,7 +15,7 @@ use domain::{
 };
 use key_service_store::store::StoreError;
 
-/// Bills read at a time.
+/// Number of bills read at a time.
 const AT_ONCE: usize = 500;
 
 /// A bill's hour, its upstream's name if known, and its counts.

@@ -29,10 +29,10 @@ const FROM_SAMPLE: usize = 7;
 
 /// Minimum number of groups listed separately if the account has more than are compared.
 const TOP_GROUPS: usize = 40;
-/// The largest spenders are searched among this many newest groups.
+/// The largest spenders are looked for among this many newest groups.
 const GROUPS_LOOKED_AT: usize = 2_000;
 
-/// A group's candidates are searched among this many top keys of the account and newest keys of the group.
+/// A group's candidates are looked for among this many of the account's top keys and of the group's newest keys.
 const KEYS_LOOKED_AT: usize = 100;
 
 /// Number of positions in the range from which bills are sampled.

@@ -27,7 +27,7 @@ use crate::{
     store::base::{Store, no_answer},
 };
 
-/// Log values, index entries or records requested at a time: a few hundred kilobytes.
+/// Number of log values, index entries or records requested at a time: a few hundred kilobytes.
 pub(crate) const AT_ONCE: usize = 500;
 
 impl Store {

@@ -18,7 +18,7 @@ use crate::{
 };
 use domain::event::{Event, EventSearch};
 
-/// Bytes of the event's id, which precedes its JSON in the log.
+/// Length in bytes of the event's id, which precedes its JSON in the log.
 const ID: usize = 16;
 
 /// Maximum number of events that a page reads in search of matches: about 10 ms of work.

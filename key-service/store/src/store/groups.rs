@@ -38,7 +38,7 @@ use crate::{
     },
 };
 
-/// Index entries, or groups, read in one round trip: about 100 KB.
+/// Number of index entries, or groups, read in one round trip: about 100 KB.
 const READ_AT_ONCE: usize = 500;
 
 /// A page of ids in an index.

@@ -15,8 +15,8 @@ pub const REFUSED_CALLS_KEPT: usize = 1_000;
 const APPENDED_AT_ONCE: usize = 200;
 
 impl Store {
-    /// Adds refused calls of the account, and drops all but the latest [`REFUSED_CALLS_KEPT`]. It needs no guards,
-    /// since spending does not read them.
+    /// Adds refused calls of the account, and drops all but the latest [`REFUSED_CALLS_KEPT`]. The commit needs no
+    /// guards, since spending does not read these calls.
     pub async fn add_refused_calls(
         &self,
         account: AccountId,

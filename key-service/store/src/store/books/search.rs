@@ -25,7 +25,7 @@ use domain::{
 const MOST_READ: usize = 4_000;
 /// Maximum number of journal entries that a page reads: about 10 ms of work.
 const MOST_ENTRIES: usize = 2_000;
-/// Records read at a time.
+/// Number of records read at a time.
 pub const READ_AT_ONCE: usize = 500;
 /// Number of entries searched for a generation's bill: more than a busy account writes in a minute.
 const LOOKED_THROUGH: usize = 50_000;
@@ -33,7 +33,7 @@ const LOOKED_THROUGH: usize = 50_000;
 const MOST_RUNS: usize = 8;
 /// If linked entries are this close together, whole ranges of entries are read at a time.
 const CLOSE_BY: usize = 20;
-/// Reading this many entries takes as long as following a link, since that is a round trip.
+/// Reading this many entries takes as long as following one link, which costs a round trip.
 const STEP: usize = 20;
 
 /// A running search. It reads records after a position until `limit` match or too many were read.
@@ -246,8 +246,8 @@ impl Chain {
         self.before(entry).map(|to| ChainStep { to, length: entry.number.saturating_sub(to) })
     }
 
-    /// Returns the number of the chain's next entry from a position, or zero at the end; `None` if the position is not
-    /// at an entry of the chain.
+    /// Returns the number of the entry that follows a position in the chain, or zero at the end; `None` if the position
+    /// is not at an entry of the chain.
     async fn next(
         self,
         store: &Store,

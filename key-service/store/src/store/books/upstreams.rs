@@ -20,7 +20,7 @@ use crate::store::{
     layout,
 };
 
-/// Hours kept: a day, plus the current hour.
+/// Number of hours kept: a day, plus the current hour.
 pub const UPSTREAM_HOURS: i64 = 25;
 /// Separates a model's id from an upstream's name. Neither contains control characters.
 const SEPARATOR: u8 = 0;

@@ -19,7 +19,7 @@ use crate::{
     },
 };
 
-/// Index entries, or keys, read in one round trip.
+/// Number of index entries, or keys, read in one round trip.
 const READ_AT_ONCE: usize = 500;
 /// Maximum number of keys that one commit lists as expired.
 const EXPIRED_AT_ONCE: usize = 64;

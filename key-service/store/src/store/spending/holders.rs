@@ -129,8 +129,8 @@ impl Store {
         Ok(listed.collect())
     }
 
-    /// Returns an account that has holds; otherwise removes it from the index. If its part of the store cannot be
-    /// reached, the account is returned too.
+    /// Returns the account if it has holds, and removes it from the index otherwise. If the store cannot be read, the
+    /// account is returned too.
     async fn keep_holder(&self, ListedAccount { part, account, at }: ListedAccount) -> Option<AccountId> {
         // A clock that is briefly ahead must not hide the holds of an account that was just listed.
         let steady = self.lanes.steady_time();

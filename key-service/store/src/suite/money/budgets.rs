@@ -30,9 +30,9 @@ use domain::{
     usage::Day,
 };
 
-/// Keys in a group.
+/// Number of keys in a group.
 const KEYS: u8 = 20;
-/// Concurrent requests.
+/// Number of concurrent requests.
 const REQUESTS: u16 = 400;
 
 fn limit(amount: i64) -> BoundsPatch {

@@ -30,7 +30,7 @@ use domain::{
 };
 use key_service_ledger::names;
 
-/// Keys, each in a group with a parent.
+/// Number of keys, each in a group with a parent.
 const KEYS: u8 = 64;
 /// Amount of every limit and of every report.
 const BOUND: i64 = 100;

@@ -29,7 +29,7 @@ use domain::{
     usage::Day,
 };
 
-/// Concurrent callers.
+/// Number of concurrent callers.
 const CALLERS: u8 = 24;
 
 /// Creates a group with this parent.

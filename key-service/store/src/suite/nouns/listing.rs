@@ -19,16 +19,16 @@ use crate::{
 };
 use domain::ledger::histories::START;
 
-/// Keys that exist when the listing begins.
+/// Number of keys that exist when the listing begins.
 const KEYS: u64 = 20_000;
-/// Groups that exist when the listing begins; each has the same number of keys.
+/// Number of groups that exist when the listing begins; each has the same number of keys.
 const GROUPS: u64 = 1_000;
-/// Keys kept in memory at a time.
+/// Number of keys kept in memory at a time.
 const PAGE: usize = 500;
 /// Groups, and keys of a group, on a page.
 const GROUPS_ON_PAGE: usize = 90;
 const KEYS_ON_PAGE: usize = 30;
-/// Keys created concurrently, so that stores can batch them.
+/// Number of keys created concurrently, so that stores can batch them.
 const MADE_AT_ONCE: usize = 256;
 
 /// Returns the numbered id of a kind. Ids are one millisecond apart.
