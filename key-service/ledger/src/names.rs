@@ -49,7 +49,7 @@ pub(crate) const READ_AGAIN: [u8; 6] = [MONEY, TOLD, SUMS, SPEND, GROUP_SPEND, U
 /// Open holds in order of expiry: end of the lease, generation, key, amount, levels that count it, groups. An audit
 /// reads all holds from this index, as of one moment.
 pub const DUE: Index = Index(1);
-/// Keys that have spent money, by falling spend, then the newest first.
+/// Keys that have spent money, the highest spend first; of equal spend, the newest first.
 pub const SPENDERS: Index = Index(2);
 /// Events of keys and groups: subject, number.
 pub const EVENTS_OF: Index = Index(3);
@@ -77,7 +77,7 @@ fn tagged(tag: u8, name: &[u8]) -> NameBytes {
     NameBytes::concat([&[tag], name])
 }
 
-/// Returns the number of a time's part. Times before 1970 are in the first part.
+/// Returns the number of the part that contains a time. Times before 1970 are in the first part.
 pub fn part(at: Timestamp, millis: i64) -> u32 {
     u32::try_from(at.millis() / millis).unwrap_or_default()
 }

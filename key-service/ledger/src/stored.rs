@@ -33,7 +33,7 @@ pub struct AccountRecord {
     /// Number of the last event.
     #[n(2)]
     pub events: u64,
-    /// Time of the last expiry of a hold.
+    /// When a hold last expired.
     #[n(3)]
     pub last_expiry: Option<Timestamp>,
     /// Entries since this time are in order. Earlier programs wrote the entries before it.

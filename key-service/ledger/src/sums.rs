@@ -278,7 +278,7 @@ impl<'a> SumsReader<'a> {
         Ok(all)
     }
 
-    /// Reads the values of these names, with `None` for each that is absent.
+    /// Reads the values under these names, with `None` for each that is absent.
     async fn named<T: Stored>(&self, names: Vec<RecordName<T>>) -> Result<Vec<Option<T>>, StoreError> {
         let read = |some: &[RecordName<T>]| SpaceReader(self.records).get_all(&self.space, some.to_vec());
         let read: Vec<_> = names.chunks(RECORDS_AT_ONCE).map(read).collect();

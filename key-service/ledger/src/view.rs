@@ -83,7 +83,7 @@ impl View {
         }
     }
 
-    /// Returns the value of this name after the change so far; `None` if the record does not exist.
+    /// Returns the value under this name, including the changes so far; `None` if the record does not exist.
     pub fn get<T: Stored>(&mut self, name: &RecordName<T>) -> Result<Option<T>, Unreadable> {
         Ok(self.look(name)?.cloned())
     }
@@ -106,7 +106,7 @@ impl View {
         self.copies.get_mut(&**name)?.get(|| tell_damage(space, name)).ok()?
     }
 
-    /// Returns whether there is a record of this name.
+    /// Returns whether there is a record with this name.
     pub fn has(&mut self, name: &Name) -> bool {
         self.touch(name).is_some_and(|(_, copy)| copy.exists())
     }

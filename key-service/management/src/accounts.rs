@@ -25,7 +25,7 @@ pub enum AccountRefused {
     NameTaken,
     #[error("there is no account of this name")]
     NotFound,
-    /// The amount is not above zero, or the credit would pass [`NanoUsd::MAX`].
+    /// The amount is not above zero, or the credit would exceed [`NanoUsd::MAX`].
     #[error("the amount must be above zero, and the credit may not exceed {} USD", NanoUsd::MAX)]
     BadAmount,
     /// The payment was added before, with a different amount.

@@ -27,7 +27,7 @@ enum Span {
     Dates,
 }
 
-/// Ranges with a name: the name in addresses, and the one on pages.
+/// Named ranges, each with its name in addresses and its name on pages.
 const SPANS: [(Span, &str, &str); 6] = [
     (Span::Today, "today", "Today"),
     (Span::Last(7), "7", "7 days"),

@@ -34,7 +34,7 @@ pub const LIST: &str = "/dashboard/spend";
 /// Number of parts with separate colours; further parts are added up. More colours would be hard to distinguish.
 const PARTS: usize = 7;
 
-/// What a spend can be divided by: the name in addresses, and the one on pages. The first is the default.
+/// What a spend can be divided by, each with its name in addresses and its name on pages. The first is the default.
 const PARTS_BY: [(SpendBy, &str, &str); 6] = [
     (SpendBy::Model, "", "By model"),
     (SpendBy::Key, "key", "By key"),

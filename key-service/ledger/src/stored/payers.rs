@@ -73,7 +73,7 @@ impl PayerName {
     }
 }
 
-/// Returns the number of a day's part. Days before 1970 are in the first part.
+/// Returns the number of the part that contains a day. Days before 1970 are in the first part.
 pub fn day_part(day: Day) -> u32 {
     u32::try_from(day.number()).unwrap_or_default()
 }

@@ -71,7 +71,7 @@ impl Copy {
         Self { seen, is_touched: false, state: record.map_or(State::Absent, State::Unread) }
     }
 
-    /// Returns the value after the change so far; `None` if the record does not exist.
+    /// Returns the value, including the changes so far; `None` if the record does not exist.
     pub(super) fn get<T: Stored>(&mut self, tell_damage: impl FnOnce()) -> Result<Option<&T>, NotRead> {
         match self.state {
             State::Absent => Ok(None),

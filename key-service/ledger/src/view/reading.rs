@@ -32,7 +32,7 @@ impl SpaceReader<'_> {
         }
     }
 
-    /// Reads the values of these names, with `None` for each that is absent.
+    /// Reads the values under these names, with `None` for each that is absent.
     pub async fn get_all<T: for<'b> Decode<'b, ()>>(
         self,
         space: &Space,
@@ -50,7 +50,7 @@ impl SpaceReader<'_> {
         names.iter().zip(&records).map(read).collect()
     }
 
-    /// Reads the value of this name.
+    /// Reads the value under this name.
     pub async fn get<T: for<'b> Decode<'b, ()>>(
         self,
         space: &Space,

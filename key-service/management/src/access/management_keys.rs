@@ -130,7 +130,7 @@ impl Management {
         found.ok_or(Error::Refused(ManagementKeyRefused::NotFound))
     }
 
-    /// Permanently revokes a management key of any account; a repetition changes nothing.
+    /// Permanently revokes a management key of any account; repeating this changes nothing.
     pub async fn revoke_management_key(
         &self,
         id: ManagementKeyId,

@@ -115,7 +115,7 @@ impl Management {
         Ok(())
     }
 
-    /// Removes an attempt whose password could not be checked from the counts.
+    /// Uncounts an attempt whose password could not be checked.
     pub(crate) async fn take_attempt_back(&self, counted: CountedAttempt) -> Result<(), StoreError> {
         for row in counted.of_name.into_iter().chain(counted.of_all) {
             self.store.take_attempt_back(row).await?;

@@ -34,7 +34,7 @@ pub enum SpendBy {
     Upstream,
 }
 
-/// What a part of a spend was spent on.
+/// One part of a spend that is broken down.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SpendPart {
     /// Id of a model in the catalogue.

@@ -1,8 +1,8 @@
 //! Finds keys that cannot spend or soon will not, and refused calls.
 //!
-//! The store has no list of such keys. In an account or group with few keys, all are checked. Otherwise a bounded
-//! number is: keys refused today, keys that recently crossed a threshold, and keys that expire next. So other keys may
-//! be in trouble too. A key's current state decides, both here and in the filter of the key list.
+//! The store has no list of such keys. In an account or group with few keys, all are checked. Otherwise only a bounded
+//! number of keys are checked: keys refused today, keys that recently crossed a threshold, and keys that expire next.
+//! So other keys may be in trouble too. A key's current state decides, both here and in the filter of the key list.
 
 use std::collections::HashMap;
 

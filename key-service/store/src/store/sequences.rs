@@ -96,7 +96,7 @@ impl Store {
         Ok(())
     }
 
-    /// Returns the first entry and the first event that may have been written after a loss of this time, and the loss's
+    /// Returns the first entry and the first event that may have been written after a loss at this time, and the loss's
     /// epoch.
     async fn lost_since(&self, space: &Space, since: i64) -> Result<([u64; 2], u64), StoreError> {
         let since = Timestamp::from_millis(since);

@@ -163,7 +163,7 @@ fn days() -> RecordName<RefusedDays> {
     layout::name(layout::HOUSE, *b"r")
 }
 
-/// Returns the number of a day's part. Days before 1970 are in the first part.
+/// Returns the number of the part that contains a day. Days before 1970 are in the first part.
 fn part(day: i64) -> u32 {
     u32::try_from(day).unwrap_or_default()
 }

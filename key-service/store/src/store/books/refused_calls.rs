@@ -48,7 +48,7 @@ impl Store {
             call.map_err(|_| StoreError::Damaged(format!("refused call {number}")))
         };
         let mut calls: Vec<_> = values.into_iter().map(read).collect::<Result<_, _>>()?;
-        // Each key-service adds calls in batches, some time after they were refused.
+        // Each key-service adds calls in batches, some time after the calls were refused.
         calls.sort_unstable_by_key(|call| Reverse(call.id));
         Ok(calls)
     }

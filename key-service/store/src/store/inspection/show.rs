@@ -33,7 +33,7 @@ use crate::store::{
 /// have.
 const MOST: usize = 100;
 
-/// What has records that can be shown.
+/// An object whose records can be shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShownObject {
     Key(KeyId),

@@ -25,7 +25,7 @@ const KEYS: u64 = 20_000;
 const GROUPS: u64 = 1_000;
 /// Number of keys kept in memory at a time.
 const PAGE: usize = 500;
-/// Groups, and keys of a group, on a page.
+/// Number of groups on a page, and of a group's keys on a page.
 const GROUPS_ON_PAGE: usize = 90;
 const KEYS_ON_PAGE: usize = 30;
 /// Number of keys created concurrently, so that stores can batch them.
