@@ -151,7 +151,7 @@ pub fn of_group(day: Day, group: GroupId) -> RecordName<Balance<GroupDay>> {
     RecordName::new(GROUP_SPEND, day_part(day), group_sum(group))
 }
 
-/// Names the record of the charges of some users on a day.
+/// Names the record of some users' charges on a day.
 pub fn of_users(day: Day, part: u8) -> RecordName<Balance<UserDay>> {
     RecordName::new(USERS, day_part(day), user_sums(part))
 }
@@ -280,7 +280,7 @@ pub fn deposited(at: Timestamp, id: DepositId) -> Vec<u8> {
     entry
 }
 
-/// Encodes the budgets that count a hold as bits: 1 key, 2 group, 4 parent.
+/// Encodes, as bits, which budgets count a hold: 1 key, 2 group, 4 parent.
 pub(crate) fn levels(levels: [bool; 3]) -> u8 {
     levels.iter().rev().fold(0, |bits, counts| bits * 2 + u8::from(*counts))
 }

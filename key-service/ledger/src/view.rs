@@ -205,7 +205,7 @@ impl View {
         self.touched.iter().filter_map(|name| Some((name, self.copies.get(name)?)))
     }
 
-    /// Returns guards of all records that the decision has read.
+    /// Returns guards for all records that the decision has read.
     pub(crate) fn guards(&self) -> Vec<Guard> {
         self.touched().map(|(name, copy)| copy.guard(name)).collect()
     }

@@ -196,7 +196,7 @@ impl RecordKind {
     }
 }
 
-/// A page of a listing.
+/// Which page of an account's keys to list.
 #[derive(Clone, Copy, Debug)]
 pub struct Page {
     /// The listing begins after this key, which need not exist any more.
@@ -218,7 +218,7 @@ pub struct KeyName {
     pub hint: String,
 }
 
-/// A page of a listing of groups.
+/// Which page of an account's groups to list.
 #[derive(Clone, Copy, Debug)]
 pub struct GroupPage {
     /// The listing begins after this group, which need not exist.

@@ -135,7 +135,8 @@ impl Lanes {
         }
     }
 
-    /// Applies commands in order to one account. `now` is the caller's time; each attempt adds the time passed since.
+    /// Applies commands in order to one account. `now` is the caller's time; each attempt adds the time that has passed
+    /// since the call.
     pub async fn execute(
         &self,
         account: AccountId,

@@ -41,7 +41,7 @@ pub const HOUSE: u8 = 16;
 pub const CREDENTIALS: u8 = 20;
 /// Accounts by name: spaces `accounts/…`.
 pub const ACCOUNT_NAMES: u8 = 21;
-/// Accounts of management keys: spaces `management-keys/…`.
+/// The account of each management key: spaces `management-keys/…`.
 pub const MANAGEMENT_KEY_OWNERS: u8 = 22;
 /// Accounts with open holds: spaces `holders/…`.
 pub const HOLDERS: u8 = 23;

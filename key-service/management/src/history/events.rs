@@ -20,8 +20,8 @@ use key_service_store::store::{Error, EventSlice, EventsPage, Found, NumberedEve
 const READ_AT_ONCE: usize = 500;
 
 impl Management {
-    /// Finds the latest matching events within reach, or those before a number, newest first. A page may end before it
-    /// is full.
+    /// Finds the latest matching events within reach, or the latest before a number, newest first. A page may end
+    /// before it is full.
     pub async fn find_events(
         &self,
         reach: AccountReach,

@@ -46,7 +46,7 @@ pub enum KeyOrder {
     #[default]
     Newest,
     Oldest,
-    /// By falling spend, then keys that have spent nothing, newest first.
+    /// Highest spend first, then keys that have spent nothing, newest first.
     MostSpent,
     /// By time of the last bill, latest first; without keys that were never billed.
     LastUsed,
@@ -210,7 +210,7 @@ impl Management {
         }
     }
 
-    /// Lists the keys that have spent, by falling spend, and then reads all keys to find the others.
+    /// Lists the keys that have spent, highest spend first, and then reads all keys to find the others.
     async fn find_by_spend(
         &self,
         account: AccountId,

@@ -31,7 +31,7 @@ pub struct SpendJump {
 }
 
 impl Management {
-    /// Finds the keys that suddenly spend many times more than usual, by falling spend.
+    /// Finds the keys that suddenly spend many times more than usual, highest spend first.
     pub async fn spend_jumps(&self, account: AccountId) -> Result<Vec<SpendJump>, StoreError> {
         let _permit = self.read_permit(account).await?;
         let now = self.clock.now();

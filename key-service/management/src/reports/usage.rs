@@ -73,7 +73,7 @@ pub struct UsageSearch {
     pub within: Option<GroupId>,
     /// What the sums are grouped by.
     pub by: BTreeSet<Grouping>,
-    /// Lists only this many sums, by falling cost, and adds up all others in one more.
+    /// Lists only this many sums, largest cost first, and adds up all others in one more.
     pub top: Option<usize>,
 }
 

@@ -219,7 +219,7 @@ impl Store {
         Ok(groups)
     }
 
-    /// Reads groups in the order of these ids, without missing ones.
+    /// Reads groups in the order of these ids. Ids without a group are left out.
     pub async fn groups_by_id(&self, account: AccountId, ids: &[GroupId]) -> Result<Vec<Group>, StoreError> {
         let mut groups = Vec::with_capacity(ids.len());
         for some in ids.chunks(READ_AT_ONCE) {

@@ -112,7 +112,7 @@ impl Store {
         Ok(self.keys_with_profiles(account, &[id]).await?.pop())
     }
 
-    /// Reads keys as of one moment, in the order of these ids, without missing ones.
+    /// Reads keys as of one moment, in the order of these ids. Ids without a key are left out.
     async fn keys_with_profiles(
         &self,
         account: AccountId,

@@ -284,7 +284,7 @@ impl Chain {
     }
 }
 
-/// Finds the last entry of a generation among those billed after its creation.
+/// Finds a generation's last entry among the entries billed after its creation.
 pub(crate) async fn entry_of(
     store: &Store,
     account: AccountId,
@@ -313,7 +313,7 @@ pub(crate) async fn entry_of(
     Ok(None)
 }
 
-/// Finds the last entry of a generation among those after a number, and before another one.
+/// Finds a generation's last entry among the entries after one number and before another.
 async fn entry_after(
     store: &Store,
     account: AccountId,
@@ -334,7 +334,7 @@ async fn entry_after(
     Ok(found)
 }
 
-/// Finds the last entry of a generation among those before a number whose times are close to its creation.
+/// Finds a generation's last entry before a number, among the entries with times close to the generation's creation.
 async fn entry_before(
     store: &Store,
     account: AccountId,

@@ -28,7 +28,7 @@ use domain::{
     usage::{Counts, Day, Sums},
 };
 
-/// Rounds of each spender while audits run.
+/// Number of rounds that each spender makes while audits run.
 const TURNS: u64 = 30;
 
 /// Reads the account's entries: number, generation, charge, change, balance afterwards.
