@@ -165,8 +165,8 @@ impl<'a> Batch<'a> {
         Ok((state, last))
     }
 
-    /// Finds the record of a captured generation, and whether the store may have dropped it. Whether it may have been
-    /// billed before depends on the record of dropped sets, not on a clock.
+    /// Finds the record of a captured generation, and whether the store may have dropped it. Whether the generation may
+    /// have been billed before depends on the record of dropped sets, not on a clock.
     fn captured(&mut self, account: &AccountRecord, id: GenerationId) -> Result<(Record, bool), Refused> {
         let record = self.generation(account, id)?;
         if record != Record::None {

@@ -135,7 +135,7 @@ impl View {
         }
     }
 
-    /// Presumes that no record of this name exists. The commit guards this, and a conflict returns the record if it
+    /// Presumes that no record with this name exists. The commit guards this, and a conflict returns the record if it
     /// does exist.
     pub fn presume_absent(&mut self, name: &Name) {
         if !self.copies.contains_key(name) {
@@ -210,8 +210,8 @@ impl View {
         self.touched().map(|(name, copy)| copy.guard(name)).collect()
     }
 
-    /// Returns a commit of the changes: `before`, the records, and `after`. Appends come first, so that nothing is
-    /// written if one is refused.
+    /// Returns a commit with the writes in `before`, the changed records, and the writes in `after`. Appends come
+    /// first, so that nothing is written if one is refused.
     pub(crate) fn commit(&self, revision: Revision, before: Vec<Write>, after: Vec<Write>) -> Commit {
         let is_append = |write: &&Write| matches!(write, Write::Append { .. });
         let (mut guards, mut writes) = (Vec::with_capacity(self.touched.len()), before);

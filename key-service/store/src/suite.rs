@@ -1,5 +1,5 @@
-//! Test suite of the store: the same cases run over several backends. Tests of callers use its stores, steps and faults
-//! too.
+//! Test suite for the store: the same cases run over several backends. Tests of callers use its stores, steps and
+//! faults too.
 
 mod doctor;
 pub mod in_redis;

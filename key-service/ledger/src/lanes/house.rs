@@ -1,4 +1,4 @@
-//! Housekeeping: drops sets of an account whose records are old.
+//! Housekeeping: drops an account's sets with old records.
 //!
 //! No list names the sets of an account. Instead, a record stores, for each kind, the part up to which sets were
 //! dropped. It starts with the part of the account's creation.
@@ -37,12 +37,12 @@ const MOST_HELD_PARTS: usize = 100;
 const MOST_HOLDS: usize = 100_000;
 /// Maximum number of attempts at a commit while others spend.
 const MOST_ATTEMPTS: u32 = 3;
-/// If our clock differs from the backend's by more than this, nothing is dropped: records that only look old by a wrong
-/// clock may still be needed.
+/// If our clock differs from the backend's by more than this, nothing is dropped: records that look old only because a
+/// clock is wrong may still be needed.
 const MOST_SKEW_MILLIS: u64 = 60_000;
 
 impl Lanes {
-    /// Drops some of the account's sets whose records are old.
+    /// Drops some of the account's sets with old records.
     pub async fn keep_house(&self, account: AccountId) -> Result<(), Failure> {
         let lane = self.lane(account);
         let _view = lane.view.lock().await;

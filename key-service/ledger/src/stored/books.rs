@@ -71,8 +71,8 @@ pub struct Restores {
     pub lost_epochs: Vec<u64>,
 }
 
-/// Bills of an upstream in recent hours, over all accounts. Space and set `upstreams`, name: the model's id, a zero
-/// byte, and the upstream's name in the catalogue.
+/// Counts of an upstream's bills in recent hours, over all accounts. Space and set `upstreams`, name: the model's id, a
+/// zero byte, and the upstream's name in the catalogue.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct UpstreamHours {
     /// In ascending order, without old hours.
@@ -80,7 +80,7 @@ pub struct UpstreamHours {
     pub hours: Vec<UpstreamHour>,
 }
 
-/// Bills of an upstream within one hour.
+/// Counts of an upstream's bills within one hour.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct UpstreamHour {
     /// Hours since 1970.

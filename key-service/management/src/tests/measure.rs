@@ -1,5 +1,5 @@
-//! Measures an account with many keys in many groups, over SQLite and over Redis: memory, times of listings, and the
-//! time of the script in Redis. Nothing is asserted.
+//! Measures an account with many keys in many groups, over SQLite and over Redis: memory, listing times, and the time
+//! spent in the Redis script. Nothing is asserted.
 //!
 //! `cargo test -p key-service-management --lib -- --ignored --nocapture groups_of_a_large_account` prints two tables.
 //! The same command with `script_of_a_request` prints one.

@@ -1,7 +1,8 @@
 //! Groups of API keys.
 //!
 //! A group has two records: its money and limits, which spending reads, and a profile with everything else and the
-//! numbers of its keys and children. An external id has a separate record, which creating a group guards.
+//! numbers of its keys and children. An external id has a separate record, and the commit that creates a group guards
+//! it.
 
 mod changes;
 mod profile;
@@ -51,7 +52,8 @@ struct IdPage {
 
 impl Store {
     /// Creates a group in an existing account, unless the idempotency key is in use, another group has the external id,
-    /// the parent is not allowed ([`domain::group::may_be_parent`]), or the account has reached its maximum of groups.
+    /// the parent is not allowed ([`domain::group::may_be_parent`]), or the account has reached its maximum number of
+    /// groups.
     pub async fn create_group(
         &self,
         new: NewGroup,

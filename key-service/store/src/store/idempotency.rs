@@ -84,8 +84,8 @@ fn prune(change: &mut Change<'_>, ended: &[Vec<u8>]) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Stores what the attempt created under its idempotency key. An expired record may be overwritten; its index entry
-/// stays until it is pruned.
+/// Stores, under the attempt's idempotency key, what the attempt created. An expired record may be overwritten; its
+/// index entry stays until it is pruned.
 fn keep(change: &mut Change<'_>, name: &RecordName<IdempotencyKey>, attempt: &Idempotency, made: [u8; 16]) {
     let kept = IdempotencyKey { request: attempt.request, made, expires_at: attempt.expires_at };
     change.enter(layout::IDEMPOTENCY_ENDS, [&end_of(&kept)[..], attempt.key.as_bytes()].concat());

@@ -36,7 +36,7 @@ use crate::{
 
 impl Store {
     /// Creates an API key in an existing account, unless the idempotency key is in use, the group accepts no keys
-    /// ([`domain::group::takes_keys`]), or the account has reached its maximum of keys.
+    /// ([`domain::group::takes_keys`]), or the account has reached its maximum number of keys.
     pub async fn create_key(
         &self,
         new: NewKey,
@@ -55,7 +55,7 @@ impl Store {
             )) => true,
             // A conflict means that the account does not exist.
             Err(Error::Store(StoreError::Conflict(_))) => false,
-            // Another call with the same key may have created it.
+            // Another call for the same key may have created the key.
             Ok(Made::Existing(_) | Made::Replayed(_)) | Err(Error::Refused(_)) => {
                 !matches!(self.key(*account, *id).await, Ok(None))
             }

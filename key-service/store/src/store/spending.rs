@@ -42,7 +42,7 @@ pub trait Ledger: Send + Sync + 'static {
     async fn accounts_with_holds(&self) -> HoldIndex;
 
     /// Lists the account's open holds with an expired lease (`lease_until <= tick`), page by page in any order: the
-    /// first page, or the page after an earlier page's `next`. Every hold that is due before the first page is read is
+    /// first page, or the page after an earlier page's `next`. Every hold that was due when the first page was read is
     /// on one of the pages. An unreadable hold counts as due.
     async fn due_holds(&self, account: AccountId, after: Option<Cursor>) -> Result<DueHolds, StoreError>;
 

@@ -1,6 +1,5 @@
-//! Bills of upstreams in recent hours, over all accounts. Losing some does no harm. An upstream is identified by its
-//! model and its name in the catalogue.
-//! model and its name in the catalogue.
+//! Counts of upstreams' bills in recent hours, over all accounts. Losing some does no harm. An upstream is identified
+//! by its model and its name in the catalogue.
 
 use std::collections::BTreeMap;
 

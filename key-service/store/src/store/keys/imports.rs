@@ -1,7 +1,7 @@
 //! Imports from another gateway.
 //!
-//! Digests are stored in other spaces than the account, and there may be too many keys for one commit. So an import is
-//! first planned. Then each digest is reserved for the id of its key. Then groups and keys are created in several
+//! Digests are stored in different spaces from the account, and there may be too many keys for one commit. So an import
+//! is first planned. Then each digest is reserved for the id of its key. Then groups and keys are created in several
 //! commits, and each commit decides again from the current state. Every step may be repeated. A digest reserved for a
 //! key that does not exist is refused as unknown, and the same import later creates the key under exactly that id.
 

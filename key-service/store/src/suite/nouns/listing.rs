@@ -58,7 +58,7 @@ async fn make_group(store: &Store, account: AccountId, n: u64) {
 }
 
 /// No page exceeds its limit, and there are no more pages than necessary. Every key that existed at the beginning
-/// appears once and in order, although with every page a key is created on either side of the cursor.
+/// appears once and in order, although a key is created on either side of the cursor with every page.
 async fn all_keys_come_once_and_a_page_at_a_time(store: Arc<Store>, groups: u64) {
     let account = open_account(&store, 1).await;
     let made = stream::iter(0..groups).map(|n| make_group(&store, account, n));
