@@ -82,7 +82,7 @@ impl Identified {
 }
 
 impl Credentials {
-    /// Manages the credentials in this store, hashed with these peppers.
+    /// Makes an instance for the credentials in this store, which are hashed with these peppers.
     pub fn new(store: Arc<Store>, peppers: Peppers, prefix: Prefix) -> Self {
         let known = Cache::new(CACHED_CREDENTIALS);
         Self { store, peppers, prefix, known, unproven: RwLock::default(), fit: AtomicBool::new(false) }

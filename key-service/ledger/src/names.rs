@@ -68,7 +68,7 @@ pub const EVENTS: Log = Log(2);
 /// A part of the generations covers this many milliseconds.
 pub const TEN_MINUTES: i64 = 10 * 60 * 1000;
 
-/// The space that stores an account's records.
+/// Returns the space that stores an account's records.
 pub fn space(account: AccountId) -> Space {
     Space::new(account.to_string())
 }

@@ -54,7 +54,7 @@ pub trait Subject: Sized {
         self.store().doctor(account, fault).await;
     }
 
-    /// Called in the middle of a case. Subjects that test restarts close and reopen their store.
+    /// Runs in the middle of a case. Subjects that test restarts close and reopen their store here.
     async fn interrupt(&mut self) {}
 }
 

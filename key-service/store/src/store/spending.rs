@@ -22,7 +22,7 @@ pub type Outcomes = Vec<Result<Outcome, Refused>>;
 /// The store as spending uses it.
 #[async_trait]
 pub trait Ledger: Send + Sync + 'static {
-    /// Name of the database in spans.
+    /// Returns the database's name for spans.
     fn system(&self) -> &'static str;
 
     /// Applies commands in order to one account, as [`domain::ledger::apply`] does. Each has one outcome. Commands for
