@@ -29,7 +29,7 @@ impl FromRequestParts<Api> for Caller {
 
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, ApiError> {
         let (account, key) = api.management.authenticate(bearer(&parts.headers)?).await?;
-        // The log line has the same span.
+        // This is the span of the request's log line.
         let span = Span::current();
         span.record("account", display(account)).record("management_key", display(key.id));
         ConnectionTrust::of(&parts.extensions).grant(Owner::Account(account));

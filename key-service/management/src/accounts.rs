@@ -25,7 +25,7 @@ pub enum AccountRefused {
     NameTaken,
     #[error("there is no account of this name")]
     NotFound,
-    /// The amount is not above zero, or the credit would pass [`NanoUsd::MAX`].
+    /// The amount is not above zero, or the credit would exceed [`NanoUsd::MAX`].
     #[error("the amount must be above zero, and the credit may not exceed {} USD", NanoUsd::MAX)]
     BadAmount,
     /// The payment was added before, with a different amount.
@@ -51,7 +51,7 @@ impl NewDeposit {
 }
 
 impl Management {
-    /// Creates an account with this credit, and writes an event if an operator did it. After [`Error::Store`], the
+    /// Creates an account with this credit, and writes an event if an operator creates it. After [`Error::Store`], the
     /// account may exist without the credit.
     pub async fn create_account(
         &self,
@@ -81,7 +81,7 @@ impl Management {
         self.store.accounts().await
     }
 
-    /// Finds the account of this name.
+    /// Finds the account with this name.
     pub async fn account(&self, name: &str) -> Result<AccountId, Error<AccountRefused>> {
         self.store.account_named(name).await?.ok_or(Error::Refused(AccountRefused::NotFound))
     }

@@ -39,16 +39,16 @@ use crate::{
     view::{self, View},
 };
 
-/// Maximum copies of an account's records.
+/// Maximum number of copies of an account's records.
 const MOST_COPIES: usize = 32_768;
-/// Maximum attempts at a commit: more than competing processes that take turns need.
+/// Maximum number of attempts at a commit: more than competing processes that take turns need.
 const MOST_ATTEMPTS: u32 = 1_000;
 /// Commands that keep losing to other processes are abandoned after this time. Their gateway would soon send them to
 /// another key-service too, which would then compete for the same account.
 const COMMANDS_GIVEN_UP_AFTER: Duration = Duration::from_millis(400);
 /// Other changes that keep losing are abandoned after this time.
 const CHANGE_GIVEN_UP_AFTER: Duration = Duration::from_secs(2);
-/// Maximum copies in a process, over all accounts: a few hundred megabytes of the largest.
+/// Maximum number of copies in a process, over all accounts: a few hundred megabytes if all have the largest size.
 const MOST_COPIES_IN_ALL: usize = 200_000;
 
 /// A decided commit and its events.
@@ -62,7 +62,7 @@ struct DecidedCommit {
 struct CommandsLeft {
     /// Number of commands committed so far.
     done: usize,
-    /// Maximum commands of the next commit, lowered until a commit is small enough.
+    /// Maximum number of commands in the next commit, lowered until a commit is small enough.
     most: usize,
 }
 
@@ -136,7 +136,8 @@ impl Lanes {
         }
     }
 
-    /// Applies commands in order to one account. `now` is the caller's time; each attempt adds the time passed since.
+    /// Applies commands in order to one account. `now` is the caller's time; each attempt adds the time that has passed
+    /// since the call.
     pub async fn execute(
         &self,
         account: AccountId,

@@ -14,7 +14,7 @@ use crate::{
     view::{self, View},
 };
 
-/// Lost attempts after which a caller takes the turn.
+/// Number of lost attempts after which a caller takes the turn.
 pub(crate) const ATTEMPTS_WITHOUT_TURN: u32 = 3;
 /// Pause between two checks of another process's turn.
 const TURN_LOOK: Duration = Duration::from_micros(500);

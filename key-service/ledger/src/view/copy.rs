@@ -57,7 +57,7 @@ pub(crate) struct NotRead;
 trait AnyValues: Any + Send + Sync {
     /// Returns whether the record exists after the change.
     fn exist(&self) -> bool;
-    /// Returns the write of the record, if it has changed.
+    /// Returns the write for the record, if the record has changed.
     fn write(&self, name: &Name, revision: Revision) -> Option<Write>;
     /// Makes the new value current. `seen` is the record's revision, which changes with it.
     fn settle(&mut self, revision: Revision, seen: &mut Option<Revision>);
@@ -71,7 +71,7 @@ impl Copy {
         Self { seen, is_touched: false, state: record.map_or(State::Absent, State::Unread) }
     }
 
-    /// Returns the value after the change so far; `None` if the record does not exist.
+    /// Returns the value, including the changes so far; `None` if the record does not exist.
     pub(super) fn get<T: Stored>(&mut self, tell_damage: impl FnOnce()) -> Result<Option<&T>, NotRead> {
         match self.state {
             State::Absent => Ok(None),
@@ -127,7 +127,7 @@ impl Copy {
         Guard { name: name.clone(), seen: self.seen }
     }
 
-    /// Returns the write of the record, if it has changed.
+    /// Returns the write for the record, if the record has changed.
     pub(super) fn write(&self, name: &Name, revision: Revision) -> Option<Write> {
         match &self.state {
             State::Absent | State::Unread(_) => None,

@@ -12,8 +12,8 @@ use crate::{management::Management, nouns::once::Once};
 use domain::{access::Access, event::Actor};
 use key_service_store::store::{Error, ManagementKey, NewManagementKey, StoreError};
 
-/// Maximum management keys per account, including revoked ones: they fit on one page, and suffice for a new key every
-/// month for eight years.
+/// Maximum number of management keys per account, including revoked ones: they fit on one page, and suffice for a new
+/// key every month for eight years.
 pub(crate) const MAX_MANAGEMENT_KEYS: u64 = 100;
 
 /// Reason why a management key was not created or found.
@@ -25,7 +25,7 @@ pub enum ManagementKeyRefused {
     /// The account does not have the group.
     #[error("the account has no such group")]
     UnknownGroup,
-    /// The account has reached its maximum of management keys.
+    /// The account has reached its maximum number of management keys.
     #[error(
         "the account already has {MAX_MANAGEMENT_KEYS} management keys, including revoked ones, which is the maximum"
     )]
@@ -62,7 +62,7 @@ impl Management {
         self.make_management_key(account, id, settings, actor).await
     }
 
-    /// Creates a management key, once for each attempt and its settings.
+    /// Creates a management key, once for each attempt with the same settings.
     pub async fn create_management_key_once(
         &self,
         account: AccountId,
@@ -89,7 +89,7 @@ impl Management {
     ) -> Result<SecretString, Error<ManagementKeyRefused>> {
         let refused = |reason| Err(Error::Refused(reason));
         self.check_room_for_secret().await?;
-        // Groups are never deleted. If the group is archived, the key can still read its keys.
+        // Groups are never deleted. If the group is archived, the management key can still read the group's keys.
         if let Some(group) = access.group
             && self.store.group(account, group).await?.is_none()
         {
@@ -130,7 +130,7 @@ impl Management {
         found.ok_or(Error::Refused(ManagementKeyRefused::NotFound))
     }
 
-    /// Permanently revokes a management key of any account; a repetition changes nothing.
+    /// Permanently revokes a management key of any account; repeating this changes nothing.
     pub async fn revoke_management_key(
         &self,
         id: ManagementKeyId,

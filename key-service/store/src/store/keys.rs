@@ -36,7 +36,7 @@ use crate::{
 
 impl Store {
     /// Creates an API key in an existing account, unless the idempotency key is in use, the group accepts no keys
-    /// ([`domain::group::takes_keys`]), or the account has reached its maximum of keys.
+    /// ([`domain::group::takes_keys`]), or the account has reached its maximum number of keys.
     pub async fn create_key(
         &self,
         new: NewKey,
@@ -58,7 +58,7 @@ impl Store {
             | Ok(Made::Existing(_) | Made::Replayed(_))
             | Err(Error::Refused(_)) => {
                 self.forget_credential(digest, credential).await;
-                // Another call with the same key may have created it.
+                // Another call for the same key may have created it.
                 if !matches!(self.key(*account, *id).await, Ok(None)) {
                     self.put_credential(digest, credential).await?;
                 }
@@ -113,7 +113,7 @@ impl Store {
         Ok(self.keys_with_profiles(account, &[id]).await?.pop())
     }
 
-    /// Reads keys as of one moment, in the order of these ids, without missing ones.
+    /// Reads keys as of one moment, in the order of these ids. Ids without a key are left out.
     async fn keys_with_profiles(
         &self,
         account: AccountId,

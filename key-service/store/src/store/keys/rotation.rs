@@ -31,7 +31,7 @@ use crate::{
     },
 };
 
-/// Maximum attempts at a rotation. Each failed one lost its number to another rotation of the key.
+/// Maximum number of attempts at a rotation. Each failed one lost its number to another rotation of the key.
 const MOST_ATTEMPTS: u32 = 100;
 
 impl Store {
