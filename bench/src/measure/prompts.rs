@@ -1,4 +1,5 @@
-//! Measures the memory for long prompts: a gateway's peak, compared with the size of the body that passes through it.
+//! Measures the memory that long prompts need: a gateway's peak, compared with the size of the body that passes through
+//! it.
 
 use std::{fmt, net::SocketAddr};
 
