@@ -166,7 +166,7 @@ fn logprobs<'a>(script: &Script, tokens: impl IntoIterator<Item = Cow<'a, str>>,
     json!({script.text_field(): told.collect::<Vec<_>>(), "worker": "worker-7.internal"})
 }
 
-/// A whole answer, with the length and the finish reason of each choice. The usage is optional.
+/// Returns a whole answer, given the length and the finish reason of each choice. The usage is optional.
 pub(crate) fn whole(
     model: &str,
     script: &Script,
@@ -186,14 +186,14 @@ pub(crate) fn whole(
     })
     .to_string();
     if let Some(report) = report {
-        // The report is verbatim: reading it as JSON would change its numbers.
+        // The report is inserted verbatim: reading it as JSON would change its numbers.
         answer.truncate(answer.len() - 1);
         let _ = write!(answer, ",{report}}}");
     }
     answer
 }
 
-/// Number of text tokens in an answer of this length.
+/// Returns the number of text tokens in an answer of this length.
 fn text_tokens(script: &Script, length: u64) -> u64 {
     script.completion_tokens.min(length) - script.reasoning_tokens.min(script.completion_tokens).min(length)
 }
@@ -225,7 +225,7 @@ fn message(script: &Script, length: u64) -> Value {
     message
 }
 
-/// Members `usage`, or `timings`, or both at the end of a stream of llama.cpp's server.
+/// Returns the member `usage`, or `timings`, or both, as llama.cpp's server does at the end of a stream.
 pub(crate) fn report(usage: Usage, reasoning: u64, script: &Script, in_chunk: bool) -> String {
     let left_out = script.style.no_cached_tokens || (in_chunk && script.style.cached_tokens_at_end);
     let (told, timings) = (usage_json(usage, reasoning, script, !left_out), timings_json(usage));
@@ -243,7 +243,7 @@ fn timings_json(Usage { prompt, cached, completion }: Usage) -> String {
     )
 }
 
-/// The object `usage`, with or without the cached tokens.
+/// Returns the object `usage`, with or without the cached tokens.
 fn usage_json(usage: Usage, reasoning: u64, script: &Script, with_cached: bool) -> String {
     let Usage { prompt, cached, completion } = usage;
     let mut details = String::new();

@@ -1,4 +1,4 @@
-//! The pages of groups.
+//! The groups' pages.
 
 use bench::attack::pages::group_with_children;
 use http::Method;
