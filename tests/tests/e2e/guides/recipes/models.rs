@@ -123,7 +123,7 @@ fn answer(asked: &AskedOf) -> Given {
     (200, body.to_string())
 }
 
-/// Serves a recipe with a stand-in for its vendor. Returns the chat request that the stand-in got, and the answer.
+/// Serves a recipe with a stand-in for its vendor. Returns the chat request that the stand-in received, and the answer.
 async fn served(title: &str) -> (AskedOf, Answer) {
     let text = &recipes()[title];
     let recipe = model(title, text);
