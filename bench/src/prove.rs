@@ -44,7 +44,7 @@ const ROUND: Duration = Duration::from_mins(1);
 const LEAST_ROUND: Duration = Duration::from_secs(8);
 /// Time that a round takes in addition to its load: to start, settle and compare.
 const BESIDE: Duration = Duration::from_secs(12);
-/// Time in which all charges must be delivered and all holds resolved, once everything runs again.
+/// Time within which all charges must be delivered and all holds resolved, once everything runs again.
 const SETTLED: Duration = Duration::from_secs(45);
 /// Number of clients that send garbage.
 const GARBAGE_CLIENTS: usize = 20;

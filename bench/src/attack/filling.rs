@@ -107,7 +107,7 @@ async fn keys(stack: &Stack, account: &Account) -> Row {
     }
 }
 
-/// Creates management keys and members until they are refused, and then reads pages that list them without a pause.
+/// Creates management keys and members until they are refused. Then reads the pages that list them, without a pause.
 async fn lists(stack: &Stack, mut browser: Browser, other: &ApiKey) -> Vec<Row> {
     let management_keys = made(&mut browser, "/dashboard/management-keys").await;
     let members = made(&mut browser, "/dashboard/members").await;

@@ -41,8 +41,8 @@ pub async fn leave_pages(stack: &Stack) -> Vec<UnreadStreams> {
     leave_answers_of(PAGE, address(stack.server().public()), LEFT.0, LEFT.1).await
 }
 
-/// Returns the time of the slowest of several loads of the page, from the client's own network or another one; `None`
-/// if a load was refused.
+/// Returns the duration of the slowest of several page loads, from the client's own network or another one; `None` if a
+/// load was refused.
 pub async fn slowest_look(stack: &Stack, from: u8) -> Option<Duration> {
     let mut slowest = Duration::ZERO;
     for _ in 0..LOOKS {

@@ -36,7 +36,7 @@ enum Part {
     Prompts,
     /// Measure the cost of waiting for a replica of Redis
     Replicas,
-    /// Compare these programs with those of another build, such as an earlier commit, as ratios
+    /// Compare these programs with another build's, such as an earlier commit's, as ratios
     Beside {
         /// Directory with the other build's programs
         folder: PathBuf,

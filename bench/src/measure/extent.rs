@@ -28,7 +28,7 @@ pub(super) const SLOW_PACE: Duration = Duration::from_secs(5);
 pub(super) const SMALL_JOURNAL: u32 = 1_000;
 /// Number of API keys from which requests draw at random.
 pub(super) const KEYS: usize = 1_000;
-/// Time in which the allocator returns memory and holds are settled.
+/// Time within which the allocator returns memory and holds are settled.
 pub(super) const IDLE: Duration = Duration::from_secs(5);
 
 #[derive(Clone, Copy, Debug)]

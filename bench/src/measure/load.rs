@@ -64,7 +64,7 @@ pub(super) enum Work {
 }
 
 impl Work {
-    /// The same work, with short streams.
+    /// Returns the same work with short streams.
     pub(super) fn warming_up(self) -> Self {
         match self {
             Self::Streamed { dialect, at_once, .. } => Self::Streamed { dialect, at_once, chunks: 5 },

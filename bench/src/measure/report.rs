@@ -66,7 +66,7 @@ impl Spread {
         Some(Self { least, median: sorted[rounds / 2], most, rounds })
     }
 
-    /// A figure that was measured once.
+    /// Returns a figure that was measured once.
     fn once(figure: f64) -> Self {
         Self { least: figure, median: figure, most: figure, rounds: 1 }
     }
@@ -77,7 +77,7 @@ impl Report {
         Self { plan: *plan, cells: Vec::new(), held: Vec::new(), memory: None }
     }
 
-    /// Adds a measurement to those of its kind.
+    /// Adds a measurement to the others for the same system and work.
     pub(super) fn add(&mut self, system: &System, work: Work, measured: Measured) {
         if let Some(cell) = self.cells.iter_mut().find(|cell| cell.system == system.name && cell.work == work)
         {

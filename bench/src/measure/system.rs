@@ -44,7 +44,7 @@ impl System {
     }
 }
 
-/// The scripted model server behind all systems.
+/// Starts the scripted model server behind all systems.
 pub(super) async fn upstream() -> Process {
     let (tokens, pace) = (TOKENS.to_string(), PACE.as_millis().to_string());
     Process::start("scripted-upstream", &["--listen", "127.0.0.1:0", "--tokens", &tokens, "--pace-ms", &pace])

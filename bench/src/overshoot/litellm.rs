@@ -1,5 +1,5 @@
-//! LiteLLM's proxy under the load, as `bench/rivals/litellm/` installs and configures it: three proxies over one Redis, and a key with
-//! `max_budget` for each tenant.
+//! LiteLLM's proxy under the load, as `bench/rivals/litellm/` installs and configures it: three proxies over one Redis,
+//! and a key with `max_budget` for each tenant.
 
 use std::{
     fs::File,

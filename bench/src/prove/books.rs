@@ -142,7 +142,7 @@ pub(super) async fn compare_lists(stack: &Stack, population: &Population, found:
     }
 }
 
-/// The journal's entries for all keys under load.
+/// Returns the journal's entries for all keys under load.
 fn entries(round: &Round<'_>) -> Vec<Entry> {
     let keys = round.population.keys.read().unwrap();
     let numbers: HashMap<&str, usize> =

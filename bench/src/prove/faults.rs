@@ -49,7 +49,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// Describes it for the table.
+    /// Describes the kind of fault for the table.
     pub(super) const fn words(self) -> &'static str {
         match self {
             Self::KillGateway => "kills (SIGKILL) of a gateway or of `faregate`",
@@ -75,7 +75,7 @@ impl Kind {
         matches!(self, Self::KillGateway | Self::KillKeyService | Self::KillStore | Self::Failover)
     }
 
-    /// The faults of a stage, each with its weight.
+    /// Returns the faults of a stage, each with its weight.
     fn of(stage: Stage) -> &'static [(Self, usize)] {
         match stage {
             Stage::Services => &[

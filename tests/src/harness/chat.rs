@@ -55,7 +55,7 @@ impl Call {
         self
     }
 
-    /// Makes the call in another dialect. The body stays a chat request until the call is sent.
+    /// Converts the call to another dialect. The body stays a chat request until the call is sent.
     #[must_use]
     pub fn speaking(self, dialect: Dialect) -> Self {
         Self { dialect, ..self }

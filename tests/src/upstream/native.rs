@@ -130,7 +130,7 @@ fn answered(api: Api, plan: NativePlan, running: Running) -> Response<Body> {
     whole_text(&plan.text(&whole), &plan.script, running)
 }
 
-/// Returns the number of prompt tokens that were cached, and of those that become cached now.
+/// Returns how many prompt tokens were cached before, and how many become cached now.
 fn cached(prompt: &Prompt, total: u64, script: &Script, state: &State) -> (u64, CacheWrites) {
     let minimum = script.cache_minimum;
     if prompt.api == Api::Messages {

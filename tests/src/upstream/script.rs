@@ -302,8 +302,8 @@ impl Script {
         self.says.chars().skip(before).take(PIECE).collect()
     }
 
-    /// Returns the text of the event that ends with the text token of this index in a choice of this length; `None` if
-    /// the event continues.
+    /// Returns the text of the event that ends with this text token in a choice of this length; `None` if the event
+    /// continues after the token.
     pub(super) fn event(&self, index: u64, length: u64) -> Option<String> {
         let tokens = self.event_tokens.max(1);
         // The last event may be shorter.

@@ -36,7 +36,7 @@ pub struct Style {
     pub reasoning_beside: bool,
     /// Where reports contain the reasoning tokens.
     pub reasoning_told: ReasoningTold,
-    /// Generates one choice, whatever `n` asks for, as Ollama does.
+    /// Generates one choice regardless of `n`, as Ollama does.
     pub one_choice: bool,
     /// Leaves `prompt_tokens_details` out.
     pub no_cached_tokens: bool,
@@ -127,7 +127,7 @@ pub enum ReasoningTold {
     AtTop,
 }
 
-/// Ids that a server gives to tool calls.
+/// Ids that a server assigns to tool calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CallIds {

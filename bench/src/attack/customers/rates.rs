@@ -22,8 +22,8 @@ const RELEASED: Duration = Duration::from_millis(500);
 /// When the upstream answers waiting requests: only after the attack.
 const ANSWERED_MS: u64 = 60_000;
 
-/// Opens waiting requests whenever the rate has refilled, and then leaves them one group after the other. Each time,
-/// only as many new requests may begin as the rate allows.
+/// Opens waiting requests whenever the rate has refilled, and later leaves them, one group after the other. After each
+/// group, only as many new requests may begin as the rate allows.
 pub(crate) async fn saved_tokens(stack: &Stack) -> Row {
     let key = stack.key_with(json!({"tokens_per_minute": PER_MINUTE})).await;
     let mut waiting = vec![begin_all(stack, &key).await];

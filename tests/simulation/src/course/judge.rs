@@ -68,10 +68,10 @@ fn limited(store: &Store, account: AccountId, keys: &[KeyId], groups: &[GroupId]
     keys.iter().enumerate().map(key).chain(groups.iter().map(group)).collect()
 }
 
-/// Checks that a commit lets no budget spend and hold more than the limit that was in force for one of the commit's
-/// calls, each judged at its own time. An excess over a limit that was lowered, or whose raise has ended, may remain.
-/// `judged_at` is the earliest of those times. Once a raise has ended for all of them, it must be gone for good, even
-/// for a clock that is behind.
+/// Checks that after a commit, no budget has spent and held more than a limit that was in force for one of the commit's
+/// calls. Each call is judged at its own time; `judged_at` is the earliest of these. An existing excess may remain if
+/// the limit was lowered or its raise has ended. Once a raise has ended for all of the calls, it must be gone for good,
+/// even for a clock that is behind.
 fn limit_holds(now: &Budget, before: &Budget, judged_at: Option<Timestamp>) -> Result<(), &'static str> {
     let spent = |budget: &Budget| budget.used.nanos() + budget.held.nanos();
     if spent(now) <= spent(before) {

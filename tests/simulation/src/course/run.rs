@@ -14,12 +14,12 @@ use crate::{
     world::{BUSY, GATEWAYS, KEY_SERVICES, World},
 };
 
-/// Time in which requests end, restarts finish and sessions open again.
+/// Time within which requests end, restarts finish and sessions open again.
 const SETTLING: Duration = Duration::from_secs(6);
-/// Time in which an unused hold is resolved: a whole answer continues for 15 seconds without a client, and the hold of
-/// a lost gateway lasts 7/6 of a lease plus one second.
+/// Time within which an unused hold is resolved: a whole answer continues for 15 seconds without a client, and the hold
+/// of a lost gateway lasts 7/6 of a lease plus one second.
 const RESOLVED: Duration = Duration::from_secs(15 + LEASE.as_secs() + LEASE.as_secs() / 6 + 1);
-/// Time in which a late copy of an authorization, and its release, arrive.
+/// Time within which a late copy of an authorization arrives, and its release.
 const LATE: Duration = Duration::from_secs(8);
 
 /// The result of a run.

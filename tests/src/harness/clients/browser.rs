@@ -34,7 +34,7 @@ impl Browser {
         }
     }
 
-    /// Opens a sign-in link, whatever its host, and confirms it. Returns the final answer.
+    /// Opens a sign-in link on this installation, ignoring the link's host, and confirms it. Returns the final answer.
     pub async fn sign_in(&mut self, link: &str) -> Answer {
         let opened = self.open_link(link).await;
         if opened.status != 200 {

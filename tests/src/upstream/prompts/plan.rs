@@ -159,7 +159,7 @@ fn run_by_the_client(tool: &Value) -> Option<CalledTool> {
     Some(CalledTool { name: tool["name"].as_str()?.to_owned(), custom })
 }
 
-/// Returns an object with these members, without those that are `None`.
+/// Returns an object with these members. Members that are `None` are left out.
 pub(crate) fn object<const N: usize>(members: [(&str, Option<Value>); N]) -> Value {
     let present = members.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
     Value::Object(present.collect::<Map<_, _>>())

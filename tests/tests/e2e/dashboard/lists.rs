@@ -36,7 +36,7 @@ async fn keys_are_found_page_by_page_by_label_and_status() {
 
 #[apply(fact)]
 async fn lists_lead_forth_and_back_and_say_how_long_they_are() {
-    // SQLite, and Redis.
+    // Once over SQLite, and once over Redis.
     for stack in [Stack::start().await, replicas().await] {
         let shared = group(&stack, json!({"name": "Group"})).await;
         let of_group = shared["id"].as_str().unwrap();
@@ -88,7 +88,7 @@ async fn lists_lead_forth_and_back_and_say_how_long_they_are() {
 
 #[apply(fact)]
 async fn a_range_of_days_goes_from_page_to_page_and_is_compared_and_kept_in_a_file() {
-    // SQLite, and Redis.
+    // Once over SQLite, and once over Redis.
     for stack in [Stack::start().await, replicas().await] {
         let team = group(&stack, json!({"name": "Team A"})).await;
         let key = stack.key_with(json!({"label": "=Customer A", "group_id": team["id"]})).await;

@@ -25,7 +25,7 @@ const MANY: usize = 3_000;
 /// Number of times that an import is killed.
 const KILLS: u64 = 6;
 
-/// An export made for the tests.
+/// Reads an export made for the tests.
 fn fixture(name: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/moving").join(name).display().to_string()
 }

@@ -71,7 +71,7 @@ impl Folder {
     }
 }
 
-/// A stand-in for a vendor that lists models and generates answers for callers with this header.
+/// Starts a stand-in for a vendor that lists models and generates answers for callers with this header.
 async fn vendor(header: &'static str, value: &'static str) -> StandIn {
     StandIn::start(move |asked| {
         if asked.header(header) != value {

@@ -47,12 +47,12 @@ const PURE: [&str; 19] = [
 const OF_WORDS: [&str; 9] =
     ["axum-core", "chrono", "crc32fast", "http", "rand", "secrecy", "subtle", "toml", "uuid"];
 
-/// Files and folders of tests.
+/// Names of files and folders that contain only tests.
 const TESTS: [&str; 7] = ["tests", "suite", "histories", "testing", "reference", "fuzz", "examples"];
 /// First line of a file that was generated from the contract.
 const GENERATED: &str = "// This file is @generated";
 
-/// Maximum number of files in a folder: as many as can be taken in at a glance.
+/// Maximum number of files in a folder: few enough to take in at a glance.
 const MOST_FILES: usize = 15;
 
 /// For each module, the modules that it imports.

@@ -1,4 +1,4 @@
-//! Backups of the embedded store, made while it is in use, and then restored.
+//! Backups of the embedded store, made while it is in use and restored later.
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 

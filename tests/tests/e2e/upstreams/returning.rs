@@ -48,7 +48,7 @@ async fn stack() -> (Stack, Vec<(Preset, StandIn)>) {
     (stack, servers)
 }
 
-/// A client in a dialect. It sends back whatever it was answered.
+/// A client in a dialect. It sends back every answer that it has received.
 struct Client {
     api: UpstreamApi,
     history: Vec<Value>,
