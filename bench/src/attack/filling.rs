@@ -185,7 +185,7 @@ pub fn fill(stack: &Stack) {
     let used = redis_info(stack, "memory", "used_memory");
     let most = 4 * used.max(16 << 20);
     stack.redis().ask(0, &format!("CONFIG SET maxmemory {most}"));
-    // The allocator has a class for this size, so the strings take no more memory than their length.
+    // The allocator provides blocks of this size, so the strings take no more memory than their length.
     for number in 0.. {
         if redis_info(stack, "memory", "used_memory") >= most / 10 * 9 {
             break;

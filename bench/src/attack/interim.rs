@@ -92,7 +92,7 @@ fn flood(mut stream: TcpStream, flooded: &AtomicUsize, stopped: &AtomicBool) {
     }
 }
 
-/// The client of ours that receives the heads.
+/// Which of our clients receives the heads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flooded {
     /// The gateway's client for upstreams.

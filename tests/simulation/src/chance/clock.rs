@@ -23,7 +23,7 @@ impl ProcessClock {
         Self { began, ahead: AtomicI64::new(0), dice: Mutex::new(dice) }
     }
 
-    /// Moves the clock forward by this many milliseconds.
+    /// Moves the clock forward by this many milliseconds, or back if the number is negative.
     pub(crate) fn step(&self, millis: i64) {
         self.ahead.fetch_add(millis, Ordering::Relaxed);
     }
