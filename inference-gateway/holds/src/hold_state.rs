@@ -32,7 +32,7 @@ pub(crate) struct HoldState {
 
 /// Lease of a hold, as far as the gateway knows it.
 pub(crate) struct Lease {
-    /// Least time that the hold lives after a renewal.
+    /// Minimum time for which a renewal keeps the hold open.
     pub(crate) length: Duration,
     /// When the last successful renewal was sent.
     pub(crate) renewed: Instant,

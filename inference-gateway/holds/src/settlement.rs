@@ -23,7 +23,7 @@ const CAPTURE_BOUND: Duration = Duration::from_secs(2);
 /// How long to retry a settlement that fails for a permanent reason, such as a damaged record.
 const GIVE_UP_AFTER: Duration = Duration::from_mins(5);
 
-/// Failed attempts of all settlements. A success may belong to another settlement, so it does not end the failure.
+/// Failed attempts, over all settlements. A success may belong to another settlement, so it does not end the failure.
 static UNDELIVERED: FailureLog = FailureLog::new();
 
 /// How a hold is resolved.

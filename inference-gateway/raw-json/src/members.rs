@@ -94,7 +94,7 @@ impl<'a, 'p> Value<'a, 'p> {
         self.raw.get()
     }
 
-    /// Returns the location's name in errors.
+    /// Returns the location as errors name it.
     pub fn place(&self) -> String {
         self.at.to_string()
     }

@@ -30,7 +30,7 @@ pub(crate) trait PassedWriter: TurnWriter {
     fn pass(&mut self, event: &Original<'_>);
     /// Closes the blocks or items that are open.
     fn close_passed(&mut self, out: &mut BytesMut);
-    /// Returns the output that passed so far, in APIs that repeat it in the last event.
+    /// Returns the output passed on so far; `None` in APIs whose last event does not repeat it.
     fn output(&mut self) -> Option<String>;
     /// Returns the bytes that follow the upstream's last event.
     fn behind(&self) -> &'static str;

@@ -109,7 +109,7 @@ impl Pending {
         self.copies.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Number of copies that were sent to key-services.
+    /// Returns the number of copies that were sent to key-services.
     pub(super) fn copies(&self) -> u32 {
         self.copies.load(Ordering::Relaxed)
     }
@@ -357,7 +357,8 @@ impl QueueState {
     }
 }
 
-/// Adds a call to a queue, whose length is bounded by the calls that have callers.
+/// Adds a call to a queue. Abandoned calls are dropped once they are the majority, so the number of waiting callers
+/// bounds the queue's length.
 fn enqueue(waiting: &mut VecDeque<Arc<Pending>>, pending: Arc<Pending>) {
     if waiting.len() >= 2 * MAX_CALLS {
         // At least half of the waiting calls are abandoned, so drop those.

@@ -15,7 +15,7 @@ use crate::draft::{Draft, Limit, MAX_STOPS, TEMPERATURE, TOP_LOGPROBS, TOP_P, st
 pub(super) const PENALTY: RangeInclusive<f64> = -2.0..=2.0;
 /// Bounds of the bias on a token.
 pub(super) const BIAS: RangeInclusive<f64> = -100.0..=100.0;
-/// Makes tokens likelier. Servers never show a token that is half a character.
+/// Makes tokens likelier, even ones that are half a character, which servers never show.
 const BIAS_NAME: &str = "logit_bias";
 /// Maximum length in bytes of a parameter that is passed on: enough for a bias with as many tokens as an object may
 /// have members.

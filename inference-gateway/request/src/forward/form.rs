@@ -20,7 +20,7 @@ pub enum BodyForm {
         /// Whether the body marks what the vendor's cache should keep.
         cache_breakpoints: bool,
         is_separate: bool,
-        /// The server whose parts it gets back, if the conversation has any.
+        /// The server, if the conversation has parts to return to it.
         server: Option<ServerId>,
     },
     /// The client's own body, passed on to an upstream with the client's API.
@@ -85,7 +85,7 @@ impl BodyForm {
         }
     }
 
-    /// Terms of the chat, if it is one.
+    /// Returns the terms of the chat, if it is one.
     pub(crate) const fn chat(self) -> Option<ChatTerms> {
         match self {
             Self::Checked(terms) => Some(terms),
@@ -93,7 +93,7 @@ impl BodyForm {
         }
     }
 
-    /// The server that gets its parts back, in a body of another API.
+    /// Returns the server that gets its parts back, if the body is written for another API.
     pub(crate) const fn server(self) -> Option<ServerId> {
         match self {
             Self::Written { server, .. } => server,

@@ -15,7 +15,7 @@ pub(crate) struct Cut {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CutWhen {
     Always,
-    /// Only for servers that get no undocumented members.
+    /// Servers that get no undocumented members.
     Unknown,
     /// Servers that may not compact a conversation.
     Compaction,

@@ -120,7 +120,7 @@ impl PassageNotes {
         Ok(())
     }
 
-    /// Cuts the elements that `is_kept` rejects out of a list.
+    /// Cuts out of a list the elements that `is_kept` rejects.
     pub(crate) fn cut_elements(
         &mut self,
         list: &Value<'_, '_>,
@@ -140,7 +140,7 @@ impl PassageNotes {
         Ok(())
     }
 
-    /// Cuts unknown members out of an object, for servers that they do not pass to. Other values stay unchanged.
+    /// Cuts unknown members out of an object, for servers that must not get them. Other values stay unchanged.
     pub(crate) fn only(
         &mut self,
         object: &Value<'_, '_>,

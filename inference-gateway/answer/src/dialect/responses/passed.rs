@@ -1,4 +1,4 @@
-//! Remembers what it takes to end a response whose events are passed on unchanged.
+//! Remembers what is needed to end a response whose events are passed on unchanged.
 
 use bytes::BytesMut;
 use raw_json::RawString;
@@ -18,7 +18,7 @@ use crate::{
     stream::Original,
 };
 
-/// Longest id of a response that is kept, in bytes.
+/// Maximum length of a response's id to keep, in bytes.
 const MAX_ID: usize = 1024;
 
 /// An item, as in its first event.
