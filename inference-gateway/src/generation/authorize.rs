@@ -145,8 +145,8 @@ impl Generator {
     }
 
     /// Opens the hold on an exact count, if the bound exceeds the tokens per minute. If there is no count, an estimate
-    /// must fit. A prompt that cannot fit now is not counted. Meanwhile the prompt's lower bound is held, so that every
-    /// count is a request for the rates, whatever happens next.
+    /// must fit. A prompt that cannot fit now is not counted. Meanwhile the prompt's lower bound is held, so that the
+    /// rates treat every count as a request, whatever happens next.
     async fn admit_counted(
         &self,
         job: &mut Job,
@@ -355,7 +355,7 @@ fn is_worth_counting(forward: &Forward) -> bool {
 /// Why to count a prompt whose bound was refused.
 enum Counting {
     Useless,
-    /// What is left may pay for fewer tokens.
+    /// The remaining money may pay for fewer tokens.
     MayPay,
     /// Fewer tokens may fit the tokens per minute.
     MayFitTokens,

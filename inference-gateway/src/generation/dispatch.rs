@@ -98,7 +98,8 @@ impl Generator {
         if hold.output_tokens() < asked {
             self.widen(hold, pool, job, asked, &mut route.counted_by).await;
         }
-        // A grant below the request is final, so it becomes the upstream's limit, at which it stops by itself.
+        // A grant of less than was requested is final, so it becomes the upstream's limit. The upstream then stops by
+        // itself.
         let granted = hold.output_tokens();
         let max_tokens = if granted < asked { granted / job.forward.n } else { job.forward.max_tokens };
         self.send(pool, job, hold, max_tokens, route).await

@@ -62,7 +62,7 @@ const LIMIT_NAMES: [&str; 6] = [
 /// An output limit that an upstream refused, alone or together with the prompt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RefusedLimit {
-    /// Highest output limit of any request.
+    /// Highest output limit for any request.
     most: Option<u64>,
     /// Window for prompt and output together.
     window: Option<u64>,
@@ -70,7 +70,7 @@ pub struct RefusedLimit {
 }
 
 impl RefusedLimit {
-    /// Highest output limit of any request, if the upstream reports it.
+    /// Returns the highest output limit for any request, if the upstream reports it.
     pub const fn most(self) -> Option<u64> {
         self.most
     }

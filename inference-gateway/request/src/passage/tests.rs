@@ -146,12 +146,12 @@ fn parts_that_no_chat_has_pass_and_count() {
     }
 }
 
-/// The request with this item after a user message.
+/// Returns the request with this item after a user message.
 fn with_item(item: &Value) -> String {
     json!({"model": "m", "input": [{"role": "user", "content": "Hi"}, item]}).to_string()
 }
 
-/// The request with these blocks as a system message after a user message.
+/// Returns the request with these blocks as a system message after a user message.
 fn with_system(blocks: &Value) -> String {
     let messages = json!([{"role": "user", "content": "Hi"}, {"role": "system", "content": blocks}]);
     json!({"model": "m", "max_tokens": 9, "messages": messages}).to_string()

@@ -180,7 +180,7 @@ impl Deadlines {
         self.reading_on_deadline(reading_on).is_some_and(|deadline| now >= deadline)
     }
 
-    /// Returns when something is due if nothing happens before.
+    /// Returns when something is next due, unless an event comes first.
     pub(super) fn next(&self, state: StreamState, now: Instant) -> Instant {
         let StreamState { settled, silence, extending, unwritten, reading_on } = state;
         let extension = self.waiting_since.filter(|_| !extending).map(|_| now + EXTENSION_PAUSE);
@@ -222,7 +222,7 @@ mod tests {
     const SILENCE: Duration = Duration::from_mins(5);
     const STALL: Duration = Duration::from_secs(12);
     const UNREAD_BOUND: Duration = Duration::from_secs(9);
-    /// Nothing is reported, in flight or unwritten.
+    /// A state with nothing reported, in flight or unwritten.
     const PLAIN: StreamState = StreamState {
         settled: false,
         silence: None,

@@ -15,7 +15,8 @@ pub(super) enum NotUnderstood {
     Failed(UpstreamFailure),
 }
 
-/// What could be read was folded before, so only an answer that broke off, or a body without one, is the server's failure.
+/// Everything readable was already folded, so the server has failed only if the answer broke off or the body contains
+/// none.
 impl From<Nonsense> for NotUnderstood {
     fn from(nonsense: Nonsense) -> Self {
         match nonsense {
