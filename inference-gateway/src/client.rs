@@ -390,7 +390,7 @@ mod tests {
         assert!(ended.load(Ordering::SeqCst) == 1 && !client.is_gone());
     }
 
-    /// A stream of three pieces that records its end.
+    /// Makes a stream of three pieces that records its end.
     fn pieces(tracker: &TaskTracker, ended: &Arc<AtomicU32>) -> StreamBody {
         let ended = ended.clone();
         StreamBody::new(Client::default(), tracker, |pipe| async move {

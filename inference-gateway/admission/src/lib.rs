@@ -79,8 +79,8 @@ pub struct AdmissionSizes {
 pub struct Caller(pub ConnectionTrust);
 
 impl Caller {
-    /// Owner of the caller's permits until its credential is accepted; `None` if one was already accepted on the
-    /// connection.
+    /// Returns the owner of the caller's permits until its credential is accepted; `None` if one was already accepted
+    /// on the connection.
     fn unauthenticated(&self) -> Option<Owner> {
         match self.0.owner() {
             owner @ Owner::Network(_) => Some(owner),
@@ -235,7 +235,7 @@ impl Admitted {
         Ok(())
     }
 
-    /// Owner of the request: the paying account, once it is known.
+    /// Returns the owner of the request: the paying account, once it is known.
     pub fn owner(&self) -> Owner {
         self.slot.owner()
     }

@@ -41,7 +41,7 @@ impl AnswerReader {
         })
     }
 
-    /// Sets the number of choices requested. If one was requested, some servers split it in two.
+    /// Sets the number of choices requested. Some servers split a single requested choice in two.
     #[must_use]
     pub fn of_choices(mut self, choices: u64) -> Self {
         match &mut self.0 {

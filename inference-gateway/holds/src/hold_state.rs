@@ -99,7 +99,8 @@ impl HoldState {
         Arc::new(lease.course.clone())
     }
 
-    /// Renews the lease and requests more output tokens, in addition to a prompt of `prompt_tokens` and `images`.
+    /// Renews the lease and requests a hold for `output_tokens` in total and for a prompt of `prompt_tokens` and
+    /// `images`.
     pub(crate) async fn extend(
         &self,
         keys: &Keys,

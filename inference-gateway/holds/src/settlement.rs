@@ -78,7 +78,7 @@ impl Settlement {
         Self { hold, ending, course, slot, spooled: false, in_memory_alone: None }
     }
 
-    /// A capture that an earlier process left in the spool.
+    /// Makes the settlement of a capture that an earlier process left in the spool.
     fn spooled(capture: Capture) -> Self {
         let Capture { hold, usage, charged, estimated, course } = capture;
         let ending = Ending::Capture { usage, charged, estimated };

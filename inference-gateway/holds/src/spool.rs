@@ -86,7 +86,7 @@ impl Spool {
         Ok(Self { lines, found, clock, path: path.into(), unwritten })
     }
 
-    /// Closes a file without a thread, like the end of the process. Nothing more is written.
+    /// Closes a spool without a thread, as the end of the process would. Nothing more is written.
     pub fn let_go(&self) {
         match &self.lines {
             SpoolLines::Queued(_) => {}

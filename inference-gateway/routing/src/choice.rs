@@ -12,8 +12,8 @@ use shared::ids::AccountId;
 /// Consecutive failures after which an upstream is set aside. The first may be the request's fault, and the second a
 /// coincidence.
 const FAILURES: u32 = 3;
-/// How long an upstream is set aside at first, until a trial request: about the shortest restart of a server. Every
-/// failed trial doubles it.
+/// How long an upstream is first set aside before a trial request: about as long as the fastest restart of a server.
+/// Every failed trial doubles it.
 const FIRST_ASIDE: Duration = Duration::from_secs(2);
 /// Maximum time until a recovered upstream is noticed, however long its outage was.
 const LONGEST_ASIDE: Duration = Duration::from_secs(30);
@@ -42,7 +42,7 @@ pub enum AttemptOutcome {
     /// A refusal of something that one client passed, which says nothing about the upstream.
     Unjudged,
     /// A failure of a request with this account's own query or headers, which may be the cause. It counts only for this
-    /// account, until a request without them or of another account has failed too.
+    /// account, until a request that lacks them or comes from another account has also failed.
     FailedWithHead(AccountId),
     /// A refusal either of something that this account passed, or of everything. It counts as a failure once another
     /// account gets one too.

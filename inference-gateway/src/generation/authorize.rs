@@ -91,7 +91,8 @@ impl Generator {
 
     /// Opens the hold on an exact count, if the bound was refused or there is none (`denial` is absent). Meanwhile the
     /// prompt's lower bound is held, so that the upstream does not count a prompt that the key cannot pay for anyway.
-    /// If the count fails, a bound that was only refused for taking much of what is left is held if it fits.
+    /// If the count fails, the hold is opened on the bound, provided that it fits and was refused only for taking much
+    /// of what is left.
     async fn authorize_counted(
         &self,
         job: &mut Job,

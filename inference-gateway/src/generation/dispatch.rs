@@ -53,7 +53,7 @@ pub(super) struct Route {
 }
 
 impl Route {
-    /// Records the upstream that is asked now, also in telemetry, since it may fail.
+    /// Records which upstream is being asked, also in telemetry, since it may fail to answer.
     fn ask(&mut self, running: Running) -> &Running {
         let upstream = running.upstream();
         self.asked_kind = Some(upstream.entry.kind);

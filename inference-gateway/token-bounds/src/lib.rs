@@ -117,8 +117,7 @@ impl PromptSize {
 
     /// Counts a text that should be JSON. Templates show it unchanged, rewritten, or as a JSON string.
     pub fn maybe_json(&mut self, text: &str) {
-        // A text nested too deeply for a parser is shown only as a string, with at most six bytes for each of its
-        // bytes.
+        // A text nested too deeply for a parser is shown only as a string, which is at most six times as long.
         self.bytes += rewritten(text).unwrap_or(6 * text.len() as u64) + growth(text);
     }
 
@@ -186,7 +185,7 @@ impl PromptSize {
     }
 }
 
-/// Bytes of the longest JSON spelling of each byte of a text.
+/// For each byte of a text, the number of bytes in its longest JSON spelling.
 const SPELLED: [u8; 256] = {
     let mut spelled = [1; 256];
     let mut byte = u8::MAX;

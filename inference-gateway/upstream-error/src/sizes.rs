@@ -89,7 +89,7 @@ fn is_of_number(bytes: &[u8], at: usize) -> bool {
     is_digit(at) || (bytes[at] == b',' && is_digit(at + 1) && is_digit(at + 2) && is_digit(at + 3))
 }
 
-/// Returns how many bytes to skip of a phrase that ends with the lower end of a range.
+/// Returns how many bytes to skip if this phrase ends with the lower end of a range, which is not the limit.
 fn skipped(text: &str, at: usize) -> usize {
     const RANGE: &str = "input length should be [1,";
     if text[at..].starts_with(RANGE) { RANGE.len() - 1 } else { 0 }

@@ -130,7 +130,7 @@ mod tests {
         PassedHead::of(&request.body(()).unwrap().into_parts().0)
     }
 
-    /// An upstream that may be sent these members of a query.
+    /// Returns an upstream that may get these query parameters.
     fn upstream(pass_query: &[&str]) -> Upstream {
         let file = format!(
             r#"

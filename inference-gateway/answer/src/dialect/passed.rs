@@ -259,7 +259,7 @@ impl Edited<'_> {
     }
 }
 
-/// Nesting levels of a usage in which members are compared. Vendors use three.
+/// Number of a usage's nesting levels whose members are compared. Vendors use three levels.
 const USAGE_LEVELS: usize = 8;
 
 /// Reads a usage if no object in it repeats a name; `None` otherwise. When a name repeats, the larger count is billed,

@@ -150,7 +150,7 @@ impl ChatReader {
         Ok(())
     }
 
-    /// Adds the content of a whole message that was not given before.
+    /// Adds whatever content of a whole message was not given earlier.
     fn message<'a>(
         &mut self,
         message: RawMessage<'a>,

@@ -8,7 +8,8 @@ use serde::{
 };
 use shared::json::{Kind, RawValue, Text, elements};
 
-/// Nesting levels of an answer in which members are compared. The deepest member that a reader knows is on the tenth.
+/// Number of an answer's nesting levels whose members are compared. The deepest member that a reader knows is on the
+/// tenth level.
 const LEVELS: u8 = 10;
 /// Maximum number of members in an object, so that short names take little memory.
 const MOST_MEMBERS: usize = 4096;

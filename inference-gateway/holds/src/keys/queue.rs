@@ -137,7 +137,7 @@ struct SessionOf {
     instance: u64,
     /// Calls for which this session's key-service is preferred.
     waiting: VecDeque<Arc<Pending>>,
-    /// Slow calls of other sessions, which only this session sends too.
+    /// Slow calls of other sessions that were passed on to this session alone.
     passed_on: VecDeque<Arc<Pending>>,
 }
 
@@ -231,7 +231,8 @@ impl Queue {
     }
 
     /// Offers each of these calls to one other session that has not sent it: a connected one, or else the next to
-    /// connect. The copy counts only once it is sent, so a failure before that is the answer.
+    /// connect. The copy counts only once it is sent. Until then, a failure of the other copies is delivered as the
+    /// answer.
     pub(super) fn pass_on(&self, session: usize, calls: Vec<Arc<Pending>>) {
         let mut state = self.state.lock();
         let count = state.sessions.len();
@@ -260,7 +261,7 @@ impl Queue {
     pub(super) async fn woken(&self, session: usize, spill: Option<Instant>) {
         let notified = self.wakers[session].notified();
         match spill {
-            // At the time of the spill there may be a frame too.
+            // When calls spill over, there may be a frame as well.
             Some(spill) => drop(timeout_at(spill, notified).await),
             None => notified.await,
         }
@@ -429,7 +430,7 @@ mod tests {
         }
     }
 
-    /// A queue with sessions that wait for calls.
+    /// Makes a queue whose sessions wait for calls.
     fn idle(sessions: usize) -> Queue {
         let queue = Queue::new(sessions);
         assert!((0..sessions).all(|session| take(&queue, session).is_empty()));

@@ -75,7 +75,7 @@ pub enum Peer {
 }
 
 impl Peer {
-    /// A key-service in another process, over a persistent connection.
+    /// Makes a peer for a key-service in another process, with a persistent connection.
     pub fn remote(
         endpoint: Endpoint,
         tls: Option<Tls>,

@@ -11,7 +11,7 @@ use shared::{
 
 use crate::draft::{Draft, Limit, MAX_STOPS, TEMPERATURE, TOP_LOGPROBS, TOP_P, stop_sequence};
 
-/// Bounds of the penalty on tokens that were used before.
+/// Bounds of the penalties on repeated tokens.
 pub(super) const PENALTY: RangeInclusive<f64> = -2.0..=2.0;
 /// Bounds of the bias on a token.
 pub(super) const BIAS: RangeInclusive<f64> = -100.0..=100.0;

@@ -75,7 +75,7 @@ pub struct Forward {
 }
 
 impl Forward {
-    /// Returns how the caller asked, for the bill. Moves the user's name there.
+    /// Returns the request's origin for the bill, and moves the user's name into it.
     pub fn take_origin(&mut self, request: RequestId) -> Origin {
         let (api, user) = (model_api(&self.reply), self.user.take());
         Origin { api, stream: self.stream, user, request: Some(request) }

@@ -1,4 +1,4 @@
-//! Forms of a request's body, one for each way in which the model's upstreams are asked.
+//! Forms of a request's body. The upstreams of one model may need several.
 
 use std::fmt::Write as _;
 

@@ -164,7 +164,7 @@ fn items(
     })
 }
 
-/// Writes the encrypted reasoning of an earlier answer that preceded the call at this index.
+/// Writes the encrypted reasoning that preceded the call at this index in an earlier answer.
 fn reasoning_items(carried: &[PlacedPart], place: u64, open: &mut impl FnMut(&mut String), out: &mut String) {
     for part in parts_at(carried, place) {
         match part {

@@ -18,7 +18,7 @@ use crate::names::{
 
 /// Member that tells a vendor what to cache.
 const CACHE_CONTROL: &str = "cache_control";
-/// Maximum number of parts cut out of a body: far more than the tools of any client.
+/// Maximum number of parts cut out of a body: far more than any client has tools.
 const MOST_CUTS: usize = 8192;
 /// Characters kept of an unknown member's name. Names in the catalogue are shorter.
 const KEPT_NAME: usize = 65;

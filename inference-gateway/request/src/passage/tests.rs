@@ -119,7 +119,7 @@ fn parts_that_no_chat_has_pass_and_count() {
     let asked = forward(messages::parse, &blocks(search), MESSAGES).unwrap();
     assert!(asked.prompt_bound > plain.prompt_bound + 40, "{} {}", asked.prompt_bound, plain.prompt_bound);
     assert!(passed(messages::parse, &blocks(search), MESSAGES).contains(search));
-    // An upstream that is asked in chat cannot be told this.
+    // The chat API cannot express this.
     let error = forward(messages::parse, &blocks(search), "").err().unwrap();
     assert_eq!(
         (error.code, error.param.as_deref()),

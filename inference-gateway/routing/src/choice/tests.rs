@@ -158,7 +158,7 @@ fn an_upstream_whose_every_answer_breaks_is_not_well_because_it_begins_them() {
 struct Cache(VecDeque<u64>);
 
 impl Cache {
-    /// Returns whether the conversation was read before.
+    /// Reads a conversation. Returns whether it was in the cache.
     fn read(&mut self, conversation: u64, room: usize) -> bool {
         let known = self.0.iter().position(|known| *known == conversation);
         known.map(|at| self.0.remove(at));

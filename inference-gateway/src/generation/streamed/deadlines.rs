@@ -19,9 +19,10 @@ const EXTENSION_PAUSE: Duration = Duration::from_millis(500);
 /// Silence after which everything that the upstream sent before its client left has been read. The next token takes
 /// longer.
 pub(super) const CAUGHT_UP_AFTER: Duration = Duration::from_millis(10);
-/// Maximum time to read and count the upstream's output after a stream has ended. The upstream generates meanwhile.
+/// Maximum time to read and count the upstream's output after a stream has ended. The upstream continues to generate
+/// during this time.
 pub(super) const CATCH_UP_BOUND: Duration = Duration::from_millis(100);
-/// Maximum time to read and count output after a lost hold. The sockets of a gateway that was frozen contain a lot.
+/// Maximum time to read and count output after a lost hold. When a frozen gateway resumes, its sockets contain a lot.
 pub(super) const CATCH_UP_BOUND_OF_LOST: Duration = Duration::from_millis(500);
 /// Once the buffer of a client that reads nothing is full, its stream ends after this many quarters of `client_stall`.
 /// A client that returns before it counts as gone still gets the reason.

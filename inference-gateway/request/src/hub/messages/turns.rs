@@ -119,7 +119,7 @@ impl Turns {
         Ok(())
     }
 
-    /// Writes the thoughts of an earlier answer that preceded the call at this index.
+    /// Writes the thoughts that preceded the call at this index in an earlier answer.
     fn thoughts(&mut self, carried: &[PlacedPart], place: u64, out: &mut String) {
         for part in parts_at(carried, place) {
             let (kind, members) = match part {
