@@ -53,7 +53,7 @@ pub fn parse(body: &Bytes, passes: impl FnOnce(&str) -> bool) -> Result<Request,
     let (names, dropped_tools) = tools.finish(&members, &mut draft)?;
     input::messages(&members, &input, &names, &mut draft)?;
     // A whole answer that is passed on already repeats the request. For a stream, the gateway may have to write the
-    // last event, which repeats it too.
+    // last event, which also repeats the request.
     let echo = if stream || !passes(&model) { echo::echo(&members)? } else { String::new() };
     let passage = passage::of(body, &members, &mut draft)?;
     let earlier_calls = std::mem::take(&mut draft.earlier_calls).complete();

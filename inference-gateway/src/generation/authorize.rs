@@ -321,8 +321,8 @@ fn never_fits(tokens: u64, size: &str, room: TokenRoom) -> ApiError {
     error
 }
 
-/// Makes the error of a denial. If the request lets the model reason, what is left may pay for some output, but not for
-/// an answer.
+/// Makes the error for a denial. If the request lets the model reason, what is left may pay for some output, but not
+/// for an answer.
 fn refused(denial: Denial, forward: &Forward) -> ApiError {
     let is_short = matches!(counting(&denial, forward), Counting::MayPay);
     let mut error = ApiError::from(denial);

@@ -44,7 +44,7 @@ const SMALL_BODY: u64 = 64 << 10;
 /// Response header with the generation's id, which is also the billing id.
 pub(super) const X_GENERATION_ID: HeaderName = HeaderName::from_static("x-generation-id");
 /// Response header with the value to which `max_tokens` was lowered, because of the model's limit or because no more
-/// can be paid.
+/// can be paid for.
 pub(super) const X_MAX_TOKENS: HeaderName = HeaderName::from_static("x-max-tokens");
 
 const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");

@@ -36,7 +36,7 @@ const WINDOW: [&str; 8] = [
 ];
 
 /// Texts that report the prompt's tokens. vLLM's "at least # input tokens" is left out if output was requested, since
-/// vLLM stops counting once the prompt no longer fits with it.
+/// vLLM stops counting once the prompt no longer fits next to the output.
 const PROMPT: [&str; 9] = [
     "(# in the messages",                     // OpenAI, older vLLM
     "messages resulted in # tokens",          // OpenAI

@@ -120,9 +120,9 @@ impl Pool {
         at_address.for_each(|member| member.state.lock().drain(drained, now));
     }
 
-    /// Chooses the upstream for a request with these image URLs, other than `tried`; `None` if there is no other.
-    /// Drained upstreams are not chosen. `account` is the caller, if known. `affinity` identifies what the request
-    /// shares with requests that an upstream may have in its cache.
+    /// Chooses an upstream other than `tried` for a request with these image URLs; `None` if there is no other. Drained
+    /// upstreams are not chosen. `account` is the caller, if known. `affinity` identifies what the request shares with
+    /// requests that an upstream may have in its cache.
     pub fn choose(
         &self,
         account: Option<AccountId>,

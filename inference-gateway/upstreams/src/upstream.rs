@@ -223,7 +223,7 @@ impl Upstream {
         self.learned.refused()
     }
 
-    /// Returns the highest output limit that the server accepts, as far as it has said.
+    /// Returns the highest output limit that the server accepts, as far as it has reported one.
     pub fn most_output(&self) -> u64 {
         self.learned.most_output()
     }

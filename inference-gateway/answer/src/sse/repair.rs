@@ -18,9 +18,9 @@ const NO_NUMBERS: [&str; 3] = ["NaN", "-Infinity", "Infinity"];
 const ESCAPED: &str = "\"\\/bfnrtu";
 
 impl Payload {
-    /// Finds payloads in one that cannot be read: several in a row, one with numbers or control characters that JSON
-    /// does not have, one with bytes that are not UTF-8, or one that repeats members. Returns none if only the payload
-    /// itself is found.
+    /// Finds the payloads within a payload that cannot be read: several in a row, one with numbers or control
+    /// characters that JSON does not have, one with bytes that are not UTF-8, or one that repeats members. Returns none
+    /// if only the payload itself is found.
     pub(super) fn repaired(&self) -> Vec<Self> {
         let (Self::Whole(data) | Self::Body(data)) = self else { return Vec::new() };
         let text = String::from_utf8_lossy(data);

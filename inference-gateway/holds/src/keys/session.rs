@@ -176,7 +176,7 @@ impl SessionTask {
                 connected.map_err(|e| Status::unavailable(format!("{:#}", anyhow::Error::from(e))))?;
             let mut client: KeyServiceClient<InterceptedService<Channel, PresentToken>> =
                 KeyServiceClient::with_interceptor(channel, token.clone());
-            // The channel has room for all frames in flight, unless the key-service stops reading.
+            // Has room for all frames in flight, so it fills up only if the key-service stops reading.
             let (frames, outgoing) = mpsc::channel(MOST_FRAMES);
             let mut answers = client.session(ReceiverStream::new(outgoing)).await?.into_inner();
             let first = answers.message().await?.ok_or_else(closed)?;

@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// Maximum number of tokens that the catalogue of these tests allows: four times the prompt is more than is always
-/// believed.
+/// Maximum number of tokens that the catalogue of these tests allows: four times its prompt exceeds what is believed
+/// for any request.
 const CATALOGUE: Usage = Usage::of(300_000, 300_000, 1_000);
 const BELIEVED_PROMPT: u64 = 1_200_000;
 

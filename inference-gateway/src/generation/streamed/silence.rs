@@ -25,7 +25,7 @@ impl Stream {
         self.deadlines.heard(now);
     }
 
-    /// Counts what the upstream may have generated in the current silence towards the hold.
+    /// Counts towards the hold what the upstream may have generated in the current silence.
     pub(super) fn count_silence(&mut self, now: Instant) {
         let tokens = self.silent_since().map_or(0, |since| {
             let silence = now.saturating_duration_since(since);
