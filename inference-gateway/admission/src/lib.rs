@@ -68,7 +68,7 @@ pub struct AdmissionSizes {
     pub answers_bytes: usize,
     /// Bytes of a single account's answers in memory at once.
     pub answers_bytes_per_account: usize,
-    /// Bytes of bodies of callers that are not authenticated yet.
+    /// Bytes of bodies from callers that are not authenticated yet.
     pub unauthenticated_bytes: usize,
     /// Large bodies parsed at the same time. Each takes a core for up to a second, and half of the cores keep serving.
     pub parsed_at_once: usize,

@@ -105,7 +105,7 @@ impl Decoder {
         self.is_of_body
     }
 
-    /// Finds payloads in one that is not JSON; they are returned next. Returns whether there are any.
+    /// Finds the payloads within a payload that is not JSON. They are returned next. Returns whether there are any.
     pub fn repair(&mut self, broken: &Payload) -> bool {
         let found = broken.repaired();
         let is_repaired = !found.is_empty();

@@ -85,7 +85,7 @@ impl Settlement {
         Self { hold, ending, course, slot: None, spooled: true, in_memory_alone: None }
     }
 
-    /// Tries to deliver the settlement while a response may wait. Returns the charge of a capture.
+    /// Tries to deliver the settlement while a response may wait. Returns the charge for a capture.
     pub(crate) async fn attempt(&self, holds: &Holds) -> FirstAttempts {
         let attempts = async {
             let mut backoff = Keys::backoff();

@@ -31,7 +31,7 @@ pub(crate) struct MessagesStream {
     reply: Arc<MessagesReply>,
     /// Number of tokens in the prompt, used until the upstream reports its own count.
     prompt_tokens: u64,
-    /// The last bytes of the text, to look for a stop sequence in.
+    /// The last bytes of the text, which may end with a stop sequence.
     tail: String,
     has_calls: bool,
     refused: bool,

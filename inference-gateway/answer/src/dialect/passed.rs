@@ -209,7 +209,7 @@ impl LastEvent {
 }
 
 impl Edited<'_> {
-    /// Replaces the upstream's name of the model with the client's, which is a JSON string.
+    /// Replaces the upstream's name for the model with the client's, which is a JSON string.
     fn rename<'s>(&self, model: &'s str, splice: &mut Splice<'s>) {
         if let Some(known) = self.model {
             splice.replace(known, model);

@@ -10,7 +10,7 @@ use super::{
     repeats::without_repeats,
 };
 
-/// Maximum number of payloads found in one: as many chunks as fit in the longest payload.
+/// Maximum number of payloads found within one: as many chunks as fit in the longest payload.
 const MOST_FOUND: usize = 1 << 16;
 /// Numbers that Python writes and JSON does not have.
 const NO_NUMBERS: [&str; 3] = ["NaN", "-Infinity", "Infinity"];

@@ -91,7 +91,7 @@ enum ReportObject {
 }
 
 impl ReportObject {
-    /// Returns which object with counts a member contains.
+    /// Returns the kind of object with counts that this member contains, if any.
     fn inner(self, member: &str) -> Option<Self> {
         match (self, member) {
             // The last name is Mistral's.

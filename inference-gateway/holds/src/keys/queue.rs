@@ -368,7 +368,7 @@ fn enqueue(waiting: &mut VecDeque<Arc<Pending>>, pending: Arc<Pending>) {
     waiting.push_back(pending);
 }
 
-/// Returns a session's bit. If two sessions share a bit, one is not offered what the other has sent.
+/// Returns a session's bit. If two sessions share a bit, one is not offered calls that the other has sent.
 const fn bit(session: usize) -> u64 {
     1 << (session % 64)
 }

@@ -116,8 +116,8 @@ fn text_format(hub: &Hub<'_>, out: &mut String) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// Writes the items of a message: its texts and images, the reasoning and the calls of an earlier answer, or the output of
-/// a tool.
+/// Writes the items of a message: its texts and images, the reasoning and calls of an earlier answer, or a tool's
+/// output.
 fn items(
     message: &Members<'_, '_>,
     carried: &[PlacedPart],

@@ -54,7 +54,8 @@ impl PassedWriter for ResponsesStream {
                     if !self.output.is_empty() {
                         put(&mut self.output, ",");
                     }
-                    // JSON strings contain no line ends, so each line end is between tokens and may become a blank.
+                    // JSON strings contain no line ends, so each line end is between tokens and can be replaced by a
+                    // blank.
                     self.output
                         .extend(item.get().bytes().map(|byte| if byte == b'\n' { b' ' } else { byte }));
                 }
