@@ -36,7 +36,7 @@ pub(super) struct ModelObject<'a> {
     /// Limit of output tokens; absent for a model that generates none.
     #[serde(skip_serializing_if = "Option::is_none")]
     max_output_tokens: Option<u64>,
-    /// Words of reasoning effort that the model accepts.
+    /// Reasoning efforts that the model accepts.
     efforts: Vec<&'static str>,
     pricing: Pricing,
 }

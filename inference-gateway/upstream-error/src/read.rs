@@ -7,9 +7,9 @@ use crate::{
     sizes::ContextSizes,
 };
 
-/// Maximum nesting that is read of an error, including JSON within texts.
+/// Maximum nesting down to which an error is read, including JSON within texts.
 const MOST_LEVELS: usize = 8;
-/// Maximum number of values that are read of an error.
+/// Maximum number of values that are read from an error.
 const MOST_VALUES: usize = 64;
 
 /// Members that contain the message, or an object with it, in the order in which they are searched.

@@ -25,7 +25,7 @@ pub(crate) struct Conversation<'d> {
     pub(crate) draft: &'d mut Draft,
     before: &'static str,
     list: MessageList,
-    /// Calls of the last answer that have no answer of a tool yet.
+    /// Number of calls in the last answer that no tool has answered yet.
     unanswered: usize,
     /// System message to write after those answers, a JSON string: servers want the answers right after the calls.
     waiting: Option<String>,

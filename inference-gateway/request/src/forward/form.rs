@@ -26,7 +26,7 @@ pub enum BodyForm {
     /// The client's own body, passed on to an upstream with the client's API.
     Passed {
         api: UpstreamApi,
-        /// Index of the model's first upstream that the same members pass to.
+        /// Index of the model's first upstream that gets the same members.
         like: usize,
         is_separate: bool,
     },

@@ -29,7 +29,7 @@ pub(crate) struct Hub<'h> {
     pub(crate) choices: u64,
     /// Requested reasoning effort, in the model's words.
     pub(crate) effort: Option<Effort>,
-    /// Whether the model accepts words of effort, so it can reason.
+    /// Whether the model accepts a reasoning effort, which means that it can reason.
     pub(crate) reasons: bool,
     /// The server, if the conversation has parts to return to it.
     pub(crate) server: Option<ServerId>,

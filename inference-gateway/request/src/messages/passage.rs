@@ -90,7 +90,7 @@ const MEMBERS: ApiMembers = ApiMembers {
 
 /// Member that requests a summary of the conversation instead of an answer.
 const COMPACTION: &str = "compaction";
-/// Prefix of the types of edits that only remove parts of a conversation.
+/// Type prefix of edits that only remove parts of a conversation.
 const CLEARS: &str = "clear_";
 
 /// Returns whether a member requests only a compaction. The vendor writes its summary in addition to the answer, so no

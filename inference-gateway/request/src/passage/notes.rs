@@ -20,7 +20,7 @@ use crate::names::{
 const CACHE_CONTROL: &str = "cache_control";
 /// Maximum number of parts cut out of a body: far more than any client has tools.
 const MOST_CUTS: usize = 8192;
-/// Characters kept of an unknown member's name. Names in the catalogue are shorter.
+/// Number of characters kept from an unknown member's name. Names in the catalogue are shorter.
 const KEPT_NAME: usize = 65;
 
 #[derive(Default)]

@@ -20,7 +20,7 @@ const RESPONSES: &str = r#"speaks = ["responses"]"#;
 const MESSAGES: &str = r#"speaks = ["messages", "chat"]"#;
 /// An upstream that accepts undocumented members.
 const TAKES_UNKNOWN: &str = "speaks = [\"responses\"]\npass_members = [\"x_unknown\"]";
-/// The words of reasoning effort that vendors accept.
+/// The reasoning efforts that vendors accept.
 const ALL_EFFORTS: &str = r#"efforts = ["none", "minimal", "low", "medium", "high", "xhigh", "max"]"#;
 
 type Parse = fn(&Bytes) -> Result<Request, ApiError>;

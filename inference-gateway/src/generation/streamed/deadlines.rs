@@ -34,9 +34,9 @@ pub(super) struct Deadlines {
     unread_bound: Duration,
     /// Whether nothing is read until an extension or a renewed lease arrives.
     is_blocked: bool,
-    /// Since when the stream has been waiting for an extension or a renewed lease.
+    /// When the stream began to wait for an extension or a renewed lease, if it still does.
     waiting_since: Option<Instant>,
-    /// Since when nothing more has been read, because the client reads nothing and its buffer is full.
+    /// When reading stopped because the client reads nothing and its buffer is full, if that still holds.
     full_since: Option<Instant>,
     /// Whether the upstream is being read.
     listening: bool,

@@ -28,7 +28,7 @@ struct CodexModel<'a> {
     slug: &'a str,
     display_name: &'a str,
     context_window: u64,
-    /// Words of reasoning effort that the model accepts.
+    /// Reasoning efforts that the model accepts.
     supported_reasoning_levels: Vec<ReasoningLevel>,
     /// Position in the list.
     priority: usize,

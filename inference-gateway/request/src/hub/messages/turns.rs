@@ -24,7 +24,7 @@ pub(super) struct Turns {
     /// Closing brace of the system prompt's last block.
     system: Option<usize>,
     prompt: PromptList,
-    /// Closing braces of the last blocks in the last two turns of the user.
+    /// Closing braces of the last blocks in the user's last two turns.
     ends: [Option<usize>; 2],
 }
 
