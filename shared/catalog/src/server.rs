@@ -139,7 +139,7 @@ impl ServerDescription {
         self.served(name).and_then(ServedModel::window).or(self.window)
     }
 
-    /// Returns whether the server lists a model that requests may name like this.
+    /// Returns whether requests may use this name for a model that the server lists.
     pub fn has(&self, name: &str) -> bool {
         self.served(name).is_some()
     }

@@ -8,7 +8,7 @@ use shared_config::ConfigError;
 
 use crate::serve::{ConnectionOptions, LEAST_CONNECTIONS};
 
-/// Open files kept for the store, logs, and connections between the services.
+/// Number of open files reserved for the store, logs, and connections between the services.
 const RESERVED_FILES: usize = 192;
 /// Maximum memory of a silent connection, including half of the largest head. All connections may take a quarter of the
 /// process's memory.
@@ -66,7 +66,7 @@ impl LimitOptions {
 }
 
 impl Limits {
-    /// Returns the number of connections for each of `ports`: as configured, or what open files and memory allow.
+    /// Returns the number of connections for each of `ports` ports: as configured, or what open files and memory allow.
     /// `other_files` are used for other purposes.
     pub fn connections(&self, ports: usize, other_files: usize) -> Result<usize, ConfigError> {
         const SETTING: &str = "FAREGATE_MAX_CONNECTIONS";

@@ -10,7 +10,7 @@ const NETWORK_BITS: u32 = 64;
 /// Whom a permit counts against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Owner {
-    /// Callers of a network address, without an accepted credential.
+    /// Callers at a network address, without an accepted credential.
     Network(Network),
     /// Everyone who uses this account's keys.
     Account(AccountId),

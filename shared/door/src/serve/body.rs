@@ -146,8 +146,8 @@ impl Response {
         self.body.lock()
     }
 
-    /// Returns when to check the response next, if necessary. The error is the time of the connection's last demand, if
-    /// the client reads too slowly or not at all.
+    /// Returns when to check the response next, if necessary. Fails if the client reads too slowly or not at all; the
+    /// error is the time at which the connection last asked for more.
     fn look(&self, now: Instant) -> Result<Option<Instant>, Instant> {
         let state = self.body();
         let (since, taken) = (state.untaken_since, state.taken);
@@ -182,7 +182,7 @@ impl Response {
         None
     }
 
-    /// Marks the response as ended, or as unread since then. Only the first call counts.
+    /// Marks the response as ended, or as unread since this instant. Only the first call counts.
     fn close(&self, since: Instant) {
         if self.is_open.swap(false, Ordering::Relaxed) {
             self.connection.end_response(since);
@@ -214,7 +214,7 @@ impl Response {
         polled.map_ok(|frame| frame.map_data(|data| self.cut(state, data, false)))
     }
 
-    /// Cuts the first piece off `data`; the rest waits. `part` says that it continues a larger piece.
+    /// Cuts the first piece off `data`; the rest waits. `part` means that `data` continues a larger piece.
     fn cut(&self, state: &mut BodyState, mut data: Bytes, part: bool) -> Bytes {
         let larger = data.len() > self.piece;
         if larger {

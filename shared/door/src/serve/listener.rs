@@ -98,8 +98,8 @@ pub async fn serve(port: Port, app: Router, shutdown: CancellationToken) {
     serve_on(port, vec![Worker { runtime: Handle::current(), handler: app.into() }], shutdown).await;
 }
 
-/// Serves on several runtimes until `shutdown`. A connection stays with the runtime that had the fewest. Requests of an
-/// HTTP/2 connection, which may be the only one, are spread over all runtimes.
+/// Serves on several runtimes until `shutdown`. A new connection goes to the runtime with the fewest connections, and
+/// stays there. Requests of an HTTP/2 connection, which may be the only one, are spread over all runtimes.
 pub async fn serve_on(port: Port, workers: Vec<Worker>, shutdown: CancellationToken) {
     let Port { listener, bounds, tls, leaving, closed, arriving, drain } = port;
     let register = Register::new(&bounds, arriving.clone());

@@ -87,7 +87,7 @@ pub fn days_left(end: i64) -> i64 {
     end.saturating_sub(System.now().seconds()) / (24 * 3600)
 }
 
-/// `notAfter` of a certificate (RFC 5280, 4.1), in seconds since 1970.
+/// Returns `notAfter` of a certificate (RFC 5280, 4.1), in seconds since 1970.
 fn end_of(certificate: &CertificateDer<'_>) -> Option<i64> {
     let (_, certificate, _) = element(certificate)?;
     let (_, mut rest, _) = element(certificate)?;
