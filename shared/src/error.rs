@@ -22,7 +22,7 @@ macro_rules! codes {
                 match self { $(Self::$variant => $name),+ }
             }
 
-            /// The HTTP status that carries the code.
+            /// Returns the HTTP status that carries the code.
             pub const fn status(self) -> StatusCode {
                 match self { $(Self::$variant => StatusCode::$status),+ }
             }
@@ -157,7 +157,7 @@ codes! {
 }
 
 impl Code {
-    /// Default for `Retry-After`, in seconds. Short, since SDKs wait for exactly this time.
+    /// Returns the default for `Retry-After`, in seconds. It is short, since SDKs wait for exactly this time.
     pub const fn retry_after(self) -> Option<u32> {
         match self {
             Self::SpendReserved | Self::RateLimitExceeded | Self::Overloaded => Some(1),
@@ -188,7 +188,7 @@ pub struct ApiError {
 }
 
 impl ApiError {
-    /// An error about the request as a whole.
+    /// Makes an error about the request as a whole.
     pub fn new(code: Code, message: impl Into<Cow<'static, str>>) -> Self {
         Self {
             code,
@@ -201,17 +201,17 @@ impl ApiError {
         }
     }
 
-    /// Seconds after which a client may try again, as `Retry-After`; `None` if it should not.
+    /// Returns the seconds after which a client may try again, as `Retry-After`; `None` if it should not.
     pub fn retry_after(&self) -> Option<u32> {
         self.retry_after.or(self.code.retry_after()).filter(|_| !self.final_answer)
     }
 
-    /// An error about a place in the request.
+    /// Makes an error about a place in the request.
     pub fn at(code: Code, param: impl Into<String>, message: impl Into<Cow<'static, str>>) -> Self {
         Self { param: Some(param.into()), ..Self::new(code, message) }
     }
 
-    /// The error while the key-service or the store is unavailable: requests are refused rather than served unbilled.
+    /// Returns the error for an unavailable key-service or store: requests are refused rather than served unbilled.
     pub fn service_unavailable() -> Self {
         Self::new(
             Code::ServiceUnavailable,
@@ -219,7 +219,7 @@ impl ApiError {
         )
     }
 
-    /// The error for a bug; the details are in the log.
+    /// Returns the error for a bug; the details are in the log.
     pub fn internal() -> Self {
         Self::new(Code::InternalError, "Something went wrong on our side.")
     }

@@ -134,7 +134,7 @@ impl opentelemetry_http::HttpClient for ReceiverClient {
 pub(super) struct Warned(Mutex<Option<Instant>>);
 
 impl Warned {
-    /// Returns whether a warning is due, and assumes that it is given.
+    /// Returns whether a warning is due, and if so, counts it as given.
     pub(super) fn is_due(&self) -> bool {
         let mut last = self.0.lock();
         let due = last.is_none_or(|last| last.elapsed() >= WARN_EVERY);

@@ -86,7 +86,7 @@ struct Instruments {
 /// Operation, provider and model of an inference.
 type Inferred = (&'static str, Option<&'static str>, String);
 
-/// Instruments with their attributes looked up once. A look-up costs several times the price of a measurement.
+/// Instruments with their attributes looked up once. A look-up costs several times as much as a measurement.
 struct BoundInference {
     tokens: [BoundCounter<u64>; TOKEN_KINDS],
     inference: BoundHistogram<f64>,

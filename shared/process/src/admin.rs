@@ -1,8 +1,8 @@
 //! The admin port: probes, metrics, and operators' commands to the running process.
 //!
-//! The port is never published, but metrics scrapers reach it, and a web page in a browser on the same machine could by
-//! DNS rebinding. So the port serves only known host names, and never a web page. A request that changes the process
-//! must come from the same machine or container, with the token from the data directory.
+//! The port is never published, but metrics scrapers reach it, and a web page in a browser on the same machine could
+//! reach it by DNS rebinding. So the port serves only known host names, and never a web page. A request that changes
+//! the process must come from the same machine or container, with the token from the data directory.
 
 use std::{net::IpAddr, sync::Arc};
 

@@ -25,7 +25,7 @@ use super::basics::ServiceOptions;
 
 /// Mode bits that let others access a file, or let the group write it.
 const TOO_OPEN: u32 = 0o027;
-/// With a lower limit of open files, there is room for only few connections.
+/// With a lower limit on open files, there is room for only a few connections.
 const FEW_FILES: usize = 4096;
 
 /// How a program reports on its installation. Exit status: 0 if all is well, 1 with warnings, 2 with errors

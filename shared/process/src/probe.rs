@@ -16,7 +16,7 @@ pub const READY: &str = "/readyz";
 pub type Readiness =
     Arc<dyn Fn() -> Pin<Box<dyn Future<Output = Result<Option<String>, String>> + Send>> + Send + Sync>;
 
-/// Container engines wait slightly longer.
+/// How long an answer may take. Container engines wait slightly longer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Fails unless the server at this address answers `GET path` with success.

@@ -143,7 +143,7 @@ impl From<Denial> for ApiError {
     }
 }
 
-/// Whole seconds of a time, rounded up.
+/// Returns the whole seconds of a time, rounded up.
 fn whole_seconds(time: Duration) -> u64 {
     time.as_secs() + u64::from(time.subsec_nanos() > 0)
 }
@@ -153,7 +153,7 @@ fn retry_seconds(time: Duration) -> u32 {
 }
 
 impl ApiError {
-    /// The error for a model that is not in the catalogue.
+    /// Returns the error for a model that is not in the catalogue.
     pub fn model_not_found(valid_models: Vec<String>) -> Self {
         Self { valid_models, ..Self::at(Code::ModelNotFound, "model", Refusal::ModelNotFound.message()) }
     }

@@ -11,7 +11,7 @@ pub const MAX_EXTERNAL_ID_CHARS: usize = 128;
 /// Largest limit of a key or a group.
 pub const MAX_LIMIT: NanoUsd = NanoUsd::from_usd(MAX_LIMIT_USD);
 pub(super) const MAX_LIMIT_USD: i64 = 1_000_000;
-/// One limit per length of window.
+/// Maximum number of limits: one per length of window.
 pub const MAX_LIMITS: usize = 4;
 pub const MAX_RAISE: Duration = Duration::from_hours(366 * 24);
 /// Largest bound on requests or tokens per minute, and on requests in flight.
@@ -21,13 +21,13 @@ pub const MAX_MODELS: usize = 64;
 pub const MAX_MODEL_CHARS: usize = 200;
 /// Maximum number of metadata entries in an object.
 pub const MAX_METADATA: usize = 16;
-/// Longest name of metadata in Unicode code points.
+/// Maximum length of a metadata entry's name in Unicode code points.
 pub const MAX_METADATA_NAME_CHARS: usize = 64;
-/// Longest value of metadata in Unicode code points.
+/// Maximum length of a metadata entry's value in Unicode code points.
 pub const MAX_METADATA_VALUE_CHARS: usize = 512;
 /// Longest default life of a key: a hundred years.
 pub(super) const MAX_LIFETIME_SECONDS: u64 = 100 * 366 * 24 * 60 * 60;
-/// Longest grace of a rotation: 30 days.
+/// Longest grace period of a rotation: 30 days.
 pub const MAX_GRACE_SECONDS: u64 = 30 * 24 * 60 * 60;
 /// Longest idempotency key in characters; clients send UUIDs.
 pub const MAX_IDEMPOTENCY_KEY_CHARS: usize = 255;

@@ -120,7 +120,7 @@ const TOP: Parameter = parameter("top", |_| {
     json_schema!({"type": "integer", "minimum": 1, "maximum": MAX_TOP, "description": description})
 });
 
-/// Most sums that a request for the largest ones may ask for.
+/// Maximum number of sums that a request for the largest ones may ask for.
 pub const MAX_TOP: usize = 1_000;
 
 fn time(_: &mut SchemaGenerator) -> Schema {
@@ -185,7 +185,7 @@ impl Route {
         self.at(noun.row().path, noun.row().reach)
     }
 
-    /// Puts the route below an object of this noun.
+    /// Puts the rest of the route's path after the id of an object of this noun.
     const fn below<O: Object>(self, rest: &'static str) -> Self {
         let named: (SchemaOf, _, _) =
             (SchemaGenerator::subschema_for::<O::Id>, O::NOUN.row().unknown.0, rest);
@@ -196,7 +196,7 @@ impl Route {
         Self { query, ..self }
     }
 
-    /// Answers with pages. Their cursors are ids of objects of this type.
+    /// Makes the route answer with pages, whose cursors are ids of objects of this type.
     const fn paged<O: Listable>(self) -> Self {
         Self { cursor: Some(SchemaGenerator::subschema_for::<O::Id>), ..self }
     }

@@ -19,7 +19,7 @@ use tracing::Level;
 
 /// Minimum time between two writes. Lines in between are written together.
 const GATHER: Duration = Duration::from_millis(20);
-/// Bytes of a batch that is written before [`GATHER`] has passed: the capacity of a pipe.
+/// Size in bytes at which a batch is written before [`GATHER`] has passed: the capacity of a pipe.
 const FULL: usize = 64 << 10;
 /// Maximum number of bytes waiting: a third of a second's lines at ten thousand requests per second. Further lines are
 /// dropped.
