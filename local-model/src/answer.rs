@@ -43,7 +43,7 @@ pub(crate) struct Request {
 pub(crate) struct AnswerEvent {
     pub(crate) delta: Delta,
     pub(crate) prompt_tokens: usize,
-    /// Tokens of the answer so far, including the one that ends it.
+    /// Number of tokens in the answer so far, including the one that ends it.
     pub(crate) written: usize,
 }
 
@@ -180,7 +180,7 @@ impl<'a> AnswerWriter<'a> {
         }
     }
 
-    /// The tool that the model names or, if it names none, the first one.
+    /// Returns the tool that the model names or, if it names none, the first one.
     fn chosen(&mut self, before: &[u32]) -> Result<&'a Tool, Halt> {
         let tools = &self.form.tools;
         let mut named = String::new();

@@ -59,8 +59,8 @@ pub fn present_password(entered: Entered<'_>, hint: &str) -> Markup {
     })
 }
 
-/// Offers a secret and asks for a first code. This needs a fresh session or the password, so that a stolen cookie cannot
-/// set one up.
+/// Offers a secret and asks for a first code. This needs a fresh session or the password, so that a stolen cookie is
+/// not enough to set up a second factor.
 pub fn asked_on<A: Area>(app: &App, person: &A::Person) -> Result<Response, Failure> {
     offered::<A>(app, person, None, Entered::new(&Fields::default()))
 }

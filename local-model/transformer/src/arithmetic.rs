@@ -91,7 +91,7 @@ pub(crate) fn swiglu(gates: &mut [f32], values: &[f32]) {
     }
 }
 
-/// Dot product of two slices whose length is a multiple of [`LANES`].
+/// Returns the dot product of two slices whose length is a multiple of [`LANES`].
 #[inline]
 pub(crate) fn dot(left: &[f32], right: &[f32]) -> f32 {
     let mut sums = [0.0; LANES];

@@ -1,4 +1,5 @@
-//! The first page: figures of a range, what needs attention, and who spent the most; for a new account, the first steps.
+//! The first page: figures of a range, what needs attention, and who spent the most; for a new account, the first
+//! steps.
 
 use axum::{
     extract::{Request, State},

@@ -26,10 +26,10 @@ use key_service_settings::budget::{may_raise, raise_today, reached_badge, tighte
 pub(crate) const MUTE: &str = "/dashboard/alarms/mute";
 pub(crate) const UNMUTE: &str = "/dashboard/alarms/unmute";
 
-/// Keys listed under each heading. The heading counts all that were found.
+/// Number of keys listed under each heading. The heading counts all that were found.
 const NAMED: usize = 5;
 
-/// Up to this many keys and webhooks, the strip is open.
+/// Maximum number of keys and webhooks with which the strip is open.
 const FEW: u64 = 6;
 
 /// What the account's alarms show in addition to its keys.

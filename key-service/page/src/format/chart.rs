@@ -244,8 +244,8 @@ impl Chart<'_> {
         colours.iter().copied().zip(self.heights(time, top)).collect()
     }
 
-    /// Returns the height of each series in a bar. The bar is at least one pixel high, and each series gets its share of
-    /// it, which may be nothing.
+    /// Returns the height of each series in a bar. The bar is at least one pixel high, and each series gets its share
+    /// of it, which may be zero.
     fn heights(&self, time: Hour, top: i64) -> Vec<i64> {
         let parts: Vec<i64> = self.series.iter().map(|series| self.on(series, time).max(0)).collect();
         let sum: i128 = parts.iter().copied().map(i128::from).sum();
