@@ -56,7 +56,7 @@ pub(crate) struct AnswerWriter<'a> {
     events: &'a EventSender,
     form: &'a Form,
     text: TextWriter,
-    /// Tokens of prompt and answer, the length of the prompt, and the limit for both together.
+    /// Tokens of prompt and answer, the length of the prompt, and the limit on both together.
     tokens: Vec<u32>,
     prompt_tokens: usize,
     limit: usize,

@@ -179,7 +179,7 @@ pub struct ApiError {
     pub param: Option<String>,
     /// Ids of the existing models for `model_not_found`, and of the allowed ones for `model_not_allowed`.
     pub valid_models: Vec<String>,
-    /// End of the window of spending that is used up, for `key_limit_reached` and `group_limit_reached`.
+    /// End of the spending window that is used up, for `key_limit_reached` and `group_limit_reached`.
     pub resets_at: Option<Timestamp>,
     /// Seconds for `Retry-After`, if they differ from the code's default.
     pub retry_after: Option<u32>,
@@ -300,8 +300,8 @@ impl IntoResponse for ApiError {
     }
 }
 
-/// Value of `WWW-Authenticate` on 401 and 403, with the errors of RFC 6750, section 3.1. A request without any
-/// credential gets no error, as that section asks.
+/// Returns the value of `WWW-Authenticate` on 401 and 403, with the errors of RFC 6750, section 3.1. A request without
+/// any credential gets no error, as that section asks.
 const fn challenge(code: Code) -> Option<&'static str> {
     match code {
         Code::MissingApiKey => Some(r#"Bearer realm="api""#),

@@ -32,7 +32,7 @@ pub struct Model {
     pub context_window: u64,
     /// Maximum number of output tokens per choice; 0 if a model without chat sets no limit.
     pub max_output_tokens: u64,
-    /// Bound on the tokens of an image, used for holds.
+    /// Maximum number of tokens for an image, used for holds.
     pub max_tokens_per_image: u64,
     /// Request fields that are forwarded to the upstream beyond the allow-list.
     pub extra_params: Vec<String>,

@@ -34,7 +34,7 @@ pub struct Preset {
     /// Whether the server's list may lack models that it serves, or may be missing altogether.
     #[serde(default)]
     pub names_unlisted: bool,
-    /// Context window to assume of a server that does not report its own.
+    /// Context window to assume for a server that does not report one.
     pub context_window: Option<u64>,
     /// Advice on how to start the server.
     pub hint: Option<String>,

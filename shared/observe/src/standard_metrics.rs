@@ -77,7 +77,7 @@ struct Instruments {
     http_request: Histogram<f64>,
     client_call: Histogram<f64>,
     server_call: Histogram<f64>,
-    /// Instruments of inferences, by operation, provider and model. Catalogues bound their number.
+    /// Instruments for inferences, by operation, provider and model. Catalogues bound their number.
     inferences: RwLock<HashMap<Inferred, Arc<BoundInference>>>,
     /// Durations of successful calls, by side and method.
     calls: RwLock<HashMap<(CallSide, &'static str), BoundHistogram<f64>>>,

@@ -206,7 +206,7 @@ impl<F: Future + Unpin> Future for Inside<F> {
     }
 }
 
-/// Ids of the current trace and span as hexadecimal digits, if sampled.
+/// Returns the ids of the current trace and span as hexadecimal digits, if sampled.
 pub(super) fn current_ids() -> Option<(String, String)> {
     TRACER.get()?;
     Context::map_current(|context| {
@@ -216,7 +216,7 @@ pub(super) fn current_ids() -> Option<(String, String)> {
     })
 }
 
-/// Attributes of a call between the services.
+/// Returns the attributes of a call between the services.
 pub(super) fn rpc(method: &'static str) -> Vec<KeyValue> {
     vec![KeyValue::new("rpc.system.name", "grpc"), KeyValue::new("rpc.method", method)]
 }

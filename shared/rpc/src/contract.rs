@@ -38,7 +38,7 @@ pub enum Call {
 }
 
 impl Call {
-    /// Name of the method in spans.
+    /// Returns the name of the method in spans.
     pub const fn method(&self) -> &'static str {
         match self {
             Self::Authenticate { .. } => "keyservice.v1.KeyService/Authenticate",
@@ -278,7 +278,7 @@ pub struct CallFailure {
 }
 
 impl CallFailure {
-    /// Name of the code in spans.
+    /// Returns the name of the code in spans.
     pub const fn status(&self) -> &'static str {
         match self.code {
             Code::Cancelled => "CANCELLED",

@@ -42,7 +42,7 @@ pub enum FinishReason {
     /// The model was done, or met a stop sequence.
     #[n(1)]
     Stop,
-    /// The limit of output was reached.
+    /// The output limit was reached.
     #[n(2)]
     Length,
     /// The model calls tools.

@@ -60,7 +60,7 @@ pub struct Route {
     pub summary: &'static str,
     /// Part of the account that the route concerns.
     pub reach: Reach,
-    /// Path of the noun's objects, where the route begins.
+    /// Path of the noun's objects, with which the route begins.
     pub of: &'static str,
     /// Type of the id after it, the error for an unknown id, and the rest of the path.
     pub named: Option<(SchemaOf, Code, &'static str)>,

@@ -54,7 +54,7 @@ pub(crate) async fn show(
     let query = query(&request);
     let view = SpendView::of(&query, SpendScope::Account, today);
     let report = view.read(&app, reach).await?;
-    // The rate, for the runway here and for the days left that later pages show.
+    // The spend rate determines the runway on this page, and the days left that later pages show.
     viewer.days_left = app.management.spend_rate(account).await?.days_left(credit);
     let was_used = !app.management.top_keys(account, 1).await?.is_empty();
     let jumps = jumps::sentences(&app, reach).await?;

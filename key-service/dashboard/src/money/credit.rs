@@ -76,7 +76,7 @@ pub(crate) async fn show(
     Ok(page(&viewer, Section::Credit, "Credit", &content))
 }
 
-/// Links the statements of the months since the account was opened whose counters are still kept.
+/// Links the monthly statements since the account was opened, as far back as counters are kept.
 fn statements(app: &App, account: AccountId) -> Markup {
     let (this, first) = (Month::of(app.management.today()), Month::of(Day::of(account.created_at())));
     let months = std::iter::successors(Some(this), |month| Some(month.before()))

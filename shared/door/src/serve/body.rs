@@ -30,14 +30,14 @@ const PIECE_OF_HTTP1: usize = 64 << 10;
 /// of a megabit. A whole answer stays in memory until all of it is read; a stream keeps little, so it may be read at
 /// any speed.
 const LEAST_RATE: u64 = 32 << 10;
-/// Time after which a stream that nobody asks for is detached. Within the connection's task it would stop, and its
-/// upstream with it.
+/// Time after which a stream is detached if the connection does not ask for more of it. Within the connection's task it
+/// would stop, and its upstream with it.
 const DETACH_AFTER: Duration = Duration::from_secs(1);
 
 /// Response extension: what to do if the client does not read the response.
 #[derive(Clone)]
 pub struct Unread {
-    /// How long the client may read nothing, instead of the port's own bound.
+    /// How long the client may read nothing. This replaces the port's own bound.
     pub bound: Duration,
     /// A stream that can continue by itself while the client reads nothing.
     pub stream: Option<Arc<dyn Detach>>,
@@ -72,8 +72,8 @@ impl Responses {
     }
 
     /// Checks every response. Overdue responses are dropped, so that an abandoned answer frees its memory while others
-    /// on the connection continue; over HTTP/1 the connection ends. Streams that nobody asks for are detached. Returns
-    /// when to check next, if necessary.
+    /// on the connection continue; over HTTP/1 the connection ends. Streams that the connection no longer asks for are
+    /// detached. Returns when to check next, if necessary.
     pub(super) fn look(&self, now: Instant) -> Result<Option<Instant>, Overdue> {
         // Responses have their own locks, held while bodies are polled.
         let responses = self.0.lock().clone();
@@ -165,7 +165,7 @@ impl Response {
         Ok([next, self.detach_in_time(since, now)].into_iter().flatten().min())
     }
 
-    /// Detaches a stream that nobody has asked for long enough, or returns when to check again.
+    /// Detaches the stream if the connection has not asked for more for long enough, or returns when to check again.
     fn detach_in_time(&self, untaken_since: Option<Instant>, now: Instant) -> Option<Instant> {
         let stream = self.unread.stream.as_ref().filter(|_| !self.is_detached.load(Ordering::Relaxed))?;
         let at = match untaken_since {

@@ -62,7 +62,7 @@ pub(super) struct Connection {
     state: Mutex<PortConnectionState>,
     /// When the waiting write began to wait, in milliseconds after `opened` and at least 1; 0 if no write waits.
     write_waits_since: AtomicU64,
-    /// When a write that had waited continued, in the same unit.
+    /// When a write that had waited last continued, in the same unit.
     write_went_on_at: AtomicU64,
     /// Whether a write began to wait since the task last checked.
     began_to_wait: AtomicBool,
