@@ -19,7 +19,7 @@ use crate::{
 /// What an answer may consist of.
 #[derive(Default)]
 pub(crate) struct Form {
-    /// Tools that the answer may call, or of which it must call one.
+    /// Tools that the answer may call. If `must_call` is set, it must call one of them.
     pub(crate) tools: Vec<Tool>,
     pub(crate) must_call: bool,
     /// Whether the answer may contain several calls.

@@ -229,9 +229,9 @@ impl ApiError {
 pub const STORE_FULL: &str = "The store is nearly full. Until its operator enlarges it, you can only revoke, disable, \
                               archive and lower bounds.";
 
-/// Longest error message in characters. A longer one only repeats its input.
+/// Maximum length of an error message in characters. A longer one only repeats its input.
 const MAX_MESSAGE_CHARS: usize = 2_000;
-/// Longest `param` in characters.
+/// Maximum length of `param` in characters.
 const MAX_PARAM_CHARS: usize = 300;
 
 /// The body of an error: `{"error":{"message","type","param","code"}}`, all four always present.

@@ -26,7 +26,7 @@ use key_service_management::{
     members::{MemberRefused, OfferedFactor},
 };
 
-/// Light modules around a QR code, which scanners require.
+/// Width, in modules, of the light margin around a QR code, which scanners require.
 const QUIET_ZONE: usize = 4;
 
 /// Shows a new secret, as a QR code and as text.

@@ -7,7 +7,7 @@
 pub(crate) const LANES: usize = 16;
 /// Number of rows computed side by side, so that they share the weights once they are loaded.
 const ROWS: usize = 4;
-/// Added so that a row of zeros causes no division by zero, as in `weights/config.json`.
+/// Added to a row's mean square, so that a row of zeros causes no division by zero, as in `weights/config.json`.
 const EPSILON: f32 = 1e-5;
 
 pub(crate) struct Linear {

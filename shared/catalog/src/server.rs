@@ -148,7 +148,7 @@ impl ServerDescription {
         self.models.iter().find(|served| is_named(&served.id, name))
     }
 
-    /// Describes, in sentences, what the catalogue promises of an upstream but the server does not offer.
+    /// Returns a sentence for everything that the catalogue promises of an upstream but the server does not offer.
     pub fn broken_promises(&self, model: &Model, upstream: &Upstream) -> Vec<String> {
         let mut broken = Vec::new();
         if self.served(&upstream.model).is_none() && !self.models.is_empty() {

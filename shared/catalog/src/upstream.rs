@@ -154,7 +154,7 @@ impl UpstreamKind {
         }
     }
 
-    /// Name in telemetry, as `gen_ai.provider.name`.
+    /// Returns the name in telemetry, as `gen_ai.provider.name`.
     pub const fn provider(self) -> &'static str {
         match self {
             Self::Openai => "openai",
@@ -256,7 +256,7 @@ impl LimitParam {
         }
     }
 
-    /// Name of the member in a request.
+    /// Returns the name of the member in a request.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::MaxTokens => "max_tokens",

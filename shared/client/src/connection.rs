@@ -114,7 +114,7 @@ where
     Ok(requests)
 }
 
-/// A connector that sends small packets at once.
+/// Makes a connector that sends small packets at once.
 fn tcp(deadline: Duration) -> HttpConnector {
     let mut tcp = HttpConnector::new();
     tcp.set_nodelay(true);

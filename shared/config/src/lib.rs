@@ -74,7 +74,7 @@ pub struct ConfigError {
 }
 
 impl ConfigError {
-    /// An error about a setting; `setting` is the environment variable's name.
+    /// Makes an error about a setting; `setting` is the environment variable's name.
     pub fn new(setting: &'static str, reason: impl Display) -> Self {
         Self { setting, reason: format!("{reason}") }
     }
@@ -177,7 +177,7 @@ impl Pem {
         ConfigError::new(self.setting, format!("{}: {reason}", self.file))
     }
 
-    /// The setting that names the file.
+    /// Returns the setting that names the file.
     pub const fn setting(&self) -> &'static str {
         self.setting
     }

@@ -6,10 +6,10 @@ use crate::credential::secret::SecretString;
 
 const ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
-/// Base62 characters that 256 bits need: 62^43 > 2^256.
+/// Number of base62 characters that 256 bits need: 62^43 > 2^256.
 const RANDOM_CHARS: usize = 43;
 
-/// Base62 characters that 32 bits need: 62^6 > 2^32.
+/// Number of base62 characters that 32 bits need: 62^6 > 2^32.
 const CHECKSUM_CHARS: usize = 6;
 
 /// Maximum length in characters of a prefix that configuration chooses.
@@ -112,7 +112,7 @@ const BEFORE_SECRETS: [&str; 12] = [
 /// Prefix of webhook secrets, which continue in base64.
 const WEBHOOK_SECRET: &str = "whsec_";
 
-/// Shortest text after one of [`BEFORE_SECRETS`] that counts as a secret.
+/// Minimum length of a text after one of [`BEFORE_SECRETS`] that counts as a secret.
 const SECRET_CHARS: usize = 16;
 
 /// Removes keys and webhook secrets of any installation from a text for logs and errors. Such texts may quote paths and

@@ -13,7 +13,7 @@ use crate::{
     text::shown,
 };
 
-/// Up to this many members, duplicates are found by comparing all pairs; beyond it, by a set.
+/// Number of members up to which duplicates are found by comparing all pairs; beyond it, a set finds them.
 const FEW_MEMBERS: usize = 16;
 
 /// Maximum number of members in an object: far more than any valid object has, and few enough that very short names

@@ -37,7 +37,7 @@ use key_service_ranges::{
     spend::{SpendReport, SpendScope, SpendView},
 };
 
-/// Above this many days, "more than a year" is shown instead of a number.
+/// Number of days above which "more than a year" is shown instead of a number.
 const FAR: i64 = 365;
 
 /// Shows the account at a glance. A lead is redirected to the group.

@@ -14,7 +14,7 @@ use key_service_management::spend::ChartStep;
 const COLOURS: usize = 7;
 /// Height of the picture in pixels. The style sheet repeats it.
 const HEIGHT: i64 = 160;
-/// Grid lines above zero.
+/// Number of grid lines above zero.
 const LINES: i64 = 3;
 /// Round distances between grid lines, in tenths of a power of ten.
 const STEPS: [i64; 8] = [10, 15, 20, 25, 30, 40, 50, 75];

@@ -28,10 +28,10 @@ pub(crate) struct Snapshot {
 
 /// Connections by owner, read only as far as a choice needs.
 pub(crate) trait Connections {
-    /// Owners, each with its number of connections and the number of its oldest.
+    /// Returns the owners, each with its number of connections and the number of its oldest.
     fn owners(&self) -> impl Iterator<Item = (Owner, usize, u64)>;
 
-    /// The connections of an owner, oldest first.
+    /// Returns the connections of an owner, oldest first.
     fn of(&self, owner: Owner) -> impl Iterator<Item = Snapshot>;
 }
 

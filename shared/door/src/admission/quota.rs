@@ -45,7 +45,7 @@ impl<W> QuotaState<W> {
         }
     }
 
-    /// Maximum number of units that this owner may ever have.
+    /// Returns the maximum number of units that this owner may ever have.
     pub(super) const fn most_of(&self, owner: Owner) -> usize {
         match owner {
             Owner::Network(_) | Owner::Account(_) => self.per_owner,

@@ -63,10 +63,10 @@ pub fn content_length(headers: &HeaderMap) -> Option<u64> {
     headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
-/// Maximum memory reserved for a body before its first byte, since announced bytes may never come.
+/// Maximum number of bytes reserved for a body before its first byte arrives, since announced bytes may never come.
 const EAGER_ROOM: u64 = 1 << 20;
 
-/// Longest pause of a client within a body.
+/// Maximum time for which a client may pause within a body.
 const BODY_PAUSE: Duration = Duration::from_secs(30);
 /// Time after which a body must average `LEAST_BYTES_PER_SECOND`, so that one that trickles in cannot keep its memory.
 const BODY_GRACE: Duration = Duration::from_secs(10);

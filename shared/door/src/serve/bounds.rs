@@ -9,7 +9,7 @@ use clap::Args;
 pub(crate) const LEAST_CONNECTIONS: usize = 64;
 /// Minimum number of connections for unauthenticated callers: more than a gateway opens to pass refusals on.
 const LEAST_UNAUTHENTICATED: usize = 32;
-/// Connections of a port for probes and metrics: enough for one or two scrapers and an operator.
+/// Number of connections of a port for probes and metrics: enough for one or two scrapers and an operator.
 const ADMIN_CONNECTIONS: usize = 64;
 
 /// Settings of every port of a program.
@@ -111,7 +111,7 @@ impl Bounds {
 }
 
 impl Default for Bounds {
-    /// The settings' defaults, for a number of connections that need not be derived.
+    /// Returns the settings' defaults, for a number of connections that need not be derived.
     fn default() -> Self {
         let seconds = Duration::from_secs;
         Self {

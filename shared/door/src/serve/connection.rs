@@ -17,8 +17,8 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 use super::bounds::Bounds;
 use crate::admission::{Network, Owner, Snapshot};
 
-/// Bytes of a request's head that weigh the same as another request, since the head may stay in memory until the
-/// answer.
+/// Number of bytes in a request's head that weigh as much as another request, since the head may stay in memory until
+/// the answer.
 const HEAD_BYTES_OF_A_REQUEST: usize = 3 << 10;
 
 /// The step that a connection did not finish in time. Names are labels of a metric.
@@ -48,7 +48,7 @@ pub(super) trait ConnectionReport: Send + Sync {
 
     fn unloaded(&self, trusted: bool, weight: usize);
 
-    /// A credential of this owner was accepted on a connection.
+    /// Called when a credential of this owner was accepted on a connection.
     fn trusted(&self, connection: &Arc<Connection>, owner: Owner);
 }
 

@@ -26,7 +26,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Length of the system's queue of connections to accept, at most `net.core.somaxconn`. The system drops connections
 /// beyond it, and their clients retry after a second.
 const BACKLOG: u32 = 4096;
-/// Bytes of answers that the system buffers for a client; it doubles the number for its own bookkeeping. The system
+/// Number of bytes of answers that the system buffers for a client; the system doubles it for its own bookkeeping. It
 /// reports progress only when a third is free, so with megabytes, a slow reader would seem to read nothing for minutes.
 /// This size still allows two megabytes per second at 100 ms.
 const SEND_BUFFER: u32 = 128 << 10;

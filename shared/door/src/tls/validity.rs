@@ -11,7 +11,7 @@ use tokio::time::sleep;
 
 use super::pem::certificates;
 
-/// How long before a certificate expires the log starts to warn.
+/// How long before a certificate's expiry the log starts to warn.
 const WARNED_BEFORE: Duration = Duration::from_hours(14 * 24);
 /// Time between two warnings, and between two checks.
 const WARNED_EVERY: Duration = Duration::from_hours(24);

@@ -24,7 +24,7 @@ const FULL: usize = 64 << 10;
 /// Maximum number of bytes waiting: a third of a second's lines at ten thousand requests per second. Further lines are
 /// dropped.
 const MAX_WAITING: usize = 1 << 20;
-/// Longest wait for the last lines of a process to be written.
+/// Maximum time to wait until the last lines of a process are written.
 const FLUSH_DEADLINE: Duration = Duration::from_secs(1);
 
 pub(super) static LOG: Lines = Lines::new();
