@@ -205,7 +205,7 @@ impl Filler<'_, '_> {
 
     fn number(&mut self, schema: &Value, is_whole: bool) -> Result<(), Halt> {
         let bound = |word: &str| schema.get(word).and_then(Value::as_f64);
-        // A number this close to an excluded limit is within the limits.
+        // A number at this distance from an excluded limit is within the limits.
         let step = if is_whole { 1.0 } else { 1e-6 };
         let least = [bound("minimum"), bound("exclusiveMinimum").map(|it| it + step)];
         let most = [bound("maximum"), bound("exclusiveMaximum").map(|it| it - step)];

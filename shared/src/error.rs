@@ -327,7 +327,8 @@ mod tests {
     fn codes_are_unique_and_their_type_fits_their_status() {
         let mut names = std::collections::HashSet::new();
         for code in Code::ALL {
-            // An archived group and an expired key refuse calls, and conflict with changes.
+            // The codes for archived groups and expired keys occur twice, with one status for calls and another for
+            // changes.
             assert!(names.insert((code.as_str(), code.status())), "{} twice", code.as_str());
             let kind = match code.status().as_u16() {
                 401 => "authentication_error",

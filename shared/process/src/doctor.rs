@@ -79,7 +79,7 @@ impl Doctor {
         own: impl AsyncFnOnce(&mut Self),
     ) -> io::Result<ExitCode> {
         let mut doctor = Self::default();
-        // They have been read by now.
+        // The settings have been read by now.
         doctor.well("settings", "are read");
         doctor.internal_token(&service.common, token);
         let mut limits = service.limits.raise();

@@ -126,7 +126,7 @@ impl ConnectionReport for Register {
         let mut connections = self.authenticated.connections.lock();
         let most = self.authenticated.most_connections;
         let network = Owner::Network(connection.network);
-        // The connection may have been evicted meanwhile.
+        // The connection may have been evicted in the meantime.
         if most == 0 || !others.contains(network, connection.number) {
             return;
         }

@@ -216,7 +216,7 @@ mod tests {
         let metrics = recorder.handle().render();
         let counted = metrics.lines().find_map(|line| line.strip_prefix("log_lines_dropped_total "));
         let dropped: usize = counted.unwrap().parse().unwrap();
-        // Gives up after its deadline.
+        // Flushing gives up after its deadline.
         Lines::flush(lines);
 
         let reader = thread::spawn(move || {
