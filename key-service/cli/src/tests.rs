@@ -553,7 +553,7 @@ async fn a_sign_in_link_without_a_name_makes_no_owner_beside_others() {
     assert!(refused.contains("members invite"), "{refused}");
     assert_eq!(office.management.members(account).await.unwrap().len(), 3);
     say(&office, &["sign-in-link", "--account", "acme", "--name", "bob"]).await.unwrap();
-    // An account without owners gets one.
+    // An account without owners gets a new owner.
     let (poor, _) = office.account("poor").await;
     say(&office, &["members", "invite", "--account", "poor", "--name", "vera", "--role", "viewer"])
         .await

@@ -27,7 +27,7 @@ use key_service_management::{
     members::{MemberRefused, Token},
 };
 
-/// A session that has begun, and what the browser gets.
+/// What the browser gets when a session has begun.
 pub struct SessionStart {
     pub cookies: Vec<String>,
     /// The page to go to.

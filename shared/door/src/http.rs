@@ -79,8 +79,8 @@ pub fn bearer(headers: &HeaderMap) -> Result<&str, ApiError> {
     Ok(token)
 }
 
-/// Returns a model call's credential, from `Authorization` or `x-api-key`. If both are sent, they must be equal, except
-/// that SDKs send an empty `x-api-key` if only the other is set.
+/// Returns a model call's credential, from `Authorization` or `x-api-key`. If both are sent, they must be equal, but an
+/// empty `x-api-key` is ignored, since SDKs send one if only the other header is set.
 pub fn model_credential(headers: &HeaderMap) -> Result<&str, ApiError> {
     let has_bearer = headers.contains_key(header::AUTHORIZATION);
     let mut values = headers.get_all(X_API_KEY).iter();

@@ -276,7 +276,7 @@ pub static ROUTES: [Route; 27] = [
             .below::<GroupObject>("/revoke_keys")
     },
     list::<WebhookObject>("listWebhooks", "Lists the webhooks."),
-    // A repetition gets `not found` if the webhook has been removed since.
+    // A repeated request gets `not found` if the webhook has been removed in the meantime.
     create::<WebhookObject>("createWebhook",
         "Creates a webhook, which gets all later events. The secret that signs them is shown only in this answer.")
         .refusing(&[Code::WebhookNotFound, Code::TooManyWebhooks]),

@@ -126,7 +126,7 @@ fn in_short(alarm: Alarm, number: u64, has_all: bool) -> String {
 fn details(viewer: &Viewer, trouble: &Trouble, now: Timestamp, shown: &AlarmCounts) -> Markup {
     let Trouble { limited, ended, nearly, expiring, refused: _, limits, has_all, group } = trouble;
     let reached = |TroubledKey { key, .. }: &TroubledKey| {
-        // A group's limit may be the reason. In that case, its limit is shown.
+        // If a group's limit is the reason, that limit is shown.
         let own = limits.limits(Holder::Key(key.id, None), &key.spend.budget);
         let shown = limits.first_reached(key).map_or(own, |(_, limit)| vec![limit]);
         html! { (tightest(&shown)) @if let Some(of) = trouble.limits.of_key(key) { " " (reached_badge(Some(of))) } }
