@@ -17,7 +17,7 @@ pub struct Upstream {
     pub name: String,
     /// Software of the server. It decides how the server is called.
     pub kind: UpstreamKind,
-    /// Base address with `/v1`; its query goes with every request. `None` only for the built-in model.
+    /// Base address with `/v1`; its query is sent with every request. `None` only for the built-in model.
     pub url: Option<Uri>,
     /// The server's own name for the model.
     pub model: String,

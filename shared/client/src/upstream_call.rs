@@ -1,4 +1,4 @@
-//! A request to an upstream that does not come from a client, but from a check at start or an operator's command.
+//! A request to an upstream that does not come from a client, but from a check at the start or an operator's command.
 
 use std::{error::Error, time::Duration};
 

@@ -50,7 +50,7 @@ struct LineQueue {
 enum WriterState {
     Absent,
     Idle,
-    /// It wrote a moment ago.
+    /// It wrote a moment ago, and lets lines accumulate.
     Gathering,
     /// It is writing bytes that have left the queue.
     Writing,
