@@ -34,7 +34,7 @@ const MAX_SHOWN_HOST: usize = 100;
 pub(super) struct Guard {
     pub(super) address: IpAddr,
     pub(super) hosts: ServedHosts,
-    /// Token that changes require. `None` if the process has no data directory, so it accepts no changes.
+    /// Token that changes require. `None` if the process has no data directory, in which case it accepts no changes.
     pub(super) token: Option<SecretString>,
 }
 

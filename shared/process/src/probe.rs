@@ -8,7 +8,7 @@ use http_body_util::Empty;
 use hyper_util::{client::legacy::Client, rt::TokioExecutor};
 use tokio::time::timeout;
 
-/// Path on every admin port that reports readiness.
+/// Path that reports readiness on every admin port.
 pub const READY: &str = "/readyz";
 
 /// Checks whether the process can serve right now. The error says why not; a process that serves only in part says what

@@ -1,5 +1,5 @@
-//! Security headers: no framing, caching, content sniffing or third-party sources, and HSTS once a browser came over
-//! TLS.
+//! Security headers: no framing, caching, content sniffing or third-party sources, and HSTS once a browser has come
+//! over TLS.
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
