@@ -9,7 +9,7 @@ use crate::{money::NanoUsd, timing::time::Timestamp};
 /// Type of a field's values, and the check of a value that a client sends.
 #[derive(Clone, Copy)]
 pub enum Kind {
-    /// A value with this schema that only answers have.
+    /// A value with this schema that only answers contain.
     Answered(fn(&mut SchemaGenerator) -> Schema),
     /// Text of at most `max` Unicode code points, without control characters. Never null.
     Line {
@@ -74,12 +74,12 @@ pub struct Input {
 
 /// Fields of an object in the management API.
 pub trait Fields: Copy + PartialEq + std::fmt::Debug + 'static {
-    /// Every field, in the order of answers.
+    /// Returns every field, in the order of answers.
     fn all() -> impl Iterator<Item = Self>;
 
     fn row(self) -> Field;
 
-    /// The fields that owners set.
+    /// Returns the fields that owners set.
     fn settings() -> impl Iterator<Item = Self> {
         Self::all().filter(|field| !matches!(field.row().kind, Kind::Answered(_)))
     }
@@ -142,12 +142,12 @@ macro_rules! bounds {
         pub enum Bound { $(#[doc = concat!("`", stringify!($bound), "`")] $bound),+ }
 
         impl Bound {
-            /// Every bound, in the order of answers.
+            /// Returns every bound, in the order of answers.
             pub fn all() -> impl Iterator<Item = Self> {
                 [$(Self::$bound),+].into_iter()
             }
 
-            /// The bounds that do not expire. Only these may be key defaults.
+            /// Returns the bounds that do not expire. Only these may be key defaults.
             fn lasting() -> impl Iterator<Item = Self> {
                 Self::all().filter(|bound| *bound != Self::LimitRaised)
             }
