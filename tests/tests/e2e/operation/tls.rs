@@ -81,7 +81,7 @@ async fn files_that_do_not_fit_are_refused_at_start_with_setting_and_file() {
         (vec![(KEY, ours.file("key.pem"))], format!("error: {CERT}: is not set")),
         (
             vec![(CERT, ours.file("cert.pem")), (KEY, other.file("key.pem"))],
-            format!("error: {KEY}: {}: does not fit", other.file("key.pem")),
+            format!("error: {KEY}: {}: does not match the certificate of", other.file("key.pem")),
         ),
         (
             vec![(CERT, ours.file("none.pem")), (KEY, ours.file("key.pem"))],
@@ -111,7 +111,7 @@ async fn a_certificate_is_reloaded_with_the_catalogue_whole_or_not_at_all() {
     signed.write("key.pem", &Signed::new().text("key.pem"));
     stack.server().reload();
     logged(stack.server(), NOT_RELOADED, 1).await;
-    let reason = format!("{KEY}: {}: does not fit", signed.file("key.pem"));
+    let reason = format!("{KEY}: {}: does not match the certificate of", signed.file("key.pem"));
     assert!(stack.server().log().contains(&reason), "{}", stack.server().last_words());
     stack.http = Http::trusting(&before, false);
     let answer = stack.call(&key, Script::tokens(12, 5)).send().await;

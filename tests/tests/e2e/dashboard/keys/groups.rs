@@ -82,7 +82,7 @@ async fn a_group_is_created_filled_changed_and_archived() {
     stack.call(&key, Script::tokens(1, 1)).send().await.assert_error(401, "group_archived");
     assert!(owner.get(&course).await.text().contains("archived"));
     let page = owner.get(&format!("/dashboard/keys/{}", key.id)).await;
-    assert!(page.text().contains("The group of this key is archived"), "{page}");
+    assert!(page.text().contains("is archived."), "{page}");
 }
 
 #[apply(fact)]
