@@ -54,9 +54,8 @@ impl Store {
                 StoreError::Unavailable(_) | StoreError::Busy(_) | StoreError::Full | StoreError::Damaged(_),
             )) => {}
             // A conflict means that the account does not exist.
-            Err(Error::Store(StoreError::Conflict(_)))
-            | Ok(Made::Existing(_) | Made::Replayed(_))
-            | Err(Error::Refused(_)) => {
+            Err(Error::Store(StoreError::Conflict(_)) | Error::Refused(_))
+            | Ok(Made::Existing(_) | Made::Replayed(_)) => {
                 self.forget_credential(digest, credential).await;
                 // Another call for the same key may have created it.
                 if !matches!(self.key(*account, *id).await, Ok(None)) {
