@@ -26,7 +26,7 @@ pub struct GroupProfile {
     pub keys: u64,
     #[n(6)]
     pub children: u64,
-    /// Amount spent before the group was created; `used` starts with it.
+    /// Amount that an imported group had already spent. `used` starts with this amount.
     #[n(7)]
     pub opening: NanoUsd,
 }

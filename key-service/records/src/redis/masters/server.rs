@@ -1,4 +1,4 @@
-//! A master, with a connection that is renewed after it breaks, and a deadline for every call.
+//! A master. Its connection is renewed when it breaks, and every call has a deadline.
 
 use std::{
     io,
@@ -34,51 +34,52 @@ use crate::{
     },
 };
 
-/// Timeout of a call, including reconnecting. It is half of the gateways' timeout of 3 s, so that a gateway gets an
-/// error in time to ask another key-service. A quicker restart goes unnoticed; during a longer outage, requests are
-/// answered 503.
+/// Timeout of a call, including reconnecting. The timeout is half of the gateways' timeout of 3 s, so that a gateway
+/// gets an error in time to ask another key-service. If Redis restarts within this time, nobody notices; during a
+/// longer outage, requests are answered with 503.
 pub(in crate::redis) const CALL_TIMEOUT: Duration = Duration::from_millis(1500);
-/// Maximum number of calls to a master in flight or waiting; further calls are refused. Each holds a batch of a few
-/// hundred kilobytes at most.
+/// Maximum number of calls to a master in flight or waiting; further calls are refused. Each call has a batch of at
+/// most a few hundred kilobytes.
 const CALLS: usize = 4096;
 /// Timeout for writes to become durable, including the waits of earlier callers.
 const SETTLING: Duration = Duration::from_secs(4);
-/// Timeout of the first connection, and of each later one. Calls wait for it only until their own deadline.
+/// Timeout of the first connection, and of each later one. Calls wait for a connection only until their own deadline.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a new connection waits for Redis to rewrite its append-only file. Calls wait for it too, and callers learn
-/// the reason in time.
+/// For how long a new connection waits until Redis has rewritten its append-only file. Calls wait meanwhile. The time
+/// is short, so that callers still learn the reason.
 const REWRITING: Duration = Duration::from_millis(500);
-/// The same for the first connection, before there are calls.
+/// Like [`REWRITING`], but for the first connection, when there are no calls yet.
 const FIRST_REWRITING: Duration = Duration::from_secs(4);
-/// How long calls wait for a shard that is away. After that they are refused at once until it is back, so that they do
-/// not delay calls to other shards.
+/// For how long calls wait for a shard that is away. After that, calls to this shard are refused at once until it is
+/// back, so that they do not delay calls to other shards.
 const AWAITED: Duration = Duration::from_millis(500);
-/// Minimum time between two lookups of a server that took over, since a master may be away for long.
+/// Minimum time between two lookups of the server that took over for a master, because a master may be away for a long
+/// time.
 const RENEWED_EVERY: Duration = Duration::from_millis(500);
 /// Pauses between attempts to connect.
 const PAUSES: Backoff = Backoff::new(Duration::from_millis(20), Duration::from_millis(500));
 
-/// What a connection to a master is checked for, and what is known about all masters.
+/// How connections to masters are checked, and what is known about all masters.
 pub(in crate::redis) struct Checks {
     pub(in crate::redis) volatile_allowed: bool,
     pub(in crate::redis) key_space: KeySpace,
     pub(in crate::redis) watermark: Watermark,
     pub(in crate::redis) clock: Arc<dyn Clock>,
-    /// Whether the process serves, so that its connections are named accordingly.
+    /// Whether this is a serving process. The names of its connections say so.
     pub(in crate::redis) is_serving: bool,
-    /// Number of replicas that must have a write before it is answered.
+    /// How many replicas must have a write before the write is answered.
     pub(in crate::redis) replicas: u32,
     pub(in crate::redis) rewriting: Rewriting,
     /// The nodes of the cluster; empty for a single master.
     pub(super) members: Members,
-    /// Number of the latest connection to any master.
+    /// Number of the latest connection to any master. A connection's number is its term.
     terms: AtomicU64,
     /// Set once the durability has been logged.
     logged: OnceLock<()>,
 }
 
 pub(in crate::redis) struct Server {
-    /// Its address; empty for a single master.
+    /// Address of the master; empty for a single master.
     pub(in crate::redis) name: String,
     source: Source,
     checks: Arc<Checks>,
@@ -87,7 +88,7 @@ pub(in crate::redis) struct Server {
     /// Failed attempts to connect.
     failures: FailureLog,
     durability: DurabilityWait,
-    /// Time of the last lookup of a server that took over. It stays locked during a lookup.
+    /// Time of the last lookup of the server that took over. It stays locked during a lookup.
     renewed: Mutex<Instant>,
 }
 
@@ -138,7 +139,7 @@ impl Server {
         self.is_shard().then_some(&*self.name)
     }
 
-    /// Counts a call until the permit is dropped. A call that is refused has done nothing.
+    /// Admits a call, which counts until its permit is dropped. A call that is not admitted has done nothing.
     pub(in crate::redis) fn admit_call(&self) -> RedisResult<SemaphorePermit<'_>> {
         let busy = (ErrorKind::Server(ServerErrorKind::TryAgain), "too many calls are waiting for it");
         self.calls.try_acquire().map_err(|_| busy.into())
@@ -149,7 +150,7 @@ impl Server {
         matches!(&*self.state.borrow(), State::Up(_))
     }
 
-    /// Returns the durability of answered writes; `None` while there is no connection.
+    /// Returns how durable answered writes are; `None` while there is no connection.
     pub(in crate::redis) fn sync(&self) -> Option<Sync> {
         self.live().map(|live| live.server.sync)
     }
