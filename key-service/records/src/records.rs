@@ -66,8 +66,8 @@ impl Revision {
     pub const SIZE: usize = 8;
 }
 
-/// A stored record: its revision, its form, and its message. The form is the lowest number of the record formats that a
-/// program must know to write the record.
+/// A stored record: its revision, its form, and its message. The form is a format version: a program whose own version
+/// is lower must not write the record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record(Vec<u8>);
 
@@ -111,7 +111,7 @@ impl Record {
         Revision(revision)
     }
 
-    /// Returns the form: the lowest number of the record formats that a program must know to write the record.
+    /// Returns the format version. A program whose own version is lower must not write the record.
     pub fn form(&self) -> u8 {
         self.0[Revision::SIZE]
     }

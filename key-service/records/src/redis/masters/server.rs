@@ -168,8 +168,7 @@ impl Server {
         }
     }
 
-    /// Connects for the first time. Failures are returned to the caller; a server that is loading its data is also
-    /// logged.
+    /// Connects for the first time. Returns a failure to the caller. If the server is loading its data, also logs this.
     pub(in crate::redis) async fn connect(&self) -> RedisResult<()> {
         let connected = self.try_to_connect(FIRST_REWRITING).await;
         connected.inspect_err(|failed| {
@@ -179,7 +178,7 @@ impl Server {
         })
     }
 
-    /// Connects in the background. Repeats until there is a connection or nobody uses the server any more.
+    /// Connects in the background, again and again until there is a connection or nobody uses this value any more.
     pub(in crate::redis) fn connect_again(self: &Arc<Self>) {
         let (server, clock) = (Arc::downgrade(self), Arc::clone(&self.checks.clock));
         tokio::spawn(async move {
@@ -203,7 +202,7 @@ impl Server {
 
     async fn try_to_connect(&self, patience: Duration) -> RedisResult<()> {
         let late = || Err(failure(io::ErrorKind::TimedOut, "it did not answer"));
-        // Boxed because the future of a whole start would otherwise nest too deeply.
+        // This is boxed because the future of a whole start would otherwise nest too deeply.
         let connected = Box::pin(self.connected(patience));
         let connected = timeout(CONNECT_TIMEOUT, connected).await.unwrap_or_else(|_| late());
         let live = connected.inspect_err(|failed| {
@@ -217,8 +216,8 @@ impl Server {
         Ok(())
     }
 
-    /// Connects to a server. It must have loaded its data, meet the requirements, have lost no data, and have rewritten
-    /// its append-only file.
+    /// Connects to a server. Fails unless the server has loaded its data, meets the requirements, has lost no data, and
+    /// has rewritten its append-only file.
     async fn connected(&self, patience: Duration) -> RedisResult<Live> {
         let checks = &self.checks;
         let mut connection = self.source.connect(ANSWERING).await?;
@@ -250,8 +249,8 @@ impl Server {
         Ok(Live { connection, term, server })
     }
 
-    /// Waits for the connection, and returns it with its term. Callers set their own deadlines. Fails at once if a
-    /// shard has been away for a while.
+    /// Waits for the connection, and returns it with its term. Callers set their own deadlines. If this is a shard that
+    /// has been away for a while, fails at once.
     pub(in crate::redis) async fn connection(&self) -> RedisResult<(Connection, Term)> {
         if let Some(live) = self.live() {
             return Ok((live.connection.clone(), live.term));
@@ -262,11 +261,11 @@ impl Server {
                 State::Up(live) => return Ok((live.connection.clone(), live.term)),
                 State::Down { why, since } => self.is_shard().then(|| (*since + AWAITED, why.clone())),
             };
-            // The sender lives as long as the server.
+            // Waiting for a change cannot fail, because the sender lives as long as the server.
             match refused {
                 None => drop(states.changed().await),
                 Some((from, why)) if from <= Instant::now() => {
-                    // Yields, so that callers who repeat at once do not starve the connecting task.
+                    // This yields, so that callers who repeat the call at once do not starve the task that connects.
                     yield_now().await;
                     return Err(why);
                 }
@@ -290,9 +289,9 @@ impl Server {
         }
     }
 
-    /// Connects once more to the address, or to the master that Sentinels name, at most every half second, since
-    /// another server may have taken over. If so, ends this term's connection. Returns whether the call should be
-    /// repeated.
+    /// Finds out whether another server has taken over: connects once more to the address, or to the master that
+    /// Sentinels name, at most every half second. If another server answers there, ends this term's connection. Returns
+    /// whether the call should be repeated.
     pub(in crate::redis) async fn renew(self: &Arc<Self>, term: Term) -> bool {
         let Ok(mut renewed) = self.renewed.try_lock() else { return false };
         let Some(live) = self.live().filter(|live| live.term == term) else { return true };
@@ -317,7 +316,8 @@ impl Server {
         .await
     }
 
-    /// Asks on the current connection, and again on the next one if it breaks, until the timeout of a call.
+    /// Asks over the current connection. If the connection breaks, asks again over the next connection, until the
+    /// timeout of a call.
     pub(in crate::redis) async fn ask_on<T, F: Future<Output = RedisResult<T>>>(
         self: &Arc<Self>,
         ask: impl Fn(Connection) -> F,
@@ -346,7 +346,7 @@ impl Server {
         if let Err(e) = &settled
             && e.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly)
         {
-            // Commits go to the new master from now on, even if the old one would still accept them.
+            // From now on, commits go to the new master, even if the old master would still accept them.
             self.lost(since, e.clone());
         }
         settled
@@ -360,7 +360,7 @@ impl Server {
         }
     }
 
-    /// Logs why there is no connection: once for a server that is not ready yet, otherwise once a minute.
+    /// Logs why there is no connection: once while a server is not ready yet, and otherwise once a minute.
     fn log_failure(&self, why: &RedisError, was_loading: bool) {
         let server = self.shown();
         match (is_loading(why), was_loading) {
@@ -375,7 +375,7 @@ impl Server {
     }
 }
 
-/// Warns that charges may be lost after they were answered.
+/// Logs a warning if charges may be lost after they were answered.
 fn log_durability(sync: Sync) {
     if let Some(warning) = sync.warning() {
         tracing::warn!("{warning}");
