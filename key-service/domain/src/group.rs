@@ -31,7 +31,7 @@ pub struct Group {
     /// Default settings for keys created in the group.
     pub key_defaults: KeyDefaults,
     pub created_at: Timestamp,
-    /// Number of keys in the group, including revoked ones; the store counts them.
+    /// Number of keys in the group, including revoked keys; the store counts them.
     pub keys: u64,
     pub spend: ledger::Group,
 }
@@ -60,7 +60,7 @@ pub struct KeyDefaults {
 /// A change of a group's key defaults.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DefaultsPatch {
-    /// Whether all earlier defaults are removed before the new ones are set.
+    /// Whether all earlier defaults are removed before the new defaults are set.
     pub is_cleared: bool,
     pub expires_in_seconds: Option<Option<u64>>,
     pub bounds: BoundsPatch,

@@ -194,9 +194,9 @@ impl ApiKey {
         EventKind::KeyRotated { previous_key_expires_at: self.previous_expires_at(now) }
     }
 
-    /// Gives the key a new credential. The previous one is accepted during its grace period, and every older one is
-    /// refused. A disabled key can be rotated too, so that a leaked plaintext is replaced before the key is enabled
-    /// again.
+    /// Gives the key a new credential. The previous credential is accepted during its grace period, and every older
+    /// credential is refused. A disabled key can be rotated too, so that a leaked plaintext is replaced before the key
+    /// is enabled again.
     pub fn rotated(mut self, new: &NewCredential, now: Timestamp) -> Result<Self, Refused> {
         match self.status(now) {
             Status::Revoked => return Err(Refused::KeyRevoked),

@@ -23,7 +23,7 @@ use crate::{
     event::{Act, Actor, Event, EventKind},
 };
 
-/// After signing in with a link, a member may set a password for this long without entering the present one.
+/// After signing in with a link, a member may set a password for this long without entering the present password.
 const FRESH_SIGN_IN: Duration = Duration::from_mins(30);
 
 /// A person who signs in to an account's dashboard.

@@ -74,7 +74,7 @@ pub struct Balance<T> {
 /// Which events an account keeps. Set `money`, name `e`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct EventsKept {
-    /// Number of the oldest event, or of the next one if none is kept.
+    /// Number of the oldest event, or of the next event if none is kept.
     #[n(0)]
     pub first: u64,
     #[n(1)]

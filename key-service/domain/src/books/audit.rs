@@ -276,7 +276,7 @@ impl Auditor {
         self.compare(Figure::Entry(entry.key, entry.number), entry.used_after, proven);
     }
 
-    /// Adds an entry to the windows of a key or a group. Returns its sums.
+    /// Adds an entry to the windows of a key or a group. Returns the sums of the key or group.
     fn balance(&mut self, of: BudgetOwner, entry: AuditedEntry) -> &mut SumsOfEntries {
         let balance = self.balances.entry(of).or_insert_with(|| {
             let windows = Replay::new(self.bound_since.get(&of).copied().unwrap_or_default());

@@ -39,7 +39,7 @@ impl fmt::Debug for Pepper {
     }
 }
 
-/// The current pepper and, during a rotation, the previous one.
+/// The current pepper and, during a rotation, the previous pepper.
 #[derive(Clone, Debug)]
 pub struct Peppers {
     pub current: Pepper,
@@ -53,7 +53,7 @@ impl Peppers {
         self.current.digest(plaintext.expose_secret())
     }
 
-    /// Lists all peppers, the current one first.
+    /// Lists all peppers. The current pepper is the first.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Pepper> {
         std::iter::once(&self.current).chain(&self.previous)
     }

@@ -1,4 +1,4 @@
-//! The store's record of the peppers that keys were created with, so that a start with a wrong pepper fails.
+//! The store's record of the peppers with which keys were created, so that a start with a wrong pepper fails.
 //!
 //! A store that has keys but lost its record does not know its pepper. It does not simply trust the first pepper that a
 //! process has: a pepper is proven only when it finds a key that is older than the new record.
@@ -44,7 +44,7 @@ pub enum PepperRecord {
 pub enum Verdict {
     /// The peppers match the store, as far as its record shows.
     Fits,
-    /// The peppers are accepted, and this record must replace the stored one.
+    /// The peppers are accepted, and this record must replace the stored record.
     Replace(PepperRecord),
     /// No key of the store would be found with these peppers.
     Wrong,

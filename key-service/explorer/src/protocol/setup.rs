@@ -23,9 +23,9 @@ use shared::{
     wire::{Limit, Raise},
 };
 
-/// The time by a clock before midnight: half a second before it.
+/// What a clock shows before midnight: half a second before it.
 pub(super) const EVENING: Timestamp = Timestamp::from_millis(1_795_219_199_500);
-/// The time by a clock after midnight: half a second after it. So the clocks of key-services differ by at most a
+/// What a clock shows after midnight: half a second after it. So the clocks of key-services differ by at most a
 /// second.
 const MORNING: Timestamp = Timestamp::from_millis(1_795_219_200_500);
 /// The group that the keys are in. It is a child of [`PARENT`].

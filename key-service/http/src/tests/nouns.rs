@@ -264,7 +264,7 @@ async fn an_idempotency_key_is_1_to_255_printable_characters() {
         } else {
             "{}"
         };
-        // Idempotency keys are unique in the account, so each route uses a different one.
+        // Idempotency keys are unique in the account, so each route uses a different key.
         assert!(desk.once(&path, &row.id.repeat(255)[..255], body).await.status.is_success());
         let before = desk.everything().await;
         for (key, code) in [

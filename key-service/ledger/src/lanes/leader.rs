@@ -69,9 +69,9 @@ struct CommandsLeft {
 }
 
 impl Lanes {
-    /// Makes a change to an account that is not a command. `decide` runs again after a conflict. It also runs again if
-    /// it needed records that had not been read yet: in such a run, these records look absent, and the answer is
-    /// discarded. If `decide` refuses, nothing changes.
+    /// Makes a change to an account. The change is not a command. `decide` runs again after a conflict. It also runs
+    /// again if it needed records that had not been read yet: in such a run, these records look absent, and the answer
+    /// is discarded. If `decide` refuses, nothing changes.
     pub async fn change<T, E: From<Failure> + From<StoreError>>(
         &self,
         account: AccountId,

@@ -21,7 +21,7 @@ pub struct GroupProfile {
     pub key_defaults: KeyDefaults,
     #[n(4)]
     pub created_at: Timestamp,
-    /// Number of keys in the group, including revoked ones.
+    /// Number of keys in the group, including revoked keys.
     #[n(5)]
     pub keys: u64,
     #[n(6)]

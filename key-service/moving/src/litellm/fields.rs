@@ -163,7 +163,7 @@ pub(super) fn cut(text: &str) -> String {
     text.chars().filter(|c| !is_control(*c)).take(MAX_LABEL_CHARS).collect()
 }
 
-/// Returns whether a text is a masked key rather than a complete one.
+/// Returns whether a text is a masked key instead of a complete key.
 pub(super) fn is_foreign_hint(text: &str) -> bool {
     text.contains("...") && text.chars().count() <= MAX_HINT_CHARS && !text.chars().any(is_control)
 }

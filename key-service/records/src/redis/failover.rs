@@ -18,12 +18,12 @@ use super::{
     key_space::KeySpace,
 };
 
-/// Field of the marks for the time of the last check, in milliseconds. `mark.lua` writes it.
+/// Field in the hash of marks with the time of the last check, in milliseconds. `mark.lua` writes it.
 const LOOKED: &str = "looked";
-/// Field of the marks for the ids seen so far.
+/// Field in the hash of marks with the ids seen so far.
 const MASTERS: &str = "masters";
-/// Field of the marks for losses. For each loss, it has the id of the server that took over, and a time before the
-/// first write that this server accepted.
+/// Field in the hash of marks with losses. For each loss, it has the id of the server that took over, and a time before
+/// the first write that this server accepted.
 const LOSSES: &str = "losses";
 /// Maximum number of ids to keep. The oldest ids are dropped. A master gets a new id at each start and at each
 /// promotion.

@@ -159,7 +159,7 @@ impl fmt::Display for DayPart {
 pub enum Counter {
     /// Amount charged; only for parts of a day.
     Charged,
-    /// Billed generations, including free ones.
+    /// Billed generations, including free generations.
     Requests,
     /// Prompt and completion tokens together, for a model or a group.
     Tokens,

@@ -10,7 +10,7 @@ pub const COUNTED: u64 = (1 << 53) - 1;
 /// Counters of a day. None exceeds [`COUNTED`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct Counts {
-    /// Billed generations, including free ones.
+    /// Billed generations, including free generations.
     #[n(0)]
     pub requests: u64,
     #[n(1)]
@@ -29,7 +29,7 @@ pub struct Counts {
 /// Sums over several keys. None exceeds [`COUNTED`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct Sums {
-    /// Billed generations, including free ones.
+    /// Billed generations, including free generations.
     #[n(0)]
     pub requests: u64,
     /// Tokens of prompts and completions.

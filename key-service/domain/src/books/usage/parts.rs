@@ -23,7 +23,7 @@ const NAMED_USERS: usize = 32;
 /// [`COUNTED`](crate::books::usage::COUNTED).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PartCounts {
-    /// Billed generations, including free ones.
+    /// Billed generations, including free generations.
     pub requests: u64,
     pub prompt: u64,
     pub cached: u64,

@@ -43,7 +43,8 @@ pub(in crate::redis) const CALL_TIMEOUT: Duration = Duration::from_millis(1500);
 const CALLS: usize = 4096;
 /// Timeout for writes to become durable, including the waits of earlier callers.
 const SETTLING: Duration = Duration::from_secs(4);
-/// Timeout of the first connection, and of each later one. Calls wait for a connection only until their own deadline.
+/// Timeout of the first connection, and of each later connection. Calls wait for a connection only until their own
+/// deadline.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// For how long a new connection waits until Redis has rewritten its append-only file. Calls wait meanwhile. The time
 /// is short, so that callers still learn the reason.

@@ -141,7 +141,7 @@ async fn a_master_that_falls_silent_is_left_for_its_replica() {
     let store = open(&settings(&cluster.url(), &data_dir)).await.unwrap();
     assert_eq!(served(&store).await.len(), SPACES);
     cluster.nodes[2].signal("STOP");
-    // No error shows that the master is silent: its connections stay open, and it accepts new ones.
+    // No error shows that the master is silent: its connections stay open, and it accepts new connections.
     all_are_served(&store).await;
     let began = Instant::now();
     while store.ping().await != Ok(MissingServers::default()) {

@@ -24,7 +24,7 @@ use crate::redis::{
 /// Minimum and maximum pause before a server's progress is checked again. Between these limits, the pause is a quarter
 /// of the time that has passed.
 const LOOK_AGAIN: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(250)];
-/// Field of the marks for the run ids of servers that have rewritten their file.
+/// Field in the hash of marks with the run ids of servers that have rewritten their file.
 const NOTED: &str = "whole";
 /// Maximum number of run ids in a note. The oldest ids are dropped. There may be several, because slots that move to
 /// another master take their marks along.
@@ -51,7 +51,7 @@ enum FileState {
     Underway,
     /// The file is still the file with which the server started.
     Old,
-    /// The file is still the old one, and the last attempt to rewrite it failed.
+    /// The file is still the file with which the server started, and the last attempt to rewrite it failed.
     Failed,
 }
 

@@ -88,7 +88,7 @@ impl Store {
         Err(StoreError::Busy("others rotate the key").into())
     }
 
-    /// Writes a credential with a predicted number. This replaces a lower prediction. Returns the credential that is
+    /// Writes a credential with a predicted number. Replaces a lower predicted number. Returns the credential that is
     /// stored then: if the digest was taken, it belongs to another key.
     async fn offer_credential(
         &self,
