@@ -224,8 +224,8 @@ impl Pair<'_> {
         if is_same { Ok(()) } else { Err(CopyError::Differs(describe(space, place))) }
     }
 
-    /// Returns whether the target has the same entries or values in the same order or, for [`Extent::Beginning`], the
-    /// first of them.
+    /// Returns whether the target has the same entries or values in the same order. For [`Extent::Beginning`], the
+    /// target may have only the first entries or values.
     async fn compare_pages(
         &self,
         space: &Space,

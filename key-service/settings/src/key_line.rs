@@ -55,7 +55,7 @@ pub fn key_line(viewer: &Viewer, key: &ApiKey, reached: &ReachedLimits) -> Marku
     }
 }
 
-/// Renders an explanation which limit stops a key, and until when.
+/// Renders an explanation of which limit stops a key, and until when.
 fn refused_for(viewer: &Viewer, groups: &[&Group], holder: Holder, limit: &MoneyLimit) -> Markup {
     let group = groups.iter().find(|group| holder == Holder::Group(group.id));
     html! {

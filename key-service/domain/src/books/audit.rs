@@ -286,7 +286,8 @@ impl Auditor {
         balance
     }
 
-    /// Marks a key or a group as known. Returns the amount that its entries prove, or `nothing` if it has no entries.
+    /// Marks a key or a group as existing in the store. Returns the amount that its entries prove, or `nothing` if it
+    /// has no entries.
     fn proven(&mut self, of: BudgetOwner, nothing: NanoUsd) -> NanoUsd {
         let new = || SumsOfEntries { used: nothing, first: None, windows: Replay::default(), known: false };
         let balance = self.balances.entry(of).or_insert_with(new);

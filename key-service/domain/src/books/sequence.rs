@@ -36,8 +36,8 @@ pub struct Epoch {
 pub enum EpochBegin {
     /// The store was restored: all values of the epoch are new.
     Restored,
-    /// A server took over that may lack the latest values. The first values of this epoch may have been written before
-    /// that.
+    /// A server that may lack the latest values took over. The first values of this epoch may have been written before
+    /// it took over.
     Lost,
 }
 

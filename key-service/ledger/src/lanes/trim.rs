@@ -52,7 +52,7 @@ impl EventsOverBound {
             && u64::try_from(bytes).unwrap_or_default() <= self.kept.bytes
     }
 
-    /// Returns whether it is certain without reading any events that none must be dropped.
+    /// Returns `true` if it is certain, without reading any events, that no event must be dropped.
     fn hold(&self, EventsKept { first, bytes }: EventsKept, oldest: Option<OldestEvent>) -> bool {
         let is_young = oldest.is_some_and(|oldest| oldest.number == first && oldest.at >= self.begins);
         first >= self.last || is_young && self.fit(first, bytes)

@@ -172,7 +172,7 @@ pub(super) async fn losses(masters: &[MasterState], names: &KeySpace) -> RedisRe
     let history = MasterHistory::read(masters, names).await?;
     let mut times: Vec<i64> = history.losses.values().copied().collect();
     if !history.ids.is_empty() {
-        // These masters took over, and no key-service has checked them since then.
+        // These masters took over from another server, and no key-service has checked them since they took over.
         let unnoticed =
             masters.iter().filter(|master| master.is_promoted() && master.is_unknown(&history.ids));
         times.extend(unnoticed.map(|master| before(history.last_look_at(master, None))));

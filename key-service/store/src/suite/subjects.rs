@@ -66,7 +66,7 @@ impl Subject for Reopened {
     }
 
     async fn interrupt(&mut self) {
-        // With this, the file is closed before it is opened again.
+        // This drops the old store, so the file is closed before it is opened again.
         self.0.store = in_maps();
         self.0.store = over(Arc::new(Sqlite::open(&self.0.path).unwrap()));
     }

@@ -46,7 +46,7 @@ pub(in crate::redis) struct Wanted {
     /// must be idempotent.
     pub(in crate::redis) write: Cmd,
     pub(in crate::redis) durability: Durability,
-    /// The term as it was before the earlier writes.
+    /// The term that was read before the earlier writes were sent.
     pub(in crate::redis) since: Term,
     /// Whether the slot is moving, so that the node that takes it over may have carried out the earlier writes.
     pub(in crate::redis) is_leaving: bool,

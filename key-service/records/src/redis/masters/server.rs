@@ -89,7 +89,7 @@ pub(in crate::redis) struct Server {
     /// Failed attempts to connect.
     failures: FailureLog,
     durability: DurabilityWait,
-    /// Time of the last lookup of the server that took over. It stays locked during a lookup.
+    /// When [`Self::renew`] last looked for a server that took over. The mutex stays locked during the lookup.
     renewed: Mutex<Instant>,
 }
 

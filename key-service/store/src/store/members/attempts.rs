@@ -75,8 +75,8 @@ impl Store {
     }
 }
 
-/// Removes the expired counts of these entries. A count that cannot be read stays, so that it does not block the
-/// others.
+/// Removes the expired counts of these entries. A count that cannot be read is kept: it must not prevent the
+/// removal of the other counts.
 fn remove_expired(view: &mut View, ends: &[Vec<u8>], now: Timestamp) {
     for entry in ends {
         let name = layout::name(layout::ATTEMPTS, entry.get(TIME_BYTES..).unwrap_or_default());

@@ -42,7 +42,7 @@ fn bounds() -> BoundsPatch {
     BoundsPatch { limit: Some(Some(nanos(BOUND))), windows: Some(windows), ..BoundsPatch::default() }
 }
 
-/// Creates a key in a group with a parent, which all have a limit and four windows.
+/// Creates a group, a child group in it, and a key in the child. All three have a limit and four windows.
 async fn make_chain(store: &Store, account: AccountId, n: u8) -> KeyId {
     let budget = || Budget::new(&bounds(), START);
     // Ids of keys and groups differ, because they are part of the thresholds' names.
