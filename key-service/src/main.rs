@@ -146,7 +146,7 @@ async fn serve(arguments: KeyServiceArguments) -> anyhow::Result<()> {
 }
 
 fn required_peppers(options: &Options) -> Result<Peppers, ConfigError> {
-    let unset = || ConfigError::new("FAREGATE_PEPPER", "must be set, or FAREGATE_PEPPER_FILE");
+    let unset = || ConfigError::new("FAREGATE_PEPPER", "must be set, unless FAREGATE_PEPPER_FILE is");
     options.peppers()?.ok_or_else(unset)
 }
 

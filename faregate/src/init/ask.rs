@@ -32,7 +32,7 @@ pub(super) async fn models(upstream: &Upstream) -> Result<ServerDescription, Ask
     let described = ServerDescription::read_list(&answer.body);
     described.ok_or_else(|| {
         AskRefused::Other(format!(
-            "{uri} answers, but lists no models. Check that --address is a model server's, with its /v1"
+            "{uri} answers, but lists no models. Check that --address is the address of a model server, with its /v1"
         ))
     })
 }
