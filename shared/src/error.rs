@@ -227,7 +227,7 @@ impl ApiError {
 
 /// What still works while the store is nearly full. Every interface shows this sentence.
 pub const STORE_FULL: &str = "The store is nearly full. Until its operator enlarges it, you can only revoke, disable, \
-                              archive and lower bounds.";
+                              archive and lower limits.";
 
 /// Maximum length of an error message in characters. A longer one only repeats its input.
 const MAX_MESSAGE_CHARS: usize = 2_000;

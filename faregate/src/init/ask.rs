@@ -93,7 +93,7 @@ fn refused(uri: &Uri, status: StatusCode, words: &str, access: &Access) -> AskRe
     }
     match status {
         StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => AskRefused::NoSuchPath(format!(
-            "there is nothing at {uri} ({code}){words}. Check --address: most end in /v1"
+            "there is nothing at {uri} ({code}){words}. Check --address: most addresses end in /v1"
         )),
         StatusCode::BAD_REQUEST => {
             AskRefused::Other(format!("{uri} answers {code}{words}. Check --model and --address"))

@@ -244,8 +244,10 @@ impl Doctor {
     fn certificates(&mut self) {
         for (setting, end) in validity::in_use() {
             match validity::warning(end) {
-                None => self
-                    .well("certificates", format!("{setting} lasts for {} days", validity::days_left(end))),
+                None => self.well(
+                    "certificates",
+                    format!("{setting}: the certificate expires in {} days", validity::days_left(end)),
+                ),
                 Some(says) => {
                     self.warn("certificates", format!("{setting}: {says}"), "renew the file and send SIGHUP");
                 }
@@ -264,7 +266,7 @@ impl Doctor {
                     format!("{}: served by the demo model, which needs no check", model.id),
                 );
             } else if found.is_empty() {
-                self.well("upstreams", format!("{}: its servers have no problems", model.id));
+                self.well("upstreams", format!("{}: its servers keep what the catalogue promises", model.id));
             }
             for finding in found {
                 let place = format!("{}: {}", finding.model, finding.upstream);

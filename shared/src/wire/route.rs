@@ -115,8 +115,8 @@ const GROUP_BY: Parameter = parameter("group_by", |_| {
 });
 
 const TOP: Parameter = parameter("top", |_| {
-    let description =
-        "Lists only this many sums, the largest cost first, and the rest as one more with `others`.";
+    let description = "Lists only this number of sums, those with the largest cost first, and combines the rest into \
+                       one more sum with `others`.";
     json_schema!({"type": "integer", "minimum": 1, "maximum": MAX_TOP, "description": description})
 });
 
