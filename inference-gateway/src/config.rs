@@ -29,13 +29,13 @@ pub struct Options {
     pub max_answers_mib: Option<u32>,
 
     /// Maximum number of chat requests in flight; further requests get 503 with `Retry-After` [default: 4096, or a
-    /// quarter of the open files]
+    /// quarter of the limit of open files if that is less]
     #[arg(long, env = "FAREGATE_MAX_IN_FLIGHT", value_name = "COUNT",
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub max_in_flight: Option<u32>,
 
     /// Maximum number of an account's chat requests in flight; further requests get 503 with `Retry-After` [default:
-    /// all but a quarter]
+    /// three quarters of FAREGATE_MAX_IN_FLIGHT]
     #[arg(long, env = "FAREGATE_MAX_IN_FLIGHT_PER_ACCOUNT", value_name = "COUNT",
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub max_in_flight_per_account: Option<u32>,
@@ -46,7 +46,8 @@ pub struct Options {
     pub client_stall: Duration,
 
     /// Seconds an upstream may take to begin an answer before the client gets 504. An answer that is not streamed may
-    /// take up to three times as long, or this long after its client has left; it is billed when it ends
+    /// take up to three times as long in all; if its client leaves, it may take this many more seconds. It is billed
+    /// when it ends
     #[arg(long = "answer-seconds", env = "FAREGATE_ANSWER_SECONDS", value_name = "SECONDS",
           default_value = "600", value_parser = clap::value_parser!(u64).range(1..=86_400).map(Duration::from_secs))]
     pub answer_deadline: Duration,

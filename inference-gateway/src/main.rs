@@ -44,7 +44,7 @@ static ALLOCATOR: MiMalloc = MiMalloc;
 static EXPORTED: Exported =
     Exported { program: env!("CARGO_PKG_NAME"), families: &[inference_gateway::FAMILIES] };
 
-/// Carries requests to a model and answers back, and meters them. Without a command, it serves.
+/// Passes requests to models and answers to clients, and counts the tokens of both. Without a command, it serves.
 #[derive(Parser)]
 #[command(name = "inference-gateway", version = shared_process::version())]
 struct GatewayArguments {
@@ -60,7 +60,7 @@ struct GatewayArguments {
     #[command(flatten)]
     internal_tls: TlsOptions,
 
-    /// Addresses of the key-services' gRPC ports; earlier ones are preferred
+    /// Addresses of the key-services' gRPC ports; earlier addresses are preferred
     #[arg(
         long,
         env = "FAREGATE_KEY_SERVICE_URL",

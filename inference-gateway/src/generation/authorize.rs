@@ -339,7 +339,8 @@ fn refused(denial: Denial, forward: &Forward) -> ApiError {
 
 /// Makes the error for a prompt that would have to be counted.
 fn uncountable() -> ApiError {
-    let message = "Documents are accepted only if the model's server can count their tokens in advance, and this one cannot.";
+    let message = "Documents are accepted only if the model's server can count their tokens in advance, and this \
+                   server cannot.";
     ApiError::new(Code::UnsupportedValue, message)
 }
 

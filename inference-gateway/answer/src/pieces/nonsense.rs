@@ -32,7 +32,7 @@ pub enum Nonsense {
     #[error("a choice ended without a finish reason, or with one that is a failure")]
     Unfinished,
     /// Pieces of several calls were mixed, so that a call continued after its end.
-    #[error("a call went on after its arguments were complete")]
+    #[error("a call continued after its arguments were complete")]
     Interleaved,
 }
 

@@ -75,7 +75,7 @@ async fn a_reboot_with_redis_last_is_told_and_ends_without_a_restart() {
     assert_told_once(key_service, of_key_service, "waiting for the store");
     let log = gateway.log();
     let told = |words: &str| log[of_gateway..].matches(words).count();
-    assert_eq!([told("a key-service is away"), told("a key-service is back")], [1, 1], "{log}");
+    assert_eq!([told("a key-service is unavailable"), told("a key-service is back")], [1, 1], "{log}");
     assert!(key_service.is_running() && key_service.pid() == pid, "it waited");
 }
 
