@@ -73,8 +73,8 @@ pub struct Options {
     #[arg(long, env = "FAREGATE_REDIS_ALLOW_VOLATILE", global = true)]
     pub redis_allow_volatile: bool,
 
-    /// Number of replicas that must confirm each change of money or keys before it is answered. With fewer replicas,
-    /// nothing is served
+    /// Number of replicas that must confirm each change of money or keys before the change is answered. With fewer
+    /// replicas, nothing is served
     #[arg(long, env = "FAREGATE_REDIS_WAIT_REPLICAS", value_name = "COUNT", default_value_t = 0,
           value_parser = clap::value_parser!(u32).range(0..=16), global = true)]
     pub redis_wait_replicas: u32,
@@ -103,7 +103,7 @@ pub struct Options {
     )]
     pub redis_tls_key: Option<PathBuf>,
 
-    /// Data directory
+    /// Data directory: SQLite file, generated secrets, admin token, mark of the last Redis, and the spool of `faregate`
     #[arg(long, env = "FAREGATE_DATA_DIR", value_name = "DIR", default_value = "./data", global = true)]
     pub data_dir: PathBuf,
 

@@ -115,7 +115,7 @@ impl<S: Ledger + Capacity + ?Sized> Watch<S> {
             found.wrote_at = Some(Instant::now());
             found.write.replace(written.clone())
         };
-        report(before.as_ref(), &written, "the store takes writes again");
+        report(before.as_ref(), &written, "the store accepts writes again");
     }
 
     async fn show_room(&self) {

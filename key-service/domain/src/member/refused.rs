@@ -18,14 +18,14 @@ pub enum MemberRefused {
     #[error("there is no such member")]
     NotFound,
     /// Another member has the name.
-    #[error("there is a member of this name already")]
+    #[error("there is already a member with this name")]
     NameTaken,
     /// The account already has the maximum number of members.
-    #[error("an account has {MAX_MEMBERS} members at most; remove one first")]
+    #[error("an account may have at most {MAX_MEMBERS} members; remove one first")]
     TooMany,
     /// The name is empty, too long, surrounded by spaces, or contains invisible characters.
     #[error(
-        "a name has 1 to {MAX_MEMBER_NAME_CHARS} characters that are visible, without leading or trailing spaces"
+        "a name must have 1 to {MAX_MEMBER_NAME_CHARS} visible characters, without leading or trailing spaces"
     )]
     BadName,
     /// The account has no such group to lead, or it is archived.
@@ -35,10 +35,10 @@ pub enum MemberRefused {
     #[error("several groups have this name; give the id of one")]
     SeveralGroups,
     /// The account would lose its last owner, so nobody could manage it in the dashboard.
-    #[error("the last owner cannot be removed, and keeps the role")]
+    #[error("the last owner cannot be removed or given another role")]
     LastOwner,
     /// The password is too short or too long.
-    #[error("a password has {MIN_PASSWORD_CHARS} to {MAX_PASSWORD_CHARS} characters")]
+    #[error("a password must have {MIN_PASSWORD_CHARS} to {MAX_PASSWORD_CHARS} characters")]
     BadPassword,
     /// The name is unknown or has no password, or the password is wrong.
     #[error("account, name or password is wrong")]
@@ -60,13 +60,13 @@ pub enum MemberRefused {
     #[error("too much time has passed; sign in again")]
     ChallengeOver,
     /// The member has a second factor.
-    #[error("a second factor is on already; turn it off first")]
+    #[error("a second factor is already on; turn it off first")]
     SecondFactorOn,
     /// The member has no second factor.
     #[error("there is no second factor")]
     NoSecondFactor,
     /// The second factor was used or changed in the meantime.
-    #[error("the second factor was used or changed meanwhile; try again")]
+    #[error("the second factor was used or changed in the meantime; try again")]
     SecondFactorChanged,
     /// The link is unknown, used or expired, or a newer link or a new password replaced it.
     #[error("this sign-in link was used or has expired")]

@@ -104,7 +104,7 @@ fn the_budget_that_a_key_names_says_what_the_key_does_not() {
     assert_eq!(
         lost,
         [
-            "LiteLLM_VerificationToken row 1: `budget_id` names no row of LiteLLM_BudgetTable, whose bounds would be lost"
+            "LiteLLM_VerificationToken row 1: `budget_id` is not in LiteLLM_BudgetTable; the limits of that budget would be lost"
         ]
     );
 }

@@ -117,7 +117,7 @@ async fn a_removed_operator_is_out_at_once_and_may_be_made_again() {
     assert!(!status.success() && error.contains("--name: there is no such operator"), "{error}");
     newcomer(&stack, "ann").await;
     let (status, _, error) = stack.server().settings().try_cli(&["operators", "create", "--name", "ann"]);
-    assert!(!status.success() && error.contains("an operator of this name exists already"), "{error}");
+    assert!(!status.success() && error.contains("an operator with this name already exists"), "{error}");
 }
 
 #[apply(fact)]

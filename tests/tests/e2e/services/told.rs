@@ -122,7 +122,7 @@ async fn a_redis_that_fills_is_told_before_its_end_at_it_and_when_it_is_enlarged
     shows(&stack, key_service, RATIO, |ratio| ratio < 0.5).await;
     assert_fires(&stack, &[]).await;
     let log = key_service.log();
-    assert_eq!(log[mark..].matches("the store takes writes again").count(), 1, "{log}");
+    assert_eq!(log[mark..].matches("the store accepts writes again").count(), 1, "{log}");
     assert_eq!(stack.key().await.account.name, key.account.name, "keys are made again");
 }
 
