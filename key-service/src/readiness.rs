@@ -187,7 +187,7 @@ fn report(before: Option<&Looked>, now: &Looked, recovered: &str) {
         (false, Ok(MissingServers(missing))) if !missing.is_empty() => {
             tracing::error!(
                 missing = missing.join(", "),
-                "a part of the store is missing; the rest is served"
+                "a part of the store is missing; requests that need only the rest are served"
             );
         }
         (true, Ok(MissingServers(missing))) if missing.is_empty() => {
