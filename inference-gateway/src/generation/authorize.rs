@@ -313,7 +313,8 @@ fn least_of(request: &Authorize, forward: &Forward) -> Authorize {
 /// Refuses a prompt with more tokens than its key may use in a minute. `size` describes how exactly they are known.
 fn never_fits(tokens: u64, size: &str, room: TokenRoom) -> ApiError {
     let message = format!(
-        "The prompt {size} {tokens} tokens, and the API key or its group may use {} tokens per minute: it can never be sent.",
+        "The prompt {size} {tokens} tokens, but the API key or its group may use only {} tokens per minute: a prompt \
+         of this size is always refused.",
         room.limit
     );
     let mut error = ApiError::new(Code::RateLimitExceeded, message);

@@ -130,8 +130,10 @@ fn limits(param: &str, may_be_raised: bool, raw: &RawValue) -> Result<Value, Api
         let param = format!("{param}[{at}]");
         let limit = limit(&param, may_be_raised, raw)?;
         if limits.iter().any(|before| before.per == limit.per) {
-            let message =
-                format!("`{param}.per` repeats `{}`; each length may be given once.", limit.per.as_str());
+            let message = format!(
+                "`{param}.per` repeats `{}`; each window may have only one limit.",
+                limit.per.as_str()
+            );
             return Err(ApiError::at(Code::InvalidValue, format!("{param}.per"), message));
         }
         limits.push(limit);

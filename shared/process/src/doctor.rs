@@ -225,8 +225,8 @@ impl Doctor {
     /// Reads the certificate of the public port, if there is one.
     pub fn public_tls(&mut self, options: &PublicTlsOptions) -> Option<PublicTls> {
         let says = |tls: &Option<PublicTls>| match tls {
-            Some(_) => "the public port speaks TLS".to_owned(),
-            None => "the public port does not speak TLS; a proxy in front must".to_owned(),
+            Some(_) => "the public port uses TLS".to_owned(),
+            None => "the public port does not use TLS, so a proxy in front of it must".to_owned(),
         };
         self.check("certificates", options.open(), says).flatten()
     }
