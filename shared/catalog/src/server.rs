@@ -223,7 +223,8 @@ mod tests {
         assert_eq!(
             window,
             [
-                "context_window is 16384 here and 8192 at the server; lower it, or start the server with a larger window"
+                "context_window is 16384 here and 8192 at the server; lower it, or start the server with a larger \
+                 window"
             ]
         );
         assert_eq!(broken(UpstreamKind::Vllm, VLLM, "qwen", 131_072, 131_072).len(), 2);
