@@ -65,8 +65,8 @@ pub const FAMILIES: &[Family] = &[
     ),
     Family::counter(
         "gateway_answers_of_other_models_total",
-        "answers from a model other than the one requested; billed at the vendor's own cost if that is reported and \
-         higher",
+        "answers from a model other than the requested model; billed at the vendor's own cost if that cost is \
+         reported and higher",
     ),
     Family::counter(
         "gateway_upstream_oddities_total",

@@ -84,8 +84,8 @@ struct GatewayArguments {
     #[arg(long, env = "FAREGATE_BUILTIN_URL", value_name = "URL")]
     builtin_url: Option<Uri>,
 
-    /// Directory of the spool, which keeps charges that no key-service has confirmed yet. Each gateway needs its own;
-    /// without one, these charges are lost if the gateway stops before it can deliver them
+    /// Directory of the spool, which keeps charges that no key-service has confirmed yet. Each gateway needs a separate
+    /// directory. Without a directory, these charges are lost if the gateway stops before it can deliver them
     #[arg(long, env = "FAREGATE_DATA_DIR", value_name = "DIRECTORY")]
     data_dir: Option<PathBuf>,
 

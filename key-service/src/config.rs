@@ -68,7 +68,7 @@ pub struct Options {
           value_parser = clap::value_parser!(u32).range(1..=36_500), global = true)]
     pub event_days: u32,
 
-    /// Accept a Redis without an append-only file, which loses all keys and money when it stops, or one that may
+    /// Accept a Redis without an append-only file, which loses all keys and money when it stops, or a Redis that may
     /// restore half of a change after a crash
     #[arg(long, env = "FAREGATE_REDIS_ALLOW_VOLATILE", global = true)]
     pub redis_allow_volatile: bool,

@@ -20,7 +20,7 @@ pub const FAMILIES: &[Family] = &[
     ),
     Family::gauge(
         "keyservice_sweeper_lag_seconds",
-        "longest time since the leases of an account with holds were last checked",
+        "of all accounts with holds, the longest time since an account's leases were last checked",
     ),
     Family::histogram(
         "keyservice_store_duration_seconds",
@@ -58,7 +58,7 @@ pub const FAMILIES: &[Family] = &[
     ),
     Family::counter(
         "keyservice_store_forgot_total",
-        "times that Redis lost seconds of confirmed writes",
+        "number of times that Redis lost its last seconds of confirmed writes",
     ),
     Family::counter(
         "keyservice_webhook_attempts_total",

@@ -78,7 +78,7 @@ pub enum OperatorCommand {
     ///
     /// The command refuses to run while a program has the file open. Not for Redis.
     Restore(RestoreFrom),
-    /// Copy the store to another one, or show its records
+    /// Copy everything to another store, or show records
     #[command(subcommand)]
     Store(StoreCommand),
 }

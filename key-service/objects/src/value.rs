@@ -208,7 +208,9 @@ fn event_types(param: &str, raw: &RawValue) -> Result<Vec<String>, ApiError> {
         let param = format!("{param}[{at}]");
         let name = text(&param, "a string", raw)?.into_owned();
         if !EVENT_TYPES.contains(&name.as_str()) || known.contains(&name) {
-            let message = format!("`{param}` must be a type of event, such as `key.created`, given once.");
+            let message = format!(
+                "`{param}` must be a type of event, such as `key.created`, and must not be repeated."
+            );
             return Err(ApiError::at(Code::InvalidValue, param, message));
         }
         known.push(name);

@@ -143,7 +143,7 @@ pub fn either(
 ) -> Result<Option<SecretString>, ConfigError> {
     match (value, file) {
         (Some(_), Some(_)) => {
-            Err(ConfigError::new(setting, format!("is set, and so is {file_setting}; set one")))
+            Err(ConfigError::new(setting, format!("is set, and so is {file_setting}; set only one of them")))
         }
         (Some(value), None) => Ok(Some(value.clone())),
         (None, Some(path)) => match secret::read_file(path) {

@@ -212,7 +212,7 @@ fields! {
             "Time of the last billed request.");
         RevokedAt = answered("revoked_at", SchemaGenerator::subschema_for::<Option<Timestamp>>, "Time of the revocation.");
         PreviousKeyExpiresAt = answered("previous_key_expires_at", SchemaGenerator::subschema_for::<Option<Timestamp>>,
-            "Time until which the previous plaintext also works; null if only the current one works.");
+            "Time until which the previous plaintext also works; null if only the current plaintext works.");
         GroupId = setting("group_id", Kind::Group, "The group, whose limits also apply; null for no group.")
             .with_input("Group", "The group's limits apply to all its keys together.");
         Metadata = METADATA;

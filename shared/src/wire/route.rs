@@ -107,8 +107,8 @@ const TYPE: Parameter = parameter("type", |_| json_schema!({"enum": EVENT_TYPES}
 const START: Parameter = parameter("start", time);
 const END: Parameter = parameter("end", time);
 const GROUP_BY: Parameter = parameter("group_by", |_| {
-    let description = "Groups the sums by these; without it, there is one sum. `hour` covers at most 31 days. \
-        Sums by `user` or by `upstream` cover the whole account, and can be grouped further only by `day`.";
+    let description = "What to group the sums by; without this parameter, there is one sum. `hour` covers at most 31 \
+        days. Sums by `user` or by `upstream` cover the whole account, and can be grouped further only by `day`.";
     let pattern = "^(day|hour|key|group|top_group|model|user|upstream)\
         (,(day|hour|key|group|top_group|model|user|upstream))*$";
     json_schema!({"type": "string", "pattern": pattern, "description": description})
@@ -247,7 +247,8 @@ pub static ROUTES: [Route; 27] = [
         refuses: &[Code::KeyRevoked, Code::ExpiredKey, Code::RotationInProgress, Code::InvalidType,
             Code::IntegerBelowMinValue, Code::IntegerAboveMaxValue, Code::UnknownParameter],
         ..Route::new::<KeyObject>(Endpoint::RotateKey, "rotateApiKey",
-            "Gives an API key a new plaintext, shown only in this answer. The previous one works for `grace_seconds` more.")
+            "Gives an API key a new plaintext, shown only in this answer. The previous plaintext works for another \
+             `grace_seconds`.")
             .below::<KeyObject>("/rotate").taking::<Rotation>()
     },
     list::<GroupObject>("listGroups", "Lists the groups, including archived ones.")

@@ -32,7 +32,7 @@ pub enum MemberRefused {
     #[error("this account has no such group, or it is archived")]
     NoSuchGroup,
     /// More than one group has the name.
-    #[error("several groups have this name; give the id of one")]
+    #[error("several groups have this name; give the group's id")]
     SeveralGroups,
     /// The account would lose its last owner, so nobody could manage it in the dashboard.
     #[error("the last owner cannot be removed or given another role")]
@@ -50,7 +50,7 @@ pub enum MemberRefused {
     #[error("sign in with a new link first")]
     StaleSignIn,
     /// The code is neither the app's current code nor an unused recovery code, or it was accepted earlier.
-    #[error("the code is wrong or was used; wait for the next one")]
+    #[error("the code is wrong or was already used; wait for the next code")]
     WrongCode,
     /// There were too many wrong codes recently.
     #[error("there were too many wrong codes; wait a quarter of an hour")]

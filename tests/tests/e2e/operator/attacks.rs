@@ -24,7 +24,10 @@ async fn a_link_works_once_and_asks_for_a_code_once_there_is_a_second_factor() {
     assert!(open_link(&mut browser, &link).await.text().contains("name=\"code\""));
     for wrong in ["", "000000", "in-1"] {
         let refused = sign_in(&mut browser, &link, wrong).await;
-        assert!(refused.status == 403 && refused.text().contains("code is wrong or was used"), "{refused}");
+        assert!(
+            refused.status == 403 && refused.text().contains("code is wrong or was already used"),
+            "{refused}"
+        );
         assert_eq!(browser.get("/operator").await.status, 303);
     }
     assert_eq!(
