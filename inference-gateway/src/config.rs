@@ -52,8 +52,8 @@ pub struct Options {
           default_value = "600", value_parser = clap::value_parser!(u64).range(1..=86_400).map(Duration::from_secs))]
     pub answer_deadline: Duration,
 
-    /// Seconds an upstream may send nothing during a stream, or during another answer after its first byte. Comments
-    /// and incomplete events do not count
+    /// Seconds an upstream may send nothing during a stream, or after the first byte of any other answer. Comments and
+    /// incomplete events do not count as sent
     #[arg(long = "upstream-silence-seconds", env = "FAREGATE_UPSTREAM_SILENCE_SECONDS", value_name = "SECONDS",
           default_value = "120", value_parser = clap::value_parser!(u64).range(1..=3600).map(Duration::from_secs))]
     pub upstream_silence: Duration,

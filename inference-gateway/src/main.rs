@@ -96,7 +96,7 @@ struct GatewayArguments {
 /// Commands of an operator.
 #[derive(Subcommand)]
 enum GatewayCommand {
-    /// Captures that a gateway has not delivered yet
+    /// Charges (captures) that a gateway has not delivered yet
     #[command(subcommand)]
     Spool(SpoolCommand),
     /// List, drain or restore the upstreams of the running gateway

@@ -34,7 +34,7 @@ pub struct Options {
     #[arg(long, env = "FAREGATE_KEY_HTTP_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:8081")]
     pub key_http_listen: SocketAddr,
 
-    /// Address of the key-service's gRPC
+    /// Address of the gRPC port, which gateways call
     #[arg(long, env = "FAREGATE_KEY_GRPC_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:50051")]
     pub key_grpc_listen: SocketAddr,
 

@@ -15,7 +15,7 @@ On a terminal, init asks for whatever the flags leave open.";
 #[derive(Args, Debug)]
 #[command(after_help = LISTS)]
 pub(crate) struct InitOptions {
-    /// Vendor or local server, such as openai, anthropic, azure or vllm; an unknown name lists all
+    /// Vendor or local server, such as openai, anthropic, azure or vllm; an unknown name lists all vendors
     #[arg(long, value_name = "NAME")]
     pub(super) vendor: Option<String>,
     /// Base address with its /v1; not needed for a vendor's usual address. Without --vendor, the server's list of

@@ -56,7 +56,7 @@ pub use store_place::{StoreCommand, StoreCopy, StoreShow};
 pub enum OperatorCommand {
     #[command(flatten)]
     Stored(Command),
-    /// Captures that a gateway has not delivered yet
+    /// Charges (captures) that a gateway has not delivered yet
     #[command(subcommand)]
     Spool(SpoolCommand),
     /// Show or replace the log filter of the running process

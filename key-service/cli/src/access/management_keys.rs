@@ -55,7 +55,7 @@ pub enum ManagementKeyCommand {
     },
     /// Revoke a management key permanently
     Revoke {
-        /// Its id: mk_…
+        /// Id of the key: mk_…
         #[arg(long)]
         id: ManagementKeyId,
     },
