@@ -47,7 +47,7 @@ pub use style::{CallIds, ReasoningField, ReasoningTold, Style};
 
 /// Maximum time to wait for a generation. With it, a test fails instead of hanging.
 const GENERATION_TIMEOUT: Duration = Duration::from_secs(30);
-/// Time between two looks at the records.
+/// Time between two checks of the records of generations.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// An upstream that runs in this process, with a thread and a port of its own.

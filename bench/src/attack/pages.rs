@@ -68,7 +68,7 @@ async fn look(stack: &Stack, from: u8) -> StatusCode {
     status
 }
 
-/// Leaves pages unread as an unauthenticated client, while others load the page.
+/// Leaves pages unread as an unauthenticated client, while other visitors load the same page.
 pub(super) async fn rows(stack: &Stack) -> Vec<Row> {
     let before = stack.server().peak_memory();
     let left = leave_pages(stack).await;

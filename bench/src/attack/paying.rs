@@ -1,4 +1,5 @@
-//! A paying caller that runs next to an attack: how long it waits, and requests that it sends as a load.
+//! A paying caller next to an attack. Some functions measure how long the caller waits for answers, and one sends
+//! many requests at once.
 
 use std::time::{Duration, Instant};
 

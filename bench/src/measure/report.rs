@@ -93,8 +93,8 @@ impl Report {
         self.cells.iter().find(|cell| cell.system == system && cell.work == work)
     }
 
-    /// Returns the CPU time as a multiple of the bare proxy's in the same round. The bare proxy did the same work, or
-    /// the nearest work that it is measured with.
+    /// Returns the CPU time as a multiple of the bare proxy's CPU time in the same round. If the bare proxy is not
+    /// measured with this work, its most similar work is compared.
     fn ratio(&self, system: &str, work: Work) -> Option<Spread> {
         self.compare(system, work, Measured::micros)
     }

@@ -15,8 +15,8 @@ use super::stage::Stage;
 
 /// How long a fault has effects after its end: until connections are re-established and holds have expired.
 const AFTERWARDS: Duration = Duration::from_secs(5);
-/// Time within which a write reaches the replicas. It is also the time within which a master that has executed a
-/// command sends the answer.
+/// Time within which a write reaches the replicas, and within which a master sends the answer to a command that it has
+/// executed.
 const UNSENT: Duration = Duration::from_secs(1);
 /// Maximum step of a clock in seconds. A key-service whose clock differs by more than that from its store's clock is
 /// not ready.

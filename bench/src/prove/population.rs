@@ -185,8 +185,8 @@ impl Population {
         })
     }
 
-    /// Returns the number of the group in which the tenant's keys of this kind are created. If that group's limit has
-    /// refused often, creates a new group.
+    /// Returns the number of the group in which the tenant's keys of this kind are created. If the limit of the
+    /// present group has refused many requests, a new group is created.
     async fn group_for(&self, stack: &Stack, tenant: usize, place: usize, rng: &mut Rng) -> Option<usize> {
         let present = self.tenants[tenant].groups.lock().unwrap()[place];
         let in_use = |group: &Arc<Group>| group.refusals.load(Ordering::Relaxed) < REFUSALS;

@@ -174,7 +174,7 @@ pub async fn flush() {
     let (done, flushed) = oneshot::channel();
     // The flush runs on a thread of its own, so that the process need not wait longer than the limit.
     thread::spawn(move || {
-        // The exporter has logged a failure, if there was one. Nobody may be waiting for the result any more.
+        // Both errors are ignored: the exporter logs its failures itself, and the caller may have stopped waiting.
         let _ = provider.force_flush();
         let _ = done.send(());
     });

@@ -15,8 +15,8 @@ pub(super) fn return_regularly() {
     tokio::spawn(async {
         loop {
             sleep(EVERY).await;
-            // The thread allocates something, because mimalloc ignores threads that allocate nothing. If no thread can
-            // be started, the next attempt is soon.
+            // The thread allocates something, because mimalloc ignores threads that allocate nothing. An error does not
+            // matter, because the next attempt follows after `EVERY`.
             let _ =
                 thread::Builder::new().name("idle-memory".into()).spawn(|| drop(black_box(Box::new(0_u8))));
         }

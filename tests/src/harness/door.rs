@@ -65,7 +65,7 @@ impl Door {
         format!("http://{}", self.address)
     }
 
-    /// Returns all exchanges so far. Those whose answers began first come first.
+    /// Returns all exchanges so far, in the order in which their answers began.
     pub fn exchanges(&self) -> Vec<Exchange> {
         self.seen.0.lock().unwrap().iter().map(|exchange| exchange.lock().unwrap().clone()).collect()
     }

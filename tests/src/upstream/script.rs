@@ -320,7 +320,7 @@ impl Script {
         (0..tokens).map(|index| self.word(index)).collect()
     }
 
-    /// Returns how many tokens this token counts as. For long arguments of a tool call, it is more than one.
+    /// Returns the number of tokens that are counted for this token. Long arguments of a tool call count as several.
     pub(super) fn weight(&self, token: Token) -> u64 {
         match token {
             Token::Tool { part: 2, call } => {

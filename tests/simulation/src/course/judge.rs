@@ -217,8 +217,8 @@ fn bills(world: &World, journal: &[JournalEntry], outcomes: &[Outcome]) {
     }
 }
 
-/// Returns the usage that must be billed if the client received the whole answer. This is what the upstream served or,
-/// if it was told to report something else, what it reported.
+/// Returns the usage that must be billed, if the client received the whole answer. It is the usage that the upstream
+/// reported. An upstream whose script has no [`Told::Lie`] reports what it served.
 fn exact(outcome: &Outcome, served: &[&Generation]) -> Option<Usage> {
     let script = &outcome.plan.script;
     if !outcome.is_complete || script.fault != Fault::None {

@@ -127,7 +127,7 @@ struct Told {
 /// An authorization may still be carried out this long after its deadline. Later, the gateway has released the hold.
 const LATE_EXECUTION_WINDOW: Duration = Duration::from_secs(4);
 
-/// What decides which answers to a call would break a promise.
+/// Facts about a call that decide which of its possible answers would break a promise.
 struct Judged {
     /// Whether the revocation of the call's key had been answered before the call arrived.
     is_revoked: bool,

@@ -83,7 +83,7 @@ impl SharedMaps {
     }
 }
 
-/// The connection of a key-service to the maps.
+/// The connection of a simulated key-service to the maps of its store.
 pub(crate) struct WayToMaps {
     pub(crate) shared: Arc<SharedMaps>,
     pub(crate) process: Arc<Process>,

@@ -302,8 +302,8 @@ async fn assert_as_backed_up(stack: &Stack, key: &ApiKey) {
     assert_eq!(stack.used(key).await.nanos(), 2 * cost_of(12, 5).nanos());
 }
 
-/// Changes a data directory as if it had seen the data of Redis two minutes later than it did. A crash loses less than
-/// that, so Redis then seems to have older data.
+/// Moves the time at which a key-service last saw the data of Redis, which it keeps in its data directory, by two
+/// minutes into the future. Redis then seems to have lost two minutes of data, which is more than a crash can lose.
 fn see_later(file: &Path) {
     let text = fs::read_to_string(file).unwrap();
     let (directory, millis) = text.trim_end().split_once(' ').unwrap();

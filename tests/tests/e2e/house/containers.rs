@@ -173,7 +173,8 @@ fn a_container_is_given_the_time_that_its_program_takes_to_end() {
     assert!(grace("local-model") > DRAIN);
 }
 
-/// When it starts, Redis reads its files as the user `default`, and leaves out everything that this user may not do.
+/// When it starts, Redis reads its append-only file as the user `default`, and drops every command that this user may
+/// not run.
 #[apply(fact)]
 async fn data_in_redis_survives_a_restart_under_its_users() {
     let data = tempfile::TempDir::new().unwrap();

@@ -288,7 +288,7 @@ pub(crate) async fn readiness(stack: &Stack, server: &Server, status: u16) -> An
     }
 }
 
-/// Waits until a series of a process has a value that is right.
+/// Waits until a process shows a value of this series that `is_right` accepts.
 pub(crate) async fn shows(stack: &Stack, server: &Server, series: &str, is_right: impl Fn(f64) -> bool) {
     let deadline = Instant::now() + PATIENCE;
     loop {
