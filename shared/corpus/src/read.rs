@@ -96,7 +96,10 @@ impl Read {
             if self.calls.len() <= index {
                 self.calls.resize(index + 1, [String::new(), String::new()]);
             }
-            assert!(call["function"]["arguments"].is_string(), "clients read arguments without asking: {call}");
+            assert!(
+                call["function"]["arguments"].is_string(),
+                "clients read arguments without asking: {call}"
+            );
             self.calls[index][0] += &word(&call["function"]["name"]);
             self.calls[index][1] += &word(&call["function"]["arguments"]);
         }

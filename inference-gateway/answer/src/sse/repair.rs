@@ -74,7 +74,8 @@ impl Payload {
 
 /// Returns the payload of an event that follows an incomplete one in the same line.
 fn event_behind(incomplete: &str) -> Option<&str> {
-    let behind = incomplete.match_indices(FIELD).map(|(at, _)| incomplete[at + FIELD.len()..].trim_ascii_start());
+    let behind =
+        incomplete.match_indices(FIELD).map(|(at, _)| incomplete[at + FIELD.len()..].trim_ascii_start());
     // Within a text, the quotation mark would be escaped.
     behind.into_iter().find(|behind| behind.starts_with("{\"") || behind.starts_with(DONE))
 }
@@ -148,7 +149,10 @@ mod tests {
             (b"{\"a\":1} trailing", &["{\"a\":1}"]),
             (b"2026-11-28T00:00:00Z", &[]),
             (b"{\"a\":1,\"chdata: {\"a\":2}", &["{\"a\":2}"]),
-            (b"{\"a\":1}data: {\"adata:{\"b\":2}\n{\"c\":3data: [DONE]", &["{\"a\":1}", "{\"b\":2}", "{\"c\":3}"][..2]),
+            (
+                b"{\"a\":1}data: {\"adata:{\"b\":2}\n{\"c\":3data: [DONE]",
+                &["{\"a\":1}", "{\"b\":2}", "[DONE]"],
+            ),
             (b"{\"a\":\"data: {\\\"b\\\":2}", &[]),
             (b"{\"a\":", &[]),
             (b"null", &[]),
