@@ -1,7 +1,7 @@
 //! The terms that both services share, and the formats in which they are sent and stored.
 //!
 //! These types mean the same everywhere: an amount is a whole number of nano-USD, a key has a class and a checksum, an
-//! error has one code and one status. Decisions about spending are made elsewhere.
+//! error has one code and one status. Code that decides about spending is in other crates.
 
 /// A model call: how it was requested and how it went, reasons to refuse it, and the state of its rate limits.
 mod call {

@@ -167,7 +167,7 @@ impl Happened {
         meanwhile && there
     }
 
-    /// Returns whether a replica took over that may lack changes that were confirmed in this period.
+    /// Returns whether a replica took over without changes that a master may have confirmed in this period.
     pub(super) fn loses(&self, from: Instant, to: Instant) -> bool {
         matches!(self.kind, Kind::Failover | Kind::HangMaster | Kind::CutOffMaster)
             && self.from < to + UNSENT

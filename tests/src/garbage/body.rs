@@ -9,7 +9,7 @@ use super::rng::Rng;
 #[derive(Default)]
 pub(super) struct Body {
     pub(super) bytes: Vec<u8>,
-    /// Whether an error may be the fault of the model, because of this body.
+    /// Whether this body may be answered with an error that blames the upstream.
     pub(super) blames_upstream: bool,
 }
 

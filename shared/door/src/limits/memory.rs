@@ -7,7 +7,7 @@ use std::{
 };
 
 const CGROUPS: &str = "/sys/fs/cgroup";
-/// A limit of more bytes than this is no limit. In cgroups v1, a group without a limit reports a number near 2^63.
+/// A limit above this number of bytes stands for no limit. In cgroups v1, a group without a limit reports a number near 2^63.
 const UNBOUNDED: u64 = 1 << 50;
 /// Memory in bytes that is assumed if the system reports none.
 const UNKNOWN: u64 = 1 << 30;

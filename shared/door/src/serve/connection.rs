@@ -73,7 +73,7 @@ pub(super) struct Connection {
 }
 
 struct PortConnectionState {
-    /// While this exists, the connection counts as arriving. Its first complete head takes it.
+    /// While this exists, the connection counts as arriving. It is taken when the connection's first head is complete.
     arriving: Option<TaskTrackerToken>,
     /// The connection's network or, after that, the first owner whose credential was accepted on it.
     owner: Owner,

@@ -71,8 +71,8 @@ fn limited(store: &Store, account: AccountId, keys: &[KeyId], groups: &[GroupId]
 /// Checks a budget after a commit: what it has spent and holds together must not exceed its limit. A commit carries out
 /// several calls, each of which is judged at its own time; `judged_at` is the earliest of these times, and the limit is
 /// that of the call with this time. If the limit was lowered or its raise has ended, the budget may stay above it, but
-/// must not grow. A raise that has ended for all of the calls must be removed, so that it cannot return for a clock
-/// that is behind.
+/// must not grow. A raise that has ended for all of the calls must be removed. Otherwise, a process whose clock is
+/// behind could apply it again.
 fn limit_holds(now: &Budget, before: &Budget, judged_at: Option<Timestamp>) -> Result<(), &'static str> {
     let spent = |budget: &Budget| budget.used.nanos() + budget.held.nanos();
     if spent(now) <= spent(before) {

@@ -120,8 +120,8 @@ impl Shape {
         }
     }
 
-    /// Returns the body of the error. Unless the error is about the request, the body contains an internal host, which
-    /// clients must never see.
+    /// Returns the body of the error. Most errors that do not blame the request name an internal host, which clients
+    /// must never see.
     pub fn body(self, status: u16) -> String {
         let message = Self::message(status);
         match self {

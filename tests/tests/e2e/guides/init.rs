@@ -54,7 +54,7 @@ impl Folder {
     fn init(&self, env: &[(&'static str, &str)], flags: &[&str]) -> Result<String, String> {
         let env = env.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
         let words = [&["init"], flags].concat();
-        // The harness sets a key for upstreams. A command for a vendor must not need it.
+        // The harness sets `UPSTREAM_KEY` for every command, but `init` for a vendor does not need that variable.
         let (status, printed, error) = Settings::all_in_one(self.path(), env).try_cli(&words);
         assert!(!printed.contains(KEY) && !error.contains(KEY), "{printed}{error}");
         if status.success() { Ok(printed) } else { Err(error) }

@@ -156,7 +156,7 @@ async fn the_end_of_a_certificate_is_a_metric_and_one_that_has_ended_is_warned_o
     signed.renew_until(day(2099, 1));
     stack.server().reload();
     logged(stack.server(), RELOADED, 2).await;
-    // When the stack is dropped, the books are compared. The harness uses this connection for that.
+    // When the stack is dropped, the harness compares the books. It reads them over the connection that is set here.
     let mut stack = stack;
     stack.http = Http::trusting(&signed.text("ca.pem"), false);
 }

@@ -98,7 +98,7 @@ async fn who_names_no_limit_is_answered_whatever_the_words_in_which_a_server_ref
         assert_eq!((answer.status, answer.cost()), (200, cost_of(1_000, room)), "{words:?}: {answer}");
         let answer = stack.call(&poor, in_window(1_000, words)).send().await;
         if words == TooLong::Mute {
-            // Nothing shows that the server allows fewer tokens than were held.
+            // This server states no limit, so the gateway cannot tell that fewer tokens than were held would fit.
             answer.assert_error(400, "context_length_exceeded");
         } else {
             assert_eq!((answer.status, answer.cost()), (200, cost_of(1_000, room)), "{words:?}: {answer}");

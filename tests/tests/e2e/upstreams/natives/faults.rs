@@ -239,7 +239,7 @@ async fn no_query_and_no_header_of_an_account_takes_an_upstream_from_another() {
 
 #[apply(fact)]
 async fn a_response_that_repeats_a_request_longer_than_any_event_is_delivered_and_billed_as_reported() {
-    // Sends spaces. They are few tokens, but more bytes than an event may contain.
+    // These spaces are few tokens, but more bytes than an event may contain.
     let blanks = " ".repeat(17 << 20);
     let stack = Native::Responses.stack().await;
     stack.others_spend();
