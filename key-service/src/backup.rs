@@ -23,7 +23,7 @@ use key_service_records::sqlite::{
 /// File in the backup folder.
 const NAME: &str = "faregate.db";
 
-/// Copies the store's file while it is in use, audits the copy, and replaces the previous backup with it.
+/// Copies the store's file while it is in use, audits the copy, and puts it in the place of the previous backup.
 pub(crate) async fn backup(
     place: &BackupTo,
     common: &Common,
@@ -39,7 +39,7 @@ pub(crate) async fn backup(
     let proven = prove(&source, &draft, common, options, peppers, clock).await;
     copy::tidy(&draft);
     if proven.is_err() {
-        // A leftover file does not disturb a later backup, which uses another name.
+        // If this fails, the file does not disturb a later backup, which uses another name.
         let _ = fs::remove_file(&draft);
     }
     let audited = proven?;
@@ -63,7 +63,7 @@ async fn prove(
 ) -> anyhow::Result<&'static str> {
     let version = copy::copy(source, draft)?;
     if !version.is_current() {
-        // This version cannot open the copy as a store.
+        // This version of the program cannot open the copy as a store.
         return Ok("intact; not audited, because a newer version wrote it");
     }
     let audit = Command::audit();
@@ -99,7 +99,8 @@ pub(crate) async fn restore(
     let draft = target.with_extension(format!("restoring-{}", std::process::id()));
     private_copy(&backup, &draft).with_context(|| format!("cannot write {}", draft.display()))?;
     if found == known {
-        // Programs that export entries and events must not mistake new ones for those that they have already read.
+        // Programs that export entries and events must not take new entries and events for those that they have already
+        // read.
         let prepared = begin_numbers_anew(&draft, &target, options, &clock).await;
         copy::tidy(&draft);
         if prepared.is_err() {
@@ -127,8 +128,8 @@ pub(crate) async fn restore(
     Ok(())
 }
 
-/// Numbers new entries and events in a restored file higher than those in the file it replaces. The replaced file may
-/// be missing or unreadable.
+/// Makes sure that new entries and events in a restored file get higher numbers than those in the file that it
+/// replaces. The replaced file may be missing or unreadable.
 async fn begin_numbers_anew(
     restored: &Path,
     replaced: &Path,

@@ -186,7 +186,7 @@ impl Options {
         either(("FAREGATE_STORE", self.store.as_ref()), ("FAREGATE_STORE_FILE", self.store_file.as_deref()))
     }
 
-    /// Returns the store's URL: the configured one, or the default file in the data directory.
+    /// Returns the store's URL: the configured URL, or the URL of the default file in the data directory.
     fn store_or_default(&self) -> Result<SecretString, ConfigError> {
         let default = || format!("sqlite:{}", self.data_dir.join("faregate.db").display()).into();
         Ok(self.store_url()?.unwrap_or_else(default))
@@ -198,13 +198,13 @@ impl Options {
         Ok(url.expose_secret().strip_prefix("sqlite:").map(PathBuf::from))
     }
 
-    /// Refuses a command if the store's file is missing, since opening it would create it.
+    /// Refuses a command if the store's file is missing, because it would be created if it was opened.
     pub(crate) fn check_installed(&self, program: &'static str) -> Result<(), NoInstallation> {
         if self.store_or_default()?.expose_secret() == "memory:" {
             return Err(NoInstallation::InMemory);
         }
         match self.sqlite_file()? {
-            // If a file cannot be examined, opening it fails too, and that error says what is wrong.
+            // If a file cannot be examined, it cannot be opened either, and that error will say what is wrong.
             Some(file) if matches!(file.try_exists(), Ok(false)) => Err(self.no_installation(program)),
             Some(_) | None => Ok(()),
         }
@@ -287,14 +287,14 @@ impl Options {
     }
 }
 
-/// How to compare an opened Redis with the one that the data directory remembers.
+/// How to compare an opened Redis with the Redis that the data directory remembers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Seen {
-    /// It must be the same, without lost data. The directory records its current state.
+    /// It must be the same Redis and must not have lost data. The directory records its current state.
     Marked,
-    /// It must be the same, without lost data. Nothing is recorded.
+    /// It must be the same Redis and must not have lost data. Nothing is recorded.
     Compared,
-    /// It may be another one.
+    /// It may be another Redis.
     New,
 }
 
@@ -331,7 +331,7 @@ impl Options {
     }
 }
 
-/// Reason why a command has no installation to work on.
+/// Reason why there is no installation for a command.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NoInstallation {
     #[error(
@@ -349,12 +349,12 @@ pub(crate) enum NoInstallation {
     Setting(#[from] ConfigError),
 }
 
-/// The error for a store that was not opened.
+/// The error for a store that could not be opened.
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
 pub(crate) struct StoreNotOpened {
     error: ConfigError,
-    /// Whether the store may become available without a change of settings.
+    /// Whether the store may become available although nobody changes settings.
     pub(crate) may_pass: bool,
 }
 
@@ -364,12 +364,12 @@ impl From<ConfigError> for StoreNotOpened {
     }
 }
 
-/// Adds the chain of causes, since the operator needs the system's message about the store.
+/// Writes the error with all its causes, because the operator needs the system's message about the store.
 fn unusable_store(error: impl std::error::Error + Send + Sync + 'static) -> ConfigError {
     ConfigError::new("FAREGATE_STORE", format!("{:#}", anyhow::Error::from(error)))
 }
 
-/// Parses the address that links and printed commands begin with. Nobody can connect to 0.0.0.0, so it becomes the
+/// Parses the address with which links and printed commands begin. Nobody can connect to 0.0.0.0, so it becomes the
 /// loopback address.
 fn parse_public_url(text: &str) -> Result<Uri, String> {
     let url: Uri = text.parse().map_err(|e| format!("{e}"))?;

@@ -1,4 +1,4 @@
-//! Checks that `doctor` makes in a key-service: the pepper, and the store with its space, persistence and clock.
+//! The checks of a key-service that `doctor` makes: the pepper, and the store with its space, persistence and clock.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -16,14 +16,14 @@ use domain::{digest::Peppers, pepper_record::PepperRecord};
 use key_service_records::sqlite::copy::{self, LayoutVersion};
 use key_service_store::store::{Capacity as _, Ledger as _, MissingServers, Store};
 
-/// Used share of the store's space from which it should be enlarged, as in the alert `StoreFilling`.
+/// When this share of the store's space is used, the store should be enlarged, as the alert `StoreFilling` says.
 const FILLING: f64 = 0.7;
-/// Used share from which little time is left, as in the alert `StoreNearlyFull`.
+/// When this share is used, little time is left, as the alert `StoreNearlyFull` says.
 const NEARLY_FULL: f64 = 0.9;
 /// Maximum time that `doctor` waits for the audit.
 const LONGEST_AUDIT: Duration = Duration::from_mins(1);
 
-/// Checks secrets and store. `peppers` is `None` if the first start has yet to make a pepper.
+/// Checks the secrets and the store. `peppers` is `None` if the first start will create the pepper.
 pub async fn examine(
     doctor: &mut Doctor,
     common: &Common,

@@ -1,4 +1,4 @@
-//! Metrics of the key-service, as `/metrics` and `docs/observe.md` explain them.
+//! The metrics of the key-service, with the explanations for `/metrics` and `docs/observe.md`.
 
 use shared_observe::metrics::{CALLS, Family, SECONDS};
 

@@ -1,4 +1,4 @@
-//! Sets up a new installation: an account with credit, a management key, and commands to paste.
+//! Sets up a new installation: creates an account with credit and a management key, and prints commands to paste.
 
 use std::io::{self, Write};
 
@@ -31,15 +31,15 @@ pub struct FirstRun {
 }
 
 impl FirstRun {
-    /// Creates an account and a key if there is no account yet; returns `None` otherwise. If several first runs are
-    /// concurrent, only one gets `Some`.
+    /// Creates an account and a key if there is no account yet; otherwise returns `None`. Of several first runs at the
+    /// same time, only one gets `Some`.
     pub async fn prepare(management: &Management) -> anyhow::Result<Option<Self>> {
         if !management.accounts().await?.is_empty() {
             return Ok(None);
         }
         let account = match management.create_account(ACCOUNT, CREDIT, Actor::System).await {
             Ok(account) => account,
-            // Another process is making the first run on the same store, and prints the result.
+            // Another process is making the first run with the same store. It will print the result.
             Err(Error::Refused(AccountRefused::NameTaken)) => return Ok(None),
             Err(e) => return Err(e.into()),
         };
@@ -50,7 +50,8 @@ impl FirstRun {
         Ok(Some(Self { management_key, sign_in }))
     }
 
-    /// Prints the key and the commands that lead to a first billed answer. `public` is the address that clients use.
+    /// Prints the key, and the commands with which a first billed answer is obtained. `public` is the address that
+    /// clients use.
     pub fn print(&self, out: &mut impl Write, public: &str, catalog: &Catalog) -> io::Result<()> {
         let public = public.trim_end_matches('/');
         let (link, key) = (link(public, &self.sign_in), self.management_key.expose_secret());

@@ -1,4 +1,4 @@
-//! An open installation: its store, and the use cases for commands and the server.
+//! An open installation: its store, and the use cases that commands and the server need.
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -17,21 +17,21 @@ use key_service_credentials::{Credentials, PepperFault};
 use key_service_management::Management;
 use key_service_store::store::{Ledger as _, MissingServers, Store, StoreError};
 
-/// Pauses between attempts to open a store. They are short enough to notice soon when it is back, and long enough not
-/// to burden it.
+/// Pauses between attempts to open a store. They are so short that it is soon noticed when the store is back, and so
+/// long that they do not burden it.
 const PAUSES: Backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(5));
 /// Pause between attempts to compare the peppers while a part of the store is missing.
 const PEPPERS_LATER: Duration = Duration::from_secs(5);
 
-/// What opening an installation needs besides the settings.
+/// What is needed in addition to the settings to open an installation.
 pub struct InstallationParts {
     pub peppers: Peppers,
     pub clock: Arc<dyn Clock>,
-    /// Models with their aliases; `None` for commands that name no models.
+    /// The models with their aliases; `None` for commands that name no models.
     pub catalog: Option<Arc<Current<Catalog>>>,
 }
 
-/// An open store with the use cases. Cheap to clone.
+/// An open store with the use cases. A clone of it is cheap.
 #[derive(Clone)]
 pub struct Installation {
     pub(crate) store: Arc<Store>,
@@ -45,8 +45,8 @@ pub struct Installation {
 }
 
 impl Installation {
-    /// Opens the configured store for a command. Fails if the store cannot be reached. `None` if the command needs an
-    /// installation and the store has none.
+    /// Opens the configured store for a command. Fails if the store cannot be reached. Returns `None` if the command
+    /// needs an installation but the store has none.
     pub(crate) async fn open(
         common: &Common,
         options: &Options,
@@ -67,8 +67,8 @@ impl Installation {
         Ok(Some(opened))
     }
 
-    /// Opens the configured store for inspection. Returns whether it has an installation; if so, the peppers have been
-    /// compared with it.
+    /// Opens the configured store for inspection. Also returns whether it has an installation. If it has, the peppers
+    /// have been compared with the store's record.
     pub(crate) async fn open_to_examine(
         common: &Common,
         options: &Options,
@@ -83,8 +83,8 @@ impl Installation {
         Ok((opened, is_there))
     }
 
-    /// Opens the configured store to serve. Waits for the store, which may be the last to start after a reboot, but
-    /// fails at once if waiting cannot help.
+    /// Opens the configured store to serve. If the store is not up, waits for it: after a reboot, it may start last.
+    /// Fails at once if waiting cannot help.
     pub async fn open_when_up(
         common: &Common,
         options: &Options,
@@ -115,8 +115,8 @@ impl Installation {
         Ok(opened)
     }
 
-    /// Compares the peppers once the missing part of the store is back, since that part may hold the record of them. If
-    /// they are wrong, the process ends, as it would have done at its start.
+    /// Compares the peppers when the missing part of the store is back, because that part may have the record of the
+    /// peppers. If the peppers are wrong, the process ends, as it would have done at its start.
     async fn check_peppers_later(self, shutdown: CancellationToken) {
         while !shutdown.is_cancelled() {
             sleep(PEPPERS_LATER).await;
@@ -154,7 +154,7 @@ impl Installation {
         }
     }
 
-    /// Compares the peppers with the store. If the store does not answer, returns the reason.
+    /// Compares the peppers with the store's record. If the store does not answer, returns the reason.
     async fn check_peppers(&self) -> anyhow::Result<Option<String>> {
         match self.credentials.check_peppers(self.clock.now()).await {
             Ok(()) => Ok(None),
@@ -178,7 +178,7 @@ impl Installation {
         key_service_cli::run(command, &self.management, public_url, &mut io::stdout()).await
     }
 
-    /// Audits the books of all accounts. Returns the result as a sentence; the error lists the wrong figures.
+    /// Audits the books of all accounts. Returns the result as a sentence. If figures are wrong, the error lists them.
     pub(crate) async fn audit(&self) -> anyhow::Result<String> {
         let mut found = Vec::new();
         let audited = key_service_cli::run(Command::audit(), &self.management, "", &mut found).await;
@@ -199,7 +199,7 @@ impl Installation {
     }
 }
 
-/// A wait for the store. Probes report it, and the log gets one line for each cause.
+/// A wait for the store. Probes report that the process is waiting, and the log gets one line for each cause.
 struct Wait<'a> {
     pauses: Backoff,
     clock: &'a dyn Clock,

@@ -39,9 +39,9 @@ static ALLOCATOR: MiMalloc = MiMalloc;
 
 static EXPORTED: Exported = Exported { program: env!("CARGO_PKG_NAME"), families: &[key_service::FAMILIES] };
 
-/// Number of ports that share the connections: management and gRPC.
+/// Number of ports that share the maximum number of connections: management and gRPC.
 const PORTS: usize = 2;
-/// Number of files that the store needs: connections to a cluster, or SQLite's files.
+/// Number of open files that the store may need: connections to a cluster, or SQLite's files.
 const STORE_FILES: usize = 256;
 /// Address for clients if none is configured: the default address of a gateway on this machine.
 const DEFAULT_PUBLIC: &str = "http://127.0.0.1:8080";

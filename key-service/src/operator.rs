@@ -1,4 +1,4 @@
-//! The operator's commands, which run in the same way in every program with a store.
+//! Runs the operator's commands, in the same way in every program with a store.
 
 use std::{io, process::ExitCode, sync::Arc};
 
@@ -31,9 +31,9 @@ pub struct Operator<'a> {
 /// Which peppers a command needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PeppersFor {
-    /// The command may begin an installation, so it may make missing peppers.
+    /// The command may create an installation, so missing peppers may be created.
     NewInstallation,
-    /// The command needs an existing installation, and makes nothing.
+    /// The command needs an existing installation, so nothing is created.
     Installation,
 }
 
@@ -47,8 +47,8 @@ impl Operator<'_> {
     /// Runs a command. `peppers` is called only for commands that need them, and `default_url` only if no address for
     /// clients is configured. `examine` is the program's `doctor`.
     ///
-    /// Only `accounts create` makes an installation. Every other command that needs one fails if there is none, and
-    /// creates nothing.
+    /// Only `accounts create` creates an installation. Every other command that needs an installation fails if there is
+    /// none, and creates nothing.
     pub async fn carry_out(
         &self,
         command: OperatorCommand,

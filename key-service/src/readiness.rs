@@ -1,13 +1,14 @@
-//! Readiness of a key-service: the store answers and takes writes, and its clock agrees with ours.
+//! Readiness of a key-service: it is ready while the store answers and accepts writes, and the store's clock agrees
+//! with ours.
 //!
-//! Key expiry and calendar windows depend on the clock of the key-service that decides. The store's clock is the common
-//! reference for all key-services that share it.
+//! The expiry of keys and calendar windows depend on the clock of the key-service that decides. The store's clock is
+//! the common reference for all key-services that use the store.
 //!
 //! A store with several servers may be partly unavailable. The key-service is ready while at least one server serves,
-//! since no other key-service could reach the missing servers either. It reports which servers are missing.
+//! because no other key-service could reach the missing servers either. It reports which servers are missing.
 //!
-//! The store is checked even without traffic, so that metrics show an outage before clients do, and a store that was
-//! full becomes ready again by itself.
+//! The store is checked even without traffic. So metrics show an outage before clients notice it, and after a store was
+//! full, the key-service becomes ready again by itself.
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,20 +20,20 @@ use tokio_util::sync::CancellationToken;
 
 use key_service_store::store::{Capacity, Ledger, MissingServers, Skew};
 
-/// Clock difference from which a line is logged.
+/// From this difference between the clocks on, a line is logged.
 pub(crate) const NOTICEABLE: Duration = Duration::from_secs(1);
-/// Clock difference beyond which keys would expire at the wrong time.
+/// If the clocks differ by more than this, keys would expire at the wrong time.
 pub(crate) const TOO_FAR: Duration = Duration::from_secs(10);
 const COMPARE_AGAIN: Duration = Duration::from_mins(1);
 const RETRY: Backoff = Backoff::new(Duration::from_secs(1), COMPARE_AGAIN);
 /// Time between two pings, so that an outage shows within a second. A ping costs microseconds.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// How long a successful write and check of the space stay valid. Each write syncs the disk, so writes are rarer than
-/// pings.
+/// How long a successful write and a check of the space remain valid. Each write syncs the disk, so writes are less
+/// frequent than pings.
 const WRITE_EVERY: Duration = Duration::from_secs(5);
 
-/// Reports ready while the store answers and takes writes and the clocks agree. Checks once before it returns, then
-/// regularly until `shutdown`.
+/// Reports that the process is ready while the store answers and accepts writes and the clocks agree. Checks once
+/// before it returns, then regularly until `shutdown`.
 pub(crate) fn readiness<S: Ledger + Capacity + ?Sized>(
     store: Arc<S>,
     clock: Arc<dyn Clock>,
@@ -65,15 +66,15 @@ type Looked = Result<MissingServers, String>;
 struct StoreState {
     /// Whether the clocks agree; `None` before the first comparison.
     clocks_agree: Option<bool>,
-    /// Result of the last ping; `None` before the first one.
+    /// Result of the last ping; `None` before the first ping.
     ping: Option<Looked>,
-    /// Result of the last write; `None` before the first one.
+    /// Result of the last write; `None` before the first write.
     write: Option<Looked>,
     wrote_at: Option<Instant>,
 }
 
 impl<S: Ledger + Capacity + ?Sized> Watch<S> {
-    /// Asks the store, and returns what is missing. The error says why the process is not ready.
+    /// Pings the store, and returns which part of it is missing, if any. The error says why the process is not ready.
     async fn verdict(&self) -> Result<Option<String>, String> {
         self.ping().await?;
         self.found.lock().verdict()
@@ -88,7 +89,7 @@ impl<S: Ledger + Capacity + ?Sized> Watch<S> {
         ping
     }
 
-    /// Checks the store until dropped.
+    /// Checks the store again and again, until this future is dropped.
     async fn look(&self) {
         loop {
             if self.ping().await.is_ok() && self.is_write_due() {
@@ -133,7 +134,7 @@ impl<S: Ledger + Capacity + ?Sized> Watch<S> {
                     self.found.lock().clocks_agree = Some(skew.is_none_or(agrees));
                     COMPARE_AGAIN
                 }
-                // Probes ask the store too, and report the outage.
+                // Probes ping the store too, and report the outage.
                 Err(unavailable) => {
                     tracing::debug!(error = %unavailable, "cannot compare our clock with the store's");
                     retry.pause(clock)
@@ -165,7 +166,7 @@ impl StoreState {
     }
 }
 
-/// Returns the value of a gauge: 1 if everything serves, 0.5 if a part does, and 0 otherwise.
+/// Returns the value of a gauge: 1 if the whole store serves, 0.5 if a part of it serves, and 0 otherwise.
 const fn shown(is_whole: Option<bool>) -> f64 {
     match is_whole {
         Some(true) => 1.0,
@@ -174,7 +175,7 @@ const fn shown(is_whole: Option<bool>) -> f64 {
     }
 }
 
-/// Logs a change from one result to another.
+/// Logs what has changed from the result before to the result now.
 fn report(before: Option<&Looked>, now: &Looked, recovered: &str) {
     let in_part = |looked: &Looked| looked.as_ref().is_ok_and(|MissingServers(missing)| !missing.is_empty());
     match (before, now) {

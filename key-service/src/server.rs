@@ -1,4 +1,4 @@
-//! Starts and stops the key-service: both listeners and the sweeper.
+//! Starts and stops the servers and tasks of the key-service.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -36,11 +36,11 @@ pub struct KeyServiceParts {
     pub peppers: Peppers,
     pub catalog: Arc<Current<Catalog>>,
     pub internal_token: InternalToken,
-    /// TLS of both listeners, if configured.
+    /// TLS settings of both listeners, if TLS is configured.
     pub tls: Option<Tls>,
     /// Whether clients use TLS even if the public address does not say so.
     pub clients_use_tls: bool,
-    /// Connection bounds of each listener.
+    /// Limits on the connections of each listener.
     pub bounds: Bounds,
 }
 
@@ -58,8 +58,8 @@ pub struct RunningKeyService {
 }
 
 impl RunningKeyService {
-    /// Answers probes from the start, waits for the store, and serves until the process stops. `None` if the process
-    /// stops before the store answers.
+    /// Answers probes at once, waits for the store, and then serves until the process stops. Returns `None` if the
+    /// process stops before the store answers.
     pub async fn start(
         process: Process,
         common: &Common,
@@ -124,12 +124,12 @@ impl RunningKeyService {
         Ok(Some((process, Self { http, grpc, service, installation, starting, shutdown, tasks })))
     }
 
-    /// Reports readiness from now on, depending on the store.
+    /// From now on, lets readiness depend on the store.
     pub fn started(&self) {
         self.starting.started(self.installation.readiness(self.shutdown.clone()));
     }
 
-    /// Ends the servers and tasks, and waits for them up to a deadline.
+    /// Ends the servers and tasks, and waits until they have ended or a deadline has passed.
     pub async fn stop(self) {
         self.shutdown.cancel();
         if timeout(DRAIN + Duration::from_secs(1), self.tasks.wait()).await.is_err() {

@@ -25,7 +25,7 @@ use key_service_store::store::Store;
 
 const SHOWN_EVERY: Duration = Duration::from_secs(1);
 const BAR: usize = 30;
-/// File in the data directory that remembers which Redis was used, so that another Redis is noticed.
+/// File in the data directory that identifies the Redis that was used, so that another Redis is noticed.
 const REDIS_SEEN: &str = "redis-seen";
 
 pub(crate) async fn copy(
@@ -44,7 +44,7 @@ pub(crate) async fn copy(
     let Copied { records, entries, values, .. } = copied.map_err(|error| advise(&error))?;
     writeln!(out, "copied and compared: {}", counts(records, entries, values))?;
     match target {
-        // The target drops no journal entries, but the source may have dropped some.
+        // The target drops no journal entries, but the source may already have dropped some.
         Backend::Sqlite(_) => options.store_over(&target, clock).note_first_entries().await?,
         Backend::Redis(_) => {}
     }
@@ -61,7 +61,8 @@ pub(crate) async fn copy(
     Ok(())
 }
 
-/// Refuses impossible copies before opening anything, since opening a missing file would create it.
+/// Refuses copies that are not possible before anything is opened, because a missing file would be created when it is
+/// opened.
 fn check_urls(from: &SecretString, to: &SecretString) -> anyhow::Result<()> {
     ensure!(from.expose_secret() != to.expose_secret(), "--to: is the same store as --from");
     for (flag, url) in [("--from", from), ("--to", to)] {
@@ -98,7 +99,7 @@ async fn check_unserved(backend: &Backend, flag: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Adds advice to an error.
+/// Writes an error, and adds what the operator can do about it.
 fn advise(error: &CopyError) -> anyhow::Error {
     let advice = match error {
         CopyError::NotEmpty(_) => {
@@ -166,7 +167,7 @@ fn tell_what_is_next(target: &Backend, options: &Options, out: &mut (dyn Write +
     Ok(())
 }
 
-/// Shows the progress of a copy: as a bar on a terminal, otherwise as one line per second.
+/// Shows the progress of a copy: on a terminal as a bar, otherwise with one line per second.
 struct TransferProgress {
     on_terminal: bool,
     shown: Mutex<Instant>,
@@ -189,7 +190,7 @@ impl TransferProgress {
             Phase::Comparing => "compared",
         };
         let line = format!("{done} {}", counts(records, entries, values));
-        // It does not matter if nobody reads the progress.
+        // An error here does not matter: it only means that nobody reads the progress.
         let _ = if self.on_terminal {
             let share = usize::try_from(ended * BAR as u64 / places.max(1)).unwrap_or_default();
             write!(io::stderr(), "\r[{:<BAR$}] {line}\x1b[K", "#".repeat(share))

@@ -25,9 +25,9 @@ use crate::{
     reading::{Books, damaged},
 };
 
-/// The account's records, all as of one moment.
+/// The account's records, index entries and last numbers, all read at the same moment.
 pub(super) struct AccountMoment {
-    /// `None` if the record is lost.
+    /// `None` if the store has lost the record.
     pub(super) record: Option<AccountRecord>,
     profile: Option<AccountProfile>,
     due: Vec<Vec<u8>>,
@@ -42,7 +42,7 @@ impl AccountMoment {
         Holds::read(&self.due).all()
     }
 
-    /// Returns whether the account has no records at all.
+    /// Returns whether the store has nothing of the account.
     fn is_empty(&self) -> bool {
         let Self { record, profile, due, deposited, has_entries, last_event } = self;
         let has_records = record.is_some() || profile.is_some();
@@ -51,7 +51,7 @@ impl AccountMoment {
 }
 
 impl Books<'_> {
-    /// Reads the account; `None` if it has no records.
+    /// Reads the account's records; `None` if it has none.
     pub(super) async fn account_moment(&self, space: &Space) -> Result<Option<AccountMoment>, StoreError> {
         let last =
             |log: Log| Question::Values { log, from: 0, to: u64::MAX, order: Order::Descending, limit: 1 };
@@ -108,8 +108,8 @@ impl Books<'_> {
         self.prove_holder(account, &moment.due, auditor).await
     }
 
-    /// Checks that an account with open holds is in the index of accounts with holds, so that they can expire. The
-    /// account is added before its first hold, and removed only while it has no holds.
+    /// Checks that an account with open holds is in the index of accounts with holds, so that its holds can expire. An
+    /// account enters this index before it gets its first hold, and leaves it only while it has no holds.
     async fn prove_holder(
         &self,
         account: AccountId,
@@ -144,7 +144,7 @@ impl Books<'_> {
         Ok(owner.map(|owner| owner.account))
     }
 
-    /// Reads the amounts of all deposits, and compares each deposit with the list and with its payment.
+    /// Reads the amounts of all deposits, and compares each deposit with its entry in the index and with its payment.
     pub(super) async fn prove_deposits(
         &self,
         account: AccountId,
@@ -177,8 +177,8 @@ impl Books<'_> {
     }
 }
 
-/// Returns whether a deposit matches its entry's time and its payment's id. A payment's deposit has an id without a
-/// time.
+/// Returns whether a deposit agrees with its index entry and, if a payment made it, with the payment's id and time. Ids
+/// of deposits that payments made contain no time.
 fn fits(account: AccountId, id: DepositId, entry: &[u8], deposited: &Deposited) -> bool {
     match &deposited.payment {
         None => id.created_at() != Timestamp::from_millis(0),
@@ -190,7 +190,7 @@ fn is_last(LastDeposit { credit, at }: LastDeposit, entry: &[u8], id: DepositId,
     of.credit == Some(credit) && names::deposited(at, id) == entry
 }
 
-/// Reads the id in an entry of [`names::DEPOSITED`].
+/// Returns the deposit's id from an entry of [`names::DEPOSITED`].
 fn deposit_id(entry: &[u8]) -> Result<DepositId, StoreError> {
     entry.get(8..).and_then(DepositId::from_slice).ok_or_else(|| damaged("the index of deposits"))
 }

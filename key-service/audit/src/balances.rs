@@ -1,4 +1,4 @@
-//! Balances of keys and groups, and the open holds at the same moment.
+//! Reads the balances of keys and groups, together with the holds that are open at that moment.
 
 use std::collections::HashMap;
 
@@ -25,18 +25,18 @@ use crate::{
     reading::{Books, damaged},
 };
 
-/// A balance, and the figures to compare it with.
+/// The recorded balance of a key or a group, and the figures that an audit compares it with.
 pub(super) struct Balanced {
-    /// Number of the last entry that the balance counts.
+    /// Number of the last journal entry that the balance includes.
     pub(super) last_entry: u64,
     of: BudgetOwner,
     budget: Budget,
-    /// Amount spent before an import, from which `used` started.
+    /// Amount that an imported key had spent before the import. `used` started from this amount.
     opening: NanoUsd,
     holds: Held,
 }
 
-/// Open holds of a key or a group.
+/// Sums of the open holds of a key or a group.
 #[derive(Clone, Copy, Default)]
 struct Held {
     nanos: i64,
@@ -44,7 +44,7 @@ struct Held {
     in_flight: u64,
 }
 
-/// Open holds of an account.
+/// Sums of an account's open holds, in total and for each key and group.
 #[derive(Default)]
 pub(super) struct Holds {
     nanos: i64,
@@ -102,12 +102,12 @@ impl Balanced {
         Ok(Self { last_entry, of, budget, opening: opening.unwrap_or(NanoUsd::ZERO), holds: holds.of(of) })
     }
 
-    /// Passes the limits to an audit, before its first entry.
+    /// Passes the limits of the key or group to an audit. This must happen before the audit gets its first entry.
     pub(super) fn tell_bounds(&self, auditor: &mut Auditor) {
         auditor.bounds(self.of, &self.budget);
     }
 
-    /// Passes the balance to an audit that has seen all entries up to the balance's last one.
+    /// Passes the balance to an audit that has got exactly the entries that the balance includes.
     pub(super) fn add_to(self, auditor: &mut Auditor, numbers: &LastNumbers) {
         let Self { of, budget, opening, holds: Held { nanos, in_flight }, last_entry } = self;
         numbers.last(auditor, of, last_entry);
@@ -117,7 +117,7 @@ impl Balanced {
 }
 
 impl Books<'_> {
-    /// Reads the balances of all groups and keys, each page as of one moment.
+    /// Reads the balances of all groups and keys, and reads each page of them at one moment.
     pub(super) async fn all_balances(
         &self,
         space: &Space,
@@ -146,7 +146,7 @@ impl Books<'_> {
         Ok(balances)
     }
 
-    /// Lists the ids that follow a given id in an index; `None` if there are no more.
+    /// Lists the next page of an index: the ids after the given id. `None` if there are no more.
     async fn ids_behind(
         &self,
         space: &Space,
@@ -168,7 +168,8 @@ impl Books<'_> {
         Ok(Some(ids).filter(|ids| !ids.is_empty()))
     }
 
-    /// Reads the balances of those keys or groups that exist, and collects the index entries that they must have.
+    /// Reads the balances of those keys or groups that exist, and adds the index entries that they must have to
+    /// `expected`.
     pub(super) async fn balances_of(
         &self,
         space: &Space,

@@ -1,4 +1,4 @@
-//! Counts of keys and groups, compared with the lists that they count.
+//! Compares the recorded numbers of keys and groups with the lists of these keys and groups.
 
 use std::collections::{HashMap, HashSet};
 
@@ -17,12 +17,12 @@ use crate::{
     reading::Books,
 };
 
-/// Length of the id at the start of an entry.
+/// Length of the id at the start of an index entry.
 const ID: usize = 16;
 
 impl Books<'_> {
-    /// Compares the account's and every group's counts of keys and groups. Each page of groups is read as of one
-    /// moment.
+    /// Checks how many keys and groups the account has, and how many keys and child groups each group has. Each page of
+    /// groups is read at one moment.
     pub(super) async fn prove_counts(&self, space: &Space, auditor: &mut Auditor) -> Result<(), StoreError> {
         let profile = Question::Records(vec![layout::account_profile().into()]);
         let questions = vec![profile, Question::whole(layout::KEYS), Question::whole(layout::GROUPS)];
@@ -44,7 +44,7 @@ impl Books<'_> {
         Ok(())
     }
 
-    /// Compares the counts of groups, sorted by id.
+    /// Checks the counts of these groups, which must be sorted by id.
     async fn prove_counts_of_groups(
         &self,
         space: &Space,
@@ -76,7 +76,7 @@ fn entries(index: Index, from: Vec<u8>, to: Option<Vec<u8>>) -> Question {
     Question::Entries { index, from, to, order: Order::Ascending, limit: ALL }
 }
 
-/// Counts the entries that begin with each group's id.
+/// Returns how many entries begin with the id of each group.
 fn by_group(entries: &[Vec<u8>]) -> HashMap<GroupId, usize> {
     let mut numbers = HashMap::new();
     for group in entries.iter().filter_map(|entry| GroupId::from_slice(entry.get(..ID)?)) {

@@ -1,4 +1,4 @@
-//! Events and thresholds, compared with their indexes.
+//! Compares events and reported thresholds with their indexes.
 
 use std::collections::HashSet;
 
@@ -21,7 +21,7 @@ const ID: usize = 16;
 /// Indexes of events and of thresholds.
 const INDEXES: [Index; 3] = [names::EVENT_IDS, names::EVENTS_OF, names::TOLD_AT];
 
-/// The indexes, all as of one moment.
+/// The indexes and the range of event numbers, all read at the same moment.
 struct EventIndexes {
     /// Number of the first event that is still kept.
     first: u64,
@@ -30,13 +30,14 @@ struct EventIndexes {
 }
 
 impl Books<'_> {
-    /// Compares events and reported thresholds with their indexes. Ignores events that are dropped meanwhile.
+    /// Compares events and reported thresholds with their indexes. Ignores events that the store drops during the
+    /// audit.
     pub(super) async fn prove_events(&self, space: &Space, auditor: &mut Auditor) -> Result<(), StoreError> {
         let mut indexes = self.event_indexes(space).await?;
         let mut thresholds = indexes.entries[2].clone();
         let (events, unlisted) = self.read_events(space, &mut indexes).await?;
         let untold = self.read_thresholds(space, indexes.last, &mut thresholds).await?;
-        // Read last, so that events dropped in the meantime are ignored.
+        // This is read last, so that events dropped in the meantime are ignored.
         let first = self.first_event(space).await?;
         let kept = |number: &u64| (first..=indexes.last).contains(number);
         for number in unlisted.into_iter().filter(kept) {
@@ -89,8 +90,8 @@ impl Books<'_> {
         Ok(kept.map_or(1, |kept| kept.first))
     }
 
-    /// Reads the events and removes their entries from the indexes. Returns the numbers of all events, and of the
-    /// events without entries.
+    /// Reads the events, and removes their entries from the copies of the indexes. Returns the numbers of all events,
+    /// and the numbers of the events that lack an index entry.
     async fn read_events(
         &self,
         space: &Space,
@@ -119,7 +120,8 @@ impl Books<'_> {
         Ok((events, unlisted))
     }
 
-    /// Reads the reported thresholds and removes their entries. Returns the events of thresholds without an entry.
+    /// Reads the reported thresholds, and removes their entries from `entries`. Returns the numbers of the events whose
+    /// thresholds lack an index entry.
     async fn read_thresholds(
         &self,
         space: &Space,
@@ -135,7 +137,7 @@ impl Books<'_> {
             };
             for (name, record) in records {
                 let Told { event } = value(&record)?;
-                // A page may repeat a record of the previous one.
+                // A page may repeat a record of the previous page.
                 let entry = names::told_at(event, &name);
                 if event <= last && seen.insert(name) && !entries.remove(&entry) {
                     untold.push(event);

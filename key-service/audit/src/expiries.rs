@@ -1,4 +1,5 @@
-//! Computes what an entry adds to the counters of its day, if the bill that it corrects is known.
+//! Computes what a journal entry adds to the counters of its day. For a correction, this requires the bill that it
+//! corrects.
 
 use std::collections::HashMap;
 
@@ -10,13 +11,14 @@ use shared::{ids::GenerationId, time::Timestamp};
 
 use crate::bounds::LATE;
 
-/// Maximum number of expiry bills to remember for late captures, in about 30 MB.
+/// Maximum number of expiry bills to remember in case a capture corrects them. They take about 30 MB.
 const MOST_EXPIRIES: usize = 100_000;
 
-/// Bills of expiries, which late captures may correct.
+/// Bills of expired holds. A capture that arrives later corrects such a bill.
 pub(super) struct Expiries {
     bills: HashMap<GenerationId, Settlement>,
-    /// The expiry bills of all generations since this time are here; `None` if there were too many to remember.
+    /// `bills` has the expiry bills of all generations that were created since this time; `None` if there were too many
+    /// to remember.
     known_from: Option<Timestamp>,
 }
 
@@ -60,8 +62,8 @@ impl Expiries {
     }
 }
 
-/// Returns what the capture of an expired generation adds. If it comes so late that the expiry's bill may have been
-/// dropped, it charges nothing and counts as a separate request.
+/// Returns what the capture of an expired generation adds. A capture may come so late that housekeeping may have
+/// dropped the expiry's bill. Such a capture charges nothing and counts as a separate request.
 fn corrected(generation: GenerationId, expired: &Settlement, entry: &Entry) -> Adds {
     let charges_nothing = entry.delta.nanos() == 0 && entry.settlement.charged.nanos() == 0;
     let is_remembered = entry.settlement.at <= generation.created_at().plus(REMEMBERED);

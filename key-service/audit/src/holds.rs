@@ -1,4 +1,4 @@
-//! Compares open holds with their index, which sums and expires them.
+//! Compares open holds with their index, which is used to sum holds and to let them expire.
 
 use std::collections::{HashMap, HashSet};
 
@@ -23,12 +23,13 @@ use crate::{
     reading::Books,
 };
 
-/// Number of sets of generations to read at once. They cover twelve hours; in an idle account, most are empty.
+/// Number of sets of generations to read at once. Together they cover twelve hours. In an idle account, most of them
+/// are empty.
 const SETS_AT_ONCE: usize = 72;
-/// Number of future sets to read as well, since ids contain the time by a gateway's clock.
+/// Number of sets after the current one to read as well: ids contain the time of a gateway's clock, which may be ahead.
 const SETS_AHEAD: u32 = 2;
 
-/// Entries in the index of open holds, by generation. More than one means a fault.
+/// Entries in the index of open holds, by generation. More than one entry for a generation is a fault.
 struct Due(HashMap<GenerationId, Vec<Vec<u8>>>);
 
 impl Due {
@@ -63,8 +64,8 @@ impl Due {
 }
 
 impl Books<'_> {
-    /// Compares each open hold with its entry. If they differ, both are read again as of the same moment, since holds
-    /// are opened and settled meanwhile.
+    /// Compares each open hold with its index entry. If they differ, both are read again at one moment: the hold may
+    /// have been opened or settled between the two reads.
     pub(super) async fn prove_holds(
         &self,
         account: AccountId,
@@ -95,7 +96,7 @@ impl Books<'_> {
         Ok(())
     }
 
-    /// Compares holds and entries as of one moment.
+    /// Reads holds and index entries at one moment, and compares them.
     async fn prove_doubted(
         &self,
         space: &Space,
@@ -123,7 +124,8 @@ impl Books<'_> {
         Ok(())
     }
 
-    /// Calls back for every generation that housekeeping has not dropped, with `None` for unreadable ones.
+    /// Calls `each` for every generation that housekeeping has not dropped, with `None` for a generation that cannot be
+    /// read.
     async fn each_generation(
         &self,
         account: AccountId,
@@ -158,12 +160,12 @@ impl Books<'_> {
     }
 }
 
-/// Decodes a generation; `None` if that fails.
+/// Decodes the record of a generation; `None` if the record cannot be read.
 fn read(record: &Record) -> Option<Generation> {
     value(record).ok().filter(|read| *read != Generation::None)
 }
 
-/// Reports the differences between a hold and its entry.
+/// Reports how a hold differs from its index entry.
 fn compare(auditor: &mut Auditor, id: GenerationId, hold: Option<&Hold>, due: &Due) {
     let (recorded, listed) = (hold.map_or(NanoUsd::ZERO, |hold| hold.amount), due.amount(id));
     let lease =
@@ -177,7 +179,7 @@ fn compare(auditor: &mut Auditor, id: GenerationId, hold: Option<&Hold>, due: &D
             auditor.quantity(Figure::HoldLease(id), Quantity::Count(recorded), Quantity::Count(listed));
         }
         (Some(_) | None, _) => {
-            // The entry names different payers.
+            // Only the payers in the entry are wrong.
             auditor.quantity(Figure::Hold(id), Quantity::Usd(recorded), Quantity::Usd(NanoUsd::ZERO));
         }
     }

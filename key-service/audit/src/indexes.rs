@@ -1,6 +1,7 @@
 //! Compares keys and groups with the indexes used to find them.
 //!
-//! Indexes are read page by page while keys change. Apparent faults are checked again with a read as of one moment.
+//! Indexes are read page by page while keys change. What looks like a fault is then read again at one moment and
+//! checked again.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -36,35 +37,37 @@ const INDEXES: [Index; 7] = [
     layout::KEYS_BY_STATUS,
     layout::KEYS_EXPIRING,
 ];
-/// Number of keys or groups that are checked again together.
+/// Number of keys or groups to check again at a time.
 const DOUBTED_AT_ONCE: usize = 50;
-/// How many times to try to read a key and its entries as of one moment while its settings are changing.
+/// How many times to try to read a key together with its entries at one moment. An attempt fails if the key's settings
+/// change during it.
 const ATTEMPTS: u32 = 10;
 const ID: usize = 16;
 
 type IndexEntry = (Index, Vec<u8>);
 
-/// Entries that a key or a group must have.
+/// Index entries that a key or a group must have.
 #[derive(Default)]
 struct Entries {
     must: Vec<IndexEntry>,
-    /// An active key with an expiry has one of two sets of entries: as active and expiring, or as expired.
+    /// For an active key that expires: its entry as active, its entry as expiring, and its entry as expired. It has
+    /// either the first two or the third.
     expiring: Option<[IndexEntry; 3]>,
 }
 
-/// The entries that an account's keys and groups must have, and which of them have been found.
+/// The entries that an account's keys and groups must have, and which of these entries have been found.
 #[derive(Default)]
 pub(super) struct ExpectedEntries {
     must: HashMap<IndexEntry, BudgetOwner>,
     expiring: HashMap<IndexEntry, (KeyId, usize)>,
-    /// For an expiring key, which of its three possible entries have been found.
+    /// For a key that expires, which of its three possible entries have been found.
     found: BTreeMap<KeyId, [bool; 3]>,
     missing: Vec<Stored>,
     doubted: BTreeMap<BudgetOwner, Vec<IndexEntry>>,
 }
 
 impl ExpectedEntries {
-    /// Adds a key or a group that is listed.
+    /// Adds the entries that a listed key or group must have.
     pub(super) fn add(
         &mut self,
         of: BudgetOwner,
@@ -102,7 +105,7 @@ impl ExpectedEntries {
         Ok(())
     }
 
-    /// Marks every key or group with a missing entry for another check.
+    /// Marks every key or group that lacks an entry, so that it is checked again.
     fn doubt_missing(&mut self) {
         for of in self.must.values() {
             self.doubted.entry(*of).or_default();
@@ -113,7 +116,7 @@ impl ExpectedEntries {
     }
 }
 
-/// Returns whether an active key with an expiry is listed correctly.
+/// Returns whether an active key that expires has exactly the entries that it must have.
 fn is_listed_once(found: [bool; 3]) -> bool {
     matches!(found, [true, true, false] | [false, false, true])
 }
@@ -153,7 +156,7 @@ impl Books<'_> {
         Ok(())
     }
 
-    /// Compares keys and groups with their entries, as of one moment.
+    /// Reads keys and groups with their entries at one moment, and compares them.
     async fn look_again(
         &self,
         space: &Space,
@@ -194,8 +197,8 @@ impl Books<'_> {
         Err(StoreError::Busy("keys change faster than they can be audited"))
     }
 
-    /// Reads keys or groups, and which of these entries exist, as of one moment. Reads all entries of keys by spend,
-    /// since they move with each bill.
+    /// Reads keys or groups at one moment, and finds out which of the `asked` entries exist. Reads the index of keys by
+    /// spend as a whole, because each bill moves an entry there.
     async fn with_entries(
         &self,
         space: &Space,
@@ -221,7 +224,7 @@ impl Books<'_> {
     }
 }
 
-/// Reports the entries that a key or group lacks, and those in `entries` that it should not have.
+/// Reports the entries that a key or group lacks, and the existing entries in `entries` that it should not have.
 fn judge(
     of: BudgetOwner,
     now: &Entries,
@@ -242,14 +245,14 @@ fn judge(
     }
     let mut has = now.must.iter().chain(now.expiring.iter().flatten()).collect::<HashSet<_>>();
     for entry in entries.iter().filter(|entry| present.contains(entry) && has.insert(entry)) {
-        // An entry in the wrong place counts as one fault.
+        // A wrong entry instead of the right one counts as one fault, already reported as missing.
         if !missing.contains(&listing(entry.0)) {
             auditor.unfounded(Stored::Listed(of, listing(entry.0)));
         }
     }
 }
 
-/// Asks for the money and the profile of each key or group.
+/// Returns the question for the money and the profile of each key or group.
 fn records_of(owners: &[BudgetOwner]) -> Question {
     let names = |of: &BudgetOwner| -> [Name; 2] {
         match *of {
@@ -260,7 +263,7 @@ fn records_of(owners: &[BudgetOwner]) -> Question {
     Question::Records(owners.iter().flat_map(names).collect())
 }
 
-/// Returns the entries that a key's or group's records require.
+/// Returns the index entries that a key or group with these records must have.
 fn entries_of(
     of: BudgetOwner,
     money: Option<&Record>,
@@ -317,7 +320,7 @@ fn listing(index: Index) -> Listing {
     }
 }
 
-/// Returns the key or group of an entry.
+/// Returns the key or group that an index entry names.
 fn owner((index, entry): &IndexEntry) -> Option<BudgetOwner> {
     let id = |place: usize| entry.get(place..place + ID);
     let key = |place| id(place).and_then(KeyId::from_slice).map(BudgetOwner::Key);

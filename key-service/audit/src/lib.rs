@@ -1,9 +1,9 @@
-//! Audits the books while spending continues.
+//! Audits an account's books while spending continues.
 //!
-//! Figures may be read at different moments, since each balance names the last journal entry that it counts. Balances
-//! are read page by page, then the journal in order, and each balance is compared after its last entry. Held money is
-//! compared with the index of open holds, which is read together with a page of balances. Holds, and the counts of keys
-//! and groups, are compared with their indexes as of one moment.
+//! Figures may be read at different moments, because each balance names the last journal entry that it includes. The
+//! audit reads the balances page by page, and then the journal in order. It compares each balance when it reaches the
+//! balance's last entry. It compares held money with the index of open holds, which it reads together with each page of
+//! balances. It compares holds, and the counts of keys and groups, with their indexes as they were at one moment.
 
 mod account;
 mod balances;
@@ -52,11 +52,12 @@ pub use reading::Books;
 
 /// Minimum number of journal entries that a store keeps, whatever its bound.
 const FEWEST_KEPT: u64 = 1_000;
-/// How far the time of an account's last expiry may be behind the journal's time, since clocks differ.
+/// Because clocks differ, an account's time of its last expiry may be earlier than in the journal by at most this long.
 const EXPIRY_LATE: Duration = Duration::from_hours(24);
-/// How many times an audit is attempted before it fails. Entries are normally read faster than they are dropped.
+/// How many times an audit is attempted before it fails. An attempt fails if the store drops entries before the audit
+/// reads them, which is rare.
 pub const AUDIT_ATTEMPTS: u32 = 10;
-/// How many times to look up keys and groups that were created during the audit.
+/// How many times to look up keys and groups that appear in entries but were created during the audit.
 const LATE_ROUNDS: u32 = 10;
 enum ReadAttempt {
     Done(Box<Option<Audit>>),
@@ -64,20 +65,20 @@ enum ReadAttempt {
     Overtaken,
 }
 
-/// The journal, as far as it has been read.
+/// The state of an audit that is reading the journal.
 struct JournalRead {
     auditor: Auditor,
     /// Number of the next entry.
     next: u64,
     /// Number of the last entry to read.
     until: u64,
-    /// Number of the last entry that the account's record counts.
+    /// Number of the last entry that the account's record includes.
     paid: u64,
     numbers: LastNumbers,
     sums: DaySums,
     listings: PayerListings,
     bills: RememberedBills,
-    /// Time of the last expiry that the account's record counts.
+    /// Time of the last expiry among the entries that the account's record includes.
     last_expiry: Option<Timestamp>,
 }
 
@@ -101,7 +102,7 @@ impl Books<'_> {
             return Ok(ReadAttempt::Done(Box::new(None)));
         };
         let Some(record) = moment.record else {
-            // Nothing can be compared without the account's money.
+            // Without the account's record, no figure can be compared.
             let mut auditor = Auditor::new(true);
             auditor.missing(Stored::AccountMoney);
             let audit = auditor.account(Account::default(), NanoUsd::ZERO, std::iter::empty());
@@ -110,7 +111,7 @@ impl Books<'_> {
         let mut expected = ExpectedEntries::default();
         let mut balances = self.all_balances(&space, &mut expected).await?;
         let mut reading = self.begin_reading(account, record.entries).await?;
-        // The balances may count entries that are newer than the account's record and have already been dropped.
+        // Entries that are newer than the account's record have been dropped, and balances may include them.
         if reading.next > record.entries.saturating_add(1) {
             return Ok(ReadAttempt::Overtaken);
         }
@@ -126,7 +127,7 @@ impl Books<'_> {
             if !self.read_on(account, &mut reading, balances).await? {
                 return Ok(ReadAttempt::Overtaken);
             }
-            // An unknown key or group in an entry may have been created meanwhile.
+            // An entry may name a key or group that was created after the balances were read.
             let unknown: Vec<BudgetOwner> = reading.auditor.unknown().collect();
             balances = Vec::new();
             for owners in unknown.chunks(AT_ONCE) {
@@ -140,7 +141,7 @@ impl Books<'_> {
         Ok(ReadAttempt::Overtaken)
     }
 
-    /// Compares figures that need the whole journal.
+    /// Compares the figures that can be proven only after the whole journal has been read.
     async fn finish(
         &self,
         account: AccountId,
@@ -151,7 +152,7 @@ impl Books<'_> {
         let JournalRead { mut auditor, next, sums, bills, last_expiry, .. } = reading;
         sums.finish(&mut auditor);
         self.finish_remembered(bills, next, &mut auditor).await?;
-        // A time that is too late only means that bills are kept for longer.
+        // A recorded time that is too late does no harm: bills are only kept for longer.
         let recorded = record.last_expiry.unwrap_or(Timestamp::from_millis(0));
         if let Some(proven) = last_expiry.filter(|at| recorded.plus(EXPIRY_LATE) < *at) {
             let count = |at: Timestamp| Quantity::Count(at.millis().unsigned_abs());
@@ -190,8 +191,8 @@ impl Books<'_> {
         Ok(JournalRead { auditor, next, until, paid, numbers, sums, listings, bills, last_expiry })
     }
 
-    /// Returns the highest possible number of the journal's first entry, given the records of the account and of
-    /// housekeeping.
+    /// Returns the highest number that the journal's first entry may have. Later entries cannot have been dropped,
+    /// according to the records of the account and of housekeeping.
     fn lowest_first(&self, records: &[Option<Record>]) -> Result<u64, StoreError> {
         let [account, house] = records else { return Err(no_answer()) };
         let Some(most) = self.journal_entries else {
@@ -204,8 +205,8 @@ impl Books<'_> {
         Ok(account.entries.saturating_add(1).saturating_sub(fewest).max(1))
     }
 
-    /// Reads the journal up to the last entry that the account or a balance counts, and compares each balance after its
-    /// last entry. Returns `false` if entries were dropped before they were read.
+    /// Reads the journal up to the last entry that the account or a balance includes. Compares each balance after the
+    /// last entry that it includes. Returns `false` if entries were dropped before they were read.
     async fn read_on(
         &self,
         account: AccountId,
@@ -238,14 +239,14 @@ impl Books<'_> {
                 self.add_entry(account, reading, &mut balances, entry).await?;
             }
         }
-        // A balance may count an entry that does not exist.
+        // These balances include the last entry, or claim to include an entry that does not exist.
         while let Some(balance) = balances.pop() {
             balance.add_to(&mut reading.auditor, &reading.numbers);
         }
         Ok(true)
     }
 
-    /// Adds the next journal entry, after comparing the balances that do not count it.
+    /// Adds the next journal entry. Before that, compares the balances that do not include it.
     async fn add_entry(
         &self,
         account: AccountId,
@@ -277,7 +278,7 @@ impl Books<'_> {
         Ok(first.first().map_or(1, |(number, _)| *number))
     }
 
-    /// Loads a day's sums. Returns the number of the last entry that they count.
+    /// Loads a day's sums. Returns the number of the last entry that they include.
     async fn load_sums(
         &self,
         account: AccountId,
@@ -304,7 +305,7 @@ impl Books<'_> {
 }
 
 impl JournalRead {
-    /// Adds the balances whose last entry comes before this number.
+    /// Passes the balances whose last entry comes before this number to the audit.
     fn add_balances(&mut self, balances: &mut Vec<Balanced>, number: u64) {
         while let Some(balance) = balances.pop_if(|balance| balance.last_entry < number) {
             balance.add_to(&mut self.auditor, &self.numbers);

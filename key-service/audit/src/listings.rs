@@ -1,4 +1,4 @@
-//! Compares payers' sums with the lists that are used to find a key's sums.
+//! Compares the sums of payers with the lists of keys. A key's list is used to find the key's sums.
 
 use std::collections::HashMap;
 
@@ -11,12 +11,12 @@ use crate::sums::RecordedSum;
 /// Number of keys whose lists are read at once.
 const AT_ONCE: usize = 500;
 
-/// The lists of keys as last read. A list that lacks a day is read again.
+/// The lists of keys, as they were when last read. A list that seems to lack a sum is read again.
 #[derive(Default)]
 pub(super) struct PayerListings(HashMap<KeyId, PayersOfKey>);
 
 impl PayerListings {
-    /// Returns the payers with sums on a day that the lists lack.
+    /// Returns the payers that have sums on this day although their keys' lists do not include these sums.
     pub(super) async fn unlisted(
         &mut self,
         reader: &SumsReader<'_>,

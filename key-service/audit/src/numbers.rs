@@ -1,4 +1,4 @@
-//! Checks the numbers that link each entry of a key or group to its previous entry.
+//! Checks the links between entries: each entry has the number of the previous entry of the same key or group.
 
 use std::collections::HashMap;
 
@@ -22,7 +22,7 @@ impl LastNumbers {
         Self { complete, of: HashMap::new() }
     }
 
-    /// Compares an entry with the previous ones, and adds it.
+    /// Checks that an entry names the previous entries of its key and groups, and adds it.
     pub(super) fn add(&mut self, auditor: &mut Auditor, entry: &JournalEntry) {
         let JournalEntry { number, before: EntriesBefore { key, groups }, .. } = *entry;
         let payer = &entry.entry.settlement.payer;
@@ -34,14 +34,15 @@ impl LastNumbers {
         }
     }
 
-    /// Checks the number of the last entry that a balance counts. Exactly the entries up to it have been added.
+    /// Checks the number of the last entry that a balance includes. Call this when exactly the entries up to that
+    /// number have been added.
     pub(super) fn last(&self, auditor: &mut Auditor, of: BudgetOwner, recorded: u64) {
         self.compare(auditor, Figure::Last(of), of, recorded);
     }
 
     fn compare(&self, auditor: &mut Auditor, figure: Figure, of: BudgetOwner, recorded: u64) {
         let none = self.complete.then_some(0);
-        // If entries were dropped, nothing can be concluded.
+        // If the journal's first entries were dropped, an owner without known entries may have had entries.
         if let Some(last) = self.of.get(&of).copied().or(none) {
             auditor.quantity(figure, Quantity::Count(recorded), Quantity::Count(last));
         }

@@ -1,4 +1,4 @@
-//! Reads the books of a store.
+//! Access to the records that an audit reads.
 
 use key_service_ledger::{
     StoreError,

@@ -1,4 +1,4 @@
-//! Compares remembered bills, which prevent billing twice, with the journal.
+//! Compares the journal with remembered bills. The store remembers bills so that no generation is billed twice.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -21,17 +21,17 @@ use crate::{
     reading::{Books, journal_entry},
 };
 
-/// Compares remembered bills with entries of the journal.
+/// State of the comparison of remembered bills with the journal.
 pub(super) struct RememberedBills {
     account: AccountId,
-    /// What housekeeping had dropped before the audit.
+    /// Which bills housekeeping had dropped before the audit.
     house: House,
-    /// Bills that differ from the last entry seen so far. A later entry may explain them.
+    /// Bills in the journal that differ from the remembered bill. A later entry may explain the difference.
     doubted: BTreeMap<GenerationId, Settlement>,
 }
 
 impl RememberedBills {
-    /// Returns whether a bill may still be remembered.
+    /// Returns whether the store still remembered the bill when the audit began.
     fn may_have(&self, generation: GenerationId, bill: &Settlement) -> bool {
         must_have(&self.house, &name(generation, bill.ending), bill.ending)
     }
@@ -74,7 +74,7 @@ impl Books<'_> {
         Ok(())
     }
 
-    /// Compares the doubtful bills again, together with the entries from `next` on, all as of one moment.
+    /// Compares the doubted bills again. Reads them together with the entries from `next` on, at one moment.
     pub(super) async fn finish_remembered(
         &self,
         RememberedBills { account, doubted, .. }: RememberedBills,
@@ -116,7 +116,7 @@ impl Books<'_> {
     }
 }
 
-/// Returns the name of a bill's record. Bills of expiries are remembered longer.
+/// Returns the name of a bill's record. Bills of expired holds have records of their own, which are kept longer.
 fn name(generation: GenerationId, ending: Ending) -> RecordName<Generation> {
     match ending {
         Ending::Captured | Ending::Late => names::generation(generation),
@@ -124,7 +124,7 @@ fn name(generation: GenerationId, ending: Ending) -> RecordName<Generation> {
     }
 }
 
-/// Asks for these records and housekeeping's.
+/// Returns the question for housekeeping's record, followed by these records.
 fn with_house(names: Vec<RecordName<Generation>>) -> Question {
     let names = names.into_iter().map(Name::from);
     Question::Records(std::iter::once(names::house().into()).chain(names).collect())
@@ -134,7 +134,7 @@ fn read_house(account: AccountId, house: Option<&Record>) -> Result<House, Store
     Ok(house.map(value).transpose()?.unwrap_or_else(|| house::begin(account)))
 }
 
-/// Returns whether the set of a bill still exists.
+/// Returns whether housekeeping still keeps the set that contains the bill's record.
 fn must_have(house: &House, name: &Name, ending: Ending) -> bool {
     let part = name.set.part;
     match ending {

@@ -21,15 +21,15 @@ use shared::{
 
 use crate::expiries::{Adds, Expiries};
 
-/// Maximum number of sums in memory, in about 200 MB: all days of most journals, or two days of 100,000 keys. The
-/// oldest day is compared and dropped first.
+/// Maximum number of sums in memory, which take about 200 MB: all days of most journals, or two days of 100,000 keys.
+/// When there are more, the oldest day is compared and forgotten.
 const MOST_SUMS: usize = 250_000;
 
-/// The sums of the days reached so far.
+/// The recorded sums of the days that the audit has reached, and what their entries add up to.
 pub(super) struct DaySums {
-    /// First day whose entries are all present.
+    /// First day for which the journal still has all entries.
     whole_from: Day,
-    /// Number of the last entry that the sums must count.
+    /// Number of the last entry that the recorded sums must include.
     paid: u64,
     /// Days before this one have been compared.
     open_from: Day,
@@ -37,7 +37,7 @@ pub(super) struct DaySums {
     expiries: Expiries,
 }
 
-/// A recorded sum, with the number of the last entry that it counts.
+/// A recorded sum, with the number of the last entry that it includes.
 pub(super) struct RecordedSum {
     counters: DayCounters,
     last_entry: u64,
@@ -45,13 +45,13 @@ pub(super) struct RecordedSum {
     is_absent: bool,
 }
 
-/// A sum, compared with its entries so far.
+/// A recorded sum, and what its entries so far add up to.
 struct SumWithEntries {
     recorded: RecordedSum,
     charged: i128,
     /// Number of the last entry.
     last: u64,
-    /// Sum of the entries; `None` if it is unknown what an entry adds.
+    /// Sum of the entries' counters; `None` after an entry of which the audit cannot know what it adds.
     proven: Option<DayCounters>,
 }
 
@@ -79,13 +79,13 @@ impl DaySums {
         Self { whole_from, paid, open_from: whole_from, days: BTreeMap::new(), expiries }
     }
 
-    /// Returns whether the sums of the day must be loaded.
+    /// Returns whether the sums of the day still have to be loaded.
     pub(super) fn needs(&self, day: Day) -> bool {
         day >= self.open_from && !self.days.contains_key(&day)
     }
 
-    /// Loads a day's sums, unless they were dropped, and compares older days if too many sums are in memory. Returns
-    /// the number of the last entry that the sums count.
+    /// Takes the recorded sums of a day; `None` if housekeeping has dropped them. If too many sums are in memory,
+    /// compares and forgets older days. Returns the number of the last entry that the sums include.
     pub(super) fn load(
         &mut self,
         auditor: &mut Auditor,
@@ -93,7 +93,7 @@ impl DaySums {
         sums: Option<Vec<(Vec<u8>, RecordedSum)>>,
     ) -> u64 {
         let Some(sums) = sums else {
-            // The sums of earlier days were dropped too.
+            // Housekeeping drops days in order, so the sums of earlier days are missing too.
             self.open_from = self.open_from.max(day.plus(1));
             return 0;
         };
@@ -177,7 +177,7 @@ fn compare_all(auditor: &mut Auditor, day: Day, sums: HashMap<Vec<u8>, SumWithEn
         if recorded_charge.nanos() != COUNTED.cast_signed() && charged < i128::from(COUNTED) {
             auditor.sum(day, &of, recorded_charge, charged);
         }
-        // A missing sum is reported by its charge or, if the requests were free, by their number.
+        // A missing sum is reported once: by its charge or, if all its requests were free, by its counters.
         let is_told = recorded.is_absent && charged != 0;
         if let Some(proven) = proven.filter(|_| !is_told) {
             auditor.counters(day, &of, &recorded.counters, &proven);
@@ -185,7 +185,7 @@ fn compare_all(auditor: &mut Auditor, day: Day, sums: HashMap<Vec<u8>, SumWithEn
     }
 }
 
-/// Reads the owner of sums from a record's name.
+/// Returns whose sums a record has, from the record's name.
 fn read_owner(name: &[u8]) -> Option<SumOwner> {
     match name.split_first()? {
         (b'p', _) => PayerName::read(name).map(|payer| SumOwner::Payer(payer.key, payer.model)),

@@ -85,7 +85,7 @@ fn import(
     markup: Option<&str>,
     out: &mut (dyn Write + Send),
 ) -> anyhow::Result<()> {
-    // Reads all models before printing the first, since a partial list could be mistaken for a complete one.
+    // Reads all models before printing the first, since a partial list could be mistaken for a complete list.
     let listed = models.iter().map(|id| {
         let found = list.model(id).with_context(|| format!("--model {id}"))?;
         found.with_context(|| format!("--model {id}: the list does not have this model"))
@@ -107,7 +107,7 @@ fn name_at<'a>(preset: Option<&Preset>, listed: &'a ListedModel) -> &'a str {
     stripped.unwrap_or(&listed.id)
 }
 
-/// Writes in which ways a valid catalogue may still lose money.
+/// Writes hints about models that may lose money although the catalogue is valid.
 fn write_hints(catalog: &Catalog, out: &mut (dyn Write + Send)) -> anyhow::Result<()> {
     for (model, upstream, hint) in hints(catalog) {
         writeln!(out, "model \"{}\", upstream \"{}\": {hint}", model.id, upstream.model)?;
@@ -116,8 +116,8 @@ fn write_hints(catalog: &Catalog, out: &mut (dyn Write + Send)) -> anyhow::Resul
     Ok(())
 }
 
-/// Writes where costs differ from a public list and, for models with unknown costs, where prices are below the list.
-/// Fails if there is a difference.
+/// Writes each cost that differs from a public list's price. If an upstream's cost is unknown, writes each price that
+/// is below the list's price. Fails if anything differs.
 fn compare(catalog: &Catalog, file: &Path, out: &mut (dyn Write + Send)) -> anyhow::Result<()> {
     let named = || format!("--against {}", file.display());
     let list = PriceList::open(file).with_context(named)?;
@@ -129,7 +129,7 @@ fn compare(catalog: &Catalog, file: &Path, out: &mut (dyn Write + Send)) -> anyh
             writeln!(out, "model \"{id}\", upstream \"{name}\": not in the list.")?;
             continue;
         };
-        // A rate that is not in the list cannot differ.
+        // Only rates in the list can be compared.
         let ours = upstream.cost.as_ref().unwrap_or(&model.price);
         for pair in ours.beside(&listed.price).filter(|pair| listed.rates[pair.field]) {
             let (ours, theirs) = (pair.first, pair.second);
@@ -155,8 +155,8 @@ fn compare(catalog: &Catalog, file: &Path, out: &mut (dyn Write + Send)) -> anyh
     }
 }
 
-/// Writes what the catalogue promises but the servers do not offer. Fails if there is anything; a server that does not
-/// answer is no failure.
+/// Writes what the catalogue promises but the servers do not offer. Fails if there is such a promise. A server that
+/// does not answer does not count as a failure.
 async fn ask(catalog: &Catalog, out: &mut (dyn Write + Send)) -> anyhow::Result<()> {
     let mut broken = 0;
     for ServerFinding { model, upstream, kind } in check_servers(catalog).await {

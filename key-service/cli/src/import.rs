@@ -1,4 +1,4 @@
-//! The commands that move keys in from another gateway.
+//! The commands that import keys from another gateway.
 
 mod file;
 #[cfg(test)]

@@ -141,7 +141,7 @@ impl Command {
         Self::Audit(books::audit::AuditOf::all())
     }
 
-    /// Returns whether the command may create an installation. All other commands need an existing one.
+    /// Returns whether the command may create an installation. All other commands need an existing installation.
     pub const fn begins_installation(&self) -> bool {
         matches!(self, Self::Accounts(Accounts::Create { .. }))
     }
@@ -200,7 +200,7 @@ impl Command {
 }
 
 impl Command {
-    /// Returns whether the command may name models, and so needs the catalogue with their aliases.
+    /// Returns whether the command may name models. Such a command needs the catalogue, which has the models' aliases.
     pub const fn names_models(&self) -> bool {
         matches!(
             self,

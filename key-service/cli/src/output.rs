@@ -22,7 +22,7 @@ pub(crate) fn write_json_object(out: &mut (dyn Write + Send), value: &impl Seria
     Ok(())
 }
 
-/// Ignores a broken pipe, since a reader such as `head` may stop early.
+/// Turns a broken pipe into success, because a reader such as `head` may stop early.
 pub(crate) fn unless_read_enough(error: anyhow::Error) -> anyhow::Result<()> {
     let kind = |cause: &(dyn Cause + 'static)| {
         let json = || cause.downcast_ref::<serde_json::Error>().and_then(serde_json::Error::io_error_kind);

@@ -26,7 +26,7 @@ use key_service_store::store::{Ledger as _, suite::Fault};
 /// Links begin with this address.
 const PUBLIC: &str = "http://127.0.0.1:8080";
 
-/// A binary's command line with these commands.
+/// Stands for the command line of a program with these commands.
 #[derive(Debug, Parser)]
 struct Binary {
     #[command(subcommand)]
@@ -124,7 +124,7 @@ async fn a_payment_whose_answer_was_lost_can_be_sent_again() {
     let (account, _) = office.account("acme").await;
     let line = ["credits", "add", "--account", "acme", "--amount", "5", "--payment-id", "pay_1"];
     say(&office, &line).await.unwrap();
-    // The account is found and the store has room; then the store becomes unavailable.
+    // The store answers two questions (which account, and whether there is room), and is then unavailable.
     office.records.fail_after(2);
     let lost = say(&office, &line).await.unwrap_err();
     assert!(lost.contains("run the command again"), "{lost}");
@@ -237,7 +237,8 @@ async fn a_group_is_made_listed_shown_and_archived() {
     }
 }
 
-/// Creates an account with a key that was billed 3 USD today, and 2 USD for a hold from yesterday; returns both ids.
+/// Creates an account with a key. The key was billed 3 USD today, and 2 USD for a hold from yesterday. Returns both
+/// ids.
 async fn busy_account(office: &Office) -> (AccountId, KeyId) {
     let (account, _) = office.account("acme").await;
     office.management.deposit(account, NewDeposit::of(NanoUsd::from_usd(10)), Actor::System).await.unwrap();
@@ -408,7 +409,7 @@ async fn the_journal_is_compared_with_what_an_upstream_says_it_served() {
     let equal = "served: requests 1, prompt tokens 12, completion tokens 5\n\
                  billed: requests 1, prompt tokens 12, completion tokens 5\n";
     assert_eq!(say(&office, &audit).await.unwrap(), equal);
-    // The upstream's own id, with a time that differs by four seconds.
+    // The record has the upstream's own id and a time that differs by four seconds.
     write(&[line("\"id\":\"chatcmpl-7\",\"time\":\"2026-11-20T04:11:09.678+02:00\"", 12, 5), String::new()]);
     assert_eq!(say(&office, &audit).await.unwrap(), equal);
     let strict = say(&office, &[&audit[..], &["--tolerance", "3"]].concat()).await.unwrap_err();

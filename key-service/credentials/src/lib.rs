@@ -1,4 +1,4 @@
-//! Creates credentials, and finds the keys that presented credentials belong to.
+//! Creates credentials, and finds the keys to which presented credentials belong.
 
 use std::{
     borrow::Cow,
@@ -31,17 +31,17 @@ use key_service_store::store::{Credential, ManagementKey, Store, StoreError};
 /// Maximum number of cached credentials. Each takes about 100 bytes.
 const CACHED_CREDENTIALS: usize = 100_000;
 
-/// Creates and identifies credentials. Only this type has the peppers.
+/// Creates and identifies credentials. No other type has the peppers.
 pub struct Credentials {
     store: Arc<Store>,
     peppers: Peppers,
     prefix: Prefix,
-    /// Credentials by digest. Owner and number never change, so entries never become stale. Neither unknown digests nor
-    /// whether a key still accepts the credential is cached.
+    /// Credentials by digest. A credential's owner and number never change, so entries never become stale. Two things
+    /// are not cached: that a digest is unknown, and whether a key still accepts a credential.
     known: Cache<Digest, Credential>,
-    /// The store's record of its pepper, until it is proven that ours is the same.
+    /// The store's record of its pepper, as long as nothing proves that this process has the same pepper.
     unproven: RwLock<Option<PepperRecord>>,
-    /// Whether the peppers were compared with the store's record and match it.
+    /// Whether the peppers have been compared with the store's record and match it.
     fit: AtomicBool,
 }
 
@@ -55,12 +55,12 @@ pub enum PepperFault {
          during a rotation FAREGATE_PREVIOUS_PEPPER as well"
     )]
     Wrong,
-    /// The store did not answer with a record.
+    /// The store's record could not be read.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// Owner of a presented credential, on a route for one class of keys.
+/// What a presented credential turns out to be on a route that requires one class of keys.
 #[derive(Clone, Debug)]
 pub enum Identified {
     /// A live API key, on a route for API keys.
@@ -82,7 +82,7 @@ impl Identified {
 }
 
 impl Credentials {
-    /// Makes an instance for the credentials in this store, which are hashed with these peppers.
+    /// Creates an instance for this store, whose credentials are hashed with these peppers.
     pub fn new(store: Arc<Store>, peppers: Peppers, prefix: Prefix) -> Self {
         let known = Cache::new(CACHED_CREDENTIALS);
         Self { store, peppers, prefix, known, unproven: RwLock::default(), fit: AtomicBool::new(false) }
@@ -114,8 +114,8 @@ impl Credentials {
         }
     }
 
-    /// Fails unless the peppers fit the store, since keys made with a wrong pepper could not be used later. If the
-    /// store's pepper record could not be read at startup, the peppers are compared now.
+    /// Fails unless the peppers match the store, because keys created with a wrong pepper could not be used later. If
+    /// the store's pepper record could not be read at startup, this compares the peppers now.
     pub async fn must_fit(&self, now: Timestamp) -> Result<(), StoreError> {
         if self.fit.load(Ordering::Acquire) {
             return Ok(());
@@ -126,14 +126,15 @@ impl Credentials {
         })
     }
 
-    /// Records that the peppers are right, once they have found a key that is older than the record.
+    /// Records that the peppers are right if they found this credential and its key is older than the record.
     async fn prove(&self, found: Credential) -> Result<(), StoreError> {
         let Some(record) = *self.unproven.read() else { return Ok(()) };
         let created_at = match found.owner {
             Principal::ApiKey(_, id) => id.created_at(),
             Principal::ManagementKey(_, id) => id.created_at(),
         };
-        // A later credential of an old key may have been made with any pepper.
+        // Only a key's first credential is as old as the key. A later credential may have been hashed with another
+        // pepper.
         if found == Credential::first(found.owner) && record.is_proven_by(created_at) {
             let proven = PepperRecord::of(&self.peppers).to_string();
             self.store.replace_pepper_record(Some(record.to_string()), proven).await?;
@@ -163,10 +164,11 @@ impl Credentials {
         Ok(None)
     }
 
-    /// Identifies the owner on a route for this class of keys.
+    /// Identifies the credential's owner on a route that requires this class of keys.
     ///
-    /// For a live key of the wrong class, the refusal names that class. A revoked key, or a credential that a rotation
-    /// has ended, is refused like an unknown one. The ledger decides whether an API key may spend.
+    /// For a live key of the wrong class, the refusal says which class the route requires. A revoked key, and a
+    /// credential that no longer works after a rotation, are refused like an unknown credential. The ledger decides
+    /// whether an API key may spend.
     pub async fn identify(
         &self,
         credential: Option<Credential>,
@@ -227,7 +229,8 @@ impl Credentials {
         TotpSecret::of(&self.peppers, member, factor)
     }
 
-    /// Returns the digest for another gateway's key: the stored one if there is one, otherwise a new one.
+    /// Returns the digest of another gateway's key: under the previous pepper if the store has that digest, otherwise
+    /// under the current pepper.
     pub async fn digest_of(&self, key: &ForeignKey) -> Result<Digest, StoreError> {
         let text = key.text();
         let current = self.peppers.digest(&text.clone().into());
@@ -244,7 +247,8 @@ impl Credentials {
         self.peppers.digest(&text.into())
     }
 
-    /// Returns the digests under which a text may be stored: one for each pepper, computed like [`Self::keyed_digest`].
+    /// Returns the digests under which a text may be stored: one for each pepper, as [`Self::keyed_digest`] computes
+    /// it.
     pub fn keyed_digests(&self, text: &str) -> Vec<Digest> {
         self.peppers.candidates(text).collect()
     }
@@ -258,7 +262,7 @@ const fn unknown(required: Class) -> Refusal {
     }
 }
 
-/// Parses a plaintext as another gateway's key.
+/// Treats a plaintext as another gateway's key, and hashes it with SHA-256.
 fn foreign(plaintext: &str) -> ForeignKey {
     let mut sha256 = [0; 32];
     sha256.copy_from_slice(hash(&SHA256, plaintext.as_bytes()).as_ref());
@@ -287,7 +291,7 @@ mod tests {
     use domain::{digest::Pepper, key::NewKey, ledger::histories::START};
     use key_service_store::store::suite::{act, in_maps, open_account_with};
 
-    /// Time of the upgrade, a few hours after the first keys.
+    /// Time of the upgrade to a version that records the pepper, a few hours after the first keys.
     const UPGRADE: Timestamp = Timestamp::from_millis(START.millis() + 10_000_000);
 
     fn with_pepper(store: &Arc<Store>, pepper: u8) -> Credentials {
@@ -295,7 +299,7 @@ mod tests {
         Credentials::new(store.clone(), peppers, Prefix::parse("fg").unwrap())
     }
 
-    /// Makes a key at this time, and returns the plaintext.
+    /// Creates a key at this time, and returns its plaintext.
     async fn make_key(store: &Store, by: &Credentials, account: AccountId, at: Timestamp) -> SecretString {
         let (plaintext, digest) = by.mint(Class::Api, [at.millis().to_be_bytes()[7]; 32]);
         let key = ApiKey::new(KeyId::new(at, [7; 10]), "fg_api_…".into(), at);

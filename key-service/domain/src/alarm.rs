@@ -1,4 +1,4 @@
-//! Alarms on an account's first page, and which of them a member has muted.
+//! Alarms on an account's first page in the dashboard. A member can mute them.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, fmt};
 pub enum Alarm {
     /// Keys that cannot spend because a limit is reached.
     OutOfBudget,
-    /// Inactive keys that are still being called.
+    /// Inactive keys that programs still call with.
     StillCalled,
     /// Webhooks that were disabled because deliveries failed.
     WebhookOff,
@@ -23,7 +23,7 @@ shared::names! {
     NearLimit = "near_limit", ExpiresSoon = "expires_soon", Refused = "refused",
 }
 
-/// Counts of keys, webhooks or requests for each alarm; no count is zero.
+/// The alarms that apply, each with its number of keys, webhooks or requests, which is never zero.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AlarmCounts(BTreeMap<Alarm, u64>);
 
@@ -45,7 +45,7 @@ impl AlarmCounts {
         self.0.contains_key(&alarm)
     }
 
-    /// Returns these alarms together with `others`. For an alarm in both, the count from `others` wins.
+    /// Returns these alarms together with `others`. For an alarm that is in both, `others` gives the count.
     #[must_use]
     pub fn with(mut self, others: &Self) -> Self {
         self.0.extend(others.iter());

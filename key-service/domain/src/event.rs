@@ -1,4 +1,4 @@
-//! Events: changes made to an account, and thresholds that bills crossed.
+//! Events: they report changes to an account, and thresholds that bills have crossed.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -20,7 +20,7 @@ pub use self::{
     threshold::{MoneyBound, Threshold},
 };
 
-/// A change to an account: its time, its actor, and randomness for the ids of its events.
+/// Who makes a change to an account and when, with randomness for the ids of the events that report it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Act {
     pub actor: Actor,
@@ -53,7 +53,7 @@ pub struct Event {
     pub actor: Actor,
     /// The key that the event is about.
     pub key: Option<KeyId>,
-    /// The group that the event is about, or the group of the key.
+    /// The group that the event is about, or the group of the key that it is about.
     pub group: Option<GroupId>,
     pub kind: EventKind,
 }
@@ -78,7 +78,7 @@ kinds! {
     /// An operator created the account.
     AccountCreated { name: String } = "account.created",
     KeyCreated {
-        /// Settings of the key; each `before` is empty.
+        /// Settings of the new key; each `before` is empty.
         #[serde(with = "changes")]
         changes: Vec<Change>,
     } = "key.created",
@@ -89,16 +89,16 @@ kinds! {
     } = "key.updated",
     /// A key got a new plaintext.
     KeyRotated {
-        /// When the previous plaintext stops working.
+        /// Time until which the previous plaintext works.
         previous_key_expires_at: Option<Timestamp>,
     } = "key.rotated",
     KeyRevoked {} = "key.revoked",
-    /// A share of a key's limit is used.
+    /// A key has used a certain share of a limit.
     KeyThresholdReached(Threshold) = "key.threshold_reached",
-    /// A limit of a key is used up, or what is left cannot pay for a request.
+    /// A limit of a key is used up, or what is left of it cannot pay for a request.
     KeyLimitReached(Threshold) = "key.limit_reached",
     GroupCreated {
-        /// Settings of the group; each `before` is empty.
+        /// Settings of the new group; each `before` is empty.
         #[serde(with = "changes")]
         changes: Vec<Change>,
     } = "group.created",
@@ -108,9 +108,9 @@ kinds! {
         changes: Vec<Change>,
     } = "group.updated",
     GroupArchived {} = "group.archived",
-    /// A share of a group's limit is used.
+    /// A group has used a certain share of a limit.
     GroupThresholdReached(Threshold) = "group.threshold_reached",
-    /// A limit of a group is used up, or what is left cannot pay for a request.
+    /// A limit of a group is used up, or what is left of it cannot pay for a request.
     GroupLimitReached(Threshold) = "group.limit_reached",
     CreditAdded {
         deposit_id: DepositId,
@@ -123,9 +123,9 @@ kinds! {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         payment_id: Option<PaymentId>,
     } = "credit.added",
-    /// Little of the account's credit is left.
+    /// Only a certain share of the account's credit is left.
     CreditThresholdReached(Threshold) = "credit.threshold_reached",
-    /// The account's credit is used up, or what is left cannot pay for a request.
+    /// The account's credit is used up, or what is left of it cannot pay for a request.
     CreditExhausted(Threshold) = "credit.exhausted",
     /// A management key was created.
     ManagementKeyCreated {
@@ -188,14 +188,16 @@ pub struct EventSearch {
     pub key: Option<KeyId>,
     /// Group of the events; `None` matches any.
     pub group: Option<GroupId>,
-    /// Part of the actor's name, in lower case; `None` matches any.
+    /// Text that the actor's name contains, in lower case; `None` matches any actor.
     pub by: Option<String>,
-    /// Matches only events of these groups, which the reader may see. `None` also matches events without a group.
+    /// The groups whose events the reader may see. `None` if the reader may see all events, including those without a
+    /// group.
     pub within: Option<Vec<GroupId>>,
 }
 
 impl Act {
-    /// Returns an act that continues this one. Its first event is this act's `n`th, counted from zero.
+    /// Returns an act for further events of this change. Its first event is this act's event number `n`, counted from
+    /// zero.
     #[must_use]
     pub fn nth(mut self, n: u32) -> Self {
         for (byte, flipped) in self.chance[6..].iter_mut().zip(n.to_be_bytes()) {
@@ -204,7 +206,7 @@ impl Act {
         self
     }
 
-    /// Returns the `n`th event of the act, counted from zero.
+    /// Returns the act's event number `n`, counted from zero.
     pub fn event(&self, n: u32, key: Option<KeyId>, group: Option<GroupId>, kind: EventKind) -> Event {
         let Self { actor, at, chance } = self.clone().nth(n);
         Event { id: EventId::new(at, chance), at, actor, key, group, kind }
@@ -212,7 +214,7 @@ impl Act {
 }
 
 impl Event {
-    /// Returns the event in the form that programs and stores read.
+    /// Returns the event as programs get it and as the store keeps it.
     pub fn object(&self) -> EventObject {
         let Self { id, at, actor, key, group, kind } = self;
         let (r#type, data) = kind.parts();
@@ -241,7 +243,7 @@ impl Event {
     }
 }
 
-/// Type and data of an event. The type comes first, because parsing the data requires it.
+/// Type and data of an event. The type comes first, because it decides how the data is parsed.
 #[derive(Serialize, Deserialize)]
 struct EventParts {
     r#type: String,
@@ -286,13 +288,14 @@ impl EventKind {
 }
 
 impl EventSearch {
-    /// Returns the id of the key, or otherwise of the group, that the search names.
+    /// Returns the id of the key that the search names or, without a key, the id of the group.
     pub fn subject(&self) -> Option<&[u8; 16]> {
         let key = self.key.as_ref().map(KeyId::as_bytes);
         key.or(self.group.as_ref().map(GroupId::as_bytes))
     }
 
-    /// Returns whether the search matches every event of its subject, so that no event is read only to be filtered out.
+    /// Returns whether the search matches every event of its subject. If so, no event is read that is then filtered
+    /// out.
     pub const fn is_whole(&self) -> bool {
         self.kind.is_none() && self.by.is_none() && self.within.is_none()
     }

@@ -1,4 +1,4 @@
-//! Fuzz targets for stored texts and for addresses.
+//! Fuzz targets for stored texts, events and webhook addresses.
 
 use shared_fuzz::{Examples, Input, fuzz};
 
@@ -78,8 +78,8 @@ fn events() {
     });
 }
 
-/// Checks that an accepted URL is encrypted or points to this machine by its address, and that a host name in it is
-/// never an address in disguise.
+/// Checks that an accepted URL uses https or names this machine by its IP address, and that its host name is never an
+/// IP address in another spelling.
 #[test]
 fn webhook_urls() {
     let examples = [

@@ -14,9 +14,9 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Made<T> {
     New(T),
-    /// The object existed before and stays unchanged.
+    /// The object existed already and stays unchanged.
     Existing(T),
-    /// An earlier attempt with the same idempotency key created it; this is its current state.
+    /// An earlier attempt with the same idempotency key created the object. This is the object's current state.
     Replayed(T),
 }
 
@@ -36,13 +36,13 @@ pub enum Refused {
     KeyRevoked,
     /// An expired key cannot be rotated.
     KeyExpired,
-    /// The plaintext before the last rotation still works.
+    /// The plaintext from before the last rotation still works.
     RotationInProgress,
     /// An archived group cannot be changed.
     GroupArchived,
     /// The metadata would have too many names.
     TooMuchMetadata,
-    /// A setting names a group that cannot be used for it.
+    /// This setting names a group that it cannot have.
     BadGroup(&'static str, BadGroup),
     /// A limit cannot be raised this way.
     BadRaise(BadRaise),
@@ -54,14 +54,14 @@ pub enum Refused {
     IdempotencyKeyReused,
 }
 
-/// Why a group accepts no key or no child group.
+/// Why a key or a child group cannot be put into a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadGroup {
     /// The account does not have the group.
     Unknown,
     /// The group, or the parent, is archived.
     Archived,
-    /// The parent itself has a parent; groups have two levels.
+    /// The parent itself has a parent, but groups have only two levels.
     TooDeep,
 }
 
@@ -112,7 +112,7 @@ impl From<Refused> for ApiError {
     }
 }
 
-/// Returns the error for a raise that the limit or the time does not allow.
+/// Returns the error for a raise that conflicts with the limit or has an invalid time.
 fn bad_raise(BadRaise { window, fault }: BadRaise) -> ApiError {
     let (limit, raise) = match window {
         None => ("limit".to_owned(), "limit_raised".to_owned()),

@@ -1,4 +1,4 @@
-//! The life of a group of API keys: created, changed, archived.
+//! Groups of API keys: how they are created, changed and archived.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ pub struct Group {
     /// Default settings for keys created in the group.
     pub key_defaults: KeyDefaults,
     pub created_at: Timestamp,
-    /// Number of keys in the group, including revoked ones; the store counts them.
+    /// Number of keys in the group, including revoked keys; the store counts them.
     pub keys: u64,
     pub spend: ledger::Group,
 }
@@ -40,14 +40,14 @@ pub struct Group {
 pub struct NewGroup {
     pub account: AccountId,
     pub group: Group,
-    /// Maximum number of groups in the account, including archived ones and this one.
+    /// Maximum number of groups in the account, including archived groups and the new group.
     pub most: u64,
 }
 
-/// Default settings for keys created in a group.
+/// Default settings for keys that are created in a group.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct KeyDefaults {
-    /// Bounds for each key. Nothing is spent from this budget.
+    /// Bounds for each key. The budget only holds these bounds; nothing is spent from it.
     #[n(0)]
     pub budget: Budget,
     /// Seconds from a key's creation to its expiry.
@@ -57,10 +57,10 @@ pub struct KeyDefaults {
     pub metadata: Metadata,
 }
 
-/// A change of key defaults.
+/// A change of a group's key defaults.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DefaultsPatch {
-    /// Removes all earlier defaults before it sets the rest.
+    /// Whether all earlier defaults are removed before the new defaults are set.
     pub is_cleared: bool,
     pub expires_in_seconds: Option<Option<u64>>,
     pub bounds: BoundsPatch,
@@ -76,7 +76,7 @@ fields! {
         ParentId = parent: Option<GroupId>, spend.parent;
     }
     merged {
-        /// Settings for keys created in the group from now on.
+        /// Default settings for keys that are created in the group from now on.
         KeyDefaults = key_defaults: DefaultsPatch;
         Metadata = metadata: MetadataPatch;
     }
@@ -95,8 +95,8 @@ pub fn takes_keys(group: Option<&ledger::Group>, parent: Option<&ledger::Group>)
     if is_archived { Err(BadGroup::Archived) } else { Ok(()) }
 }
 
-/// Decides whether a group may become another's parent. `group` is the account's group with the id `parent`, if there
-/// is one.
+/// Decides whether group `parent` may become the parent of group `of`. `group` is the account's group with the id
+/// `parent`, if there is one.
 pub fn may_be_parent(
     parent: GroupId,
     group: Option<&ledger::Group>,
@@ -130,13 +130,13 @@ impl Group {
         EventKind::GroupCreated { changes: self.changes_since(&Self::new(self.id, self.created_at), now) }
     }
 
-    /// Returns the event for a change from an earlier state; `None` if no setting differs.
+    /// Returns the event for the changes since `before`; `None` if no setting differs.
     pub fn change(&self, before: &Self, now: Timestamp) -> Option<EventKind> {
         let changes = self.changes_since(before, now);
         (!changes.is_empty()).then_some(EventKind::GroupUpdated { changes })
     }
 
-    /// Applies a patch to the group. `parent` is the result of [`may_be_parent`] if the patch sets a parent.
+    /// Applies a patch to the group. If the patch sets a parent, `parent` is the result of [`may_be_parent`] for it.
     pub fn updated(
         self,
         patch: &GroupPatch,
@@ -164,7 +164,7 @@ impl Group {
 }
 
 impl KeyDefaults {
-    /// Returns the settings for a key that is created at this time.
+    /// Returns the settings that these defaults give a key that is created at this time.
     pub fn settings(&self, now: Timestamp) -> KeyPatch {
         let expires_at = |seconds| now.plus(Duration::from_secs(seconds));
         let metadata = self.metadata.iter().map(|(name, value)| (name.clone(), Some(value.clone())));
@@ -179,7 +179,7 @@ impl KeyDefaults {
     fn value(&self, field: DefaultField) -> Value {
         match field {
             DefaultField::Bound(Bound::Limits) => self.budget.settings().windows.to_value(),
-            // The time does not matter, since nothing is spent from defaults.
+            // Any time will do: defaults have no spend, so no value depends on the time.
             DefaultField::Bound(bound) => self.budget.value(bound, Timestamp::from_millis(0)),
             DefaultField::ExpiresInSeconds => self.expires_in_seconds.to_value(),
             DefaultField::Metadata => MetadataPatch::value_of(&self.metadata),

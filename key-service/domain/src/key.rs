@@ -1,4 +1,4 @@
-//! The life of an API key: created, updated, rotated, expired, revived, revoked.
+//! API keys: how they are created, updated, rotated, revived after their expiry, and revoked.
 
 use std::time::Duration;
 
@@ -32,27 +32,27 @@ pub struct ApiKey {
 #[derive(Clone, Debug)]
 pub struct NewKey {
     pub account: AccountId,
-    /// The key before its first use.
+    /// The key as it is before its first use.
     pub key: ApiKey,
     pub digest: Digest,
-    /// Maximum number of keys in the account, including revoked ones and this one.
+    /// Maximum number of keys in the account, including revoked keys and the new key.
     pub most: u64,
 }
 
-/// State of a key, computed on read and never stored.
+/// Status of a key. It is computed whenever the key is read, and never stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
     Active,
     /// Disabled by its owner, who can enable it again.
     Disabled,
-    /// Past the expiry; a later expiry revives the key.
+    /// Past its expiry. The owner can revive the key by setting a later expiry.
     Expired,
     Revoked,
 }
 
 shared::names! { Status: Active = "active", Disabled = "disabled", Expired = "expired", Revoked = "revoked" }
 
-/// How long before its expiry a key counts as expiring soon: its owner has a week to extend it.
+/// How long before its expiry a key counts as expiring soon: from then on, its owner has a week to postpone the expiry.
 pub const SOON: Duration = Duration::from_hours(7 * 24);
 
 /// A condition of an active key that its owner should look at.
@@ -62,7 +62,7 @@ pub enum Condition {
     LimitReached,
     /// The key expires within a week.
     ExpiresSoon,
-    /// Either of these, or the key has used four fifths of a limit.
+    /// A limit is reached, the key expires within a week, or the key has used four fifths of a limit.
     Trouble,
 }
 
@@ -74,12 +74,12 @@ shared::names! {
 /// What is wrong with a key, most urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyTrouble {
-    /// It cannot spend: a limit of the key or of its groups is reached.
+    /// The key cannot spend, because a limit of the key or of its groups is reached.
     Limited,
-    /// It is revoked, disabled or expired, but still called.
+    /// The key is revoked, disabled or expired, but programs still call with it.
     Ended,
     Expiring,
-    /// It has used four fifths of a limit.
+    /// The key has used four fifths of a limit.
     Nearly,
 }
 
@@ -91,9 +91,10 @@ pub struct NewCredential {
     pub digest: Digest,
     /// Part of the plaintext that may be shown.
     pub hint: String,
-    /// How long the previous credential is still accepted.
+    /// How long the previous credential is accepted after the rotation.
     pub grace: Duration,
-    /// Whether to end the grace period of an earlier rotation instead of refusing.
+    /// Whether to end the grace period of an earlier rotation if it is still running. Otherwise a rotation during that
+    /// period is refused.
     pub is_forced: bool,
 }
 
@@ -145,9 +146,9 @@ impl ApiKey {
         self.spend.expires_at.is_some_and(|at| at <= now.plus(SOON))
     }
 
-    /// Returns whether the key is active and in this condition. `is_limited` is whether a limit of the key or of its
-    /// groups is reached. The key's own fields do not show it: a limit also counts as reached if what is left is too
-    /// little for any request.
+    /// Returns whether the key is active and in this condition. `is_limited` says whether a limit of the key or of its
+    /// groups is reached. The key's own fields cannot show that: a limit also counts as reached if what is left of it
+    /// is too little for any request.
     pub fn is_in(&self, condition: Condition, is_limited: bool, now: Timestamp) -> bool {
         let is_so = match condition {
             Condition::LimitReached => is_limited,
@@ -165,7 +166,7 @@ impl ApiKey {
         EventKind::KeyCreated { changes: self.changes_since(&blank, now) }
     }
 
-    /// Returns the event for a change from an earlier state; `None` if no setting differs.
+    /// Returns the event for the changes since `before`; `None` if no setting differs.
     pub fn change(&self, before: &Self, now: Timestamp) -> Option<EventKind> {
         let changes = self.changes_since(before, now);
         (!changes.is_empty()).then_some(EventKind::KeyUpdated { changes })
@@ -183,7 +184,7 @@ impl ApiKey {
         Ok(self.with(patch, now))
     }
 
-    /// Returns when the previous credential expires, while it is still accepted.
+    /// Returns when the previous credential expires; `None` if it is no longer accepted.
     pub fn previous_expires_at(&self, now: Timestamp) -> Option<Timestamp> {
         self.spend.rotation.grace(now).filter(|_| self.spend.revoked_at.is_none())
     }
@@ -193,9 +194,9 @@ impl ApiKey {
         EventKind::KeyRotated { previous_key_expires_at: self.previous_expires_at(now) }
     }
 
-    /// Gives the key a new credential. The previous one is accepted during its grace period, and every older one is
-    /// refused. A disabled key can be rotated too, so that a leaked plaintext is replaced before the key is enabled
-    /// again.
+    /// Gives the key a new credential. The previous credential is accepted during its grace period, and every older
+    /// credential is refused. A disabled key can be rotated too, so that a leaked plaintext is replaced before the key
+    /// is enabled again.
     pub fn rotated(mut self, new: &NewCredential, now: Timestamp) -> Result<Self, Refused> {
         match self.status(now) {
             Status::Revoked => return Err(Refused::KeyRevoked),
@@ -216,8 +217,8 @@ impl ApiKey {
         Ok(self)
     }
 
-    /// Returns what is wrong with the key. `is_limited` is whether a limit of the key or of its groups is reached;
-    /// `was_refused`, whether a call with the key was refused today.
+    /// Returns what is wrong with the key. `is_limited` says whether a limit of the key or of its groups is reached.
+    /// `was_refused` says whether a call with the key was refused today.
     pub fn trouble(&self, is_limited: bool, was_refused: bool, now: Timestamp) -> Option<KeyTrouble> {
         let is_in = |condition| self.is_in(condition, is_limited, now);
         if is_in(Condition::LimitReached) {

@@ -1,17 +1,19 @@
 //! Decides when a key-service advances the lease time of an account.
 //!
 //! Lease time is counted in ticks of the ledger. A key-service sends a tick when its monotonic clock shows that one
-//! quantum has passed since the last tick it saw. It counts only time in which the ledger answered, so that leases run
-//! only while renewals are possible. Of several key-services, the first to complete its quantum advances the tick; the
-//! others see the new tick and start over. So ticks are never less than a quantum apart, whatever the machines' clocks
-//! show.
+//! quantum has passed since it first saw the current tick. It counts only time in which the ledger answered, so that
+//! leases run only while gateways can renew them. If there are several key-services, the first one that completes its
+//! quantum advances the tick. The others see the new tick and start their quantum over. So ticks are never less than a
+//! quantum apart, whatever the machines' clocks show.
 
 use std::time::Duration;
 
-/// Number of quanta in a lease. With more quanta, lost holds expire more precisely but cause more writes.
+/// Number of quanta in a lease. More quanta would let lost holds expire at a more exact time, but would cause more
+/// writes.
 const QUANTA: u32 = 6;
 
-/// Number of ticks in a lease: its quanta plus one, since the first quantum may be almost over when the lease begins.
+/// Number of ticks in a lease: one more than its quanta, because the current quantum may be almost over when the lease
+/// begins.
 pub const LEASE_TICKS: u64 = 7;
 
 /// Maximum gap between two answers from the ledger. Time in a longer gap does not count.
@@ -31,7 +33,7 @@ pub struct LeaseClock {
 #[derive(Clone, Copy, Debug)]
 struct SeenTick {
     tick: u64,
-    /// Beginning of the time that counts towards the next tick.
+    /// Start of the time that counts towards the next tick.
     since: Duration,
     /// When the ledger last answered.
     last: Duration,
@@ -48,7 +50,8 @@ impl LeaseClock {
         before.is_none_or(|seen| seen.tick != tick)
     }
 
-    /// Returns the tick to advance from, if a quantum passed between the first and the last answer with that tick.
+    /// Returns the seen tick if a quantum has passed between the first and the last answer with this tick. The
+    /// key-service then sends the next tick.
     pub fn due(&self, quantum: Duration) -> Option<u64> {
         let seen = self.seen?;
         (seen.last.saturating_sub(seen.since) >= quantum).then_some(seen.tick)
@@ -72,7 +75,7 @@ mod tests {
         Duration::from_millis(millis)
     }
 
-    /// Lets the clock observe, at these instants, a ledger that stays at one tick.
+    /// Lets the clock observe this tick at each of these instants.
     fn looked(clock: &mut LeaseClock, tick: u64, instants: &[u64]) {
         for millis in instants {
             clock.observe(tick, at(*millis));
@@ -125,8 +128,8 @@ mod tests {
     }
 
     proptest! {
-        /// Ticks are at least a quantum apart, regardless of the number of key-services and the times of their polls. A
-        /// quantum counts only if each pause within it ended with an answer.
+        /// Ticks are at least a quantum apart, however many key-services there are and whenever they poll. A quantum is
+        /// complete only if no gap between answers within it is too long.
         #[test]
         fn ticks_are_a_quantum_of_answered_time_apart(services in vec(looks(), 1..4)) {
             let mut events: Vec<(u64, usize, bool)> = Vec::new();
@@ -159,7 +162,7 @@ mod tests {
             }
         }
 
-        /// A key-service whose polls are all answered advances lease time at least once per quantum and pause.
+        /// A key-service whose polls are all answered sends a tick at the latest one pause after a quantum is over.
         #[test]
         fn answered_looks_never_hold_lease_time_up(pauses in vec(1..1_000_u64, 1..200)) {
             let (mut clock, mut tick, mut now, mut ticked_at) = (LeaseClock::default(), 0, 0, None);

@@ -1,7 +1,7 @@
 //! Pure rules of the key-service: no clock, no randomness, no I/O.
 
 pub mod alarm;
-/// Counters of billed and refused calls, filters, and the audit of the books.
+/// Counters of billed calls, refused calls, filters for both, and the audit of the books.
 mod books {
     pub mod audit;
     pub mod refused;

@@ -23,7 +23,7 @@ use crate::{
     event::{Act, Actor, Event, EventKind},
 };
 
-/// How long after signing in with a link a member may replace the password.
+/// After signing in with a link, a member may set a password for this long without entering the present password.
 const FRESH_SIGN_IN: Duration = Duration::from_mins(30);
 
 /// A person who signs in to an account's dashboard.
@@ -36,7 +36,7 @@ pub struct Member {
     /// Hash of the password, once the member has set one.
     pub password: Option<PasswordHash>,
     pub created_at: Timestamp,
-    /// The most recent sign-in link that someone else created for the member, except the invitation.
+    /// The latest sign-in link that someone else created for the member, apart from the invitation.
     pub last_link: Option<MadeLink>,
     pub second_factor: Option<SecondFactor>,
 }
@@ -108,7 +108,7 @@ impl Role {
         roles.into_iter().flatten().find(|role| role.as_str() == text)
     }
 
-    /// Returns the group that a lead manages.
+    /// Returns the group that a lead manages; `None` for other roles.
     pub const fn group(self) -> Option<GroupId> {
         match self {
             Self::Lead(group) => Some(group),
@@ -139,7 +139,7 @@ pub struct MemberChange {
     pub last_link: Option<MadeLink>,
 }
 
-/// A change of a member's role, with the act that made it.
+/// A member's new role, with who changes it and when.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RoleChange {
     pub role: Role,
@@ -151,7 +151,8 @@ pub struct Link {
     pub digest: Digest,
     pub member: MemberId,
     pub expires_at: Timestamp,
-    /// Digest of the member's password when the link was created. Changing the password voids the link.
+    /// Digest of the password that the member had when the link was created. When the password changes, the link stops
+    /// working.
     pub password: Option<Digest>,
     pub maker: LinkMaker,
 }
@@ -162,13 +163,13 @@ pub enum SignInWay {
     Link(LinkMaker),
 }
 
-/// What a session must prove to set the member's password.
+/// What else a member needs to set a password in a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PasswordCondition {
-    /// Nothing: a fresh sign-in with a link replaces the password.
+    /// Nothing: the recent sign-in with a link is enough.
     None,
     PresentPassword,
-    /// A fresh sign-in with a link, since the member has no password to present.
+    /// A new sign-in with a link, because the member has no password that could be entered.
     FreshSignIn,
 }
 
@@ -187,13 +188,13 @@ pub struct Session {
     pub created_at: Timestamp,
     /// When the session was last used, to the minute.
     pub seen_at: Timestamp,
-    /// When the session expires. Using it postpones this.
+    /// When the session expires. Each use of the session postpones this.
     pub expires_at: Timestamp,
     pub way: SignInWay,
 }
 
 impl PasswordHash {
-    /// Returns a digest that lets a link recognise the password.
+    /// Returns a digest by which a link can tell whether the password has changed.
     pub fn digest(&self) -> Digest {
         Digest::of(self.0.as_bytes())
     }
@@ -207,10 +208,10 @@ impl Link {
 }
 
 impl Session {
-    /// Returns what this session must prove to set its member's password at this time.
+    /// Returns what else the member needs to set a password in this session at this time.
     ///
-    /// A link from an operator is for a member who forgot the password. A link made by the member or another owner
-    /// proves less than the password and does not replace it.
+    /// A link from an operator is for a member who forgot the password. A link from the member or from another owner is
+    /// weaker proof than the password, so the present password is required too.
     pub fn password_condition(&self, member: &Member, now: Timestamp) -> PasswordCondition {
         let is_fresh = now < self.created_at.plus(FRESH_SIGN_IN);
         match (&self.way, member.password.is_some()) {
@@ -269,13 +270,13 @@ impl SignInWay {
 }
 
 impl Member {
-    /// Returns the event for the member's invitation.
+    /// Returns the event that reports the member's invitation.
     pub fn invitation(&self) -> EventKind {
         let (name, role) = (self.name.clone(), self.role.as_str().to_owned());
         EventKind::MemberInvited { member_id: self.id, name, role, group_id: self.role.group() }
     }
 
-    /// Returns the event for a change of role; `None` if the member already has the role.
+    /// Returns the event that reports a change of role; `None` if the member keeps the same role.
     pub fn role_event(&self, change: &MemberChange) -> Option<Event> {
         let RoleChange { role, act } = change.role.as_ref().filter(|change| change.role != self.role)?;
         let kind = EventKind::MemberRoleChanged {
@@ -289,7 +290,7 @@ impl Member {
         Some(act.event(0, None, None, kind))
     }
 
-    /// Returns the event for a change of the second factor; `None` if only a code was accepted.
+    /// Returns the event that reports that the second factor was enabled or removed; `None` if only a code was used up.
     pub fn second_factor_event(&self, after: Option<&SecondFactor>) -> Option<EventKind> {
         let (member_id, name) = (self.id, self.name.clone());
         match (&self.second_factor, after) {

@@ -5,14 +5,14 @@ use std::cmp::Reverse;
 use shared::{money::NanoUsd, tokens::Usage};
 use shared_catalog::{Price, Rates};
 
-/// Prices of tokens are per this many tokens.
+/// Token prices are prices for this many tokens.
 const TOKENS_PER_PRICE: i128 = 1_000_000;
 
-/// Returns the cost of a usage, at most [`NanoUsd::MAX`], since nothing costs more than an account can have.
+/// Returns the cost of a usage: at most [`NanoUsd::MAX`], because no account can have more than that.
 ///
-/// The prompt's size selects one tier, which prices the whole request. Parts of the prompt (cached, written, audio) and
-/// of the completion (reasoning, audio) are disjoint. If the parts add up to more than the whole, the most expensive
-/// ones count first.
+/// The size of the prompt selects one tier. The tier's rates apply to the whole request. Parts of the prompt (cached,
+/// written, audio) and of the completion (reasoning, audio) are disjoint. If the parts add up to more than the whole,
+/// the cheapest parts are cut.
 pub fn cost(price: &Price, usage: Usage) -> NanoUsd {
     let rates = price.rates(usage.prompt);
     let Usage { prompt, cached, completion, details } = usage;
@@ -29,14 +29,14 @@ pub fn cost(price: &Price, usage: Usage) -> NanoUsd {
     round_up(scaled)
 }
 
-/// Cost of all tokens of a kind, of images, or of the request itself.
+/// A part of a cost: for all tokens of one kind, for images, or for the request itself.
 pub struct CostPart {
     pub kind: &'static str,
     pub number: u64,
     pub cost: NanoUsd,
 }
 
-/// Returns the parts of a usage's cost, each to the nearest nano-dollar. Their sum may differ from [`cost`] by
+/// Returns the parts of a usage's cost, each rounded to the nearest nano-dollar. Their sum may differ from [`cost`] by
 /// rounding, and by more if parts add up to more than the whole.
 pub fn parts(price: &Price, usage: Usage) -> impl Iterator<Item = CostPart> {
     let rates = price.rates(usage.prompt);
@@ -75,13 +75,15 @@ pub fn contradicts(Usage { prompt, cached, completion, details }: Usage) -> bool
         || beyond(completion, &[details.reasoning, details.audio_output])
 }
 
-/// Returns the maximum cost of a usage of at most this size, whatever kinds of tokens it has.
+/// Returns the maximum cost of a usage with at most these numbers of tokens and images, whatever kinds of tokens they
+/// are.
 pub fn worst_case(price: &Price, prompt: u64, output: u64, images: u64) -> NanoUsd {
     let dearest = Dearest::of(price, prompt);
     round_up(dearest.input(prompt, images).saturating_add(times(output, dearest.output)))
 }
 
-/// Returns how many output tokens, up to `wanted`, the amount covers together with the prompt in the [`worst_case`].
+/// Returns how many output tokens the amount can pay for in the [`worst_case`], after the prompt and the images: at
+/// most `wanted`.
 pub fn covered_output(price: &Price, amount: NanoUsd, prompt: u64, images: u64, wanted: u64) -> u64 {
     let dearest = Dearest::of(price, prompt);
     let amount = i128::from(amount.nanos()) * TOKENS_PER_PRICE;
@@ -104,7 +106,7 @@ struct Dearest {
 }
 
 impl Dearest {
-    /// Finds the highest rates over the tiers that a prompt of at most this many tokens can reach.
+    /// Finds the highest rates in all tiers that a prompt of at most this many tokens can reach.
     fn of(price: &Price, prompt: u64) -> Self {
         let reached = price.tiers.iter().filter(|tier| prompt > tier.above).map(|tier| &tier.rates);
         reached.fold(Self::in_table(&price.base), |dearest, rates| dearest.max(&Self::in_table(rates)))
@@ -129,13 +131,14 @@ impl Dearest {
         }
     }
 
-    /// Returns the scaled cost of everything but the output.
+    /// Returns the cost of everything but the output, multiplied by [`TOKENS_PER_PRICE`].
     fn input(&self, prompt: u64, images: u64) -> i128 {
         times(prompt, self.prompt).saturating_add(fees(self.request, self.image, images))
     }
 }
 
-/// Returns the scaled cost of tokens. Parts have separate rates; the rest is billed at `plain`.
+/// Returns the cost of tokens, multiplied by [`TOKENS_PER_PRICE`]. Parts have rates of their own; the other tokens are
+/// billed at `plain`.
 fn whole<const N: usize>(tokens: u64, plain: NanoUsd, mut parts: [(u64, NanoUsd); N]) -> i128 {
     parts.sort_unstable_by_key(|(_, rate)| Reverse(*rate));
     let (mut rest, mut scaled) = (tokens, 0_i128);
@@ -147,13 +150,13 @@ fn whole<const N: usize>(tokens: u64, plain: NanoUsd, mut parts: [(u64, NanoUsd)
     scaled.saturating_add(times(rest, plain))
 }
 
-/// Returns the scaled cost of a request and its images, on top of their tokens.
+/// Returns the fees for a request and its images in addition to token prices, multiplied by [`TOKENS_PER_PRICE`].
 fn fees(request: NanoUsd, image: NanoUsd, images: u64) -> i128 {
     times(images, image).saturating_add(request.nanos().into()).saturating_mul(TOKENS_PER_PRICE)
 }
 
-/// Multiplies in 128 bits, which is exact: 2^64 tokens at 2^63 nano-USD fit. Sums of products saturate far above every
-/// amount.
+/// Multiplies exactly: 2^64 tokens at 2^63 nano-USD fit into 128 bits. Sums of such products saturate far above any
+/// possible amount.
 fn times(count: u64, price: NanoUsd) -> i128 {
     i128::from(count) * i128::from(price.nanos())
 }

@@ -1,5 +1,5 @@
-//! Settings of keys and groups: where each is stored, and how a change is applied. `shared::wire` has a row for each
-//! field with its name, type, checks and description.
+//! Settings of keys and groups: where each setting is stored, and how a change is applied. `shared::wire` has a row for
+//! each field with its name, type, checks and description.
 
 use std::collections::BTreeMap;
 
@@ -14,10 +14,10 @@ use crate::ledger::{Bounds, BoundsPatch, Budget};
 /// Names and values chosen by the caller.
 pub type Metadata = BTreeMap<String, String>;
 
-/// A change of metadata: names that are set, and names that are removed.
+/// A change to metadata: which names get a value, and which names are removed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MetadataPatch {
-    /// Whether to remove all earlier names before setting the rest.
+    /// Whether to remove all earlier names before applying `changes`.
     pub is_cleared: bool,
     /// Names with a new value; `None` removes the name.
     pub changes: BTreeMap<String, Option<String>>,
@@ -32,7 +32,7 @@ pub trait Patch: Default {
     fn set(&mut self, field: Self::Field, value: Value) -> bool;
 }
 
-/// A change that is merged into the stored value (RFC 7396).
+/// A change that is merged into the stored value, as RFC 7396 describes.
 pub(crate) trait Merge: Sized {
     /// The stored setting that a change is merged into.
     type Kept;
@@ -46,7 +46,7 @@ pub(crate) trait Merge: Sized {
 }
 
 impl MetadataPatch {
-    /// Returns whether `metadata` with this change has no more names than allowed.
+    /// Returns whether `metadata` still has no more names than allowed after this change.
     pub fn fits(&self, metadata: &Metadata, now: Timestamp) -> bool {
         let mut changed = metadata.clone();
         self.apply(&mut changed, now);
@@ -112,8 +112,8 @@ impl Budget {
         match bound {
             Bound::Limit => self.limit.to_value(),
             Bound::Used => self.used.to_value(),
-            // Negative if the limit was lowered below the used amount, or its raise ended. Neither number is near the
-            // limits of an i64.
+            // Negative if the limit was lowered below the used amount or its raise has ended. The subtraction cannot
+            // overflow, because both amounts are far from the limits of an i64.
             Bound::LimitRemaining => {
                 self.limit_at(now).and_then(|limit| limit.checked_sub(self.used)).to_value()
             }
@@ -130,7 +130,7 @@ impl Budget {
         }
     }
 
-    /// Returns the bounds that are set, without usage and raises.
+    /// Returns the bounds that are set, without what has been used and without raises.
     pub(crate) fn settings(&self) -> BoundsPatch {
         let bounds = self.bounds.as_deref().cloned().unwrap_or_default();
         let windows: Vec<_> =
@@ -164,7 +164,7 @@ pub(crate) fn keep<T: Kept>(place: &mut Option<T>, value: Value) -> bool {
     place.is_some()
 }
 
-/// Returns whether a raise allows no more than before: neither a larger amount nor a longer time.
+/// Returns whether the new raise allows no more than the raise before: neither a larger amount nor a longer time.
 fn is_less_raised(before: Option<Raise>, after: Option<Raise>) -> bool {
     let is_no_more = |after: Raise| {
         before.is_some_and(|before| after.amount <= before.amount && after.until <= before.until)
@@ -172,8 +172,9 @@ fn is_less_raised(before: Option<Raise>, after: Option<Raise>) -> bool {
     after.is_none_or(is_no_more)
 }
 
-/// Returns whether a setting allows less than before: a bound or an expiry is lower or set for the first time, a list
-/// lost entries, a raise is lower or shorter, or the key was disabled (the only flag of keys and groups).
+/// Returns whether a changed setting allows less than before. That is so if a bound or an expiry is lower or set for
+/// the first time, if a list has only lost entries, if a raise is lower, shorter or removed, or if the key was
+/// disabled. (Keys and groups have no other flag.)
 pub(crate) fn is_lowered(before: &Value, after: &Value) -> bool {
     match (before, after) {
         (Value::Null, Value::Amount(_) | Value::Count(_) | Value::Time(_) | Value::Limits(_))
@@ -196,8 +197,8 @@ pub(crate) fn is_lowered(before: &Value, after: &Value) -> bool {
     }
 }
 
-/// Implements an object's fields: its patch, and how each field is read and changed. A setting is a line `Field = name:
-/// Type, place;`, under `merged` if changes are merged into the stored value.
+/// Defines the patch of an object, and how each of its fields is read and changed. A setting is a line `Field = name:
+/// Type, place;`. It stands under `merged` if changes are merged into the stored value.
 macro_rules! fields {
     (
         $object:ident, $field:ident, $patch:ident
@@ -242,7 +243,7 @@ macro_rules! fields {
                 self
             }
 
-            /// Lists the settings that differ from an earlier state of the object.
+            /// Lists the settings that differ from `before`, an earlier state of the object.
             pub(crate) fn changes_since(&self, before: &Self, now: Timestamp) -> Vec<$crate::event::Change> {
                 let settings = <$field as shared::wire::Fields>::settings();
                 let values = |field| (before.value(field, now).setting(), self.value(field, now).setting());

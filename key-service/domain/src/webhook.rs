@@ -23,7 +23,7 @@ use crate::{
     settings::{Patch, keep},
 };
 
-/// Pause before the second attempt; every further pause is twice as long.
+/// Pause before the second attempt. Each further pause is twice as long as the one before.
 const FIRST_PAUSE: Duration = Duration::from_secs(5);
 /// Maximum pause between two attempts.
 const LONGEST_PAUSE: Duration = Duration::from_hours(1);
@@ -47,7 +47,7 @@ pub struct Webhook {
     pub disabled: Option<(Timestamp, DisabledReason)>,
 }
 
-/// Why nothing is sent to a webhook.
+/// Why a webhook is disabled, so that nothing is sent to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[cbor(index_only)]
@@ -62,7 +62,7 @@ pub enum DisabledReason {
     Gone,
 }
 
-/// A webhook, and the number of the last event considered for it.
+/// A webhook, and the number of the last event for which it was decided whether to send it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredWebhook {
     pub webhook: Webhook,
@@ -83,12 +83,13 @@ pub struct WebhookPatch {
 pub struct Delivery {
     /// Id of the event. Receivers use it to recognise repeated deliveries.
     pub event: EventId,
-    /// Number of the event in the account; `None` for a test.
+    /// Number of the event in the account; `None` for a test event, which the account does not record.
     pub number: Option<u64>,
     pub kind: String,
     pub body: String,
     pub created_at: Timestamp,
-    /// Number of attempts begun, including the running one. An attempt is over when the next begins.
+    /// Number of attempts that have begun, including the running attempt. An attempt counts as running until the next
+    /// one begins.
     pub attempts: u32,
 }
 
@@ -119,7 +120,7 @@ pub enum ReceiverAnswer {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeliveryOutcome {
-    /// The delivery is over: the event arrived, or it was a test.
+    /// Nothing more is sent: the event has arrived, or it was a test.
     Done,
     /// Another attempt is due at this time.
     Again(Timestamp),
@@ -162,7 +163,7 @@ impl Webhook {
         }
     }
 
-    /// Returns whether events of this type are sent.
+    /// Returns whether events of this type are sent to the webhook.
     pub fn wants(&self, kind: &str) -> bool {
         self.types.as_ref().is_none_or(|types| types.iter().any(|wanted| wanted == kind))
     }
@@ -189,12 +190,13 @@ impl Delivery {
         Self { event, number, kind, body, created_at: now, attempts: 0 }
     }
 
-    /// Decides what to do after an answer to the running attempt. `chance` is random, for jitter.
+    /// Decides what to do after this answer to the running attempt. `chance` is a random number that varies the pause
+    /// before the next attempt.
     pub fn outcome(&self, answer: &ReceiverAnswer, now: Timestamp, chance: u16) -> DeliveryOutcome {
         match answer {
             ReceiverAnswer::Status(200..=299) => DeliveryOutcome::Done,
             ReceiverAnswer::Status(410) => DeliveryOutcome::Disable(DisabledReason::Gone),
-            // A test shows its answer and is not repeated.
+            // A test is sent only once: its purpose is to show the answer.
             ReceiverAnswer::Status(_) | ReceiverAnswer::None(_) if self.number.is_none() => {
                 DeliveryOutcome::Done
             }
@@ -212,7 +214,7 @@ impl Delivery {
 }
 
 impl Webhook {
-    /// Returns the event for a webhook that has been disabled since `before`.
+    /// Returns the event that reports that the webhook was disabled, if it was still enabled in `before`.
     pub fn end_since(&self, before: &Self) -> Option<EventKind> {
         let (_, reason) = self.disabled.filter(|_| before.disabled.is_none())?;
         let (url, reason) = (self.url.as_str().to_owned(), reason.as_str().to_owned());
@@ -221,13 +223,13 @@ impl Webhook {
 }
 
 impl StoredWebhook {
-    /// Returns whether some events up to this number have not been considered yet.
+    /// Returns whether it must still be decided which of the events up to this number to send.
     pub fn is_behind(&self, last: u64) -> bool {
         self.webhook.disabled.is_none() && self.cursor < last
     }
 
-    /// Applies settings to the webhook. Disabling it drops its pending deliveries. Once it is enabled, the events of
-    /// those deliveries are considered again.
+    /// Applies settings to the webhook. When it is disabled, its pending deliveries are dropped. When it is enabled
+    /// again, the events of those deliveries are sent.
     #[must_use]
     pub fn with<'a>(
         self,

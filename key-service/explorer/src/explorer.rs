@@ -1,5 +1,5 @@
-//! A breadth-first model checker: visits every reachable state once, and returns the shortest path to a state that
-//! breaks a promise.
+//! A breadth-first model checker. It visits every reachable state once. If a state or an action breaks a promise, it
+//! returns the shortest path there.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -17,25 +17,27 @@ pub(crate) trait Model {
     /// Lists everything that can happen in a state.
     fn actions(&self, state: &Self::State) -> Vec<Self::Action>;
 
-    /// Returns the state after an action. The error is the promise that the action breaks.
+    /// Returns the state after an action. If the action breaks a promise, returns the promise as an error.
     fn take(&self, state: &Self::State, action: Self::Action) -> Result<Self::State, String>;
 
-    /// Returns whether the action may never happen. A state is at rest if only such actions are possible.
+    /// Returns whether the action is possible but need not ever happen. A state is at rest if only such actions are
+    /// possible.
     fn is_optional(&self, action: Self::Action) -> bool;
 
-    /// Checks a state at rest. The error is the promise that it breaks.
+    /// Checks a state at rest. If the state breaks a promise, returns the promise as an error.
     fn rest(&self, state: &Self::State) -> Result<(), String>;
 
-    /// Returns bytes that identify a state. States with the same bytes have the same future.
+    /// Returns bytes that identify a state. Two states may have the same bytes only if the same things can happen from
+    /// both.
     fn sketch(&self, state: &Self::State) -> Vec<u8>;
 }
 
-/// What an exploration has seen.
+/// Sizes of what an exploration has visited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Explored {
     /// Number of distinct states.
     pub(crate) states: usize,
-    /// Number of actions taken, over all states.
+    /// Number of actions taken from all states together.
     pub(crate) steps: usize,
     /// Number of states at rest.
     pub(crate) rests: usize,
@@ -59,7 +61,7 @@ impl Debug for Broken {
     }
 }
 
-/// A reached state: the previous state, the action, and the number of actions so far.
+/// How a state was first reached: from which state, by which action, and after how many actions.
 struct Reached<A> {
     from: Option<(usize, A)>,
     depth: usize,
@@ -68,13 +70,14 @@ struct Reached<A> {
 struct Explorer<A> {
     reached: Vec<Reached<A>>,
     numbers: HashMap<[u8; 16], usize>,
-    /// For each state, the states that lead to it by actions that are not optional.
+    /// For each state, the states from which an action that is not optional leads to it.
     ways_back: Vec<Vec<u32>>,
     rests: Vec<usize>,
     steps: usize,
 }
 
-/// Visits every state. Fails with the first broken promise, on a shortest path.
+/// Visits every reachable state. If a promise is broken, fails with the promise and a shortest path to where it is
+/// broken.
 pub(crate) fn explore<M: Model>(model: &M) -> Result<Explored, Broken> {
     let mut explorer = Explorer {
         reached: Vec::new(),
@@ -113,7 +116,7 @@ pub(crate) fn explore<M: Model>(model: &M) -> Result<Explored, Broken> {
     Ok(explorer.explored())
 }
 
-/// Explores, prints the numbers, and requires at least this many states.
+/// Explores a model and prints the sizes. Panics if a promise is broken or there are fewer states than this.
 pub(crate) fn explore_at_least<M: Model>(name: &str, model: &M, states: usize) {
     let began = Instant::now();
     let explored = explore(model).unwrap_or_else(|broken| panic!("{name}: {broken:?}"));
@@ -123,7 +126,7 @@ pub(crate) fn explore_at_least<M: Model>(name: &str, model: &M, states: usize) {
 }
 
 impl<A: Copy + Debug> Explorer<A> {
-    /// Returns the number of a state, and whether it is new.
+    /// Returns the number of the state with this sketch, and whether the state is new.
     fn reach(&mut self, sketch: &[u8], from: Option<(usize, A)>) -> (usize, bool) {
         let mut name = [0; 16];
         name.copy_from_slice(&blake3::hash(sketch).as_bytes()[..16]);
@@ -148,7 +151,7 @@ impl<A: Copy + Debug> Explorer<A> {
         Broken { promise, way }
     }
 
-    /// Fails if some state cannot reach a state at rest without optional actions.
+    /// Fails if there is a state from which no state at rest can be reached without optional actions.
     fn all_can_come_to_rest(&self) -> Result<(), Broken> {
         let mut can = vec![false; self.reached.len()];
         let mut looks = self.rests.clone();
@@ -172,7 +175,7 @@ impl<A: Copy + Debug> Explorer<A> {
 mod tests {
     use super::*;
 
-    /// A number that counts up to seven, by one or two, and may be lost.
+    /// A test model: a number that grows by one or two up to seven, and that may be lost.
     struct Counter {
         forbidden: u8,
         dead_end: u8,

@@ -1,5 +1,5 @@
-//! Two key-services count the lease time of a hold that nobody renews. Each polls the ledger with the real
-//! [`LeaseClock`] and advances the tick with the real command.
+//! A model of two key-services that count the lease time of a hold, which nobody renews. Each key-service polls the
+//! ledger, counts with the real [`LeaseClock`], and advances the tick with the real command.
 //!
 //! Time passes in seconds. In each second, the store answers one key-service, both (in either order or interleaved), or
 //! none.
@@ -17,7 +17,7 @@ use shared::{money::NanoUsd, time::Timestamp};
 
 use crate::explorer::{Model, explore_at_least};
 
-/// Length of a lease in seconds: short, and each quantum longer than the longest gap.
+/// Length of a lease in seconds. It is short, but a quantum of it is longer than the longest gap.
 const LEASE: u64 = 18;
 const NOW: Timestamp = Timestamp::from_millis(1_795_219_199_500);
 
@@ -30,15 +30,15 @@ struct Counted {
     services: [Looking; 2],
     /// Second in which the store last answered any key-service.
     answered_at: Option<u64>,
-    /// Number of seconds since the hold was opened during which the ledger answered without too long a gap.
+    /// Number of seconds since the hold was opened, without the seconds in gaps that are too long to count.
     answered: u64,
 }
 
-/// A key-service that looks at the ledger.
+/// The state of a key-service that polls the ledger.
 #[derive(Clone, Copy, Default)]
 struct Looking {
     clock: LeaseClock,
-    /// Tick and second of the last answer.
+    /// The tick that the last answer contained, and the second in which it arrived.
     seen: Option<(u64, u64)>,
 }
 
@@ -46,13 +46,13 @@ struct Looking {
 enum Second {
     /// A hold is opened.
     Opens,
-    /// The store answers nobody.
+    /// The store answers neither key-service.
     Silence,
     Answers(usize),
     AnswersBoth {
         first: usize,
     },
-    /// Both ask for the tick before one of them advances it.
+    /// The store answers both key-services, and both ask for the tick before either of them advances it.
     AnswersTogether,
 }
 
@@ -126,7 +126,7 @@ impl Model for Leases {
             let since = clock.next(QUANTUM).map(|next| next.saturating_sub(QUANTUM).as_secs());
             let [since, last] =
                 [since, seen.map(|(_, at)| at)].map(|at| at.map_or(99, |at| age(at, 2 * LEASE)));
-            // A longer gap does not count, whatever its length.
+            // Gaps beyond the longest gap all have the same effect, so their length is cut.
             [
                 seen.map_or(2, |(seen, _)| tick.abs_diff(seen).min(1)),
                 since.min(longest + LEASE),
@@ -169,7 +169,7 @@ impl Counted {
         self.tick(service, None)
     }
 
-    /// Advances the tick if that is due, and then tries to expire the hold.
+    /// Lets a key-service advance the tick if this is due, and then try to let the hold expire.
     fn advance(&mut self, service: usize) -> Result<(), String> {
         if let Some(seen) = self.services[service].clock.due(QUANTUM) {
             self.tick(service, Some(seen))?;

@@ -1,5 +1,6 @@
-//! Model checking: explores every order of messages, crashes and conflicts in a small installation, and every way in
-//! which its lease time can pass. The real `domain::ledger` and lanes make the decisions; everything else is simulated.
+//! Model checking of a small installation: explores every order of messages, crashes and conflicts, and every way in
+//! which lease time can pass. The real code of `domain::ledger` and of the lanes makes the decisions. Everything else
+//! is simulated.
 
 #[cfg(test)]
 mod explorer;

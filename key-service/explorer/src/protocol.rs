@@ -1,10 +1,10 @@
-//! Gateways, two key-services and a store, in single steps.
+//! A model of gateways, two key-services and a store that act in single steps.
 //!
 //! A gateway sends copies of its messages to either key-service, any number of times. Each copy arrives once, at any
-//! time, or never. A key-service decides on its own copies of records, which may be stale, and sends a commit. A
-//! conflict returns the current records, and the key-service decides again; since it sends no answer until a commit
-//! succeeds, all these attempts count as one step. The commit of a dead key-service may reach the store at any later
-//! time. Only the protocol imposes an order.
+//! time, or never. A key-service decides with its own copies of records, which may be stale, and sends a commit. If
+//! there is a conflict, the store returns the current records, and the key-service decides again. All these attempts
+//! count as one step, because the key-service sends no answer until a commit succeeds. The commit of a dead key-service
+//! may reach the store at any later time. No other order is assumed than the order that the protocol itself imposes.
 
 mod facts;
 mod gateways;
@@ -124,7 +124,7 @@ impl Model for Setup {
         for request in requests {
             request.sketch(&mut sketch);
         }
-        // Key-services differ only in their state, and strays have no order.
+        // Two key-services in swapped states are equivalent, and strays have no order. So both are sorted.
         let mut of_services = services.each_ref().map(|service| service.sketch(store));
         let mut of_strays: Vec<_> = strays.iter().map(|sent| sent.sketch(store)).collect();
         of_services.sort_unstable();
@@ -185,7 +185,7 @@ impl Setup {
         tasks
     }
 
-    /// Returns the commands of a job; none if the job changes records in another way.
+    /// Returns the commands of a job. The list is empty if the job changes records without a command.
     fn commands(&self, job: &Job) -> Vec<Command> {
         match job {
             Job::Calls(calls) => calls.iter().map(|(request, kind)| self.command(*request, *kind)).collect(),

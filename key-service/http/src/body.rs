@@ -1,4 +1,4 @@
-//! Request bodies: an object's settings, checked before anything changes.
+//! Reads request bodies: the settings of an object, which are checked before anything changes.
 
 use std::time::Duration;
 
@@ -21,14 +21,14 @@ use key_service_objects::{
 /// Media type of RFC 7396, which every PATCH route accepts.
 const MERGE_PATCH: &str = "application/merge-patch+json";
 
-/// Header with the client's idempotency key for creating an object or rotating a key.
+/// Header with the client's idempotency key, for requests that create an object or rotate a key.
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 /// Header of an answer that repeats an earlier request's result.
 pub(super) const IDEMPOTENT_REPLAYED: (HeaderName, HeaderValue) =
     (HeaderName::from_static("idempotent-replayed"), HeaderValue::from_static("true"));
 
-/// Reads the settings of a new object. Unknown fields are refused, not ignored, since a typo must not create a key
-/// without a limit or an expiry.
+/// Reads the settings of a new object. Unknown fields are refused instead of ignored, because a typo must not create a
+/// key without a limit or an expiry.
 pub(super) async fn read_draft<P: Patch>(request: Request) -> Result<P, ApiError> {
     let json = read_json(request, None).await?;
     settings(&json, true)
@@ -40,8 +40,8 @@ pub(super) async fn read_patch<P: Patch>(request: Request) -> Result<P, ApiError
     settings(&json, false)
 }
 
-/// Reads the idempotency key, if any: 1 to 255 printable ASCII characters. Requests with a group's management key have
-/// a separate namespace within the account.
+/// Reads the idempotency key, if any: 1 to 255 printable ASCII characters. Idempotency keys in requests with a group's
+/// management key are separate from the account's other idempotency keys.
 pub(super) fn idempotency_key(headers: &HeaderMap, caller: &Governor) -> Result<Option<String>, ApiError> {
     let key = given_idempotency_key(headers)?;
     // The separator is a line feed, which no header can contain.

@@ -8,8 +8,8 @@ use key_service_management::{
 use key_service_store::store::StoreError;
 use shared::error::{ApiError, Code};
 
-/// Makes the error for a management key that may not make this request. An object that the key may not reach looks
-/// `unknown`, like another account's object.
+/// Returns the error for a management key that may not make this request. For an object that the key may not reach,
+/// this is `unknown`, the same error as for another account's object.
 pub(super) fn forbidden(error: Error<Forbidden>, unknown: impl Into<ApiError>) -> ApiError {
     let said = |reason| match reason {
         Forbidden::ReadOnly => {
@@ -24,7 +24,7 @@ pub(super) fn forbidden(error: Error<Forbidden>, unknown: impl Into<ApiError>) -
     error.map(said).into()
 }
 
-/// Makes the error for an `after` id that does not exist in the account.
+/// Returns the error for an `after` id that does not exist in the account.
 pub(super) fn unknown_cursor<T: Listed>() -> ApiError {
     let message = format!("`after` must be the id of {} of the account.", T::NAME);
     ApiError::at(Code::InvalidValue, "after", message)

@@ -15,7 +15,7 @@ fn examples() -> Examples {
     ])
 }
 
-/// For any query, the page size is within its limits, and a refusal names a parameter.
+/// Checks that the page size is within its limits for any accepted query, and that a refusal names a parameter.
 #[test]
 fn queries() {
     fuzz(&examples(), |input: &Input| {

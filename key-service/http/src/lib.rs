@@ -44,7 +44,7 @@ mod reach;
 mod reading;
 
 /// Returns the public routes of the key-service: the management API and the pages. A caller that presents
-/// `internal_token` is a gateway, and its headers about the client are trusted.
+/// `internal_token` is a gateway, so its headers about the client are trusted.
 pub fn router(
     management: Arc<Management>,
     clock: Arc<dyn Clock>,
@@ -69,7 +69,7 @@ pub fn router(
         .layer(middleware::from_fn(drain_unread))
 }
 
-/// Returns a route's handler. Its extractors know the route.
+/// Returns the handler of a route. Its extractors can see which route it is.
 #[expect(clippy::expect_used, reason = "the list has four methods, which all have a filter")]
 fn handler(route: &'static Route) -> MethodRouter<Api> {
     let method = MethodFilter::try_from(route.method()).expect("a method of the list");
@@ -93,14 +93,14 @@ fn handler(route: &'static Route) -> MethodRouter<Api> {
     handler.route_layer(Extension(route))
 }
 
-/// Middleware: forbids caching, since answers may contain a key's plaintext.
+/// Middleware that forbids caching, because answers may contain a key's plaintext.
 async fn no_store(mut response: Response) -> Response {
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
 }
 
-/// Middleware: logs one line per request, measures its duration, and adds its ids to all log lines written while it is
-/// handled. Account and key are added once the caller is authenticated.
+/// Middleware that logs one line per request and measures the request's duration. All log lines that are written while
+/// the request is handled have its ids. Account and key are added once the caller is authenticated.
 async fn log_request(State(clock): State<Arc<dyn Clock>>, request: Request, next: Next) -> Response {
     let extensions = request.extensions();
     let matched = extensions.get::<MatchedPath>().map(MatchedPath::as_str);

@@ -1,4 +1,4 @@
-//! Answers listings with one page, or with all objects in constant memory.
+//! Answers requests for lists with one page, or with all objects in constant memory.
 
 use std::sync::Arc;
 
@@ -20,11 +20,11 @@ use key_service_management::{
 };
 use key_service_objects::Shown;
 
-/// Maximum number of objects in memory while all are listed: about 200 KiB of JSON.
+/// Maximum number of objects in memory while a response lists all objects: about 200 KiB of JSON.
 const STREAMED_PAGE: usize = 500;
 
-/// Answers a request for a list. If one page contains all requested objects, the response has a length. Otherwise the
-/// objects are streamed page by page, as fast as the client reads.
+/// Answers a request for a list. If one page contains all requested objects, the response has a `Content-Length`.
+/// Otherwise the objects are streamed page by page, as fast as the client reads.
 pub(super) async fn respond<T: Shown>(
     api: Api,
     account: AccountId,
@@ -32,8 +32,7 @@ pub(super) async fn respond<T: Shown>(
 ) -> Result<Response, ApiError> {
     let ListQuery { limit, after, order, filter } = query;
     let listing = Listing { after, order, filter, limit: limit.unwrap_or(STREAMED_PAGE) };
-    // The first page is read before the status is sent, so that a refusal or an early failure becomes an error
-    // response.
+    // The first page is read before the status is sent. So a refusal or an early failure becomes an error response.
     let page = api.management.list(account, &listing).await.map_err(list_error::<T>)?;
     let mut json = ListJson::<T>::new(api.clock.now());
     let body = if limit.is_some() || !page.has_more {
@@ -59,8 +58,8 @@ pub(super) fn unwritable(error: &serde_json::Error) -> ApiError {
     ApiError::internal()
 }
 
-/// The listing failed midway. As a body error, it breaks the connection, so that no client mistakes the part for the
-/// whole.
+/// The listing failed midway. As an error of the body, this breaks the connection, so that no client takes the part for
+/// the whole list.
 #[derive(Debug, thiserror::Error)]
 #[error("the listing was cut off")]
 struct Broken;
@@ -87,7 +86,7 @@ impl<T: Shown> RestOfListing<T> {
             let read = rest.management.list(rest.account, &rest.listing).await;
             read.map_err(|error| rest.broken(&error))?
         };
-        // Read last, since the list may lack objects that are dropped while it is sent.
+        // This is read last, because the store may drop objects while the list is sent.
         let end = if page.has_more {
             None
         } else {
@@ -114,7 +113,7 @@ struct ListingEnd {
 
 /// Writes the JSON list in pieces.
 struct ListJson<T: Listed> {
-    /// When the listing began. Objects are shown in their state at this time.
+    /// When the listing began. Values that depend on the time, such as a key's status, are shown for this time.
     now: Timestamp,
     begun: bool,
     first: Option<T::Id>,
@@ -126,7 +125,7 @@ impl<T: Shown> ListJson<T> {
         Self { now, begun: false, first: None, last: None }
     }
 
-    /// Writes these objects as JSON. With `end`, also ends the list.
+    /// Writes these objects as JSON. If `end` is set, also writes the end of the list.
     fn piece(&mut self, objects: &[T], end: Option<&ListingEnd>) -> Result<Bytes, serde_json::Error> {
         let mut json = Vec::new();
         if !self.begun {

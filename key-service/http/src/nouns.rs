@@ -69,7 +69,7 @@ async fn create<T: HttpNoun>(
     T::place(&api, &caller, &mut settings, true).await?;
     let Issued { made, secret } = T::create(api.by(caller.clone()), settings, idempotency_key).await?;
     if let Made::Replayed(object) = &made {
-        // The object may have been moved out of the caller's reach since it was read.
+        // The object may have been moved out of the caller's reach after it was created.
         let judged = T::judge(&api, &caller, object.id()).await;
         judged.map_err(|error| forbidden(error, Refused::IdempotencyKeyReused))?;
     }

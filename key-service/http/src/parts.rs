@@ -19,9 +19,9 @@ use domain::{
 use key_service_management::{OwnKey, governor::Governor};
 use key_service_store::store::ManagementKey;
 
-/// The request's management key, which may use this route. The handler checks which objects the key may reach. It is
-/// the first argument of every handler, so that a missing credential is reported before a missing right, and both
-/// before anything else.
+/// The caller's management key, which is allowed to use this route. The handler still checks whether the key may reach
+/// the objects. This is the first argument of every handler. So a missing credential is reported first, then a missing
+/// right, and then other errors.
 pub(super) struct Caller(pub(super) Governor);
 
 impl FromRequestParts<Api> for Caller {
@@ -29,7 +29,7 @@ impl FromRequestParts<Api> for Caller {
 
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, ApiError> {
         let (account, key) = api.management.authenticate(bearer(&parts.headers)?).await?;
-        // This is the span of the request's log line.
+        // The current span is the request's: its fields appear in the request's log line.
         let span = Span::current();
         span.record("account", display(account)).record("management_key", display(key.id));
         ConnectionTrust::of(&parts.extensions).grant(Owner::Account(account));
@@ -64,8 +64,8 @@ impl FromRequestParts<Api> for Holder {
 pub(super) struct PathId<I>(Option<I>);
 
 impl<I: Copy> PathId<I> {
-    /// Returns the object's id. A malformed id is reported like an unknown object. Handlers call this last, since a
-    /// request's other errors come before an unknown object.
+    /// Returns the object's id. A malformed id is reported like an unknown object. Handlers call this last, because a
+    /// request's other errors are reported before an unknown object.
     pub(super) fn or(&self, unknown: impl Into<ApiError>) -> Result<I, ApiError> {
         self.0.ok_or_else(|| unknown.into())
     }

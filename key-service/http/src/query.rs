@@ -1,4 +1,4 @@
-//! Query parameters of listings: `limit`, `after`, `order`, and each noun's filters. Others are ignored.
+//! Query parameters of listings: `limit`, `after`, `order`, and the filters of each noun. Other parameters are ignored.
 
 use std::{borrow::Cow, ops::Range, str::FromStr};
 
@@ -28,7 +28,7 @@ use key_service_store::store::Order;
 pub(super) struct ListQuery<T: Listed> {
     /// Page size; `None` lists all objects.
     pub(super) limit: Option<usize>,
-    /// Start after this object.
+    /// The list starts after this object.
     pub(super) after: Option<T::Id>,
     pub(super) order: Order,
     pub(super) filter: T::Filter,
@@ -113,8 +113,8 @@ impl<'a> Query<'a> {
         Self(form_urlencoded::parse(query.unwrap_or_default().as_bytes()).collect())
     }
 
-    /// Returns the value of a parameter. A repeated parameter is refused, since client and server may disagree about
-    /// its value.
+    /// Returns the value of a parameter. A repeated parameter is refused, because client and server might disagree
+    /// about which value counts.
     pub(super) fn one(&self, name: &str) -> Result<Option<&str>, ApiError> {
         let mut values = self.0.iter().filter(|(n, _)| n == name).map(|(_, value)| &**value);
         match (values.next(), values.next()) {
@@ -140,7 +140,7 @@ impl<'a> Query<'a> {
         id.transpose().map_err(|_| invalid(name, format!("`{name}` must be the id of {of}.")))
     }
 
-    /// Reads a time as a range: a date is the whole day, an instant is only itself.
+    /// Reads a time as a range. A date stands for the whole day, and an instant for just this instant.
     pub(super) fn time(&self, name: &str) -> Result<Option<Range<Timestamp>>, ApiError> {
         let Some(text) = self.one(name)? else { return Ok(None) };
         let begins = |day: Day| Timestamp::from_millis(day.millis().0);
@@ -169,7 +169,7 @@ fn limit(text: &str) -> Result<usize, ApiError> {
     if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
         return Err(invalid("limit", format!("`limit` must be an integer from 1 to {MAX_PAGE}.")));
     }
-    // Digits that do not fit into a usize are too large anyway.
+    // A number that does not fit into a usize is above the maximum in any case.
     let magnitude = digits.parse().unwrap_or(usize::MAX);
     if negative || magnitude == 0 {
         return Err(ApiError::at(Code::IntegerBelowMinValue, "limit", "`limit` must be at least 1."));

@@ -13,12 +13,12 @@ use domain::access::Forbidden;
 use key_service_management::{Error, Refused, governed::Governed, governor::Governor, listing::Listed};
 use key_service_objects::Shown;
 
-/// A noun in the HTTP API. By default, a caller who reaches the account reaches all its objects.
+/// A noun in the HTTP API. By default, a caller who may use the route may use all objects of this kind in the account.
 pub(super) trait HttpNoun: Governed + Filtered<Id: Display> + Shown {
     /// Limits a listing to what the caller may reach.
     fn narrow(_: &mut Self::Filter, _: &Governor) {}
 
-    /// Checks whether the request may use this object.
+    /// Checks whether the caller may use this object.
     fn judge(
         _: &Api,
         _: &Governor,
@@ -27,7 +27,7 @@ pub(super) trait HttpNoun: Governed + Filtered<Id: Display> + Shown {
         ready(Ok(()))
     }
 
-    /// Checks where the request places an object, and places a new object where the caller can reach it.
+    /// Checks into which group the request puts an object. Puts a new object into a group that the caller can reach.
     fn place(
         _: &Api,
         _: &Governor,
@@ -39,7 +39,7 @@ pub(super) trait HttpNoun: Governed + Filtered<Id: Display> + Shown {
 }
 
 impl Api {
-    /// Returns the object in the path. An object that the caller may not reach is treated as unknown, like another
+    /// Returns the object in the path. An object that the caller may not reach is reported as unknown, like another
     /// account's object.
     pub(super) async fn in_reach<T: HttpNoun>(
         &self,

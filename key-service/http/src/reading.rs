@@ -1,4 +1,4 @@
-//! Read-only routes: an account's money, counters, bills and events, and the requesting key.
+//! Read-only routes: an account's money, counters, bills and events, and the API key that makes the request.
 
 use std::collections::BTreeSet;
 
@@ -29,7 +29,7 @@ use key_service_objects::{Shown, own_group, with_group};
 
 /// Number of days of usage to show if the request has no `start`.
 const DEFAULT_DAYS: i64 = 30;
-/// Maximum number of days for usage by hour, since each line of a day becomes up to 24.
+/// Maximum number of days for usage by hour, because each line of a day becomes up to 24 lines.
 const MAX_HOURLY_DAYS: i64 = 31;
 
 pub(super) async fn credits(State(api): State<Api>, Caller(caller): Caller) -> Result<Response, ApiError> {
@@ -149,7 +149,8 @@ pub(super) async fn generation(
     Ok(ok(&bill.shown(api.clock.now())))
 }
 
-/// Shows a key to its holder. This does not count as using the key, and works even if no money is left.
+/// Shows an API key to the program that holds it. This does not count as a use of the key, and works even without
+/// money.
 pub(super) async fn own_key(State(api): State<Api>, Holder(own): Holder) -> Response {
     let group = own.group.as_ref().map(|(group, parent)| own_group(group, parent.as_ref()));
     ok(&with_group(&own.key, group.as_ref(), api.clock.now()))

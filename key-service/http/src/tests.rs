@@ -61,7 +61,7 @@ impl Desk {
         Self { office, app, account, credential }
     }
 
-    /// Returns a desk with the same API and account.
+    /// Returns a second desk with the same API, account and management key.
     fn of(other: &Self) -> Self {
         let Office { clock, records, store, credentials, management } = &other.office;
         let office = Office {
@@ -74,15 +74,15 @@ impl Desk {
         Self { office, app: other.app.clone(), account: other.account, credential: other.credential.clone() }
     }
 
-    /// Makes a group and returns its path.
+    /// Creates a group, and returns its path.
     async fn group(&self, body: &str) -> String {
         let answer = self.call(Method::POST, GROUPS, body.to_owned()).await;
         assert_eq!(answer.status, 201, "{body}: {}", answer.text);
         format!("{GROUPS}/{}", id_of(&answer.json))
     }
 
-    /// Returns commands that hold this amount for a generation and bill it to the key. The request id consists of the
-    /// generation's digits.
+    /// Returns commands that hold this amount for a generation and bill it to the key. The request's id has the same
+    /// digits as the generation's id.
     fn commands(id: &str, generation: GenerationId, nanos: i64) -> [Command; 2] {
         let (key, cost) = (id.parse::<KeyId>().unwrap(), NanoUsd::from_nanos(nanos));
         let origin = Some(Arc::new(Origin {
@@ -149,7 +149,7 @@ impl Desk {
         self.send(self.request(method, path).body(body.into()).unwrap()).await
     }
 
-    /// Makes an object with an idempotency key.
+    /// Creates an object with an idempotency key.
     async fn once(&self, path: &str, idempotency_key: &str, body: &str) -> Answer {
         let request = self.request(Method::POST, path).header("idempotency-key", idempotency_key);
         self.send(request.body(Body::from(body.to_owned())).unwrap()).await
@@ -171,14 +171,14 @@ impl Desk {
         self.call(Method::DELETE, &format!("{KEYS}/{id}"), "").await
     }
 
-    /// Makes a key and returns its object.
+    /// Creates a key, and returns it as the API shows it.
     async fn created(&self, body: &str) -> Value {
         let answer = self.create(body).await;
         assert_eq!(answer.status, 201, "{body}: {}", answer.text);
         answer.json
     }
 
-    /// Makes a key and returns its id.
+    /// Creates a key, and returns its id.
     async fn created_id(&self, body: &str) -> String {
         id_of(&self.created(body).await)
     }
@@ -192,7 +192,7 @@ impl Desk {
         self.office.management.management_keys(self.account).await.unwrap()[0].last_used_at
     }
 
-    /// Returns a list of all keys, to detect whether anything changed.
+    /// Returns the list of all keys, as a way to see whether a key has changed.
     async fn everything(&self) -> String {
         let answer = self.get(KEYS).await;
         assert_eq!(answer.status, 200);

@@ -1,7 +1,7 @@
 use records::Failure;
 use shared::{error::STORE_FULL, ids::AccountId};
 
-/// A failed store call, classified by what the caller should do next.
+/// The failure of a call to the store. The variants differ in what the caller should do next.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
     /// The store cannot be reached or did not confirm the call. The outcome is unknown, and the same call may be

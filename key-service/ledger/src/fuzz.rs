@@ -1,5 +1,5 @@
-//! Fuzz targets for the ledger's records: any bytes either decode to a value that survives writing and reading, or are
-//! rejected.
+//! Fuzz targets for the ledger's records: any bytes are either refused, or decode to a value that stays the same when
+//! it is written and read again.
 
 use std::sync::Arc;
 

@@ -16,16 +16,16 @@ pub struct Retention {
     pub usage_days: Option<u32>,
 }
 
-/// Default life of events: a year, plus some time to read the oldest ones.
+/// How long events are kept by default: a year, and some time to read the oldest events.
 pub const EVENTS_KEPT: Duration = Duration::from_hours(400 * 24);
-/// Maximum number of an account's events: a hundred changes a day for longer than [`EVENTS_KEPT`]. With indexes, they
-/// take about 60 MB in Redis.
+/// Maximum number of an account's events: enough for a hundred changes a day for longer than [`EVENTS_KEPT`]. This many
+/// events with their indexes take about 60 MB in Redis.
 const MAX_EVENTS: u64 = 100_000;
-/// Maximum number of bytes of an account's events, without indexes: 670 for each of [`MAX_EVENTS`], more than most
-/// changes write.
+/// Maximum number of bytes of an account's events, without indexes: 670 bytes for each of [`MAX_EVENTS`] events, which
+/// is more than most events need.
 const MAX_EVENT_BYTES: u64 = 64 << 20;
 
-/// Limits on an account's events. The oldest are dropped first; the latest always stays.
+/// Limits on an account's events. The oldest events are dropped first. The latest event is never dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventBounds {
     pub life: Duration,

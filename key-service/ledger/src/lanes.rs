@@ -1,8 +1,8 @@
-//! Lanes: one per account and process.
+//! A process has a lane for each account. In a lane, calls that change the account wait to be decided.
 //!
-//! The caller that leads a lane decides the waiting calls, commits them together, and hands out the outcomes. A
-//! conflict returns the current records, and the calls are decided again at once. A caller that has lost three times
-//! takes the turn, a record that all spending guards.
+//! One of the waiting callers leads the lane: it decides the waiting calls, commits them together, and hands out the
+//! outcomes. If there is a conflict, the store returns the current records, and the calls are decided again at once. A
+//! caller that has lost three times takes the turn. The turn is a record on which every commit of a lane has a guard.
 
 pub(crate) mod change;
 pub mod house;

@@ -1,5 +1,5 @@
-//! The ledger over stored records. [`domain::ledger::apply`] decides on copies of the records, and the commit succeeds
-//! only if the records still equal the copies.
+//! The ledger on top of stored records. [`domain::ledger::apply`] decides with copies of the records. The commit
+//! succeeds only if the records have not changed since they were copied.
 
 mod batch;
 mod error;

@@ -19,37 +19,37 @@ pub use self::record_name::RecordName;
 use crate::stored::{AccountRecord, Balance, EventsKept, House, PayersOfKey, Told, Turn};
 pub use crate::stored::{PayerName, day_part};
 
-/// Money of the account, its keys and its groups.
+/// Money of the account, of its keys and of its groups.
 pub const MONEY: u8 = 1;
-/// Generations, in parts of ten minutes.
+/// Generations. Each part has those that began within ten minutes.
 pub const GENERATIONS: u8 = 2;
-/// Bills of expired generations, in parts of a day.
+/// Bills of expired generations. Each part has those of one day.
 pub const EXPIRED: u8 = 3;
-/// Deposits, kept forever so that each counts only once.
+/// Deposits. They are kept forever, so that each deposit counts only once.
 pub const DEPOSITS: u8 = 4;
 /// Daily sums per payer: a key, its groups and a model.
 pub const SUMS: u8 = 5;
-/// Reported thresholds, so that none is reported twice.
+/// Thresholds that were reported, so that no threshold is reported twice.
 pub const TOLD: u8 = 6;
-/// Which sets housekeeping has dropped.
+/// The record of the sets that housekeeping has dropped.
 const HOUSE: u8 = 16;
-/// Daily sums per model. They are separate from the sums per payer, which may be very many.
+/// Daily sums per model. They are separate from the sums per payer, of which there may be very many.
 pub const SPEND: u8 = 27;
 /// Daily sums per group, including its child groups.
 pub const GROUP_SPEND: u8 = 28;
-/// Daily sums per user, several users in a record.
+/// Daily sums per user. A record has the sums of several users.
 pub const USERS: u8 = 29;
 /// Lists of each key's payers.
 pub const PAYERS: u8 = 30;
-/// The sets that hold daily sums.
+/// The tables whose sets have daily sums.
 pub const SETS_OF_DAYS: [u8; 4] = [SUMS, SPEND, GROUP_SPEND, USERS];
-/// Sets whose records later commands read again, so that lanes keep them.
+/// Tables whose records lanes keep as copies, because later commands need them again.
 pub(crate) const READ_AGAIN: [u8; 6] = [MONEY, TOLD, SUMS, SPEND, GROUP_SPEND, USERS];
 
 /// Open holds in order of expiry: end of the lease, generation, key, amount, levels that count it, groups. An audit
-/// reads all holds from this index, as of one moment.
+/// reads all holds at one moment from this index.
 pub const DUE: Index = Index(1);
-/// Keys that have spent money, the highest spend first; of equal spend, the newest first.
+/// Keys that have spent money, the highest spend first. Of keys with equal spend, the newest comes first.
 pub const SPENDERS: Index = Index(2);
 /// Events of keys and groups: subject, number.
 pub const EVENTS_OF: Index = Index(3);
@@ -65,7 +65,7 @@ pub const JOURNAL: Log = Log(1);
 /// Events of the account, in the order of their numbers.
 pub const EVENTS: Log = Log(2);
 
-/// A part of the generations covers this many milliseconds.
+/// Each part of the generations covers this many milliseconds.
 pub const TEN_MINUTES: i64 = 10 * 60 * 1000;
 
 /// Returns the space that stores an account's records.
@@ -77,7 +77,8 @@ fn tagged(tag: u8, name: &[u8]) -> NameBytes {
     NameBytes::concat([&[tag], name])
 }
 
-/// Returns the number of the part that contains a time. Times before 1970 are in the first part.
+/// Returns the number of the part that contains a time, if parts have this many milliseconds. Times before 1970 are in
+/// the first part.
 pub fn part(at: Timestamp, millis: i64) -> u32 {
     u32::try_from(at.millis() / millis).unwrap_or_default()
 }
@@ -86,17 +87,18 @@ pub fn account() -> RecordName<AccountRecord> {
     RecordName::new(MONEY, 0, *b"a")
 }
 
-/// Names the record of the turn, which one process at a time takes and all spending guards.
+/// Names the record of the turn. Only one process at a time has the turn, and every commit of a lane has a guard on
+/// this record.
 pub fn turn() -> RecordName<Turn> {
     RecordName::new(MONEY, 0, *b"t")
 }
 
-/// Names the record of the kept events: number of the first, and total bytes.
+/// Names the record about the events that are kept: the number of the first event, and the total bytes.
 pub fn events() -> RecordName<EventsKept> {
     RecordName::new(MONEY, 0, *b"e")
 }
 
-/// Names the record of what housekeeping has dropped.
+/// Names the record of the sets that housekeeping has dropped.
 pub fn house() -> RecordName<House> {
     RecordName::new(HOUSE, 0, *b"h")
 }
@@ -116,7 +118,7 @@ pub fn group(id: GroupId) -> RecordName<Balance<Group>> {
     RecordName::new(MONEY, 0, tagged(b'g', id.as_bytes()))
 }
 
-/// Names the record of a generation that is open or ended recently.
+/// Names the record of a generation that has an open hold or ended recently.
 pub fn generation(id: GenerationId) -> RecordName<Record> {
     RecordName::new(GENERATIONS, part(id.created_at(), TEN_MINUTES), *id.as_bytes())
 }
@@ -131,7 +133,7 @@ pub fn expired(id: GenerationId) -> RecordName<Record> {
     RecordName::new(EXPIRED, day_part(Day::of(id.created_at())), *id.as_bytes())
 }
 
-/// Names the record of a deposit, which makes it count once.
+/// Names the record of a deposit. Because of this record, the deposit counts only once.
 pub fn deposit(id: DepositId) -> RecordName<Record> {
     RecordName::new(DEPOSITS, 0, *id.as_bytes())
 }
@@ -193,19 +195,19 @@ pub fn due(generation: GenerationId, hold: &Hold) -> Vec<u8> {
     entry
 }
 
-/// Reads key and generation from an entry of [`DUE`].
+/// Reads the key and the generation from an entry of [`DUE`].
 pub fn read_due(entry: &[u8]) -> Option<(KeyId, GenerationId)> {
     Some((KeyId::from_slice(entry.get(24..40)?)?, GenerationId::from_slice(entry.get(8..24)?)?))
 }
 
-/// Amounts and payers in an entry of [`DUE`].
+/// The amount and the payers from an entry of [`DUE`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DueMoney {
     pub key: KeyId,
     /// The key's groups when the hold was opened.
     pub groups: GroupChain,
     pub amount: NanoUsd,
-    /// Which budgets count the hold: key, group, parent.
+    /// Which budgets count the hold as a request in flight: the key's, the group's, the parent's.
     pub levels: [bool; 3],
 }
 
@@ -280,7 +282,8 @@ pub fn deposited(at: Timestamp, id: DepositId) -> Vec<u8> {
     entry
 }
 
-/// Encodes, as bits, which budgets count a hold: 1 key, 2 group, 4 parent.
+/// Encodes as bits which budgets count a hold as a request in flight: 1 for the key's, 2 for the group's, 4 for the
+/// parent's.
 pub(crate) fn levels(levels: [bool; 3]) -> u8 {
     levels.iter().rev().fold(0, |bits, counts| bits * 2 + u8::from(*counts))
 }

@@ -1,6 +1,6 @@
-//! A lane that takes one step per call: it decides, learns that its commit was written, or takes over the records from
-//! a conflict. A model of several processes explores every order of such steps. Decisions, guards and writes are the
-//! same as in real lanes.
+//! A lane that takes one step per call: it decides, it learns that its commit was written, or it takes over the current
+//! records after a conflict. A model of several processes can explore every order of such steps. Decisions, guards and
+//! writes are the same as in real lanes.
 
 mod sketch;
 
@@ -21,7 +21,7 @@ use crate::{
     view::{Stored, View, reading},
 };
 
-/// A lane between two steps.
+/// The state of a lane between two steps.
 #[derive(Clone)]
 pub struct SteppedLane {
     account: AccountId,
@@ -74,13 +74,13 @@ impl SteppedLane {
         self.view.settle(revision);
     }
 
-    /// Takes over the records from the answer, since the commit was not written.
+    /// Takes over the current records from the answer after a conflict. The commit was not written.
     pub fn conflict(&mut self, present: &[(usize, Option<Record>)]) {
         self.view.replace(present.iter().cloned());
     }
 
-    /// Appends a description of the copies without revisions. Two lanes with equal sketches decide and guard
-    /// identically.
+    /// Appends a description of the copies without their revisions. Two lanes with equal sketches make the same
+    /// decisions with the same guards.
     pub fn sketch(&self, records: &SpaceMaps, sketch: &mut Vec<u8>) {
         self.view.sketch(records, sketch);
     }
@@ -102,7 +102,7 @@ pub struct Books {
     pub account: Account,
     pub keys: Vec<Key>,
     pub groups: Vec<Group>,
-    /// Holds and bills of the requested generations.
+    /// Holds and bills of the requested generations, in their order.
     pub generations: Vec<GenerationRecord>,
     pub deposits: Vec<GenerationRecord>,
     pub journal: Vec<(GenerationId, Entry)>,

@@ -1,5 +1,5 @@
-//! Stored records, each under the name in its comment, in the space of an account unless the comment names another
-//! space. [`shared::stored`] defines their encoding and how it may change.
+//! Stored records. The comment of each record says in which set and under which name it is stored. The space is an
+//! account's, unless the comment names another space. [`shared::stored`] defines their encoding and how it may change.
 
 mod accounts;
 mod books;
@@ -19,10 +19,11 @@ use shared::{ids::GenerationId, money::NanoUsd, time::Timestamp};
 
 pub use self::{accounts::*, books::*, groups::*, keys::*, members::*, payers::*, webhooks::*};
 
-/// Maximum time by which entries from earlier programs may be out of order.
+/// Entries from earlier versions of the program are out of order by at most this much time.
 const MOST_DISORDER: Duration = Duration::from_hours(2);
 
-/// Money of an account, with numbers that only the store needs. Set `money`, name `a`. Every command guards it.
+/// Money of an account, with numbers that only the store needs. Set `money`, name `a`. Every commit of commands has a
+/// guard on this record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct AccountRecord {
     #[n(0)]
@@ -36,10 +37,11 @@ pub struct AccountRecord {
     /// When a hold last expired.
     #[n(3)]
     pub last_expiry: Option<Timestamp>,
-    /// Entries since this time are in order. Earlier programs wrote the entries before it.
+    /// Entries since this time are in order. Earlier versions of the program wrote the entries before.
     #[n(4)]
     pub ordered_since: Option<Timestamp>,
-    /// Number of the last entry at which times went back after a clock had been far ahead; zero if they never did.
+    /// Number of the last entry that has an earlier time than the entry before it, because a clock had been far ahead;
+    /// zero if there is none.
     #[n(5)]
     pub went_back: u64,
 }
@@ -50,7 +52,8 @@ impl AccountRecord {
         self.last_expiry.is_some_and(|last| last.plus(kept) > now)
     }
 
-    /// Returns how far out of order entries around this time may be: zero for programs that write them in order.
+    /// Returns how far out of order entries around this time may be: zero if no earlier version of the program wrote
+    /// them.
     pub fn disorder(&self, at: Timestamp) -> Duration {
         let is_ordered = self.ordered_since.is_none_or(|since| at > since.plus(MOST_DISORDER));
         if self.money.billed_at.is_some() && is_ordered { Duration::ZERO } else { MOST_DISORDER }
@@ -71,7 +74,7 @@ pub struct Balance<T> {
 /// Which events an account keeps. Set `money`, name `e`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct EventsKept {
-    /// Number of the oldest event, or of the next one if none is kept.
+    /// Number of the oldest event, or of the next event if none is kept.
     #[n(0)]
     pub first: u64,
     #[n(1)]
@@ -84,18 +87,19 @@ impl Default for EventsKept {
     }
 }
 
-/// The turn of a key-service that has lost commits to others. Set `money`, name `t`. All spending guards it.
+/// The turn of a key-service whose commits have lost to others. Set `money`, name `t`. Every commit of a lane has a
+/// guard on this record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct Turn {
-    /// Random number drawn by the owner of the turn.
+    /// Random number that identifies the owner of the turn.
     #[cbor(n(0), with = "minicbor::bytes")]
     pub of: [u8; 8],
 }
 
-/// A reported threshold. Set `told`, name: holder, limit, percent, beginning and amount.
+/// A reported threshold. Set `told`, name: whose limit, which limit, percent, beginning and amount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct Told {
-    /// Number of the event that reported it.
+    /// Number of the event that reported the threshold.
     #[n(0)]
     pub event: u64,
 }
@@ -108,7 +112,7 @@ pub struct EntryRecord<B = Settlement> {
     /// The bill after this entry.
     #[n(1)]
     pub bill: B,
-    /// Change of the amount billed for the generation.
+    /// By how much the entry changes the amount billed for the generation.
     #[n(2)]
     pub delta: NanoUsd,
     /// The key's `used` after this entry.
@@ -117,7 +121,8 @@ pub struct EntryRecord<B = Settlement> {
     /// Numbers of the previous entries of the same key, group and parent group; 0 for none.
     #[n(4)]
     pub before: EntriesBefore,
-    /// Set only on an entry at which times went back: number of the previous such entry; 0 for none.
+    /// Set only for an entry that has an earlier time than the entry before it: number of the previous such entry, or 0
+    /// for none.
     #[n(5)]
     pub went_back: u64,
 }
@@ -135,7 +140,7 @@ pub struct House {
     /// First part of the set `generations` that may still exist.
     #[n(0)]
     pub generations: u32,
-    /// Earlier parts that were kept because of open holds.
+    /// Earlier parts that were not dropped because they had open holds.
     #[n(1)]
     pub held: Vec<HeldPart>,
     /// First day of the set `expired` that may still exist.
@@ -144,7 +149,7 @@ pub struct House {
     /// First day of the daily sums that may still exist.
     #[n(3)]
     pub sums: u32,
-    /// First journal entry, if the account was copied from a store that drops old entries; otherwise zero.
+    /// Number of the first journal entry if the account was copied from a store that drops old entries; otherwise zero.
     #[n(4)]
     pub journal: u64,
 }

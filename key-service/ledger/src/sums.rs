@@ -26,13 +26,13 @@ use crate::{
     },
 };
 
-/// Number of days read at a time: a month.
+/// Maximum number of days to read at a time: a month.
 const DAYS_AT_ONCE: usize = 31;
-/// Number of records read at a time: a few milliseconds of work, during which other readers wait.
+/// Maximum number of records to read at a time: a few milliseconds of work, during which other readers wait.
 const RECORDS_AT_ONCE: usize = 250;
-/// Number of sets read at a time, each a page of a few hundred records.
+/// Maximum number of sets to read at a time. Each read returns a page of a few hundred records from each set.
 const SETS_AT_ONCE: usize = 8;
-/// Number of concurrent reads, so that a database with several readers serves them in parallel.
+/// Number of concurrent reads. A database with several readers can serve them in parallel.
 const READ_TOGETHER: usize = 4;
 
 /// Reads the sums of an account.
@@ -41,7 +41,7 @@ pub struct SumsReader<'a> {
     space: Space,
 }
 
-/// An account's sums for one day, as of one moment.
+/// An account's sums for one day, all read at the same moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccountDay {
     pub day: Day,
@@ -60,7 +60,7 @@ pub struct OtherSums<'a> {
 }
 
 impl OtherSums<'_> {
-    /// Returns the parts of the users to read.
+    /// Returns the numbers of the users' records to read.
     fn parts_of_users(self) -> std::ops::Range<u8> {
         if self.users { 0..USER_PARTS } else { 0..0 }
     }
@@ -74,7 +74,7 @@ impl<'a> SumsReader<'a> {
         Self { records, space: names::space(account) }
     }
 
-    /// Reads the sums of these days in order.
+    /// Reads the sums of these days, in their order.
     pub async fn days(
         &self,
         days: RangeInclusive<Day>,
@@ -110,7 +110,7 @@ impl<'a> SumsReader<'a> {
                     .collect::<Result<_, _>>()?,
                 users: of_users.iter().map(|record| read_sums(record.as_ref())).collect::<Result<_, _>>()?,
             };
-            // Only a catalogue of hundreds of models has a second page, which is read at another moment.
+            // There is a second page only if the catalogue has hundreds of models. It is read at another moment.
             if let Some(next) = next {
                 let set = Set { table: names::SPEND, part: names::day_part(*day) };
                 for (name, record) in self.set(set, Some(next.clone())).await? {
@@ -122,7 +122,7 @@ impl<'a> SumsReader<'a> {
         Ok(found)
     }
 
-    /// Reads a group's sums on these days in order.
+    /// Reads a group's sums on these days, in their order.
     pub async fn of_group(
         &self,
         days: RangeInclusive<Day>,
@@ -147,7 +147,7 @@ impl<'a> SumsReader<'a> {
         let add = |day: Day, name: &[u8], record: &Record| {
             let payer = PayerName::read(name).ok_or_else(damaged)?;
             if is_wanted(payer.key) {
-                // A page may repeat a record of an earlier one.
+                // A page may repeat a record of an earlier page.
                 sums.insert((day, payer), read_sums(Some(record))?);
             }
             Ok(())
@@ -156,8 +156,8 @@ impl<'a> SumsReader<'a> {
         Ok(sums.into_iter().map(|((day, payer), total)| (day, payer, total)).collect())
     }
 
-    /// Reads the sums of all payers on these days, ordered by day and payer; `None` if there are more than `most`. It
-    /// reads the last days first, and stops early if the days so far have far more than their share of `most`.
+    /// Reads the sums of all payers on these days, ordered by day and payer; `None` if there are more than `most`. The
+    /// last days are read first. Reading stops early if the days so far have far more sums than their share of `most`.
     pub async fn of_few_payers(
         &self,
         days: RangeInclusive<Day>,
@@ -182,7 +182,7 @@ impl<'a> SumsReader<'a> {
                 let Answer::Set(records, next) = answer else { return Err(no_answer()) };
                 for (name, record) in &records {
                     let payer = PayerName::read(name).ok_or_else(damaged)?;
-                    // A page may repeat a record of an earlier one.
+                    // A page may repeat a record of an earlier page.
                     sums.insert((day, payer), read_sums(Some(record))?);
                 }
                 pending.extend(next.map(|next| (day, Some(next))));
@@ -203,7 +203,7 @@ impl<'a> SumsReader<'a> {
         keys: &[KeyId],
     ) -> Result<Vec<PayerDay>, StoreError> {
         let listed = self.payers_of(keys).await?;
-        // Payers of earlier days may no longer be listed.
+        // Before this day, the lists may lack payers, so all sums are read there.
         let whole_from = listed.iter().map(|list| Day::from_number(list.whole_from.into())).max();
         let whole_from = whole_from.map_or(*days.start(), |day| day.max(*days.start()));
         let earlier = *days.start()..=whole_from.plus(-1).min(*days.end());
@@ -216,7 +216,7 @@ impl<'a> SumsReader<'a> {
                 wanted.extend((first..=last).map(|day| (Day::from_number(day.into()), &payer.name)));
             }
         }
-        // One command reads the names of a day.
+        // Names of the same day are put together, because one command of the backend reads them.
         wanted.sort_unstable_by(|(a, of_a), (b, of_b)| {
             a.cmp(b).then_with(|| of_a.as_bytes().cmp(of_b.as_bytes()))
         });
@@ -231,13 +231,13 @@ impl<'a> SumsReader<'a> {
         Ok(sums)
     }
 
-    /// Reads the payers of each of these keys.
+    /// Reads the list of payers of each of these keys.
     pub async fn payers_of(&self, keys: &[KeyId]) -> Result<Vec<PayersOfKey>, StoreError> {
         let found = self.named(keys.iter().map(|key| names::payers(*key)).collect()).await?;
         Ok(found.into_iter().map(Option::unwrap_or_default).collect())
     }
 
-    /// Passes every record of these days' sets to the callback. A record may be passed twice.
+    /// Calls `each` with every record of these days' sets, and with some records twice.
     pub async fn each(
         &self,
         table: u8,
@@ -278,7 +278,7 @@ impl<'a> SumsReader<'a> {
         Ok(all)
     }
 
-    /// Reads the values under these names, with `None` for each that is absent.
+    /// Reads the values of the records with these names; `None` for a record that does not exist.
     async fn named<T: Stored>(&self, names: Vec<RecordName<T>>) -> Result<Vec<Option<T>>, StoreError> {
         let read = |some: &[RecordName<T>]| SpaceReader(self.records).get_all(&self.space, some.to_vec());
         let read: Vec<_> = names.chunks(RECORDS_AT_ONCE).map(read).collect();

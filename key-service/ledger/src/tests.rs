@@ -1,5 +1,5 @@
-//! Compares the ledger over records with the model: every history has the same outcomes and leaves the same books, with
-//! one process or several, and when answers are lost.
+//! Compares the ledger on top of records with the model. Every history must have the same outcomes and leave the same
+//! books, with one process or several, and even if answers are lost.
 
 mod clocks;
 mod commits;
@@ -52,7 +52,7 @@ const KEPT: Retention = Retention {
     usage_days: None,
 };
 
-/// A frozen clock, so that calls are decided at the times in the histories.
+/// A clock that stands still, so that calls are decided at the times in the histories.
 struct Still;
 
 impl Clock for Still {
@@ -65,7 +65,7 @@ impl Clock for Still {
     }
 }
 
-/// Several processes over one backend, and the model of what they should have done.
+/// Several processes that use one backend, and the model of what they should have done.
 struct Installation {
     records: Arc<dyn Records>,
     processes: Vec<Lanes>,
@@ -84,8 +84,7 @@ impl Installation {
         installation
     }
 
-    /// Writes the model's account, keys and groups through this process, and reports the thresholds that their change
-    /// crosses.
+    /// Writes the model's account, keys and groups with this process, and reports the thresholds in `passed`.
     async fn adopt(&self, account: AccountId, process: usize, passed: &[Told]) {
         let (model, ledger) = (&self.model, &self.processes[process]);
         let change = |change: &mut Change<'_>| {
@@ -295,7 +294,8 @@ proptest! {
         });
     }
 
-    /// A process's copies are stale whenever another has committed, and a conflict returns the current records.
+    /// After another process has committed, a process's copies are stale. It then gets the current records from a
+    /// conflict.
     #[test]
     fn processes_that_take_turns_at_an_account_decide_by_what_the_others_have_written(
         steps in vec((history(), 0..3_usize), 1..6),
@@ -311,7 +311,8 @@ proptest! {
         });
     }
 
-    /// When a commit's answer is lost, the caller sends the command again, and it is found to have taken effect.
+    /// If the answer to a commit is lost, the caller sends the command again. The process then finds that the command
+    /// has already taken effect.
     #[test]
     fn a_command_whose_answer_is_lost_takes_effect_once(
         steps in history(),
@@ -374,7 +375,8 @@ fn a_late_capture_leaves_no_bill_of_the_expiry() {
     });
 }
 
-/// A batch reads each generation's groups from its record, which an earlier command of the batch may end.
+/// A command finds the groups of its generation in the generation's record. An earlier command of the same batch may
+/// remove this record.
 #[test]
 fn a_hold_behind_a_release_of_its_generation_reads_its_own_groups() {
     let (generation, amount) = (of_history(0), NanoUsd::from_nanos(100));
@@ -392,7 +394,7 @@ fn a_hold_behind_a_release_of_its_generation_reads_its_own_groups() {
     });
 }
 
-/// Runs the histories on both databases, with two processes over each. One Redis serves all histories.
+/// Runs the histories on Redis and on SQLite, with two processes each. All histories use the same Redis.
 #[test]
 fn histories_over_redis_and_sqlite_are_those_of_the_model() {
     let server = RedisServer::shared();
@@ -415,7 +417,7 @@ fn histories_over_redis_and_sqlite_are_those_of_the_model() {
     checked.unwrap();
 }
 
-/// Many callers in several processes spend one key's limit concurrently.
+/// Many callers in several processes spend from one key's limit at the same time.
 #[tokio::test]
 async fn no_limit_is_passed_by_processes_that_race_for_it() {
     const PROCESSES: usize = 4;

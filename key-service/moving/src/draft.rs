@@ -12,12 +12,12 @@ use domain::{
     key::{ApiKey, KeyPatch},
 };
 
-/// Keys and groups of another gateway, as exported.
+/// The keys and groups in another gateway's export.
 #[derive(Debug, Default)]
 pub struct Draft {
-    /// Groups, each with its own external id.
+    /// Groups, each with a different external id.
     pub groups: Vec<DraftGroup>,
-    /// Keys, each with its own plaintext.
+    /// Keys, each with a different plaintext.
     pub keys: Vec<DraftKey>,
 }
 
@@ -54,7 +54,7 @@ pub struct Wrong {
 }
 
 impl Draft {
-    /// Finds keys and groups that appear more than once.
+    /// Finds the keys and groups that appear more than once in the export.
     pub fn repeated(&self) -> Vec<Wrong> {
         let mut seen: HashMap<&[u8], &str> = HashMap::new();
         let mut wrong = Vec::new();
@@ -80,7 +80,7 @@ impl DraftGroup {
 }
 
 impl DraftKey {
-    /// Makes the key with this id, without a group.
+    /// Creates the key with this id. It is not in a group yet.
     pub fn key(&self, id: KeyId, now: Timestamp) -> ApiKey {
         let hint = self.hint.clone().unwrap_or_else(|| self.foreign.hint());
         let mut key = ApiKey::new(id, hint, now.to_whole_seconds()).with(&self.settings, now);

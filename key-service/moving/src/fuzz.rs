@@ -7,7 +7,7 @@ use shared_fuzz::{Examples, Input, fuzz};
 use super::*;
 use litellm::Table;
 
-/// Imported keys and groups have money within range, and nothing is imported twice.
+/// Checks that imported keys and groups have amounts within the allowed range, and that nothing is imported twice.
 #[test]
 fn litellm_tables() {
     let examples = [

@@ -25,12 +25,13 @@ const KEYS: &str = "LiteLLM_VerificationToken";
 const TEAMS: &str = "LiteLLM_TeamTable";
 /// Table with the aliases that teams refer to.
 const MODELS: &str = "LiteLLM_ModelTable";
-/// Team of the keys with which people sign in to LiteLLM's UI.
+/// The team of those keys that stand for sign-ins to LiteLLM's UI.
 const UI_SESSIONS: &str = "litellm-dashboard";
-/// Routes that call no model. A key limited to them is imported as revoked, since every key can call models here.
+/// Routes that call no model. A key that is limited to these routes is imported as revoked, because every key can call
+/// models here.
 const ROUTES_WITHOUT_MODELS: [&str; 2] = ["management_routes", "info_routes"];
 
-/// A table in an export.
+/// A table of an export.
 #[derive(Debug, Default)]
 pub struct Table {
     pub name: String,
@@ -38,7 +39,7 @@ pub struct Table {
     pub rows: Vec<(String, Row)>,
 }
 
-/// Recognises the table in a CSV file by its columns.
+/// Returns which table a CSV file contains, according to its columns.
 pub fn table_with(columns: &[String]) -> Option<&'static str> {
     let has = |column: &str| columns.iter().any(|name| name == column);
     let marks = [
@@ -51,7 +52,8 @@ pub fn table_with(columns: &[String]) -> Option<&'static str> {
     marks.into_iter().find(|(column, _)| has(column)).map(|(_, table)| table)
 }
 
-/// Reads keys and groups, and reports how each field was handled. Fails with a list of faulty rows.
+/// Reads keys and groups, and reports how each field was handled. If any row is faulty, fails with a list of all faulty
+/// rows.
 pub fn read(tables: Vec<Table>) -> Result<(Draft, Report), Vec<Wrong>> {
     let mut reader = Reader::default();
     let (mut keys, mut teams) = (Vec::new(), Vec::new());
@@ -141,7 +143,7 @@ impl Reader {
         Ok(DraftGroup { place, used, settings })
     }
 
-    /// Reads a key; `None` for a sign-in to LiteLLM's UI.
+    /// Reads a key; `None` if the row stands for a sign-in to LiteLLM's UI.
     fn key(&mut self, place: String, row: Row) -> Result<Option<DraftKey>, RowFault> {
         let mut fields = RowFields::new(KEYS, row, &mut self.report);
         let team = fields.take("team_id", values::text)?;
@@ -205,7 +207,7 @@ impl RowFields<'_> {
         Ok(used)
     }
 
-    /// Returns whether the key cannot call any model.
+    /// Takes the allowed routes. Returns whether the key could call no model with them.
     fn calls_no_model(&mut self) -> Result<bool, RowFault> {
         let routes = self.take("allowed_routes", values::list)?;
         if routes.is_empty() {

@@ -11,7 +11,7 @@ use domain::{
     key::ApiKey,
 };
 
-/// An import into a store. The keys and groups start with their `used` as opening balance.
+/// An import into a store. The `used` of keys and groups becomes their opening balance.
 #[derive(Clone, Debug)]
 pub struct Import {
     /// Account that receives the keys and groups.
@@ -19,9 +19,9 @@ pub struct Import {
     /// Groups, each with an external id.
     pub groups: Vec<Group>,
     pub keys: Vec<ImportedKey>,
-    /// Maximum number of keys in the account, including revoked and imported ones.
+    /// Maximum number of keys in the account, including revoked and imported keys.
     pub most_keys: u64,
-    /// Maximum number of groups in the account, including archived and imported ones.
+    /// Maximum number of groups in the account, including archived and imported groups.
     pub most_groups: u64,
 }
 
@@ -29,25 +29,25 @@ pub struct Import {
 pub struct ImportedKey {
     /// The key, without a group.
     pub key: ApiKey,
-    /// Digest under which the key is found.
+    /// Digest by which the key will be found.
     pub digest: Digest,
     /// External id of the key's group.
     pub group: Option<String>,
 }
 
-/// Owner of a digest in a store.
+/// What already has a digest in a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DigestOwner {
     None,
-    /// The key with this id, which an interrupted import has reserved but not created yet.
+    /// The id of a key for which an interrupted import has reserved the digest, without creating the key yet.
     Reserved(KeyId),
     /// A key of this account.
     Key,
-    /// Another account, or a management key.
+    /// A key of another account, or a management key.
     Other,
 }
 
-/// What an account already has, as far as an import needs it.
+/// What an account already has, as far as an import must know it.
 #[derive(Debug, Default)]
 pub struct Present {
     /// Number of the account's keys.
@@ -56,7 +56,7 @@ pub struct Present {
     pub groups: u64,
     /// For each imported key, the owner of its digest.
     pub owners: Vec<DigestOwner>,
-    /// Existing groups, by the external ids that the import uses. An error says why a group accepts no keys.
+    /// Existing groups, by the external ids that the import uses. An error says why keys cannot be put into the group.
     pub named: HashMap<String, (GroupId, Result<(), BadGroup>)>,
 }
 
@@ -76,9 +76,9 @@ pub struct Plan {
 /// Reason why nothing is imported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ImportRefused {
-    /// The key at this index in the import belongs to another account.
+    /// The key at this index of the import exists already, but not as an API key of this account.
     Taken(usize),
-    /// The group of the key at this index accepts no keys.
+    /// The key at this index cannot be put into its group.
     BadGroup(usize, BadGroup),
     /// The account would have too many keys.
     TooManyKeys,
@@ -130,7 +130,7 @@ impl Import {
         Ok(plan)
     }
 
-    /// Iterates over the external ids of all groups that the import creates or puts keys into.
+    /// Lists the external ids of all groups that the import creates or into which it puts keys.
     pub fn group_names(&self) -> impl Iterator<Item = &str> {
         let of_groups = self.groups.iter().filter_map(|group| group.external_id.as_deref());
         of_groups.chain(self.keys.iter().filter_map(|key| key.group.as_deref()))
@@ -138,8 +138,8 @@ impl Import {
 }
 
 impl Plan {
-    /// Returns the events for what is created, numbered from `first` within the act. A key that no longer worked is
-    /// created and then revoked.
+    /// Returns the events for everything that is created. They are numbered from `first` on within the act. For a key
+    /// that is imported as revoked, there is also an event for its revocation.
     pub fn events(&self, act: &Act, first: u32) -> impl Iterator<Item = Event> {
         let at = act.at;
         let groups = self.groups.iter().map(move |group| (None, Some(group.id), group.creation(at)));

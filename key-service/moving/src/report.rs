@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// For each field, how its values were handled and in how many rows.
+/// How the values of each field were handled, and in how many rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     lines: BTreeMap<(String, String, String), RowCount>,
@@ -21,19 +21,19 @@ struct RowCount {
 pub struct ReportLine<'a> {
     /// The export's table.
     pub table: &'a str,
-    /// Column of the table; empty for the row as a whole.
+    /// Column of the table; empty if the line is about rows as a whole.
     pub column: &'a str,
     pub became: &'a str,
     pub rows: usize,
 }
 
 impl Report {
-    /// Starts a row. Everything added before the next row belongs to it.
+    /// Starts a row. What is added from now on belongs to this row, until the next row is started.
     pub(super) fn begin_row(&mut self) {
         self.row += 1;
     }
 
-    /// Counts the current row for this column and result, at most once.
+    /// Counts the current row for this column and result. A row counts only once for the same result.
     pub(super) fn add(&mut self, table: &str, column: &str, became: impl Into<String>) {
         let count = self.lines.entry((table.to_owned(), column.to_owned(), became.into())).or_default();
         if count.last != self.row {

@@ -35,7 +35,7 @@ pub(super) fn text(value: &Value) -> Result<Option<String>, RowFault> {
     }
 }
 
-/// Reads a non-negative amount in US dollars. Infinity means no amount; less than half a nano-USD is zero.
+/// Reads a non-negative amount in US dollars. Infinity counts as no amount. Less than half a nano-USD counts as zero.
 pub(super) fn amount(value: &Value) -> Result<Option<NanoUsd>, RowFault> {
     let Some(number) = text(value).map_err(|_| "is not a number")? else { return Ok(None) };
     if ["inf", "infinity"].contains(&number.to_ascii_lowercase().as_str()) {
@@ -70,7 +70,7 @@ pub(super) fn flag(value: &Value) -> Result<bool, RowFault> {
     }
 }
 
-/// Reads a time, in UTC unless it has an offset. Postgres writes whole-hour offsets without minutes.
+/// Reads a time, which is in UTC unless it has an offset. Postgres writes offsets of whole hours without minutes.
 pub(super) fn time(value: &Value) -> Result<Option<Timestamp>, RowFault> {
     let Some(mut text) = text(value)? else { return Ok(None) };
     let has_hours_alone = |text: &str| {
@@ -100,7 +100,7 @@ pub(super) fn list(value: &Value) -> Result<Vec<String>, RowFault> {
     }
 }
 
-/// Reads a JSON value, which may be text.
+/// Reads a JSON value. It may be written as a text that contains JSON.
 pub(super) fn json(value: &Value) -> Result<Value, RowFault> {
     match value {
         Value::String(text) if text.is_empty() => Ok(Value::Null),

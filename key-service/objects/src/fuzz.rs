@@ -26,14 +26,14 @@ fn examples() -> Examples {
     ])
 }
 
-/// A time before any raise ends.
+/// A time at which no raise has ended yet.
 const BEFORE: Timestamp = Timestamp::from_millis(i64::MIN);
 
 fn now() -> Timestamp {
     Timestamp::from_millis(1_795_140_665_000)
 }
 
-/// Applying a key's own settings to it again gives the same key.
+/// Checks that a new key with the settings of another key equals that key.
 #[test]
 fn key_settings() {
     let fresh = || ApiKey::new(KeyId::new(now(), [1; 10]), "hint".into(), now());
@@ -49,7 +49,7 @@ fn key_settings() {
     });
 }
 
-/// Applying a group's own settings to it again gives the same group.
+/// Checks that a new group with the settings of another group equals that group.
 #[test]
 fn group_settings() {
     let fresh = || Group::new(GroupId::new(now(), [1; 10]), now());
@@ -65,7 +65,7 @@ fn group_settings() {
     });
 }
 
-/// A webhook's settings are accepted, or the refusal blames the sender.
+/// Checks that a webhook's settings are either accepted or refused with an error that blames the sender.
 #[test]
 fn webhook_settings() {
     fuzz(&examples(), |input: &Input| {

@@ -1,4 +1,4 @@
-//! Objects in responses, written from the table of fields.
+//! Writes the objects of responses from the table of fields.
 
 use serde::{Serialize, Serializer, ser::SerializeMap};
 use shared::{
@@ -13,7 +13,7 @@ use key_service_management::{generations::Bill, governed::Governed, listing::Lis
 
 /// An object as the API shows it.
 pub trait Shown: Listed {
-    /// Returns the object's state at this time.
+    /// Returns the object as the API shows it at this time.
     fn shown(&self, now: Timestamp) -> impl Serialize + Send + '_;
 }
 
@@ -91,7 +91,7 @@ fn created_at(generation: GenerationId) -> Timestamp {
     generation.created_at().to_whole_seconds()
 }
 
-/// Shows the object with its secret, in the only response that contains the secret.
+/// Returns the object with its secret. Only one response contains the secret.
 pub fn with_secret<'a, T: Governed>(
     object: &'a T,
     secret: &'a SecretString,
@@ -100,7 +100,7 @@ pub fn with_secret<'a, T: Governed>(
     ShownObject { object, now, more: Some(More::Secret(secret)) }
 }
 
-/// Shows the key to its holder, with its group and the group's parent.
+/// Returns the key for its holder, with the key's group and the group's parent.
 pub fn with_group<'a>(key: &'a ApiKey, group: Option<&'a OwnGroup>, now: Timestamp) -> impl Serialize + 'a {
     ShownObject { object: key, now, more: Some(More::Group(group)) }
 }

@@ -1,4 +1,4 @@
-//! Objects of the management API as JSON: reads and checks settings, and shows objects.
+//! Reads the settings of the management API's objects from JSON, checks them, and writes objects as JSON.
 //!
 //! The management API and the command line read and write the same JSON, from the same table of fields.
 

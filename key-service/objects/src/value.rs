@@ -103,7 +103,8 @@ pub fn count(
         let message = format!("`{param}` must be {expected}, not a decimal number.");
         return Err(ApiError::at(Code::InvalidType, param, message));
     }
-    // All characters are digits, so a number that overflows is too small or too large depending on its sign. `-0` is 0.
+    // Apart from the sign, all characters are digits. So a number that overflows is too small or too large, depending
+    // on its sign. `-0` is 0.
     let is_below = token.starts_with('-') && token.bytes().any(|digit| matches!(digit, b'1'..=b'9'));
     let number = token.trim_start_matches('-').parse().unwrap_or(u64::MAX);
     if is_below || number < *bounds.start() {
@@ -122,7 +123,7 @@ pub fn flag(param: &str, raw: &RawValue) -> Result<bool, ApiError> {
     Ok(raw.get() == "true")
 }
 
-/// Reads limits by window. An empty list removes all of them.
+/// Reads a list of limits for windows. An empty list removes all of these limits.
 fn limits(param: &str, may_be_raised: bool, raw: &RawValue) -> Result<Value, ApiError> {
     let mut limits: Vec<Limit> = Vec::new();
     for (at, raw) in list(param, MAX_LIMITS, raw)?.into_iter().enumerate() {
@@ -153,7 +154,7 @@ fn limit(param: &str, may_be_raised: bool, raw: &RawValue) -> Result<Limit, ApiE
     Ok(Limit { raised, ..Limit::new(amount, per) })
 }
 
-/// Reads a raise. Whether it is allowed depends on its limit and the time, which other code checks.
+/// Reads a raise. Whether the raise is allowed depends on the limit and the time. Other code checks that.
 fn raise(param: &str, raw: &RawValue) -> Result<Raise, ApiError> {
     let members = members(param, "an object or null", &["amount", "until"], raw)?;
     let [amount_param, until_param] = ["amount", "until"].map(|name| format!("{param}.{name}"));
@@ -265,7 +266,7 @@ fn key_defaults(param: &str, raw: &RawValue) -> Result<Vec<(DefaultField, Value)
         let field = settable::<DefaultField>(name, true);
         let field = field.ok_or_else(|| unknown(&format!("{param}."), name, names()))?;
         let (param, kind) = (format!("{param}.{name}"), field.row().kind);
-        // Key defaults are not spent from, so their limits cannot be raised.
+        // Nothing is spent from key defaults, so their limits cannot be raised.
         let is_limits = matches!(kind, Kind::Limits) && Json::of(raw) != Json::Null;
         let value = if is_limits { limits(&param, false, raw) } else { read(&param, kind, raw) };
         settings.push((field, value?));
@@ -306,7 +307,7 @@ fn object<'a>(param: &str, expected: &str, raw: &'a RawValue) -> Result<Object<'
 
 fn text<'a>(param: &str, expected: &str, raw: &'a RawValue) -> Result<Cow<'a, str>, ApiError> {
     expect(param, Json::String, expected, raw)?;
-    // The only possible error is a lone surrogate: well-formed JSON that is not valid text.
+    // The only possible error is a lone surrogate, which is well-formed JSON but not valid text.
     json::text(raw).map_err(|e| invalid_json(&e))
 }
 
@@ -329,7 +330,8 @@ pub(crate) fn settable<F: Fields>(name: &str, is_new: bool) -> Option<F> {
     F::settings().find(|field| field.row().name == name && (is_new || !field.row().is_fixed))
 }
 
-/// Makes the error for a member that cannot be set. It lists the members that can. `place` is the path to the member.
+/// Returns the error for a member that cannot be set. It lists the members that can be set. `place` is the path to the
+/// member.
 pub fn unknown<'a>(place: &str, name: &str, settable: impl Iterator<Item = &'a str>) -> ApiError {
     let shown: String = name.chars().take(MAX_LABEL_CHARS).collect();
     let mut names: Vec<String> = settable.map(|name| format!("`{name}`")).collect();

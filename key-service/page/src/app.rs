@@ -15,14 +15,15 @@ use crate::exports::Exports;
 pub struct Site {
     /// Whether the public address uses TLS.
     pub behind_tls: bool,
-    /// Hosts that may serve pages; `None` allows any, when no public address is configured.
+    /// Host names under which pages are served. `None` if no public address is configured; then any host name is
+    /// allowed.
     pub hosts: Option<ServedHosts>,
 }
 
 #[derive(Clone)]
 pub struct App {
     pub management: Arc<Management>,
-    /// Models, in the order that pages list them.
+    /// The models, in the order in which pages list them.
     pub catalog: Arc<Current<Catalog>>,
     pub site: Site,
     /// Limits how many exports run at once.

@@ -1,4 +1,5 @@
-//! What the dashboard and the operators' pages do in the same way: guard every page, sign out, and choose a theme.
+//! What the dashboard and the operators' pages do in the same way: they guard every page, sign people out, and store
+//! the chosen theme.
 
 use std::future::{Ready, ready};
 
@@ -27,18 +28,18 @@ use key_service_management::{
     members::{MemberRefused, Token},
 };
 
-/// What the browser gets when a session has begun.
+/// What the browser gets when a session begins.
 pub struct SessionStart {
     pub cookies: Vec<String>,
-    /// The page to go to.
+    /// The page that the browser is sent to.
     pub page: String,
 }
 
-/// The dashboard, or the operators' pages.
+/// One of the two areas with pages: the dashboard, or the operators' pages.
 pub trait Area: Send + Sync + 'static {
     type Person: Person;
 
-    /// Name of the first page; completes `Back to the …`.
+    /// Name of the first page, as it stands after `Back to the`.
     const HOME_NAME: &'static str;
     /// Path of the form that uses up a sign-in link.
     const USES_LINK: &'static str;
@@ -48,19 +49,19 @@ pub trait Area: Send + Sync + 'static {
     const SECOND_FACTOR: &'static str;
     /// Path of the page to show once the second factor is turned on.
     const AFTER_SECOND_FACTOR: &'static str;
-    /// Path of the page that *Cancel* leads to. `None` if the second factor is required.
+    /// Path of the page to which *Cancel* leads. `None` if the second factor cannot be declined.
     const WITHOUT_SECOND_FACTOR: Option<&'static str>;
 
-    /// Renders a page that is not in the navigation.
+    /// Renders a page to which the navigation has no link.
     fn page(person: &Self::Person, title: &str, content: &Markup) -> Response;
 
     /// Returns the address of the sign-in page for someone who has signed out.
     fn signed_out() -> String;
 
-    /// Renders the sign-in's first form again after a refusal.
+    /// Renders the first form of the sign-in again, after its answer was refused.
     fn asked(visit: &Token, entered: &Fields) -> Markup;
 
-    /// Finds out whom a link signs in, and shows it. The link is not used up.
+    /// Finds out whom a link signs in, and renders this. The link is not used up.
     fn opened(
         app: &App,
         link: &Token,
@@ -77,11 +78,12 @@ pub trait Area: Send + Sync + 'static {
     /// Returns the account name that authenticator apps show.
     fn issued_for(person: &Self::Person) -> &str;
 
-    /// Introduces the form that turns on the second factor, or explains that a fresh sign-in is needed first.
+    /// Renders the text above the form that turns on the second factor. It explains whether the person must sign in
+    /// again first.
     fn factor_lead(needs_sign_in: bool) -> Markup;
 }
 
-/// Middleware: sets security headers, renders failures as pages, and reports the account to the gateway.
+/// Middleware that sets security headers, renders failures as pages, and reports the account to the gateway.
 pub async fn secure<A: Area>(
     State(app): State<App>,
     browser: Browser,

@@ -1,4 +1,4 @@
-//! Form fields with what was entered in them. A refused form shows the fault next to its field.
+//! Renders form fields with what was entered in them. In a refused form, the fault is next to its field.
 
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
@@ -7,10 +7,10 @@ use shared::text::is_control;
 
 use crate::{form::Fields, layouts::layout::hinted};
 
-/// What is wrong with a form: the first fault found.
+/// What is wrong with a form: only the first fault that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// Name of the field that shows it.
+    /// Name of the field next to which the fault is shown.
     pub field: String,
     /// What is wrong and how to fix it.
     pub says: String,
@@ -54,7 +54,7 @@ impl<'a> Entered<'a> {
         Self { fields, fault: None, focus: None }
     }
 
-    /// Returns a form that was refused.
+    /// Returns a form that was refused because of this fault.
     pub fn refused(fields: &'a Fields, fault: &'a Fault) -> Self {
         Self { fields, fault: Some(fault), focus: Some(&fault.field) }
     }
@@ -94,7 +94,7 @@ impl<'a> Entered<'a> {
         hinted(name, title, hint, &html! { (input(&entry)) (self.fault_of(name)) })
     }
 
-    /// Renders a group of boxes: title, boxes, fault and hint.
+    /// Renders a group of check boxes: title, boxes, fault and hint.
     pub fn boxes(
         self,
         name: &'a str,
@@ -158,7 +158,7 @@ impl<'a> Entered<'a> {
     }
 }
 
-/// Returns the `step` that an input needs to accept this time. Browsers accept only whole minutes by default.
+/// Returns the `step` with which an input accepts this time. Browsers accept only whole minutes by default.
 fn step(instant: &str) -> Option<&'static str> {
     let clock = instant.split('T').nth(1)?;
     match (clock.contains('.'), clock.len() > "23:59".len()) {

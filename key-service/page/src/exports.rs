@@ -1,16 +1,17 @@
-//! Limits on concurrent exports.
+//! Limits how many exports run at the same time.
 
 use shared::ids::AccountId;
 use shared_door::admission::{Owner, Permit, Quota};
 
 use crate::failure::Failure;
 
-/// Maximum number of concurrent exports in this process. Each reads the journal until its client has the whole file.
+/// Maximum number of concurrent exports in this process. Each export reads the journal until its client has the whole
+/// file.
 const EXPORTS_AT_ONCE: usize = 16;
 /// Maximum number of concurrent exports in an account.
 const EXPORTS_PER_ACCOUNT: usize = 2;
 
-/// The quota of exports. Cheap to clone.
+/// The quota of exports. A clone of it is cheap and shares the same quota.
 #[derive(Clone)]
 pub struct Exports(Quota);
 
@@ -19,7 +20,7 @@ impl Exports {
         Self(Quota::new(EXPORTS_AT_ONCE, EXPORTS_PER_ACCOUNT))
     }
 
-    /// Admits an export of this account until the permit is dropped.
+    /// Admits an export of this account. The export counts as running until the permit is dropped.
     pub fn begin(&self, account: AccountId) -> Result<Permit, Failure> {
         self.0.try_take(Owner::Account(account), 1).ok_or(Failure::TooManyExports)
     }

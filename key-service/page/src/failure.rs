@@ -14,7 +14,7 @@ use key_service_management::{
 use key_service_store::store::StoreError;
 use shared::error::{ApiError, STORE_FULL};
 
-/// Why a request does not get the page that it asked for.
+/// Why a browser does not get the page that it requested.
 #[derive(Debug)]
 pub enum Failure {
     /// There is no session, or it has ended.
@@ -33,11 +33,11 @@ pub enum Failure {
     KeysOfGroupOnly,
     /// The group that the member leads is archived.
     GroupEnded,
-    /// The browser used a host that this installation does not serve.
+    /// The browser used a host name under which this installation serves no pages.
     ForeignHost,
     /// Another site sent the form (CSRF).
     ForeignForm,
-    /// The form came from this host, but over this other scheme.
+    /// The form came from a page of this host that was loaded over this other scheme.
     OtherScheme(&'static str),
     /// The form's token belongs to an earlier session, or is forged.
     StaleForm,
@@ -45,7 +45,8 @@ pub enum Failure {
     NotFound,
     /// The account or the process is at its limit of concurrent exports.
     TooManyExports,
-    /// The request is malformed, or does not fit the state of its object. The sentence explains why.
+    /// The request is malformed, or not possible in the object's present state. The text is a sentence that explains
+    /// why.
     BadRequest(String),
     Store(StoreError),
 }
@@ -83,7 +84,7 @@ impl From<Error<Refused>> for Failure {
     }
 }
 
-/// Explains why a group cannot take a key or a child group.
+/// Explains why a key or a child group cannot be put into a group.
 pub const fn bad_group(bad: BadGroup) -> &'static str {
     match bad {
         BadGroup::Unknown => "This account has no such group. Choose another one.",
@@ -125,7 +126,7 @@ impl From<Error<MemberRefused>> for Failure {
     }
 }
 
-/// Turns a reason into a sentence with a capital letter and a full stop.
+/// Turns a reason into a sentence: with a capital letter at the beginning and a full stop at the end.
 pub fn sentence(reason: &str) -> String {
     let mut chars = reason.chars();
     let first = chars.next().map(char::to_uppercase);
@@ -221,7 +222,7 @@ impl IntoResponse for Failure {
     }
 }
 
-/// The text of a failure, for the middleware that renders its page.
+/// The text of a failure. A middleware renders it as a page.
 #[derive(Clone, Debug)]
 pub(crate) struct Explained {
     pub title: &'static str,

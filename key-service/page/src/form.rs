@@ -1,4 +1,4 @@
-//! Forms and queries as browsers send them.
+//! Reads forms and queries as browsers send them.
 
 use std::str::FromStr;
 
@@ -9,7 +9,7 @@ use shared_door::http::read_body;
 
 use crate::failure::Failure;
 
-/// Address of a page, for links that keep its query.
+/// Address of a page, from which links with the same query are made.
 #[derive(Clone, Copy)]
 pub struct PageAddress<'a> {
     pub path: &'a str,
@@ -63,7 +63,7 @@ impl Fields {
         self.replaced_by(Self::of([(name, value)]))
     }
 
-    /// Adds other fields, which replace fields of the same name.
+    /// Adds other fields. They replace the fields that have the same name.
     #[must_use]
     pub fn replaced_by(mut self, others: Self) -> Self {
         self.0.retain(|(name, _)| !others.has(name));
@@ -71,13 +71,13 @@ impl Fields {
         self
     }
 
-    /// Leaves out the named fields.
+    /// Returns the fields without those that have these names.
     #[must_use]
     pub fn without(&self, names: &[&str]) -> Self {
         Self(self.0.iter().filter(|(name, _)| !names.contains(&name.as_str())).cloned().collect())
     }
 
-    /// Keeps only the named fields that are not empty.
+    /// Returns only the fields that have one of these names and are not empty.
     #[must_use]
     pub fn only(&self, names: &[&str]) -> Self {
         let is_wanted =
@@ -89,7 +89,7 @@ impl Fields {
         self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// Returns whether there is such a field, even an empty one.
+    /// Returns whether there is a field with this name, even an empty field.
     pub fn has(&self, name: &str) -> bool {
         self.0.iter().any(|(named, _)| named == name)
     }
@@ -104,8 +104,8 @@ impl Fields {
         self.0.iter().filter(|(named, _)| named == name).map(|(_, value)| value.as_str()).collect()
     }
 
-    /// Returns the form's idempotency key: 64 hexadecimal digits that the page put into the form. Sending the form
-    /// again sends the same key.
+    /// Returns the form's idempotency key: 64 hexadecimal digits that the page put into the form. If the form is sent
+    /// again, it has the same key.
     pub fn attempt(&self) -> Result<&str, Failure> {
         let attempt = self.get("attempt");
         let is_ours = attempt.len() == 64 && attempt.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -118,7 +118,7 @@ impl Fields {
         }
     }
 
-    /// Returns a field trimmed of blanks; `None` if nothing is left.
+    /// Returns a field without the blanks around it; `None` if nothing is left.
     pub fn filled(&self, name: &str) -> Option<&str> {
         Some(self.get(name).trim()).filter(|value| !value.is_empty())
     }

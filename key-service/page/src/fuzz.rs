@@ -12,7 +12,7 @@ use crate::{
     visitors::browser::Browser,
 };
 
-/// A page to open after signing in is always a dashboard page on the same host.
+/// Checks that an accepted page to open after signing in is a dashboard page on the same host.
 #[test]
 fn destinations() {
     let examples = ["/dashboard/keys?q=a%20b&status=active", "/dashboard", "//evil.example/dashboard/../x"];
@@ -28,7 +28,8 @@ fn destinations() {
     });
 }
 
-/// A session is read only from the cookie with exactly this name, and every token has only one spelling.
+/// Checks that a session is read only from a cookie with exactly the right name, and that each token has only one
+/// spelling.
 #[test]
 fn cookies() {
     let token = "A".repeat(64);
@@ -52,7 +53,7 @@ fn cookies() {
     });
 }
 
-/// A cursor is either accepted or answered with 404.
+/// Checks that an accepted query of a list has a cursor, and that its first page has none.
 #[test]
 fn pagination() {
     fuzz(

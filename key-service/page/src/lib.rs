@@ -1,5 +1,5 @@
-//! Parts shared by the dashboard's and the operators' pages: layout, sessions, forms, failure pages, pagination,
-//! charts, and how amounts and times are formatted.
+//! What the dashboard's pages and the operators' pages have in common: layout, sessions, forms, failure pages,
+//! pagination, charts, and the formats of amounts and times.
 
 pub mod app;
 pub mod area;
@@ -7,7 +7,7 @@ pub mod entry;
 pub mod exports;
 pub mod failure;
 pub mod form;
-/// What surrounds the content of every page, and of failures.
+/// What is around the content of every page.
 mod layouts {
     pub mod frame;
     pub mod layout;
@@ -31,7 +31,7 @@ mod site {
     pub mod paths;
     pub mod theme;
 }
-/// Who sent a request: the browser, and the member or operator who is signed in.
+/// Finds out who sent a request: the browser, and the member or operator who is signed in.
 mod visitors {
     pub mod browser;
     pub mod notice;

@@ -1,5 +1,5 @@
-//! Pagination: "51–100 of 200" and links to the next and previous pages. The address carries the cursors of earlier
-//! pages, so that going back needs neither a script nor a reversed listing.
+//! Pagination: "51–100 of 200", and links to the next and previous pages. The address has the cursors of earlier pages,
+//! so links back need neither a script nor a listing in reverse.
 
 use maud::{Markup, html};
 
@@ -15,7 +15,7 @@ const KEPT: usize = 40;
 /// Query field with the cursors.
 const FIELD: &str = "after";
 
-/// Cursors of the page and of the pages before it, in order; empty for the first page.
+/// The cursors of the pages before this page and of this page, in order. Empty on the first page.
 #[derive(Clone, Debug, Default)]
 pub struct Pagination(Vec<Begin>);
 
@@ -32,9 +32,9 @@ pub struct Shown {
     pub rows: usize,
     /// Number of rows in the whole list; `None` if counting is expensive.
     pub total: Option<u64>,
-    /// Cursor of the next page.
+    /// Cursor of the next page, if there is one.
     pub next: Option<String>,
-    /// Whether filters are set, and a link to clear them makes sense.
+    /// Whether filters are set, so that a link to clear them makes sense.
     pub is_filtered: bool,
 }
 
@@ -44,12 +44,12 @@ impl Pagination {
         begins.collect::<Option<_>>().map(Self).ok_or(Failure::NotFound)
     }
 
-    /// Returns the query of the list's first page.
+    /// Returns the query for the first page of the list.
     pub fn without(query: &Fields) -> String {
         with(query, FIELD, "")
     }
 
-    /// Returns the page's cursor; `None` on the first page.
+    /// Returns the cursor after which the page begins; `None` on the first page.
     pub fn after<C>(&self, parse: impl Fn(&str) -> Option<C>) -> Result<Option<C>, Failure> {
         let cursor = self.0.last().map(|begin| parse(&begin.cursor).ok_or(Failure::NotFound));
         cursor.transpose()
@@ -60,13 +60,13 @@ impl Pagination {
         self.0.last().map_or(0, |begin| begin.rows)
     }
 
-    /// Returns the length of a list, newest first, whose rows are numbered without gaps. `first` is the number of the
-    /// page's first row; rows up to number `gone_until` were dropped.
+    /// Returns the length of a list whose rows are numbered without gaps and shown newest first. `first` is the number
+    /// of the page's first row; rows up to number `gone_until` were dropped.
     pub fn total_of_numbered(&self, first: u64, gone_until: u64) -> u64 {
         (first + self.rows_before()).saturating_sub(gone_until)
     }
 
-    /// Shows which rows the page has, and links to other pages. `query` has the list's filters.
+    /// Renders which rows the page has, and links to other pages. `query` has the filters of the list.
     pub fn links(&self, path: &str, query: &Fields, shown: &Shown) -> Markup {
         let address = |begins: &[Begin]| match with(query, FIELD, &written(begins)) {
             query if query.is_empty() => path.to_owned(),
@@ -95,13 +95,13 @@ impl Pagination {
         }
     }
 
-    /// Returns whether the previous page is the first one. One cursor alone does not prove it, since an address that
-    /// has run out of kept cursors also has one.
+    /// Returns whether the previous page is the first page. To have only one cursor is not enough: after many links
+    /// back, an address that kept only the last cursors also has one cursor left.
     fn is_second(&self) -> bool {
         self.0.len() == 1 && self.rows_before() <= ROWS_ON_PAGE as u64
     }
 
-    /// Shows the numbers of the first and last row, and the total if it is known.
+    /// Renders the numbers of the page's first and last row, and the total if it is known.
     fn place(&self, shown: &Shown) -> Markup {
         let (first, last) = (self.rows_before() + 1, self.rows_before().saturating_add(shown.rows as u64));
         let total = if shown.next.is_none() { Some(last) } else { shown.total.map(|total| total.max(last)) };
@@ -121,7 +121,7 @@ impl Begin {
     }
 }
 
-/// Writes the cursors for an address, in characters that need no escaping.
+/// Writes the cursors for an address, with characters that need no escaping.
 fn written(begins: &[Begin]) -> String {
     let texts: Vec<_> = begins.iter().map(|Begin { rows, cursor }| format!("{rows}-{cursor}")).collect();
     texts.join(".")
@@ -131,8 +131,8 @@ fn written(begins: &[Begin]) -> String {
 mod tests {
     use super::*;
 
-    /// Returns texts and addresses of the links on the page at this address, and the text that shows its place in the
-    /// list.
+    /// Returns the texts and addresses of the links on the page with this address, and the text that says which rows it
+    /// has.
     fn page(address: &str, rows: usize, next: Option<&str>) -> (Vec<(String, String)>, String) {
         let query = Fields::of_query(address.split_once('?').map(|(_, query)| query));
         let pagination = Pagination::of(&query).unwrap();

@@ -26,10 +26,10 @@ use key_service_management::{
     members::{MemberRefused, OfferedFactor},
 };
 
-/// Width, in modules, of the light margin around a QR code, which scanners require.
+/// Width in modules of the light margin around a QR code. Scanners require this margin.
 const QUIET_ZONE: usize = 4;
 
-/// Shows a new secret, as a QR code and as text.
+/// Renders a new secret as a QR code and as text.
 fn offer(OfferedFactor { id: _, secret, uri }: &OfferedFactor) -> Markup {
     html! {
         p.lead { "Scan this with an authenticator app, then enter the code that the app shows." }
@@ -59,8 +59,8 @@ pub fn present_password(entered: Entered<'_>, hint: &str) -> Markup {
     })
 }
 
-/// Offers a secret and asks for a first code. This needs a fresh session or the password, so that a stolen cookie is
-/// not enough to set up a second factor.
+/// Renders the form that offers a secret and asks for a first code. It requires a fresh session or the password, so
+/// that a stolen cookie is not enough to set up a second factor.
 pub fn asked_on<A: Area>(app: &App, person: &A::Person) -> Result<Response, Failure> {
     offered::<A>(app, person, None, Entered::new(&Fields::default()))
 }
@@ -92,7 +92,7 @@ fn offered<A: Area>(
     Ok(A::page(person, "Second factor", &content))
 }
 
-/// Turns on the second factor and shows the recovery codes once.
+/// Turns on the second factor, and shows the recovery codes this one time.
 pub async fn enable<A: Area>(
     State(app): State<App>,
     ActOf { viewer, form }: ActOf<A::Person>,
@@ -109,7 +109,7 @@ pub async fn enable<A: Area>(
     }
 }
 
-/// Renders the code field of a sign-in. `lost` explains what to do without the app and the recovery codes.
+/// Renders the code field of a sign-in. `lost` tells someone who has neither the app nor the recovery codes what to do.
 pub fn asked_code(lost: &str) -> Markup {
     let hint = format!("Six digits from your app, or a recovery code. {lost}");
     hinted(
@@ -122,7 +122,7 @@ pub fn asked_code(lost: &str) -> Markup {
     )
 }
 
-/// Shows recovery codes, which no other page shows again. `next` is the path that the button leads to.
+/// Renders recovery codes, which no other page shows again. `next` is the path to which the button leads.
 fn recovery_codes(codes: &[String], next: &str) -> Markup {
     html! {
         p.lead { "Your second factor is on, and your other sessions have ended. Keep these recovery codes somewhere other than your \
@@ -135,7 +135,7 @@ fn recovery_codes(codes: &[String], next: &str) -> Markup {
     }
 }
 
-/// Returns the fault for a refusal, and the status of the page that shows it.
+/// Returns the fault that explains a refusal, and the status of the page with this fault.
 pub fn fault(error: Error<MemberRefused>) -> Result<(Fault, StatusCode), Failure> {
     let refused = match error {
         Error::Refused(refused) => refused,
@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn a_qr_code_has_its_three_corners() {
         let picture = qr_code("otpauth://totp/Faregate:ann?secret=JBSWY3DPEHPK3PXP").into_string();
-        // Version 4 has 33 modules to a side.
+        // A QR code of version 4 has 33 modules on each side.
         assert!(picture.contains("viewBox=\"0 0 41 41\""), "{picture}");
         for corner in ["M4 4h", "M36 4h", "M4 36h"] {
             assert!(picture.contains(corner), "{corner}: {picture}");

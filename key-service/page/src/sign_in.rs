@@ -1,5 +1,5 @@
-//! Signing in, mostly with links: forms for browsers without a session. Their CSRF tokens are derived from the visit's
-//! cookie.
+//! Signing in, mostly with links: forms for browsers without a session. The CSRF tokens of these forms are derived from
+//! the visit's cookie.
 
 use axum::{
     extract::{Request, State},
@@ -25,7 +25,7 @@ use key_service_management::{
     members::{MemberRefused, SignedIn, Token},
 };
 
-/// Renders a page with a form, and sets the visit's cookie, from which the form's token is derived.
+/// Renders a page with a form, and sets the visit's cookie. The form's token is derived from this cookie.
 pub fn form_page(
     app: &App,
     browser: &Browser,
@@ -42,7 +42,7 @@ pub fn form_page(
     (cookie, bare(browser.theme, "Sign in · Faregate", &content)).into_response()
 }
 
-/// Renders a form for a sign-in link or its code, which sends it to `path`.
+/// Renders a form in which a sign-in link or its code is entered. The form is sent to `path`.
 pub fn with_a_code(visit: &Token, path: &str) -> Markup {
     html! {
         p { "A sign-in link works once." }
@@ -56,7 +56,7 @@ pub fn with_a_code(visit: &Token, path: &str) -> Markup {
     }
 }
 
-/// A form with the right origin and token, from a browser without a session.
+/// A form from a browser without a session. Its origin and its token were checked.
 pub struct VisitorsForm {
     pub browser: Browser,
     pub visit: Token,
@@ -74,14 +74,14 @@ pub async fn visitors_form(app: &App, request: Request) -> Result<VisitorsForm, 
     Ok(VisitorsForm { browser, visit, form })
 }
 
-/// Returns a link's token from a form. In a whole link, it follows the `#`.
+/// Returns the token of a sign-in link from a form. If the whole link was entered, the token comes after the `#`.
 fn link_token(form: &Fields) -> Result<Token, Error<MemberRefused>> {
     let pasted = form.get("link").trim();
     let token = Token::parse(pasted.rsplit_once('#').map_or(pasted, |(_, token)| token));
     token.ok_or(Error::Refused(MemberRefused::LinkGone))
 }
 
-/// Renders a page with a form and, if the previous form was refused, the reason.
+/// Renders a page with a form. If the form sent before was refused, the page shows the reason.
 pub fn answered(
     app: &App,
     browser: &Browser,
@@ -129,7 +129,8 @@ pub async fn begin<P: Person>(
     Ok((cookies, Redirect::to(&page)).into_response())
 }
 
-/// Shows whom a link signs in and asks for confirmation. The link is not used up, since mail scanners open links too.
+/// Shows whom a link signs in, and asks for confirmation. This does not use up the link, because mail scanners open
+/// links too.
 pub async fn open_link<A: Area>(State(app): State<App>, request: Request) -> Result<Response, Failure> {
     let VisitorsForm { browser, form, .. } = visitors_form(&app, request).await?;
     opened::<A>(&app, &browser, &form, None).await

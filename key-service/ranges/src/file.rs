@@ -1,4 +1,4 @@
-//! The sums of a range as a file for spreadsheets.
+//! Writes the sums of a range as a file for spreadsheets.
 
 use axum::{
     extract::{Request, State},
@@ -27,7 +27,8 @@ use key_service_page::{
 /// Columns. Scripts rely on their names: add columns, but never rename one.
 const HEAD: &str = "day,part,id,name,requests,tokens,charged,hour\r\n";
 
-/// Reads from an address whose spend it requests. A group's lead can request the group, others the account.
+/// Finds out whose spend an address requests. Without a key or a group, it is the group's spend for the lead of a
+/// group, and the account's spend for other members.
 pub(crate) fn scope_of(query: &Fields, reach: AccountReach) -> Result<SpendScope, Failure> {
     Ok(match (query.id("key")?, query.id("group")?.or(reach.group)) {
         (Some(key), _) => SpendScope::Key(key),
@@ -36,8 +37,8 @@ pub(crate) fn scope_of(query: &Fields, reach: AccountReach) -> Result<SpendScope
     })
 }
 
-/// Answers with one line for each part and each day, or each hour of a single day. Every measure and every part is
-/// included.
+/// Answers with one line for each part and each day or, if the range is a single day, for each part and each hour. All
+/// measures and all parts are included.
 pub async fn csv(
     State(app): State<App>,
     KeysViewer(viewer): KeysViewer,

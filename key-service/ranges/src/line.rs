@@ -8,13 +8,13 @@ use shared::money::NanoUsd;
 use domain::usage::Day;
 use key_service_page::chart::scaled;
 
-/// Maximum number of points in a line. A longer range has several days in each.
+/// Maximum number of points in a line. In a longer range, each point stands for several days.
 const POINTS: i64 = 30;
 /// Width and height of a line in SVG units.
 const LENGTH: i64 = 120;
 const HEIGHT: i64 = 20;
 
-/// Draws the daily amounts of a range; empty for a single day, or if all amounts are zero.
+/// Draws the daily amounts of a range. Draws nothing for a single day, or if all amounts are zero.
 pub(crate) fn line(days: &RangeInclusive<Day>, amount: impl Fn(Day) -> i64) -> Markup {
     let length = days.end().number() - days.start().number() + 1;
     let in_point = (length + POINTS - 1) / POINTS;

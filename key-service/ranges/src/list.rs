@@ -38,7 +38,7 @@ const TOP: usize = 10;
 struct Row<'a> {
     part: &'a SpendPart,
     sums: Sums,
-    /// Sums on the days of comparison; `None` if they are unknown.
+    /// The part's sums on the days with which the range is compared; `None` if they are unknown.
     before: Option<Sums>,
 }
 
@@ -96,8 +96,8 @@ pub async fn show(
     Ok(page(&viewer, section, &format!("Spend by {}", title(view.by).to_lowercase()), &content))
 }
 
-/// Renders the table of the largest parts in a range. `report` contains the data of the page's chart. If the chart is
-/// by model, the table lists keys.
+/// Renders the table of the largest parts in a range. `report` has the data of the page's chart. If the chart is by
+/// model, the table lists keys instead.
 pub async fn top_parts(
     app: &App,
     reach: AccountReach,
@@ -156,10 +156,10 @@ pub async fn top_parts(
     })
 }
 
-/// Sums on the days that a range is compared with.
+/// Sums on the days with which a range is compared.
 struct SumsBefore {
     sums: BTreeMap<SpendPart, Sums>,
-    /// Whether a part without a sum had no spend.
+    /// Whether `sums` has all parts with spend, so that a part without a sum had no spend.
     are_all: bool,
 }
 
@@ -174,8 +174,8 @@ impl SumsBefore {
     }
 }
 
-/// Reads the sums of a range's largest parts on the days of comparison. Keys are read individually, so their sums are
-/// known no matter how many keys there are.
+/// Reads the sums that the largest parts of a range had on the days of comparison. Keys are read one by one, so their
+/// sums are known however many keys there are.
 async fn before(
     app: &App,
     reach: AccountReach,
@@ -241,14 +241,14 @@ fn parts(view: &SpendView, query: &Fields) -> Markup {
     }
 }
 
-/// A table of parts with their shares of the whole, and the change since the range before.
+/// A table of parts with their shares of the whole, and how they differ from the days of comparison.
 struct PartsTable<'a> {
     measure: Measure,
     by: SpendBy,
     range: &'a Range,
     names: &'a PartNames,
     whole: Sums,
-    /// The sum of the parts without a row.
+    /// The sum of the parts that have no row.
     others: Option<OtherParts<'a>>,
 }
 

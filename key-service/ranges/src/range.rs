@@ -1,4 +1,4 @@
-//! A range of days as given in an address, with links to other ranges, and the days to compare it with.
+//! A range of days, as an address gives it. Renders links to other ranges and to the comparison with earlier days.
 
 use std::ops::RangeInclusive;
 
@@ -12,7 +12,7 @@ use key_service_page::{
     form::{Fields, with},
 };
 
-/// Number of days back to the day of comparison in the previous year.
+/// How many days before a day its day of comparison in the previous year is.
 const YEAR: i64 = 365;
 
 /// How a range was chosen.
@@ -37,11 +37,11 @@ const SPANS: [(Span, &str, &str); 6] = [
     (Span::LastMonth, "last-month", "Last month"),
 ];
 
-/// Fields of an address that belong to its range. `days` is an earlier form; offsets belong to dates in a zone, and an
-/// hour to a single day.
+/// Fields of an address that give its range. `days` is an older name of `range`. Offsets give the time zone of dates,
+/// and `hour` an hour of a single day.
 const FIELDS: [&str; 7] = ["range", "days", "from", "to", "hour", "from_offset", "to_offset"];
 
-/// A range of days, at most [`MAX_DAYS`], and what to compare it with.
+/// A range of at most [`MAX_DAYS`] days, and what to compare it with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Range {
     pub days: RangeInclusive<Day>,
@@ -50,7 +50,7 @@ pub struct Range {
 }
 
 impl Range {
-    /// Reads the range from an address; the last [`DAYS`] days if it has none.
+    /// Reads the range from an address. Without a range, it is the last [`DAYS`] days.
     pub fn of(query: &Fields, today: Day) -> Self {
         let name = query.filled("range").or_else(|| query.filled("days"));
         let named = SPANS.into_iter().find(|(_, known, _)| Some(*known) == name).map(|(span, _, _)| span);
@@ -74,7 +74,7 @@ impl Range {
         Self { days, span, is_against_year: query.get("against") == "year" }
     }
 
-    /// Returns whether the address names the range rather than giving dates.
+    /// Returns whether the address has the name of a range instead of dates.
     pub fn is_named(&self, query: &Fields) -> bool {
         self.span != Span::Dates && ["range", "days"].iter().any(|field| query.filled(field).is_some())
     }
@@ -107,7 +107,7 @@ impl Range {
         self.days.start().plus(-YEAR)..=self.days.end().plus(-YEAR)
     }
 
-    /// Names the default days of comparison.
+    /// Describes the default days of comparison.
     fn previous_in_words(&self) -> String {
         match (self.span, self.length()) {
             (Span::Today, _) => "yesterday".into(),
@@ -118,7 +118,7 @@ impl Range {
         }
     }
 
-    /// Names the range, for the title of a sum.
+    /// Returns the name of the range, for the title of a sum.
     pub fn title(&self) -> String {
         match self.span {
             Span::Today => "Today".into(),
@@ -130,7 +130,7 @@ impl Range {
         }
     }
 
-    /// Describes briefly how an amount differs from the amount before.
+    /// Describes in a short form how an amount differs from the amount before.
     pub(crate) fn change(now: i64, before: i64) -> String {
         if before <= 0 {
             return if now > 0 { "new".into() } else { "–".into() };
@@ -142,7 +142,7 @@ impl Range {
         }
     }
 
-    /// Names the days of comparison.
+    /// Describes the days of comparison.
     pub(crate) fn before_in_words(&self) -> String {
         if self.is_against_year { "a year before".into() } else { self.previous_in_words() }
     }
@@ -172,8 +172,8 @@ impl Range {
         amount / self.length()
     }
 
-    /// Makes the choice of range for the page at `path`: links to other ranges, inputs for dates, and the comparison.
-    /// Other fields of the address are kept.
+    /// Renders the controls for choosing a range on the page at `path`: links to other ranges, inputs for dates, and
+    /// the comparison. The links keep the other fields of the address.
     pub fn choice(&self, app: &App, path: &str, query: &Fields) -> Markup {
         let dates = if self.span == Span::Dates { self.days.clone() } else { self.previous() };
         html! {
@@ -193,12 +193,12 @@ impl Range {
         }
     }
 
-    /// Like [`Self::choice`], but without inputs for dates, for a page whose filters have them.
+    /// Like [`Self::choice`], but without inputs for dates, for a page that has them among its filters.
     pub fn choice_beside_dates(&self, app: &App, path: &str, query: &Fields) -> Markup {
         html! { div.range { (self.links(path, query)) (self.against(app, path, query)) } }
     }
 
-    /// Makes the links to the named ranges.
+    /// Renders the links to the named ranges.
     pub fn links(&self, path: &str, query: &Fields) -> Markup {
         html! {
             nav.choice aria-label="Range" data-live {
@@ -210,7 +210,7 @@ impl Range {
         }
     }
 
-    /// Makes the links to the possible comparisons, as far as their sums are kept.
+    /// Renders the links to the possible comparisons. The previous year is offered only if its sums are still kept.
     fn against(&self, app: &App, path: &str, query: &Fields) -> Markup {
         let has_year = app.management.has_counters_of(Month::of(*self.year_before().start()));
         let link = |value: &str, is_chosen: bool, title: &str| {
@@ -231,7 +231,7 @@ impl Range {
     }
 }
 
-/// Returns the fields of an address except for its range and its place in a list.
+/// Returns the fields of an address without those for the range and for the place in a list.
 fn others(query: &Fields) -> Fields {
     query.without(&FIELDS).without(&["after"])
 }

@@ -1,4 +1,4 @@
-//! The spend of a range: tiles with its sums, and a chart by model, key or group.
+//! Renders the spend of a range: tiles with its sums, and a chart of its parts.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -31,10 +31,12 @@ use key_service_page::{
 pub const FILE: &str = "/dashboard/spend.csv";
 /// Path of the list with all parts of a view.
 pub const LIST: &str = "/dashboard/spend";
-/// Number of parts with separate colours; further parts are added up. More colours would be hard to distinguish.
+/// Number of parts that have colours of their own. Further parts are added up, because more colours would be hard to
+/// tell apart.
 const PARTS: usize = 7;
 
-/// What a spend can be divided by, each with its name in addresses and its name on pages. The first is the default.
+/// How a spend can be divided into parts. Each division has a name in addresses and a name on pages. The first division
+/// is the default.
 const PARTS_BY: [(SpendBy, &str, &str); 6] = [
     (SpendBy::Model, "", "By model"),
     (SpendBy::Key, "key", "By key"),
@@ -49,11 +51,11 @@ const PARTS_BY: [(SpendBy, &str, &str); 6] = [
 pub enum SpendScope {
     Account,
     Key(KeyId),
-    /// Keys while they are in this group, or in a child group of it.
+    /// The spend of keys while they were in this group or in one of its child groups.
     Group(GroupId),
 }
 
-/// What part of the spend an address asks for.
+/// What an address asks to see of the spend.
 pub struct SpendView {
     pub scope: SpendScope,
     pub range: Range,
@@ -68,7 +70,8 @@ pub struct SpendReport {
 }
 
 impl SpendView {
-    /// Reads the view from an address. A key is divided only by model; a group is not divided by group or user.
+    /// Reads the view from an address. The spend of a key is divided only by model, and the spend of a group only by
+    /// model or key.
     pub fn of(query: &Fields, scope: SpendScope, today: Day) -> Self {
         let measure = Measure::ALL.into_iter().find(|measure| name(*measure) == query.get("show"));
         let by = Self::offered(scope).find(|(_, known, _)| *known == query.get("by"));
@@ -89,8 +92,8 @@ impl SpendView {
         PARTS_BY.into_iter().take(most)
     }
 
-    /// Returns what a bar of the chart covers: an hour if the range is a single day, otherwise a day. Users have no
-    /// hourly sums.
+    /// Returns what a bar of the chart covers: an hour if the range is a single day, otherwise a day. The sums of users
+    /// are only by day.
     pub(crate) fn step(&self) -> ChartStep {
         let is_of_a_day = self.range.days.start() == self.range.days.end();
         if is_of_a_day && self.by != SpendBy::User { ChartStep::Hour } else { ChartStep::Day }
@@ -109,7 +112,7 @@ impl SpendView {
     ) -> Result<SpendReport, Failure> {
         let search = |by, days| SpendSearch { days, by, step: self.step(), depth };
         let parts = self.parts(app, reach, search(self.by, self.range.days.clone())).await?;
-        // By model, since this gives the fewest parts, with the same sum.
+        // The sum is read by model, because there are fewest parts and the sum is the same.
         let before = self.parts(app, reach, search(SpendBy::Model, self.range.before())).await?;
         Ok(SpendReport { parts, before: total(&before) })
     }
@@ -140,7 +143,7 @@ impl SpendView {
         Ok(app.management.charged_in_group(reach, group, self.range.days.clone(), &keys).await?)
     }
 
-    /// Renders the range's tiles. `more` contains tiles of the account, in place of the daily average.
+    /// Renders the range's tiles. `more` has tiles about the account, which replace the tile with the daily average.
     pub fn tiles(&self, report: &SpendReport, today: Day, more: Option<&Markup>) -> Markup {
         let (measure, range) = (self.measure, &self.range);
         let now = measure.of(total(&report.parts));
@@ -165,7 +168,7 @@ impl SpendView {
         }
     }
 
-    /// Makes the range's chart for the page at `path`, with links to its parts and its file.
+    /// Renders the range's chart for the page at `path`, with links to the list of its parts and to its file.
     pub async fn card(
         &self,
         app: &App,
@@ -223,7 +226,8 @@ impl SpendView {
         })
     }
 
-    /// Makes the parts of a chart, the largest first. Parts without a separate colour become one part.
+    /// Returns the series of the chart, the largest first. Parts without a colour of their own are added up to one
+    /// series.
     async fn series(
         &self,
         app: &App,
@@ -276,8 +280,7 @@ impl SpendReport {
         self.before
     }
 
-    /// Returns the parts with their sums, the largest first. Parts that appear only on the days of comparison come
-    /// last.
+    /// Returns the parts with their sums, the largest first. A part that stands for all others comes last.
     pub fn ranked(&self, measure: Measure) -> Vec<(&SpendPart, Sums)> {
         let sums = self.parts.iter().map(|(part, times)| (part, sum(times)));
         let (rest, mut parts): (Vec<_>, Vec<_>) =
@@ -287,7 +290,7 @@ impl SpendReport {
     }
 }
 
-/// Explains the part for other users, if there is one.
+/// Explains the part that stands for all others, if there is such a part.
 pub(crate) fn says_of_others(parts: &SpendParts) -> Option<&'static str> {
     let has = |part: SpendPart| parts.contains_key(&part);
     if has(SpendPart::OtherKeys) {
@@ -314,7 +317,7 @@ pub(crate) fn says_of_others(parts: &SpendParts) -> Option<&'static str> {
     }
 }
 
-/// Returns the address of a file or list with the content of a view.
+/// Returns the address of the file or the list that has the content of a view.
 fn address_of(view: &SpendView, path: &str, query: &Fields) -> String {
     let query = match view.scope {
         SpendScope::Account => query.clone(),
@@ -327,8 +330,8 @@ fn address_of(view: &SpendView, path: &str, query: &Fields) -> String {
     }
 }
 
-/// Returns the number that decides a part's colour. Keys and groups have fixed numbers, so their colours do not depend
-/// on what others spend.
+/// Returns the number that decides a part's colour. The number does not change, so the colour does not depend on how
+/// much other parts spend.
 fn place(part: &SpendPart, models: &[String]) -> Option<usize> {
     match part {
         SpendPart::Model(name) => models.iter().position(|model| model == name),

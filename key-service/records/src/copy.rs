@@ -1,7 +1,7 @@
-//! Copies everything from one backend to another and compares the two. Neither may be in use during the copy.
+//! Copies everything from one backend to another, and compares both. Neither backend may be in use during the copy.
 //!
-//! A record keeps its revision, and a log its numbers. If the target has only a part of the source, an earlier copy was
-//! interrupted, and this one completes it. Any other target is left unchanged.
+//! Records keep their revisions, and logs keep their numbers. If the target has only a part of the source, an earlier
+//! copy was interrupted, and this copy completes it. A target with anything else is left unchanged.
 
 mod error;
 mod pages;
@@ -28,16 +28,16 @@ use self::{
 };
 use crate::records::{Answer, Durability, Name, Place, Question, Records, Set, Space, Term};
 
-/// Number of places copied or compared at once: enough to hide round trips, and to share the transactions of SQLite.
+/// Number of places that are copied or compared at the same time. This is enough to make up for round trips, and lets
+/// SQLite put several commits into one transaction.
 const PLACES_AT_ONCE: usize = 16;
-/// Number of spaces whose durability is awaited together. In Redis, one wait takes most of a second and serves them
-/// all.
+/// Number of spaces that wait for durability together. In Redis, a wait takes most of a second and serves all of them.
 const SETTLED_AT_ONCE: usize = 512;
 
-/// Counts of what was copied and found equal.
+/// Counts of what was copied and then found equal in both backends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Copied {
-    /// Sets, indexes and logs.
+    /// Number of sets, indexes and logs.
     pub places: u64,
     pub records: u64,
     pub entries: u64,
@@ -48,7 +48,7 @@ pub struct Copied {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
     pub phase: Phase,
-    /// Counts of what the phase has done.
+    /// Counts of what this phase has done so far.
     pub done: Copied,
     /// Total number of places.
     pub places: u64,
@@ -68,7 +68,7 @@ struct Pair<'a> {
     counts: CopiedCounts,
 }
 
-/// Counts so far, which many places update at once.
+/// The counts so far. Several places update them at the same time.
 #[derive(Default)]
 struct CopiedCounts {
     places: AtomicU64,
@@ -101,7 +101,7 @@ impl CopiedCounts {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Extent {
-    /// Some values from the beginning of the place.
+    /// A part of the source's place: some of its records, or its first entries or values.
     Beginning,
     Whole,
 }
@@ -128,8 +128,8 @@ pub async fn copy(
     let places = known.len() as u64;
     let step = |phase, counts: &CopiedCounts| tell(Step { phase, done: counts.get(), places });
     pair.copy(&known, &|counts: &CopiedCounts| step(Phase::Copying, counts)).await?;
-    // The terms are taken only now, and the comparison finds everything in them. So a connection that broke during the
-    // copy does no harm.
+    // The terms are read only now, and the comparison then finds everything within these terms. So it does no harm if a
+    // connection broke during the copy.
     let terms = terms(to, &known).await;
     let there: BTreeSet<_> = to.places().await?.into_iter().collect();
     if let Some((space, place)) = there.symmetric_difference(&known).next() {
@@ -224,7 +224,8 @@ impl Pair<'_> {
         if is_same { Ok(()) } else { Err(CopyError::Differs(describe(space, place))) }
     }
 
-    /// Returns whether the target has the same entries or values in the same order.
+    /// Returns whether the target has the same entries or values in the same order. For [`Extent::Beginning`], the
+    /// target may have only the first entries or values.
     async fn compare_pages(
         &self,
         space: &Space,
@@ -247,7 +248,7 @@ impl Pair<'_> {
     }
 
     /// Returns whether the target has the same records. A set has no order, so each record of the target is looked up
-    /// in the source, and both are counted.
+    /// in the source. Then the numbers of records are compared.
     async fn compare_records(
         &self,
         space: &Space,

@@ -2,7 +2,8 @@
 
 use tokio::time::Instant;
 
-/// A call to the store, measured until it is dropped. Failed and abandoned calls are measured too.
+/// Measures how long a call to the store takes: until this value is dropped. So calls that fail or are given up are
+/// measured too.
 pub struct Timed {
     operation: &'static str,
     began: Instant,

@@ -1,4 +1,5 @@
-//! What the store needs from a backend, which only compares and writes records, and the backends themselves.
+//! What the store requires of a backend, which only compares and writes records, and the backends that meet these
+//! requirements.
 
 pub mod copy;
 mod latency;

@@ -1,4 +1,4 @@
-//! The backend for tests: maps behind a lock. Calls fail or wait when a test asks for it.
+//! A backend for tests: maps behind a lock. A test can make calls fail or wait.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -14,10 +14,10 @@ use crate::records::{
     Records, Set, Space, Write,
 };
 
-/// Number of records on a page of a set: few, so that tests see several pages.
+/// Number of records on a page of a set. It is small, so that sets in tests have several pages.
 const PAGE: usize = 7;
 
-/// In-memory [`Records`], which are dropped with this value.
+/// [`Records`] in memory, which are lost when this value is dropped.
 #[derive(Default)]
 pub struct Maps {
     spaces: Mutex<BTreeMap<Space, SpaceMaps>>,
@@ -26,13 +26,13 @@ pub struct Maps {
 
 #[derive(Debug)]
 pub enum Fault {
-    /// The call fails, and has no effect.
+    /// The call fails and has no effect.
     Refused(Failure),
-    /// The call takes effect, and its answer is lost.
+    /// The call takes effect, but its answer is lost.
     Lost(Failure),
     /// The call waits before it takes effect, until the sender sends or is dropped.
     HeldUp(oneshot::Receiver<()>),
-    /// The call takes effect, and its answer waits.
+    /// The call takes effect, but its answer waits until the sender sends or is dropped.
     AnsweredLate(oneshot::Receiver<()>),
 }
 
@@ -45,12 +45,12 @@ pub struct SpaceMaps {
 }
 
 impl Maps {
-    /// Injects faults into the next calls, reads and commits alike, one fault per call.
+    /// Injects faults into the next calls, one fault per call. Both reads and commits count as calls.
     pub fn next_calls(&self, faults: impl IntoIterator<Item = Fault>) {
         self.faults.lock().extend(faults);
     }
 
-    /// Returns the number of records in all spaces whose names begin with `spaces`.
+    /// Returns the number of records in those spaces whose names begin with `spaces`.
     pub fn count_in(&self, spaces: &str) -> usize {
         let all = self.spaces.lock();
         let inside = all.iter().filter(|(space, _)| space.as_str().starts_with(spaces));
@@ -146,7 +146,7 @@ impl SpaceMaps {
         sets.chain(indexes).chain(logs.map(|(log, _)| Place::Log(*log))).collect()
     }
 
-    /// Returns the records whose guards do not hold.
+    /// Returns the current records whose guards do not hold, with the positions of these guards.
     fn present(&self, guards: &[Guard]) -> Vec<(usize, Option<Record>)> {
         let present = |guard: &Guard| self.records.get(&guard.name).cloned();
         let places = guards.iter().map(|guard| (guard.seen, present(guard))).enumerate();
@@ -154,7 +154,7 @@ impl SpaceMaps {
         stale.map(|(place, (_, record))| (place, record)).collect()
     }
 
-    /// Fails if one of the writes cannot be made, so that no write is made.
+    /// Checks all writes before the first is made. Fails if one of them cannot be made.
     fn check(&self, writes: &[Write]) -> Result<(), Failure> {
         let mut lasts = BTreeMap::new();
         for write in writes {

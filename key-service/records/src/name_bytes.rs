@@ -11,7 +11,7 @@ use std::{
 /// Length of the longest name that is stored without an allocation: a letter, an id, and a few more bytes.
 const SHORT: usize = 22;
 
-/// Bytes of a name. Clones share the bytes of a long one.
+/// Bytes of a name. Clones of a long name share its bytes.
 #[derive(Clone)]
 pub struct NameBytes(Bytes);
 

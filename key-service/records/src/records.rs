@@ -1,7 +1,9 @@
-//! What a backend promises: it keeps records by name, each with a revision, and compares and writes several at once.
+//! What a backend promises: it keeps records by name, each with a revision, and it compares and writes several records
+//! at once.
 //!
-//! A backend knows bytes, names and revisions, but no nouns or rules. The caller decides on records that it has read,
-//! and guards them in the commit. If a guarded record has changed since, the commit writes nothing.
+//! A backend knows bytes, names and revisions, but no nouns or rules. The caller decides with records that it has read,
+//! and its commit has guards on these records. If a guarded record has changed in the meantime, the commit writes
+//! nothing.
 
 use std::sync::Arc;
 
@@ -11,11 +13,11 @@ use minicbor::Encode;
 use crate::name_bytes::NameBytes;
 
 /// Maximum number of words, as [`Commit::words`] counts them, in a commit that does not delay other commits. Redis
-/// needs a few milliseconds for that many.
+/// needs a few milliseconds for this many words.
 pub const MOST_WORDS: usize = 8_000;
 
-/// Records that can be committed together: those of an account, or a few small ones. The name is not empty and has no
-/// `}`, since Redis uses it as the hash tag that keeps a space in one slot of a cluster.
+/// Records that can be committed together: all records of an account, or some small records of other kinds. The name is
+/// not empty and has no `}`, because Redis uses it as a hash tag, which keeps the space in one slot of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Space(Arc<str>);
 
@@ -31,11 +33,12 @@ impl Space {
     }
 }
 
-/// Records of a space that may be dropped together: all of one kind, or a part of them, such as one day's.
+/// Records of a space that can be dropped together: all records of one kind, or a part of them, such as those of one
+/// day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Set {
     pub table: u8,
-    /// Part of the kind; zero if the kind is not divided.
+    /// Number of the part; zero if records of this kind are not divided into parts.
     pub part: u32,
 }
 
@@ -46,15 +49,16 @@ pub struct Name {
     pub key: NameBytes,
 }
 
-/// An index of a space: entries without values, in the order of bytes.
+/// An index of a space: entries without values, ordered by their bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Index(pub u8);
 
-/// A log of a space: values, each with a number above all earlier ones.
+/// A log of a space: values with numbers. Each value's number is above those of all earlier values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Log(pub u8);
 
-/// Random bits that identify the commit that last wrote a record. A counter would repeat after a removal or a failover.
+/// Random bits that identify the commit that last wrote a record. A counter would not do, because it would repeat
+/// numbers after a removal or a failover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Revision(pub [u8; Self::SIZE]);
 
@@ -62,14 +66,15 @@ impl Revision {
     pub const SIZE: usize = 8;
 }
 
-/// A stored record: its revision, the lowest form of a program that may write it, and its message.
+/// A stored record: its revision, its form, and its message. The form is a format version: a program whose own version
+/// is lower must not write the record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record(Vec<u8>);
 
 impl Record {
     const HEAD: usize = Revision::SIZE + 1;
 
-    /// Makes a record with these bytes as its message.
+    /// Creates a record with these bytes as its message.
     pub fn new(revision: Revision, form: u8, message: &[u8]) -> Self {
         let mut bytes = Vec::with_capacity((Self::HEAD + message.len()).max(128));
         bytes.extend(revision.0);
@@ -106,7 +111,7 @@ impl Record {
         Revision(revision)
     }
 
-    /// Returns the lowest form of a program that may write the record.
+    /// Returns the format version. A program whose own version is lower must not write the record.
     pub fn form(&self) -> u8 {
         self.0[Revision::SIZE]
     }
@@ -116,11 +121,12 @@ impl Record {
     }
 }
 
-/// A record as the decision saw it. The commit takes effect only if the record is still the same.
+/// The name and revision of a record with which the caller decided. The commit takes effect only if the record still
+/// has this revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Guard {
     pub name: Name,
-    /// Revision that was seen; `None` if there was no record.
+    /// Revision that the caller has read; `None` if there was no record.
     pub seen: Option<Revision>,
 }
 
@@ -130,9 +136,9 @@ pub enum Write {
     Append {
         log: Log,
         /// Number of the first value: one more than the log's last number, which the caller keeps in a guarded record.
-        /// Nothing is written if the log already has the number of the last value.
+        /// If the log already has a value with the last value's number, nothing is written.
         first: u64,
-        /// At least one value.
+        /// The values, at least one.
         values: Vec<Vec<u8>>,
         /// Number of values that must be kept.
         kept: u64,
@@ -144,7 +150,7 @@ pub enum Write {
         /// Lowest number to keep. It is at most the last value's number, so that the log remembers where to continue.
         first: u64,
     },
-    /// Writes a record. If the decision has read it, a guard must name it.
+    /// Writes a record. If the caller has read the record to decide, a guard must name it.
     Put(Name, Record),
     /// Removes a record, if there is one.
     Remove(Name),
@@ -158,9 +164,9 @@ pub enum Write {
 /// Writes that take effect if every guard holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Commit {
-    /// Records that the decision has read, each once.
+    /// Guards on the records that the caller has read to decide, each record once.
     pub guards: Vec<Guard>,
-    /// Changes, at most one for each record.
+    /// The writes, at most one for each record.
     pub writes: Vec<Write>,
 }
 
@@ -176,15 +182,16 @@ impl Commit {
     }
 }
 
-/// Failures that a commit survives once it is answered.
+/// Which failures a commit survives once it has been answered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Durability {
-    /// It may be lost: the commit only asked a question, or losing it does no harm.
+    /// The commit may be lost. It only asked a question, or its loss does no harm.
     Volatile,
-    /// It survives the loss of the server that wrote it, if the operator has configured replicas to wait for. Meant for
-    /// holds, which move no money but should survive a failover.
+    /// The commit survives the loss of the server that wrote it, if the operator has set a number of replicas to wait
+    /// for. This is meant for holds, which move no money but should survive a failover.
     Replicated,
-    /// It also survives a power failure, as far as the backend knows what is on its disk. Meant for money and keys.
+    /// The commit also survives a power failure, as far as the backend knows what is on its disk. This is meant for
+    /// money and keys.
     #[default]
     Durable,
 }
@@ -192,8 +199,8 @@ pub enum Durability {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Committed {
     Written,
-    /// Nothing is written because some guards do not hold. For each: its position in the commit, and the record as it
-    /// is now.
+    /// Nothing was written because some guards do not hold. For each of these guards: its position in the commit, and
+    /// the current record.
     Conflict(Vec<(usize, Option<Record>)>),
 }
 
@@ -206,8 +213,8 @@ pub enum Order {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Question {
     Records(Vec<Name>),
-    /// Records of a set in any order, a few hundred per page: from the beginning, or after the cursor of a page. A
-    /// record that exists during the whole reading is on one of the pages.
+    /// A page of a set: a few hundred records in any order, from the beginning or after the cursor of another page. A
+    /// record that exists all the time while the pages are read is on at least one of them.
     Set(Set, Option<Cursor>),
     /// Entries of an index from `from` (inclusive) to `to` (exclusive). `None` means no limit.
     Entries {
@@ -227,7 +234,7 @@ pub enum Question {
     },
 }
 
-/// Number of entries to ask for when a whole index is wanted: more than any index has.
+/// Number of entries to ask for to get a whole index: more than any index has.
 const WHOLE: usize = 10_000_000;
 
 impl Question {
@@ -236,7 +243,7 @@ impl Question {
         Self::Entries { index, from: Vec::new(), to: None, order: Order::Ascending, limit: WHOLE }
     }
 
-    /// Asks for this entry of an index, which may be absent.
+    /// Asks whether an index has this entry.
     pub fn entry(index: Index, entry: &[u8]) -> Self {
         let (from, to) = (entry.to_vec(), Some([entry, &[0][..]].concat()));
         Self::Entries { index, from, to, order: Order::Ascending, limit: 1 }
@@ -256,21 +263,22 @@ pub enum Place {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Records, in the order of the names asked for.
+    /// The records with the requested names, in the same order.
     Records(Vec<Option<Record>>),
     /// A page of a set, and the cursor of the next page; `None` on the last page.
     Set(Vec<(Vec<u8>, Record)>, Option<Cursor>),
-    /// Entries, in the order asked for.
+    /// Entries in the requested order.
     Entries(Vec<Vec<u8>>),
-    /// Values with their numbers, in the order asked for.
+    /// Values with their numbers, in the requested order.
     Values(Vec<(u64, Vec<u8>)>),
 }
 
-/// Servers of a backend that are down while others serve, each with the reason.
+/// Servers of a backend that are down while others serve, each with a reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MissingServers(pub Vec<String>);
 
-/// A period in which one server carries out the commits of a space. The server of the next term may lack some of them.
+/// A period during which the same server carries out all commits of a space. The server of the next term may lack some
+/// of these commits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Term(pub u64);
 
@@ -287,77 +295,80 @@ pub enum Failure {
     Damaged(String),
 }
 
-/// A database that compares and writes. Commits of a space take effect one after another. Once a commit is answered,
-/// the caller waits with [`Records::settle`] until it is as durable as required.
+/// A database that compares and writes records. The commits of a space take effect one after another. After a commit
+/// has been answered, the caller uses [`Records::settle`] to wait until it is as durable as required.
 #[async_trait]
 pub trait Records: Send + Sync + 'static {
     /// Returns the database's name for spans.
     fn system(&self) -> &'static str;
 
-    /// Answers questions about a space, all as of the same moment.
+    /// Answers questions about a space. All answers are from the same moment.
     async fn read(&self, space: &Space, questions: Vec<Question>) -> Result<Vec<Answer>, Failure>;
 
-    /// Writes everything if every guard holds, and nothing otherwise. A commit may be sent twice if one of its guards
-    /// names a record that the commit changes: that guard then fails the second time.
+    /// Writes everything if every guard holds, and otherwise nothing. It is safe to send a commit twice if it changes a
+    /// record that one of its guards names: the second time, this guard does not hold.
     async fn commit(&self, space: &Space, commit: Commit) -> Result<Committed, Failure>;
 
-    /// Returns the recommended maximum number of words in a commit, as [`Commit::words`] counts them. The backend also
-    /// accepts a larger commit up to its own maximum, or refuses it before writing anything.
+    /// Returns the recommended maximum number of words in a commit, as [`Commit::words`] counts them. The backend
+    /// accepts larger commits too, up to a maximum of its own. It refuses a commit above this maximum before it writes
+    /// anything.
     fn most_words(&self) -> usize {
         MOST_WORDS
     }
 
-    /// Lists all places of all spaces, for copying a backend that nobody is using. Other calls may have to wait.
+    /// Lists all places of all spaces, to copy a backend that nobody is using. Other calls may have to wait meanwhile.
     async fn places(&self) -> Result<Vec<(Space, Place)>, Failure>;
 
-    /// Returns the current term of the server that has the space.
+    /// Returns the current term of the space.
     async fn term(&self, _space: &Space) -> Term {
         Term::default()
     }
 
     /// Waits until the answered commits of a space are this durable, without blocking other commits. Callers wait
-    /// before they answer a change. They also wait before they answer that a change was made earlier, since that
-    /// earlier call may have failed while it waited. `since` is the term as read before the commits. Fails with
-    /// [`Failure::Unknown`] if the backend cannot tell, or if that term is over.
+    /// before they answer a change. They also wait before they answer that a change had been made before, because the
+    /// call that made it may have failed while it waited. `since` is the term that the caller read before the commits.
+    /// Fails with [`Failure::Unknown`] if the backend cannot tell, or if that term is over.
     async fn settle(&self, _space: &Space, _durability: Durability, _since: Term) -> Result<(), Failure> {
         Ok(())
     }
 
-    /// Succeeds if at least one server answers and has loaded its data. Returns the servers that do not.
+    /// Succeeds if at least one server answers and has loaded its data. Returns the servers for which this is not so.
     async fn ping(&self) -> Result<MissingServers, Failure> {
         Ok(MissingServers::default())
     }
 
-    /// Returns how many milliseconds our clock is ahead of the backend's; `None` if the backend has no separate clock.
-    /// Fails while the backend loads its data.
+    /// Returns by how many milliseconds our clock is ahead of the backend's clock; `None` if the backend has no clock
+    /// of its own. Fails while the backend loads its data.
     async fn clock_skew(&self) -> Result<Option<i64>, Failure> {
         Ok(None)
     }
 
-    /// Returns whether only holds and captures may still use the remaining space. The answer may be a second old.
-    /// Always `false` for a backend that knows no limit.
+    /// Returns whether the store is so full that only holds and captures may use the remaining space. The answer may be
+    /// a second old. It is always `false` for a backend that knows no limit.
     async fn is_nearly_full(&self) -> Result<bool, Failure> {
         Ok(false)
     }
 
-    /// Returns the used share of the fullest server's memory, or of the disk, from 0 to 1. `None` if there is no limit.
+    /// Returns which share of the fullest server's memory, or of the disk, is used, from 0 to 1. `None` if there is no
+    /// limit.
     async fn used_ratio(&self) -> Result<Option<f64>, Failure> {
         Ok(None)
     }
 
-    /// Describes which failures answered writes may not survive, and how to fix that.
+    /// Returns warnings that say which failures answered writes may not survive, and how to change that.
     async fn persistence_warnings(&self) -> Vec<&'static str> {
         Vec::new()
     }
 
-    /// Returns the times at which a server was replaced, in milliseconds since 1970, earliest first. Commits answered
-    /// after such a time may have been lost with that server, and the numbers of their values may have been reused.
+    /// Returns the times at which a server was replaced, in milliseconds since 1970, earliest first. Commits that were
+    /// answered after such a time may have been lost with that server. The numbers of the lost values may have been
+    /// used again.
     async fn losses(&self) -> Result<Vec<i64>, Failure> {
         Ok(Vec::new())
     }
 
-    /// Writes something small to every server; it changes no data. Fails if all servers refuse, for lack of space or
-    /// another reason; otherwise returns those that refuse.
+    /// Writes something small to every server, without changing any data. Fails if all servers refuse the write, for
+    /// lack of space or another reason. Otherwise returns the servers that refuse.
     async fn try_write(&self) -> Result<MissingServers, Failure> {
         Ok(MissingServers::default())
     }

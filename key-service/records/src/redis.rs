@@ -1,13 +1,14 @@
-//! The backend in Redis. The fields of a hash are the records of a set; an index is a sorted set with all scores zero;
-//! a log is a stream whose items each hold several values and are numbered by the last of them. All names of a space
-//! share a hash tag, so they are in one slot, and a cluster distributes the spaces.
+//! The backend in Redis. A set is a hash, whose fields are the set's records. An index is a sorted set whose scores are
+//! all zero. A log is a stream; each item of the stream has several values, and its number is that of its last value.
+//! All names of a space have the same hash tag, so they are in one slot, and a cluster distributes the spaces.
 //!
 //! Durability depends on how Redis writes its append-only file. With `appendfsync always`, all answered commits
-//! survive. With `everysec` and a server that has `WAITAOF` (7.2), durable changes are answered up to a second later,
-//! when they are on disk as far as the server can tell (some confirm too early). With `everysec` and an older server,
-//! up to two seconds are lost if the machine fails, or if only Redis fails and its disk is slow; a warning is logged at
-//! start. A failover to a replica loses the commits that had not reached it. If the operator sets a number of replicas
-//! to wait for, changes are answered once that many replicas have them.
+//! survive. With `everysec` and a server that has `WAITAOF` (7.2 or newer), durable changes are answered up to a second
+//! later: when they are on disk as far as the server can tell. (Some servers confirm too early.) With `everysec` and an
+//! older server, up to two seconds of writes are lost if the machine fails, or if Redis fails while its disk is slow.
+//! In this case a warning is logged at start. A failover to a replica loses the commits that had not reached the
+//! replica. If the operator sets a number of replicas to wait for, changes are answered only when this many replicas
+//! have them.
 
 mod admission;
 mod arguments;
@@ -77,7 +78,8 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    /// Returns whether Redis may become available later. Refused settings, data and credentials are permanent.
+    /// Returns whether Redis may become available later by itself. If its settings, its data or our credentials were
+    /// refused, it will not.
     pub fn may_pass(&self) -> bool {
         match self {
             Self::DataDir(_) => false,
@@ -93,7 +95,8 @@ impl From<RedisError> for OpenError {
 }
 
 impl Redis {
-    /// Connects, and checks that this Redis persists its data and has not lost any. Calls wait while it loads its data.
+    /// Connects to Redis, and checks that it persists its data and has not lost data. While Redis loads its data, calls
+    /// wait.
     pub async fn open(settings: &Settings, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
         let key_space = KeySpace::new(&settings.prefix);
         let directory = format!("{:016x}", u64::from_be_bytes(random_bytes(&*clock)));
@@ -116,8 +119,8 @@ impl Redis {
         })
     }
 
-    /// Returns whether a process uses this Redis: one that is connected, even if it is suspended, or one that marks the
-    /// store every few seconds. This call waits long enough to see a mark.
+    /// Returns whether a process uses this Redis: it is connected, even if it is suspended, or it marks the store every
+    /// few seconds. This call takes long enough to see such a mark.
     pub async fn is_served(&self) -> Result<bool, Failure> {
         if self.is_connected().await? {
             return Ok(true);
@@ -127,7 +130,7 @@ impl Redis {
         Ok(self.marks().await? != before)
     }
 
-    /// Returns whether a serving process is connected. A process that a signal has stopped keeps its connection.
+    /// Returns whether a serving process is connected. A process that was stopped by a signal keeps its connection.
     async fn is_connected(&self) -> Result<bool, Failure> {
         let mut question = cmd("CLIENT");
         question.arg("LIST");
@@ -148,7 +151,7 @@ impl Redis {
         Ok(false)
     }
 
-    /// Returns the latest count in each part of the store.
+    /// Returns the latest mark in each part of the store.
     async fn marks(&self) -> Result<Vec<Option<i64>>, Failure> {
         let last = |part| {
             let mut question = cmd("HGET");
@@ -225,7 +228,7 @@ impl Records for Redis {
         capacity::ping(&self.client, &self.key_space).await.map_err(|e| failure(&e))
     }
 
-    /// Uses the server whose clock differs most from ours.
+    /// The clock of the server that differs most from ours decides.
     async fn clock_skew(&self) -> Result<Option<i64>, Failure> {
         let asked = self.clock.now();
         let answers = self.client.ask_those_there(&cmd("TIME")).await.map_err(|e| failure(&e))?;
@@ -251,7 +254,7 @@ impl Records for Redis {
 
     async fn persistence_warnings(&self) -> Vec<&'static str> {
         let of_disk = self.client.sync().warning();
-        // A store that does not answer is reported by readiness.
+        // If the store does not answer, readiness reports that.
         let of_replicas = self.client.warning().await.unwrap_or_default();
         of_disk.into_iter().chain(of_replicas).collect()
     }

@@ -1,4 +1,4 @@
-//! Private Redis servers on separate sockets and ports, for tests in this and other crates. A server stops when the
+//! Redis servers for tests in this and other crates. Each server has its own socket and port. A server stops when the
 //! last test that uses it ends.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "panics are fine as test failures")]
@@ -20,7 +20,7 @@ pub use self::{
 };
 use crate::redis::{Address, Certificates, Settings};
 
-/// Returns settings for a separate store at this address, next to others on the same servers.
+/// Returns settings for a store of its own at this address. Other stores may be on the same servers.
 pub fn settings(url: &str, data_dir: &TempDir) -> Settings {
     static STORES: AtomicU32 = AtomicU32::new(0);
     Settings {

@@ -1,7 +1,8 @@
-//! The backend in SQLite: in memory, or in a file that needs no setup and that commands may use while the server runs.
+//! The backend in SQLite: in memory, or in a file. The file needs no setup, and commands may use it while the server
+//! runs.
 //!
-//! One thread writes, with many commits in a transaction; other threads read the last committed state. An answered
-//! commit survives a crash of the machine, since the answer follows the sync.
+//! One thread writes, with many commits in one transaction. Other threads read the last committed state. An answered
+//! commit survives a crash of the machine, because it is answered after the sync.
 
 mod changes;
 pub mod copy;
@@ -33,14 +34,14 @@ use crate::{
     records::{Answer, Commit, Committed, Failure, MissingServers, Place, Question, Records, Space},
 };
 
-/// Maximum number of words in a commit, so large that an import of thousands of keys takes effect as a whole. Other
-/// commits wait about a second for such a commit.
+/// Maximum number of words in a commit. It is so large that an import of thousands of keys takes effect as a whole.
+/// Other commits wait about a second for such a commit.
 const MOST_WORDS: usize = 1_000_000;
 
 /// Records in a file or in memory. Dropping this value finishes queued commits and closes the file.
 pub struct Sqlite {
-    /// `None` in memory, where the writer also reads. Readers are dropped first: the last connection to close merges
-    /// the write-ahead log into the file, and that should be the writer's.
+    /// `None` for a database in memory, where the writer reads too. The readers are dropped first: the last connection
+    /// that is closed merges the write-ahead log into the file, and this should be the writer's connection.
     readers: Option<Readers>,
     writer: Writer,
 }
@@ -101,8 +102,8 @@ impl Records for Sqlite {
         Ok(MissingServers::default())
     }
 
-    /// Returns `false`: the file has no limit except its disk, which others fill too. A full disk refuses writes that
-    /// need space, and loses nothing.
+    /// Returns `false`: only the disk limits the file, and other programs fill the disk too. If the disk is full,
+    /// writes that need space are refused, and nothing is lost.
     async fn is_nearly_full(&self) -> Result<bool, Failure> {
         Ok(false)
     }

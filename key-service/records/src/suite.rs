@@ -33,11 +33,11 @@ pub(crate) const SET: Set = Set { table: 1, part: 0 };
 pub(crate) struct Subject {
     pub(crate) records: Arc<dyn Records>,
     pub(crate) space: Space,
-    /// Dropped with the backend: a folder, a server.
+    /// What the backend uses, such as a folder or a server. It is dropped together with the backend.
     _kept: Option<Arc<dyn Any + Send + Sync>>,
 }
 
-/// The list of cases, written once.
+/// Contains the list of all cases, so that it is written only once.
 macro_rules! contract {
     ($backend:ident: $subject:expr) => {
         mod $backend {
@@ -159,7 +159,7 @@ pub(crate) fn name(key: impl AsRef<[u8]>) -> Name {
 /// Returns a revision that no other call returns.
 pub(crate) fn fresh() -> Revision {
     static NEXT: AtomicU64 = AtomicU64::new(1);
-    // An odd factor makes the bytes differ everywhere.
+    // With an odd factor, revisions differ in all their bytes.
     Revision(NEXT.fetch_add(1, Ordering::Relaxed).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes())
 }
 

@@ -1,4 +1,4 @@
-//! Shows the use of a key's or a group's limits as bars with amounts.
+//! Renders bars with amounts that show how much of a key's or a group's limits is used.
 
 use maud::{Markup, html};
 use shared::money::NanoUsd;
@@ -22,7 +22,7 @@ use key_service_page::{
 /// Length of a bar in SVG units.
 const LENGTH: i64 = 1_000;
 
-/// Smaller amounts would show as zero with two decimals.
+/// With two decimals, amounts smaller than this would look like zero.
 const CENT: NanoUsd = NanoUsd::from_nanos(10_000_000);
 
 struct BudgetLimits<'a> {
@@ -39,7 +39,7 @@ impl BudgetLimits<'_> {
     }
 }
 
-/// Shows how much of the limits of a key or group, and of the groups above it, is used, held and left; the nearest
+/// Renders how much is used, held and left of the limits of a key or group and of the groups above it. The nearest
 /// group comes first. `is_over` means that nothing can be spent any more. Members who may raise a nearly used-up limit
 /// get a link to do so.
 pub fn gauge(
@@ -60,7 +60,7 @@ pub fn gauge(
     let all: Vec<BudgetLimits<'_>> = std::iter::once(own).chain(of_groups).collect();
     let each = || all.iter().flat_map(|of| of.limits.iter().map(move |limit| (of, limit)));
     let least = each().min_by_key(|(of, limit)| (!limit.is_reached, of.left(limit)));
-    // A key's page says in its first line why requests are refused.
+    // The page of a key already says in its first line why requests are refused.
     let has_own_line = matches!(holder, Holder::Key(..));
     html! {
         @if let Some((of, limit)) = least.filter(|(_, limit)| limit.is_reached && !is_over && !has_own_line) { (refusal(of, limit)) }
@@ -90,7 +90,7 @@ pub fn gauge(
     }
 }
 
-/// Explains why requests are refused, and until when.
+/// Renders an explanation why requests are refused, and until when.
 fn refusal(of: &BudgetLimits<'_>, limit: &MoneyLimit) -> Markup {
     html! {
         p.problem {
@@ -105,7 +105,7 @@ fn refusal(of: &BudgetLimits<'_>, limit: &MoneyLimit) -> Markup {
     }
 }
 
-/// Makes a badge for a limit that makes requests fail.
+/// Renders a badge that says that a limit is reached, so that requests fail. Renders nothing if there is none.
 pub fn reached_badge(of: Option<LimitOf<'_>>) -> Markup {
     html! {
         @match of {
@@ -116,7 +116,7 @@ pub fn reached_badge(of: Option<LimitOf<'_>>) -> Markup {
     }
 }
 
-/// Shows the limit that is closest to used up, with its bar: `$0.14 of $35 a month`.
+/// Renders the limit of which the largest share is used, with its bar: `$0.14 of $35 a month`.
 pub fn tightest(limits: &[MoneyLimit]) -> Markup {
     let tightest = limits.iter().max_by_key(|limit| (limit.is_reached, part(limit.used, limit.amount)));
     html! {
@@ -127,8 +127,8 @@ pub fn tightest(limits: &[MoneyLimit]) -> Markup {
     }
 }
 
-/// Shows the used amount with as many decimals as the limit, and with more if the limit is reached before it is used
-/// up. An amount below a cent is shown as in columns.
+/// Renders the used amount with as many decimals as the limit has, or with more if the limit is reached before it is
+/// used up. An amount below a cent is rendered like amounts in columns.
 pub(crate) fn used(limit: &MoneyLimit) -> Markup {
     let amount = limit.used;
     if amount > NanoUsd::ZERO && amount < CENT {
@@ -140,7 +140,8 @@ pub(crate) fn used(limit: &MoneyLimit) -> Markup {
     to_decimals(amount, if is_reached_before { own + 2 } else { own })
 }
 
-/// Writes a limit's amount, and what follows a raise: `$20 until 18:00, then $10`.
+/// Renders a limit's amount. For a raised limit, adds until when the raise lasts and what comes after it: `$20 until
+/// 18:00, then $10`.
 pub(crate) fn in_words(limit: &MoneyLimit) -> Markup {
     let says = |amount| limit.window.map_or_else(|| dollars(amount), |(length, _)| per(amount, length));
     html! {
@@ -157,7 +158,8 @@ pub fn may_raise(viewer: &Viewer, holder: Holder) -> bool {
     }
 }
 
-/// Makes a link to a limit's settings that proposes to raise it for the rest of the day.
+/// Renders a link to the settings of a limit. The form that it leads to proposes to raise the limit for the rest of the
+/// day.
 pub fn raise_today(holder: Holder, limit: &MoneyLimit) -> Markup {
     let page = match holder {
         Holder::Key(id, _) => format!("{KEYS}/{id}"),
@@ -168,7 +170,7 @@ pub fn raise_today(holder: Holder, limit: &MoneyLimit) -> Markup {
     html! { a href={ (page) "/settings?raise=" (resets) } { "Raise for today" } }
 }
 
-/// Returns an amount's part of a limit in units of the bar. A limit of 0 is always used up.
+/// Returns which part of a limit an amount is, in units of the bar. A limit of 0 is always used up.
 fn part(amount: NanoUsd, limit: NanoUsd) -> i64 {
     if limit <= NanoUsd::ZERO { LENGTH } else { scaled(amount, limit, LENGTH) }
 }

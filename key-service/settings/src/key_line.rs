@@ -1,4 +1,4 @@
-//! Summarises in one line what a key may do, or why it may not and until when.
+//! Summarises in one line what a key may do or, if it may do nothing, why and until when.
 
 use maud::{Markup, html};
 use shared::money::NanoUsd;
@@ -21,10 +21,10 @@ use key_service_page::{
 };
 use shared::calendar::Per;
 
-/// Number of models listed by name; the others are counted.
+/// Maximum number of models that are listed by name. If there are more, only their number is given.
 const NAMED_MODELS: usize = 2;
 
-/// Summarises what a key may do. `reached` contains the limits of the key and of its groups.
+/// Renders a summary of what a key may do. `reached` has the limits of the key and of its groups.
 pub fn key_line(viewer: &Viewer, key: &ApiKey, reached: &ReachedLimits) -> Markup {
     let groups = reached.groups_of(key);
     let settings = format!("{KEYS}/{}/settings", key.id);
@@ -45,7 +45,7 @@ pub fn key_line(viewer: &Viewer, key: &ApiKey, reached: &ReachedLimits) -> Marku
         Status::Active => match (archived, reached.first_reached(key)) {
             (Some(group), _) => stopped(html! { " because " (linked(group)) " is archived." }),
             (None, Some((holder, limit))) => stopped(refused_for(viewer, &groups, holder, &limit)),
-            // The limit belongs to a group that the member does not see.
+            // The limit belongs to a group that the member may not see.
             (None, None) if reached.of_key(key).is_some() => {
                 stopped(html! { ": a limit above its group is reached." })
             }
@@ -55,7 +55,7 @@ pub fn key_line(viewer: &Viewer, key: &ApiKey, reached: &ReachedLimits) -> Marku
     }
 }
 
-/// Explains which limit stops a key, and until when.
+/// Renders an explanation of which limit stops a key, and until when.
 fn refused_for(viewer: &Viewer, groups: &[&Group], holder: Holder, limit: &MoneyLimit) -> Markup {
     let group = groups.iter().find(|group| holder == Holder::Group(group.id));
     html! {
@@ -71,8 +71,8 @@ fn linked(group: &Group) -> Markup {
     html! { a href={ (GROUPS) "/" (group.id.to_string()) } { bdi { (name_of(group)) } } }
 }
 
-/// Describes what an active key may spend, with which models, how fast, and until when. `credit` is what the account has
-/// left, if the viewer may know it.
+/// Renders what an active key may spend, with which models, how fast, and until when. `credit` is what is left of the
+/// account's credit, if the viewer may know it.
 fn allowed(key: &ApiKey, groups: &[&Group], reached: &ReachedLimits, credit: Option<NanoUsd>) -> Markup {
     let own = (None, Holder::Key(key.id, None), &key.spend.budget);
     let of_groups = groups.iter().map(|group| (Some(*group), Holder::Group(group.id), &group.spend.budget));
@@ -102,7 +102,7 @@ fn allowed(key: &ApiKey, groups: &[&Group], reached: &ReachedLimits, credit: Opt
     }
 }
 
-/// Completes "May spend $5".
+/// Returns the words that follow "May spend $5".
 const fn within_window(limit: &MoneyLimit) -> &'static str {
     match limit.window {
         None => " in total from now on",
@@ -113,7 +113,7 @@ const fn within_window(limit: &MoneyLimit) -> &'static str {
     }
 }
 
-/// Names the models that all lists allow.
+/// Describes the models that all lists allow.
 fn models(lists: &[&Vec<String>]) -> String {
     let Some((first, others)) = lists.split_first() else { return "all models".into() };
     let allowed: Vec<&str> = first

@@ -1,4 +1,4 @@
-//! Limits of a key or group in a form: each has an amount and the time after which it resets.
+//! The limits of a key or group in a form. Each limit has an amount and a window, after which it is reset.
 
 use maud::{Markup, html};
 use shared::{
@@ -15,8 +15,8 @@ use key_service_page::{
     form::Fields,
 };
 
-/// Field names of a limit: its amount and reset, and its raise with the end of the raise. All titles but the first
-/// limit's contain the limit's number.
+/// Names and titles of the fields of a limit: its amount, its reset, the amount of its raise, and the end of the raise.
+/// Except for the first limit, the titles contain the limit's number.
 struct LimitFields {
     amount: &'static str,
     resets: &'static str,
@@ -25,7 +25,7 @@ struct LimitFields {
     titles: [&'static str; 4],
 }
 
-/// Fields of a limit that never resets, and of one limit for each length of window.
+/// The fields of five limits: one that is never reset, and one for each length of window.
 const FIELDS: [LimitFields; 5] = [
     fields(["limit", "resets", "raise", "until"], ["Limit (USD)", "Resets", "Raise to (USD)", "Until"]),
     fields(
@@ -60,9 +60,9 @@ impl LimitFields {
 /// Limits read from a form. Each is `None` if the form lacks it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
-    /// The limit that never resets.
+    /// The limit that is never reset.
     pub lifetime: Option<Value>,
-    /// The raise of that limit.
+    /// The raise of the limit that is never reset.
     pub raised: Option<Value>,
     pub windows: Option<Value>,
 }
@@ -71,7 +71,7 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     FIELDS.iter().flat_map(LimitFields::names)
 }
 
-/// Reads a form's limits, the shortest window first.
+/// Reads a form's limits. Limits with windows are sorted by the windows' length, the shortest first.
 pub fn read(form: &Fields) -> Result<Limits, Fault> {
     if !form.has("limit") {
         return Ok(Limits::default());
@@ -106,7 +106,7 @@ pub fn read(form: &Fields) -> Result<Limits, Fault> {
     Ok(Limits { lifetime: Some(lifetime), raised, windows: form.has("resets").then_some(windows) })
 }
 
-/// Reads a limit's raise, which has either both an amount and an end, or neither.
+/// Reads the raise of a limit. It has either both an amount and an end, or neither.
 fn raise(form: &Fields, of: &LimitFields) -> Result<Option<Raise>, Fault> {
     let raised = match (form.filled(of.raise), form.filled(of.until)) {
         (None, None) => return Ok(None),
@@ -121,7 +121,7 @@ fn raise(form: &Fields, of: &LimitFields) -> Result<Option<Raise>, Fault> {
     Ok(Some(Raise { amount, until }))
 }
 
-/// Makes the fault for a form with a refused raise.
+/// Returns the fault for a form whose raise was refused.
 pub(crate) fn raise_fault(form: &Fields, BadRaise { window, fault }: BadRaise) -> Fault {
     let resets = window.map_or("", |(_, per)| per.as_str());
     let is_raised =
@@ -145,8 +145,9 @@ pub fn without_raises(form: &Fields) -> Fields {
     form.without(&FIELDS.iter().flat_map(|of| [of.raise, of.until]).collect::<Vec<_>>())
 }
 
-/// Returns a form's texts with a limit raised to twice its amount until the end of the day, and the field with the new
-/// amount. `resets` selects the limit, or is `never` for the one that never resets. `None` if there is no such limit.
+/// Returns a form's texts in which a limit is raised to twice its amount until the end of the day, and the name of the
+/// field with the new amount. `resets` selects the limit; `never` selects the limit that is never reset. `None` if
+/// there is no such limit.
 pub fn raised_today(form: &Fields, resets: &str, now: Timestamp) -> Option<(Fields, &'static str)> {
     let resets = match resets {
         "" => return None,
@@ -161,10 +162,10 @@ pub fn raised_today(form: &Fields, resets: &str, now: Timestamp) -> Option<(Fiel
     Some((filled.with(of.raise, amount), of.raise))
 }
 
-/// Stands for the limit that never resets in addresses of forms that raise it.
+/// In the address of a form that raises a limit, stands for the limit that is never reset.
 pub(crate) const NEVER: &str = "never";
 
-/// Writes an instant as browsers' inputs do: without a zone, and without seconds if they are zero.
+/// Writes an instant as inputs in browsers do: without a zone, and without the seconds if they are zero.
 pub fn instant(at: Timestamp) -> String {
     let text = at.to_string();
     let text = text.trim_end_matches('Z');
@@ -184,7 +185,7 @@ fn amount(text: &str) -> Result<NanoUsd, String> {
     }
 }
 
-/// Removes the commas between thousands; `None` if a comma is elsewhere, as in `1,5`.
+/// Removes the commas between thousands; `None` if a comma is at another place, as in `1,5`.
 pub(crate) fn without_commas(number: &str) -> Option<String> {
     let (whole, fraction) =
         number.split_once('.').map_or((number, None), |(whole, rest)| (whole, Some(rest)));
@@ -198,7 +199,7 @@ pub(crate) fn without_commas(number: &str) -> Option<String> {
     (is_grouped && are_thousands).then(|| number.replace(',', ""))
 }
 
-/// Returns the texts of a form with these settings. The first fields are filled; the others are empty.
+/// Returns the texts of a form with these settings. The limits are in the first fields, and the other fields are empty.
 pub fn texts(lifetime: &Value, raised: &Value, windows: &Value) -> Vec<(String, String)> {
     let raise = |raised: Option<Raise>| {
         raised.map_or_else(Default::default, |raise| [raise.amount.to_string(), instant(raise.until)])
@@ -220,16 +221,17 @@ pub fn texts(lifetime: &Value, raised: &Value, windows: &Value) -> Vec<(String, 
     texts.flat_map(|(of, texts)| of.names().into_iter().map(str::to_owned).zip(texts)).collect()
 }
 
-/// Field of the button that adds a row. Its value is the new number of rows.
+/// Name of the button that adds a row. Its value is the new number of rows.
 const ROWS: &str = "rows";
 
-/// Returns the new row's field, if the form was sent to add a row.
+/// If the form was sent to add a row, returns the name of the new row's field.
 pub fn added_row(form: &Fields) -> Option<&'static str> {
     let rows: usize = form.filled(ROWS)?.parse().ok()?;
     FIELDS.get(rows.checked_sub(1)?).map(|of| of.amount)
 }
 
-/// Makes a row for each limit, at least one, and a button that adds a row. A new object's limits have no raises.
+/// Renders a row for each limit, but at least one row, and a button that adds a row. For a new object, there are no
+/// fields for raises.
 pub fn rows(entered: Entered<'_>, hint: &str, is_new: bool) -> Markup {
     let used = FIELDS.iter().rposition(|of| entered.has_any(&of.names()));
     let asked = entered.get(ROWS).parse().unwrap_or_default();
@@ -264,7 +266,7 @@ fn pair(entered: Entered<'_>, of: &'static LimitFields, hint: &str) -> Markup {
     }
 }
 
-/// Makes the fields of a raise, which are collapsed unless there is one.
+/// Renders the fields of a raise. They are collapsed if there is no raise.
 fn raise_fields(entered: Entered<'_>, of: &'static LimitFields) -> Markup {
     let [_, _, title, until_title] = of.titles;
     html! {

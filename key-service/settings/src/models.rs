@@ -1,4 +1,4 @@
-//! The choice of models in a form: all models, or only the ticked ones.
+//! The choice of models in a form: all models, or only the ticked models.
 
 use maud::{Markup, html};
 use shared::wire::{MAX_MODEL_CHARS, MAX_MODELS, Value};
@@ -8,11 +8,11 @@ use key_service_page::{
     form::Fields,
 };
 
-/// Field that determines whether all models may be used, or only the ticked ones.
+/// Field that says whether all models may be used, or only the ticked models.
 const WHICH_MODELS: &str = "which_models";
 const ALL_MODELS: &str = "all";
 const ONLY_THESE: &str = "only";
-/// In the texts of a form: a list without any model, which no setting can have.
+/// Stands for an empty list of models in the texts of a form. No setting can have such a list.
 const NO_MODEL: &str = "\n";
 
 /// Returns a form's choice as one text: empty if all models may be used, otherwise the ids in lines, or [`NO_MODEL`].
@@ -25,12 +25,12 @@ pub(crate) fn text(form: &Fields, name: &str) -> String {
     }
 }
 
-/// Returns the field that determines which models a text allows, with its value.
+/// Returns the field that says whether a text allows all models, with its value.
 pub(crate) fn which(text: &str) -> (&'static str, String) {
     (WHICH_MODELS, if text.is_empty() { ALL_MODELS } else { ONLY_THESE }.to_owned())
 }
 
-/// Returns the ids in values that are either lines of a text or ticked boxes.
+/// Returns the ids of models in a form's values. A value is either a ticked box or a text with an id on each line.
 fn ticked<'a>(values: &[&'a str]) -> Vec<&'a str> {
     values.iter().flat_map(|text| text.lines()).filter(|id| !id.trim().is_empty()).collect()
 }
@@ -54,8 +54,9 @@ pub(crate) fn read(text: &str) -> Result<Value, String> {
     }
 }
 
-/// Renders the choice between all models and some, with a box for each model: first the listed ones, even those that
-/// are no longer offered, then the others. The style sheet hides the boxes while all models are chosen.
+/// Renders the choice between all models and some models, with a box for each model. First come the ticked models, even
+/// if they are no longer offered, and then the other models. The style sheet hides the boxes while all models are
+/// chosen.
 pub(crate) fn boxes(
     name: &'static str,
     title: &str,

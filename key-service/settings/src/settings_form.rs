@@ -1,4 +1,4 @@
-//! The settings of a key or group in a form that is made from the table of fields.
+//! The settings of a key or group in a form. The form is built from the table of fields.
 
 use std::time::Duration;
 
@@ -24,10 +24,10 @@ use key_service_page::{
     show::{name_of, usd},
 };
 
-/// Number of groups that a form offers by name, newest first. If there are more, the group's id is typed in.
+/// Number of groups that a form offers by name, newest first. If there are more, the group's id must be typed.
 const OFFERED_GROUPS: usize = 200;
 
-/// Lifetimes of keys, in days, which the form offers next to the expiry.
+/// Lifetimes of keys, in days, that the form offers next to the field for the expiry.
 const LIVES: [(u64, &str); 3] = [(30, "in 30 days"), (90, "in 90 days"), (365, "in a year")];
 
 /// What a form offers to choose from.
@@ -37,11 +37,11 @@ pub struct Offered {
     pub has_all_groups: bool,
     /// Ids of models, each with a description of its prices.
     pub models: Vec<(String, String)>,
-    /// The current time, from which offered expiries count.
+    /// The current time, from which the offered lifetimes are counted.
     pub now: Timestamp,
 }
 
-/// Finds what this member's forms offer.
+/// Finds out what the forms for this member offer.
 pub async fn offered(app: &App, viewer: &Viewer) -> Result<Offered, Failure> {
     let groups = app.management.newest_groups(viewer.reach(), OFFERED_GROUPS).await?;
     let models = app.catalog.get().models.iter().map(|model| (model.id.clone(), price(model))).collect();
@@ -49,21 +49,21 @@ pub async fn offered(app: &App, viewer: &Viewer) -> Result<Offered, Failure> {
     Ok(Offered { groups, has_all_groups, models, now: app.management.now() })
 }
 
-/// Describes what a million tokens cost.
+/// Describes a model's prices: what a million tokens cost.
 fn price(model: &Model) -> String {
     let Rates { input, output, .. } = model.price.base;
     format!("{} in, {} out", usd(input), usd(output))
 }
 
-/// Form field that repeats the texts that the form showed, as a query. Only texts that differ are changed, so that
-/// saving an old page does not undo another member's changes.
+/// Form field with the texts that the form showed, as a query. Only texts that differ from these are changed. So if an
+/// old page is saved, it does not undo another member's changes.
 const SHOWN: &str = "shown";
 
-/// Changes that a form makes to an existing object.
+/// The changes that a form makes to an existing object.
 pub struct Edit<P> {
     /// Settings that differ from those that the form showed.
     pub patch: P,
-    /// Changed settings that someone else has changed too since the form was shown.
+    /// Those of the changed settings that someone else has changed too since the form was shown.
     pub overtaken: Vec<Overtaken>,
 }
 
@@ -92,7 +92,7 @@ pub fn read_edit<P: Patch>(form: &Fields, present: &Fields) -> Result<Edit<P>, F
     let (shown, changed) = changed::<P::Field>(form);
     let (mut edit, limits) = (Edit { patch: P::default(), overtaken: Vec::new() }, limits::read(&changed)?);
     let known = [&shown, present].map(|texts| (texts, limits::read(texts).unwrap_or_default()));
-    // Setting a limit ends its raise, so the raise has to be sent along.
+    // To set a limit ends its raise, so an unchanged raise has to be set again.
     let is_limit_changed = known[0].1.lifetime != limits.lifetime;
     for (field, row, _) in inputs::<P::Field>(false) {
         let wanted = value(&row, &changed, &limits).map_err(|says| Fault::of(row.name, says))?;
@@ -112,12 +112,12 @@ pub fn read_edit<P: Patch>(form: &Fields, present: &Fields) -> Result<Edit<P>, F
     Ok(edit)
 }
 
-/// Returns the texts that the form showed, and the form's fields with differing texts. If one field of the limits
-/// differs, all of them are returned.
+/// Returns the texts that the form showed, and those fields of the form that have other texts now. If one field of the
+/// limits differs, all fields of the limits are returned.
 fn changed<F: Table>(form: &Fields) -> (Fields, Fields) {
     let form = &with_joined_boxes::<F>(form);
     let shown = Fields::of_query(Some(form.get(SHOWN)));
-    // Browsers send line breaks as CR LF; that is no change.
+    // Browsers send line breaks as CR LF. This does not count as a change.
     let is_same = |name: &str| shown.has(name) && form.get(name).replace("\r\n", "\n") == shown.get(name);
     let differs = |name: &str| form.has(name) && !is_same(name);
     let has_limits = limits::names().any(differs);
@@ -129,14 +129,14 @@ fn changed<F: Table>(form: &Fields) -> (Fields, Fields) {
     (shown, changed)
 }
 
-/// Returns a form with the choice of models as one text.
+/// Returns a form in which the choice of models is one text.
 fn with_joined_boxes<F: Table>(form: &Fields) -> Fields {
     let lists = inputs::<F>(false).map(|(_, row, _)| row).filter(|row| matches!(row.kind, Kind::Models));
     let joined = lists.filter(|row| form.has(row.name)).map(|row| (row.name, models::text(form, row.name)));
     form.clone().replaced_by(Fields::of(joined))
 }
 
-/// Makes the fault for a form with settings that the management refused; `None` for other refusals.
+/// Returns the fault for a form if the refusal was caused by one of its settings; `None` for other errors.
 pub fn fault(form: &Fields, refused: &Error<Refused>) -> Option<Fault> {
     match refused {
         Error::Refused(Refused::BadGroup(param, bad)) => Some(Fault::of(param, bad_group(*bad))),
@@ -145,8 +145,8 @@ pub fn fault(form: &Fields, refused: &Error<Refused>) -> Option<Fault> {
     }
 }
 
-/// Returns the fields of a form that undoes a change: the texts `before` it, where they differ from those `after`, and
-/// what the form would show now, so that a later change is not lost. `None` if nothing differs.
+/// Returns the fields of a form that undoes a change. These are the texts from `before` that differ from those in
+/// `after`, and the texts that the form would show now, so that a later change is not lost. `None` if nothing differs.
 pub fn undo<F: Table>(before: &Fields, after: &Fields) -> Option<Fields> {
     let differs = |name: &str| before.get(name) != after.get(name);
     let have_limits_changed = limits::names().any(differs);
@@ -168,8 +168,8 @@ fn set<P: Patch>(patch: &mut P, field: P::Field, row: &Field, value: Value) -> R
     if is_set { Ok(()) } else { Err(Fault::of(row.name, "The value cannot be set here.")) }
 }
 
-/// Renders the form with its changes applied to the current settings, and a fault that asks whether to overwrite
-/// someone else's changes. Sending this form again overwrites them.
+/// Returns the form with its changes applied to the current settings, and a fault that asks whether to overwrite
+/// someone else's changes. If the form is sent again, it overwrites them. `None` if nothing was overtaken.
 pub fn ask<F: Table>(
     form: &Fields,
     present: &Fields,
@@ -188,8 +188,8 @@ pub fn ask<F: Table>(
     Some((merged::<F>(form, present).with(SHOWN, present.query()), Fault::of(name, says)))
 }
 
-/// Returns the texts of the current settings with a form's changes applied. The limit that never resets and the other
-/// limits are separate settings but share fields.
+/// Returns the texts of the current settings with a form's changes applied. The limit that is never reset and the other
+/// limits are different settings, but use the same fields.
 fn merged<F: Table>(form: &Fields, present: &Fields) -> Fields {
     let (shown, changed) = changed::<F>(form);
     let [sent, shown, present_limits] =
@@ -203,7 +203,7 @@ fn merged<F: Table>(form: &Fields, present: &Fields) -> Fields {
     present.clone().replaced_by(changed).replaced_by(Fields::of(limits::texts(&lifetime, &raised, &windows)))
 }
 
-/// Lists the fields for a new or an existing object. Flags have a switch on the page instead.
+/// Lists the fields for a new or an existing object. Flags are not among them, because they have a switch on the page.
 fn inputs<F: Table>(is_new: bool) -> impl Iterator<Item = (F, Field, Input)> {
     let inputs = F::settings().filter_map(|field| Some((field, field.row(), field.row().input?)));
     inputs.filter(move |(_, row, _)| !matches!(row.kind, Kind::Flag) && (is_new || !row.is_fixed))
@@ -268,8 +268,8 @@ pub fn new_fields<F: Table>(entered: Entered<'_>, offered: &Offered) -> Markup {
     fields::<F>(entered, offered, true)
 }
 
-/// Makes the fields for an object with the settings `present`. If the form is refused and shown again, it still knows
-/// what it showed first.
+/// Renders the fields for an object with the settings `present`. If the form is refused and shown again, it still has
+/// the texts that it showed first.
 pub fn edit_fields<F: Table>(entered: Entered<'_>, present: &Fields, offered: &Offered) -> Markup {
     let shown = if entered.get(SHOWN).is_empty() { present.query() } else { entered.get(SHOWN).to_owned() };
     html! {
@@ -278,13 +278,13 @@ pub fn edit_fields<F: Table>(entered: Entered<'_>, present: &Fields, offered: &O
     }
 }
 
-/// Makes the fields. Rates are collapsed unless one is set.
+/// Renders the fields. The rates are collapsed if none of them is set.
 fn fields<F: Table>(entered: Entered<'_>, offered: &Offered, is_new: bool) -> Markup {
     let is_rate = |row: &Field| matches!(row.kind, Kind::Count { .. });
     let rows = || inputs::<F>(is_new).map(|(_, row, input)| (row, input));
     let rates: Vec<&str> = rows().filter(|(row, _)| is_rate(row)).map(|(row, _)| row.name).collect();
     html! {
-        // Enter in a field presses the form's first button, which must not be the one that adds a limit.
+        // The Enter key in a field presses the form's first button. This must not be the button that adds a limit.
         button.hidden tabindex="-1" aria-hidden="true" {}
         @for (row, input) in rows().filter(|(row, _)| !is_rate(row)) { (field(&row, is_new, input, entered, offered)) }
         @if !rates.is_empty() {
@@ -328,14 +328,14 @@ fn field(
     }
 }
 
-/// Lists instants that a click sets as expiry, in the format of inputs.
+/// Returns the instants that a click can set as the expiry, in the format of inputs.
 pub fn later(now: Timestamp) -> Vec<(String, &'static str)> {
     let minute = Timestamp::from_millis(now.millis() - now.millis().rem_euclid(60_000));
     let at = |days: u64| minute.plus(Duration::from_hours(24 * days));
     LIVES.iter().map(|(days, title)| (limits::instant(at(*days)), *title)).collect()
 }
 
-/// Makes a choice of groups by name, or an input for the id if there are too many groups.
+/// Renders a choice of groups by name or, if there are too many groups, an input for a group's id.
 pub fn group<'a>(
     name: &'a str,
     title: &str,
@@ -367,12 +367,12 @@ pub fn group<'a>(
     })
 }
 
-/// Returns an existing object's settings as texts for its form. `value` reads a setting.
+/// Returns an existing object's settings as texts for its form. `value` returns the value of a setting.
 pub fn entered<F: Table>(value: impl Fn(F) -> Value) -> Fields {
     let mut texts = Vec::new();
     let (mut lifetime, mut raised, mut windows) = (Value::Null, Value::Null, Value::Null);
     for (field, row, _) in inputs::<F>(false) {
-        // The fields of limits exist even if no limit is set.
+        // A form has fields for limits even if no limit is set.
         match (row.kind, value(field).setting()) {
             (Kind::Amount, amount) => lifetime = amount,
             (Kind::Raise, raise) => raised = raise,
@@ -386,7 +386,7 @@ pub fn entered<F: Table>(value: impl Fn(F) -> Value) -> Fields {
     Fields::of(texts)
 }
 
-/// Shows those settings that have no field in forms, if they are set. `value` reads a setting.
+/// Renders the settings that have no field in forms, as far as they are set. `value` returns the value of a setting.
 pub fn other_settings<F: Table>(value: impl Fn(F) -> Value) -> Markup {
     let other = F::settings().filter(|field| field.row().input.is_none());
     let values = other.map(|field| (field.row(), value(field).setting()));

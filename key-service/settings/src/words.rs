@@ -1,4 +1,4 @@
-//! Describes settings in plain words: what limits allow together, and what a change did.
+//! Describes settings in plain words: what several limits allow together, and what a change has done.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,8 @@ use domain::{
 use key_service_page::show::{count, name_of, usd};
 
 /// Describes what a budget allows: `At most $5 a day and $50 in all. Also counts toward Course 101 ($400 a month).`
-/// `groups` also bound the key or group, the nearest first. Empty if nothing is bounded.
+/// `groups` has the groups whose limits apply too, the nearest group first. Returns an empty text if there are no
+/// limits.
 pub fn bounds(own: &Budget, groups: &[&Group], now: Timestamp) -> String {
     let own_money = money(own, now).map(|money| format!("at most {money}"));
     let of_group =
@@ -40,8 +41,9 @@ pub fn bounds(own: &Budget, groups: &[&Group], now: Timestamp) -> String {
     sentences.collect::<Vec<_>>().join(" ")
 }
 
-/// Describes which models in some lists are not offered, and whether any model is left. All lists limit the same
-/// requests, and name models by id; if no model is left, `who` may call nothing. `None` if all are offered.
+/// Describes which models in these lists are not offered, and whether any model is left. The lists name models by id,
+/// and a request must meet all of them. If no model is left, `who` may call nothing. `None` if all models are offered
+/// and at least one is allowed.
 pub fn unknown_models(lists: &[&Vec<String>], offered: &[String], who: &str) -> Option<String> {
     let mut unknown: Vec<&str> = Vec::new();
     for model in lists.iter().flat_map(|list| list.iter()).filter(|model| !offered.contains(model)) {
@@ -61,7 +63,7 @@ pub fn unknown_models(lists: &[&Vec<String>], offered: &[String], who: &str) -> 
     }
 }
 
-/// Returns the models that a budget allows, if it has a list.
+/// Returns the models that a budget allows, if it has a list of them.
 pub fn list_of(budget: &Budget) -> Option<&Vec<String>> {
     budget.bounds.as_deref()?.models.as_ref()
 }
@@ -93,7 +95,7 @@ fn rates(bounds: &Bounds) -> Option<String> {
     joined(per_minute.chain(at_once).collect())
 }
 
-/// Writes an amount in each window of this length.
+/// Writes an amount as a limit for each window of this length, such as `$5 a day`.
 pub fn per(amount: NanoUsd, per: Per) -> String {
     let article = if per == Per::Hour { "an" } else { "a" };
     format!("{} {article} {}", dollars(amount), per.as_str())
@@ -126,7 +128,7 @@ pub fn saved<F: Table>(values: impl Fn(F) -> [Value; 2], groups: &[Group]) -> St
     if changes.is_empty() { "Nothing was changed.".into() } else { format!("Saved. {}.", sentence(&changes)) }
 }
 
-/// Joins changes in one sentence, without its period.
+/// Joins changes to one sentence, without a period at the end.
 pub fn sentence(changes: &[String]) -> String {
     capitalised(&changes.join("; "))
 }
@@ -137,7 +139,7 @@ pub fn change(field: &Field, [before, after]: &[Value; 2], groups: &[Group]) -> 
 }
 
 /// Returns the name of a setting that an event changed, with its values before and after. Metadata and key defaults
-/// contain several values; each changed value gets an entry.
+/// contain several values, so there is an entry for each value that changed.
 pub fn of_event(change: &Change, groups: &[Group]) -> Vec<(String, [String; 2])> {
     let mut rows = KeyField::settings().map(KeyField::row).chain(GroupField::settings().map(GroupField::row));
     let row = rows.find(|row| row.name == change.field);
@@ -162,12 +164,14 @@ pub fn of_event(change: &Change, groups: &[Group]) -> Vec<(String, [String; 2])>
     }
 }
 
-/// Describes a setting's value. A truncated value, or one that an earlier version wrote, is shown as stored.
+/// Describes a setting's value. A truncated value, and a value that cannot be read because an earlier version wrote it,
+/// is shown as it is stored.
 fn in_words(row: &Field, json: &str, groups: &[Group]) -> String {
     read(row.kind, json).map_or_else(|| text(json), |value| shown(row, &value, groups))
 }
 
-/// Describes a member of the metadata, which is text, or of the key defaults, which is a setting of a key.
+/// Describes a member of the metadata or of the key defaults. In metadata, it is a text; in key defaults, it is a
+/// setting of a key.
 fn of_member(name: &str, kind: Kind, json: &str, groups: &[Group]) -> String {
     let row = KeyField::settings().map(KeyField::row).find(|row| row.name == name);
     match row {
@@ -262,7 +266,7 @@ pub const fn yes_or_no(flag: bool) -> &'static str {
     if flag { "yes" } else { "no" }
 }
 
-/// Describes what it means if a setting is not set.
+/// Describes what it means that a setting is not set.
 fn unset(field: &Field) -> String {
     match field.kind {
         Kind::Models => "all models".into(),

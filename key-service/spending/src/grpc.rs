@@ -1,4 +1,4 @@
-//! The gRPC interface: converts messages to service calls, and answers to messages.
+//! The gRPC interface. It converts messages to calls of the service, and answers to messages.
 
 pub mod deadline;
 #[cfg(test)]
@@ -26,25 +26,25 @@ use tonic_types::{ErrorDetails, StatusExt};
 
 /// The `domain` of our `google.rpc.ErrorInfo` messages.
 const ERROR_DOMAIN: &str = "faregate";
-/// Number of unanswered calls in a session at which reading stops. It is twice a gateway's own bound, so calls that
-/// wait for a part of the store never prevent others from being read.
+/// Number of unanswered calls in a session at which reading stops. It is twice the gateway's own limit. So calls that
+/// wait for a part of the store never prevent other calls from being read.
 const MOST_CALLS: usize = 64 * MAX_FRAME_CALLS;
 
 pub struct Grpc {
     service: Arc<dyn KeyService>,
     shutdown: CancellationToken,
-    /// Random number of this process. Gateways use it to choose a key-service for each account.
+    /// Random number of this process. With this number, gateways choose a key-service for each account.
     instance: u64,
 }
 
 impl Grpc {
-    /// Creates the interface. Once `shutdown` is cancelled, each session answers the frames that it has received, then
-    /// ends.
+    /// Creates the interface. After `shutdown` is cancelled, each session answers the frames that it has received, and
+    /// then ends.
     pub fn new(service: Arc<dyn KeyService>, shutdown: CancellationToken, clock: &dyn Clock) -> Self {
         Self { service, shutdown, instance: u64::from_be_bytes(random_bytes(clock)) }
     }
 
-    /// Runs a unary call as a batch of one call.
+    /// Runs a unary call as a batch with only this call.
     async fn one(&self, request: call::Request) -> Result<answer::Response, Status> {
         let call = Call::from_message(Some(request), SessionClock::starting(Instant::now()));
         let call = call.map_err(|malformed| invalid(&malformed))?;
@@ -75,7 +75,7 @@ impl key_service_server::KeyService for Grpc {
         unary!(self, request.into_inner(), Authenticate)
     }
 
-    /// `drop_late_calls` enforces the gRPC deadline.
+    /// `drop_late_calls` enforces the gRPC deadline, so the message's own deadline is ignored.
     async fn authorize(
         &self,
         request: Request<v1::AuthorizeRequest>,
@@ -131,7 +131,7 @@ impl key_service_server::KeyService for Grpc {
     }
 }
 
-/// Answers to send, each with the id of its call.
+/// Answers that have to be sent, each with the id of its call.
 #[derive(Default)]
 struct Answers {
     waiting: Mutex<Vec<(u64, Result<Answer, CallFailure>)>>,
@@ -143,7 +143,7 @@ impl Answers {
         self.waiting.lock().push((id, answer));
     }
 
-    /// Wakes the session to send answers.
+    /// Wakes the session if there are answers to send.
     fn announce(&self) {
         if !self.waiting.lock().is_empty() {
             self.arrived.notify_one();
@@ -161,10 +161,10 @@ struct SessionStream {
     greeted: bool,
     /// Whether to stop reading frames.
     is_ending: bool,
-    /// One task per frame with unanswered calls. Tasks continue while the gateway reads nothing, since they may hold
-    /// locks that other sessions wait for.
+    /// One task for each frame that has unanswered calls. These tasks continue even while the gateway reads no answers,
+    /// because they may hold locks for which other sessions wait.
     running: JoinSet<()>,
-    /// Number of calls that were read and whose answers have not been sent.
+    /// Number of calls that have been read but whose answers have not been sent yet.
     unanswered: usize,
     answers: Arc<Answers>,
     instance: u64,
@@ -172,7 +172,7 @@ struct SessionStream {
 }
 
 impl SessionStream {
-    /// Waits for the next answers and returns them.
+    /// Waits for the next answers, and returns them as a frame. `None` if the session has ended.
     async fn next(&mut self) -> Result<Option<v1::SessionResponse>, Status> {
         if !self.greeted {
             self.greeted = true;
@@ -209,7 +209,7 @@ impl SessionStream {
         }
     }
 
-    /// Starts answering a frame.
+    /// Starts to answer the calls of a frame.
     fn start(&mut self, frame: v1::SessionRequest) -> Result<(), Status> {
         if frame.calls.len() > MAX_FRAME_CALLS {
             let problem = format!("has more than {MAX_FRAME_CALLS} elements");
@@ -307,7 +307,7 @@ fn refused(malformed: &Malformed) -> CallFailure {
     CallFailure { code: Code::InvalidArgument, message: malformed.to_string() }
 }
 
-/// Returns the status for a malformed call. Its details name the field.
+/// Returns the status for a malformed call. Its details name the field that is wrong.
 fn invalid(malformed: &Malformed) -> Status {
     let field = [("field".into(), malformed.field.into())];
     let details = ErrorDetails::with_error_info(reason(Code::InvalidArgument), ERROR_DOMAIN, field);
@@ -325,11 +325,12 @@ fn reason(code: Code) -> &'static str {
     }
 }
 
-/// Logs calls that fail because of the store: once when failures begin, then once per minute, however many gateways
-/// call.
+/// Limits how often calls that fail because of the store are logged: once when failures begin, and then once per
+/// minute, however many gateways call.
 static UNAVAILABLE: FailureLog = FailureLog::new();
 
-/// Logs failures, one line per reason: if the store cannot be reached, all calls fail for the same reason.
+/// Logs failures, with one line for each reason. If the store cannot be reached, for example, all calls fail for the
+/// same reason.
 fn log<'a>(failures: impl IntoIterator<Item = &'a CallFailure>) {
     let mut by_reason: BTreeMap<&str, (&CallFailure, usize)> = BTreeMap::new();
     for failure in failures {

@@ -1,4 +1,4 @@
-//! Exports how much money is held for requests in flight, over all accounts.
+//! Exports a metric: how much money is held for requests in flight in all accounts together.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,12 +10,13 @@ use key_service_store::store::{HoldIndex, Ledger as _, Store};
 
 /// Pause between two computations: about a scrape interval.
 const EVERY: Duration = Duration::from_secs(15);
-/// Minimum pause, as a multiple of the last computation's duration, so that many accounts do not overload the store.
+/// The pause is at least this many times as long as the last computation took, so that many accounts do not overload
+/// the store.
 const REST: u32 = 20;
 const ASKED_AT_ONCE: usize = 16;
 
-/// Exports the held money regularly until `shutdown`. If the store does not answer for all accounts, the last sum
-/// remains.
+/// Exports the held money regularly until `shutdown`. If the store does not answer for all accounts, the metric keeps
+/// the last sum.
 pub async fn show(store: Arc<Store>, shutdown: CancellationToken) {
     let summing = async {
         loop {
@@ -33,7 +34,7 @@ pub async fn show(store: Arc<Store>, shutdown: CancellationToken) {
     }
 }
 
-/// Returns the money held in all accounts; `None` if the store does not answer for all.
+/// Returns how much money is held in all accounts; `None` if the store does not answer for all of them.
 async fn sum(store: &Store) -> Option<f64> {
     let HoldIndex { accounts, missing } = store.accounts_with_holds().await;
     if missing.is_some() {

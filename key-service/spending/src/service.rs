@@ -1,8 +1,8 @@
-//! Use cases of spending: authenticate, authorize, extend, capture and release, for many calls at once.
+//! The use cases of spending: authenticate, authorize, extend, capture and release. They handle many calls at once.
 //!
-//! A batch is split by account, with one store call per account. At high load, many calls share one read and one write
-//! of a record. Since part of the store may be unreachable, an account waits for other accounts only while their
-//! credentials are being looked up, and no longer than `GATHERING`.
+//! A batch is split by account, and the store is called once for each account. At high load, many calls share one read
+//! and one write of a record. A part of the store may be unreachable. So an account waits for other accounts only while
+//! their credentials are being looked up, and no longer than `GATHERING`.
 
 mod adding;
 mod outcome;
@@ -45,10 +45,10 @@ use domain::{
 use key_service_credentials::Credentials;
 use key_service_store::store::{Credential, Hour, Ledger, StoreError};
 
-/// While an exact count could still replace a prompt's upper bound, the money available must be at least this many
-/// times the bound's cost.
+/// As long as a prompt can still be counted exactly, its upper bound is good enough only if the money available is at
+/// least this many times the cost of the bound.
 const BOUND_SHARE: i64 = 4;
-/// How long a call waits for other calls of its batch whose credentials are being looked up.
+/// For how long a call waits for other calls of its batch whose credentials are being looked up.
 const GATHERING: Duration = Duration::from_millis(5);
 
 /// Authorizes and bills spending. Share it with an `Arc`.
@@ -62,7 +62,7 @@ pub struct Service {
     upstream_bills: Arc<UpstreamBills>,
 }
 
-/// Next step for a call: an immediate answer, or a command to the ledger with the context for its outcome.
+/// What to do with a call: answer it at once, or give a command to the ledger and answer with the context.
 #[expect(
     clippy::large_enum_variant,
     reason = "a plan is executed at once; a box would cost each command an allocation"
@@ -77,12 +77,12 @@ enum CallPlan {
 struct CommandBatch {
     commands: Vec<Command>,
     contexts: Vec<(usize, AnswerContext)>,
-    /// Spans of sampled calls: few, often none.
+    /// Spans of the sampled calls. There are only a few, and often none.
     spans: Vec<Span>,
 }
 
 impl Service {
-    /// Creates a service over this ledger. Without extensions, holds live for `lease`.
+    /// Creates a service that uses this ledger. A hold that is not extended lives for `lease`.
     pub fn new(
         ledger: Arc<dyn Ledger>,
         clock: Arc<dyn Clock>,
@@ -103,7 +103,7 @@ impl Service {
         Arc::clone(&self.upstream_bills)
     }
 
-    /// Starts a span for a batch at the store, as a child of one of its calls.
+    /// Starts a span for a batch's call to the store. It is a child of the span of one of the batch's calls.
     fn store_span(&self, call: &Span, commands: usize) -> Span {
         call.child(SpanKind::Client, || {
             let size = i64::try_from(commands).unwrap_or(i64::MAX);
@@ -235,7 +235,7 @@ impl Service {
     }
 
     /// Prices usage at the hold's prices, and computes its cost at the upstream's prices. If another model answered,
-    /// both are at least the cost that the vendor reports.
+    /// both amounts are at least the cost that the vendor reports.
     fn progress(&self, hold: &HoldRef, usage: Usage, course: Option<Arc<Course>>) -> Progress {
         let cost = match &hold.upstream_cost {
             UpstreamCost::OfHold(cost) => cost.clone(),
@@ -251,7 +251,7 @@ impl Service {
         Progress { usage, cost, upstream_cost, course }
     }
 
-    /// Finds the upstream's prices in the catalogue, for a hold that has none.
+    /// Finds the upstream's prices in the catalogue, for a hold that does not have them.
     fn cost_in_catalogue(&self, hold: &HoldRef) -> Option<Arc<Price>> {
         let place = usize::try_from(hold.upstream).ok().and_then(|place| place.checked_sub(1));
         let catalog = self.catalog.get();
@@ -264,11 +264,11 @@ impl Service {
         let (account, key, generation) = match release {
             Release::Hold(hold) => (hold.account, hold.key, hold.generation),
             Release::Unknown { credential, generation } => match self.credentials.find(&credential).await? {
-                // A rotation may have ended this credential since, but its hold continues.
+                // A rotation may have ended this credential since then, but the hold that it opened continues.
                 Some(Credential { owner: Principal::ApiKey(account, key), number: _ }) => {
                     (account, key, generation)
                 }
-                // No other credential can have opened a hold.
+                // Only an API key can have opened a hold.
                 Some(Credential { owner: Principal::ManagementKey(..), number: _ }) | None => {
                     return Ok(CallPlan::Done(Ok(Answer::Released)));
                 }

@@ -1,8 +1,8 @@
-//! Advances lease time and expires holds whose lease has ended because their gateway died or was disconnected for
-//! longer than a lease.
+//! Advances lease time, and lets holds expire when their leases have ended. A lease ends if the gateway has died or was
+//! disconnected for longer than the lease.
 //!
-//! Each account has a separate watcher, so that an account with damaged records, or in an unreachable part of the
-//! store, does not delay the expiry of other accounts' holds.
+//! Each account has a watcher of its own. So an account that has damaged records, or that is in an unreachable part of
+//! the store, does not delay the expiry of other accounts' holds.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -30,12 +30,12 @@ use domain::{
 };
 use key_service_store::store::{Cursor, DueHold, DueHolds, HoldIndex, Ledger, Outcomes, StoreError};
 
-/// Maximum pause between two reads of the tick. Two such pauses fit into the longest gap that still counts as lease
-/// time.
+/// Maximum pause between two reads of the tick. Two such pauses are not longer than the longest gap that still counts
+/// as lease time.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// Pause between two listings of the accounts with holds. It limits how late an account's first hold is noticed.
+/// Pause between two listings of the accounts with holds. At most this much later, an account's first hold is noticed.
 const LIST_AGAIN: Duration = Duration::from_millis(500);
-/// Number of reads per quantum if a lease is so short that a quantum is shorter than the pause.
+/// Number of reads of the tick in a quantum, if a lease is so short that this makes the pause shorter than its maximum.
 const LOOKS: u32 = 2;
 
 struct Sweeper {
@@ -44,14 +44,15 @@ struct Sweeper {
     quantum: Duration,
     pause: Duration,
     started: Instant,
-    /// Accounts with holds at the last listing, each with the time of its last check. Watchers of other accounts end.
+    /// Accounts that had holds at the last listing, each with the time of its last check. The watchers of other
+    /// accounts end.
     holding: Mutex<BTreeMap<AccountId, Instant>>,
-    /// Throttles warnings for all accounts together, since they share the store.
+    /// Limits how often warnings are logged. The limit is for all accounts together, because they use the same store.
     warned: Mutex<Throttle<()>>,
 }
 
-/// Advances lease time and expires holds until `shutdown`. Several sweepers may share a store: a tick is a
-/// compare-and-set, and an expiry is idempotent.
+/// Advances lease time and lets holds expire until `shutdown`. Several sweepers may use the same store, because a tick
+/// is a compare-and-set and an expiry is idempotent.
 pub async fn run(
     ledger: Arc<dyn Ledger>,
     clock: Arc<dyn Clock>,
@@ -80,7 +81,7 @@ impl Sweeper {
             let HoldIndex { accounts, missing } = self.ledger.accounts_with_holds().await;
             let mut holding: BTreeSet<_> = accounts.into_iter().collect();
             if let Some(unavailable) = missing {
-                // Accounts that had holds at the last listing may still have some.
+                // The accounts that had holds at the last listing may still have holds.
                 holding.extend(watched.keys());
                 if warned.passes((), Instant::now()) {
                     tracing::warn!(error = %unavailable, "cannot list all accounts with holds; trying again");
@@ -107,7 +108,7 @@ impl Sweeper {
     async fn watch(&self, account: AccountId) {
         let mut watcher = Watcher { sweeper: self, account, lease: LeaseClock::default(), unswept: true };
         let mut damaged = Throttle::default();
-        // The pause is constant, with jitter so that watchers do not read at the same moment.
+        // The pause is always the same, but with jitter, so that watchers do not read at the same moment.
         let mut pauses = Backoff::new(self.pause, self.pause);
         loop {
             match watcher.look(&mut damaged).await {
@@ -126,7 +127,7 @@ impl Sweeper {
         }
     }
 
-    /// Records which accounts have holds, and exports the longest time since a check.
+    /// Records which accounts have holds. Exports how long ago the account was checked whose check is longest ago.
     fn note(&self, listed: &BTreeSet<AccountId>) {
         let now = Instant::now();
         let mut holding = self.holding.lock();
@@ -151,17 +152,17 @@ impl Sweeper {
     }
 }
 
-/// An account's lease time, and what it takes to advance it.
+/// Watches the lease time of an account and its holds.
 struct Watcher<'s> {
     sweeper: &'s Sweeper,
     account: AccountId,
     lease: LeaseClock,
-    /// Whether due holds have yet to be looked for since the last tick.
+    /// Whether the holds that were due at the last tick still have to expire.
     unswept: bool,
 }
 
 impl Watcher<'_> {
-    /// Reads the tick, advances it at the end of a quantum, and expires holds after every new tick.
+    /// Reads the tick, and advances it if a quantum has ended. After each new tick, lets the due holds expire.
     async fn look(&mut self, damaged: &mut Throttle<GenerationId>) -> Result<(), StoreError> {
         self.tick(None).await?;
         if let Some(seen) = self.lease.due(self.sweeper.quantum) {
@@ -184,7 +185,8 @@ impl Watcher<'_> {
         Ok(())
     }
 
-    /// Expires all due holds, page by page, so that holds that cannot expire do not hide others.
+    /// Lets all due holds expire. It goes through them page by page, so that holds that cannot expire do not hide other
+    /// holds.
     async fn expire_due(&self, damaged: &mut Throttle<GenerationId>) -> Result<(), StoreError> {
         let mut after: Option<Cursor> = None;
         loop {
@@ -223,7 +225,7 @@ impl Watcher<'_> {
                     "a hold expired; billed its last report"
                 );
             }
-            // The hold was resolved or extended meanwhile.
+            // The hold was settled or extended in the meantime.
             Ok(_) => {}
             Err(refused) => {
                 if damaged.passes(generation, Instant::now()) {
@@ -237,5 +239,5 @@ impl Watcher<'_> {
 #[cfg(test)]
 mod tests;
 
-// Two reads must fit into a gap that still counts as lease time.
+// Two pauses must not be longer than the longest gap that still counts as lease time.
 const _: () = assert!(LONGEST_PAUSE.as_millis() * 2 <= LONGEST_GAP.as_millis());

@@ -8,7 +8,7 @@ use shared::clock::{System, random_bytes};
 
 use super::*;
 
-/// A program with these commands.
+/// Stands for the command line of a program with these commands.
 #[derive(Parser)]
 struct Program {
     #[command(flatten)]
@@ -19,7 +19,7 @@ struct Program {
     command: OperatorCommand,
 }
 
-/// A test's directory, removed on drop.
+/// The directory of a test. It is removed when this value is dropped.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -34,7 +34,7 @@ impl Folder {
         fs::read_dir(&self.0).unwrap().next().is_none()
     }
 
-    /// Runs a command with `data` in this directory as its data directory.
+    /// Runs a command. Its data directory is `data` in this directory.
     async fn run(&self, line: &[String]) -> anyhow::Result<ExitCode> {
         let data = self.0.join("data").display().to_string();
         let line = ["program", "--data-dir", &data, "--admin-listen", "127.0.0.1:1"]

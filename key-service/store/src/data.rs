@@ -1,4 +1,4 @@
-//! Requests to the store, and what it returns.
+//! Types of requests to the store and of what it returns.
 
 use key_service_ledger::StoreError;
 pub use key_service_ledger::{journal::JournalEntry, stored::Credential};
@@ -20,7 +20,7 @@ use domain::{
 #[derive(Clone, Debug, Default)]
 pub struct HoldIndex {
     pub accounts: Vec<AccountId>,
-    /// The failure that may have made the list incomplete: a part of the store cannot be reached.
+    /// Why the list may be incomplete, if it may be: a part of the store could not be reached.
     pub missing: Option<StoreError>,
 }
 
@@ -28,22 +28,22 @@ pub struct HoldIndex {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DueHolds {
     pub holds: Vec<DueHold>,
-    /// Cursor of the next page; `None` after the last one.
+    /// Cursor of the next page; `None` after the last page.
     pub next: Option<Cursor>,
 }
 
-/// Position in a listing of due holds. Only the store that created it can read it.
+/// Position in a listing of due holds. Only the store that created the cursor can read it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cursor(pub String);
 
-/// A hold with an expired lease.
+/// A hold whose lease has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DueHold {
     pub key: KeyId,
     pub generation: GenerationId,
 }
 
-/// Difference between two clocks: ours minus the store's.
+/// By how much our clock is ahead of the store's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Skew {
     /// Milliseconds; negative if our clock is behind.
@@ -63,9 +63,9 @@ pub struct AccountSummary {
     pub id: AccountId,
     pub name: String,
     pub credit: NanoUsd,
-    /// Part of the credit reserved by open holds.
+    /// Part of the credit that open holds reserve.
     pub held: NanoUsd,
-    /// Number of API keys ever created, including revoked ones.
+    /// Number of API keys ever created, including revoked keys.
     pub keys: u64,
     pub created_at: Timestamp,
 }
@@ -75,13 +75,13 @@ pub struct AccountSummary {
 pub struct Funds {
     pub name: String,
     pub credit: NanoUsd,
-    /// Part of the credit reserved by open holds.
+    /// Part of the credit that open holds reserve.
     pub held: NanoUsd,
-    /// Number of API keys ever created, including revoked ones.
+    /// Number of API keys ever created, including revoked keys.
     pub keys: u64,
-    /// Number of groups ever created, including archived ones.
+    /// Number of groups ever created, including archived groups.
     pub groups: u64,
-    /// Whether calls were refused today, by UTC days.
+    /// Whether calls were refused today (a day in UTC).
     pub has_refused: bool,
 }
 
@@ -89,7 +89,7 @@ pub struct Funds {
 pub struct Deposit {
     /// The id contains the time of the deposit, unless it is derived from a payment's id.
     pub id: DepositId,
-    /// Amount, resulting credit, note and payment id.
+    /// The deposit's amount, the credit after it, its note and its payment.
     pub deposited: Deposited,
 }
 
@@ -104,7 +104,7 @@ pub struct NewManagementKey {
     pub account: AccountId,
     pub key: ManagementKey,
     pub digest: Digest,
-    /// Maximum number of management keys in the account, including revoked ones.
+    /// Maximum number of management keys in the account, including revoked keys.
     pub most: u64,
 }
 
@@ -119,14 +119,14 @@ pub struct ManagementKey {
     pub created_at: Timestamp,
     /// When the key expires, if ever.
     pub expires_at: Option<Timestamp>,
-    /// Last recorded use. The actual last use was at most a minute later.
+    /// When the key was last used, as recorded at most once a minute.
     pub last_used_at: Option<Timestamp>,
     /// Time of revocation, if any.
     pub revoked_at: Option<Timestamp>,
 }
 
 impl ManagementKey {
-    /// Returns the current status of the key, by the same rules as for API keys.
+    /// Returns the current status of the key, according to the same rules as for API keys.
     pub fn status(&self, now: Timestamp) -> Status {
         if self.revoked_at.is_some() {
             Status::Revoked
@@ -137,7 +137,7 @@ impl ManagementKey {
         }
     }
 
-    /// Returns the event for the key's creation, with its rights.
+    /// Returns the event that reports the key's creation and its rights.
     pub fn creation(&self) -> EventKind {
         EventKind::ManagementKeyCreated {
             management_key_id: self.id,
@@ -165,19 +165,19 @@ pub struct Idempotency {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExpiringRecord {
     pub kind: RecordKind,
-    /// Digest of the secret that finds the record, or of the member's id if there is no secret.
+    /// Digest of the secret by which the record is found or, if there is none, of the member's id.
     pub name: Digest,
-    /// The record is void once this member is removed.
+    /// The member to whom the record belongs. When the member is removed, the record becomes void.
     pub member: MemberId,
     pub expires_at: Timestamp,
-    /// Content, opaque to the store.
+    /// Content of the record. The store does not interpret it.
     pub value: String,
 }
 
 /// Kind of an expiring record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RecordKind {
-    /// A sign-in link. A member has one at a time.
+    /// A sign-in link. A member has only one at a time.
     Link,
     /// A session of a browser.
     Session,
@@ -199,7 +199,7 @@ impl RecordKind {
 /// Which page of an account's keys to list.
 #[derive(Clone, Copy, Debug)]
 pub struct Page {
-    /// The listing begins after this key, which need not exist any more.
+    /// The list begins after this key, which may not exist any more.
     pub after: Option<KeyId>,
     pub order: Order,
     /// Lists only keys that have this status at this time.
@@ -214,21 +214,21 @@ pub struct KeyName {
     pub id: KeyId,
     /// Label chosen by the owner.
     pub label: String,
-    /// Beginning and end of the plaintext.
+    /// The part of the plaintext that may be shown: its beginning and its end.
     pub hint: String,
 }
 
 /// Which page of an account's groups to list.
 #[derive(Clone, Copy, Debug)]
 pub struct GroupPage {
-    /// The listing begins after this group, which need not exist.
+    /// The list begins after this group, which may not exist.
     pub after: Option<GroupId>,
     pub order: Order,
     /// Maximum number of groups to return.
     pub limit: usize,
 }
 
-/// An account's groups with the highest usage.
+/// The groups of an account with the highest usage.
 pub struct TopGroups {
     pub ids: Vec<GroupId>,
     /// Whether these are all of the account's groups.
@@ -245,17 +245,17 @@ pub enum Order {
 /// A page of an account's journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JournalPage {
-    /// Entries in order of their numbers.
+    /// Entries, sorted by their numbers.
     pub entries: Vec<JournalEntry>,
-    /// The store has dropped entries up to this number; zero if none.
+    /// The store has dropped the entries up to this number; zero if it has dropped none.
     pub gone_until: u64,
 }
 
-/// Which of an account's events to search.
+/// Which of an account's events to read.
 #[derive(Clone, Copy, Debug)]
 pub struct EventSlice {
     pub order: Order,
-    /// The slice begins after this event number; `None` begins at the first.
+    /// The events after the event with this number are read; `None` if the slice begins with the first event.
     pub behind: Option<u64>,
     /// Maximum number of events to return.
     pub limit: usize,
@@ -271,9 +271,9 @@ impl EventSlice {
 /// A page of an account's events.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EventsPage {
-    /// Events in order of their numbers.
+    /// Events, sorted by their numbers.
     pub events: Vec<NumberedEvent>,
-    /// The store has dropped events up to this number; zero if none.
+    /// The store has dropped the events up to this number; zero if it has dropped none.
     pub gone_until: u64,
 }
 
@@ -286,9 +286,9 @@ pub struct NumberedEvent {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found<T, C> {
-    /// Matches in the order of the search.
+    /// The matches, in the order of the search.
     pub found: Vec<T>,
-    /// Position after which to continue; `None` if everything was read.
+    /// Position after which the search can be continued; `None` if everything was read.
     pub next: Option<C>,
 }
 

@@ -3,13 +3,13 @@ use key_service_ledger::{StoreError, view::Unreadable};
 use records::Failure;
 use shared::error::{ApiError, Code, STORE_FULL};
 
-/// A failed call, classified by what the caller should do next.
+/// The failure of a call. The variants differ in what the caller should do next.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error<R> {
-    /// Answer the caller. Nothing changed.
+    /// The call was refused, and nothing has changed. Return the reason to the caller.
     #[error("{0}")]
     Refused(R),
-    /// Try again; the outcome is unknown.
+    /// The store failed, so the outcome is unknown. Try again.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -47,7 +47,7 @@ impl From<MemberRefused> for Error<MemberRefused> {
     }
 }
 
-/// The error shown to the client. The cause of a failure goes only to the log.
+/// Converts to the error for the client. The cause of a failure is only logged.
 impl<R: Into<ApiError>> From<Error<R>> for ApiError {
     fn from(error: Error<R>) -> Self {
         match error {

@@ -1,5 +1,5 @@
-//! Fuzz targets for the nouns' records: any bytes either decode to a value that survives writing and reading, or are
-//! rejected.
+//! Fuzz targets for the nouns' records: any bytes are either refused, or decode to a value that stays the same when it
+//! is written and read again.
 
 use std::collections::BTreeMap;
 
@@ -149,7 +149,7 @@ fn records_of_nouns() {
     });
 }
 
-/// Shows any bytes as a record of any set, without ever revealing a password's hash.
+/// Checks that any bytes can be shown as a record of any set, and that a password's hash is never shown.
 #[test]
 fn shown_records() {
     fuzz(&examples(), |input: &Input| {
@@ -164,7 +164,7 @@ fn shown_records() {
     });
 }
 
-/// Checks that links and sessions survive writing and reading.
+/// Checks that links and sessions stay the same when they are written and read again.
 #[test]
 fn sign_ins() {
     let id = SessionId::new(AT, [2; 10]);

@@ -1,4 +1,4 @@
-//! Accounts, keys, groups, members and other nouns, over records and the ledger.
+//! The store: accounts, keys, groups, members and other nouns, on top of records and the ledger.
 
 mod data;
 mod error;

@@ -1,5 +1,5 @@
-//! Test suite for the store: the same cases run over several backends. Tests of callers use its stores, steps and
-//! faults too.
+//! The test suite for the store: the same cases run on several backends. Tests of the store's callers also use its
+//! stores, steps and faults.
 
 mod doctor;
 pub mod in_redis;
@@ -38,7 +38,7 @@ use self::{
 };
 use crate::store::{EVENTS_KEPT, EventBounds, Store, StoreRetention};
 
-/// Limits on events that only cases about them reach.
+/// Limits on events. Only the cases about these limits reach them.
 pub const SUITE_EVENTS: EventBounds = EventBounds { life: EVENTS_KEPT, count: 1_000, bytes: 512 << 10 };
 
 /// A store under test, empty at first.
@@ -49,21 +49,21 @@ pub trait Subject: Sized {
 
     fn store(&self) -> &Arc<Store>;
 
-    /// Writes a fault directly, bypassing the ledger.
+    /// Writes a fault into records directly, without the ledger.
     async fn doctor(&self, account: AccountId, fault: Fault) {
         self.store().doctor(account, fault).await;
     }
 
-    /// Runs in the middle of a case. Subjects that test restarts close and reopen their store here.
+    /// Is called in the middle of a case. A subject that tests restarts closes its store here and opens it again.
     async fn interrupt(&mut self) {}
 }
 
-/// Opens a store over these records with the settings that cases expect.
+/// Opens a store on top of these records, with the settings that the cases expect.
 pub fn over(records: Arc<dyn Records>) -> Arc<Store> {
     Arc::new(Store::new(records, Arc::new(FrozenClock), StoreRetention::all(SUITE_EVENTS)))
 }
 
-/// A frozen clock, so that calls are decided at the times that cases pass.
+/// A clock that stands still, so that calls are decided at the times that the cases give.
 pub(crate) struct FrozenClock;
 
 impl Clock for FrozenClock {
@@ -81,9 +81,9 @@ pub fn in_maps() -> Arc<Store> {
     over(Arc::new(Maps::default()))
 }
 
-/// Lists the cases once for all backends. Cases about money run over every backend. The store keeps nouns in the same
-/// way in each, and the suite of `records` compares the backends, so cases about nouns only run over maps, SQLite in
-/// memory and a Redis Cluster.
+/// Lists the cases once for all backends. Cases about money run on every backend. Cases about nouns run only on maps,
+/// SQLite in memory and a Redis Cluster. This is enough, because the store keeps nouns in the same way in each backend,
+/// and the suite of `records` compares the backends.
 #[cfg(test)]
 macro_rules! contract {
     ($store:ident: $subject:ty) => {

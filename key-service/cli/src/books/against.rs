@@ -92,7 +92,8 @@ fn parse(line: &str) -> anyhow::Result<Served> {
     Ok(Served { identity, tokens: Tokens { prompt: prompt_tokens, completion: completion_tokens } })
 }
 
-/// The generations to compare: those that the upstream names, and those billed during the time of its record.
+/// The generations to compare: those that the upstream's record names, and those that were billed in the time that the
+/// record covers.
 struct CompareScope {
     named: HashSet<GenerationId>,
     span: Option<RangeInclusive<Timestamp>>,
@@ -116,7 +117,7 @@ impl CompareScope {
     }
 }
 
-/// Collects the last entry of each generation within the scope.
+/// Collects the last journal entry of each generation to compare.
 async fn collect(
     account: AccountId,
     scope: &CompareScope,

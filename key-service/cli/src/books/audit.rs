@@ -54,7 +54,7 @@ pub(crate) async fn audit(
     let mut accounts = management.audited_accounts().await?;
     if let Some(name) = &account {
         accounts.retain(|(_, of)| of == name);
-        // A mistyped name must not pass as an account without faults.
+        // Otherwise a mistyped name would look like an account without faults.
         ensure!(!accounts.is_empty(), "--account: there is no account of this name");
     }
     if let Some(file) = against {
@@ -66,14 +66,14 @@ pub(crate) async fn audit(
     for (id, name) in accounts {
         match management.audit(id).await {
             Ok(Some(audit)) => audits.push((id, name, Ok(audit))),
-            // An account that is being created has only a name.
+            // While an account is being created, the store has only its name.
             Ok(None) => {
                 ensure!(
                     account.is_none(),
                     "--account: this account has no records yet, so it was not audited"
                 );
             }
-            // Continue with the other accounts.
+            // The audit continues with the other accounts.
             Err(damaged @ StoreError::Damaged(_)) => audits.push((id, name, Err(damaged))),
             Err(
                 e @ (StoreError::Unavailable(_)
@@ -118,7 +118,7 @@ pub(crate) async fn audit(
     Ok(())
 }
 
-/// Describes a wrong figure and the difference.
+/// Describes a wrong figure, and by how much it is wrong.
 fn sentence(Wrong { figure, recorded, proven }: &Wrong) -> String {
     let (whose, proof) = match figure {
         Figure::Entry(key, number) => {
@@ -201,7 +201,7 @@ fn whose_sum(of: &SumOwner) -> String {
     }
 }
 
-/// A difference; positive if the recorded figure is too high. Amounts are in USD.
+/// By how much a recorded figure is too high, or, if negative, too low. Amounts are in USD.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum FigureDifference {
@@ -220,7 +220,7 @@ fn off_by(recorded: Quantity, proven: Quantity) -> FigureDifference {
     }
 }
 
-/// Returns the figure as a number; amounts in nano-USD.
+/// Returns a quantity as a number. An amount is in nano-USD.
 fn count(quantity: Quantity) -> i64 {
     match quantity {
         Quantity::Usd(amount) => amount.nanos(),
@@ -235,7 +235,7 @@ fn value(quantity: Quantity) -> FigureDifference {
     }
 }
 
-/// An account's audit in JSON. Scripts rely on the names: add, never rename.
+/// An account's audit in JSON. Scripts rely on the names: add names, but never rename one.
 #[derive(Serialize)]
 struct AuditJson<'a> {
     account_id: AccountId,

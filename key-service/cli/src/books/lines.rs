@@ -33,7 +33,7 @@ pub(crate) struct EntryLine<'a> {
     at: Timestamp,
     charged_change: NanoUsd,
     key_used: NanoUsd,
-    /// Null, like the fields after it, if the gateway did not report it.
+    /// Null if the gateway did not report how the request was sent. The fields below are then null too.
     dialect: Option<ModelApi>,
     stream: Option<bool>,
     user: Option<&'a str>,
@@ -55,7 +55,7 @@ pub(crate) struct UsageLineJson<'a> {
     #[serde(flatten)]
     tokens: BilledTokens,
     charged: NanoUsd,
-    /// Null, like the margin, if no upstream cost is known.
+    /// Null if no upstream cost is known. The margin is then null too.
     upstream_cost: Option<NanoUsd>,
     margin: Option<NanoUsd>,
 }
@@ -83,7 +83,7 @@ struct BilledTokens {
 }
 
 impl<'a> EntryLine<'a> {
-    /// Makes the line of an entry with its exported number.
+    /// Creates the line for an entry. `seq` is the entry's exported number.
     pub(crate) fn of(entry: &'a JournalEntry, seq: u64) -> Self {
         let JournalEntry { generation, entry: Entry { settlement, delta, used_after }, .. } = entry;
         let Settlement { payer, origin, course, .. } = settlement;

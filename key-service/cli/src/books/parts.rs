@@ -1,4 +1,4 @@
-//! Usage by hour, and by the user that callers name.
+//! The usage listings by hour, and by the user that callers name in requests.
 
 use std::{collections::BTreeSet, io::Write, ops::RangeInclusive};
 
@@ -10,17 +10,17 @@ use shared::{ids::KeyId, money::NanoUsd, table};
 
 use crate::output::write_json;
 
-/// Columns of both listings, after the columns with the breakdown.
+/// Columns of both listings. In front of them are the columns that name the hour, or the day and the user.
 const COLUMNS: [&str; 5] = ["REQUESTS", "PROMPT", "CACHED", "COMPLETION", "CHARGED"];
 
-/// Breakdowns of usage other than day, key and model.
+/// How to list usage instead of by day, key and model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum UsageBy {
     Hour,
     User,
 }
 
-/// A line in JSON. It has only the members that the listing is grouped by.
+/// A line in JSON. Of `hour`, `day` and `user`, it has only the members by which the listing is grouped.
 #[derive(Serialize)]
 struct PartLine<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -31,7 +31,8 @@ struct PartLine<'a> {
     key_id: Option<KeyId>,
     #[serde(skip_serializing_if = "Option::is_none")]
     model: Option<&'a str>,
-    /// Null for requests without a user, and for the sum over other users.
+    /// Null on two kinds of lines: for requests without a user, and for the sum over all users that are not counted by
+    /// name.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[expect(
         clippy::option_option,

@@ -20,7 +20,7 @@ pub enum RefusalCommand {
     },
 }
 
-/// Lists the refused calls in the same form as the management API.
+/// Lists the refused calls, each as the management API returns it.
 pub(crate) async fn run(
     RefusalCommand::List { account }: RefusalCommand,
     management: &Management,

@@ -10,7 +10,7 @@ use super::price_list::ListedModel;
 /// Maximum length in characters of the list of prices that no field can express.
 const MAX_LEFT_OUT: usize = 1_000;
 
-/// Comments that explain why a preset sets a field of the upstream.
+/// For fields that a preset sets: the comment in the entry that explains the field.
 const NOTES: [(&str, &str); 10] = [
     ("api_key_env", "the environment variable that holds its credential"),
     ("auth", "the header of the credential"),
@@ -26,7 +26,7 @@ const NOTES: [(&str, &str); 10] = [
 
 /// A model for the catalogue, and its server.
 pub struct CatalogueEntry<'a> {
-    /// Sizes and prices. The id is the name in requests.
+    /// The model's sizes and prices in the list. Its id is the name that clients send.
     pub listed: &'a ListedModel,
     /// The server's vendor or software; `None` if a person has to write the address.
     pub preset: Option<&'a Preset>,
@@ -135,8 +135,8 @@ fn tables(out: &mut String, name: &str, listed: &ListedModel) -> std::fmt::Resul
     Ok(())
 }
 
-/// Writes the rates that appear anywhere in the list, and the rates that have no default. Every tier repeats them, so
-/// that it inherits none from the tier before.
+/// Writes the rates that the list has for this model, and the rates that have no default. Every tier has all of these
+/// rates, so that it inherits no rate from the tier before.
 fn rates(out: &mut String, rates: Rates, named: &[bool; RATES]) -> std::fmt::Result {
     for (field, rate) in rates.to_array().into_iter().enumerate() {
         if named[field] || field < 3 {

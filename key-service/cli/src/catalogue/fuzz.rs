@@ -7,7 +7,7 @@ use shared_fuzz::{Examples, Input, fuzz};
 
 use super::*;
 
-/// A completed entry is a valid catalogue with the list's prices.
+/// Checks that an entry, once a person has completed it, is a valid catalogue with the list's prices.
 #[test]
 fn price_lists() {
     const SERVICE: &str = "[service]\nname = \"f\"\nprovider = \"f\"\ndocs = \"f\"\n";
@@ -34,7 +34,7 @@ fn price_lists() {
                     format!("{SERVICE}{entry}").replace("url = \"\"", "url = \"https://api.example.com/v1\"");
                 match Catalog::parse(&text, "entry") {
                     Ok(catalog) => assert_eq!(*catalog.models[0].price, listed.price, "{text}"),
-                    // A person has to see what is missing or wrong in the list.
+                    // The error must tell a person what is missing or wrong in the list.
                     Err(error) => {
                         let error = error.to_string();
                         let blames_sizes = ["context_window", "max_output_tokens", "i64"];

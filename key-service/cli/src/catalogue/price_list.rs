@@ -31,7 +31,7 @@ const LITELLM: [&str; RATES] = [
 ];
 /// LiteLLM's name for rates by prompt size.
 const TIERS: &str = "tiered_pricing";
-/// Index of the first rate that is not per token.
+/// Index of the first rate that is not a price per token.
 const FIRST_PER_UNIT: usize = 8;
 
 /// Format of a public list of prices.
@@ -64,7 +64,7 @@ pub enum PriceList {
         owner: Option<String>,
         model: ModelsDev,
     },
-    /// All models by their ids.
+    /// All models, by id.
     LiteLlm(Map<String, Value>),
 }
 
@@ -76,24 +76,24 @@ pub struct ListedModel {
     pub context_window: Option<u64>,
     /// Maximum number of output tokens.
     pub max_output_tokens: Option<u64>,
-    /// Whether this is an embedding model.
+    /// Whether the model computes embeddings.
     pub embeddings: bool,
     pub price: Price,
-    /// Which rates the list contains, in the order of [`Rates::FIELDS`]. The others have defaults.
+    /// Which rates the list has for this model, in the order of [`Rates::FIELDS`]. The other rates get defaults.
     pub rates: [bool; RATES],
     /// Prices in the list that the catalogue cannot express.
     pub left_out: Vec<String>,
 }
 
 impl ListedModel {
-    /// Makes a model with these rates and without sizes. Input and output rates are required; cached input costs the
-    /// same as input unless it has a rate.
+    /// Creates a model with these rates and without sizes. Rates for input and output are required. Without a rate of
+    /// its own, cached input costs as much as input.
     pub fn at_rates(id: &str, rates: WrittenRates) -> anyhow::Result<Self> {
         RatesRead { base: rates, ..RatesRead::default() }.finish(id, false)
     }
 }
 
-/// Members of a models.dev file that this program uses.
+/// The members of a models.dev file that the import reads.
 #[derive(Deserialize)]
 pub struct ModelsDev {
     cost: Option<toml::Table>,
@@ -134,8 +134,8 @@ impl PriceList {
         })
     }
 
-    /// Finds the vendor's model with this name. LiteLLM's list puts the vendor in front of most names, and several
-    /// vendors have models with the same name.
+    /// Finds the vendor's model with this name. In LiteLLM's list, most ids are the vendor's name and the model's name.
+    /// This tells models of different vendors apart.
     pub fn model_of(&self, vendor: &Preset, name: &str) -> anyhow::Result<Option<ListedModel>> {
         if let Self::ModelsDev { id, .. } = self {
             let is_named = name == id || name.rsplit('/').next() == Some(id.as_str());
@@ -179,7 +179,7 @@ fn models_dev(id: &str, owner: Option<&str>, model: &ModelsDev) -> anyhow::Resul
         let border = size.and_then(|size| u64::try_from(size).ok()).context("a tier has no size")?;
         read.models_dev_table(Some(border), tier)?;
     }
-    // An older form for a single tier. Newer files have it in addition to `tiers`.
+    // Older files write their only tier like this. Newer files repeat a tier like this in addition to `tiers`.
     if let (None, Some(tier)) = (tiers, cost.get("context_over_200k").and_then(toml::Value::as_table)) {
         read.models_dev_table(Some(200_000), tier)?;
     }
@@ -193,7 +193,7 @@ fn models_dev(id: &str, owner: Option<&str>, model: &ModelsDev) -> anyhow::Resul
 
 fn litellm(id: &str, model: &Map<String, Value>) -> anyhow::Result<ListedModel> {
     let mut read = RatesRead::default();
-    // Other lists have a model's rates next to its tiers.
+    // If the model also has rates outside of its tiers, its tiers are left out.
     let tiers = model.get(TIERS).and_then(Value::as_array).filter(|_| !model.contains_key(LITELLM[0]));
     for tier in tiers.into_iter().flatten() {
         read.litellm_tier(tier.as_object().context("a tier is not an object")?)?;
@@ -206,7 +206,7 @@ fn litellm(id: &str, model: &Map<String, Value>) -> anyhow::Result<ListedModel> 
                 read.put(border, field, &format!("{number}{per_million}")).with_context(|| name.clone())?;
             }
             (Some(_), None) => bail!("{name} is not a number"),
-            // Rates for services that requests cannot use here do not matter. Any other rate may be billed.
+            // A rate of zero costs nothing. Any other unknown rate may be billed, so the entry names it in a comment.
             (None, number) if name.contains("cost") || name.contains("pricing") => {
                 if number != Some(0.0) {
                     read.left_out.push(name.clone());
@@ -239,7 +239,7 @@ struct RatesRead {
 }
 
 impl RatesRead {
-    /// Adds a tier of LiteLLM's list, which covers a range of prompt sizes. The first tier starts at 0.
+    /// Adds a tier of LiteLLM's list. A tier covers a range of prompt sizes; the range of the first tier starts at 0.
     fn litellm_tier(&mut self, tier: &Map<String, Value>) -> anyhow::Result<()> {
         let from = tier.get("range").and_then(|range| range.get(0)).and_then(Value::as_f64);
         let from = from.filter(|from| *from >= 0.0 && from.fract() == 0.0).context("a tier has no range")?;
@@ -270,7 +270,8 @@ impl RatesRead {
         Ok(())
     }
 
-    /// Adds a rate given in decimals. The shortest decimals that give a float are what the list's author wrote.
+    /// Adds a rate in decimal notation. Callers pass the shortest decimals that stand for a float: what the list's
+    /// author wrote.
     fn put(&mut self, border: Option<u64>, field: usize, decimals: &str) -> anyhow::Result<()> {
         let rate = NanoUsd::parse(decimals)?;
         if !(NanoUsd::ZERO..=NanoUsd::MAX).contains(&rate) {
@@ -281,7 +282,7 @@ impl RatesRead {
         Ok(())
     }
 
-    /// Makes the model with these prices. If cached input has no price, it costs the same as other input.
+    /// Creates a model with these prices. If cached input has no price, it costs as much as other input.
     fn finish(self, id: &str, embeddings: bool) -> anyhow::Result<ListedModel> {
         let Self { base, tiers, left_out } = self;
         let resolve = |mut written: WrittenRates| {

@@ -1,4 +1,4 @@
-//! Lists in the formats of models.dev and LiteLLM, with invented models.
+//! Tests the commands with lists in the formats of models.dev and LiteLLM. The models are invented.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// A binary's command line with these commands.
+/// Stands for the command line of a program with these commands.
 #[derive(Debug, Parser)]
 struct Binary {
     #[command(flatten)]
@@ -32,7 +32,7 @@ impl Folder {
         Self(folder)
     }
 
-    /// Runs the command, and returns its output and its error. Words with a dot and a slash are files in the folder.
+    /// Runs a command line, and returns its output and its error. A word that begins with `./` is a file in the folder.
     fn say(&self, line: &str) -> (String, Option<String>) {
         let word = |word: &str| match word.strip_prefix("./") {
             Some(name) => self.0.path().join(name).display().to_string(),
@@ -60,7 +60,7 @@ fn rates(text: &str) -> Rates {
 
 const SERVICE: &str = "[service]\nname = \"f\"\nprovider = \"f\"\ndocs = \"f\"\n";
 
-/// Returns the model in an entry that a person has completed.
+/// Completes an entry as a person would, and returns its model.
 fn completed(entry: &str) -> Model {
     let text = format!("{SERVICE}{entry}").replace("url = \"\"", "url = \"https://api.example.com/v1\"");
     Catalog::parse(&text, "entry").unwrap().models.remove(0)
@@ -229,7 +229,8 @@ fn a_model_whose_rates_are_in_tiers_alone_has_them_and_a_list_may_begin_with_a_m
     assert!(!entry.contains("not imported"), "{entry}");
 }
 
-/// Returns a catalogue with one model on an upstream of this kind, with these further lines.
+/// Returns a catalogue with one model on one upstream of this kind. `price` and `upstream` are further lines of its
+/// tables.
 fn offered(kind: &str, price: &str, upstream: &str) -> String {
     format!(
         "{SERVICE}[[model]]\nid = \"Lark\"\nowned_by = \"f\"\ncontext_window = 9\nmax_output_tokens = 9\n{price}\n\
@@ -293,14 +294,14 @@ fn a_check_against_a_list_says_what_has_changed() {
         "{out}"
     );
     assert!(error.unwrap().ends_with("(differences: 2)"));
-    // Without a known cost, only prices below the list's prices are listed; other prices are up to the operator.
+    // Without a known cost, the check lists only prices below the list's prices. Higher prices are up to the operator.
     let (out, error) = check(&offered("vllm", PRICE, ""))("prices.json");
     assert!(out.contains(&line("`cache_write` sells for 3 and costs 3.75 in the list.")), "{out}");
     assert!(error.unwrap().contains("the catalogue differs from"));
     let dear = PRICE.replace("\"0.3\"", "\"100\"").replace("\"3\"", "\"100\"").replace("\"15\"", "\"100\"");
     let dear = format!("{dear}\nimage = \"1\"\nrequest = \"1\"");
     assert_eq!(check(&offered("vllm", &dear, ""))("prices.json").1, None);
-    // A list has nothing to compare for a model that it lacks, whether by the upstream's name or by the id.
+    // The list has neither the upstream's name of the model nor its id, so there is nothing to compare.
     let (out, error) = check(&offered("vllm", PRICE, ""))("lark.toml");
     assert!(out.contains(&line("not in the list.")) && error.is_none(), "{out}");
     let renamed = offered("vllm", PRICE, "").replace("\"Lark\"", "\"lark\"");
@@ -313,7 +314,7 @@ fn a_check_against_a_list_says_what_has_changed() {
     assert!(error.unwrap().contains("ends neither in .toml nor in .json"));
 }
 
-/// Models of vendors with a preset, under the names of both lists.
+/// Models of vendors that have a preset, as both lists name them.
 const VENDORS: &str = r#"{
     "gpt-x": {"litellm_provider": "openai", "input_cost_per_token": 1e-06, "output_cost_per_token": 2e-06,
         "max_input_tokens": 400000, "max_output_tokens": 128000, "mode": "chat"},
@@ -350,7 +351,7 @@ fn a_model_of_a_known_vendor_comes_with_all_that_its_first_call_needs() {
     let expected =
         ("https://api.openai.com/v1".into(), "gpt-x".into(), "OPENAI_API_KEY".into(), vec!["responses"]);
     assert_eq!(read(entry), expected);
-    // The list's prefix for the vendor is removed, but not a prefix in the vendor's own name.
+    // The vendor's prefix in the list is removed. A prefix that belongs to the vendor's own name for the model stays.
     let entry = folder.say(&format!("{from} groq/aviary/lark")).0;
     assert!(
         entry.contains("id = \"groq/aviary/lark\"") && entry.contains("max_completion_tokens"),
@@ -407,7 +408,7 @@ fn a_vendor_finds_its_own_price_and_none_of_another_vendor() {
     assert_eq!(find("prices.json", "azure", "gpt-x").as_deref(), Some("azure/gpt-x"));
     assert_eq!(find("prices.json", "groq", "aviary/lark").as_deref(), Some("groq/aviary/lark"));
     assert_eq!(find("prices.json", "openrouter", "gpt-x"), None);
-    // A local server gets the price that any vendor charges.
+    // For a model on a local server, any vendor's price is found.
     assert_eq!(find("prices.json", "vllm", "gpt-x").as_deref(), Some("gpt-x"));
     assert_eq!(find("lark-2.toml", "openrouter", "aviary/lark-2").as_deref(), Some("lark-2"));
     assert_eq!(find("lark-2.toml", "openrouter", "aviary/lark-3"), None);

@@ -6,7 +6,7 @@ use shared_fuzz::{Examples, Input, fuzz};
 
 use super::*;
 
-/// Each key of a file is imported once, and each fault names its line.
+/// Checks that each key of a file is imported once, and that each fault names its line.
 #[test]
 fn imported_lines() {
     let examples =
@@ -17,7 +17,7 @@ fn imported_lines() {
     });
 }
 
-/// All rows of a table have the same columns, or the file is refused.
+/// Checks that files with tables never crash the import, and that no row becomes two keys or groups.
 #[test]
 fn imported_tables() {
     let moving = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/moving");

@@ -49,7 +49,7 @@ fn key(place: String, line: &[u8]) -> Result<DraftKey, ApiError> {
     }
     let settings: KeyPatch = settings_among(&members.without(&[SHA256, USED, GROUP]), true)?;
     if settings.bounds.raises_any() {
-        // A raise expires, and the import could not be repeated afterwards.
+        // A raise expires. After that, the same file could no longer be imported.
         return Err(invalid(
             KeyField::Bound(Bound::LimitRaised).row().name,
             "cannot be imported; raise limits afterwards",
@@ -66,7 +66,7 @@ fn key(place: String, line: &[u8]) -> Result<DraftKey, ApiError> {
     })
 }
 
-/// Reads a member, if there is one.
+/// Reads this member of the object; `None` if the object lacks it.
 fn member<T: Kept>(members: &Object<'_>, name: &str, kind: Kind) -> Result<Option<T>, ApiError> {
     let Some(raw) = members.get(name) else { return Ok(None) };
     T::from_value(value::read(name, kind, raw)?).map(Some).ok_or_else(ApiError::internal)

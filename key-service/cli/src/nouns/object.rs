@@ -1,4 +1,4 @@
-//! Commands that keys, groups and webhooks share, with a flag for each setting in the table of fields.
+//! The commands that keys, groups and webhooks share. They have a flag for each setting in the table of fields.
 
 use std::{io::Write, marker::PhantomData, str::FromStr};
 
@@ -29,7 +29,7 @@ use key_service_store::store::Order;
 /// Number of objects to read at a time, which limits a command's memory.
 const READ_AT_ONCE: usize = 500;
 
-/// An account that a flag names.
+/// Names an account with a flag.
 #[derive(Debug, Args)]
 pub struct InAccount {
     /// The account's name
@@ -37,7 +37,7 @@ pub struct InAccount {
     account: String,
 }
 
-/// An object in an account; flags name both.
+/// Names an account and an object in the account with flags.
 #[derive(Debug, Args)]
 pub struct NamedObject<I: FromStr<Err = InvalidId> + Clone + Send + Sync + 'static> {
     #[command(flatten)]
@@ -58,7 +58,8 @@ impl InAccount {
     }
 }
 
-/// Flags for the settings of a new object (`NEW`) or for changes, stored as JSON in the management API's format.
+/// The settings that flags gave, as JSON in the management API's format: all settings of a new object if `NEW`,
+/// otherwise changed settings.
 #[derive(Debug)]
 pub struct SettingFlags<F, const NEW: bool>(String, PhantomData<F>);
 
@@ -66,7 +67,7 @@ fn rows<F: Fields>(is_new: bool) -> impl Iterator<Item = Field> {
     F::settings().map(Fields::row).filter(move |row| is_new || !row.is_fixed)
 }
 
-/// Converts a flag's value to JSON. `null` clears a setting that may be null.
+/// Converts a flag's value to JSON. `null` stays null for settings that it clears.
 fn json_of(kind: Kind, text: &str) -> String {
     match kind {
         Kind::Line { .. } | Kind::Url => json!(text).to_string(),
@@ -88,7 +89,7 @@ fn json_of(kind: Kind, text: &str) -> String {
 }
 
 impl<F: Fields, const NEW: bool> SettingFlags<F, NEW> {
-    /// Reads the settings, with the management API's checks.
+    /// Parses the settings, with the same checks as the management API.
     pub(crate) fn read<P: Patch>(&self) -> anyhow::Result<P> {
         settings(self.0.as_bytes(), NEW).map_err(|error| anyhow!(error.message))
     }
@@ -109,7 +110,7 @@ impl<F: Fields, const NEW: bool> FromArgMatches for SettingFlags<F, NEW> {
 impl<F: Fields, const NEW: bool> Args for SettingFlags<F, NEW> {
     fn augment_args(command: clap::Command) -> clap::Command {
         command.args(rows::<F>(NEW).map(|row| {
-            // Leaked once per process.
+            // `leak` runs once for each flag in a process.
             let flag: &'static str = row.name.replace('_', "-").leak();
             Arg::new(row.name).long(flag).help(row.description).required(NEW && row.is_required)
         }))

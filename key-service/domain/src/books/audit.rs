@@ -31,41 +31,41 @@ use crate::{
     ledger::{Account, Budget, Entry, GroupChain, Payer, Settlement},
 };
 
-/// Adds up the books of an account. The caller passes in every journal entry in order, each key and group after the
-/// last entry that its recorded balance includes, and finally the account.
+/// Adds up the books of an account. The caller passes every journal entry in order. In between, it passes each key and
+/// group right after the last entry that the recorded balance includes. Finally it passes the account.
 ///
 /// So the figures may come from different moments. Memory grows with keys and groups, not with the journal.
 #[derive(Debug)]
 pub struct Auditor {
     /// Whether the journal still has its first entries.
     complete: bool,
-    /// Number of the first entry; `None` if numbers are not compared.
+    /// Number of the first entry; `None` if the number of entries is not checked.
     first: Option<u64>,
-    /// Number of the last entry that was taken from the account's credit.
+    /// Number of the last entry whose amount was deducted from the account's credit.
     paid: u64,
     balances: HashMap<BudgetOwner, SumsOfEntries>,
-    /// When windows got their bounds, if that was within the recorded window.
+    /// For each window whose bound was set within the recorded window, the time when it was set.
     bound_since: HashMap<BudgetOwner, Since>,
     begins_at: Option<Timestamp>,
     bills: Bills,
     entries: u64,
     /// Number of entries whose amounts were deducted from the account's credit.
     paid_entries: u64,
-    /// Numbers of keys and of groups passed in so far.
+    /// How many keys and how many groups were passed so far.
     checked: (u64, u64),
-    /// Sum of what keys used up to the entry `paid`.
+    /// Sum of what all keys have used up to and including entry `paid`.
     used: i128,
     wrong: Vec<Wrong>,
 }
 
-/// What audits read of a journal entry.
+/// The fields of a journal entry that an audit reads.
 #[derive(Clone, Copy, Debug)]
 pub struct AuditedEntry {
     pub number: u64,
     pub key: KeyId,
     pub groups: GroupChain,
     pub at: Timestamp,
-    /// Change of the amount billed.
+    /// By how much the entry changes the billed amount.
     pub delta: NanoUsd,
     /// The key's balance after the entry.
     pub used_after: NanoUsd,
@@ -76,7 +76,7 @@ pub struct AuditedEntry {
 struct SumsOfEntries {
     /// A key's balance after the last entry, or the sum of a group's entries.
     used: NanoUsd,
-    /// The first entry of a complete journal, for comparison with the opening balance.
+    /// The first entry of a complete journal, to be compared with the opening balance.
     first: Option<AuditedEntry>,
     windows: Replay,
     known: bool,
@@ -118,14 +118,15 @@ impl Auditor {
         }
     }
 
-    /// Sets the last entry that was deducted from the account's credit. Without this call, all entries were.
+    /// Sets the last entry that was deducted from the account's credit. Without this call, all entries count as
+    /// deducted.
     #[must_use]
     pub fn paid(self, paid: u64) -> Self {
         Self { paid, ..self }
     }
 
-    /// Records a key's or group's bounds before its entries are passed in, so that entries count from the time when a
-    /// window's bound was set.
+    /// Passes the bounds of a key or group. This must happen before its entries are passed, because a window counts
+    /// entries only from the time when its bound was set.
     pub fn bounds(&mut self, of: BudgetOwner, budget: &Budget) {
         self.bound_since.extend(replay::since(budget).map(|since| (of, since)));
     }
@@ -140,7 +141,7 @@ impl Auditor {
         if let Some((before, _)) = known {
             self.follow(before, entry);
         }
-        // The key's balance may be from an earlier or a later moment than the account's credit.
+        // The key's balance may have been read before or after the account's credit.
         match (known.is_some_and(|(_, known)| known), is_paid) {
             (true, true) => self.used += i128::from(entry.delta.nanos()),
             (false, false) => self.used -= i128::from(entry.delta.nanos()),
@@ -160,19 +161,19 @@ impl Auditor {
         }
     }
 
-    /// Compares any other recorded figure with the proven value.
+    /// Compares a recorded figure of any other kind with the proven value.
     pub fn quantity(&mut self, figure: Figure, recorded: Quantity, proven: Quantity) {
         if recorded != proven {
             self.wrong.push(Wrong { figure, recorded, proven });
         }
     }
 
-    /// Reports a record or entry that is missing, or that differs from what other records imply.
+    /// Reports a record or index entry that is missing, or that differs from what other records imply.
     pub fn missing(&mut self, what: Stored) {
         self.count(Figure::Stored(what), 0, 1);
     }
 
-    /// Reports a record or entry that must not exist.
+    /// Reports a record or index entry that must not exist.
     pub fn unfounded(&mut self, what: Stored) {
         self.count(Figure::Stored(what), 1, 0);
     }
@@ -187,18 +188,18 @@ impl Auditor {
         self.compare(Figure::Sum(of.clone(), day), recorded, entries);
     }
 
-    /// Compares a key's or group's requests in flight with the number of open holds that it counts.
+    /// Compares the recorded requests in flight of a key or group with the number of its open holds that count as such.
     pub fn in_flight(&mut self, of: BudgetOwner, recorded: u64, holds: u64) {
         self.count(Figure::InFlight(of), recorded, holds);
     }
 
-    /// Sets the number of the journal's first entry. The audit then checks that no entry is missing between it and the
-    /// account's last one.
+    /// Sets the number of the journal's first entry. The audit then checks that no entry is missing between this one
+    /// and the account's last.
     pub const fn begins(&mut self, first: u64) {
         self.first = Some(first);
     }
 
-    /// Adds a key or a group, its opening balance from an import, and the sum of its open holds.
+    /// Passes a key or a group, with its opening balance from an import and the sum of its open holds.
     pub fn budget(&mut self, of: BudgetOwner, budget: &Budget, opening: NanoUsd, holds: NanoUsd) {
         let proven = match of {
             BudgetOwner::Key(id) => {
@@ -225,12 +226,12 @@ impl Auditor {
         }
     }
 
-    /// Lists keys and groups that have entries but were not passed in yet.
+    /// Lists the keys and groups that have entries but have not been passed yet.
     pub fn unknown(&self) -> impl Iterator<Item = BudgetOwner> {
         self.balances.iter().filter(|(_, balance)| !balance.known).map(|(of, _)| *of)
     }
 
-    /// Ends the audit with the account, the sum of all open holds, and the deposits.
+    /// Passes the account, the sum of all open holds and the deposits. This ends the audit.
     pub fn account(
         mut self,
         account: Account,
@@ -261,7 +262,7 @@ impl Auditor {
         KnownEntries { complete: self.complete, begins_at: self.begins_at }
     }
 
-    /// Compares the first entry of a key with the opening balance.
+    /// Checks that the first entry of a key starts from the opening balance.
     fn open(&mut self, id: KeyId, opening: NanoUsd) {
         let first = self.balances.get_mut(&BudgetOwner::Key(id)).and_then(|balance| balance.first.take());
         if let Some(first) = first.filter(|_| self.complete) {
@@ -269,13 +270,13 @@ impl Auditor {
         }
     }
 
-    /// Compares the balance after an entry with the balance before it.
+    /// Checks that the balance after an entry is the balance before it plus the entry's change.
     fn follow(&mut self, before: NanoUsd, entry: AuditedEntry) {
         let proven = i128::from(before.nanos()) + i128::from(entry.delta.nanos());
         self.compare(Figure::Entry(entry.key, entry.number), entry.used_after, proven);
     }
 
-    /// Adds an entry to the windows of a key or a group. Returns the balance.
+    /// Adds an entry to the windows of a key or a group. Returns the sums of the key or group.
     fn balance(&mut self, of: BudgetOwner, entry: AuditedEntry) -> &mut SumsOfEntries {
         let balance = self.balances.entry(of).or_insert_with(|| {
             let windows = Replay::new(self.bound_since.get(&of).copied().unwrap_or_default());
@@ -285,7 +286,8 @@ impl Auditor {
         balance
     }
 
-    /// Marks a key or a group as known. Returns the amount that its entries prove, or `nothing` if it has none.
+    /// Marks a key or a group as existing in the store. Returns the amount that its entries prove, or `nothing` if it
+    /// has no entries.
     fn proven(&mut self, of: BudgetOwner, nothing: NanoUsd) -> NanoUsd {
         let new = || SumsOfEntries { used: nothing, first: None, windows: Replay::default(), known: false };
         let balance = self.balances.entry(of).or_insert_with(new);

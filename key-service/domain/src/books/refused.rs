@@ -1,4 +1,4 @@
-//! An account's latest refused calls, and filters for them.
+//! The refused calls of an account, and filters for them.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub struct RefusedCall {
     /// Error code in the public API.
     #[n(2)]
     pub reason: String,
-    /// The requested model; `None` if the key may not make calls at all, which is checked first.
+    /// The requested model. `None` if the key may not make any calls, because this is checked before the model is read.
     #[n(3)]
     pub model: Option<String>,
     /// How the caller sent the request; `None` if no model is known, or if the gateway did not report it.

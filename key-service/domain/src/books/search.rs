@@ -9,9 +9,9 @@ use crate::ledger::{Ending, MOST_LEAD, Settlement};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EntrySearch {
-    /// Key of the entries; `None` matches any.
+    /// Key that was billed; `None` matches any.
     pub key: Option<KeyId>,
-    /// Group of the entries, or the parent of their group; `None` matches any.
+    /// Group of the key that was billed, or parent of this group; `None` matches any.
     pub group: Option<GroupId>,
     /// Group that the reader is limited to, matched like `group`.
     pub within: Option<GroupId>,
@@ -20,13 +20,13 @@ pub struct EntrySearch {
     pub begins: Option<Timestamp>,
     /// Billed before this instant; `None` matches to the end.
     pub ends: Option<Timestamp>,
-    /// Outcome of the entries; `None` matches any outcome.
+    /// Outcome of the generation; `None` matches any.
     pub outcome: Option<Outcome>,
-    /// Ending of the entries; `None` matches any.
+    /// How the generation ended; `None` matches any.
     pub ending: Option<Ending>,
-    /// The user that the caller sent; `None` matches any.
+    /// User that the caller sent; `None` matches any.
     pub user: Option<String>,
-    /// The request that was billed; `None` matches any.
+    /// Request that was billed; `None` matches any.
     pub request: Option<RequestId>,
     /// Name of the upstream; `None` matches any.
     pub upstream: Option<String>,
@@ -37,7 +37,7 @@ pub struct EntrySearch {
 pub enum Outcome {
     Captured,
     Estimated,
-    /// Billed from the gateway's last report, since no capture arrived.
+    /// No capture arrived, so the bill was estimated from the gateway's last report.
     Expired,
     /// Cost more than could be charged.
     Shortfall,
@@ -48,7 +48,7 @@ shared::names! {
 }
 
 impl Outcome {
-    /// Returns whether a settlement has this outcome. An estimate with a shortfall has both.
+    /// Returns whether a settlement has this outcome. A bill that is an estimate and has a shortfall has both outcomes.
     fn is_of(self, settlement: &Settlement) -> bool {
         match self {
             Self::Captured => settlement.ending == Ending::Captured && !settlement.estimated,

@@ -1,17 +1,18 @@
-//! Exported numbers of a log's values, for programs that continue after the last number they have seen.
+//! The numbers under which values of a log are exported. A program continues after the last number that it has seen.
 //!
-//! A store restored from a backup reuses numbers that such a program has already read. So does a replica that takes
-//! over without the latest values. Both start a new epoch, and an exported number contains the epoch in its high bits.
-//! If the same backup is restored twice, the second restore does not know of the first, so epochs also count the
-//! clock's hours.
+//! A store that was restored from a backup uses numbers again that such a program has already seen. So does a replica
+//! that takes over without the latest values. Both therefore start a new epoch, and the high bits of an exported number
+//! are the number of its epoch. If the same backup is restored twice, the second restore may not know of the first. So
+//! that both get different epochs, the number of an epoch is at least the number of hours since 2025.
 
 use shared::time::Timestamp;
 
-/// Number of bits in an exported number without its epoch. Until the end of 2039, the epoch has at most 17 bits. So
-/// exported numbers are below 2^53, and readers of JSON keep them exactly.
+/// Number of low bits of an exported number that are the value's own number. The bits above are the epoch. Until the
+/// end of 2039, the epoch has at most 17 bits. So exported numbers are below 2^53, and readers of JSON keep them
+/// exactly.
 const NUMBER_BITS: u32 = 36;
 const NUMBER: u64 = (1 << NUMBER_BITS) - 1;
-/// The beginning of 2025, when epochs begin to count hours.
+/// The beginning of 2025, from which the hours in epochs are counted.
 const FIRST_HOUR: i64 = 1_735_689_600_000 / HOUR;
 const HOUR: i64 = 60 * 60 * 1_000;
 
@@ -21,13 +22,13 @@ pub struct Sequence {
     epochs: Vec<Epoch>,
 }
 
-/// The values since a restore or a loss.
+/// The values that were written since a restore, or since a failover that may have lost values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Epoch {
     /// Number of the first value.
     pub first: u64,
     pub begin: EpochBegin,
-    /// Number of the epoch, raised if it is not above the previous epoch's.
+    /// Number of the epoch. It is raised if the previous epoch has the same or a higher number.
     pub number: u64,
 }
 
@@ -35,22 +36,23 @@ pub struct Epoch {
 pub enum EpochBegin {
     /// The store was restored: all values of the epoch are new.
     Restored,
-    /// A server took over that may lack the latest values. The epoch may begin with older values.
+    /// A server that may lack the latest values took over. The first values of this epoch may have been written before
+    /// it took over.
     Lost,
 }
 
-/// Why a program cannot continue.
+/// Why a program cannot continue after the number that it has seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CannotGoOn {
     /// The log never had this number.
     Unknown,
-    /// The value may have been lost and its number reused. Everything after this exported number, the last one that is
-    /// certain, must be read again.
+    /// The value may have been lost, and another value may have its number. The program must read everything after this
+    /// exported number again; the values up to it are certain.
     MayBeLost(u64),
 }
 
-/// Returns the number of an epoch that starts now. `known` lists earlier epochs: for a restore, the last ones of the
-/// backup and of the replaced store.
+/// Returns the number for an epoch that starts now. It must be above the numbers in `known`: for a restore, the last
+/// epochs of the backup and of the replaced store.
 pub fn next_epoch(known: impl IntoIterator<Item = u64>, now: Timestamp) -> u64 {
     let hours = u64::try_from(now.millis() / HOUR - FIRST_HOUR).unwrap_or_default();
     known.into_iter().map(|last| last.saturating_add(1)).fold(hours.max(1), u64::max)
@@ -75,12 +77,12 @@ impl Sequence {
         epoch << NUMBER_BITS | number
     }
 
-    /// Returns the number of the value after which a program continues, given the last exported number it has seen.
-    /// `last` is the number of the log's last value. After a restore, the program reads everything written since the
-    /// restore.
+    /// Takes the last exported number that a program has seen, and returns the number of the value after which it
+    /// continues. `last` is the number of the log's last value. After a restore, the program gets everything that was
+    /// written since the restore.
     pub fn after(&self, exported: u64, last: u64) -> Result<u64, CannotGoOn> {
         let (of_program, number) = (exported >> NUMBER_BITS, exported & NUMBER);
-        // A later restore of an earlier backup has lost the epochs in between.
+        // An epoch is looked up by order, because a restore of an earlier backup may have lost the program's epoch.
         match self.epochs.iter().find(|epoch| epoch.number > of_program) {
             Some(Epoch { first, begin: EpochBegin::Restored, .. }) => Ok(number.min(first.saturating_sub(1))),
             Some(Epoch { first, begin: EpochBegin::Lost, .. }) if number < *first => Ok(number),
@@ -120,7 +122,7 @@ mod tests {
 
     #[test]
     fn after_a_restore_numbers_go_on_above_those_that_were_lost() {
-        // The backup had 10 values. A later backup had 12.
+        // The store was restored twice: from a backup with 10 values, and later from a backup with 12.
         let sequence = sequence(EpochBegin::Restored, &[(11, 7), (13, 9)]);
         let exported: Vec<_> = (9..=14).map(|number| sequence.exported(number)).collect();
         assert!(exported.is_sorted(), "{exported:?}");
@@ -165,7 +167,7 @@ mod tests {
     #[test]
     fn no_restore_repeats_a_number_however_often_one_backup_is_restored() {
         let now = Timestamp::parse("2026-11-28T21:00:00Z").unwrap();
-        // The backup had 10 values and no restore. Each restored store writes 5 more.
+        // The backup has 10 values, and was made before any restore. Each restored store writes 5 more values.
         let (mut replaced, mut at) = (None, now);
         let mut seen = 0;
         for _ in 0..4 {
@@ -174,10 +176,11 @@ mod tests {
             assert!(restored.exported(11) > seen, "{epoch}");
             assert_eq!(restored.after(seen, 15), Ok(seen.min(10)), "everything written since then is read");
             seen = restored.exported(15);
-            // The next restored store replaces this one in the same hour.
+            // Within the same hour, the backup is restored again and replaces this store.
             (replaced, at) = (Some(epoch), now.plus(Duration::from_mins(5)));
         }
-        // An hour or more later, the replaced store cannot be read. Even a clock that is behind repeats no number.
+        // After an hour or more, numbers do not repeat even if the replaced store cannot be read. If it can be read,
+        // they do not repeat even with a slow clock.
         let later = next_epoch(None, now.plus(Duration::from_hours(5)));
         assert!(sequence(EpochBegin::Restored, &[(11, later)]).exported(11) > seen);
         assert_eq!(next_epoch([later], now), later + 1);

@@ -1,4 +1,4 @@
-//! Counts of an upstream's bills, with a coarse histogram of times to the first token.
+//! Counts of the generations that an upstream served, with a coarse histogram of the times to the first token.
 
 use shared::generation::Course;
 
@@ -14,7 +14,7 @@ pub struct UpstreamCalls {
     pub first_tokens: [u64; CLASSES],
 }
 
-/// A time that was recorded only as a class of the histogram.
+/// A time of which only the histogram's class is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClassedTime {
     /// At most this many milliseconds.

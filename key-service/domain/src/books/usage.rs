@@ -22,11 +22,12 @@ pub use self::ranking::{permille, ranked};
 pub use self::runway::{RATE_DAYS, SpendRate};
 use crate::ledger::{Entry, Payer, Record, Settlement};
 
-/// Maximum number of tokens of each kind that one request adds to the counters: a million times any model's context. A
-/// larger number is an upstream's error and would distort the counters.
+/// Maximum number of tokens of each kind that one request can add to the counters. No model's context has more than
+/// about a millionth of this. A larger number is an upstream's error and would distort the counters.
 pub const COUNTED_PER_REQUEST: u64 = 1_000_000_000_000;
 
-/// How long after midnight the previous day's counters may still change. Key-service clocks differ by seconds at most.
+/// For this long after midnight, the previous day's counters may still change. Key-service clocks differ by seconds at
+/// most.
 const LATE: Duration = Duration::from_mins(10);
 
 const HOUR: i64 = 60 * 60 * 1000;
@@ -137,8 +138,9 @@ impl Hour {
 }
 
 /// Returns what a journal entry adds to the counters. `before` is the generation's record before the entry. The first
-/// settlement counts a request. The correction of an expiry counts on the day of the correction, so that day's charge
-/// may be negative. Tokens that the expiry overcounted are not subtracted. A late capture counts nothing.
+/// settlement of a generation counts as a request. The correction of an expiry counts on the day of the correction, so
+/// that day's charge may be negative. Tokens that the expiry overcounted are not subtracted. A late capture adds
+/// nothing.
 pub fn added(before: &Record, entry: &Entry) -> Added {
     let settlement = &entry.settlement;
     let (known, usage) = (at_known_cost(settlement), counted(settlement));
@@ -166,7 +168,7 @@ pub fn added(before: &Record, entry: &Entry) -> Added {
     Added { payer: settlement.payer.clone(), user, day: hour.day(), hour: hour.of_day(), counts }
 }
 
-/// A settlement's amounts if its upstream cost is known; otherwise zero.
+/// A settlement's upstream cost and charge, both zero if its upstream cost is unknown.
 struct AtKnownCost {
     upstream_cost: NanoUsd,
     charged: NanoUsd,

@@ -8,7 +8,7 @@ use shared::{ids::GroupId, time::Timestamp};
 
 use crate::ledger::GroupChain;
 
-/// Minimum time between two records of a management key's last use, so that reads rarely cause a write.
+/// A management key's last use is recorded at most this often, so that reads rarely cause a write.
 pub const USE_NOTED_EVERY: Duration = Duration::from_mins(1);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize)]
@@ -75,7 +75,7 @@ pub fn may(access: Access, effect: Effect, subject: Subject) -> Result<(), Forbi
     }
 }
 
-/// Returns whether a use now must be recorded, given the last recorded use.
+/// Returns whether a use at time `now` must be recorded, given the last recorded use.
 pub fn is_noted(last_used_at: Option<Timestamp>, now: Timestamp) -> bool {
     last_used_at.is_none_or(|last| last.plus(USE_NOTED_EVERY) <= now)
 }

@@ -6,8 +6,8 @@ use hex::FromHex as _;
 use minicbor::{Decode, Encode};
 use shared::secret::{ExposeSecret, SecretString};
 
-/// The secret key of the hash. Without the pepper, a stolen store contains no usable keys, and does not help to guess
-/// one.
+/// The secret key of the hash. Without the pepper, a stolen store contains no usable keys, and does not help anyone to
+/// guess a key.
 #[derive(Clone)]
 pub struct Pepper([u8; 32]);
 
@@ -21,7 +21,7 @@ impl Pepper {
         <[u8; 32]>::from_hex(digits.expose_secret()).ok().map(Self)
     }
 
-    /// Derives from the pepper a secret that reveals neither the pepper nor other secrets.
+    /// Derives a secret from the pepper. The secret reveals neither the pepper nor other derived secrets.
     pub(crate) fn derive(&self, context: &'static str, of: &[u8]) -> [u8; 32] {
         let mut hasher = blake3::Hasher::new_derive_key(context);
         hasher.update(&self.0).update(of);
@@ -39,7 +39,7 @@ impl fmt::Debug for Pepper {
     }
 }
 
-/// The current pepper and, during a rotation, the previous one.
+/// The current pepper and, during a rotation, the previous pepper.
 #[derive(Clone, Debug)]
 pub struct Peppers {
     pub current: Pepper,
@@ -53,7 +53,7 @@ impl Peppers {
         self.current.digest(plaintext.expose_secret())
     }
 
-    /// Lists all peppers, the current one first.
+    /// Lists all peppers. The current pepper is the first.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Pepper> {
         std::iter::once(&self.current).chain(&self.previous)
     }
@@ -87,7 +87,7 @@ impl ForeignKey {
         format!("sha256\0{}", hex::encode(self.0))
     }
 
-    /// Returns the part that may be shown. The plaintext is not known.
+    /// Returns the part that may be shown. The plaintext cannot be shown, because it is not known.
     pub fn hint(&self) -> String {
         let digits = hex::encode(self.0);
         format!("sha256:{}…{}", &digits[..4], &digits[60..])
@@ -107,7 +107,7 @@ impl fmt::Debug for ForeignKey {
 pub struct Digest(#[cbor(n(0), with = "minicbor::bytes")] [u8; 32]);
 
 impl Digest {
-    /// Returns the unkeyed BLAKE3 hash of data that is not secret. It is used to distinguish requests.
+    /// Returns the unkeyed BLAKE3 hash of data that is not secret. It is used to tell requests apart.
     pub fn of(bytes: &[u8]) -> Self {
         Self(*blake3::hash(bytes).as_bytes())
     }

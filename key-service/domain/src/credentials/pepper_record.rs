@@ -1,7 +1,7 @@
-//! The store's record of the peppers that keys were created with, so that a start with a wrong pepper fails.
+//! The store's record of the peppers with which keys were created, so that a start with a wrong pepper fails.
 //!
-//! A store that has keys but lost its record does not know its pepper. It does not trust whichever pepper comes first:
-//! only finding a key older than the new record proves a pepper.
+//! A store that has keys but lost its record does not know its pepper. It does not simply trust the first pepper that a
+//! process has: a pepper is proven only when it finds a key that is older than the new record.
 
 use std::{fmt, str::FromStr};
 
@@ -11,7 +11,7 @@ use crate::credentials::digest::{Pepper, Peppers};
 
 /// Context of the derivation, as BLAKE3 requires.
 const CONTEXT: &str = "faregate 2026-11-23 fingerprint of a pepper";
-/// Length of a fingerprint in bytes: long enough that no two peppers share one by accident.
+/// Length of a fingerprint in bytes: long enough that no two peppers have the same fingerprint by accident.
 const BYTES: usize = 16;
 
 /// A keyed hash that distinguishes peppers and reveals nothing about them.
@@ -28,7 +28,7 @@ impl Fingerprint {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PepperRecord {
-    /// The store had keys before it had a record.
+    /// The store had keys before it had a record, so its pepper is not proven.
     Unproven {
         /// When the record was written. Finding an older key proves the pepper.
         since: Timestamp,
@@ -42,9 +42,9 @@ pub enum PepperRecord {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The peppers match the store, as far as is known.
+    /// The peppers match the store, as far as its record shows.
     Fits,
-    /// The peppers are accepted, and this record must replace the stored one.
+    /// The peppers are accepted, and this record must replace the stored record.
     Replace(PepperRecord),
     /// No key of the store would be found with these peppers.
     Wrong,
@@ -57,7 +57,8 @@ impl PepperRecord {
         Self::Known { current: Fingerprint::of(&peppers.current), previous }
     }
 
-    /// Checks a process's peppers against the store's record. `has_keys` is whether a store without a record has keys.
+    /// Compares a process's peppers with the store's record. `has_keys` says whether the store has keys; it matters
+    /// only without a record.
     pub fn judge(record: Option<Self>, peppers: &Peppers, has_keys: bool, now: Timestamp) -> Verdict {
         let own = Fingerprint::of(&peppers.current);
         let own_previous = peppers.previous.as_ref().map(Fingerprint::of);
@@ -65,12 +66,12 @@ impl PepperRecord {
             None if has_keys => Verdict::Replace(Self::Unproven { since: now }),
             None => Verdict::Replace(Self::of(peppers)),
             Some(Self::Unproven { .. }) => Verdict::Fits,
-            // The rotation is over. From now on, the previous pepper is wrong.
+            // This process has no previous pepper, so the rotation is over. From now on, the previous pepper is wrong.
             Some(Self::Known { current, previous: Some(_) }) if current == own && own_previous.is_none() => {
                 Verdict::Replace(Self::of(peppers))
             }
             Some(Self::Known { current, .. }) if current == own => Verdict::Fits,
-            // The rotation has not reached this process yet.
+            // This process still has only the previous pepper: the rotation has not reached it yet.
             Some(Self::Known { previous, .. }) if previous == Some(own) => Verdict::Fits,
             // This process begins a rotation, and records both peppers.
             Some(Self::Known { current, .. }) if Some(current) == own_previous => {

@@ -9,7 +9,7 @@ use totp_rs::{Builder, Secret, Totp};
 
 use crate::credentials::digest::{Digest, Pepper, Peppers};
 
-/// Context in which secrets are derived from a pepper.
+/// Context of the derivation of secrets from a pepper, as BLAKE3 requires.
 const CONTEXT: &str = "faregate 2026-11-23 secrets of second factors";
 /// Length of a secret in bytes, as recommended by RFC 4226.
 const SECRET: usize = 20;
@@ -56,7 +56,7 @@ impl FactorId {
     }
 }
 
-/// Writes the number in the form that pages contain.
+/// Writes the number as web pages contain it.
 impl fmt::Display for FactorId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&hex::encode(self.0))
@@ -64,12 +64,14 @@ impl fmt::Display for FactorId {
 }
 
 impl SecondFactor {
-    /// Returns the factor after a code of this step was accepted; `None` if this or a later code was accepted before.
+    /// Returns the second factor with this step's code marked as used; `None` if a code of this or a later step was
+    /// already accepted.
     pub fn after_step(&self, step: u64) -> Option<Self> {
         (step > self.last_step).then(|| Self { last_step: step, ..self.clone() })
     }
 
-    /// Uses up a recovery code, given its possible hashes; `None` if the code is unknown or used.
+    /// Returns the second factor without the recovery code that has one of these hashes; `None` if the code is unknown
+    /// or used.
     pub fn after_recovery(&self, hashes: impl IntoIterator<Item = Digest>) -> Option<Self> {
         let at = hashes.into_iter().find_map(|hash| self.recovery.iter().position(|kept| *kept == hash))?;
         let mut after = self.clone();
@@ -103,7 +105,7 @@ impl TotpSecret {
         self.0.secret().to_base32().into()
     }
 
-    /// Returns the secret as a URI that apps open, naming the account and its member.
+    /// Returns the secret as a URI for authenticator apps. The URI names the account and the member.
     pub fn uri(&self, account: &str, member: &str) -> SecretString {
         let name = format!("{member} ({account})");
         let name = utf8_percent_encode(&name, NON_ALPHANUMERIC);
@@ -111,7 +113,7 @@ impl TotpSecret {
         format!("otpauth://totp/{ISSUER}:{name}?secret={secret}&issuer={ISSUER}").into()
     }
 
-    /// Returns the time step of a code; `None` if the code matches no step near this time.
+    /// Returns the time step of a code; `None` if the code belongs to no step near this time.
     pub fn step_of(&self, code: &str, now: Timestamp) -> Option<u64> {
         let digits: String = code.chars().filter(|c| !c.is_whitespace()).collect();
         self.0.check(&digits, u64::try_from(now.seconds()).ok()?)
@@ -125,8 +127,8 @@ pub fn recovery_code(random: [u8; RECOVERY_BYTES]) -> String {
     groups.collect::<Vec<_>>().join("-")
 }
 
-/// Returns the text to hash for a recovery code, the same however the code was typed. It contains a NUL, which no key
-/// has.
+/// Returns the text to hash for a recovery code. It does not depend on how the code was typed (hyphens, spaces, case).
+/// It contains a NUL, which no key has.
 pub fn recovery_text(member: MemberId, code: &str) -> String {
     let code: String = code.chars().filter(char::is_ascii_alphanumeric).collect();
     format!("recovery code\0{member}\0{}", code.to_ascii_uppercase())
@@ -145,7 +147,7 @@ mod tests {
 
     #[test]
     fn codes_are_those_of_the_standard_near_their_time() {
-        // RFC 6238, appendix B, cut to six digits.
+        // Test vectors of RFC 6238, appendix B, shortened to six digits.
         let secret = Secret::from(*b"12345678901234567890");
         let secret = TotpSecret(Builder::new().with_secret(secret).build_noncompliant());
         let at = |seconds: i64| Timestamp::from_millis(seconds * 1000);

@@ -23,8 +23,8 @@ impl Change {
     }
 }
 
-/// Replaces a value of more than [`MAX_CHANGE_BYTES`] in an event. No setting looks like it: metadata values are
-/// strings, so no metadata has a boolean `cut`.
+/// Stands in an event for a value that is longer than [`MAX_CHANGE_BYTES`]. It cannot be mistaken for a setting:
+/// metadata values are strings, so no metadata has a boolean `cut`.
 #[derive(Serialize)]
 struct CutValue<'a> {
     /// Always `true`.
@@ -43,7 +43,7 @@ fn bounded(value: String) -> String {
     let cut = |begins| json(&CutValue { cut: true, bytes: value.len(), begins });
     let (mut room, mut end) = (MAX_CHANGE_BYTES - cut("").len(), 0);
     for c in value.chars() {
-        // The value is JSON without control characters, so a string escapes only these two.
+        // The value is JSON without control characters. In a JSON string, only these two characters of it are escaped.
         let written = c.len_utf8() + usize::from(matches!(c, '"' | '\\'));
         if written > room {
             break;

@@ -10,7 +10,7 @@ pub struct Threshold {
     pub bound: MoneyBound,
     /// Used share of the amount; for credit, the remaining share.
     pub percent: u8,
-    /// Amount of the limit; for credit, the credit just after the last deposit.
+    /// Amount of the limit. For credit, the account's credit right after the last deposit.
     #[serde(deserialize_with = "usd")]
     pub amount: NanoUsd,
     /// Amount used; for a window, within the current window.

@@ -2,7 +2,7 @@
 
 /// Minimum length of a password in characters. NIST SP 800-63B-4 requires it where there is no second factor.
 pub const MIN_PASSWORD_CHARS: usize = 15;
-/// Maximum length of a password in characters; a passphrase fits many times over.
+/// Maximum length of a password in characters, much longer than any passphrase.
 pub const MAX_PASSWORD_CHARS: usize = 256;
 
 /// Maximum length of a member's name in characters: the longest e-mail address fits.
@@ -46,7 +46,7 @@ pub enum MemberRefused {
     /// The signed-in member entered a wrong current password.
     #[error("the current password is wrong")]
     WrongPresentPassword,
-    /// The session began too long ago, or without a link.
+    /// The sign-in is too old, or was not with a link.
     #[error("sign in with a new link first")]
     StaleSignIn,
     /// The code is neither the app's current code nor an unused recovery code, or it was accepted earlier.
@@ -55,7 +55,8 @@ pub enum MemberRefused {
     /// There were too many wrong codes recently.
     #[error("there were too many wrong codes; wait a quarter of an hour")]
     TooManyCodes,
-    /// The password was entered too long ago or in another browser, or has been replaced since.
+    /// The second step of a sign-in failed: the password was entered too long ago or in another browser, or has since
+    /// been replaced.
     #[error("too much time has passed; sign in again")]
     ChallengeOver,
     /// The member has a second factor.

@@ -1,4 +1,4 @@
-//! Tests the rules of billing over chosen and random usages and prices.
+//! Tests the rules of billing with chosen and random usages and prices.
 
 use proptest::prelude::*;
 use shared::tokens::UsageDetails;
@@ -18,7 +18,7 @@ fn three(input: i64, cached_input: i64, output: i64) -> Price {
 fn a_request_is_rounded_up_once() {
     let flash = three(100_000_000, 25_000_000, 400_000_000);
     assert_eq!(cost(&flash, Usage::of(12, 0, 5)).nanos(), 3_200);
-    // Three thirds of a nano-USD make one, not three.
+    // Three parts of a third of a nano-USD each cost one nano-USD together, not three.
     let thirds = three(333_333, 333_333, 333_334);
     assert_eq!(cost(&thirds, Usage::of(2, 1, 1)).nanos(), 1);
     assert_eq!(cost(&thirds, Usage::of(3, 1, 1)).nanos(), 2);
@@ -63,12 +63,12 @@ fn parts_beyond_their_whole_fill_it_from_the_dearest_on() {
         audio_input,
         ..UsageDetails::default()
     };
-    // There are parts for ten tokens, and one plain token.
+    // One token belongs to no part, so it costs the plain input rate.
     let usage = Usage { details: parts(2, 3, 3), ..Usage::of(10, 1, 0) };
     assert_eq!(bill(usage), (2 * 5 + 3 * 6 + 3 * 2 + 1 + 4, false));
     let usage = Usage { details: parts(2, 3, 3), ..Usage::of(10, 2, 0) };
     assert_eq!(bill(usage), (2 * 5 + 3 * 6 + 3 * 2 + 2, false));
-    // There is one token too many, so the cheapest part is reduced.
+    // The parts have one token too many, so the cheapest part loses one.
     let usage = Usage { details: parts(2, 3, 3), ..Usage::of(10, 3, 0) };
     assert_eq!(bill(usage), (2 * 5 + 3 * 6 + 3 * 2 + 2, true));
     let usage = Usage { details: parts(2, 3, 3), ..Usage::of(4, 3, 0) };
@@ -102,7 +102,7 @@ fn a_hold_covers_a_shorter_prompt_where_a_longer_one_is_cheaper() {
     assert_eq!(worst_case(&price, 11, 5, 0).nanos(), 48);
 }
 
-/// A random number generator that covers every order of magnitude (SplitMix64).
+/// A generator of random numbers of every order of magnitude (SplitMix64).
 struct Numbers(u64);
 
 impl Numbers {
@@ -141,7 +141,7 @@ impl Numbers {
         Price { base, tiers }
     }
 
-    /// Returns a usage near a border of the price's tiers, or anywhere.
+    /// Returns a random usage. In half of all cases, its prompt is about as long as the price's first tier boundary.
     fn usage(&mut self, price: &Price) -> Usage {
         let bits = if self.below(50) == 0 { 63 } else { 22 };
         let prompt = match price.tiers.first() {
@@ -168,7 +168,7 @@ impl Numbers {
     }
 }
 
-/// Bills the parts, the most expensive first, in unsigned 128 bits and without sorting.
+/// Bills the most expensive parts first, like [`cost`], but in unsigned 128 bits and without sorting.
 fn dearest_order(whole: u64, plain: NanoUsd, parts: &[(u64, NanoUsd)]) -> u128 {
     let (whole, unsigned) = (u128::from(whole), |rate: NanoUsd| u128::from(rate.nanos().cast_unsigned()));
     let all: u128 = parts.iter().map(|(part, _)| u128::from(*part)).sum();
@@ -204,11 +204,12 @@ fn independent_cost(price: &Price, usage: Usage) -> u128 {
         + dearest_order(usage.completion, rates.output, &completion);
     let unsigned = |rate: NanoUsd| u128::from(rate.nanos().cast_unsigned());
     let fees = unsigned(rates.image) * u128::from(details.images) + unsigned(rates.request);
-    // Rounding only the tokens equals rounding the sum, since the fees are whole.
+    // Fees are whole nano-USD, so rounding only the tokens' cost is the same as rounding the sum.
     (tokens.div_ceil(1_000_000) + fees).min(unsigned(NanoUsd::MAX))
 }
 
-/// Adds a token to the whole, and to one of its parts, if any; or adds an image.
+/// Adds one token to the prompt or the completion and, for some kinds, to one of its parts. One kind adds an image
+/// instead.
 fn one_more(usage: Usage, kind: u64) -> Usage {
     let mut more = usage;
     let whole = if kind < 5 { &mut more.prompt } else { &mut more.completion };
@@ -262,7 +263,7 @@ fn check_one(numbers: &mut Numbers) -> Result<(), TestCaseError> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1_000))]
 
-    /// Checks a million usages: a thousand for each case.
+    /// Checks a million usages: a thousand in each case.
     #[test]
     fn every_bill_is_the_independent_one_and_covered_by_its_hold(seed: u64) {
         let mut numbers = Numbers(seed);

@@ -26,7 +26,7 @@ fn group() -> Group {
     Group::new(GroupId::new(NOW, [0; 10]), NOW)
 }
 
-/// Returns a value that requests may set; `None` where no request sets the field.
+/// Returns a value for the field that requests may set; `None` if requests cannot set the field.
 fn sample(row: Field) -> Option<Value> {
     Some(match row.kind {
         Kind::Answered(_) => return None,
@@ -41,7 +41,7 @@ fn sample(row: Field) -> Option<Value> {
         Kind::Group => Value::Group(GroupId::new(NOW, [1; 10])),
         Kind::Url => Value::Text("https://example.com/hook".into()),
         Kind::EventTypes => Value::Texts(vec!["key.created".into()]),
-        // This differs from the default of a new key or webhook.
+        // A value that new keys or webhooks do not have by default.
         Kind::Flag => Value::Flag(row.name == "disabled"),
         Kind::KeyDefaults => Value::KeyDefaults(
             DefaultField::settings().filter_map(|field| Some((field, sample(field.row())?))).collect(),
@@ -49,8 +49,8 @@ fn sample(row: Field) -> Option<Value> {
     })
 }
 
-/// Sets each field separately and clears it again. `changed` applies a change of fields, and returns `None` if one
-/// cannot be set; `value` reads a field.
+/// Sets each field on its own, and clears it again. `changed` sets a field, and returns `None` if the field or value
+/// cannot be set. `value` reads a field.
 fn each_setting_is_kept<F: Fields, T: Clone>(
     blank: &T,
     changed: impl Fn(T, F, Value) -> Option<T>,

@@ -1,4 +1,4 @@
-//! Decides which URLs a webhook may have, and which addresses its host may resolve to.
+//! Decides which URLs a webhook may have, and to which addresses its host may resolve.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -20,9 +20,9 @@ pub struct WebhookUrl {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Host {
-    /// A name, resolved before each attempt. Unusual spellings of an address count as names too.
+    /// A name, which is resolved before each attempt. An IP address in an unusual spelling counts as a name too.
     Name(String),
-    /// An address in its usual notation.
+    /// An IP address in its usual notation.
     Literal(IpAddr),
 }
 
@@ -36,7 +36,7 @@ pub enum BadUrl {
     /// The host ends in a number but is not an address in the usual notation. URL parsers disagree about such hosts.
     #[error("has a host that ends in a number; write addresses as four decimal numbers, such as 192.0.2.1")]
     Number,
-    /// The URL is not encrypted and leads to another machine.
+    /// The URL uses http but leads to another machine.
     #[error("must begin with https://; only a loopback address, such as 127.0.0.1, may have http://")]
     NotEncrypted,
 }
@@ -52,8 +52,8 @@ pub enum AddressRefused {
     NotPublic,
 }
 
-/// Decides whether to connect to an address that a host resolved to. Addresses in `allowed` networks are permitted even
-/// if they are not public.
+/// Decides whether to connect to an address to which a host was resolved. Addresses in `allowed` networks are permitted
+/// even if they are not public.
 pub fn may_connect(address: IpAddr, host: &Host, allowed: &[Network]) -> Result<(), AddressRefused> {
     if *host == Host::Literal(address) && address.is_loopback() {
         return Ok(());
@@ -68,7 +68,8 @@ pub fn may_connect(address: IpAddr, host: &Host, allowed: &[Network]) -> Result<
     Err(AddressRefused::NotPublic)
 }
 
-/// Returns the address that packets for `address` reach: IPv4 inside IPv6 is unwrapped as sockets and NAT64 do.
+/// Returns the address at which packets to `address` arrive. An IPv4 address inside an IPv6 address is unwrapped, as
+/// sockets and NAT64 do.
 fn carried(address: IpAddr) -> IpAddr {
     let IpAddr::V6(v6) = address else { return address };
     match v6.segments() {
@@ -89,14 +90,14 @@ impl Serialize for WebhookUrl {
 }
 
 impl WebhookUrl {
-    /// Parses a URL. [`may_connect`] checks the host once it is resolved.
+    /// Parses a URL. Before each connection, [`may_connect`] checks the address to which the host was resolved.
     pub fn parse(text: &str) -> Result<Self, BadUrl> {
         let url = Self::stored(text)?;
         let is_number = matches!(&url.host, Host::Name(name) if ends_in_a_number(name));
         if is_number { Err(BadUrl::Number) } else { Ok(url) }
     }
 
-    /// Parses a stored URL. An earlier version accepted hosts that end in a number.
+    /// Parses a stored URL. Its host may end in a number, because an earlier version accepted such hosts.
     pub fn stored(text: &str) -> Result<Self, BadUrl> {
         if text.chars().count() > MAX_URL_CHARS {
             return Err(BadUrl::TooLong);
@@ -138,7 +139,7 @@ impl Host {
         }
     }
 
-    /// Parses the host of an authority: `host`, `host:port`, `[address]:port`.
+    /// Parses the host in a URL's authority: `host`, `host:port`, `[address]:port`.
     fn of_authority(authority: &str) -> Option<Self> {
         let end = authority.find(']').map_or(0, |bracket| bracket + 1);
         let port = authority[end..].find(':').map(|colon| end + colon);

@@ -12,11 +12,11 @@ use shared::{
 
 use crate::credentials::digest::{Digest, Pepper, Peppers};
 
-/// Context in which secrets are derived from a pepper.
+/// Context of the derivation of secrets from a pepper, as BLAKE3 requires.
 const CONTEXT: &str = "faregate 2026-11-23 secrets of webhooks";
 
-/// Secret that signs a webhook's deliveries. It cannot be printed and is not stored: it is derived from the pepper and
-/// the webhook's id.
+/// Secret with which a webhook's deliveries are signed. It cannot be printed and is not stored: it is derived from the
+/// pepper and the webhook's id.
 #[derive(Clone)]
 pub struct WebhookSecret([u8; 32]);
 
@@ -32,7 +32,7 @@ impl WebhookSecret {
         secrets.find(|secret| secret.digest() == *stored)
     }
 
-    /// Returns the secret as receivers configure it.
+    /// Returns the secret in the form in which receivers configure it.
     pub fn plaintext(&self) -> SecretString {
         format!("whsec_{}", STANDARD.encode(self.0)).into()
     }
@@ -42,7 +42,7 @@ impl WebhookSecret {
         Digest::of(&self.0)
     }
 
-    /// Returns the header `webhook-signature` of an attempt at this time.
+    /// Returns the value of the header `webhook-signature` for an attempt at this time.
     pub fn sign(&self, event: EventId, at: Timestamp, body: &str) -> String {
         let key = hmac::Key::new(hmac::HMAC_SHA256, &self.0);
         let content = format!("{event}.{}.{body}", at.seconds());

@@ -1,14 +1,15 @@
-//! Promises proved for small installations by visiting every reachable state. `docs/proof.md` has the numbers.
+//! Proves the promises for small installations by visiting every reachable state. `docs/proof.md` has the results.
 //!
 //! The ignored tests are larger and take minutes: `make prove` runs them.
 
 use super::setup::{Act, Asked, Setup};
 use crate::explorer::{explore, explore_at_least};
 
-/// A request that may hold 40, extends that to 50, reports 10 and costs 30.
+/// A request that holds at most 40, asks to extend the hold to 50 while it reports a cost of 10, and costs 30 in the
+/// end.
 const ASKED: Asked =
     Asked { key: 0, gateway: 0, least: 10, most: 40, extension: Some((50, 10)), may_fail: true, cost: 30 };
-/// The same request, never extended or interrupted: the upstream answers and the gateway waits.
+/// The same request without an extension or an interruption: the upstream always answers and the gateway always waits.
 const WHOLE: Asked = Asked { extension: None, may_fail: false, ..ASKED };
 /// A request that costs more than was held.
 const BEYOND: Asked = Asked { cost: 60, ..WHOLE };
@@ -38,7 +39,7 @@ fn plain(requests: Vec<Asked>) -> Setup {
     }
 }
 
-/// Returns a setup with two keys of a group whose parent has money for one and a half requests.
+/// Returns a setup with two keys in one group. The limit of the group's parent covers one and a half requests.
 fn grouped(asked: Asked) -> Setup {
     let requests = vec![asked, Asked { key: 1, ..asked }];
     let limits = vec![Some(35); 2];

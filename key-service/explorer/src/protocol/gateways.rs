@@ -1,7 +1,7 @@
-//! Gateways: what they know about their requests, and what they do.
+//! What gateways know about their requests, and what they do.
 //!
-//! Simulates `open_hold.rs`, `settlement.rs` and `keys/orphans.rs` of `inference-gateway/holds`, with a phase for each
-//! of their states.
+//! Simulates `open_hold.rs`, `settlement.rs` and `keys/orphans.rs` of `inference-gateway/holds`, with one phase for
+//! each state there.
 
 use domain::ledger::{Ending, Outcome, Refused};
 
@@ -39,12 +39,13 @@ impl Request {
         }
     }
 
-    /// Ends a refused or released request. An unanswered copy of its authorization may still open a hold.
+    /// Ends a request that was refused or released. If several copies of its authorization were sent, another copy may
+    /// still open a hold.
     fn ended(&mut self) {
         self.phase = if self.copies > 1 { Phase::Doubtful } else { Phase::Done };
     }
 
-    /// Receives an answer. Answers that nobody waits for are dropped.
+    /// Receives an answer. Ignores an answer for which the request is no longer waiting.
     pub(super) fn hear(&mut self, kind: Kind, outcome: &Result<Outcome, Refused>) -> Result<(), String> {
         match (kind, self.phase, outcome) {
             (Kind::Hold, Phase::Asked, Ok(Outcome::Held { amount, .. })) => {
@@ -71,7 +72,7 @@ impl Request {
         Ok(())
     }
 
-    /// Lets the gateway die and lose everything in memory.
+    /// Lets the gateway lose what it has in memory about the request when it dies. The spool survives.
     fn forget(&mut self) {
         match self.phase {
             Phase::Spooled | Phase::Done => {}
@@ -106,7 +107,7 @@ impl Setup {
 
     fn actions_of_request(&self, state: &State, request: usize, actions: &mut Vec<Action>) {
         let of = state.requests[request];
-        // Among identical requests, the first begins first.
+        // Identical requests begin in their order. The other orders would lead to equivalent states.
         let is_alike = |before: usize| {
             state.requests[before].phase == Phase::New && self.requests[before] == self.requests[request]
         };
@@ -177,7 +178,7 @@ impl State {
     }
 }
 
-/// Returns whether nothing is left to do about a request.
+/// Returns whether a gateway has nothing left to do for a request in this phase.
 pub(super) const fn is_done(phase: Phase) -> bool {
     matches!(phase, Phase::Done | Phase::Lost)
 }

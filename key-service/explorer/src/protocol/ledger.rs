@@ -1,4 +1,5 @@
-//! The expected books: commands applied one after another by the ledger alone, without copies and guards.
+//! Computes the expected books: applies the commands one after another with the ledger's rules only, without copies and
+//! guards.
 
 use domain::ledger::{
     Command, Outcome, RecordId, Refused, State, apply, entry,
@@ -17,7 +18,8 @@ use super::{
 };
 
 impl Setup {
-    /// Returns the outcomes that the job of a commit should have on these books, and the books that it should leave.
+    /// Returns the outcomes that a commit's job should have if these are the books before it, and the books that should
+    /// follow.
     pub(super) fn apply(&self, books: &Books, sent: &Sent) -> (Outcomes, Books) {
         let mut books = books.clone();
         let commands = self.commands(&sent.job);
@@ -65,7 +67,7 @@ impl Setup {
         Ok(outcome)
     }
 
-    /// Returns the books that the records contain.
+    /// Reads the books from the records.
     pub(super) fn books(&self, store: &SpaceMaps) -> Option<Books> {
         let (keys, groups) = (self.keys().collect::<Vec<_>>(), groups().collect::<Vec<_>>());
         Books::read(store, &keys, &groups, &self.generations().collect::<Vec<_>>(), &[deposit()])

@@ -18,7 +18,7 @@ use super::{
 
 type Promise = Result<(), String>;
 
-/// Compares the books after a commit with the books before it.
+/// Checks the promises about the books after a commit, compared with the books before it.
 pub(super) fn after_commit(setup: &Setup, before: &State, books: &Books) -> Promise {
     let earlier = &*before.books;
     for (now, then) in budgets(books).zip(budgets(earlier)) {
@@ -43,8 +43,9 @@ fn budgets(books: &Books) -> impl Iterator<Item = &Budget> {
     books.keys.iter().map(|key| &key.budget).chain(books.groups.iter().map(|group| &group.budget))
 }
 
-/// Checks that no limit is exceeded, whatever the clocks show. If a limit was lowered or its raise ended, a budget
-/// above it spends and holds no more than before. A raise counts until a commit has seen it end.
+/// Checks that no limit is exceeded, whatever the clocks show. A budget may be above its limit because the limit was
+/// lowered or its raise has ended; then it spends and holds no more than before. A raise counts as running until a
+/// commit notices its end.
 fn no_bound_is_passed(now: &Budget, then: &Budget) -> Promise {
     let sum = |used: NanoUsd, held: NanoUsd| used.nanos() + held.nanos();
     let (spent, spent_before) = (sum(now.used, now.held), sum(then.used, then.held));
@@ -70,7 +71,7 @@ fn no_bound_is_passed(now: &Budget, then: &Budget) -> Promise {
     Ok(())
 }
 
-/// Checks that only a key that may spend opens a hold, and only while its gateway may still use it.
+/// Checks that a hold is opened only for a key that may spend, and only while the gateway may still use the hold.
 fn may_open(setup: &Setup, before: &State, request: usize) -> Promise {
     let key = &before.books.keys[usize::from(setup.requests[request].key)];
     if key.revoked_at.is_some() {
@@ -85,7 +86,7 @@ fn may_open(setup: &Setup, before: &State, request: usize) -> Promise {
     Ok(())
 }
 
-/// Checks that a bill is for the final usage or for a report that the gateway sent.
+/// Checks that a bill is for the final usage, for a report that the gateway sent, or for nothing.
 fn bill_is_of_what_was_served(setup: &Setup, before: &State, request: usize, bill: &Settlement) -> Promise {
     let (of, asked, cost) = (&before.requests[request], &setup.requests[request], bill.cost.nanos());
     let may_be = match bill.ending {
@@ -154,7 +155,7 @@ fn budget_is_the_sum(
     Ok(())
 }
 
-/// Returns the sum of open holds, and the sum of the journal's entries.
+/// Returns the sum of the open holds and the sum of the journal's entries of the payers that `pays` selects.
 fn sums(books: &Books, pays: impl Fn(KeyId, [Option<GroupId>; 2]) -> bool) -> (i64, i64) {
     let holds = books.generations.iter().filter_map(|record| match record {
         Record::Open(hold) if pays(hold.payer.key, hold.payer.groups) => Some(hold.amount.nanos()),
@@ -166,7 +167,7 @@ fn sums(books: &Books, pays: impl Fn(KeyId, [Option<GroupId>; 2]) -> bool) -> (i
     (holds.sum(), billed.sum())
 }
 
-/// Checks that an answer, including a refusal, matches the ledger at the time when the commit is written.
+/// Checks that each answer, and each refusal, is right for the books at the moment when the commit is written.
 pub(super) fn answers_are_of_the_present(outcomes: &Outcomes, expected: &Outcomes) -> Promise {
     let differs = |(outcome, expected): (&Result<Outcome, Refused>, &Result<Outcome, Refused>)| {
         if outcome == expected {
@@ -184,7 +185,7 @@ pub(super) fn answers_are_of_the_present(outcomes: &Outcomes, expected: &Outcome
     }
 }
 
-/// Checks that the books equal the result of running the commands one after another, in the order of their commits.
+/// Checks that the books are the same as if the commands had run one after another, in the order of their commits.
 pub(super) fn books_are_those_of_the_commands(books: &Books, expected: &Books) -> Promise {
     if books == expected {
         return Ok(());
@@ -192,7 +193,7 @@ pub(super) fn books_are_those_of_the_commands(books: &Books, expected: &Books) -
     broken(format!("the books are those of the commands: {books:?}, but {expected:?}"))
 }
 
-/// Checks that, at rest, every request has been settled once and no money is held.
+/// Checks that every request has been settled once and that no money is held, when the installation is at rest.
 pub(super) fn at_rest(setup: &Setup, state: &State) -> Promise {
     let books = &state.books;
     for (request, (of, record)) in state.requests.iter().zip(&books.generations).enumerate() {

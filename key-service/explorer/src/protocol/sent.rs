@@ -15,22 +15,22 @@ pub(super) struct Sent {
     pub(super) commit: Commit,
 }
 
-/// What a key-service carries out in a commit.
+/// What a key-service does with one commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Job {
-    /// Carries out messages that gateways sent, together.
+    /// Carries out messages of gateways, all in one commit.
     Calls(Vec<(usize, Kind)>),
-    /// Advances lease time from the tick that was seen.
+    /// Advances lease time by one tick from this tick, which the key-service has seen.
     Tick(u64),
-    /// Resolves a hold whose lease is over.
+    /// Lets the hold of this request expire, because its lease is over.
     Expire(usize),
-    /// An action of the owner.
+    /// Carries out the owner's action with this number.
     Act(usize),
-    /// A client asks whether the first key may spend.
+    /// Answers a client that asks whether the first key may spend.
     Check,
 }
 
-/// Returns the conflict of a commit, if some of its guards do not hold.
+/// Returns the conflict that the store reports for a commit; `None` if all its guards hold.
 pub(super) fn conflict(store: &SpaceMaps, commit: &Commit) -> Option<Committed> {
     let present = |guard: &Guard| store.record(&guard.name);
     let stale = |guard: &Guard| present(guard).map(records::Record::revision) != guard.seen;
@@ -39,12 +39,12 @@ pub(super) fn conflict(store: &SpaceMaps, commit: &Commit) -> Option<Committed> 
     (!found.is_empty()).then_some(Committed::Conflict(found))
 }
 
-/// How a record compares with the revision that a guard has seen.
+/// How the revision that a guard has seen compares with the record's present revision.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sight {
     Absent,
     Present,
-    /// The record has changed since, and never has that revision again.
+    /// The guard saw an earlier revision. The record will never have that revision again.
     Earlier,
 }
 
@@ -57,7 +57,8 @@ pub(super) fn sight(store: &SpaceMaps, guard: &Guard) -> Sight {
 }
 
 impl Sent {
-    /// Returns the commit without its revision. What it writes follows from the records that it guards.
+    /// Returns bytes that identify the commit, without its revision. They need not contain its writes, because these
+    /// follow from the guarded records.
     pub(super) fn sketch(&self, store: &SpaceMaps) -> Vec<u8> {
         let mut sketch = format!("{:?}", self.job).into_bytes();
         sketch.push(u8::from(self.now > EVENING));
@@ -70,8 +71,8 @@ impl Sent {
     }
 }
 
-/// Returns a hash of all records without their revisions. Logs and indexes follow from them, except for the order of
-/// entries.
+/// Returns a hash of all records without their revisions. Logs and indexes need not be included, because they follow
+/// from the records, except for the order of entries.
 pub(super) fn hash(store: &SpaceMaps) -> [u8; 32] {
     let mut sketch = Vec::new();
     for (name, record) in store.records() {

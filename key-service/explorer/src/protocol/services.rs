@@ -12,12 +12,13 @@ use super::{
     state::{Fate, State, Task},
 };
 
-/// Maximum number of attempts at a commit. Nobody writes between them, so the second one always succeeds.
+/// Maximum number of attempts at a commit. Nobody else writes between two attempts, so the second attempt always
+/// succeeds.
 const ATTEMPTS: u32 = 3;
 
 impl State {
-    /// Returns the job of a task. Its messages leave the inbox; an authorization that can no longer take effect is
-    /// refused without being read.
+    /// Returns the job for a task, and removes the task's messages from the inbox. An authorization that can no longer
+    /// take effect is refused without any job.
     pub(super) fn job(&mut self, what: Task, service: usize) -> Option<Job> {
         let of = &mut self.services[service];
         let mut calls = match what {
@@ -35,7 +36,7 @@ impl State {
         (!calls.is_empty()).then_some(Job::Calls(calls))
     }
 
-    /// Lets a key-service do a job, deciding again after a conflict.
+    /// Lets a key-service do a job. After a conflict, it decides again.
     pub(super) fn carry_out(
         &mut self,
         setup: &Setup,
@@ -66,7 +67,7 @@ impl State {
         Err("a key-service that nobody disturbs gets its commit written".into())
     }
 
-    /// Lets the key-service decide on its copies.
+    /// Lets the key-service decide, with its own copies of the records.
     fn decide(&mut self, setup: &Setup, job: Job, service: usize) -> Sent {
         self.revisions += 1;
         let revision = Revision(self.revisions.to_be_bytes());
@@ -84,8 +85,8 @@ impl State {
         Sent { job, now, revision, outcomes, commit }
     }
 
-    /// Lets a commit reach the store. If it is written, outcomes and books must be the same as if the commands were
-    /// applied one after another.
+    /// Lets a commit reach the store. If the commit is written, its outcomes and the books must be the same as if the
+    /// commands were applied one after another.
     pub(super) fn write(&mut self, setup: &Setup, sent: &Sent) -> Result<Committed, String> {
         if let Some(conflict) = conflict(&self.store, &sent.commit) {
             return Ok(conflict);
@@ -104,8 +105,8 @@ impl State {
         Ok(Committed::Written)
     }
 
-    /// Lets the store write half of a commit, which no backend may do. The key-service drops its copies, and nobody
-    /// gets an answer.
+    /// Lets the store write only half of a commit, which no backend may do. The key-service then drops its copies and
+    /// answers nobody.
     fn write_half(&mut self, setup: &Setup, sent: &Sent, service: usize) -> Result<(), String> {
         self.services[service].lane = Arc::new(Setup::lane());
         let mut commit = sent.commit.clone();
@@ -119,7 +120,7 @@ impl State {
         Ok(())
     }
 
-    /// Reports the outcomes to the callers.
+    /// Sends the outcomes of a job to the callers.
     fn answer(&mut self, setup: &Setup, sent: &Sent) -> Result<(), String> {
         match &sent.job {
             Job::Calls(calls) => {
@@ -135,7 +136,8 @@ impl State {
         Ok(())
     }
 
-    /// Forgets commits that can never be written: a guarded record has had another revision since.
+    /// Forgets stray commits that can never be written or that write nothing. A commit can no longer be written once a
+    /// record that it guards has another revision.
     pub(super) fn forget_dead_strays(&mut self) {
         let store = &self.store;
         self.strays.retain(|sent| {
@@ -144,7 +146,7 @@ impl State {
         });
     }
 
-    /// Returns whether a copy of the request's authorization may still be carried out.
+    /// Returns whether a stray commit may still carry out the request's authorization.
     pub(super) fn is_authorizing(&self, request: usize) -> bool {
         self.strays.iter().any(|sent| match &sent.job {
             Job::Calls(calls) => calls.contains(&(request, Kind::Hold)),

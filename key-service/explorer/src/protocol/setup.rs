@@ -23,21 +23,22 @@ use shared::{
     wire::{Limit, Raise},
 };
 
-/// The evening of a day, half a second before midnight.
+/// What a clock shows before midnight: half a second before it.
 pub(super) const EVENING: Timestamp = Timestamp::from_millis(1_795_219_199_500);
-/// Half a second after midnight: key-service clocks differ by a second at most.
+/// What a clock shows after midnight: half a second after it. So the clocks of key-services differ by at most a
+/// second.
 const MORNING: Timestamp = Timestamp::from_millis(1_795_219_200_500);
-/// Group of the keys, a child of [`PARENT`].
+/// The group that the keys are in. It is a child of [`PARENT`].
 pub(super) const GROUP: u8 = 1;
 /// Parent of [`GROUP`].
 pub(super) const PARENT: u8 = 0;
-/// A group that a key may move to.
+/// Another group, into which a key may be moved.
 const OTHER: u8 = 2;
 /// Number of groups in an installation.
 pub(super) const GROUPS: u8 = 3;
 /// The only model.
 const MODEL: &str = "Model Flash";
-/// Credit that [`Act::Deposit`] adds.
+/// Amount that [`Act::Deposit`] adds to the account's credit.
 pub(super) const DEPOSIT: i64 = 100;
 
 const KEPT: Retention = Retention {
@@ -47,7 +48,7 @@ const KEPT: Retention = Retention {
     usage_days: None,
 };
 
-/// Everything that is fixed about an installation.
+/// Everything about an installation that stays the same while it is explored.
 #[derive(Clone, Debug)]
 pub(super) struct Setup {
     pub(super) credit: i64,
@@ -57,22 +58,22 @@ pub(super) struct Setup {
     pub(super) is_grouped: bool,
     pub(super) group_limit: Option<i64>,
     pub(super) parent_limit: Option<i64>,
-    /// The group's daily limit. If there is one, clocks pass midnight.
+    /// The group's daily limit. If it is set, clocks may pass midnight.
     pub(super) a_day: Option<i64>,
-    /// The raised limit of the group until midnight. If there is one, clocks pass midnight.
+    /// The amount to which the group's limit is raised until midnight. If it is set, clocks may pass midnight.
     pub(super) until_midnight: Option<i64>,
     /// Maximum number of the group's requests in flight.
     pub(super) in_flight: Option<u64>,
     pub(super) gateways: usize,
     pub(super) requests: Vec<Asked>,
     pub(super) acts: Vec<Act>,
-    /// Whether clients ask, at any time, whether the first key may spend.
+    /// Whether there are clients that ask at any time whether the first key may spend.
     pub(super) checks: bool,
-    /// Number of key-services that a message may be on its way to at the same time.
+    /// To how many key-services a message may be on its way at the same time.
     pub(super) copies: usize,
-    /// Maximum number of faults: messages, answers and processes that are lost.
+    /// Maximum number of faults. A fault is the loss of a message, of an answer or of a process.
     pub(super) faults: u8,
-    /// Whether a fault may be a store that writes half of a commit.
+    /// Whether a fault can also be that the store writes only half of a commit.
     pub(super) halves: bool,
 }
 
@@ -83,11 +84,12 @@ pub(super) struct Asked {
     pub(super) gateway: usize,
     pub(super) least: i64,
     pub(super) most: i64,
-    /// Amount that an extension asks for, and the cost that it reports; `None` if the gateway sends none.
+    /// For an extension: the amount that it asks for, and the cost so far that it reports. `None` if the gateway sends
+    /// no extension.
     pub(super) extension: Option<(i64, i64)>,
-    /// Whether the upstream may fail and the gateway may stop waiting for the authorization.
+    /// Whether the upstream may fail, and whether the gateway may stop waiting for the authorization.
     pub(super) may_fail: bool,
-    /// Cost at the end.
+    /// Final cost of the request.
     pub(super) cost: i64,
 }
 
@@ -97,7 +99,7 @@ pub(super) enum Act {
     Deposit,
     /// Revokes the first key.
     Revoke,
-    /// Gives the first key another credential; the previous one ends at once.
+    /// Gives the first key another credential. The previous credential stops working at once.
     Rotate,
     /// Lowers the limit of the first key.
     LowerKey(i64),
@@ -128,7 +130,7 @@ pub(super) fn generation(request: usize) -> GenerationId {
     GenerationId::new(EVENING, chance(request))
 }
 
-/// Returns the id of [`Act::Deposit`].
+/// Returns the id of the deposit that [`Act::Deposit`] makes.
 pub(super) fn deposit() -> DepositId {
     DepositId::new(EVENING, chance(0))
 }
@@ -156,7 +158,7 @@ fn limited(limit: i64) -> BoundsPatch {
 }
 
 impl Setup {
-    /// Returns the records that an installation begins with.
+    /// Returns the records with which an installation begins.
     pub(super) fn records(&self) -> SpaceMaps {
         let (mut records, mut lane) = (SpaceMaps::default(), Self::lane());
         let begin = |change: &mut Change<'_>| {
@@ -201,7 +203,7 @@ impl Setup {
         SteppedLane::new(account(0), KEPT)
     }
 
-    /// Returns the command of a message.
+    /// Returns the command that a message asks for.
     pub(super) fn command(&self, request: usize, kind: Kind) -> Command {
         let Asked { key: number, least, most, extension, cost, .. } = self.requests[request];
         let (key, generation, model) = (key(number), generation(request), MODEL.to_owned());
@@ -238,7 +240,7 @@ fn progress(cost: i64) -> Progress {
 }
 
 impl Act {
-    /// Returns the action as a command, if it is one.
+    /// Returns the command for the action; `None` if the action changes records without a command.
     pub(super) fn command(self) -> Option<Command> {
         let deposit = Command::Deposit {
             id: deposit(),
@@ -250,7 +252,7 @@ impl Act {
         (self == Self::Deposit).then_some(deposit)
     }
 
-    /// Changes the records as a lane does, with guards on the records that it reads.
+    /// Applies the action to the records as a lane does, with guards on all records that it reads.
     pub(super) fn change(self, change: &mut Change<'_>, now: Timestamp) {
         if let Self::LowerGroup(_) = self {
             let Some(mut of) = change.group(group(GROUP)).unwrap() else { return };
@@ -265,7 +267,7 @@ impl Act {
         }
     }
 
-    /// Does the same to the books.
+    /// Applies the same action to the expected books.
     pub(super) fn adopt(self, books: &mut Books, now: Timestamp) {
         self.on_key(&mut books.keys[0], now);
         self.on_group(&mut books.groups[usize::from(GROUP)], now);

@@ -1,4 +1,4 @@
-//! An installation between two steps, and the steps.
+//! The state of an installation between two steps, and the possible steps.
 
 use std::sync::Arc;
 
@@ -10,16 +10,16 @@ use super::{sent::Sent, setup::Kind};
 /// Number of key-services.
 pub(super) const SERVICES: usize = 2;
 
-/// An installation between two steps.
+/// The state of an installation between two steps.
 #[derive(Clone)]
 pub(super) struct State {
     pub(super) store: Arc<SpaceMaps>,
     /// Hash of the records.
     pub(super) stored: [u8; 32],
-    /// The books that the store has.
+    /// The books in the store's records.
     pub(super) books: Arc<Books>,
     pub(super) services: [Service; SERVICES],
-    /// Commits still on their way to the store after their key-services died.
+    /// Commits that are still on their way to the store although their key-services have died.
     pub(super) strays: Vec<Arc<Sent>>,
     pub(super) is_up: Vec<bool>,
     pub(super) requests: Vec<Request>,
@@ -32,13 +32,13 @@ pub(super) struct State {
 #[derive(Clone)]
 pub(super) struct Service {
     pub(super) lane: Arc<SteppedLane>,
-    /// Copies of messages that have not arrived, by request: a bit for each kind.
+    /// For each request, the kinds of messages of which a copy is on its way, as one bit each.
     pub(super) inbox: Vec<u8>,
     /// Whether the clock has passed midnight.
     pub(super) is_morning: bool,
 }
 
-/// What can happen next.
+/// A step: something that can happen next.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Action {
     /// A gateway sends a copy of a message.
@@ -53,22 +53,22 @@ pub(super) enum Action {
     Fails(usize),
     /// The gateway stops waiting for the authorization.
     GivesUp(usize),
-    /// The authorization can no longer take effect.
+    /// The time is over until which the request's authorization may take effect.
     IsOver(usize),
     /// The gateway writes the capture to its spool.
     Spools(usize),
     GatewayDies(usize),
     GatewayReturns(usize),
-    /// A key-service carries something out.
+    /// A key-service carries out a task.
     Does {
         service: usize,
         what: Task,
         and: Fate,
     },
-    /// A commit of a key-service that has died reaches the store.
+    /// A commit reaches the store after its key-service has died.
     StrayCommits(usize),
     StrayIsLost(usize),
-    /// A message is lost.
+    /// A copy of a message is lost.
     Loses {
         request: usize,
         kind: Kind,
@@ -77,11 +77,11 @@ pub(super) enum Action {
     PassesMidnight(usize),
 }
 
-/// What a key-service begins to do.
+/// What a key-service does in one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Task {
     Arrives(usize, Kind),
-    /// All messages arrive together.
+    /// All messages on their way to it arrive together.
     AllArrive,
     Ticks,
     Expires(usize),
@@ -89,17 +89,17 @@ pub(super) enum Task {
     Checks,
 }
 
-/// How a task ends.
+/// How a step of a key-service ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// The callers hear the answers.
+    /// The commit is written, and the callers get the answers.
     Heard,
-    /// The answers are lost.
+    /// The commit is written, but the answers are lost.
     Unheard,
-    /// The key-service dies, or gives up, with its commit on its way.
+    /// The key-service dies or gives up while its commit is on its way to the store.
     Died,
-    /// The store writes half of the commit, and the key-service forgets its copies: a script that fails after its first
-    /// write, or a file that was torn.
+    /// The store writes only half of the commit, as after a script that fails midway or with a file that was torn. The
+    /// key-service forgets its copies.
     Half,
 }
 
@@ -107,9 +107,9 @@ pub(super) enum Fate {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Request {
     pub(super) phase: Phase,
-    /// Number of copies of the authorization that were sent; 2 means two or more.
+    /// How many copies of the authorization were sent; 2 stands for two or more.
     pub(super) copies: u8,
-    /// Amount that the gateway knows to be held.
+    /// Amount of the hold, as far as the gateway has heard.
     pub(super) amount: i64,
     /// Whether an extension with a report was sent.
     pub(super) has_reported: bool,
@@ -127,15 +127,16 @@ pub(super) enum Phase {
     Asked,
     /// The hold is open, and the upstream works.
     Open,
-    /// The capture is sent until it is confirmed.
+    /// The gateway sends the capture until it is confirmed.
     Capturing,
-    /// The same, and the spool has the capture.
+    /// The gateway sends the capture until it is confirmed, and has also written it to its spool.
     Spooled,
-    /// The release is sent until it is confirmed.
+    /// The gateway sends the release until it is confirmed.
     Releasing,
-    /// A hold that no request uses may still be opened. Once that can no longer happen, the hold is released.
+    /// A copy of the authorization may still open a hold that no request needs. Once that is no longer possible, the
+    /// gateway releases the hold.
     Doubtful,
-    /// The release of such a hold is sent.
+    /// The gateway sends the release of a hold that no request needs.
     Orphan,
     /// Nothing is left to do.
     Done,
@@ -144,7 +145,7 @@ pub(super) enum Phase {
 }
 
 impl Service {
-    /// Lists the copies of messages that have not arrived.
+    /// Lists the copies of messages that are on their way to the key-service.
     pub(super) fn waiting(&self) -> impl Iterator<Item = (usize, Kind)> {
         self.inbox.iter().enumerate().flat_map(|(request, bits)| {
             Kind::ALL.into_iter().filter(move |kind| bits & kind.bit() != 0).map(move |kind| (request, kind))

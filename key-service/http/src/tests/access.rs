@@ -13,8 +13,8 @@ use key_service_management::management_keys::ManagementKeySettings;
 
 const WEBHOOK: &str = r#"{"url": "https://example.com/events"}"#;
 
-/// An account with a group, its child group and another group. Each of them has a billed key, and so has the account
-/// itself.
+/// An account with a group, its child group and another group. In each of these groups there is a key that was billed,
+/// and one such key is in no group.
 struct Team {
     desk: Desk,
     own: String,
@@ -22,7 +22,7 @@ struct Team {
     other: String,
     /// Keys in the group, in the child group, in the other group, and in no group.
     keys: [String; 4],
-    /// A bill for each key.
+    /// A billed generation of each key.
     bills: [String; 4],
     webhook: String,
 }
@@ -200,7 +200,7 @@ async fn a_key_of_a_group_sees_and_governs_the_keys_of_the_group_and_its_child_g
     {
         desk.get(&format!("{USAGE}?{query}")).await.is_error(400, "invalid_value", Some("group_by"));
     }
-    // A new key is put into the caller's group, unless it names a group that the caller reaches.
+    // A new key is put into the caller's group, unless the request names another group that the caller can reach.
     for (body, group) in [
         ("{}".to_owned(), &team.own),
         (r#"{"group_id":null}"#.to_owned(), &team.own),

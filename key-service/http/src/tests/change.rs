@@ -113,7 +113,7 @@ async fn a_revoked_key_cannot_be_changed() {
         answer.is_error(409, "key_revoked", None);
         assert_eq!(answer.headers["x-should-retry"], "false");
     }
-    // Errors in the body are reported first.
+    // Errors in the body are reported before the state of the key.
     desk.patch(&id, r#"{"limit":-1}"#).await.is_error(400, "decimal_below_min_value", Some("limit"));
     assert_eq!(desk.everything().await, before);
 }

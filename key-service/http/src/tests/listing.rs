@@ -7,12 +7,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::*;
 
-/// Number of keys: more than one read from the store returns, and more than fit on a page.
+/// Number of keys: more than one read of the store returns, and more than fit on one page.
 const MANY: usize = 1234;
 
 impl Desk {
-    /// Creates keys labelled with their numbers, oldest first. Of every three, the first is revoked and the second has
-    /// expired.
+    /// Creates keys labelled with their numbers, oldest first. Of every three keys, the first is revoked and the second
+    /// has expired.
     async fn fill(&self, count: usize) -> Vec<String> {
         let mut ids = Vec::new();
         for number in 0..count {
@@ -26,13 +26,13 @@ impl Desk {
         ids
     }
 
-    /// Returns the ids in a listing and whether there are more, after checking the envelope.
+    /// Returns the ids in a listing, and whether there are more. Checks the members around the list too.
     async fn listed(&self, query: &str) -> (Vec<String>, bool) {
         let answer = self.get(&format!("{KEYS}?{query}")).await;
         ids_in(&answer)
     }
 
-    /// Returns how many backend calls a complete listing of all keys needs.
+    /// Returns how many calls to the backend a listing of all keys takes.
     async fn calls_of_a_listing(&self) -> u64 {
         for calls in 0.. {
             self.office.records.fail_after(calls);
@@ -46,7 +46,7 @@ impl Desk {
         unreachable!("it is whole some time")
     }
 
-    /// Reads every id page by page, as an SDK's pager does.
+    /// Reads all ids page by page, as an SDK does.
     async fn paged(&self, query: &str) -> Vec<String> {
         let (mut all, mut after) = (Vec::new(), String::new());
         loop {
@@ -179,7 +179,7 @@ async fn a_page_that_was_read_is_sent_before_the_next_is_read() {
     desk.fill(MANY).await;
     desk.used().await;
     let mut calls = 0;
-    // The backend fails after so few calls that only the first page can be read.
+    // The backend fails after the calls that read the first page.
     let mut body = loop {
         desk.office.records.fail_after(calls);
         let request = desk.request(Method::GET, KEYS).body(Body::empty()).unwrap();

@@ -68,7 +68,7 @@ fn id_in(path: &str) -> String {
     path.rsplit('/').next().unwrap().to_owned()
 }
 
-/// Asserts that an answer contains everything that was sent. It may contain more, such as the usage of a limit.
+/// Asserts that an answer contains everything that was sent. It may also contain more, such as what a limit has used.
 #[track_caller]
 fn shows(shown: &Value, sent: &Value) {
     match (shown, sent) {
@@ -118,7 +118,7 @@ async fn what_a_change_leaves_out_stays_what_is_null_is_cleared_what_it_has_is_s
         let change = async |name: &str, value: &Value| {
             desk.call(Method::PATCH, &path, json!({ name: value }).to_string()).await
         };
-        // A raise needs a limit and has separate tests.
+        // A raise is possible only with a limit. It has tests of its own.
         for row in sample.settings.iter().filter(|row| !matches!(row.kind, Kind::Raise)) {
             let (name, value) = (row.name, &sample.full[row.name]);
             let before = desk.get(&path).await;
@@ -264,7 +264,7 @@ async fn an_idempotency_key_is_1_to_255_printable_characters() {
         } else {
             "{}"
         };
-        // Idempotency keys are unique in the account, so each route uses a different one.
+        // Idempotency keys are unique in the account, so each route uses a different key.
         assert!(desk.once(&path, &row.id.repeat(255)[..255], body).await.status.is_success());
         let before = desk.everything().await;
         for (key, code) in [

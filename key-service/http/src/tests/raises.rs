@@ -11,7 +11,7 @@ fn raise(amount: &str) -> String {
     format!(r#"{{"amount":{amount},"until":"{UNTIL}"}}"#)
 }
 
-/// Creates a key and a group with these members, and returns their paths.
+/// Creates a key and a group with these members in the request, and returns their paths.
 async fn both(desk: &Desk, members: &str) -> [String; 2] {
     let key = desk.created_id(members).await;
     [format!("{KEYS}/{key}"), desk.group(members).await]
@@ -43,7 +43,7 @@ async fn a_raise_is_shown_until_it_ends_and_what_is_left_is_of_the_bound_in_forc
             (&over["limits"][0]["raised"], &over["limits"][0]["remaining"]),
             (&json!(null), &json!(5))
         );
-        // Nobody ended the raise, so there is no event.
+        // The raise ended by itself, which causes no event.
         let named = desk.call(Method::PATCH, &path, "{}").await;
         assert_eq!((named.status.as_u16(), &named.json), (200, &over));
         desk.office.clock.set("2026-11-20T02:11:05Z");

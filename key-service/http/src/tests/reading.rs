@@ -12,7 +12,7 @@ use key_service_management::{accounts::NewDeposit, testing::BEGIN};
 
 const UNKNOWN: &str = "gen_00000000000070008000000000000000";
 
-/// Returns the request id of a bill that these tests create.
+/// Returns the id of the request for which these tests created a bill.
 fn request_of(generation: &str) -> String {
     generation.replace("gen_", "req_")
 }
@@ -329,7 +329,7 @@ async fn the_list_of_events_says_since_when_it_is_complete() {
     let since = async || desk.get(&format!("{EVENTS}?limit=1")).await.json["complete_since"].clone();
     assert_eq!(since().await, Value::Null);
     desk.office.clock.set("2026-11-20T03:00:00Z");
-    // As many events as the in-memory store keeps.
+    // More events than the in-memory store keeps would be dropped, so the test creates just as many.
     for n in 0..1_000 {
         desk.patch(&id, &format!(r#"{{"label":"{n}"}}"#)).await;
     }

@@ -7,10 +7,11 @@ use shared::ids::{AccountId, GenerationId};
 
 use crate::{names, stored::House};
 
-/// An account may have sets from this long before its creation, since clocks differ.
+/// Because clocks differ, an account may have sets for times up to this long before its creation.
 const CLOCKS_DIFFER: Duration = Duration::from_mins(10);
 
-/// Creates the record for a new account: the account has no set older than itself, unless a clock is slow.
+/// Creates the record for a new account. It covers the time from the account's creation, and a little earlier in case a
+/// clock is slow.
 pub fn begin(account: AccountId) -> House {
     let created_at = account.created_at().minus(CLOCKS_DIFFER);
     let day = names::day_part(Day::of(created_at));
@@ -18,7 +19,7 @@ pub fn begin(account: AccountId) -> House {
     House { generations, held: Vec::new(), expired: day, sums: day, journal: 0 }
 }
 
-/// Returns whether a set was dropped that may have contained this generation's bill.
+/// Returns whether housekeeping has dropped a set in which this generation's bill may have been.
 pub(crate) fn may_have_dropped(house: &House, account: AccountId, generation: GenerationId) -> bool {
     let (began, created_at) = (begin(account), generation.created_at());
     let part = names::part(created_at, names::TEN_MINUTES);

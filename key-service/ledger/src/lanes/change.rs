@@ -1,4 +1,5 @@
-//! Changes to an account other than commands: creating a key, lowering a limit, inviting a member.
+//! Changes to an account that are not commands of the ledger, for example creating a key, lowering a limit or inviting
+//! a member.
 
 use std::ops::{Deref, DerefMut};
 
@@ -18,7 +19,8 @@ use crate::{
     view::{Unreadable, View},
 };
 
-/// A [`View`] of an account's space while a change is decided, with its money and events. All changes guard the turn.
+/// A [`View`] of an account's space in which a change is decided, with access to money and events. The commit of every
+/// change has a guard on the turn.
 pub struct Change<'a> {
     view: &'a mut View,
     effects: Effects,
@@ -65,7 +67,7 @@ impl<'a> Change<'a> {
         Ok(self.view.look(&names::account())?.map(|account| account.money))
     }
 
-    /// Returns the time from which newly set windows count.
+    /// Returns the time from which a window counts if it is set now.
     pub fn windows_begin(&mut self, now: Timestamp) -> Result<Timestamp, Unreadable> {
         Ok(self.account()?.map_or(now, |account| account.windows_begin(now)))
     }
@@ -98,12 +100,12 @@ impl<'a> Change<'a> {
         self.view.put(&names::group(id), Balance { of, last_entry });
     }
 
-    /// Writes an event with the change.
+    /// Adds an event that is written with the change.
     pub fn event(&mut self, event: Event) {
         self.effects.event(event);
     }
 
-    /// Writes events with the change, except thresholds that were reported before.
+    /// Adds events about thresholds that are written with the change, except for thresholds that were reported before.
     pub fn tell(&mut self, events: Vec<Told>) {
         if events.is_empty() {
             return;

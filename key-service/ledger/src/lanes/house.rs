@@ -1,7 +1,7 @@
-//! Housekeeping: drops an account's sets with old records.
+//! Housekeeping: drops those sets of an account that contain only old records.
 //!
-//! No list names the sets of an account. Instead, a record stores, for each kind, the part up to which sets were
-//! dropped. It starts with the part of the account's creation.
+//! No list names the sets of an account. Instead, a record has a number for each kind of set: the sets of all parts
+//! below it have been dropped. It starts with the part that contains the account's creation.
 
 #[cfg(test)]
 mod tests;
@@ -22,35 +22,38 @@ use crate::{
     view::{FORM, reading},
 };
 
-/// Time between two rounds for an account. In this time, one more part of its generations becomes old.
+/// Time between two rounds of housekeeping for an account. In this time, one more part of the account's generations
+/// becomes old.
 pub(crate) const EVERY: Duration = Duration::from_mins(10);
-/// How long a capture's bill is kept after its part of the generations has ended. A later capture charges nothing,
-/// since the record of dropped sets shows that it may have been billed.
+/// How long a capture's bill is kept after its part of the generations has ended. A capture that comes later charges
+/// nothing: the record of dropped sets shows that its generation may already have been billed.
 const SETTLED_KEPT: Duration = Duration::from_secs(2 * REMEMBERED.as_secs());
-/// Number of extra days for which bills of expiries are kept, since a hold may expire on a later day than it began.
+/// Number of extra days for which bills of expiries are kept, because a hold may expire on a later day than the day on
+/// which it was opened.
 const LATE_DAYS: i64 = 2;
 /// Maximum number of sets that a commit drops. Redis numbers a commit's sets with one byte.
 const MOST_DROPS: usize = 100;
-/// Maximum number of parts of the generations that are kept because of open holds. If there are more, later parts wait.
+/// Maximum number of parts of the generations that are kept because of open holds. If there are more, this and later
+/// parts are not dropped until there is room.
 const MOST_HELD_PARTS: usize = 100;
-/// Maximum number of open holds to read. An account with more keeps its generations until it has fewer.
+/// Maximum number of open holds to read. As long as an account has more, none of its generations are dropped.
 const MOST_HOLDS: usize = 100_000;
-/// Maximum number of attempts at a commit while others spend.
+/// Maximum number of attempts at a commit. An attempt fails if the account is spending at the same time.
 const MOST_ATTEMPTS: u32 = 3;
 /// If our clock differs from the backend's by more than this, nothing is dropped: records that look old only because a
 /// clock is wrong may still be needed.
 const MOST_SKEW_MILLIS: u64 = 60_000;
 
 impl Lanes {
-    /// Drops some of the account's sets with old records.
+    /// Drops sets of the account that contain only old records.
     pub async fn keep_house(&self, account: AccountId) -> Result<(), Failure> {
         let lane = self.lane(account);
         let _view = lane.view.lock().await;
         self.drop_old(&lane).await
     }
 
-    /// Does the account's housekeeping if it is due. The caller must lead the account's lane. After a failure, the next
-    /// round tries again.
+    /// Does the account's housekeeping if it is due. Only the caller that leads the account's lane may call this. After
+    /// a failure, the next round tries again.
     pub(crate) async fn keep_house_if_due(&self, lane: &Lane) {
         let present = Instant::now();
         if *lane.house_due.lock() > present {
@@ -76,8 +79,8 @@ impl Lanes {
         Ok(())
     }
 
-    /// Builds the commit that drops old sets; `None` if there are none. It guards the account, so that no hold is
-    /// opened in between.
+    /// Builds the commit that drops old sets; `None` if there is nothing to drop. The commit has a guard on the
+    /// account, so that no hold is opened in the meantime.
     async fn decide_drops(&self, lane: &Lane, now: Timestamp) -> Result<Option<Commit>, Failure> {
         let (index, from, order, limit) = (names::DUE, Vec::new(), Order::Ascending, MOST_HOLDS + 1);
         let due = Question::Entries { index, from, to: None, order, limit };
@@ -117,7 +120,7 @@ impl Lanes {
     }
 }
 
-/// Sets to drop, and the record of what was dropped.
+/// The sets to drop, and the record of dropped sets as it will be after that.
 struct Drops {
     house: House,
     sets: Vec<Set>,
@@ -128,8 +131,8 @@ impl Drops {
         Self { house, sets: Vec::new() }
     }
 
-    /// Drops old generations. The parts in `open` have open holds. They stay until the last hold was settled so long
-    /// ago that no capture will be repeated.
+    /// Drops old parts of the generations. The parts in `open` have open holds. Such a part stays until its last hold
+    /// was settled so long ago that no capture will be repeated.
     fn generations(&mut self, open: &BTreeSet<u32>, now: Timestamp) {
         let Self { house, sets } = self;
         house.held.retain_mut(|held| {

@@ -21,9 +21,9 @@ use tokio::{
 
 use crate::{batch::Outcomes, kept::Retention, lanes::steady::SteadyTime, view::View};
 
-/// Maximum number of commands in a commit: a few milliseconds of work. Commits with large writes have fewer.
+/// Maximum number of commands in a commit: a few milliseconds of work. A commit with large writes has fewer commands.
 pub(crate) const MOST_COMMANDS: usize = 64;
-/// Maximum time that a call waits for earlier calls. After that, its caller has probably stopped waiting.
+/// Maximum time for which a call waits for earlier calls. After that, its caller has probably stopped waiting.
 const MOST_WAIT: Duration = Duration::from_millis(1_500);
 /// Maximum number of accounts with copies in a process.
 const MOST_LANES: usize = 4_096;
@@ -43,7 +43,7 @@ pub struct Lanes {
     pub(crate) copies: Arc<AtomicUsize>,
 }
 
-/// Waiting calls of an account, and copies of its records.
+/// The waiting calls of an account, and the process's copies of the account's records.
 pub(crate) struct Lane {
     pub(crate) account: AccountId,
     pub(crate) space: Space,
@@ -52,7 +52,7 @@ pub(crate) struct Lane {
     pub(crate) view: AsyncMutex<View>,
     /// When housekeeping for the account is next due.
     pub(crate) house_due: Mutex<Instant>,
-    /// How many of this lane's copies the process-wide count includes.
+    /// Number of this lane's copies as last added to the count over all lanes.
     pub(crate) counted: AtomicUsize,
     pub(crate) in_all: Arc<AtomicUsize>,
 }
@@ -74,7 +74,7 @@ pub(crate) struct WaitingCall {
 }
 
 impl WaitingCall {
-    /// Returns the caller's time when the lanes' clock shows `present`.
+    /// Returns what the caller's clock shows when the lanes' clock shows `present`.
     pub(crate) fn now_at(&self, present: Timestamp) -> Timestamp {
         Timestamp::from_millis(self.now.millis() + (present.millis() - self.came_at.millis()))
     }
@@ -103,7 +103,7 @@ impl Lane {
         Ok(())
     }
 
-    /// Takes the calls of the next commit: at least one, if any wait.
+    /// Takes the calls for the next commit: at least one call, if any is waiting.
     pub(crate) fn next_calls(&self) -> Vec<WaitingCall> {
         let mut waiting = self.waiting.lock();
         let (mut calls, mut commands) = (Vec::new(), 0);

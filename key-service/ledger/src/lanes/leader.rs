@@ -1,4 +1,5 @@
-//! Decides the waiting calls of an account and commits them together, repeatedly until a commit succeeds.
+//! Decides the waiting calls of an account and commits them together. After a conflict, it decides again, until a
+//! commit succeeds.
 
 use std::{
     convert::Infallible,
@@ -41,14 +42,15 @@ use crate::{
 
 /// Maximum number of copies of an account's records.
 const MOST_COPIES: usize = 32_768;
-/// Maximum number of attempts at a commit: more than competing processes that take turns need.
+/// Maximum number of attempts at a commit. Competing processes take turns, so they need fewer.
 const MOST_ATTEMPTS: u32 = 1_000;
-/// Commands that keep losing to other processes are abandoned after this time. Their gateway would soon send them to
-/// another key-service too, which would then compete for the same account.
+/// Commands whose commits keep losing to other processes are given up after this time. Otherwise their gateway would
+/// soon send them to another key-service too, which would then compete for the same account.
 const COMMANDS_GIVEN_UP_AFTER: Duration = Duration::from_millis(400);
-/// Other changes that keep losing are abandoned after this time.
+/// Other changes whose commits keep losing are given up after this time.
 const CHANGE_GIVEN_UP_AFTER: Duration = Duration::from_secs(2);
-/// Maximum number of copies in a process, over all accounts: a few hundred megabytes if all have the largest size.
+/// Maximum number of copies in a process, over all accounts: a few hundred megabytes if all copies have the maximum
+/// size.
 const MOST_COPIES_IN_ALL: usize = 200_000;
 
 /// A decided commit and its events.
@@ -58,18 +60,18 @@ struct DecidedCommit {
     events: Option<WrittenEvents>,
 }
 
-/// Progress through waiting commands, which may take several commits.
+/// How far the waiting commands have been committed. They may take several commits.
 struct CommandsLeft {
     /// Number of commands committed so far.
     done: usize,
-    /// Maximum number of commands in the next commit, lowered until a commit is small enough.
+    /// Maximum number of commands in the next commit. It is lowered until the commit is small enough.
     most: usize,
 }
 
 impl Lanes {
-    /// Changes an account other than by commands. `decide` runs again after a conflict, and whenever it needed records
-    /// that had not been read: it then sees them as absent, and its answer is discarded. If it refuses, nothing
-    /// changes.
+    /// Makes a change to an account. The change is not a command. `decide` runs again after a conflict. It also runs
+    /// again if it needed records that had not been read yet: in such a run, these records look absent, and the answer
+    /// is discarded. If `decide` refuses, nothing changes.
     pub async fn change<T, E: From<Failure> + From<StoreError>>(
         &self,
         account: AccountId,
@@ -79,7 +81,7 @@ impl Lanes {
         let term = self.records.term(&lane.space).await;
         let answer = self.change_in_lane(&lane, decide).await?;
         // This happens after the lane is released, so that the next commit does not wait for the disk. A refusal waits
-        // too, because it may be due to an earlier attempt that is not durable yet.
+        // too, because an earlier attempt that is not durable yet may be the reason for it.
         self.records.settle(&lane.space, Durability::Durable, term).await?;
         answer
     }
@@ -90,7 +92,7 @@ impl Lanes {
         mut decide: impl FnMut(&mut Change<'_>) -> Result<T, E>,
     ) -> Result<Result<T, E>, Failure> {
         let mut view = lane.view.lock().await;
-        // Taken out, so that a cancelled caller leaves no copies.
+        // The view is taken out of the lane, so that no half-changed copies stay there if the caller is cancelled.
         let mut held = std::mem::replace(&mut *view, View::of(&lane.space));
         let (mine, began, mut lost) = (random_bytes(&*self.clock), Instant::now(), 0);
         while lost < MOST_ATTEMPTS && began.elapsed() <= CHANGE_GIVEN_UP_AFTER {
@@ -118,7 +120,7 @@ impl Lanes {
         Err(Failure::NotDone("others change the account".into()))
     }
 
-    /// Confirms that a refusal was decided on current records. `None` after a conflict.
+    /// Confirms that a refusal was decided with current records. `None` if there was a conflict.
     async fn confirm(&self, lane: &Lane, view: &mut View, mine: [u8; 8]) -> Result<Option<()>, Failure> {
         let commit = Commit { guards: view.guards(), writes: Vec::new() };
         match self.records.commit(&lane.space, commit).await? {
@@ -136,8 +138,8 @@ impl Lanes {
         }
     }
 
-    /// Applies commands in order to one account. `now` is the caller's time; each attempt adds the time that has passed
-    /// since the call.
+    /// Applies commands to one account, in their order. `now` is the time of the call by the caller's clock. Each
+    /// attempt adds the time that has passed since then.
     pub async fn execute(
         &self,
         account: AccountId,
@@ -176,21 +178,21 @@ impl Lanes {
             match answer.try_recv() {
                 Ok(outcomes) => return outcomes,
                 Err(TryRecvError::Empty) => {}
-                // The leading caller was cancelled, so it is unknown whether it committed.
+                // The leading caller was cancelled, so it is unknown whether the commit was written.
                 Err(TryRecvError::Closed) => return Err(Failure::Unknown("the call was given up".into())),
             }
             let calls = lane.next_calls();
             if calls.is_empty() {
                 continue; // this caller's own call waited too long
             }
-            // Taken out, so that a cancelled leader leaves no copies.
+            // The view is taken out of the lane, so that no half-changed copies stay there if the leader is cancelled.
             let mut held = std::mem::replace(&mut *view, View::of(&lane.space));
             let result = self.lead(lane, &mut held, &calls).await;
             match result {
                 Ok(outcomes) => {
                     *view = held;
                     for (call, outcomes) in calls.into_iter().zip(outcomes) {
-                        // A cancelled caller needs no answer.
+                        // Sending fails if the caller was cancelled. It then needs no answer.
                         let _ = call.reply.send(Ok(outcomes));
                     }
                     self.keep_house_if_due(lane).await;
@@ -223,12 +225,12 @@ impl Lanes {
         let before = lane.counted.swap(now, Ordering::Relaxed);
         self.copies.fetch_add(now, Ordering::Relaxed);
         if self.copies.fetch_sub(before, Ordering::Relaxed) - before > MOST_COPIES_IN_ALL {
-            // This is rare. Lanes in use keep working, and the others read their records again.
+            // This is rare. Lanes that are in use keep working, and other accounts' records are read again when needed.
             self.of_accounts.clear();
         }
     }
 
-    /// Decides and commits the calls, in several parts if they write more than one commit allows.
+    /// Decides and commits the calls, in several commits if they write more than one commit allows.
     async fn lead(
         &self,
         lane: &Lane,
@@ -240,7 +242,7 @@ impl Lanes {
         let mut left = CommandsLeft { done: 0, most: all };
         while left.done < all {
             let part = self.lead_part(lane, view, calls, &mut left).await.map_err(|failure| {
-                // Earlier parts have been committed.
+                // If earlier parts have been committed, some of the commands took effect.
                 if left.done > 0 { Failure::Unknown(failure.to_string()) } else { failure }
             })?;
             left.done += part.iter().map(Vec::len).sum::<usize>();
@@ -249,7 +251,7 @@ impl Lanes {
         Ok(outcomes)
     }
 
-    /// Decides and commits the next remaining commands, repeatedly until a commit succeeds.
+    /// Decides and commits the next commands. After a conflict, decides them again, until a commit succeeds.
     async fn lead_part(
         &self,
         lane: &Lane,
@@ -261,7 +263,7 @@ impl Lanes {
         let mut attempt = 1;
         while attempt <= MOST_ATTEMPTS {
             self.wait_for_turn(lane, view, mine, attempt > ATTEMPTS_WITHOUT_TURN).await?;
-            // Calls may have waited, and every attempt is later than the previous one.
+            // The time is read for each attempt, because calls may have waited and attempts take time.
             let present = self.clock.now();
             let commands: Vec<_> = calls
                 .iter()
@@ -288,7 +290,7 @@ impl Lanes {
         Err(Failure::NotDone("others change the account".into()))
     }
 
-    /// Builds the commit for the decisions.
+    /// Builds the commit for what was decided.
     fn prepare(&self, view: &mut View, effects: Effects, mine: [u8; 8]) -> DecidedCommit {
         if view.peek(&names::turn()) == Some(&Turn { of: mine }) {
             // The turn ends with the commit.
@@ -299,7 +301,8 @@ impl Lanes {
         DecidedCommit { commit: effects.commit(view, revision, self.kept), revision, events }
     }
 
-    /// Commits the decisions. `None` after a conflict, which returned the current records.
+    /// Sends the commit to the store. `None` if there was a conflict; the copies are then replaced by the current
+    /// records.
     async fn commit(
         &self,
         lane: &Lane,
@@ -336,14 +339,14 @@ impl Lanes {
     }
 }
 
-/// Takes over the records from a conflict, by the indexes of their guards.
+/// Replaces copies by the current records that a conflict returned. The numbers are indexes of guards.
 fn take_over(view: &mut View, present: Vec<(usize, Option<Record>)>) {
     metrics::counter!("keyservice_store_conflicts_total").increment(1);
     view.replace(present);
 }
 
-/// Returns which failures a command's effect must survive. The outcome does not matter, since an earlier attempt may
-/// have had the effect.
+/// Returns which failures the effect of a command must survive before it is answered. A refused command waits as well,
+/// because an earlier attempt may have had the effect.
 const fn durability(command: &Command) -> Durability {
     match command {
         Command::Deposit { .. } | Command::Capture { .. } | Command::Expire { .. } => Durability::Durable,

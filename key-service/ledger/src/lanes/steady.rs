@@ -1,14 +1,15 @@
-//! A time for judging the age of records: a clock that is briefly ahead must not make housekeeping forget bills.
+//! The time by which housekeeping judges the age of records. If a clock is briefly ahead, bills must not be forgotten.
 
 use std::time::Duration;
 
 use shared::time::Timestamp;
 use tokio::time::Instant;
 
-/// Two readings of the clock at least this long apart have to agree.
+/// A time counts only if an earlier reading of the clock, at least this long before, agrees with it.
 pub(crate) const APART: Duration = Duration::from_mins(10);
 
-/// Readings of the wall clock. The steady time is never later than any reading plus the monotonic time passed since.
+/// Readings of the wall clock. The steady time is never later than a kept reading plus the monotonic time that has
+/// passed since that reading.
 #[derive(Debug, Default)]
 pub(crate) struct SteadyTime {
     earlier: Option<ClockLook>,

@@ -1,7 +1,7 @@
 //! Drops an account's oldest events when events are too old, too many or too large in total.
 //!
-//! After a commit that writes events, further commits drop old ones before the call is answered. If a process dies in
-//! between, the account has too many events until its next event.
+//! After a commit that writes events, further commits drop old events before the call is answered. If the process dies
+//! in between, the account has too many events until its next event is written.
 
 use domain::event::Event;
 use records::{Answer, Committed, Failure, Order, Question, Revision, Write};
@@ -16,30 +16,33 @@ use crate::{
     view::{OldestEvent, View},
 };
 
-/// Maximum number of events that one commit drops: more than most commits write, so that they do not accumulate.
+/// Maximum number of events that one commit drops: more events than most commits write, so that events do not
+/// accumulate.
 const DROPPED_AT_ONCE: usize = 64;
-/// Maximum number of commits that drop events after one that writes some. The next event continues with the rest.
+/// Maximum number of commits that drop events after a commit that writes events. If more events must be dropped, the
+/// account's next event continues.
 const MOST_ROUNDS: u32 = 16;
-/// The limits on an account's events at one moment.
+/// The limits that an account's events must meet at one moment.
 struct EventsOverBound {
     kept: EventBounds,
-    /// Time before which events are dropped.
+    /// Events from before this time are dropped.
     begins: Timestamp,
     /// Number of the last event, which always stays.
     last: u64,
 }
 
-/// What was learned about the oldest events.
+/// What a look at the oldest events has found.
 struct OldestEvents {
     kept: EventsKept,
-    /// The oldest event to keep, if the search got that far.
+    /// The oldest event to keep; `None` if all events that were looked at must be dropped.
     oldest: Option<OldestEvent>,
-    /// Events to drop, in the encoding of the log.
+    /// Events to drop: their numbers, and their values in the log.
     dropped: Vec<(u64, Vec<u8>)>,
 }
 
 impl EventsOverBound {
-    /// Returns whether to keep the event with this number and time. `bytes` is the total size from this event on.
+    /// Returns whether to keep the event with this number and time. `bytes` is the total size of this and all later
+    /// events.
     fn keep(&self, number: u64, at: Timestamp, bytes: i64) -> bool {
         number >= self.last || at >= self.begins && self.fit(number, bytes)
     }
@@ -49,13 +52,13 @@ impl EventsOverBound {
             && u64::try_from(bytes).unwrap_or_default() <= self.kept.bytes
     }
 
-    /// Returns whether it is clear, without reading any events, that none must be dropped.
+    /// Returns `true` if it is certain, without reading any events, that no event must be dropped.
     fn hold(&self, EventsKept { first, bytes }: EventsKept, oldest: Option<OldestEvent>) -> bool {
         let is_young = oldest.is_some_and(|oldest| oldest.number == first && oldest.at >= self.begins);
         first >= self.last || is_young && self.fit(first, bytes)
     }
 
-    /// Sorts the oldest events into those to drop and the first to keep.
+    /// Finds out which of the oldest events to drop, and which is the first event to keep.
     fn look(&self, kept: EventsKept, values: Vec<(u64, Vec<u8>)>) -> OldestEvents {
         let mut look = OldestEvents { kept, oldest: None, dropped: Vec::new() };
         for (number, value) in values {
@@ -76,8 +79,8 @@ impl EventsOverBound {
 }
 
 impl OldestEvents {
-    /// Returns the writes that drop the events, without the record of kept events. `told` contains the index entries of
-    /// the thresholds that the events reported.
+    /// Returns the writes that drop the events, except for the write to the record of kept events. `told` has the index
+    /// entries of the thresholds that these events reported.
     fn writes(&self, told: &[Vec<u8>]) -> Vec<Write> {
         let mut writes = vec![Write::Trim { log: names::EVENTS, first: self.kept.first }];
         for (number, value) in &self.dropped {
@@ -85,7 +88,8 @@ impl OldestEvents {
             if let Some(id) = EventId::from_slice(id) {
                 writes.push(Write::Leave(names::EVENT_IDS, names::event_id(id, *number)));
             }
-            // Index entries of an unreadable event stay. Readers skip numbers without an event.
+            // Some index entries of an unreadable event stay. This is harmless, because readers skip numbers without an
+            // event.
             let event = std::str::from_utf8(json).ok().and_then(Event::from_json);
             let entries = event.iter().flat_map(|event| names::events_of(event, *number));
             writes.extend(entries.map(|entry| Write::Leave(names::EVENTS_OF, entry)));
@@ -99,7 +103,7 @@ impl OldestEvents {
 }
 
 impl Lanes {
-    /// Drops events beyond the limits after a commit that wrote some. A failure does not change the commit's answer.
+    /// Drops events beyond the limits after a commit that wrote events. A failure does not change the commit's answer.
     pub(crate) async fn trim(&self, lane: &Lane, view: &mut View, written: WrittenEvents) {
         if let Err(failure) = self.try_trim(lane, view, written).await {
             // The stored events may differ from the copies.
@@ -115,8 +119,8 @@ impl Lanes {
     async fn try_trim(&self, lane: &Lane, view: &mut View, written: WrittenEvents) -> Result<(), Failure> {
         let mut kept = self.kept.events;
         if self.records.is_nearly_full().await.unwrap_or(false) {
-            // Events must not take more space in a full store. Changes that are still accepted, such as a revocation,
-            // push out the oldest events.
+            // In a nearly full store, events must not take more space. So the events of changes that are still
+            // accepted, such as a revocation, displace the oldest events.
             let events = view.peek(&names::events());
             let bytes = events.map_or(0, |events| events.bytes.saturating_sub(written.bytes));
             kept.bytes = kept.bytes.min(u64::try_from(bytes).unwrap_or_default());
@@ -162,7 +166,7 @@ impl Lanes {
         Ok(false)
     }
 
-    /// Reads the oldest events, and the entries of the thresholds that they reported.
+    /// Reads the oldest events, and the index entries of the thresholds that they reported.
     async fn oldest_events(
         &self,
         lane: &Lane,
@@ -172,7 +176,7 @@ impl Lanes {
         let to = first.saturating_add(limit as u64 - 1);
         let values = Question::Values { log: names::EVENTS, from: first, to, order, limit };
         let from = first.to_be_bytes().to_vec();
-        // An event reports at most one threshold.
+        // An event reports at most one threshold, so the same limit is enough for both.
         let told = Question::Entries { index: names::TOLD_AT, from, to: None, order, limit };
         let answers = self.records.read(&lane.space, vec![values, told]).await?;
         match <[Answer; 2]>::try_from(answers) {

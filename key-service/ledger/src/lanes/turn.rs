@@ -1,5 +1,5 @@
-//! Turns between processes on an account: a process that has lost several times takes the turn, which all spending
-//! guards.
+//! Turns between processes that compete for an account. A process whose commits have lost several times takes the turn,
+//! a record on which every commit of a lane has a guard.
 
 use std::time::Duration;
 
@@ -14,16 +14,16 @@ use crate::{
     view::{self, View},
 };
 
-/// Number of lost attempts after which a caller takes the turn.
+/// Number of attempts that a caller loses before it takes the turn.
 pub(crate) const ATTEMPTS_WITHOUT_TURN: u32 = 3;
 /// Pause between two checks of another process's turn.
 const TURN_LOOK: Duration = Duration::from_micros(500);
-/// After this many checks, an unchanged turn is taken over, since its owner must have stopped.
+/// A turn that is unchanged after this many checks is taken over, because its owner must have stopped.
 const TURN_LOOKS: u32 = 40;
 
 impl Lanes {
     /// Waits while another process has the turn, and takes it if this caller wants it. A turn that stays unchanged for
-    /// too long is taken over, since its owner has stopped. No clocks are compared.
+    /// too long is taken over, because its owner must have stopped. This does not depend on any two clocks.
     pub(crate) async fn wait_for_turn(
         &self,
         lane: &Lane,
@@ -54,7 +54,7 @@ impl Lanes {
         }
     }
 
-    /// Tries once to write the turn's owner, without any undecided changes.
+    /// Tries once to write the turn's owner, after discarding what was being decided.
     pub(crate) async fn set_turn(
         &self,
         lane: &Lane,

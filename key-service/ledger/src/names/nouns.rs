@@ -1,4 +1,4 @@
-//! Where records other than money are stored: spaces, sets of records, and indexes.
+//! Names of the spaces, sets and indexes in which records other than money are stored.
 
 use domain::{digest::Digest, key::Status};
 use records::{Index, Log, NameBytes, Space};
@@ -9,33 +9,33 @@ use crate::{
     stored::{AccountName, AccountProfile, ExternalId, GroupProfile, KeyProfile},
 };
 
-// Sets of records in the space of an account. 1 to 6 are for money.
+// Sets of records in the space of an account, each with the form of its records' names. Numbers 1 to 6 are for money.
 
-/// Data other than money, of an account (`a`), a key (`k` and its id) and a group (`g` and its id).
+/// Data other than money of the account (`a`), of a key (`k` and its id) and of a group (`g` and its id).
 pub const PROFILES: u8 = 7;
 /// Groups by the caller's own id.
 pub const EXTERNAL_IDS: u8 = 8;
 /// Idempotency keys, by their digests.
 pub const IDEMPOTENCY: u8 = 9;
-/// Management keys: the list (`l`), and each (`k` and its id).
+/// Management keys: the list (`l`), and each key (`k` and its id).
 pub const MANAGEMENT_KEYS: u8 = 10;
-/// Members: the list (`l`), each (`m` and its id), and the id for each name (`n` and the name).
+/// Members: the list (`l`), each member (`m` and its id), and the id for each name (`n` and the name).
 pub const MEMBERS: u8 = 11;
-/// Sign-in links and sessions, by a letter for the kind (`l`, `s`) and the digest. A member's current link: `m` and its
-/// id.
+/// Sign-in links (`l` and the digest), sessions (`s` and the digest), and each member's current link (`m` and the
+/// member's id).
 pub const EXPIRING: u8 = 12;
-/// Webhooks: the list (`l`), each (`w` and its id), its waiting deliveries (`p` and its id), and its last attempts (`a`
-/// and its id).
+/// Webhooks: the list (`l`), each webhook (`w` and its id), its waiting deliveries (`p` and the webhook's id), and its
+/// last attempts (`a` and the webhook's id).
 pub const WEBHOOKS: u8 = 13;
 /// Deliveries: ids of the webhook and of the event.
 pub const DELIVERIES: u8 = 14;
-/// Refused calls, by day: of all keys (`a`), and of each key (`k` and its id).
+/// Counts of refused calls, with the day as part: for all keys (`a`), and for each key (`k` and its id).
 pub const REFUSED: u8 = 15;
-/// What housekeeping has dropped (`h`), the days with refused calls (`r`), the number of the last refused call (`c`),
-/// and the restores from backups (`n`).
+/// The sets that housekeeping has dropped (`h`), the days with refused calls (`r`), the number of the last refused call
+/// (`c`), and the restores from backups (`n`).
 pub const HOUSE: u8 = 16;
 
-// Sets of records in other spaces.
+// Sets of records in other spaces, with the names of these spaces.
 
 /// Owners of credentials, by digest: spaces `credentials/…`.
 pub const CREDENTIALS: u8 = 20;
@@ -55,12 +55,12 @@ pub const INSTALLATION: u8 = 26;
 /// Counts of recent bills by hour, for each model and upstream name: space `upstreams`.
 pub const UPSTREAMS: u8 = 27;
 
-// Indexes of the space of an account. 1 to 6 are for money.
+// Indexes in the space of an account, each with the parts of an entry after the colon. Numbers 1 to 6 are for money.
 
 /// All keys: id, label, a zero byte, hint.
 pub const KEYS: Index = Index(7);
-/// Keys by status: the status's letter and the id. An expired key counts as active here until active or expired keys
-/// are next listed.
+/// Keys by status: the status's letter and the id. A key that has expired stays under active keys until the next time
+/// when active or expired keys are listed.
 pub const KEYS_BY_STATUS: Index = Index(8);
 /// Active keys with an expiry: time, id.
 pub const KEYS_EXPIRING: Index = Index(9);
@@ -77,7 +77,7 @@ pub const EXPIRING_ENDS: Index = Index(14);
 /// Links and sessions by member: id of the member, name of the record.
 pub const OF_MEMBERS: Index = Index(15);
 
-// Logs of the space of an account. 1 and 2 belong to the ledger.
+// Logs in the space of an account. Numbers 1 and 2 belong to the ledger.
 
 /// The most recent refused calls.
 pub const REFUSED_CALLS: Log = Log(3);
@@ -89,10 +89,11 @@ pub const ATTEMPT_ENDS: Index = Index(20);
 
 /// Small records are spread over this many spaces, so that a Redis cluster distributes them.
 const PARTS: u64 = 16;
-/// Credentials are spread over this many spaces, each a hash of about a hundred fields at 100,000 keys.
+/// Credentials are spread over this many spaces. With 100,000 keys, each space is a hash of about a hundred fields in
+/// Redis.
 const CREDENTIAL_PARTS: u64 = 1_024;
 
-/// Names a record in a set without parts.
+/// Names a record in a set that is not divided into parts.
 pub fn name<T>(table: u8, key: impl Into<NameBytes>) -> RecordName<T> {
     RecordName::new(table, 0, key)
 }
@@ -122,7 +123,7 @@ pub fn group_profile(id: GroupId) -> RecordName<GroupProfile> {
     name(PROFILES, tagged(b'g', id.as_bytes()))
 }
 
-/// Encodes a time as the beginning of an entry, so that entries sort by time. Times before 1970 sort first.
+/// Encodes a time as the beginning of an entry, so that entries are sorted by time. Times before 1970 all come first.
 pub fn time(at: shared::time::Timestamp) -> [u8; 8] {
     u64::try_from(at.millis()).unwrap_or_default().to_be_bytes()
 }
@@ -145,7 +146,7 @@ pub fn credentials(digest: &Digest) -> Space {
     Space::new(format!("credentials/{}", u64::from(u16::from_be_bytes([first, second])) % CREDENTIAL_PARTS))
 }
 
-/// Returns the space of the part that these bytes select.
+/// Returns the space, among the spaces of this kind, that these bytes select.
 pub fn part_of(kind: &str, bytes: &[u8]) -> Space {
     Space::new(format!("{kind}/{}", number_of_part(bytes)))
 }
@@ -154,13 +155,13 @@ fn number_of_part(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0, |sum, byte| (31 * sum + u64::from(*byte)) % 65_521) % PARTS
 }
 
-/// Returns the spaces of all parts of a kind.
+/// Returns all spaces of a kind.
 pub fn parts(kind: &str) -> impl Iterator<Item = Space> + use<'_> {
     (0..PARTS).map(move |part| Space::new(format!("{kind}/{part}")))
 }
 
-/// Returns the parts that may list an account with open holds. The first lists it; while that is unavailable, the next
-/// one does.
+/// Returns the spaces that may list an account with open holds. The first space lists it; while the first is
+/// unavailable, the next space does.
 pub fn holders(account: AccountId) -> impl Iterator<Item = Space> {
     let first = number_of_part(account.as_bytes());
     (0..PARTS).map(move |step| Space::new(format!("holders/{}", (first + step) % PARTS)))
@@ -175,7 +176,7 @@ pub fn account_name(of: &str) -> (Space, RecordName<AccountName>) {
     (part_of("accounts", of.as_bytes()), name(ACCOUNT_NAMES, of.as_bytes()))
 }
 
-/// Encodes the entry of [`KEYS`]. A hint has no zero byte, since no plaintext has one; a label may have one.
+/// Encodes the entry of [`KEYS`]. A label may contain a zero byte, but a hint cannot, because no plaintext does.
 pub fn name_entry(key: KeyId, label: &str, hint: &str) -> Vec<u8> {
     [key.as_bytes(), label.as_bytes(), &[0], hint.as_bytes()].concat()
 }

@@ -11,7 +11,7 @@ pub struct RecordName<T> {
 }
 
 impl<T> RecordName<T> {
-    /// Names a record in a part of a set. Sets without parts use part zero.
+    /// Names a record in a part of a set. In a set that is not divided into parts, the part is zero.
     pub fn new(table: u8, part: u32, key: impl Into<NameBytes>) -> Self {
         Self { name: Name { set: Set { table, part }, key: key.into() }, of: PhantomData }
     }

@@ -6,7 +6,8 @@ use crate::view::{Copy, View};
 
 impl View {
     /// Appends each copy in the order of names: whether the record was absent, is unchanged, or has changed since it
-    /// was read. In the last case its value does not matter, since a commit that guards the copy is never written.
+    /// was read. In the last case the copy's value does not matter, because a commit with a guard on this copy can
+    /// never be written.
     pub(crate) fn sketch(&self, records: &SpaceMaps, sketch: &mut Vec<u8>) {
         let mut all: Vec<_> = self.copies().map(|(name, copy)| (name, state(name, copy, records))).collect();
         all.sort_unstable();

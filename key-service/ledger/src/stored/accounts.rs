@@ -20,8 +20,8 @@ pub struct AccountProfile {
     pub groups: u64,
 }
 
-/// The account that a name belongs to. Space `accounts/…`, set `account names`, name: the account's name. It is written
-/// before the account's records, the first of which is its profile.
+/// The account that has a name. Space `accounts/…`, set `account names`, name: the account's name. It is written before
+/// the account's own records. The first of these is the profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct AccountName {
     #[n(0)]
@@ -58,7 +58,7 @@ pub struct ManagementKeyRecord {
     pub created_at: Timestamp,
     #[n(4)]
     pub expires_at: Option<Timestamp>,
-    /// Last recorded use, at most a minute before the actual last use.
+    /// When the key was last used, as recorded at most once a minute.
     #[n(5)]
     pub last_used_at: Option<Timestamp>,
     #[n(6)]
@@ -66,7 +66,7 @@ pub struct ManagementKeyRecord {
 }
 
 /// The account of a management key. Space `management-keys/…`, set `management key owners`, name: the key's id. It is
-/// written before the key, so a key with this id may not exist.
+/// written before the key, so the key may be missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct ManagementKeyOwner {
     #[n(0)]

@@ -4,14 +4,15 @@ use minicbor::{Decode, Encode};
 use serde::Serialize;
 use shared::time::Timestamp;
 
-/// Calls refused on a day. Set `refused`, part: the day, name: `a` for all keys, `k` and the id for a key.
+/// Counts of the calls that were refused on a day. Set `refused`, part: the day, name: `a` for all keys, or `k` and the
+/// id for one key.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct RefusedDay {
     #[n(0)]
     pub counts: Vec<RefusedCount>,
 }
 
-/// Calls refused within an hour for one reason.
+/// Number of calls that were refused within an hour for one reason.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct RefusedCount {
     /// Hour of the day in UTC, from 0 to 23.
@@ -24,7 +25,7 @@ pub struct RefusedCount {
     pub count: u64,
 }
 
-/// Days for which counts of refused calls are kept. Set `house`, name `r`.
+/// The days for which counts of refused calls exist. Set `house`, name `r`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct RefusedDays {
     /// Days since 1970, in ascending order.
@@ -32,7 +33,7 @@ pub struct RefusedDays {
     pub days: Vec<u32>,
 }
 
-/// The kept refused calls. Set `house`, name `c`.
+/// The refused calls that are kept. Set `house`, name `c`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct RefusedCalls {
     /// Number of the last refused call.
@@ -40,7 +41,7 @@ pub struct RefusedCalls {
     pub last: u64,
 }
 
-/// An account that has, or had, open holds. Space `holders/…`, set `holders`, name: the account's id.
+/// An account that has or had open holds. Space `holders/…`, set `holders`, name: the account's id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct HolderRecord {
     /// When a process last listed the account, before it opened holds.
@@ -48,8 +49,8 @@ pub struct HolderRecord {
     pub listed_at: Timestamp,
 }
 
-/// An account's restores from backups, and losses in the stores that the account was copied from. After each, exported
-/// entries and events get new, higher numbers. Redis records its own losses itself. Set `house`, name `n`.
+/// An account's restores from backups, and the losses in stores from which the account was copied. After each of them,
+/// exported entries and events get new, higher numbers. Redis itself records its own losses. Set `house`, name `n`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct Restores {
     /// Number of the first entry of the journal after each restore.
@@ -58,10 +59,10 @@ pub struct Restores {
     /// Number of the first event after each restore.
     #[n(1)]
     pub first_events: Vec<u64>,
-    /// Epoch of each restore, which is greater than the one before.
+    /// Epoch of each restore. It is greater than the epoch of the restore before.
     #[n(2)]
     pub epochs: Vec<u64>,
-    /// Losses of a store that this one was copied from: the first number that a lost entry may have had.
+    /// For each loss in a store from which this store was copied: the first number that a lost entry may have had.
     #[n(3)]
     pub lost_entries: Vec<u64>,
     /// For each loss, the first number that a lost event may have had.
@@ -75,7 +76,7 @@ pub struct Restores {
 /// zero byte, and the upstream's name in the catalogue.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct UpstreamHours {
-    /// In ascending order, without old hours.
+    /// Recent hours in ascending order.
     #[n(0)]
     pub hours: Vec<UpstreamHour>,
 }
@@ -88,7 +89,7 @@ pub struct UpstreamHour {
     pub hour: u32,
     #[n(1)]
     pub bills: u64,
-    /// Number of streams by the time to their first token, one count per class of times.
+    /// Number of streams in each class of times to the first token.
     #[n(2)]
     pub first_tokens: Vec<u64>,
 }

@@ -21,12 +21,12 @@ pub struct GroupProfile {
     pub key_defaults: KeyDefaults,
     #[n(4)]
     pub created_at: Timestamp,
-    /// Number of keys in the group, including revoked ones.
+    /// Number of keys in the group, including revoked keys.
     #[n(5)]
     pub keys: u64,
     #[n(6)]
     pub children: u64,
-    /// Amount spent before the group was created; `used` starts with it.
+    /// Amount that an imported group had already spent. `used` starts with this amount.
     #[n(7)]
     pub opening: NanoUsd,
 }

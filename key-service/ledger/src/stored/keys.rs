@@ -21,10 +21,10 @@ pub struct KeyProfile {
     pub created_at: Timestamp,
     #[n(3)]
     pub metadata: BTreeMap<String, String>,
-    /// Amount that was already spent when the key was imported; `used` starts at it.
+    /// Amount that an imported key had already spent. `used` starts with this amount.
     #[n(4)]
     pub opening: NanoUsd,
-    /// Credentials created by rotations, except those already forgotten.
+    /// Credentials that rotations created, except for those that were already forgotten.
     #[n(5)]
     pub rotated: Vec<Rotated>,
 }
@@ -40,7 +40,7 @@ pub struct Rotated {
     pub digest: Digest,
 }
 
-/// Owner of a credential. Space `credentials/…` for the digest's part, set `credentials`, name: the digest.
+/// Owner of a credential. Space `credentials/…` that the digest selects, set `credentials`, name: the digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct Credential {
     #[n(0)]
@@ -51,7 +51,7 @@ pub struct Credential {
 }
 
 impl Credential {
-    /// Returns the credential that a key is created with.
+    /// Returns the credential with which a key is created.
     pub const fn first(owner: Principal) -> Self {
         Self { owner, number: 0 }
     }
@@ -63,7 +63,7 @@ pub struct IdempotencyKey {
     #[n(0)]
     #[serde(serialize_with = "hidden")]
     pub request: Digest,
-    /// Id of the created object; for a new credential, the beginning of a digest of its digest.
+    /// Id of the created object. For a new credential of a key, the beginning of a digest of the credential's digest.
     #[cbor(n(1), with = "minicbor::bytes")]
     pub made: [u8; 16],
     /// Time from which the idempotency key may be used again.
@@ -71,7 +71,7 @@ pub struct IdempotencyKey {
     pub expires_at: Timestamp,
 }
 
-/// Peppers that credentials were created with. Set `installation`, name `p`, space `installation`.
+/// The peppers with which credentials were created. Set `installation`, name `p`, space `installation`.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct PepperRecord {
     #[n(0)]

@@ -11,8 +11,8 @@ use shared::{ids::MemberId, time::Timestamp};
 
 use crate::stored::secret::hidden;
 
-/// A member of an account. Set `members`, name `m` and the id. A program that does not know a role cannot read the
-/// record, and so never overwrites it.
+/// A member of an account. Set `members`, name `m` and the id. A version of the program that does not know the role
+/// cannot read the record, and so never overwrites it.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct MemberRecord {
     #[n(0)]
@@ -51,8 +51,8 @@ pub struct ExpiringValue {
     pub value: String,
 }
 
-/// The latest link of a member, which replaced the earlier one and may itself be gone. Set `expiring`, name `m` and the
-/// member's id.
+/// The latest link of a member, which replaced the link before. It may have been used or have expired. Set `expiring`,
+/// name `m` and the member's id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct LatestLink {
     #[n(0)]

@@ -9,7 +9,7 @@ use shared::ids::{GroupId, KeyId};
 /// Maximum number of payers in a key's list. A key has several if it uses several models or moves between groups.
 const MOST_LISTED: usize = 200;
 
-/// A payer's key, groups and model as bytes; the parts of fixed length come first.
+/// A payer's key, groups and model as bytes. The parts of fixed length come first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PayerName(NameBytes);
 
@@ -38,7 +38,7 @@ impl Serialize for PayerName {
 }
 
 impl PayerName {
-    /// Encodes the name of a payer among the sums of payers.
+    /// Encodes a payer as the name of its record among the sums of payers.
     pub fn of(Payer { key, model, groups }: &Payer) -> Self {
         let [group, parent] =
             groups.each_ref().map(|group| group.as_ref().map_or(&[0; 16], GroupId::as_bytes));
@@ -78,18 +78,18 @@ pub fn day_part(day: Day) -> u32 {
     u32::try_from(day.number()).unwrap_or_default()
 }
 
-/// The payers of a key, so that its sums are found without reading other keys' sums. Set `payers`, name `k` and the
-/// key's id.
+/// The payers of a key. With this list, the key's sums can be read without the sums of other keys. Set `payers`, name
+/// `k` and the key's id.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct PayersOfKey {
     #[n(0)]
     pub payers: Vec<PayerSpan>,
-    /// From this day on, all payers are listed. Stored as a part number, as in the names of sets.
+    /// From this day on, the list has all payers. The day is stored as the number of its part.
     #[n(1)]
     pub whole_from: u32,
 }
 
-/// A payer, with the first and last part in which it has sums.
+/// A payer, with the first and the last day (as part numbers) on which it has sums.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct PayerSpan {
     #[n(0)]
@@ -101,8 +101,8 @@ pub struct PayerSpan {
 }
 
 impl PayersOfKey {
-    /// Adds a payer's sums of a day to the list. Drops payers without sums since the day `kept`, and the oldest payers
-    /// if there are too many.
+    /// Notes in the list that a payer has sums on a day. Removes payers without sums since the day `kept` and, if there
+    /// are too many payers, the payer that has been without sums the longest.
     pub(crate) fn list(&mut self, name: &PayerName, day: Day, kept: Option<Day>) {
         let day = day_part(day);
         self.payers.retain(|payer| kept.is_none_or(|kept| payer.last >= day_part(kept)));
@@ -118,7 +118,7 @@ impl PayersOfKey {
         }
     }
 
-    /// Returns whether the list includes this payer's sums for the day.
+    /// Returns whether this payer's sums for the day can be found: the list has them, or it is incomplete for this day.
     pub fn finds(&self, name: &[u8], day: Day) -> bool {
         let day = day_part(day);
         let is_it =

@@ -10,7 +10,7 @@ use shared::{ids::EventId, time::Timestamp};
 
 use crate::stored::secret::hidden;
 
-/// An account that has, or had, webhooks. Space `webhooks/…`, set `webhook_accounts`, name: the account's id. It is
+/// An account that has or had webhooks. Space `webhooks/…`, set `webhook_accounts`, name: the account's id. It is
 /// written before the account's first webhook, and never removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct WebhookAccount {}
@@ -31,13 +31,13 @@ pub struct WebhookRecord {
     pub created_at: Timestamp,
     #[cbor(n(4), decode_with = "shared::stored::whole_value::decode")]
     pub disabled: Option<(Timestamp, DisabledReason)>,
-    /// Number of the last event considered for the webhook.
+    /// Number of the last event for which it was decided whether to send it.
     #[n(5)]
     pub cursor: u64,
 }
 
-/// Waiting deliveries of a webhook, at most 256. Set `webhooks`, name `p` and the webhook's id. Adding, claiming and
-/// ending a delivery all write this record, so that no two processes do so at once.
+/// Waiting deliveries of a webhook, at most 256. Set `webhooks`, name `p` and the webhook's id. A delivery is added,
+/// claimed and ended by writing this record, so no two processes can do this at the same time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct PendingDeliveries {
     #[n(0)]

@@ -15,7 +15,7 @@ pub struct JournalEntry {
     pub before: EntriesBefore,
 }
 
-/// Decodes an entry from the log; `None` if no program writes such a value.
+/// Decodes an entry from the log; `None` if no version of the program writes such a value.
 pub fn read_entry(number: u64, value: &[u8]) -> Option<JournalEntry> {
     let read: EntryRecord = stored::read(value).ok()?;
     let EntryRecord { generation, bill: settlement, delta, used_after, before, went_back: _ } = read;

@@ -1,4 +1,4 @@
-//! Checks that bills count only once, even if they are delivered again and clocks are hours off.
+//! Checks that bills count only once, even if captures are sent again and clocks are wrong by hours.
 
 use std::{
     sync::{
@@ -29,7 +29,7 @@ use crate::{
 
 const COST: NanoUsd = NanoUsd::from_nanos(7);
 
-/// A clock that advances with the runtime's time, and is off by some hours.
+/// A clock that advances with the runtime's time and is wrong by some hours.
 struct Wrist {
     began: Instant,
     hours: AtomicI64,
@@ -76,7 +76,7 @@ impl Desk {
         self.lanes.execute(mine(), vec![command], self.clock.now()).await.unwrap().remove(0).unwrap()
     }
 
-    /// Holds and captures a new generation.
+    /// Opens a hold for a new generation, and captures it.
     async fn bill(&self) -> (GenerationId, Settlement) {
         let generation = GenerationId::generate(&*self.clock);
         self.run(Command::Hold(new_hold(key(1), generation, COST))).await;
@@ -152,7 +152,7 @@ async fn what_was_dropped_is_not_billed_again_whatever_the_clock_says() {
         assert_eq!((late.ending, late.charged, late.cost), (Ending::Late, NanoUsd::ZERO, COST), "{hours}");
         assert_eq!(desk.capture(generation).await, late);
         assert_eq!(desk.used().await, used);
-        // This generation's bills were not dropped, so it was never billed, although its hold is missing. The account
+        // The set of this generation was not dropped, so the missing hold shows that it was never billed. The account
         // had no holds before it was created.
         let lost = desk.capture(GenerationId::generate(&*desk.clock)).await;
         assert_eq!(lost.ending == Ending::Late, hours == -5, "{hours}");

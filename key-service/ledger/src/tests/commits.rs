@@ -1,4 +1,4 @@
-//! Counts the records that a bill compares and writes, which account for most of its cost.
+//! Counts the records that a bill compares and writes. They account for most of a bill's cost.
 
 use domain::ledger::{
     Account, Command, Group, Key, NewHold, Progress,
@@ -38,7 +38,7 @@ fn view(is_grouped: bool) -> View {
     view
 }
 
-/// Decides commands as if every record without a copy were absent, and returns the commit.
+/// Decides commands, and returns the commit. Records without a copy count as absent.
 fn committed(view: &mut View, commands: &[Command]) -> Commit {
     loop {
         let calls = [Commands { all: commands, now: START }];
@@ -86,7 +86,7 @@ fn a_bill_writes_two_sums_one_for_each_group_and_one_for_a_user_that_is_named() 
         [(false, None, 0, 0), (false, Some("ann"), 0, 1), (true, None, 2, 0), (true, Some("ann"), 2, 1)]
     {
         let mut view = view(is_grouped);
-        // The first bill of a payer and day lists the payer.
+        // The first bill of a payer on a day also writes the list of payers.
         let expected = [
             vec![names::MONEY; 2 + groups],
             vec![names::GENERATIONS],
@@ -102,7 +102,7 @@ fn a_bill_writes_two_sums_one_for_each_group_and_one_for_a_user_that_is_named() 
             tables.retain(|table| *table != names::PAYERS);
             assert_eq!(written - tables.len(), lists);
             assert_eq!(tables, expected, "{is_grouped} {user:?}");
-            // The turn is guarded too.
+            // There is also a guard on the turn.
             assert_eq!(compared, expected.len() + 1 + lists, "{is_grouped} {user:?}");
         }
     }

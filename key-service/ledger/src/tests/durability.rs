@@ -1,4 +1,4 @@
-//! Checks that answers wait until their changes are durable, and do not delay other commits.
+//! Checks that an answer waits until its change is durable, and that this does not delay other commits.
 
 use async_trait::async_trait;
 use domain::ledger::{Command, Key, Progress};
@@ -101,7 +101,7 @@ async fn a_bill_is_answered_when_it_is_durable_and_other_commands_meanwhile() {
     made.await.unwrap();
 }
 
-/// The bill was written, but may be lost: a caller that sends the command again waits again.
+/// The bill was written, but may still be lost. A caller that sends the command again waits again.
 #[tokio::test]
 async fn a_bill_that_may_be_lost_is_unknown_until_it_is_durable() {
     let (records, ledger) = ledger().await;
@@ -119,7 +119,8 @@ async fn a_bill_that_may_be_lost_is_unknown_until_it_is_durable() {
     make(&ledger, 1).await.unwrap();
 }
 
-/// A refusal may be due to an earlier attempt, such as "not found" after a removal that is not durable yet.
+/// An earlier attempt may be the reason for a refusal, for example for "not found" after a removal that is not durable
+/// yet.
 #[tokio::test]
 async fn a_refusal_is_answered_when_what_it_saw_is_durable() {
     let (records, ledger) = ledger().await;

@@ -29,7 +29,7 @@ use crate::{
     kept::{EVENTS_KEPT, EventBounds},
 };
 
-/// Requests in a measurement: 64,000, or with `MEASURE_SMALLER=10` a tenth.
+/// Returns the number of requests in a measurement: 64,000, or a tenth of that with `MEASURE_SMALLER=10`.
 fn all_requests() -> usize {
     let smaller = env::var("MEASURE_SMALLER").map_or(1, |smaller| smaller.parse().unwrap());
     64_000 / smaller
@@ -46,7 +46,7 @@ fn key(n: u8) -> KeyId {
     KeyId::new(shared::time::Timestamp::from_millis(1), [n; 10])
 }
 
-/// Who sends the requests: keys without a group or user, or keys in a group with a parent, for many users.
+/// Who sends the requests: keys without a group and without users, or keys in a group with a parent, for many users.
 #[derive(Clone, Copy)]
 enum Callers {
     Plain,
@@ -102,7 +102,7 @@ async fn request(ledger: &Lanes, account: AccountId, key: KeyId, user: Option<St
     assert!(matches!(captured, Ok(Outcome::Captured(_))), "{captured:?}");
 }
 
-/// Returns the CPU time of this process and the kernel's part of it, to a hundredth of a second.
+/// Returns the CPU time of this process, and how much of it was in the kernel. The unit is a hundredth of a second.
 fn processor_time() -> (Duration, Duration) {
     let stat = fs::read_to_string("/proc/self/stat").unwrap();
     let fields: Vec<_> = stat.rsplit(')').next().unwrap().split_whitespace().collect();

@@ -1,5 +1,5 @@
-//! Measures how two key-services that spend one account through one Redis slow each other down, for developers who
-//! change lanes and turns.
+//! Measures how much two key-services slow each other down if both spend from one account through one Redis. It is
+//! meant for developers who change lanes and turns.
 
 use std::{
     sync::{
@@ -34,13 +34,13 @@ const PROCESSES: u32 = 2;
 const BEAT: Duration = Duration::from_millis(2);
 const LASTS: Duration = Duration::from_secs(10);
 
-/// A backend behind a slower network. It counts the commits that were lost to others.
+/// Slows down a backend as if the network were slower. Counts the commits that failed because of a conflict.
 struct Counting {
     records: Redis,
     round_trip: Duration,
     commits: AtomicU32,
     lost: AtomicU32,
-    /// Number of commits of the account lost in a row: currently, and at most so far.
+    /// Number of commits in a row that have just failed because of a conflict.
     streak: AtomicU32,
     longest: AtomicU32,
 }
@@ -98,14 +98,14 @@ impl Counting {
     }
 }
 
-/// Latencies of calls, and the number of failed calls.
+/// The latencies of the calls that succeeded, and the number of calls that failed.
 #[derive(Default)]
 struct Heard {
     took: Vec<Duration>,
     failed: u32,
 }
 
-/// Sends a hold and a capture, each as a call.
+/// Sends a hold and a capture, each as a call of its own.
 async fn request(ledger: Arc<Lanes>, account: AccountId, heard: Arc<Mutex<Heard>>) {
     let (generation, cost) = (GenerationId::generate(&System), NanoUsd::from_nanos(700));
     let hold = new_hold(key(0), generation, cost);
@@ -155,7 +155,7 @@ async fn measure(round_trip: Duration, prefers_one: bool) {
     for beat in 0..beats_in_all {
         beats.tick().await;
         for n in 0..requests {
-            // With the preference, one call in a hundred goes to the other process.
+            // If the gateways prefer one process, one call in a hundred goes to the other process.
             let is_other = if prefers_one { (beat * requests + n).is_multiple_of(100) } else { n % 2 == 1 };
             let ledger = Arc::clone(&processes[usize::from(is_other)]);
             calls.spawn(request(ledger, account, Arc::clone(&heard)));

@@ -16,14 +16,15 @@ use domain::ledger::BoundsPatch;
 
 /// Table with the budgets that keys refer to.
 pub(super) const BUDGETS: &str = "LiteLLM_BudgetTable";
-/// Seconds of each window; a month has thirty days.
+/// Length of each window in seconds. A month counts as thirty days.
 const WINDOWS: [(Per, u64); 4] =
     [(Per::Hour, 3_600), (Per::Day, 86_400), (Per::Week, 604_800), (Per::Month, 2_592_000)];
 /// Names that stand for all models.
 const ALL_MODELS: [&str; 3] = ["all-proxy-models", "all-team-models", "*"];
 
 impl RowFields<'_> {
-    /// Reads the limits of a key or a team. Values that are unset come from the budget that a key refers to.
+    /// Reads the limits of a key or a team. For values that the row does not set, the budget counts to which a key
+    /// refers.
     pub(super) fn bounds(&mut self, budget: Option<&Row>) -> Result<BoundsPatch, RowFault> {
         let mut bounds = BoundsPatch { models: self.models()?.map(Some), ..BoundsPatch::default() };
         self.money(&mut bounds, budget)?;
@@ -101,7 +102,8 @@ impl RowFields<'_> {
         limits.iter().map(limit).collect()
     }
 
-    /// Returns the value in the row or, if there is none, in its budget; also the table that it comes from.
+    /// Returns the value in the row or, if the row has none, the value in its budget, with the name of the table that
+    /// has it.
     fn first<T>(
         &mut self,
         column: &str,
@@ -119,7 +121,7 @@ impl RowFields<'_> {
         Ok(own.map(|own| (self.table, own)).or(of_budget.map(|value| (BUDGETS, value))))
     }
 
-    /// Returns the allowed models. Unknown names stay in the list, so that it never allows more.
+    /// Returns the allowed models. Unknown names stay in the list, so that the list never allows more than before.
     fn models(&mut self) -> Result<Option<Vec<String>>, RowFault> {
         let mut models = self.take("models", values::list)?;
         if models.is_empty() {
@@ -150,12 +152,12 @@ impl RowFields<'_> {
     }
 }
 
-/// Returns the remark for an amount above the highest possible limit.
+/// Returns a remark if an amount is above the highest possible limit; otherwise an empty text.
 fn capped(amount: NanoUsd) -> String {
     if amount > MAX_LIMIT { format!(", cut to {MAX_LIMIT} USD") } else { String::new() }
 }
 
-/// Returns the window closest in length, by ratio.
+/// Returns the window whose length is closest to this duration, judged by their ratio.
 fn nearest(duration: &str) -> Result<Per, RowFault> {
     let fault = || {
         format!(

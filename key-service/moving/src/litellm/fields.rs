@@ -1,4 +1,4 @@
-//! Takes the fields of a row one by one, and reports how each was handled.
+//! Takes the fields of a row one by one, and reports how each field was handled.
 
 use std::collections::BTreeMap;
 
@@ -14,12 +14,12 @@ use super::super::{
 };
 use domain::settings::MetadataPatch;
 
-/// Columns with a team's aliases: their name in LiteLLM's schema, and in its database.
+/// Names of the column with a team's aliases: in LiteLLM's schema, and in its database.
 pub(super) const MODEL_ALIASES: [&str; 2] = ["model_aliases", "aliases"];
 /// Maximum length of a masked key, such as `sk-...abcd`.
 const MAX_HINT_CHARS: usize = 20;
 
-/// Reasons why columns are dropped.
+/// Columns that are dropped, with the reasons.
 const DROPPED: [(&[&str], &str); 9] = [
     (
         &["created_at", "created_by", "updated_at", "updated_by", "last_active"],
@@ -57,7 +57,7 @@ const DROPPED: [(&[&str], &str); 9] = [
     ),
 ];
 
-/// A row. Readers take its fields one by one.
+/// The fields of a row that have not been taken yet.
 pub(super) struct RowFields<'a> {
     pub(super) table: &'static str,
     pub(super) row: Row,
@@ -85,7 +85,7 @@ impl<'a> RowFields<'a> {
         self.report.add(self.table, column, became);
     }
 
-    /// Reports how a column of this table was handled.
+    /// Reports how a column of any table was handled.
     pub(super) fn of(&mut self, table: &str, column: &str, became: impl Into<String>) {
         self.report.add(table, column, became);
     }
@@ -105,7 +105,7 @@ impl<'a> RowFields<'a> {
         Ok(Some(line))
     }
 
-    /// Takes the metadata, and adds some columns to it.
+    /// Takes these columns and the metadata, and returns both as metadata.
     pub(super) fn metadata(&mut self, columns: &[&str]) -> Result<MetadataPatch, RowFault> {
         let mut kept = BTreeMap::new();
         for column in columns {
@@ -137,7 +137,7 @@ impl<'a> RowFields<'a> {
         Ok(MetadataPatch { is_cleared: false, changes: kept })
     }
 
-    /// Reports aliases, each with its model.
+    /// Reports that aliases are dropped, and how to keep each of them.
     pub(super) fn aliases(&mut self, column: &str, named: &Value) -> Result<(), RowFault> {
         let aliases = values::object(named).map_err(|fault| format!("`{column}` {fault}"))?;
         for (alias, model) in aliases {
@@ -163,7 +163,7 @@ pub(super) fn cut(text: &str) -> String {
     text.chars().filter(|c| !is_control(*c)).take(MAX_LABEL_CHARS).collect()
 }
 
-/// Returns whether a text is a masked key rather than a complete one.
+/// Returns whether a text is a masked key instead of a complete key.
 pub(super) fn is_foreign_hint(text: &str) -> bool {
     text.contains("...") && text.chars().count() <= MAX_HINT_CHARS && !text.chars().any(is_control)
 }

@@ -9,8 +9,8 @@ use super::show::{aligned, count, glance, scrolled_figures, short_count, usd};
 use domain::usage::{Day, HOURS, Hour, Sums};
 use key_service_management::spend::ChartStep;
 
-/// Number of colours for series in the style sheet, which colour-blind readers can distinguish too. One more colour is
-/// for "others".
+/// Number of colours that the style sheet has for series. Colour-blind readers can tell them apart too. There is one
+/// more colour for "others".
 const COLOURS: usize = 7;
 /// Height of the picture in pixels. The style sheet repeats it.
 const HEIGHT: i64 = 160;
@@ -21,7 +21,7 @@ const STEPS: [i64; 8] = [10, 15, 20, 25, 30, 40, 50, 75];
 const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
-/// Scales an amount so that `whole` becomes `most` units. Amounts never become floats.
+/// Scales an amount by the factor that turns `whole` into `most`, without floats.
 pub fn scaled(amount: NanoUsd, whole: NanoUsd, most: i64) -> i64 {
     share(amount.nanos(), whole.nanos(), most)
 }
@@ -60,7 +60,7 @@ impl Measure {
         }
     }
 
-    /// Shows an amount briefly, with the exact number in the tooltip.
+    /// Renders an amount in a short form, with the exact number in the tooltip.
     pub fn glance(self, amount: i64) -> Markup {
         match self {
             Self::Spend => glance(NanoUsd::from_nanos(amount)),
@@ -70,7 +70,7 @@ impl Measure {
         }
     }
 
-    /// Shows an amount in a column.
+    /// Renders an amount for a column of a table.
     pub fn aligned(self, amount: i64) -> Markup {
         match self {
             Self::Spend => aligned(NanoUsd::from_nanos(amount)),
@@ -86,7 +86,7 @@ impl Measure {
         }
     }
 
-    /// Labels the grid lines, from the top down to zero, all with the same number of decimals.
+    /// Returns the labels of the grid lines, from the top down to zero. All have the same number of decimals.
     fn scale(self, step: i64) -> Vec<String> {
         let lines = (0..=LINES).rev().map(|line| self.label(step.saturating_mul(line)));
         let mut labels: Vec<String> = lines.collect();
@@ -101,13 +101,14 @@ impl Measure {
     }
 }
 
-/// A series of a chart: the sums of a model, a key, a group or a user.
+/// A series of a chart: the sums of one model, key, group or user.
 pub struct Series {
     pub name: Markup,
-    /// Decides the colour, which is the same on every page: the model's position in the catalogue, or a number derived
-    /// from the key. `None` for models that are no longer in the catalogue.
+    /// Number that decides the colour, so that the colour is the same on every page. For a model, it is the position in
+    /// the catalogue; for other parts, it is derived from the id or the name. `None` for models that are no longer in
+    /// the catalogue, and for sums of several parts.
     pub place: Option<usize>,
-    /// Whether this series combines all small ones.
+    /// Whether this series is the sum of all small series.
     pub is_rest: bool,
     pub times: BTreeMap<Hour, Sums>,
 }
@@ -120,18 +121,18 @@ impl Series {
 
 pub struct Chart<'a> {
     pub measure: Measure,
-    /// Days on the axis, including those without spend.
+    /// Days on the axis, including days without spend.
     pub days: RangeInclusive<Day>,
-    /// Whether a bar is a day or an hour.
+    /// Whether each bar stands for a day or for an hour.
     pub step: ChartStep,
-    /// Stacked in each bar, from the bottom up.
+    /// The series, which are stacked in each bar from the bottom up.
     pub series: &'a [Series],
     /// Address of the list of requests that the chart adds up. Each bar links to the requests of its day or hour.
     pub requests: &'a str,
 }
 
 impl Chart<'_> {
-    /// Lists the times of the bars. A day is represented by its first hour.
+    /// Lists the times of the bars. The time of a day is its first hour.
     fn times(&self) -> impl DoubleEndedIterator<Item = Hour> + use<> {
         let hours = match self.step {
             ChartStep::Day => 1,
@@ -163,7 +164,7 @@ impl Chart<'_> {
         }
     }
 
-    /// Draws the chart, with its table below.
+    /// Renders the chart, with its table below.
     pub fn markup(&self) -> Markup {
         let (measure, count) = (self.measure, self.times().count());
         let most = self.times().map(|time| self.total(time)).max().unwrap_or_default();
@@ -191,7 +192,8 @@ impl Chart<'_> {
                             (self.column(time, at, count, &self.bars(time, step.saturating_mul(LINES), &colours)))
                         }
                     }
-                    // For the pointer only: the table has the same links for keyboards and screen readers.
+                    // These links are only for the pointer. For keyboards and screen readers, the table has the same
+                    // links.
                     div.days aria-hidden="true" {
                         @for time in self.times() { a href=(self.requests_of(time)) tabindex="-1" {} }
                     }
@@ -216,7 +218,7 @@ impl Chart<'_> {
         }
     }
 
-    /// Draws bar number `at` of `count`. `bars` are the colours and heights of its series.
+    /// Draws bar number `at` of `count`. `bars` has the colour and the height of each series in it.
     fn column(&self, time: Hour, at: usize, count: usize, bars: &[(usize, i64)]) -> Markup {
         let mut y = HEIGHT;
         let (dated, text) = match self.step {
@@ -244,8 +246,8 @@ impl Chart<'_> {
         colours.iter().copied().zip(self.heights(time, top)).collect()
     }
 
-    /// Returns the height of each series in a bar. The bar is at least one pixel high, and each series gets its share
-    /// of it, which may be zero.
+    /// Returns the height of each series in a bar. A bar with a positive total is at least one pixel high. Each series
+    /// gets its share of this height, which may be zero.
     fn heights(&self, time: Hour, top: i64) -> Vec<i64> {
         let parts: Vec<i64> = self.series.iter().map(|series| self.on(series, time).max(0)).collect();
         let sum: i128 = parts.iter().copied().map(i128::from).sum();
@@ -254,7 +256,7 @@ impl Chart<'_> {
         let (mut below, mut y) = (0, 0);
         let heights = parts.into_iter().map(|part| {
             below += i128::from(part);
-            // Rounding the upper edge instead of the height makes the parts add up to the bar.
+            // The upper edge of each part is rounded instead of its height, so that the parts add up to the bar.
             let end =
                 i64::try_from((2 * below * i128::from(height) + sum) / (2 * sum).max(1)).unwrap_or(height);
             end - std::mem::replace(&mut y, end)
@@ -262,7 +264,8 @@ impl Chart<'_> {
         heights.collect()
     }
 
-    /// Renders a row for each bar and a column for each series. The box at the pointer shows the same row.
+    /// Renders the table, with a row for each bar and a column for each series. The box next to the pointer shows the
+    /// same row.
     fn table(&self) -> Markup {
         let cell = |amount: i64| {
             html! { td.n { @if amount == 0 { "–" } @else { (self.measure.aligned(amount)) } } }
@@ -286,16 +289,17 @@ impl Chart<'_> {
     }
 }
 
-/// Whether a bar is labelled below the chart.
+/// Whether a bar has a label below the chart.
 enum Dated {
     No,
-    /// Only on a wide page.
+    /// The bar has a label only on a wide page.
     Wide,
     Always,
 }
 
-/// Decides which days are labelled: all days of a week, Mondays in longer ranges, and the first of each month above 100
-/// days. A narrow page keeps only every second day, every fourth Monday, or the first of each quarter.
+/// Decides whether a day has a label. In a week, every day has one; in longer ranges, every Monday; in ranges of more
+/// than 100 days, the first day of each month. On a narrow page, only every second of these days has a label, or every
+/// fourth Monday, or the first day of each quarter.
 fn dated(day: Day, at: usize, count: usize) -> Dated {
     match count {
         ..=7 if at.is_multiple_of(2) => Dated::Always,
@@ -312,7 +316,7 @@ fn dated(day: Day, at: usize, count: usize) -> Dated {
     }
 }
 
-/// Decides which hours are labelled: every sixth hour, and on wide pages every third.
+/// Decides whether an hour has a label: every sixth hour has one, and on a wide page every third.
 const fn timed(time: Hour) -> Dated {
     match time.of_day() {
         hour if hour.is_multiple_of(6) => Dated::Always,
@@ -347,7 +351,7 @@ fn step(most: i64) -> i64 {
     }
 }
 
-/// Returns a horizontal position as a share of the picture's width. `tenths` are tenths of a bar.
+/// Returns a horizontal position as a percentage of the picture's width. `tenths` is the position in tenths of a bar.
 fn across(tenths: usize, days: usize) -> String {
     let hundredths = tenths * 1_000 / days;
     format!("{}.{:02}%", hundredths / 100, hundredths % 100)
@@ -361,11 +365,12 @@ fn short(day: Day) -> String {
     format!("{month} {}", number(date.get(8..10)))
 }
 
-/// Chooses the colour of each series: the one for its place or, if that is taken, the next free one.
+/// Chooses the colour of each series: the colour for its place or, if another series has that colour, the next free
+/// colour.
 fn colours(series: &[Series]) -> Vec<usize> {
     let mut colours = vec![COLOURS; series.len()];
     let mut order: Vec<usize> = (0..series.len()).filter(|at| !series[*at].is_rest).collect();
-    // Sorted by place rather than amount, so that colours do not change with the amounts.
+    // The series are sorted by place instead of amount, so that colours do not change with the amounts.
     order.sort_by_key(|at| (series[*at].place.is_none(), series[*at].place));
     for at in order {
         let wanted = series[at].place.unwrap_or(COLOURS - 1);
@@ -490,7 +495,7 @@ mod tests {
         assert!(chart(today..=today, &[]).contains("No requests were billed on 2026-11-23."));
     }
 
-    /// Converts a colour as eyes of this kind see it to CIELAB, where distances match perception.
+    /// Converts a colour, as eyes of this kind see it, to CIELAB. In this colour space, distances match perception.
     fn seen(colour: &str, eyes: [[f64; 3]; 3]) -> [f64; 3] {
         let part = |at: usize| f64::from(u8::from_str_radix(&colour[at..at + 2], 16).unwrap()) / 255.0;
         let linear = [1, 3, 5]
@@ -498,7 +503,7 @@ mod tests {
             .map(|c| if c <= 0.040_45 { c / 12.92 } else { ((c + 0.055) / 1.055).powf(2.4) });
         let product = |row: &[f64; 3], of: [f64; 3]| row.iter().zip(of).map(|(a, b)| a * b).sum::<f64>();
         let rgb = eyes.map(|row| product(&row, linear).clamp(0.0, 1.0));
-        // Relative to D65, the white of screens.
+        // The values are relative to D65, the white of screens.
         let whites = [[0.4338, 0.3762, 0.1899], [0.2126, 0.7152, 0.0722], [0.0177, 0.1095, 0.8729]];
         let roots = whites.map(|row| match product(&row, rgb) {
             light if light > 0.008_856 => light.cbrt(),

@@ -3,11 +3,12 @@
 /// Characters that start a formula in spreadsheets.
 const FORMULA: [char; 10] = ['=', '+', '-', '@', '\t', '\r', '＝', '＋', '－', '＠'];
 
-/// Characters after which a cell may begin, whatever the spreadsheet's settings: separators, quotes and line breaks.
+/// Characters after which a new cell may begin, depending on the spreadsheet's settings: separators, quotes and line
+/// breaks.
 const CELL_ENDS: [char; 7] = [',', ';', '\t', '"', '\'', '\n', '\r'];
 
 /// Writes a text as a quoted cell. An apostrophe before a formula makes spreadsheets treat it as text. A spreadsheet
-/// with another separator than the comma finds cells inside the text, so the apostrophe is added wherever a cell may
+/// whose separator is not the comma may find several cells in the text, so the apostrophe is added wherever a cell may
 /// begin.
 pub fn cell(text: &str) -> String {
     let (mut cell, mut may_begin) = (String::with_capacity(text.len() + 2), true);
@@ -53,7 +54,7 @@ mod tests {
         }
     }
 
-    /// Splits a line as a program with this separator would, which understands quotes if `minds_quotes` is set.
+    /// Splits a line as a program with this separator would. If `minds_quotes` is set, the program understands quotes.
     fn cells(line: &str, separator: char, minds_quotes: bool) -> Vec<String> {
         let (mut cells, mut is_quoted) = (vec![String::new()], false);
         for c in line.chars() {

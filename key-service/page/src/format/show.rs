@@ -1,4 +1,4 @@
-//! How amounts, times and keys look on pages.
+//! Writes amounts, times and keys as they appear on pages.
 
 use maud::{Markup, html};
 use shared::{
@@ -17,26 +17,27 @@ pub fn usd(amount: NanoUsd) -> String {
     format!("{sign}${}.{fraction:0<2}", grouped(whole))
 }
 
-/// Number of decimals of an amount in a column.
+/// Number of decimals that amounts in a column have.
 const COLUMN_DECIMALS: usize = 6;
 
-/// Shows an amount with two decimals, rounded down. The tooltip shows the exact amount.
+/// Renders an amount with two decimals, rounded down. The tooltip shows the exact amount.
 pub fn glance(amount: NanoUsd) -> Markup {
     shortened(amount, 2, "< $0.01")
 }
 
-/// Shows an amount in a column, so that decimal points line up. The tooltip shows the exact amount.
+/// Renders an amount for a column in which the decimal points line up. The tooltip shows the exact amount.
 pub fn aligned(amount: NanoUsd) -> Markup {
     shortened(amount, COLUMN_DECIMALS, "< $0.000001")
 }
 
-/// Shows an amount with at most `decimals` decimals, up to six, rounded down. The tooltip shows the exact amount.
+/// Renders an amount with at most `decimals` decimals (and at most six), rounded down. The tooltip shows the exact
+/// amount.
 pub fn to_decimals(amount: NanoUsd, decimals: usize) -> Markup {
     let decimals = decimals.min(COLUMN_DECIMALS);
     shortened(amount, decimals, if decimals <= 2 { "< $0.01" } else { "< $0.0001" })
 }
 
-/// Shows an amount cut to `decimals`, or `less` if that would read as zero.
+/// Renders an amount with its decimals cut to `decimals`, or the text `less` if this would look like zero.
 fn shortened(amount: NanoUsd, decimals: usize, less: &str) -> Markup {
     let exact = usd(amount);
     let (whole, fraction) = exact.split_once('.').unwrap_or((&exact, ""));
@@ -46,7 +47,7 @@ fn shortened(amount: NanoUsd, decimals: usize, less: &str) -> Markup {
     html! { span.usd title=(exact) { (shown) } }
 }
 
-/// Writes a count with three digits if it has more than five, such as `3.14M`.
+/// Writes a count. If it has more than five digits, only three are written, as in `3.14M`.
 pub fn short_count(n: u64) -> String {
     let units = [(1_000_000_000_000, "T"), (1_000_000_000, "B"), (1_000_000, "M")];
     let Some((unit, name)) = units.into_iter().find(|(unit, _)| n >= *unit) else { return count(n) };
@@ -62,7 +63,7 @@ pub fn requests(n: u64) -> String {
     format!("{} {}", count(n), if n == 1 { "request" } else { "requests" })
 }
 
-/// Writes a duration with about three digits.
+/// Writes a duration, rounded to about three digits.
 pub fn duration(millis: u64) -> String {
     match millis {
         0..1_000 => format!("{millis} ms"),
@@ -88,13 +89,13 @@ fn grouped(digits: &str) -> String {
     text
 }
 
-/// Shows a time in UTC, to the minute. The script replaces it with the reader's local time, or with "3 minutes ago".
+/// Renders a time in UTC, to the minute. The script replaces it with the reader's local time, or with "3 minutes ago".
 pub fn time(at: Timestamp) -> Markup {
     let exact = at.to_string();
     html! { time datetime=(exact) title=(utc(&exact, 19)) { (utc(&exact, 16)) } }
 }
 
-/// Shows a time in UTC, to the second. The script replaces it with the reader's local time.
+/// Renders a time in UTC, to the second. The script replaces it with the reader's local time.
 pub fn time_to_second(at: Timestamp) -> Markup {
     let exact = at.to_string();
     html! { time datetime=(exact) title=(utc(&exact, 19)) data-seconds { (utc(&exact, 19)) } }
@@ -105,12 +106,12 @@ fn utc(exact: &str, length: usize) -> String {
     format!("{} UTC", exact.get(..length).unwrap_or(exact).replace('T', " "))
 }
 
-/// Shows a time like [`time`], or the word `none`.
+/// Renders a time like [`time`], or the text `none` if there is no time.
 pub fn time_or(at: Option<Timestamp>, none: &str) -> Markup {
     html! { @match at { Some(at) => (time(at)), None => span.quiet { (none) } } }
 }
 
-/// Shows a label, isolated from the text direction around it, or "no label".
+/// Renders a label, or "no label" if it is empty. The text direction around the label does not affect it.
 pub fn or_unnamed(label: &str) -> Markup {
     html! { @if label.trim().is_empty() { span.quiet { "no label" } } @else { bdi title=(label) { (label) } } }
 }
@@ -124,13 +125,13 @@ pub fn status(status: Status) -> Markup {
     html! { span class={ "badge " (status.as_str()) } { (status.as_str()) } }
 }
 
-/// Returns the name of the running program, for commands to paste.
+/// Returns the name of the running program, for commands that readers paste.
 pub fn program() -> String {
     let path = std::env::current_exe().unwrap_or_default();
     path.file_stem().map_or_else(|| "faregate".into(), |name| name.to_string_lossy().into_owned())
 }
 
-/// Shows a text with a copy button. Without the script, a click selects the text.
+/// Renders a text with a copy button. Without the script, a click selects the text.
 pub fn copyable(label: &str, text: &str) -> Markup {
     html! {
         div.copyable {
@@ -140,19 +141,19 @@ pub fn copyable(label: &str, text: &str) -> Markup {
     }
 }
 
-/// Shows a short text on one line, with a copy button.
+/// Renders a short text on one line, with a copy button.
 pub fn copyable_line(label: &str, text: &str) -> Markup {
     html! {
         p.copyable-line { span.quiet { (label) } " " code data-copy { (text) } " " button.link type="button" data-copies { "Copy" } }
     }
 }
 
-/// Shows the plaintext of a new key, which no other page shows again.
+/// Renders the plaintext of a new key. No other page shows it again.
 pub fn new_key(plaintext: &SecretString) -> Markup {
     shown_once("Your new key", plaintext)
 }
 
-/// Shows a secret that no other page shows again, with a copy button.
+/// Renders a secret with a copy button. No other page shows the secret again.
 pub fn shown_once(label: &str, plaintext: &SecretString) -> Markup {
     html! {
         div.copyable.once data-shown-once {
@@ -167,7 +168,7 @@ pub fn scrolled_table(name: &str, head: &Markup, rows: &Markup) -> Markup {
     html! { div.scroll tabindex="0" role="region" aria-label=(name) { (table(head, rows)) } }
 }
 
-/// Renders a table like [`scrolled_table`] for figures: the names of rows are not bold.
+/// Like [`scrolled_table`], but for tables of figures: the names of rows are not bold.
 pub fn scrolled_figures(name: &str, head: &Markup, rows: &Markup) -> Markup {
     html! { div.scroll.free tabindex="0" role="region" aria-label=(name) { (table(head, rows)) } }
 }

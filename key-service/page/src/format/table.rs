@@ -1,8 +1,8 @@
-//! Tables whose columns are described once; each row lists its cells in the same order.
+//! Tables. The columns are described once, and each row lists its cells in the same order.
 
 use maud::{Markup, Render, html};
 
-/// Classes that also apply to headings. All other classes of a column apply only to its cells.
+/// Classes of columns that also apply to their headings. All other classes of a column apply only to its cells.
 const OF_HEADINGS: [&str; 3] = ["n", "wide-only", "slim"];
 
 /// A column: its heading, and the classes that style it. `n` aligns figures, `wraps` breaks long texts, `act` is for
@@ -13,7 +13,7 @@ pub struct Column {
     classes: &'static str,
     /// Tooltip of the heading.
     hint: Option<&'static str>,
-    /// Direction of a sorted column, for `aria-sort`.
+    /// Direction in which the table is sorted by this column, for `aria-sort`.
     sort: Option<&'static str>,
 }
 
@@ -94,13 +94,13 @@ impl Table {
         Self { name, columns, has_names: true, empty: None }
     }
 
-    /// Renders the first cell of a row like the others, not as the row's name.
+    /// Makes the first cell of each row a cell like the others, instead of the row's name.
     #[must_use]
     pub fn without_names(self) -> Self {
         Self { has_names: false, ..self }
     }
 
-    /// Sets what is shown instead of a table without rows.
+    /// Sets what is shown instead of the table if it has no rows.
     #[must_use]
     pub fn or(self, empty: impl Render) -> Self {
         Self { empty: Some(html! { p.empty { (empty) } }), ..self }
@@ -122,7 +122,7 @@ impl Table {
         })
     }
 
-    /// Renders the table around rows that the caller has rendered.
+    /// Renders the table with rows that the caller has already rendered.
     pub fn body(&self, rows: &Markup) -> Markup {
         html! {
             div.scroll tabindex="0" role="region" aria-label=(self.name) {
@@ -136,7 +136,7 @@ fn joined<'a>(classes: impl Iterator<Item = &'a str>) -> Option<String> {
     Some(classes.collect::<Vec<_>>().join(" ")).filter(|class| !class.is_empty())
 }
 
-/// Renders the heading of a column of buttons, for screen readers only.
+/// Renders the heading of a column that has only buttons. Only screen readers present it.
 pub fn hidden_heading(name: &str) -> Markup {
     html! { span.hidden { (name) } }
 }

@@ -1,4 +1,5 @@
-//! The frame around a page for someone who is signed in: navigation, their name, the theme and signing out.
+//! The frame around each page for someone who is signed in. It has the navigation and the personal menu with the theme
+//! and the sign-out.
 
 use axum::response::{AppendHeaders, IntoResponse, Response};
 use http::header;
@@ -34,7 +35,7 @@ pub struct Frame<'a> {
 }
 
 impl Frame<'_> {
-    /// Renders the page around its content. `above` is the name and path of its parent page.
+    /// Renders a page with this content in the frame. `above` is the name and path of the page's parent page.
     pub fn page<P: Person>(
         &self,
         person: &P,
@@ -50,7 +51,7 @@ impl Frame<'_> {
                     a.brand href=(P::HOME) { (mark()) span { (self.name) } }
                     (self.balance)
                     button.opens-menu type="button" popovertarget="menu" { "Menu" }
-                    // On a narrow screen the button opens this menu, without a script.
+                    // On a narrow screen, the button opens this menu. This works without a script.
                     div.menu #menu popover {
                         (self.finding)
                         nav.main aria-label=(self.navigation) { (self.links) }
@@ -98,7 +99,7 @@ impl Frame<'_> {
     }
 }
 
-/// Renders what the last action did, with a button that undoes it if that is possible.
+/// Renders the sentence about what the last action did. If the action can be undone, there is a button for that.
 fn shown<P: Person>(person: &P, Notice { line, undo }: &Notice) -> Markup {
     html! {
         div.done {

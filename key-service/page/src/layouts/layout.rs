@@ -14,24 +14,24 @@ use crate::{
     visitors::session::Viewer,
 };
 
-/// Path of the search box: it finds anything in the account by name, id or plaintext.
+/// Path to which the search box sends its text. The page finds anything in the account by name, id or plaintext.
 pub const FIND: &str = "/dashboard/find";
 
-/// A link of the navigation: section, name and path.
+/// A link in the navigation: its section, name and path.
 type ListedSection = (Section, &'static str, &'static str);
 
-/// A section of the dashboard, as listed in the navigation.
+/// A section of the dashboard, as the navigation lists it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Section {
     /// Spend of the last days, and what needs attention.
     Overview,
     /// Keys that make model calls.
     Keys,
-    /// Groups of keys that share limits.
+    /// Groups of keys that have shared limits.
     Groups,
     /// Keys for the management API.
     ManagementKeys,
-    /// All billed requests and the latest refused ones.
+    /// All billed requests and the latest refused requests.
     Requests,
     Models,
     Credit,
@@ -44,7 +44,7 @@ pub enum Section {
     Webhooks,
     /// A chat in the browser.
     TryIt,
-    /// Not in the navigation: the member's own sign-in, search results and failures.
+    /// Pages that are not in the navigation: the member's own sign-in, search results and failures.
     Unlisted,
 }
 
@@ -87,14 +87,14 @@ impl Section {
         }
     }
 
-    /// Returns whether the section covers a range of days. Its link keeps the chosen range.
+    /// Returns whether the section's pages cover a range of days. Its link keeps the chosen range.
     const fn has_range(self) -> bool {
         matches!(self, Self::Overview | Self::Requests | Self::Margin)
     }
 }
 
-/// Renders a page for a signed-in member. The title is also the heading. A page below its section's first page links
-/// back to it. A page that an action has redirected to shows the result of the action.
+/// Renders a page for a signed-in member. The title is also the heading. A page below its section's first page has a
+/// link back to the first page. A page that an action has redirected to shows the result of the action.
 pub fn page(viewer: &Viewer, section: Section, title: &str, content: &Markup) -> Response {
     let listed =
         Section::LISTED.iter().flat_map(|(_, parts)| *parts).find(|(listed, _, _)| *listed == section);
@@ -113,7 +113,7 @@ pub fn page(viewer: &Viewer, section: Section, title: &str, content: &Markup) ->
     frame.page(viewer, above, title, content)
 }
 
-/// Labels the balance, with the days left if the credit is short.
+/// Returns the label of the balance. If the credit is short, it says how many days are left.
 fn credit_title(viewer: &Viewer) -> String {
     match viewer.days_left.filter(|_| viewer.is_credit_short()) {
         Some(0) => "Credit, under 1 day".into(),
@@ -134,7 +134,7 @@ fn find(viewer: &Viewer) -> Markup {
     }
 }
 
-/// Links the sections that the member may see.
+/// Renders links to the sections that the member may see.
 fn links(viewer: &Viewer, section: Section) -> Markup {
     let needs_a_look = viewer.funds.has_refused || viewer.is_credit_short();
     let has_dot = |listed: Section| listed == Section::Overview && needs_a_look;
@@ -155,12 +155,12 @@ fn links(viewer: &Viewer, section: Section) -> Markup {
                 }
             }
         }
-        // Outside the link, so that it is not part of the link's name.
+        // This text is outside of the link, so that it is not part of the link's name.
         @if needs_a_look && Section::Overview.is_seen_by(viewer) { span.hidden #needs-a-look { "Something needs attention." } }
     }
 }
 
-/// Shows the member's name and role.
+/// Renders the member's name and role.
 fn name_and_rights(viewer: &Viewer) -> Markup {
     let member = &viewer.signed_in.member;
     html! {
@@ -170,15 +170,15 @@ fn name_and_rights(viewer: &Viewer) -> Markup {
     }
 }
 
-/// The page that a "Back" or "Cancel" button leads to.
+/// The page to which a "Back" or "Cancel" button leads.
 #[derive(Clone, Copy)]
 pub struct WayBack<'a> {
     pub address: &'a str,
-    /// Completes `Back to the …`, such as `key`.
+    /// The page's name after `Back to the`, such as `key`.
     pub name: &'a str,
 }
 
-/// Renders a form that asks for confirmation. Members who may not confirm see that owners can.
+/// Renders a form that asks for confirmation. Members who may not confirm see a note that owners can.
 pub fn confirmation(
     viewer: &Viewer,
     question: &Markup,

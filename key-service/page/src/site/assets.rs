@@ -1,5 +1,5 @@
-//! The style sheet, the script and the icons, compiled in. Their names contain a hash, so browsers may cache them for a
-//! year.
+//! The style sheet, the script and the icons, which are compiled into the program. Their names contain a hash, so
+//! browsers may cache them for a year.
 
 use std::sync::LazyLock;
 
@@ -16,7 +16,8 @@ pub(crate) struct Asset {
 pub(crate) static STYLE: LazyLock<Asset> = LazyLock::new(|| {
     Asset::new("dashboard", "css", "text/css; charset=utf-8", include_bytes!("assets/dashboard.css"))
 });
-/// The script adds copy buttons, local times, chart values at the pointer, and refreshing. Only *Try it* needs it.
+/// The script adds copy buttons, local times, chart values at the pointer, and refreshing. Only the page *Try it* does
+/// not work without it.
 pub(crate) static SCRIPT: LazyLock<Asset> = LazyLock::new(|| {
     Asset::new("dashboard", "js", "text/javascript; charset=utf-8", include_bytes!("assets/dashboard.js"))
 });
@@ -35,8 +36,8 @@ impl Asset {
     }
 }
 
-/// Answers with the asset of this name, or with 404. Names from before an upgrade get 404 too; reloading the page fixes
-/// that.
+/// Answers with the asset of this name, or with 404. A name from before an upgrade is answered with 404 too, which is
+/// solved by reloading the page.
 pub fn answer(name: &str) -> Response {
     let named = |asset: &&&LazyLock<Asset>| asset.path.rsplit('/').next() == Some(name);
     let Some(asset) = [&STYLE, &SCRIPT, &ICON, &HOME_SCREEN_ICON].iter().find(named).copied() else {

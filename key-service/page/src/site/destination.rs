@@ -1,4 +1,4 @@
-//! Where a sign-in leads, and why it is needed.
+//! Which page follows a sign-in, and why the sign-in is needed.
 
 use http::{Method, request::Parts};
 
@@ -7,17 +7,17 @@ use crate::site::paths::{HOME, SIGN_IN};
 /// Maximum length of an address in bytes. A list with all filters set needs about 300.
 const MAX_BYTES: usize = 1_000;
 
-/// Path and query of a dashboard page. It can never be any other address, so redirecting to it is safe.
+/// Path and query of a dashboard page. It is never any other address, so it is safe to redirect to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Destination(String);
 
 impl Destination {
-    /// Accepts a dashboard page other than the sign-in.
+    /// Returns this address if it is a dashboard page other than the sign-in page.
     pub fn parse(address: &str) -> Option<Self> {
         Self::below(HOME, address).filter(|page| !page.as_str().starts_with(SIGN_IN))
     }
 
-    /// Accepts `home` or a page below it.
+    /// Returns this address if it is `home` or a page below `home`.
     pub(crate) fn below(home: &str, address: &str) -> Option<Self> {
         let path = address.split('?').next().unwrap_or_default();
         let is_below = path == home || path.strip_prefix(home).is_some_and(|rest| rest.starts_with('/'));
@@ -32,7 +32,8 @@ impl Destination {
         is_page.then(|| Self(address.to_owned()))
     }
 
-    /// Returns the page of a request, if it is worth returning to: a GET other than the first page.
+    /// Returns the requested page if a sign-in should lead back to it: it was requested with GET and is not the first
+    /// page.
     pub fn of(parts: &Parts) -> Option<Self> {
         let is_home = parts.uri.path() == HOME;
         if parts.method != Method::GET || is_home {
@@ -64,7 +65,7 @@ impl SignInReason {
     }
 }
 
-/// Returns the address of the sign-in page that afterwards leads to `destination`.
+/// Returns the address of the sign-in page for a sign-in that leads to `destination`.
 pub fn sign_in_address(destination: Option<&Destination>, reason: Option<SignInReason>) -> String {
     let mut query = form_urlencoded::Serializer::new(String::new());
     query.extend_pairs(destination.map(|page| ("to", page.as_str())));

@@ -1,4 +1,4 @@
-//! The HTML document around every page, and small parts of forms.
+//! Renders the HTML document around every page, and small parts of forms.
 
 use axum::response::{Html, IntoResponse, Response};
 use maud::{DOCTYPE, Markup, html};
@@ -29,7 +29,8 @@ pub(crate) fn document(theme: Theme, title: &str, body: &Markup) -> Response {
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
                 title { (title) }
-                // Delay painting until the document is complete, so that nothing moves on a slow connection.
+                // The browser waits with painting until the document is complete, so that nothing moves on a slow
+                // connection.
                 link rel="expect" href="#end" blocking="render";
                 link rel="stylesheet" href=(STYLE.path);
                 link rel="icon" type="image/svg+xml" href=(ICON.path);
@@ -51,8 +52,8 @@ pub(crate) fn mark() -> Markup {
     }
 }
 
-/// Renders a field with a hint below it. The input must have the id, and `aria-describedby` for the hint, so that the
-/// hint is not part of the input's name.
+/// Renders a field with a hint below it. The input must have this id. It must refer to the hint by `aria-describedby`,
+/// so that the hint does not become part of its name.
 pub fn hinted(id: &str, name: &str, hint: &str, input: &Markup) -> Markup {
     html! {
         div.field {
@@ -68,7 +69,7 @@ pub fn reveals(id: &str) -> Markup {
     html! { div.needs-script { button.link type="button" data-reveals=(id) aria-pressed="false" { "Show password" } } }
 }
 
-/// Shows a problem above the fields of a form.
+/// Renders a problem above the fields of a form.
 pub fn problem(problem: Option<&str>) -> Markup {
     html! { @if let Some(problem) = problem { p.problem role="alert" { (problem) } } }
 }

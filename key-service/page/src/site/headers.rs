@@ -1,16 +1,16 @@
-//! Security headers: no framing, caching, content sniffing or third-party sources, and HSTS once a browser has come
-//! over TLS.
+//! Security headers. They forbid framing, caching, content sniffing and third-party sources, and set HSTS if the
+//! browser uses TLS.
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
-/// Allows sources only from this server, and images that the page builds as `data:` URLs.
+/// Allows only sources on this server, and images in `data:` URLs of the page itself.
 const CONTENT_SECURITY_POLICY: HeaderValue = HeaderValue::from_static(
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
      form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
 );
 
-/// Headers of every answer except assets. The referrer policy is not `no-referrer`, since browsers would then send
-/// forms without their origin.
+/// Headers of every answer except assets. The referrer policy is not `no-referrer`, because browsers would then send
+/// forms without an origin.
 const SECURITY_HEADERS: [(HeaderName, HeaderValue); 6] = [
     (header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY_POLICY),
     (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
@@ -20,7 +20,7 @@ const SECURITY_HEADERS: [(HeaderName, HeaderValue); 6] = [
     (HeaderName::from_static("cross-origin-opener-policy"), HeaderValue::from_static("same-origin")),
 ];
 
-/// HSTS for a year. It excludes subdomains, since they may belong to someone else.
+/// HSTS for a year. It does not cover subdomains, because they may belong to someone else.
 const TRANSPORT_SECURITY: HeaderValue = HeaderValue::from_static("max-age=31536000");
 
 /// Sets the security headers. `over_tls` means that the browser uses TLS.

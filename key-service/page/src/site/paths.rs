@@ -1,4 +1,4 @@
-//! Paths of pages that other pages link to.
+//! Paths of pages to which other pages have links.
 
 /// The list of requests; its title is *Requests*.
 pub const ACTIVITY: &str = "/dashboard/activity";

@@ -2,7 +2,7 @@
 
 use crate::site::destination::Destination;
 
-/// Stored in a cookie, so each browser has its own theme.
+/// The theme is stored in a cookie, so each browser has its own theme.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Theme {
     System,
@@ -12,8 +12,8 @@ pub enum Theme {
 
 shared::names! { Theme: System = "system", Light = "light", Dark = "dark" }
 
-/// Returns the page to go back to after choosing a theme. For a page below an object or a list, this is the object or
-/// the list, since the page itself may be the answer to a form and cannot be loaded again.
+/// Returns the page to which a browser goes back after choosing a theme. From a page below an object or a list, it goes
+/// to the object or the list: the page itself may be the answer to a form, which cannot be loaded again.
 pub(crate) fn place_of_choice(referer: &str, base: &str, home: &str) -> String {
     let place = referer.strip_prefix(base).and_then(|address| Destination::below(home, address));
     let Some(place) = place else { return home.to_owned() };

@@ -1,4 +1,4 @@
-//! What a request reveals about its browser: cookies, host, scheme and address. Also checks against CSRF.
+//! Reads what a request reveals about its browser: cookies, host, scheme and address. Protects forms against CSRF.
 
 use std::convert::Infallible;
 
@@ -33,49 +33,49 @@ const THEME: &str = "faregate-theme";
 const ACCOUNT: &str = "faregate-account";
 const NOTICE: &str = "faregate-notice";
 const DESTINATION: &str = "faregate-destination";
-/// Prefix of the cookies that mark members who signed in here before.
+/// Prefix of the names of cookies that mark members who have signed in with this browser before.
 const KNOWN: &str = "faregate-known-";
-/// Prefix for cookies that other hosts of the domain cannot set.
+/// Prefix of cookie names. Other hosts of the same domain cannot set cookies with this prefix.
 const HOST_PREFIX: &str = "__Host-";
 
 /// Lifetimes of cookies in seconds. Sessions end earlier.
 const SESSION_AGE: i64 = 7 * 24 * 3600;
 const VISIT_AGE: i64 = 3600;
-/// Lifetime of a notice in seconds. The next page shows it, so a minute is plenty.
+/// Lifetime of a notice in seconds. The next page shows the notice, so a minute is more than enough.
 const NOTICE_AGE: i64 = 60;
 const THEME_AGE: i64 = 365 * 24 * 3600;
 /// Lifetime of a mark in seconds. Browsers limit a cookie's lifetime to 400 days.
 const KNOWN_AGE: i64 = 400 * 24 * 3600;
 
-/// Maximum number of marks to read from a request. Few people share a browser.
+/// Maximum number of marks to read from a request. A mark is for one member, and few people share a browser.
 const MAX_KNOWN: usize = 16;
 
 /// The browser that sent a request.
 #[derive(Clone, Debug)]
 pub struct Browser {
-    /// Whether the browser came over TLS.
+    /// Whether the browser uses TLS.
     pub secure: bool,
     /// Host and port that the browser used.
     pub(crate) host: String,
     /// IP address of the browser; empty if unknown.
     pub address: String,
     pub agent: String,
-    /// Address of the page that the request came from; empty if unknown.
+    /// Address of the page from which the request was sent; empty if unknown.
     referer: String,
     pub theme: Theme,
     /// Token of a member's session, which may have ended.
     pub session: Option<Token>,
     /// Token of an operator's session, which may have ended.
     pub operator: Option<Token>,
-    /// Token of a visit before signing in. CSRF tokens are derived from it.
+    /// Token of a visit without a session. The CSRF tokens of its forms are derived from this token.
     pub visit: Option<Token>,
-    /// Marks of members who signed in here before.
+    /// Marks of members who have signed in with this browser before.
     pub known: Vec<String>,
     /// Sealed sentence about the last action.
     pub notice: Option<String>,
     /// Page to open after signing in.
     pub destination: Option<Destination>,
-    /// Account of the last sign-in with a password, to fill in the form; may be empty.
+    /// Name of the account of the last sign-in with a password, with which the form is filled in. May be empty.
     pub account: String,
 }
 
@@ -102,17 +102,17 @@ impl Browser {
         }
     }
 
-    /// Describes the browser for rate limits and sessions.
+    /// Returns the description of the browser that rate limits and sessions need.
     pub fn client(&self) -> SignInClient<'_> {
         SignInClient { agent: &self.agent, address: &self.address, known: &self.known }
     }
 
-    /// Returns whether the site serves the host that the browser used.
+    /// Returns whether the site serves pages under the host name that the browser used.
     pub fn is_at(&self, site: &Site) -> bool {
         site.hosts.as_ref().is_none_or(|hosts| hosts.serve(&self.host))
     }
 
-    /// Returns the scheme and host that clients use, for commands to paste.
+    /// Returns the scheme and host that clients use, for commands that readers paste.
     pub fn base(&self) -> String {
         format!("{}://{}", if self.secure { "https" } else { "http" }, self.host)
     }
@@ -138,14 +138,14 @@ impl Browser {
         self.set_cookie(VISIT, reveal(token).as_str(), VISIT_AGE)
     }
 
-    /// Stores the theme that a form chose and redirects back to its page.
+    /// Stores the theme that was chosen in a form, and redirects back to the form's page.
     pub(crate) fn choose_theme(&self, form: &Fields, home: &str) -> Response {
         let theme = Theme::parse(form.get("theme")).unwrap_or(Theme::System);
         let cookie = [(header::SET_COOKIE, self.set_cookie(THEME, theme.as_str(), THEME_AGE))];
         (cookie, Redirect::to(&place_of_choice(&self.referer, &self.base(), home))).into_response()
     }
 
-    /// Returns a `Set-Cookie` header that remembers the account of a password sign-in.
+    /// Returns a `Set-Cookie` header that stores the name of the account of a sign-in with a password.
     pub fn account_cookie(&self, name: &str) -> String {
         self.set_cookie(ACCOUNT, &URL_SAFE_NO_PAD.encode(name), KNOWN_AGE)
     }
@@ -189,8 +189,8 @@ impl FromRequestParts<App> for Browser {
     }
 }
 
-/// Refuses a form from another site (CSRF). Browsers send the origin of every form. A client that sends no origin still
-/// needs the form's token.
+/// Refuses a form from another site (CSRF). Browsers send an origin with every form. A client that sends no origin
+/// passes this check, but still needs the form's token.
 pub(crate) fn check_origin(headers: &HeaderMap, browser: &Browser) -> Result<(), Failure> {
     match (headers.get(header::ORIGIN), headers.get(SEC_FETCH_SITE)) {
         (Some(origin), _) if *origin == *browser.base() => Ok(()),
@@ -214,7 +214,7 @@ pub(crate) fn check_form_token(cookie: &Token, presented: &str) -> Result<(), Fa
     if same(&form_token(cookie), presented) { Ok(()) } else { Err(Failure::StaleForm) }
 }
 
-/// Decodes a cookie's text, which is encoded since names may contain any character.
+/// Decodes the text of a cookie. It is encoded because names may contain any character.
 fn decoded(cookie: &str) -> Option<String> {
     String::from_utf8(URL_SAFE_NO_PAD.decode(cookie).ok()?).ok()
 }
@@ -232,8 +232,8 @@ fn known(headers: &HeaderMap, secure: bool) -> Vec<String> {
     known.map(|(_, mark)| mark.to_owned()).take(MAX_KNOWN).collect()
 }
 
-/// Lists cookies with their names, without the TLS prefix. A space before the `=` belongs to the name, since browsers
-/// check the `__Host-` prefix on the name that was sent.
+/// Lists cookies with their names, without the prefix that they have under TLS. A space before the `=` is part of the
+/// name, because browsers check the `__Host-` prefix with the name exactly as it was set.
 fn cookies(headers: &HeaderMap, secure: bool) -> impl Iterator<Item = (&str, &str)> {
     let values = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
     let prefix = if secure { HOST_PREFIX } else { "" };

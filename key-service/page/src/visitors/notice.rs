@@ -1,6 +1,6 @@
-//! A notice: a sentence about what an action did, shown on the page that the action redirects to.
+//! A notice: a sentence about what an action did. It is shown on the page to which the action redirects.
 //!
-//! A cookie carries it, sealed by the session. If it were in the address, anyone could forge it.
+//! The notice is in a cookie, sealed with the session. If it were in the address, anyone could forge a notice.
 
 use axum::response::{IntoResponse, Redirect, Response};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
@@ -11,10 +11,11 @@ use super::person::Person;
 use crate::form::Fields;
 use key_service_management::members::Token;
 
-/// Maximum length in characters, well below the capacity of a cookie.
+/// Maximum length of the sentence in characters, well below the capacity of a cookie.
 const MAX_LINE_CHARS: usize = 300;
 
-/// Maximum length of a form that a notice contains for undoing the action, in bytes. A cookie has room for about 4,000.
+/// Maximum length in bytes of the form with which a notice lets the action be undone. A cookie has room for about 4,000
+/// bytes.
 const MAX_UNDO: usize = 1_400;
 /// Separates the sentence from the form, and the form's address from its fields.
 const SEPARATOR: char = '\0';

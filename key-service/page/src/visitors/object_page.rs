@@ -1,4 +1,4 @@
-//! Extractors for pages and forms about one object. They find the signed-in member and the object in the path.
+//! Extractors for pages and forms about one object. They find the signed-in member, and the object that the path names.
 
 use std::{marker::PhantomData, str::FromStr};
 

@@ -18,8 +18,8 @@ use key_service_management::{
 };
 use key_service_store::store::StoreError;
 
-/// A signed-in operator. As an extractor it admits only operators with a second factor, who may see every account.
-/// [`NewOperator`] also admits operators without one.
+/// A signed-in operator, who may see every account. As an extractor, it admits only operators with a second factor.
+/// [`NewOperator`] also admits operators without a second factor.
 #[derive(Debug)]
 pub struct Operator {
     pub signed_in: SignedIn,
@@ -27,11 +27,11 @@ pub struct Operator {
     token: Token,
 }
 
-/// An operator who may still lack a second factor, on a page that sets one up.
+/// A signed-in operator who may not have a second factor yet, for pages that set it up.
 #[derive(Debug)]
 pub struct NewOperator(pub Operator);
 
-/// A form from an operator with a second factor. It may change accounts.
+/// A form from an operator with a second factor. Its sender may change accounts.
 #[derive(Debug)]
 pub struct OperatorAct(pub ActOf<Operator>);
 

@@ -29,7 +29,7 @@ pub trait Person: Sized + Send + Sync + 'static {
 
     fn token(&self) -> &Token;
 
-    /// Finds the session for a token, if it belongs to such a person and has not ended.
+    /// Finds the session with this token, if it belongs to a person of this kind and has not ended.
     fn session(
         management: &Management,
         token: &Token,
@@ -42,7 +42,8 @@ pub trait Person: Sized + Send + Sync + 'static {
     fn of_request(parts: &Parts, app: &App) -> impl Future<Output = Result<Self, Failure>> + Send;
 }
 
-/// A form from someone who is signed in, with the right origin and token. It may change the person's own sign-in.
+/// A form from someone who is signed in. Its origin and its token were checked. Its sender may change the person's own
+/// sign-in.
 #[derive(Debug)]
 pub struct ActOf<P> {
     pub viewer: P,

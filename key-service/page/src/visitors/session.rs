@@ -27,11 +27,11 @@ use key_service_management::{
 };
 use key_service_store::store::{Funds, StoreError};
 
-/// A form from any member. It may search, and change the member's own data.
+/// A form from any member. Its sender may search, and change the member's own data.
 pub type Act = ActOf<Viewer>;
 
-/// A signed-in member. As an extractor it admits only members who may see the whole account, and no leads of groups.
-/// [`KeysViewer`] also admits leads; its pages must stay within [`Viewer::reach`].
+/// A signed-in member. As an extractor, it admits only members who may see the whole account, so no leads of groups.
+/// [`KeysViewer`] also admits leads, and pages with it must show nothing outside of [`Viewer::reach`].
 #[derive(Debug)]
 pub struct Viewer {
     /// The member and the session.
@@ -39,15 +39,15 @@ pub struct Viewer {
     /// The account's name and money.
     pub funds: Funds,
     pub browser: Browser,
-    /// Days until the credit runs out, if this process knows the recent spend.
+    /// Days until the credit runs out, if this process has already read the recent spend.
     pub days_left: Option<i64>,
-    /// The range of days in the address, as a query for links that keep it.
+    /// The range of days in the address, as a query for links to the same range.
     pub range: String,
     token: Token,
 }
 
 impl Viewer {
-    /// Makes changes on the member's behalf.
+    /// Returns access to changes that are made on the member's behalf.
     pub fn by<'a>(&self, app: &'a App) -> Acting<'a> {
         app.management.by(self.signed_in.account, self.signed_in.actor())
     }
@@ -57,7 +57,7 @@ impl Viewer {
         self.signed_in.member.is_owner()
     }
 
-    /// Returns whether the member may change API keys, either the account's or those of the group that the member
+    /// Returns whether the member may change API keys, either all of the account or those of the group that the member
     /// leads.
     pub fn keeps_keys(&self) -> bool {
         self.may(Effect::Write, Subject::Keys).is_ok()
@@ -68,7 +68,7 @@ impl Viewer {
         self.funds.credit <= NanoUsd::ZERO || self.days_left.is_some_and(|days| days < SOON)
     }
 
-    /// Returns what the member may see: the account, or a group and its subgroups.
+    /// Returns what the member may see: the account, or a group and its child groups.
     pub const fn reach(&self) -> AccountReach {
         self.signed_in.reach()
     }
@@ -129,7 +129,7 @@ impl Person for Viewer {
     }
 }
 
-/// The account of the member who sent a request, once it is known. The gateway counts the request against this account.
+/// The account of the member who sent a request, once it is known. The gateway counts the request for this account.
 #[derive(Clone, Debug, Default)]
 pub struct AskingAccount(Arc<OnceLock<AccountId>>);
 
@@ -151,7 +151,7 @@ impl FromRequestParts<App> for Viewer {
     }
 }
 
-/// A signed-in member on a page that leads of groups may see as well.
+/// A signed-in member, for pages that leads of groups may see too.
 #[derive(Debug)]
 pub struct KeysViewer(pub Viewer);
 
@@ -171,7 +171,7 @@ impl FromRequestParts<App> for KeysViewer {
     }
 }
 
-/// A signed-in member on a page about the member's own sign-in.
+/// A signed-in member, for pages about the member's own sign-in.
 #[derive(Debug)]
 pub struct OwnViewer(pub Viewer);
 
@@ -196,7 +196,7 @@ impl FromRequestParts<App> for Owner {
     }
 }
 
-/// A form from an owner or the lead of a group. It may change the API keys that the member reaches.
+/// A form from an owner or the lead of a group. Its sender may change the API keys that the member can reach.
 #[derive(Debug)]
 pub struct KeysAct(pub Act);
 
@@ -216,7 +216,7 @@ impl FromRequest<App> for KeysAct {
     }
 }
 
-/// A form from an owner. It may change anything in the account.
+/// A form from an owner. Its sender may change anything in the account.
 #[derive(Debug)]
 pub struct OwnerAct(pub Act);
 

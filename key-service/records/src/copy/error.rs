@@ -1,6 +1,6 @@
 use crate::records::Failure;
 
-/// Reason why a copy was not made or does not match.
+/// Reason why there is no copy, or why the copy differs from the source.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CopyError {
     #[error("the target is not empty: it contains something that is not in the source: {0}")]

@@ -27,7 +27,8 @@ impl CopiedPage {
     }
 }
 
-/// Content of a place, page by page. An index and a log are in order; a set is in any order.
+/// Reads the content of a place page by page. Pages of an index or a log are in order, but pages of a set are in any
+/// order.
 pub(super) enum Pages {
     Set(Set, Option<Cursor>),
     Index(Index, Vec<u8>),
@@ -57,7 +58,7 @@ impl Pages {
             Self::Index(index, from) => {
                 Question::Entries { index: *index, from: std::mem::take(from), to: None, order, limit }
             }
-            // After the first page, numbers have no gaps.
+            // The log's first number is unknown. After the first page, there are no gaps.
             Self::Log(log, from) => {
                 let to = if *from == 0 { u64::MAX } else { from.saturating_add(limit as u64 - 1) };
                 Question::Values { log: *log, from: *from, to, order, limit }

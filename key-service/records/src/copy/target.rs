@@ -1,4 +1,4 @@
-//! Writes to the target of a copy, in commits of a bounded size.
+//! Writes to the target of a copy, in commits of limited size.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use crate::records::{
 const MOST_WRITES: usize = MOST_WORDS / 4;
 /// Approximate maximum size of a commit in bytes, so that it blocks the backend only briefly.
 const MOST_BYTES: usize = 1 << 20;
-/// Number of a log's values that are appended together. Redis stores them in one item and reads whole items, so small
-/// items are quick to read; but each item costs some extra bytes.
+/// Number of a log's values that are appended together. Redis stores them in one item. It reads whole items, so small
+/// items are quick to read, but each item costs some extra bytes.
 const APPENDED_TOGETHER: usize = 8;
 
 pub(super) struct Target<'a> {
@@ -37,7 +37,7 @@ impl<'a> Target<'a> {
         self.write(1, entry.len(), Write::Enter(index, entry)).await
     }
 
-    /// Appends values. The target may already have the first of them.
+    /// Appends values, except for those that the target already has.
     pub(super) async fn append(&mut self, log: Log, values: Vec<(u64, Vec<u8>)>) -> Result<(), CopyError> {
         let last = self.last_number(log).await?;
         let mut values = values.into_iter().filter(|(number, _)| *number > last).peekable();
@@ -52,11 +52,11 @@ impl<'a> Target<'a> {
             let writes = run.len() + 1;
             self.write(writes, bytes, Write::Append { log, first, values: run, kept: u64::MAX }).await?;
         }
-        // Writes these first, so that the next values come after them.
+        // The values are written at once, because the next call reads the log's last number.
         self.flush().await
     }
 
-    /// Adds a write of this size. If it does not fit, sends the pending commit first.
+    /// Adds a write of this size to the pending commit. If the commit would become too large, sends it first.
     async fn write(&mut self, writes: usize, bytes: usize, write: Write) -> Result<(), CopyError> {
         if self.words + writes > MOST_WRITES || (self.bytes > 0 && self.bytes + bytes > MOST_BYTES) {
             self.flush().await?;

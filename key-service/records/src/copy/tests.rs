@@ -14,7 +14,7 @@ use crate::{
     suite::record,
 };
 
-/// More than two pages of a set, of an index and of a log.
+/// Number of records, entries or values that take more than two pages of a set, an index or a log.
 const MANY: u64 = 1_234;
 const SET: Set = Set { table: 1, part: 7 };
 
@@ -39,7 +39,7 @@ async fn write(records: &Arc<dyn Records>, space: &Space, writes: Vec<Write>) {
     assert_eq!(records.commit(space, commit).await, Ok(crate::records::Committed::Written));
 }
 
-/// Fills a store with a large space, whose log begins late, and many small ones.
+/// Fills a store with a large space, whose log does not begin at 1, and with many small spaces.
 async fn filled(records: Arc<dyn Records>) -> Arc<dyn Records> {
     for n in 0..MANY {
         let writes = vec![
@@ -78,7 +78,7 @@ async fn everything_goes_through_redis_and_a_cluster_and_comes_back() {
     assert_eq!(copy(&from, &back, |_| ()).await, Ok(all));
 }
 
-/// Run by hand: a hundred thousand keys and a million entries of a journal.
+/// This test is run by hand. It copies a hundred thousand keys and a million entries of a journal.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "takes a minute"]
 async fn a_large_store_is_copied_within_minutes() {

@@ -1,4 +1,4 @@
-//! Requirements that a Redis must meet before it may store money.
+//! The requirements that a Redis must meet before money is stored in it.
 
 use redis::{RedisResult, cmd};
 
@@ -11,22 +11,22 @@ pub(super) enum Sync {
     BeforeAnswering,
     /// The server reports on request which writes are on disk (`WAITAOF`, from 7.2).
     Awaited,
-    /// The server cannot report the sync. Up to two seconds may be lost if the machine fails or, with a slow disk, if
-    /// Redis alone fails.
+    /// The server cannot report which writes are on disk. Up to two seconds of writes may be lost if the machine fails,
+    /// or if Redis fails while its disk is slow.
     Behind,
 }
 
-/// What is known about a server from its admission.
+/// What was found out about a server when it was admitted.
 pub(super) struct Admitted {
     pub(super) sync: Sync,
     /// Its `run_id`, which changes at each start.
     pub(super) run_id: String,
-    /// Its replication id, which a master loses when it becomes a replica.
+    /// Its replication id. A master that becomes a replica gets another id.
     pub(super) history: String,
 }
 
 impl Sync {
-    /// Describes which failures an answered write may not survive, if any.
+    /// Returns a warning that says which failures an answered write may not survive; `None` if it survives all.
     pub(super) fn warning(self) -> Option<&'static str> {
         match self {
             Self::BeforeAnswering => None,
@@ -74,7 +74,7 @@ pub(super) enum NotAdmitted {
 
 pub(super) enum Admission {
     Admitted(Admitted),
-    /// The master is still loading its data. Until it has finished, its own report may be wrong (`aof_enabled:0`).
+    /// The master is still loading its data. Until this is done, what it reports may be wrong (`aof_enabled:0`).
     Loading,
     Refused(NotAdmitted),
 }
@@ -101,7 +101,7 @@ pub(super) fn history(info: &str) -> &str {
     field(info, "master_replid")
 }
 
-/// When a server syncs its append-only file.
+/// When a server writes its append-only file to disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fsync {
     Always,

@@ -1,4 +1,4 @@
-//! Arguments for the script: what to compare, and which commands to run.
+//! Writes the arguments for the script: what to compare, and which commands to run.
 
 use std::borrow::Cow;
 
@@ -7,27 +7,30 @@ use redis::{Cmd, cmd};
 use super::key_space::KeySpace;
 use crate::records::{Commit, Failure, Guard, Index, Log, Name, Place, Revision, Set, Space, Write};
 
-/// Maximum number of words in a read or a command. The script passes them to `unpack`, which fails above 8,000; in a
-/// commit it would fail after other commands have written. The number is even, so that a record stays with its name.
+/// Maximum number of words in a read or a command. The script passes the words to `unpack`, which fails above 8,000 of
+/// them. In a commit, it could fail when other commands have already written. The number is even, so that a name and
+/// its record stay together.
 pub(super) const MOST_WORDS_OF_A_CALL: usize = 4_000;
 /// Number of words before the values of an `XADD`.
 const WORDS_OF_AN_APPEND: usize = 4;
-/// Maximum number of words in a commit. It takes Redis a fraction of a second, during which nobody else is served.
+/// Maximum number of words in a commit. For such a commit, Redis needs a fraction of a second. Meanwhile it serves
+/// nobody else.
 const MOST_WORDS_AT_ONCE: usize = 250_000;
-/// Maximum number of names in a commit, since the plan refers to each by one byte.
+/// Maximum number of names in a commit. In the plan, each name is one byte.
 const MOST_NAMES: usize = 255;
-/// Maximum length of the plan in bytes. The script unpacks all of them at once into a table, which fails above 8,000.
+/// Maximum length of the plan in bytes. The script unpacks all bytes at once into a table, which fails above 8,000 of
+/// them.
 const MOST_PLANNED: usize = 4_000;
 
 pub(super) struct Arguments<'a> {
     names: &'a KeySpace,
     space: &'a Space,
     keys: Vec<(Place, Vec<u8>)>,
-    /// Instructions of the script, as bytes.
+    /// Instructions for the script, as bytes.
     plan: Vec<u8>,
     seen: Vec<u8>,
     words: Words<'a>,
-    /// For each guard in the script's order, its position in the commit.
+    /// The positions of the guards in the commit, in the order in which the script has the guards.
     order: Vec<usize>,
 }
 
@@ -43,7 +46,7 @@ enum ScriptCommand {
 }
 
 impl<'a> Arguments<'a> {
-    /// Writes the arguments. Fails if the commit is too large for Redis to run as a whole.
+    /// Writes the arguments for a commit. Fails if the commit is too large for Redis to run as a whole.
     pub(super) fn of(names: &'a KeySpace, space: &'a Space, commit: &'a Commit) -> Result<Self, Failure> {
         let (keys, plan, seen) = (Vec::with_capacity(10), Vec::with_capacity(64), Vec::with_capacity(64));
         let (words, order) = (Vec::with_capacity(64), Vec::new());
@@ -81,12 +84,13 @@ impl<'a> Arguments<'a> {
         command
     }
 
-    /// Returns the position in the commit of a guard that the script names, counted from one.
+    /// Returns the position in the commit of the guard that has this number in the script. The script counts guards
+    /// from one.
     pub(super) fn guard(&self, number: i64) -> Option<usize> {
         self.order.get(usize::try_from(number - 1).ok()?).copied()
     }
 
-    /// Returns the position of a name among the keys, counted from one.
+    /// Returns the position of a place's name among the keys, counted from one. Adds the name if necessary.
     fn key(&mut self, place: Place) -> u8 {
         let at = self.keys.iter().position(|(known, _)| *known == place).unwrap_or_else(|| {
             let name = self.names.place(self.space, place);
@@ -100,7 +104,7 @@ impl<'a> Arguments<'a> {
         self.plan.extend(u16::try_from(count).unwrap_or(u16::MAX).to_be_bytes());
     }
 
-    /// Adds the guards, set by set.
+    /// Adds the guards, grouped by set.
     fn guards(&mut self, guards: &'a [Guard]) {
         let mut order: Vec<usize> = (0..guards.len()).collect();
         order.sort_by_key(|place| guards[*place].name.set);
@@ -127,7 +131,7 @@ impl<'a> Arguments<'a> {
         self.words.extend(words);
     }
 
-    /// Adds a command that may be split after any even number of words.
+    /// Adds a command. If it is too long, splits it into several commands after even numbers of words.
     fn calls(&mut self, command: ScriptCommand, place: Place, mut words: Words<'a>) {
         while words.len() > MOST_WORDS_OF_A_CALL {
             let rest = words.split_off(MOST_WORDS_OF_A_CALL);
@@ -140,7 +144,7 @@ impl<'a> Arguments<'a> {
 
 type Words<'a> = Vec<Cow<'a, [u8]>>;
 
-/// Commands of a commit by kind: one per name, except for appends.
+/// The commands of a commit by kind. There is one command of each kind for a name, except for appends.
 #[derive(Default)]
 struct CommandsByKind<'a> {
     appends: Vec<(Log, Words<'a>)>,
@@ -192,8 +196,8 @@ impl<'a> CommandsByKind<'a> {
         Ok(calls)
     }
 
-    /// Adds the commands. Appends come first, since Redis refuses a number that is too low. Removals come next, since
-    /// they need no memory.
+    /// Adds the commands. Appends come first, because Redis refuses a number that is too low, and then nothing has been
+    /// written yet. Removals come next, because they need no memory.
     fn write(self, arguments: &mut Arguments<'a>) {
         let Self { appends, removals, puts, drops, trims, leaves, entries } = self;
         for (log, words) in appends {
@@ -220,8 +224,8 @@ impl<'a> CommandsByKind<'a> {
     }
 }
 
-/// Returns the words of the commands that append values; each command takes some of the values. A stream item is
-/// numbered by its last value.
+/// Returns the words of the commands that append values. Each command adds some of the values as one item of the
+/// stream. The item has the number of its last value.
 fn appends(first: u64, values: &[Vec<u8>], kept: u64) -> Result<Vec<Words<'_>>, Failure> {
     let refused = || {
         Failure::NotDone(format!("a log cannot continue with {} values from number {first}", values.len()))

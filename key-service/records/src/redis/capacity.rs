@@ -1,4 +1,4 @@
-//! Checks whether the masters answer, take writes and have room. A part of their memory is reserved for holds and
+//! Checks whether the masters answer, accept writes and have room. A part of their memory is reserved for holds and
 //! captures.
 
 use std::{
@@ -27,12 +27,12 @@ const NEARLY_FULL_PERCENT: u128 = 80;
 /// Field in the marks that is written to check whether a server accepts writes.
 const PROBE: &str = "probe";
 
-/// Timeout of a ping. Probes time out after 3 s and should learn which master is late.
+/// Timeout of a ping. Readiness probes time out after 3 s, and before that they should learn which master is late.
 const PINGING: Duration = Duration::from_millis(2_500);
 /// How long a check of the memory may be reused.
 const LOOK_SERVES: Duration = Duration::from_secs(1);
-/// How many acts may reuse a check of the memory. The largest acts, with long lists of models, write a megabyte in
-/// total.
+/// How many changes may reuse a check of the memory. Even if these are the largest possible changes, with long lists of
+/// models, they write only a megabyte in total.
 const LOOK_SERVES_ACTS: u32 = 16;
 
 #[derive(Debug, Default)]
@@ -43,13 +43,13 @@ pub(super) struct MemoryWatch {
 #[derive(Clone, Copy, Debug)]
 struct Look {
     at: Instant,
-    /// Number of acts that have used this check so far.
+    /// Number of changes that have reused this check so far.
     served: u32,
     is_nearly_full: bool,
 }
 
 impl MemoryWatch {
-    /// Returns whether some server is nearly full, now or at a check that still counts.
+    /// Returns whether any server is nearly full, according to a check now or to a recent check that may be reused.
     pub(super) async fn is_nearly_full(&self, client: &Client) -> RedisResult<bool> {
         if let Some(look) = &mut *self.last.lock()
             && look.at.elapsed() < LOOK_SERVES
@@ -58,7 +58,7 @@ impl MemoryWatch {
             look.served += 1;
             return Ok(look.is_nearly_full);
         }
-        // Simultaneous calls do not share a check, so that no call waits for the timeout of another.
+        // Simultaneous calls make separate checks, so that no call waits for the timeout of another call.
         let at = Instant::now();
         let is_nearly_full = memory(client).await?.iter().any(|info| judge(info));
         let before = self.last.lock().replace(Look { at, served: 0, is_nearly_full });
@@ -77,8 +77,8 @@ pub(super) async fn fullest(client: &Client) -> RedisResult<Option<f64>> {
     Ok(memory(client).await?.iter().filter_map(|info| used_ratio(info)).reduce(f64::max))
 }
 
-/// Writes a field next to the marks of every part, so that each master of a cluster has to take a write. Succeeds if at
-/// least one does, and returns the others.
+/// Writes a field next to the marks of every part, so that each master of a cluster gets a write. Succeeds if at least
+/// one master accepts it, and returns the others.
 pub(super) async fn try_write(client: &Client, key_space: &KeySpace) -> RedisResult<MissingServers> {
     client
         .each(async |master: Arc<Server>| {
@@ -91,7 +91,7 @@ pub(super) async fn try_write(client: &Client, key_space: &KeySpace) -> RedisRes
 }
 
 /// Succeeds if at least one master answers, has loaded its data and has the required number of replicas. Returns the
-/// masters that do not.
+/// masters for which this is not so.
 pub(super) async fn ping(client: &Client, key_space: &KeySpace) -> RedisResult<MissingServers> {
     client
         .each(async |master: Arc<Server>| {
@@ -107,7 +107,7 @@ async fn ping_one(client: &Client, key_space: &KeySpace, master: &Arc<Server>) -
     let part = (0..PARTS).find(|part| client.is_of(master, key_space.marks(*part).as_bytes()));
     let Some(part) = part else { return Ok(Served(false)) };
     let (write, durability) = (probe(key_space, part), Durability::Replicated);
-    // Writes nothing unless writes wait for replicas.
+    // This writes something only if writes wait for replicas.
     master.settle(Wanted { write, durability, since, is_leaving: false }).await?;
     Ok(Served(true))
 }
@@ -118,7 +118,7 @@ fn probe(key_space: &KeySpace, part: usize) -> Cmd {
     write
 }
 
-/// Returns the `INFO memory` of every master that answers.
+/// Returns the answer to `INFO memory` from every master that answers.
 async fn memory(client: &Client) -> RedisResult<Vec<String>> {
     let mut question = cmd("INFO");
     question.arg("memory");

@@ -1,4 +1,4 @@
-//! Client of Redis: finds the master for each request, and repeats the request until there is an answer.
+//! The client of Redis. It finds the master for each request, and repeats the request until there is an answer.
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -26,11 +26,11 @@ use crate::{
     records::{Durability, MissingServers, Term},
 };
 
-/// Timeout of a mark. No call waits for marks.
+/// Timeout of a mark. No call waits for a mark.
 const MARKING: Duration = Duration::from_secs(5);
 /// Maximum number of redirections in a row that a call follows while a cluster moves slots.
 const REDIRECTIONS: u32 = 32;
-/// Whether a master was asked to do something, rather than only whether it is there.
+/// Whether a master was asked to do something. If not, it was only asked whether it is there.
 pub(super) struct Served(pub(super) bool);
 
 /// Client of the configured Redis.
@@ -41,8 +41,8 @@ pub(super) struct Client {
 }
 
 impl Client {
-    /// Connects for the first time. Waits for a server that is loading its data, and for a shard that is away while
-    /// others answer; any other error is final.
+    /// Connects for the first time. If a server is loading its data, or a shard is away while others answer, connecting
+    /// continues in the background. Any other error is returned.
     pub(super) async fn connect(origin: RedisOrigin, checks: Checks) -> RedisResult<Self> {
         let checks = Arc::new(checks);
         let serving = Serving::find(origin, Arc::clone(&checks)).await?;
@@ -69,12 +69,12 @@ impl Client {
         self.masters().iter().any(|master| master.is_up())
     }
 
-    /// Returns the term of the master that has this name.
+    /// Returns the term of the master that has this name's slot.
     pub(super) fn term(&self, key: &[u8]) -> Term {
         self.serving.master_of(key).map(|master| master.term()).unwrap_or_default()
     }
 
-    /// Returns the durability of answered writes on the least safe master.
+    /// Returns how durable answered writes are on the least safe master.
     pub(super) fn sync(&self) -> Sync {
         self.masters().iter().filter_map(|master| master.sync()).max().unwrap_or(Sync::Behind)
     }
@@ -101,12 +101,12 @@ impl Client {
         }
     }
 
-    /// Asks every master, and fails if one does not answer.
+    /// Sends a command to every master. Fails if one of them does not answer.
     pub(super) async fn ask_masters(&self, command: &Cmd) -> RedisResult<Vec<Value>> {
         self.answers(command).await.into_iter().collect()
     }
 
-    /// Asks every master. Fails if none answers.
+    /// Sends a command to every master, and returns the answers that arrive. Fails if no master answers.
     pub(super) async fn ask_those_there(&self, command: &Cmd) -> RedisResult<Vec<Value>> {
         those_there(self.answers(command).await)
     }
@@ -115,7 +115,8 @@ impl Client {
         join_all(self.masters().iter().map(|master| master.ask(command))).await
     }
 
-    /// Asks every master at once. Succeeds if one served, and names those that failed.
+    /// Asks all masters at the same time. Succeeds if at least one did what it was asked, and returns the masters that
+    /// failed.
     pub(super) async fn each<F: Future<Output = RedisResult<Served>>>(
         &self,
         ask: impl Fn(Arc<Server>) -> F,
@@ -148,8 +149,8 @@ impl Client {
         self.serving.master_of(key).is_ok_and(|found| Arc::ptr_eq(&found, master))
     }
 
-    /// Waits until all writes to the slot of `write` since this term began are durable. It repeats `write`, so `write`
-    /// must be idempotent. Fails if the term is over.
+    /// Waits until all writes to the slot of `write` since this term began are durable. Sends `write` itself for this,
+    /// so `write` must be idempotent. Fails if the term is over.
     pub(super) async fn settle(&self, write: Cmd, durability: Durability, since: Term) -> RedisResult<()> {
         let master = self.serving.master_of(request::key(&write))?;
         let is_leaving = self.serving.is_leaving(request::key(&write));
@@ -160,15 +161,16 @@ impl Client {
         settled
     }
 
-    /// Marks the store as seen, unless too many earlier marks are lost. Returns the losses since the last mark. `now`
-    /// is used only for the process's first mark. Skips masters that are away, and fails if all are.
+    /// Marks the store as seen, unless too many earlier marks are lost. Returns the losses since the last mark. The
+    /// process's first mark is `now`. Skips masters that are away, and fails if all masters are away.
     pub(super) async fn mark(&self, now: Timestamp) -> RedisResult<Losses> {
         let late = || failure(io::ErrorKind::TimedOut, "it did not answer in time");
         timeout(MARKING, self.set_marks(now)).await.unwrap_or_else(|_| Err(late()))
     }
 
     async fn set_marks(&self, now: Timestamp) -> RedisResult<Losses> {
-        // A master that is cut off from its replicas, and from Sentinels or the other masters, still answers.
+        // This asks Sentinels or the other masters who the masters are: a master that is cut off from them and from its
+        // replicas still answers us.
         self.serving.renew().await;
         let (watermark, masters) = (&self.checks.watermark, self.masters());
         let looked = join_all(masters.iter().map(|master| self.look_at(master))).await;
@@ -183,16 +185,16 @@ impl Client {
             .zip(&checked)
             .map(|(master, checked)| watermark.set(&master.connection, checked, mark));
         let set = join_all(set).await;
-        // A master that refuses the mark keeps its count, and readiness reports why.
+        // A master that refuses the mark keeps its previous mark, and readiness reports the reason.
         if !set.iter().any(Result::is_ok) {
             return set.into_iter().collect::<RedisResult<()>>().map(|()| Losses::default());
         }
         watermark.keep().await?;
-        // This comes last, so that after a failed mark the next one reports the promotion.
+        // The number of promotions is taken last, so that the next mark reports it if this mark fails.
         Ok(Losses { promoted: self.seen.take_promoted(), forgotten })
     }
 
-    /// Compares a master with its last mark, and asks for its state.
+    /// Compares the mark at a master with the last mark that it confirmed, and asks for the master's state.
     async fn look_at(&self, master: &Arc<Server>) -> RedisResult<(Checked, MasterState)> {
         let watermark = &self.checks.watermark;
         master
@@ -204,7 +206,7 @@ impl Client {
             .await
     }
 
-    /// Returns the states of all masters that answer. Fails if none does.
+    /// Returns the states of all masters that answer. Fails if no master answers.
     async fn states(&self) -> RedisResult<Vec<MasterState>> {
         let masters = self.masters();
         let ask = |master: &Arc<Server>| {
@@ -214,20 +216,20 @@ impl Client {
         those_there(join_all(masters.iter().map(ask)).await)
     }
 
-    /// Warns of masters that have replicas but would accept writes without them.
+    /// Returns a warning if there are masters that have replicas but would accept writes without them.
     pub(super) async fn warning(&self) -> RedisResult<Option<&'static str>> {
         Ok(failover::warning(&self.states().await?))
     }
 
-    /// Returns the times since which writes may have been lost, in milliseconds, earliest first. Skips masters that are
-    /// away, and fails if all are.
+    /// Returns the times after which writes may have been lost, in milliseconds, earliest first. Skips masters that are
+    /// away, and fails if all masters are away.
     pub(super) async fn losses(&self) -> RedisResult<Vec<i64>> {
         let losses = async { failover::losses(&self.states().await?, &self.checks.key_space).await };
         let late = || failure(io::ErrorKind::TimedOut, "it did not answer in time");
         timeout(CALL_TIMEOUT, losses).await.unwrap_or_else(|_| Err(late()))
     }
 
-    /// Drops the failures of masters that are away.
+    /// Leaves out masters that are away, if others answered.
     fn of_those_there<T>(&self, masters: &[Arc<Server>], asked: Vec<RedisResult<T>>) -> RedisResult<Vec<T>> {
         let is_any_there = asked.iter().any(Result::is_ok);
         let mut there = Vec::new();
@@ -261,8 +263,8 @@ impl Client {
         answer
     }
 
-    /// Repeats a command until there is an answer, following its slot. Repeating is safe: if a commit was carried out,
-    /// its own guards fail the second time.
+    /// Repeats a command until there is an answer. If the slot moves, follows it. Repeating is safe: if a commit was
+    /// carried out, its guards do not hold the second time.
     async fn persist(&self, command: &Cmd) -> RedisResult<Value> {
         let (key, began) = (request::key(command), Instant::now());
         let (mut arriving, mut redirections) = (None, 0);
@@ -304,7 +306,7 @@ impl Client {
     }
 }
 
-/// Drops the masters that do not answer. Fails if none answers.
+/// Leaves out masters that did not answer. Fails if none answered.
 fn those_there<T>(answers: Vec<RedisResult<T>>) -> RedisResult<Vec<T>> {
     let (there, away): (Vec<_>, Vec<_>) = answers.into_iter().partition(Result::is_ok);
     match away.into_iter().next() {

@@ -1,4 +1,4 @@
-//! Connections to servers, which many calls share.
+//! Connections to servers. Many calls share a connection.
 
 use std::{error::Error, io, sync::Arc, time::Duration};
 
@@ -21,8 +21,8 @@ use super::{
 const CONNECTING: Duration = Duration::from_secs(1);
 /// Timeout for finding the master and connecting to it.
 const FINDING: Duration = Duration::from_secs(3);
-/// Timeout for an answer, after which the connection counts as dead. Scripts take a millisecond. It is shorter than a
-/// call's deadline, so that callers still learn of the failure.
+/// Timeout for an answer, after which the connection counts as dead. Scripts take a millisecond. The timeout is shorter
+/// than a call's deadline, so that callers still learn about the failure.
 pub(super) const ANSWERING: Duration = Duration::from_secs(1);
 
 /// A connection. Clones share it.
@@ -35,15 +35,15 @@ pub(super) enum Source {
     Sentinel(Box<Mutex<SentinelClient>>),
 }
 
-/// The masters that serve a store.
+/// How to reach the masters that serve a store.
 pub(super) enum RedisOrigin {
     One(Source),
     Cluster(Nodes),
 }
 
-/// Addresses in a cluster, and how to connect to its nodes.
+/// Addresses of nodes in a cluster, and how to connect to its nodes.
 pub(super) struct Nodes {
-    /// Some nodes. All have the same credentials.
+    /// Some nodes of the cluster. The same credentials are valid at all nodes.
     known: Vec<ConnectionInfo>,
     certificates: Option<TlsCertificates>,
 }
@@ -51,7 +51,8 @@ pub(super) struct Nodes {
 impl RedisOrigin {
     pub(super) fn new(address: &Address, certificates: &Certificates) -> RedisResult<Self> {
         if address.is_tls() {
-            // An error means that a provider is already installed; every caller installs the same one.
+            // An error means that a provider is already installed. This does no harm, because every caller installs the
+            // same provider.
             let _ = rustls::crypto::ring::default_provider().install_default();
         }
         let certificates = certificates.get().filter(|_| address.is_tls());
@@ -72,7 +73,7 @@ impl Nodes {
         self.known.iter().map(|node| node.addr().to_string()).collect()
     }
 
-    /// Returns the way to the node at an address.
+    /// Returns how to reach the node with this address.
     pub(super) fn source(&self, address: &str) -> RedisResult<Source> {
         let unknown = || RedisError::from((ErrorKind::InvalidClientConfig, "no address of a node"));
         let (host, port) = address.rsplit_once(':').ok_or_else(unknown)?;
@@ -97,7 +98,7 @@ impl Source {
         Ok(Self::One(Box::new(client)))
     }
 
-    /// Opens a connection with this timeout for each answer.
+    /// Opens a connection. `answering` is its timeout for each answer.
     pub(super) async fn connect(&self, answering: Duration) -> RedisResult<Connection> {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(CONNECTING))
@@ -113,7 +114,7 @@ impl Source {
     }
 }
 
-/// Makes a client that asks Sentinels for the master, and authenticates to both.
+/// Creates a client that asks Sentinels for the master. It authenticates to the Sentinels and to the master.
 fn watched(
     sentinel: Sentinel,
     tls: bool,
@@ -147,7 +148,7 @@ fn watched(
     builder.build()
 }
 
-/// Asks a server about each part of the store. Skips parts that another server has.
+/// Sends a server a question about each part of the store. Leaves out the parts that another server has.
 pub(super) async fn ask_parts(
     connection: &Connection,
     question: impl Fn(usize) -> Cmd,
@@ -179,7 +180,7 @@ pub(super) fn if_here<T>(answer: RedisResult<T>) -> RedisResult<Option<T>> {
 fn is_refused(error: &RedisError) -> bool {
     let mut cause = error.source();
     while let Some(found) = cause {
-        // The library keeps causes in an `Arc`, and the source of its error is that `Arc`.
+        // The library keeps a cause in an `Arc`, and its error returns this `Arc` as its source.
         let io = match found.downcast_ref::<Arc<dyn Error + Send + Sync>>() {
             Some(shared) => shared.downcast_ref::<io::Error>(),
             None => found.downcast_ref(),
@@ -208,12 +209,13 @@ pub(super) fn is_broken(error: &RedisError) -> bool {
     moved || error.is_io_error() || error.is_unrecoverable_error()
 }
 
-/// Returns whether another server may have become the master although this one answers: this one has lost its replicas.
+/// Returns whether another server may have become the master although this server answers. This is so if this server
+/// has lost its replicas.
 pub(super) fn may_be_replaced(error: &RedisError) -> bool {
     error.code() == Some("NOREPLICAS")
 }
 
-/// Returns whether another attempt may succeed without anyone changing settings, data or credentials.
+/// Returns whether another attempt may succeed although nobody changes settings, data or credentials.
 pub(super) fn may_pass(error: &RedisError) -> bool {
     let is_credential = matches!(error.code(), Some("NOAUTH" | "WRONGPASS" | "NOPERM"));
     match error.kind() {

@@ -1,9 +1,9 @@
-//! Detects that masters were replaced. A new master may lack writes that the old one had answered. Nothing can prevent
-//! this, so the loss is reported, and its time is kept for readers that rely on the order of writes.
+//! Detects that masters were replaced. A new master may lack writes that the old master had answered. Nothing here can
+//! prevent this. So the loss is reported, and its time is kept for readers that rely on the order of writes.
 //!
-//! A master is identified by its replication id. A promoted replica has a new id, and keeps its former master's id as a
-//! second id. The store keeps all ids ever seen. So a failover is noticed after a restart too, and so is the second of
-//! two quick failovers even if nobody saw the master in between.
+//! A master is identified by its replication id. A promoted replica has a new id, and has its former master's id as a
+//! second id. The store keeps the ids of all masters that were seen. So a failover is noticed even after a restart. The
+//! second of two quick failovers is noticed too, even if nobody saw the master in between.
 
 use std::{collections::BTreeMap, mem, time::Duration};
 
@@ -18,49 +18,50 @@ use super::{
     key_space::KeySpace,
 };
 
-/// Field of the marks for the time of the last check, in milliseconds. `mark.lua` writes it.
+/// Field in the hash of marks with the time of the last check, in milliseconds. `mark.lua` writes it.
 const LOOKED: &str = "looked";
-/// Field of the marks for the ids seen so far.
+/// Field in the hash of marks with the ids seen so far.
 const MASTERS: &str = "masters";
-/// Field of the marks for losses: the id of the server that took over, and a time before the first write that it took.
+/// Field in the hash of marks with losses. For each loss, it has the id of the server that took over, and a time before
+/// the first write that this server accepted.
 const LOSSES: &str = "losses";
-/// Maximum number of ids to keep; the oldest are dropped. Each master has one, and gets a new one at each start and
+/// Maximum number of ids to keep. The oldest ids are dropped. A master gets a new id at each start and at each
 /// promotion.
 const MOST_IDS: usize = 512;
-/// Maximum number of losses to keep; the oldest are dropped. A reader that continues from before a dropped loss must
-/// continue from before a later one.
+/// Maximum number of losses to keep. The oldest losses are dropped. This does no harm: a reader that must go back to
+/// before a dropped loss must also go back to before a later one that is kept.
 const MOST_LOSSES: usize = 64;
-/// Assumed difference between the clocks of key-services, in milliseconds. The clocks of ready key-services differ by
-/// less.
+/// Difference that is assumed between the clocks of key-services, in milliseconds. The clocks of ready key-services
+/// differ by less than this.
 const MARGIN: i64 = 15_000;
 
 const GOES_ON_ALONE: &str = "a Redis master that is cut off from its replicas continues to accept writes; they are \
     lost once a replica has taken over, and caps may be spent twice: set min-replicas-to-write to 1, and \
     min-replicas-max-lag to less than the time after which a master is replaced, on every server";
 
-/// The masters seen last.
+/// The masters at the last check.
 #[derive(Default)]
 pub(super) struct Masters(Mutex<SeenMasters>);
 
 #[derive(Clone, Default)]
 struct SeenMasters {
-    /// Replication ids, the latest last; empty before the first check.
+    /// Replication ids, the latest id last; empty before the first check.
     ids: Vec<String>,
-    /// Whether every master that was up has a note of the ids.
+    /// Whether the ids were written to every master that was up.
     are_noted: bool,
     /// Time of the last check at which no master was missing.
     looked: Option<i64>,
-    /// Number of promoted replicas that are not reported yet.
+    /// Number of promoted replicas that have not been reported yet.
     promoted: usize,
     /// Whether some master would accept writes without its replicas.
     goes_on_alone: bool,
 }
 
-/// State of a master at a check.
+/// The state of a master at a check.
 pub(super) struct MasterState {
     pub(super) connection: Connection,
     replication: String,
-    /// Whether it lacks writes that it had confirmed.
+    /// Whether the master lacks writes that it had confirmed.
     has_forgotten: bool,
 }
 
@@ -69,7 +70,7 @@ pub(super) struct MasterState {
 pub(super) struct Losses {
     /// Number of replicas that became masters since the last check.
     pub(super) promoted: usize,
-    /// How far the store's mark is behind the last confirmed mark. Writes from that time are lost.
+    /// How far the store's mark is behind the last confirmed mark. The writes of this much time are lost.
     pub(super) forgotten: Duration,
 }
 
@@ -97,8 +98,8 @@ impl MasterState {
 }
 
 impl Masters {
-    /// Compares the masters with those seen last, and notes new ones in the store. `is_complete` means that none is
-    /// missing.
+    /// Compares the masters with those at the last check, and notes new masters in the store. `is_complete` means that
+    /// no master is missing.
     pub(super) async fn look(
         &self,
         masters: &[MasterState],
@@ -122,7 +123,8 @@ impl Masters {
         for master in masters.iter().filter(|master| !is_first && master.is_unknown(&known)) {
             promoted += usize::from(master.is_promoted());
             if master.is_promoted() || master.has_forgotten {
-                // Another key-service may have noted the id without knowing that this one found lost writes.
+                // Another key-service may already have noted this id, without knowing that this process has found lost
+                // writes.
                 let since = before(history.last_look_at(master, seen.looked));
                 history.losses.entry(master.id().to_owned()).or_insert(since);
             }
@@ -138,7 +140,7 @@ impl Masters {
         Ok(())
     }
 
-    /// Warns once of masters that would accept writes without their replicas.
+    /// Logs a warning, once, if there are masters that would accept writes without their replicas.
     fn warn(&self, masters: &[MasterState]) {
         let warning = warning(masters);
         let went_on = mem::replace(&mut self.0.lock().goes_on_alone, warning.is_some());
@@ -147,30 +149,30 @@ impl Masters {
         }
     }
 
-    /// Takes the number of promoted replicas that are not reported yet.
+    /// Returns the number of promoted replicas that have not been reported yet, and resets it.
     pub(super) fn take_promoted(&self) -> usize {
         mem::take(&mut self.0.lock().promoted)
     }
 }
 
-/// Warns of masters that have replicas but would accept writes without them.
+/// Returns a warning if there are masters that have replicas but would accept writes without them.
 pub(super) fn warning(masters: &[MasterState]) -> Option<&'static str> {
     masters.iter().any(|master| goes_on_alone(&master.replication)).then_some(GOES_ON_ALONE)
 }
 
-/// Returns whether a master has replicas and takes writes without them. Only a master that needs its replicas has a
-/// count of good ones.
+/// Returns whether a master has replicas and takes writes without them. Only a master that requires replicas reports
+/// how many good replicas it has.
 fn goes_on_alone(info: &str) -> bool {
     let is_replicated = !matches!(field(info, "connected_slaves"), "" | "0");
     is_replicated && field(info, "min_slaves_good_slaves").is_empty()
 }
 
-/// Returns the times since which writes may have been lost, in milliseconds, earliest first.
+/// Returns the times after which writes may have been lost, in milliseconds, earliest first.
 pub(super) async fn losses(masters: &[MasterState], names: &KeySpace) -> RedisResult<Vec<i64>> {
     let history = MasterHistory::read(masters, names).await?;
     let mut times: Vec<i64> = history.losses.values().copied().collect();
     if !history.ids.is_empty() {
-        // Masters that took over and that no key-service has checked since.
+        // These masters took over from another server, and no key-service has checked them since they took over.
         let unnoticed =
             masters.iter().filter(|master| master.is_promoted() && master.is_unknown(&history.ids));
         times.extend(unnoticed.map(|master| before(history.last_look_at(master, None))));
@@ -184,7 +186,8 @@ fn before(looked: Option<i64>) -> i64 {
     looked.map_or(0, |looked| looked.saturating_sub(MARGIN))
 }
 
-/// Returns whether a master's id is not among these. A server that has just become a replica has its master's id.
+/// Returns whether a server is a master and its id is not among these. A server that has just become a replica has its
+/// master's id, which does not count.
 fn is_unknown(info: &str, ids: &[String]) -> bool {
     is_master(info) && !ids.iter().any(|seen| seen == history(info))
 }
@@ -193,18 +196,18 @@ fn is_master(info: &str) -> bool {
     field(info, "role") == "master"
 }
 
-/// Returns whether a master was once a replica of another one. A server that was merely restarted has zeros as its
+/// Returns whether a master was once a replica of another master. A server that was only restarted has zeros as its
 /// second id.
 fn is_promoted(info: &str) -> bool {
     field(info, "master_replid2").bytes().any(|digit| digit != b'0')
 }
 
-/// What the store remembers of its masters, from all parts.
+/// What all parts of the store together remember about its masters.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct MasterHistory {
     ids: Vec<String>,
     losses: BTreeMap<String, i64>,
-    /// For each master's id, the time of the last check that all its parts know.
+    /// For each master's id, the earliest time of a last check among the master's parts.
     looked: BTreeMap<String, i64>,
 }
 
@@ -233,9 +236,9 @@ impl MasterHistory {
         Ok(all)
     }
 
-    /// Returns when the server that a master has replaced was last checked, as noted at this master. A master that has
-    /// no part of the store has no note; for it, the last check of all masters counts, whether by this process or noted
-    /// by others.
+    /// Returns when the server that a master has replaced was last checked. The time is noted at this master, if it has
+    /// a part of the store. Otherwise the last complete check counts: the earliest time that other masters or this
+    /// process know.
     fn last_look_at(&self, master: &MasterState, complete: Option<i64>) -> Option<i64> {
         let own = self.looked.get(master.id()).copied();
         own.or_else(|| self.looked.values().copied().chain(complete).min())
@@ -259,7 +262,8 @@ impl MasterHistory {
         }
     }
 
-    /// Writes the history to the masters. Fails if no master takes it, and returns whether all did.
+    /// Writes the history to the masters. Fails if no master accepts it; otherwise returns whether all masters accepted
+    /// it.
     async fn write(&self, masters: &[MasterState], names: &KeySpace) -> RedisResult<bool> {
         let losses: Vec<_> = self.losses.iter().map(|(id, since)| format!("{id}={since}")).collect();
         let (ids, losses) = (self.ids.join(" "), losses.join(" "));
@@ -279,7 +283,7 @@ impl MasterHistory {
     }
 }
 
-/// Sets a time, or lowers it.
+/// Sets the time of an id, or lowers it if a later time is set.
 fn keep_least(times: &mut BTreeMap<String, i64>, id: &str, time: i64) {
     times.entry(id.to_owned()).and_modify(|known| *known = time.min(*known)).or_insert(time);
 }
@@ -291,7 +295,7 @@ fn loss(text: &str) -> Option<(&str, i64)> {
 }
 
 impl Losses {
-    /// Logs and counts the losses.
+    /// Logs the losses, and counts them in the metrics.
     pub(super) fn report(self) {
         if self.promoted > 0 {
             metrics::counter!("keyservice_store_failovers_total").increment(self.promoted as u64);
@@ -324,7 +328,7 @@ mod tests {
         ids.iter().map(ToString::to_string).collect()
     }
 
-    /// Counts the promoted masters that are not known yet.
+    /// Returns how many of these masters were promoted and are not known yet.
     fn promoted(infos: &[String], known: &[&str]) -> usize {
         let known = ids(known);
         infos.iter().filter(|info| is_unknown(info, &known) && is_promoted(info)).count()

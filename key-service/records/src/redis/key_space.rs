@@ -1,11 +1,12 @@
-//! Names in Redis. All names of a space share a hash tag, so they are in one slot of a cluster.
+//! Names in Redis. All names of a space have the same hash tag, so they are in one slot of a cluster.
 
 use crate::records::{Index, Log, Place, Set, Space};
 
-/// Number of parts of the marks. Each is in its own slot, so that every master of a cluster very probably has some.
+/// Number of parts of the marks. Each part is in a slot of its own, so every master of a cluster very probably has at
+/// least one part.
 pub(super) const PARTS: usize = 16;
 
-/// Makes the names, all with the prefix of the installation.
+/// Builds the names. All of them begin with the prefix of the installation.
 #[derive(Clone, Debug)]
 pub(super) struct KeySpace {
     prefix: String,
@@ -17,7 +18,7 @@ impl KeySpace {
     }
 
     /// Returns the name of a place. A set is a hash of records; an index is a sorted set of entries with equal scores;
-    /// a log is a stream whose items each hold several values and are numbered by the last of them.
+    /// a log is a stream, each item of which has several values and the number of its last value.
     pub(super) fn place(&self, space: &Space, place: Place) -> Vec<u8> {
         let (prefix, space) = (&self.prefix, space.as_str());
         match place {
@@ -45,7 +46,7 @@ impl KeySpace {
         Some((Space::new(space), place))
     }
 
-    /// Returns a pattern that matches the names of all places, and some others.
+    /// Returns a pattern that matches the names of all places, but also some other names.
     pub(super) fn pattern(&self) -> String {
         let mut pattern = String::new();
         for letter in self.prefix.chars() {
@@ -63,12 +64,13 @@ impl KeySpace {
         format!("{}:{{{}}}:barrier", self.prefix, space.as_str())
     }
 
-    /// Returns the name of the hash with the count at which each data directory last saw this part of the store.
+    /// Returns the name of the hash with the marks: for each data directory, how far it last saw this part of the
+    /// store.
     pub(super) fn marks(&self, part: usize) -> String {
         format!("{}:{{holders-{part}}}:marks", self.prefix)
     }
 
-    /// Returns the name that serving processes give their connections.
+    /// Returns the name that serving processes give to their connections.
     pub(super) fn connection(&self) -> String {
         format!("faregate:{}", self.prefix)
     }
@@ -78,7 +80,7 @@ impl KeySpace {
         format!("{}:schema", self.prefix)
     }
 
-    /// Returns the name of a hash that only the first layout has, which did not write a layout number.
+    /// Returns the name of a hash that exists only in the first layout. That layout had no number.
     pub(super) fn first_layout(&self) -> String {
         format!("{}:{{accounts}}:names", self.prefix)
     }

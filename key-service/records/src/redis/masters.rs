@@ -1,5 +1,5 @@
-//! The masters: a single one, or all masters of a cluster. Each has its own connection, so that a master that is away
-//! delays no other.
+//! The masters: either a single master, or all masters of a cluster. Each master has a connection of its own, so a
+//! master that is away does not delay calls to others.
 
 pub(super) mod cluster;
 mod durability;

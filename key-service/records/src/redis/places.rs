@@ -12,7 +12,7 @@ use super::{
 };
 use crate::records::{Failure, Place, Space};
 
-/// Approximate number of names scanned for a page; Redis needs a few hundred microseconds.
+/// Approximate number of names that Redis scans for a page, which takes it a few hundred microseconds.
 const PAGE: usize = 500;
 
 pub(super) async fn all(client: &Client, names: &KeySpace) -> Result<Vec<(Space, Place)>, Failure> {
@@ -31,7 +31,7 @@ pub(super) async fn all(client: &Client, names: &KeySpace) -> Result<Vec<(Space,
     Ok(places)
 }
 
-/// Scans a page of a master's names after a cursor, and returns the next cursor.
+/// Scans a page of a master's names after a cursor. Also returns the next cursor.
 async fn page(
     names: &KeySpace,
     master: &Arc<Server>,

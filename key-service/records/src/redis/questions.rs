@@ -16,7 +16,7 @@ const PAGE: usize = 500;
 /// A field of a hash: name and value.
 type HashField = (Vec<u8>, Vec<u8>);
 
-/// Commands that answer questions, all as of one moment.
+/// Commands that answer questions. All answers are from the same moment.
 pub(super) struct Reads(Vec<ReadCommand>);
 
 struct ReadCommand {
@@ -49,8 +49,8 @@ impl Reads {
         Self(reads)
     }
 
-    /// Sends the commands. Several run in a script: unlike a transaction, a script follows a slot that moves to another
-    /// server, and runs on a full Redis.
+    /// Sends the commands. If there are several, a script runs them. Unlike a transaction, a script can follow a slot
+    /// that moves to another server, and runs on a full Redis.
     pub(super) async fn send(&self, client: &Client, script: &Script) -> RedisResult<Vec<Value>> {
         match &self.0[..] {
             [] => Ok(Vec::new()),
@@ -118,7 +118,7 @@ fn write_question(names: &KeySpace, reads: &mut Vec<ReadCommand>, space: &Space,
     }
 }
 
-/// Returns the positions of the names in each set. One command reads all names of a set.
+/// Returns for each set the positions of its names. One command reads all names of a set.
 fn by_set(names: &[Name]) -> BTreeMap<Set, Vec<usize>> {
     let mut sets = BTreeMap::<_, Vec<_>>::new();
     for (place, name) in names.iter().enumerate() {
@@ -127,8 +127,8 @@ fn by_set(names: &[Name]) -> BTreeMap<Set, Vec<usize>> {
     sets
 }
 
-/// Reads values of a log. An item is numbered by its last value, so the item that contains the value `to` may have a
-/// higher number: the first such item is read separately.
+/// Adds the commands that read values of a log. An item has the number of its last value, so the item with the value
+/// `to` may have a higher number than `to`. The first item with a higher number is therefore read separately.
 fn write_values(
     reads: &mut Vec<ReadCommand>,
     log: &[u8],
@@ -194,14 +194,14 @@ pub(super) fn read_answers(questions: &[Question], answers: Vec<Value>) -> Resul
     Ok(all)
 }
 
-/// Item of a stream: its id, then field names and values in turn.
+/// An item of a stream: its id, and a list in which each field's name is followed by its value.
 type StreamItem = (String, Vec<Vec<u8>>);
 
 fn items(answer: Value) -> Result<Vec<StreamItem>, Failure> {
     redis::from_redis_value(answer).map_err(|_| senseless())
 }
 
-/// Returns the values of a log's items, in the order asked for.
+/// Returns the values of a log's items, in the requested order.
 fn values(
     items: Vec<StreamItem>,
     (from, to): (u64, u64),
@@ -239,8 +239,8 @@ pub(super) fn text(error: &RedisError) -> String {
     format!("Redis: {error}")
 }
 
-/// Classifies an error by what it says about a commit. Before it writes, the script refuses numbers that a log already
-/// has, and commands that the user may not run.
+/// Finds out what an error says about a commit. The script refuses two things before it writes anything: numbers that a
+/// log already has, and commands that the user may not run.
 pub(super) fn failure(error: &RedisError) -> Failure {
     let text = text(error);
     let is_refused = ["NUMBER", "specified in XADD"].iter().any(|word| text.contains(word));

@@ -1,4 +1,4 @@
-//! The address of a Redis, and the requirements on the server.
+//! Settings for Redis: its address, and the requirements that it must meet.
 
 pub(super) mod tls;
 
@@ -30,15 +30,15 @@ const UNACKNOWLEDGED: Duration = Duration::from_secs(3);
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub address: Address,
-    /// Prefix of all names, different for each installation on a shared Redis.
+    /// Prefix of all names. Installations that share a Redis have different prefixes.
     pub prefix: String,
-    /// Accepts a Redis without an append-only file, which loses all data when it stops.
+    /// Whether to accept a Redis without an append-only file, which loses all data when it stops.
     pub volatile_allowed: bool,
-    /// Number of replicas that must have a change before it is answered.
+    /// How many replicas must have a change before the change is answered.
     pub wait_replicas: u32,
-    /// Certificates for TLS: one for the server's authority, and one for this client.
+    /// Certificates for TLS: of the authority that signed the server's certificate, and of this client.
     pub certificates: Certificates,
-    /// Directory that records when the store was last seen, so that lost data is noticed. `None` for a store that is
+    /// Directory in which it is recorded when the store was last seen, so that lost data is noticed. `None` if this is
     /// not to be recorded.
     pub data_dir: Option<PathBuf>,
     /// Whether to mark the store as seen. A process that writes nothing leaves no mark, but still notices lost data.
@@ -54,14 +54,14 @@ pub enum Address {
     Cluster(Vec<ConnectionInfo>),
 }
 
-/// Sentinels, and the master that they watch.
+/// Addresses of Sentinels, and the master that they watch.
 #[derive(Clone, Debug)]
 pub struct Sentinel {
     pub addresses: Vec<ConnectionAddr>,
     /// The Sentinels' name for the master.
     pub service: String,
     pub sign_in: SignIn,
-    /// Credentials for the master. Its host is not used.
+    /// Credentials for the master. The host in this value is not used.
     pub master: ConnectionInfo,
 }
 
@@ -147,12 +147,13 @@ impl SignIn {
     }
 }
 
-/// Splits at the last `@`, into the credentials with the `@`, and the rest.
+/// Splits at the last `@` into the credentials (with the `@`) and the rest.
 fn split_user(rest: &str) -> (&str, &str) {
     rest.split_at(rest.rfind('@').map_or(0, |at| at + 1))
 }
 
-/// Moves a database number from the query of an address, where some clients write it, to the path.
+/// Moves the number of the database from the query of an address to its path. Some clients write the number in the
+/// query.
 fn with_database(url: &str) -> Result<String, InvalidAddress> {
     let Some((address, query)) = url.split_once('?') else { return Ok(url.to_owned()) };
     let named = form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == "db");
@@ -180,8 +181,8 @@ fn info(url: &str) -> Result<ConnectionInfo, InvalidAddress> {
     Ok(info.set_tcp_settings(tcp()))
 }
 
-/// Returns the TCP options for connections. Small writes are sent at once, since waiting for more data would cost 40 ms
-/// each time. Probes notice a machine that has vanished without closing its connections.
+/// Returns the TCP options for connections. Small writes are sent at once, because to wait for more data would cost 40
+/// ms each time. Probes notice if a machine has vanished without closing its connections.
 pub(super) fn tcp() -> TcpSettings {
     let keepalive = TcpKeepalive::new().with_time(QUIET).with_interval(PROBED_EVERY).with_retries(PROBES);
     let settings = TcpSettings::default().set_nodelay(true).set_keepalive(keepalive);

@@ -1,4 +1,4 @@
-//! Redis as a backend: the cases of the suite run on a server and on a cluster, each with its own prefix.
+//! Tests of Redis as a backend. The cases of the suite run on a server and on a cluster. Each case has its own prefix.
 
 mod durability;
 mod failovers;
@@ -81,7 +81,7 @@ async fn open(settings: &Settings) -> Result<Redis, String> {
     Redis::open(settings, at(START)).await.map_err(|e| e.to_string())
 }
 
-/// Returns a data directory, and settings for it and a server.
+/// Creates a data directory. Returns it with settings for it and for a server.
 fn place(server: &RedisServer) -> (TempDir, Settings) {
     let data_dir = tempfile::tempdir().unwrap();
     let settings = settings(&server.url(), &data_dir);
@@ -111,7 +111,8 @@ async fn ask(store: &Redis, command: &Cmd) -> Value {
     store.client.ask(command).await.unwrap()
 }
 
-/// Returns a separate store on the server that all tests share, the same store as a subject, and its prefix.
+/// Creates a store of its own on the server that all tests share. Returns the store, the same store as a subject, and
+/// its prefix.
 async fn alone() -> (Arc<Redis>, Subject, String) {
     let (server, data_dir) = (RedisServer::shared(), tempfile::tempdir().unwrap());
     let settings = settings(&server.url(), &data_dir);
@@ -120,7 +121,7 @@ async fn alone() -> (Arc<Redis>, Subject, String) {
     (redis, Subject::over(records, Some(Arc::new((data_dir, server)))), settings.prefix)
 }
 
-/// Redis has no rollback, so what would fail halfway is refused beforehand.
+/// Redis cannot roll back, so a commit that would fail halfway is refused before it writes anything.
 #[tokio::test]
 async fn a_name_of_another_type_fails_before_anything_is_written() {
     let (redis, subject, prefix) = alone().await;
@@ -130,7 +131,7 @@ async fn a_name_of_another_type_fails_before_anything_is_written() {
     let put = Write::Put(name("one"), record("1"));
     let append = |log| Write::Append { log: Log(log), first: 1, values: vec![vec![1]], kept: 9 };
     let trim = Write::Trim { log: Log(2), first: 1 };
-    // No guard reads this set.
+    // No guard is in this set, so no guard notices its type.
     let other = || Name { set: Set { table: 2, part: 0 }, key: b"k"[..].into() };
     let failing = [
         Write::Enter(Index(1), vec![1]),
@@ -176,7 +177,7 @@ async fn a_commit_that_redis_cannot_take_whole_is_refused_unwritten() {
     assert_eq!(ask(&redis, &keys).await, Value::Array(Vec::new()));
 }
 
-/// A user who may run only some of the commands of a commit.
+/// Tests a user who may run only some of the commands of a commit.
 #[tokio::test]
 async fn what_the_user_may_not_do_is_refused_before_anything_is_written() {
     let server = RedisServer::start();
@@ -230,7 +231,7 @@ async fn lists_its_places(url: &str) {
     let mut stores = Vec::new();
     for prefix in prefixes {
         let settings = Settings { prefix: format!("{}{prefix}", settings.prefix), ..settings.clone() };
-        // Opened without marks, since the marks of one prefix would be missing under another.
+        // The stores are opened without marks, because the marks of one prefix would be missing under another prefix.
         stores.push(open(&Settings { is_marked: false, ..settings }).await.unwrap());
     }
     for store in &stores {

@@ -1,12 +1,12 @@
-//! Detects a Redis that has lost data: restored from a snapshot, or empty.
+//! Detects that a Redis has lost data, because it was restored from a snapshot or emptied.
 //!
-//! Every few seconds, a process raises a count in every part of the store, and then in a file in the data directory. If
-//! a part's count is behind the count in the file, the store has lost acknowledged writes. While a part's master is
-//! away, both counts stay as they are, and they continue from there when the master is back.
+//! Every few seconds, a process raises a count for each part of the store: first in the part, and then in a file in the
+//! data directory. If the count in a part is lower than the count in the file, the store has lost acknowledged writes.
+//! While a part's master is away, the part's counts stay as they are. They continue from there when the master is back.
 //!
-//! The count is in milliseconds, so that a loss has a length. A mark adds the time since the process's last mark. The
-//! first mark of a process moves the counts up to the wall clock, since a store may be restored while no process runs.
-//! Neither a clock nor another process of the same data directory lowers the count.
+//! The count is in milliseconds, so that it shows how much time a loss covers. A mark adds the time since the process's
+//! last mark. The first mark of a process raises the counts to the time of the wall clock, because a store may be
+//! restored while no process runs. Neither a clock nor another process with the same data directory can lower a count.
 
 pub(super) mod rewriting;
 
@@ -35,13 +35,13 @@ const UNSEEN: &str = "-";
 /// Script that raises the count of a part.
 const MARK: &str = include_str!("mark.lua");
 
-/// Interval at which a process marks the store as seen. It is also the most that a mark adds to the count: a mark that
-/// comes late, after an outage, represents no additional writes. A lost minute of writes is noticed at most this much
-/// later.
+/// Interval at which a process marks the store as seen. A mark adds at most this much to the count, because a mark that
+/// comes late after an outage stands for no additional writes. The loss of a minute of writes is noticed at most this
+/// much later.
 pub(super) const MARKED_EVERY: Duration = Duration::from_secs(5);
 
-/// Largest difference that does not count as a restored snapshot. It is more than the two seconds that a crash or a
-/// failover may lose.
+/// The largest difference that does not yet mean that a snapshot was restored. It is more than the two seconds of
+/// writes that a crash or a failover may lose.
 const TOLERATED: Duration = Duration::from_mins(1);
 
 /// The count at which this data directory last saw each part of the store. It does not change while the part's master
@@ -50,18 +50,18 @@ type Seen = [Option<i64>; PARTS];
 
 pub(super) struct Watermark {
     key_space: KeySpace,
-    /// File with the counts; `None` without a data directory.
+    /// File with the counts; `None` if there is no data directory.
     file: Option<PathBuf>,
-    /// Name of this data directory in the store.
+    /// Name by which the store knows this data directory.
     directory: String,
     seen: Mutex<Seen>,
     /// Time of the last mark of this process.
     marked_at: Mutex<Option<Instant>>,
-    /// Set once the store was found to be older. From then on, the store is not used.
+    /// Set when the store is found to have older data. From then on, the store is not used.
     older: OnceLock<Older>,
 }
 
-/// A master that has not lost too much.
+/// What a check of a master has found, if the master has not lost too much.
 pub(super) struct Checked {
     /// Length of the period whose writes the master has lost.
     pub(super) forgotten: Duration,
@@ -71,7 +71,7 @@ pub(super) struct Checked {
 /// A mark for all parts that can be reached.
 #[derive(Clone, Copy)]
 pub(super) struct Mark {
-    /// Time since the process's last mark; `None` for the first one.
+    /// Time since the process's last mark; `None` for the first mark.
     since: Option<Duration>,
     now: Timestamp,
 }
@@ -88,13 +88,13 @@ pub(super) struct Mark {
     .file.display()
 )]
 pub(super) struct Older {
-    /// Length of the period whose writes the store has lost; `None` if it has no mark.
+    /// Length of the period whose writes the store has lost; `None` if the store has no mark of this data directory.
     behind: Option<Duration>,
     file: PathBuf,
 }
 
 impl Watermark {
-    /// Reads the file. `new_directory` becomes the directory's name if it has none.
+    /// Reads the file. If there is none, `new_directory` becomes the name of the data directory.
     pub(super) fn open(
         key_space: KeySpace,
         data_dir: Option<&Path>,
@@ -107,7 +107,7 @@ impl Watermark {
         Ok(Self { key_space, file, directory, seen, marked_at, older })
     }
 
-    /// Returns the finding if the store was ever found to be older.
+    /// Returns what was found if the store was ever found to have older data.
     pub(super) fn older(&self) -> Option<&Older> {
         self.older.get()
     }
@@ -140,7 +140,7 @@ impl Watermark {
         Ok(checked)
     }
 
-    /// Begins the next mark.
+    /// Returns the next mark, which has not been set yet.
     pub(super) fn next(&self, now: Timestamp) -> Mark {
         Mark { since: self.marked_at.lock().map(|last| last.elapsed()), now }
     }
@@ -153,8 +153,8 @@ impl Watermark {
         mark: Mark,
     ) -> RedisResult<()> {
         let seen = *self.seen.lock();
-        // A part that was away continues from its own count. If it jumped to the others' count and lost this mark, that
-        // would look like a long loss.
+        // A part that was away continues from its own count. If it jumped to the count of other parts, the loss of just
+        // this mark would look like a long loss.
         let counts: [i64; PARTS] = array::from_fn(|part| mark.next(seen[part].max(checked.remembered[part])));
         let marked = ask_parts(connection, |part| {
             let mut raise = cmd("EVAL");
@@ -179,7 +179,7 @@ impl Watermark {
 }
 
 impl Mark {
-    /// Returns the next count. The first mark of a process, and of a part, catches up with the clock.
+    /// Returns the next count. The first mark of a process or of a part catches up with the clock.
     fn next(self, count: Option<i64>) -> i64 {
         let step = self.since.unwrap_or_default().clamp(Duration::from_millis(1), MARKED_EVERY);
         let step = i64::try_from(step.as_millis()).unwrap_or(i64::MAX);
@@ -198,7 +198,7 @@ fn read(file: &Path) -> io::Result<Option<(String, Seen)>> {
     }
 }
 
-/// Parses the name of the data directory, and either one count for all parts or one per part.
+/// Parses the name of the data directory, followed by either one count for all parts or a count for each part.
 fn parse(text: &str) -> Option<(String, Seen)> {
     let (directory, counts) = text.trim_end().split_once(' ')?;
     let count = |word: &str| if word == UNSEEN { Some(None) } else { word.parse().ok().map(Some) };
@@ -210,15 +210,15 @@ fn parse(text: &str) -> Option<(String, Seen)> {
     Some((directory.to_owned(), seen))
 }
 
-/// Writes the counts; one suffices if all parts have the same.
+/// Writes the counts. If they are all the same, writes only one.
 fn write(seen: &Seen) -> String {
     let word = |count: &Option<i64>| count.map_or(UNSEEN.to_owned(), |count| count.to_string());
     let distinct = if seen.iter().all(|count| *count == seen[0]) { &seen[..1] } else { &seen[..] };
     distinct.iter().map(word).collect::<Vec<_>>().join(" ")
 }
 
-/// Replaces the file by renaming a new one, so that it is always complete. An error names the file, since a command may
-/// run as another user or in another directory and may not be allowed to write to the data directory.
+/// Writes a new file and renames it over the old file, so that the file is always complete. An error names the file: a
+/// command that runs as another user or in another directory may not be allowed to write to the data directory.
 fn replace(file: &Path, text: &str) -> io::Result<()> {
     rename_over(file, text).map_err(|e| {
         let file = file.display();

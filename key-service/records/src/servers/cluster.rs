@@ -35,8 +35,8 @@ impl Cluster {
         Self::launch("redis+cluster://127.0.0.1", |port| vec!["--port".to_owned(), port.to_string()])
     }
 
-    /// Starts a separate cluster that accepts only TLS, with the certificate files in this folder. With a name, masters
-    /// announce it to clients.
+    /// Starts a separate cluster that accepts only TLS, with the certificate files in this folder. If a name is given,
+    /// the masters announce it to clients.
     pub fn start_secured(folder: &Path, name: Option<&str>) -> Self {
         let url = format!("rediss+cluster://{}", name.unwrap_or("127.0.0.1"));
         let file = |name: &str| folder.join(name).display().to_string();
@@ -94,7 +94,8 @@ impl Cluster {
         self.masters[2].start_again();
     }
 
-    /// Restarts the last master with the data on disk at another port, and waits until the others know it.
+    /// Restarts the last master at another port, with the data on disk. Waits until the other masters know the new
+    /// port.
     pub fn start_one_elsewhere(&mut self) -> u16 {
         let port = free_port();
         self.masters[2].start_again_at(port);
@@ -130,7 +131,7 @@ impl Cluster {
         self.tool("del-node", &[&node.node_id()]);
     }
 
-    /// Runs `redis-cli --cluster` once the nodes agree on their slots.
+    /// Waits until the nodes agree on their slots, and then runs `redis-cli --cluster`.
     fn tool(&self, act: &str, more: &[&str]) {
         let run = |act: &str, more: &[&str]| {
             let mut tool = Command::new("redis-cli");
@@ -152,7 +153,7 @@ fn node(options: &[String], bus: u16) -> RedisServer {
         &bus,
         "--cluster-node-timeout",
         "15000",
-        // A failed node takes down only its own slots.
+        // If a node fails, only its own slots are down.
         "--cluster-require-full-coverage",
         "no",
         "--cluster-allow-replica-migration",
@@ -162,7 +163,7 @@ fn node(options: &[String], bus: u16) -> RedisServer {
     RedisServer::start_with(&options)
 }
 
-/// Returns whether a node reports that all slots are served, and knows the addresses of all masters.
+/// Returns whether a node reports that all slots are served and knows the addresses of all masters.
 fn has_all_slots(node: &RedisServer) -> bool {
     let info = node.whole("CLUSTER INFO");
     let is_known = !info.contains("cluster_known_nodes:1\r") && !info.contains("cluster_known_nodes:2\r");

@@ -18,7 +18,7 @@ pub fn copy(from: &Path, to: &Path) {
 pub(super) fn tear(data: &Path, bytes: u64) {
     let files = fs::read_dir(data.join("appendonlydir")).unwrap();
     let files = files.map(|file| file.unwrap().path());
-    // There is one file, unless Redis was writing a new one.
+    // There is one such file or, if Redis was writing a new file, two.
     let written = files.filter(|file| file.to_string_lossy().ends_with(".incr.aof")).max();
     let file = fs::OpenOptions::new().write(true).open(written.unwrap()).unwrap();
     file.set_len(file.metadata().unwrap().len().saturating_sub(bytes)).unwrap();

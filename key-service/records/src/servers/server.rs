@@ -15,7 +15,7 @@ use super::{
     waiting::until,
 };
 
-/// A server on a Unix socket that syncs every write to disk before it answers.
+/// A Redis server with a Unix socket. It syncs every write to disk before it answers.
 pub struct RedisServer {
     folder: TempDir,
     process: Option<Child>,
@@ -34,7 +34,7 @@ impl RedisServer {
         Self::start_with(&["--port", "0"])
     }
 
-    /// Starts a separate server with additional options; a later option overrides an earlier one.
+    /// Starts a separate server with additional options. A later option overrides an earlier option.
     pub fn start_with(options: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let options = options.iter().map(ToString::to_string).collect();
@@ -83,7 +83,7 @@ impl RedisServer {
     /// Starts the server with the data on disk.
     pub fn start_again(&mut self) {
         self.launch(&[]);
-        // An error that demands a password also shows that the server is up.
+        // If the server demands a password, it is up too.
         let there = |answer: String| answer.contains("PONG") || answer.contains("NOAUTH");
         until("redis-server to start", &[self.pid()], || self.ask("PING").is_some_and(there));
     }
@@ -126,7 +126,7 @@ impl RedisServer {
         ));
     }
 
-    /// Sends a line, and returns the first line of the reply.
+    /// Sends a line, and returns the first line of the reply, if there is one.
     pub fn ask(&self, line: &str) -> Option<String> {
         ask(UnixStream::connect(self.socket()).ok()?, line)
     }

@@ -3,13 +3,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Longest wait for servers; only a server that hangs reaches it. On a busy machine, servers start late, and a Sentinel
-/// that was stopped for two seconds promotes no replica for half a minute.
+/// Longest wait for servers. Only a wait for a server that hangs takes this long. On a busy machine, servers start
+/// late, and a Sentinel that was stopped for two seconds promotes no replica for half a minute.
 pub const PATIENCE: Duration = Duration::from_mins(5);
 /// Interval at which servers are polled.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
-/// Waits until a condition holds. Fails if a server that could bring it about has ended.
+/// Waits until a condition holds. Fails if one of these servers has ended, because then it may never hold.
 #[expect(clippy::disallowed_methods, reason = "servers are started outside of any runtime")]
 pub(super) fn until(what: &str, servers: &[u32], mut done: impl FnMut() -> bool) {
     let started = Instant::now();

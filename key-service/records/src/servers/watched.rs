@@ -70,7 +70,8 @@ impl Watched {
         format!("redis+sentinel://127.0.0.1:{}/main", self.port)
     }
 
-    /// Swaps master and replica once the replica has all writes. Only for servers without passwords.
+    /// Waits until the replica has all writes, and then swaps master and replica. Works only for servers without
+    /// passwords.
     pub fn fail_over(&self) {
         until("the replica to be in step", &self.pids(), || self.servers[0].is_replicated());
         // An array of two strings: five lines.
@@ -81,7 +82,8 @@ impl Watched {
         until("the failover", &self.pids(), || master() != before);
     }
 
-    /// Makes the Sentinel replace a master that has not answered for this long. Only for servers without passwords.
+    /// Makes the Sentinel replace a master that has not answered for this long. Works only for servers without
+    /// passwords.
     pub fn replace_after(&self, milliseconds: u64) {
         let set = format!("SENTINEL SET main down-after-milliseconds {milliseconds}");
         assert_eq!(self.ask(&set, 1), "+OK\r\n");

@@ -10,10 +10,11 @@ use super::{
 };
 use crate::records::{Commit, Committed, Guard, Log, Order, Record, Space, Write};
 
-/// Number of values appended to a log between two trims, so that most commits write only at the log's end.
+/// A log is trimmed only after this many new values, so that most commits write only at the log's end.
 const TRIMMED_EVERY: u64 = 64;
 
-/// Maximum number of values trimmed at once after `kept` was lowered: a fraction of a millisecond of work.
+/// Maximum number of values that are trimmed at once, for example after `kept` was lowered: a fraction of a millisecond
+/// of work.
 const MOST_TRIMMED: u64 = 16 * TRIMMED_EVERY;
 
 /// A space within the writer's transaction.
@@ -28,7 +29,7 @@ impl<'a, 'c> Changes<'a, 'c> {
         Self { tables, keys: Keys::of(space), revisions }
     }
 
-    /// Carries out a commit. If it fails, it may have made some of its writes.
+    /// Carries out a commit. If it fails, some of its writes may have been made.
     pub(super) fn commit(&mut self, commit: &Commit) -> Result<Committed, CallError> {
         let present = self.present(&commit.guards)?;
         if !present.is_empty() {
@@ -99,7 +100,7 @@ impl<'a, 'c> Changes<'a, 'c> {
         Ok(())
     }
 
-    /// Removes values before a number; if there are many, only the first ones.
+    /// Removes the values before a number. If there are many, removes only the first of them.
     fn trim(&mut self, log: Log, first_kept: u64) -> Result<(), CallError> {
         let Some(lowest) = self.end(log, Order::Ascending)? else { return Ok(()) };
         let end = first_kept.min(lowest.saturating_add(MOST_TRIMMED));

@@ -1,4 +1,4 @@
-//! Copies of the file, for callers that need not know how SQLite stores it.
+//! Copies the file, for callers that do not know how SQLite stores it.
 
 use std::{
     fs::{self, File},
@@ -26,14 +26,14 @@ pub enum CopyError {
     /// The file belongs to another program, or has an earlier layout.
     #[error(transparent)]
     Refused(#[from] OpenError),
-    /// Pages of the file contradict each other.
+    /// The file's pages contradict each other.
     #[error("{} is damaged: {}", .0.display(), .1)]
     Damaged(PathBuf, String),
     #[error("{} is in use: stop the program, or the command, that has it open", .0.display())]
     Served(PathBuf),
 }
 
-/// The layout numbers of a file and of this program. The program's number is never lower.
+/// The layout numbers of a file and of this program. The program's number is never the lower of the two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LayoutVersion {
     /// The layout that the file has.
@@ -66,7 +66,7 @@ pub fn copy(from: &Path, to: &Path) -> Result<LayoutVersion, CopyError> {
     let failed = |e| CopyError::Sqlite(to.to_owned(), e);
     let mut copy = open(to)?;
     let backup = Backup::new(&source, &mut copy).map_err(failed)?;
-    // Copies all pages in one step, so that no writer makes it start over.
+    // All pages are copied in one step, so that no writer makes the copy start over.
     backup.run_to_completion(i32::MAX, Duration::ZERO, None).map_err(failed)?;
     drop(backup);
     verify(to, &copy)
@@ -77,7 +77,7 @@ pub fn check(path: &Path) -> Result<LayoutVersion, CopyError> {
     verify(path, &open(path)?)
 }
 
-/// Makes a file's content, and its name in the folder, survive a crash of the machine.
+/// Syncs a file and its folder, so that the file's content and its name survive a crash of the machine.
 pub fn sync(path: &Path) -> Result<(), CopyError> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     [path, folder].into_iter().try_for_each(|it| {
@@ -85,8 +85,8 @@ pub fn sync(path: &Path) -> Result<(), CopyError> {
     })
 }
 
-/// Moves a file and SQLite's auxiliary files aside, unless another process has it open. Returns whether there was a
-/// file.
+/// Moves a file and SQLite's auxiliary files aside, unless another process has the file open. Returns whether there was
+/// a file.
 pub fn set_aside(path: &Path, aside: &Path) -> Result<bool, CopyError> {
     if !path.exists() {
         return Ok(false);
@@ -122,11 +122,11 @@ fn take(path: &Path) -> Result<(), CopyError> {
         }
         _ => CopyError::Sqlite(path.to_owned(), e),
     })?;
-    // The last connection to close merges the write-ahead log into the file.
+    // When this last connection is closed, it merges the write-ahead log into the file.
     alone.close().map_err(|(_, e)| CopyError::Sqlite(path.to_owned(), e))
 }
 
-/// Removes what a connection left next to a closed file.
+/// Removes the auxiliary files that a connection has left next to a closed file.
 pub fn tidy(path: &Path) {
     for ending in BESIDE {
         let _ = fs::remove_file(with_ending(path, ending));

@@ -7,9 +7,10 @@ use crate::records::Failure;
 /// Reason why a call is not carried out.
 #[derive(Clone, Debug)]
 pub(super) enum CallError {
-    /// The call, or a record that it names, is at fault. Other calls in the transaction may continue without it.
+    /// The call itself, or a record that it names, is at fault. The other calls in the transaction can continue without
+    /// it.
     Own(Failure),
-    /// The database failed, and the transaction with it.
+    /// The database failed, and so did the whole transaction.
     All(Failure),
 }
 
@@ -24,8 +25,8 @@ impl CallError {
         Self::Own(Failure::Damaged("SQLite: a value that is not a record".into()))
     }
 
-    /// Classifies an error at the end of a writing transaction. A failed sync may still have reached the disk, so a
-    /// crash before the next commit could restore it.
+    /// Classifies an error at the end of a writing transaction. The transaction may have reached the disk although the
+    /// sync failed, so after a crash before the next commit it might take effect.
     pub(super) fn at_commit(error: Error) -> Self {
         match error.sqlite_error_code() {
             Some(ErrorCode::DiskFull | ErrorCode::DatabaseBusy) => error.into(),
@@ -42,7 +43,7 @@ impl From<CallError> for Failure {
     }
 }
 
-/// Classifies an error before the end of a transaction, which is then rolled back.
+/// Classifies an error before the end of a transaction. The transaction is then rolled back.
 impl From<Error> for CallError {
     fn from(error: Error) -> Self {
         let text = format!("SQLite: {error}");

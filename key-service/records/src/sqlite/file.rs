@@ -20,18 +20,18 @@ use crate::records::Failure;
 /// Application id in the header of our files: "Fare" in ASCII.
 const APPLICATION_ID: i32 = 0x4661_7265;
 
-/// Number of the layout. Programs with an earlier layout recognise a newer file and leave it unchanged.
+/// Number of the layout. A program with an earlier layout recognises that the file is newer, and leaves it unchanged.
 pub(super) const LAYOUT: i64 = 103;
 
-/// How long to wait for another process's transaction, such as that of a command while the server runs.
+/// How long to wait for another process's transaction, for example for that of a command that runs next to the server.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Maximum number of attempts to turn on the write-ahead log. If several processes do so at once, each round of
-/// attempts lets one through.
+/// Maximum number of attempts to turn on the write-ahead log. If several processes do so at the same time, one of them
+/// succeeds in each round of attempts.
 const WAL_ATTEMPTS: u32 = 100;
 
-/// Page cache of a connection, in KiB: the recent pages of a few hundred busy accounts. It is not larger, since SQLite
-/// searches all of them after each transaction that has split a page.
+/// Page cache of a connection, in KiB: the recent pages of a few hundred busy accounts. It is not larger, because
+/// SQLite searches all cached pages after each transaction that has split a page.
 const CACHE_KIB: i64 = 4 * 1024;
 
 /// Reason why a file cannot serve as the store.
@@ -46,7 +46,7 @@ pub enum OpenError {
     /// The file was written by a newer program.
     #[error("{} was written by a newer version (its layout is {found}, this program knows {LAYOUT})", .path.display())]
     Newer { path: PathBuf, found: i64 },
-    /// The file is missing and cannot be created.
+    /// The file does not exist and cannot be created.
     #[error("cannot create {}", .0.display())]
     NotMade(PathBuf, #[source] io::Error),
     /// The file cannot be opened.
@@ -94,12 +94,12 @@ pub(super) fn open_reader(path: &Path) -> Result<Connection, OpenError> {
     opened.map_err(|e| OpenError::Failed(path.to_owned(), e))
 }
 
-/// Identifies the file that a path led to when it was opened. While connections are open, a removed or replaced file is
-/// still written to, and then lost.
+/// Identifies the file that a path named when it was opened. If the file is removed or replaced, open connections still
+/// write to the old file, and these writes are lost when they are closed.
 pub(super) struct FileIdentity {
     path: PathBuf,
     device_and_inode: (u64, u64),
-    /// Whether the path led to no file, or to another one, at the last check.
+    /// Whether the path named no file or another file at the last check.
     gone: AtomicBool,
 }
 
@@ -110,8 +110,7 @@ impl FileIdentity {
         Ok(Self { path: path.to_owned(), device_and_inode, gone: AtomicBool::new(false) })
     }
 
-    /// Returns the used share of the disk under the file, as `df` counts it: space that only root may use counts as
-    /// used.
+    /// Returns which share of the file's disk is used, as `df` shows it: space that only root may use counts as used.
     pub(super) fn disk_used_ratio(&self) -> io::Result<f64> {
         let disk = rustix::fs::statvfs(&self.path)?;
         let used = disk.f_blocks.saturating_sub(disk.f_bfree);
@@ -120,11 +119,11 @@ impl FileIdentity {
         Ok(ratio)
     }
 
-    /// Fails if the file was removed or replaced, since nothing written to it could be found again.
+    /// Fails if the file was removed or replaced, because nothing that is written to it could be found again.
     pub(super) fn check(&self) -> Result<(), Failure> {
         let gone = match fs::metadata(&self.path) {
             Ok(found) => (found.dev(), found.ino()) != self.device_and_inode,
-            // A folder that cannot be read at the moment says nothing about the file.
+            // If the folder cannot be read at the moment, the file may still be there.
             Err(e) => e.kind() == io::ErrorKind::NotFound,
         };
         if self.gone.swap(gone, Ordering::Relaxed) != gone {
@@ -155,12 +154,12 @@ fn make_private(path: &Path) -> io::Result<()> {
 }
 
 fn connect(path: &Path) -> rusqlite::Result<Connection> {
-    // Each connection belongs to one thread, so SQLite need not lock; names are paths, never URIs.
+    // Each connection is used by one thread only, so SQLite need not lock it. Names are always paths, never URIs.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(BUSY_TIMEOUT)?;
-    // Without this setting, SQLite recompiles some statements whenever a parameter is bound, in case other values need
-    // another plan.
+    // Without this setting, SQLite would compile some statements again whenever a parameter is bound, in case the new
+    // value needs another plan.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     Ok(connection)
 }
@@ -173,11 +172,11 @@ fn check(connection: &Connection, path: &Path) -> Result<(), OpenError> {
     }
 }
 
-/// Reads the number of a file's layout, which may be later than this program's; `None` if the file has no table, and so
+/// Reads the number of a file's layout, which may be higher than this program's. `None` if the file has no table and so
 /// is new.
 pub(super) fn layout(connection: &Connection, path: &Path) -> Result<Option<i64>, OpenError> {
     let header = || -> rusqlite::Result<(i32, i64, bool)> {
-        // One transaction, since another process may be creating the tables at the same time.
+        // This is one transaction, because another process may be creating the tables at the same time.
         let moment = connection.unchecked_transaction()?;
         let id = moment.pragma_query_value(None, "application_id", |row| row.get(0))?;
         let tables = "SELECT EXISTS (SELECT 1 FROM sqlite_schema)";
@@ -199,7 +198,7 @@ fn version(connection: &Connection) -> rusqlite::Result<i64> {
     connection.pragma_query_value(None, "user_version", |row| row.get(0))
 }
 
-/// Fails if the file cannot be read at all, or if a newer program has changed its layout since it was opened, since
+/// Fails if the file cannot be read. Also fails if a newer program has changed its layout after it was opened, because
 /// this program would then write it incorrectly.
 pub(super) fn check_layout(connection: &Connection) -> Result<(), CallError> {
     if version(connection)? == LAYOUT {
@@ -209,7 +208,7 @@ pub(super) fn check_layout(connection: &Connection) -> Result<(), CallError> {
     Err(CallError::All(Failure::NotDone(taken_over.into())))
 }
 
-/// Writes the layout's number again, which takes a page in the write-ahead log.
+/// Writes the layout's number again. This needs space for a page in the write-ahead log.
 pub(super) fn write_layout_again(connection: &Connection) -> Result<(), CallError> {
     Ok(connection.pragma_update(None, "user_version", LAYOUT)?)
 }
@@ -220,17 +219,17 @@ fn settle(connection: &Connection) -> rusqlite::Result<()> {
 }
 
 fn configure(connection: &Connection) -> rusqlite::Result<()> {
-    // A commit returns after the sync, so acknowledged changes survive a crash of the machine.
+    // With this setting, a commit returns after the sync. So acknowledged changes survive a crash of the machine.
     connection.pragma_update(None, "synchronous", "full")?;
     connection.pragma_update(None, "cache_size", -CACHE_KIB)?;
-    // Nothing in the file's schema may call functions with side effects.
+    // With this setting, nothing in the file's schema can call functions with side effects.
     connection.pragma_update(None, "trusted_schema", false)
 }
 
 /// Turns on the write-ahead log, so that readers and one writer do not block each other, even in several processes.
 ///
-/// If two processes do so on a new file at once, SQLite refuses one of them instead of making it wait. That process
-/// takes the file's lock here for a moment, and tries again.
+/// If two processes do this to a new file at the same time, SQLite refuses one of them instead of making it wait. Here,
+/// the refused process waits for the file's lock, takes it for a moment, and then tries again.
 fn write_ahead(connection: &Connection) -> rusqlite::Result<()> {
     let mut attempt = 1;
     loop {
@@ -244,7 +243,7 @@ fn write_ahead(connection: &Connection) -> rusqlite::Result<()> {
     }
 }
 
-/// Creates the tables. If two processes do so at once, the second finds nothing to do.
+/// Creates the tables. If two processes do so at the same time, the second process finds nothing to do.
 fn create_tables(connection: &mut Connection) -> rusqlite::Result<()> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     if version(&transaction)? == 0 {

@@ -11,7 +11,7 @@ use crate::records::{Answer, Cursor, Failure, Order, Question, Record, Space};
 /// Maximum number of records on a page of a set, so that a page takes little memory.
 const PAGE: usize = 500;
 
-/// Answers questions as of one moment.
+/// Answers questions. All answers are from the same moment.
 pub(super) fn answer_all(
     tables: &mut Tables<'_>,
     space: &Space,
@@ -37,7 +37,7 @@ fn answer(tables: &mut Tables<'_>, keys: &mut Keys, question: &Question) -> Resu
                 Ok((keys.within(key).get(4..).unwrap_or_default().to_vec(), record(value)?))
             };
             let records = tables.records.scan(&range, Order::Ascending, PAGE, named)?;
-            // A cursor is the lowest name that may come next.
+            // A cursor is the lowest name that the next page may begin with.
             let last = records.last().filter(|_| records.len() == PAGE);
             let next = last.map(|(name, _)| Cursor([name, &[0][..]].concat()));
             Ok(Answer::Set(records, next))

@@ -1,4 +1,4 @@
-//! Queues of calls to the database's threads, with channels for the answers.
+//! Queues of calls for the database's threads, with channels for the answers.
 
 use std::{
     io,
@@ -15,20 +15,21 @@ use tokio::{
 use super::tables::Tables;
 use crate::records::Failure;
 
-/// Maximum number of calls in a queue; further calls wait outside. A full queue is a few milliseconds of work.
+/// Maximum number of calls in a queue. Further calls wait until there is room. A full queue is a few milliseconds of
+/// work.
 const QUEUED_CALLS: usize = 1024;
 
-/// Longest wait of a call for its answer. It is twice the writer's wait for another process, so that a slow transaction
-/// in that process fails no calls in this one.
+/// Longest wait of a call for its answer. It is twice as long as the writer waits for another process, so that a slow
+/// transaction in another process makes no calls fail in this process.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Channel for the answer of a call.
 pub(super) type Reply<T> = oneshot::Sender<Result<T, Failure>>;
 
-/// Work on the tables, which sends the answer itself.
+/// A piece of work on the tables. It sends its answer itself.
 pub(super) type Query = Box<dyn FnOnce(&mut Tables<'_>) + Send>;
 
-/// Makes a query that sends the result of the work.
+/// Returns a query that does this work and sends the result.
 pub(super) fn query<T: Send + 'static>(
     work: impl FnOnce(&mut Tables<'_>) -> Result<T, Failure> + Send + 'static,
     reply: Reply<T>,
@@ -44,7 +45,7 @@ pub(super) type QueuedCalls<C> = mpsc::Receiver<C>;
 
 /// A bounded queue of calls, with threads that serve it until it is dropped and empty.
 pub(super) struct Queue<C> {
-    /// Taken when dropped, which ends the threads once the queue is empty.
+    /// `None` while this value is being dropped. The threads then end when the queue is empty.
     calls: Option<mpsc::Sender<C>>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -55,7 +56,8 @@ pub(super) fn queue<C>() -> (Queue<C>, QueuedCalls<C>) {
 }
 
 impl<C> Queue<C> {
-    /// Starts a thread that serves the queue over a connection. Dropping the queue joins the thread.
+    /// Starts a thread that serves the queue over a connection. When the queue is dropped, it waits until the thread
+    /// has ended.
     pub(super) fn serve(
         &mut self,
         name: &str,
@@ -64,15 +66,16 @@ impl<C> Queue<C> {
     ) -> io::Result<()> {
         let serve = move || match Tables::new(&connection) {
             Ok(mut tables) => serve(&mut tables),
-            // Happens only if memory runs out, since opening the database has already prepared them once.
+            // This happens only if memory runs out, because the same statements were already prepared once when the
+            // database was opened.
             Err(error) => tracing::error!(%error, "cannot prepare the store's statements"),
         };
         self.threads.push(thread::Builder::new().name(name.into()).spawn(serve)?);
         Ok(())
     }
 
-    /// Queues a call and waits for the answer, both within one deadline. A call that found no place in the queue is not
-    /// carried out; a call that got no answer may still be carried out.
+    /// Queues a call and waits for the answer, both within one deadline. A call for which there was no room in the
+    /// queue is not carried out. A call that was queued but got no answer may still be carried out.
     pub(super) async fn ask<T>(&self, call: impl FnOnce(Reply<T>) -> C) -> Result<T, Failure> {
         let deadline = Instant::now() + CALL_TIMEOUT;
         let (reply, answer) = oneshot::channel();

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::records::Failure;
 
-/// Two threads, so that a short query need not wait behind a long listing.
+/// There are two threads, so that a short query need not wait for a long listing.
 const THREADS: usize = 2;
 
 /// Runs queries on separate connections.
@@ -24,7 +24,8 @@ impl Readers {
         for _ in 0..THREADS {
             let waiting = Arc::clone(&waiting);
             let serve = move |tables: &mut Tables<'_>| {
-                // An idle thread holds the lock while it waits for the next query, and releases it before it answers.
+                // One idle thread holds the lock while it waits for the next query. It releases the lock before it
+                // answers the query.
                 let next = || waiting.lock().blocking_recv();
                 while let Some(query) = next() {
                     query(tables);

@@ -1,19 +1,19 @@
-//! Revisions that the writer knows, so that guards need no read.
+//! The revisions that the writer knows. Guards on these records can be checked without reading them.
 
 use foldhash::HashMap;
 
 use crate::records::Revision;
 
-/// Maximum number of revisions to keep, in about 15 MiB. Beyond it, all are forgotten; those in use are soon read
-/// again.
+/// Maximum number of revisions to keep, which take about 15 MiB. When there are more, all are forgotten; the revisions
+/// that are in use are soon read again.
 const MOST: usize = 128 * 1024;
 
-/// For each key, the revision of the record when the writer last read or wrote it; `None` if the record is absent.
+/// For each key, the revision that the record had when the writer last read or wrote it; `None` if there was no record.
 #[derive(Default)]
 pub(super) struct Revisions(HashMap<Box<[u8]>, Option<Revision>>);
 
 impl Revisions {
-    /// Returns whether a record is known to have this revision.
+    /// Returns whether the record with this key is known to have this revision.
     pub(super) fn has(&self, key: &[u8], seen: Option<Revision>) -> bool {
         self.0.get(key).is_some_and(|known| *known == seen)
     }

@@ -1,8 +1,8 @@
-//! The three tables. They have the same form: keys in byte order, each with a value.
+//! The three tables. They all have the same form: keys in the order of their bytes, each with a value.
 //!
-//! A key consists of the space, the number of the set, index or log, and the name within it: a record's name, an entry,
-//! or a value's number. Everything that is queried together is a range of keys. One column compares faster than
-//! several.
+//! A key consists of the space, the number of the set, index or log, and a name in this set, index or log: the name of
+//! a record, an entry, or the number of a value. So everything that is queried together is a range of keys. There is
+//! only one column for the whole key, because one column is compared faster than several.
 
 use std::ops::Range;
 
@@ -14,7 +14,8 @@ use rusqlite::{
 use super::failures::CallError;
 use crate::records::{Index, Log, Name, Order, Place, Set, Space};
 
-/// A value is a blob, or null for an entry. Each kind has its own table, so that the small tables have shallow trees.
+/// A value is a blob, or null for an entry. Sets, indexes and logs have separate tables, so that the small tables have
+/// shallow trees.
 pub(super) const TABLES: &str = "
     CREATE TABLE records (key BLOB PRIMARY KEY, value ANY) STRICT, WITHOUT ROWID;
     CREATE TABLE entries (key BLOB PRIMARY KEY, value ANY) STRICT, WITHOUT ROWID;
@@ -22,7 +23,7 @@ pub(super) const TABLES: &str = "
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TransactionKind {
-    /// The transaction only reads, as of one moment.
+    /// The transaction only reads, and everything that it reads is from the same moment.
     Read,
     /// The transaction reads and writes; no other process can write meanwhile.
     Write,
@@ -77,7 +78,7 @@ impl<'c> Tables<'c> {
             Ok(_) => Ok(done),
             Err(e) => Err(CallError::at_commit(e)),
         });
-        // If the disk is full or broken, SQLite has already rolled back.
+        // If the disk is full or broken, SQLite has already rolled back the transaction.
         if done.is_err()
             && !self.connection.is_autocommit()
             && let Err(error) = self.connection.execute_batch("ROLLBACK")
@@ -122,8 +123,8 @@ impl<'c> SqlTable<'c> {
             |order| format!("SELECT key, value FROM {name} WHERE {range} ORDER BY key {order} LIMIT ?3");
         Ok(Self {
             get: prepare(connection, &format!("SELECT value FROM {name} WHERE key = ?1"))?,
-            // In a table with no other index, SQLite replaces a row without looking it up first, and in place if the
-            // length is the same. An `ON CONFLICT` clause would take longer.
+            // In a table without another index, SQLite replaces a row without looking it up first, and in place if the
+            // new row has the same length. A statement with `ON CONFLICT` would take longer.
             put: prepare(connection, &format!("REPLACE INTO {name} (key, value) VALUES (?1, ?2)"))?,
             remove: prepare(connection, &format!("DELETE FROM {name} WHERE key = ?1"))?,
             remove_range: prepare(connection, &format!("DELETE FROM {name} WHERE {range}"))?,
@@ -158,7 +159,7 @@ impl<'c> SqlTable<'c> {
         self.remove_range.execute([start, end]).map(drop)
     }
 
-    /// Finds at most `limit` keys in a range with their values, in this order.
+    /// Finds at most `limit` keys in a range, with their values and in this order.
     pub(super) fn scan<T>(
         &mut self,
         Range { start, end }: &Range<Vec<u8>>,
@@ -179,12 +180,14 @@ impl<'c> SqlTable<'c> {
     }
 }
 
-/// Compiles a statement for long use, so that SQLite does not allocate it from the memory for short-lived ones.
+/// Compiles a statement that will be used for long, so that SQLite does not put it into the memory for short-lived
+/// statements.
 fn prepare<'c>(connection: &'c Connection, sql: &str) -> rusqlite::Result<Statement<'c>> {
     connection.prepare_with_flags(sql, PrepFlags::SQLITE_PREPARE_PERSISTENT)
 }
 
-/// Finds the place of a key in the table of this kind, and the length of the prefix that all keys of the place share.
+/// Finds out to which set, index or log a key in the table of this kind belongs. Also returns the length of the prefix
+/// that all keys of this set, index or log have in common.
 fn place_of(key: &[u8], kind: Place) -> Option<((Space, Place), usize)> {
     let (space, end) = if key.first() == Some(&b'u') {
         (uuid_of(key.get(1..17)?), 17)
@@ -204,15 +207,16 @@ fn place_of(key: &[u8], kind: Place) -> Option<((Space, Place), usize)> {
     Some(((Space::new(space), place), length))
 }
 
-/// Writes keys for a space into a reused buffer.
+/// Writes keys for a space. All keys are written into the same buffer.
 pub(super) struct Keys {
     key: Vec<u8>,
-    /// Length of the prefix that all keys of the space share.
+    /// Length of the prefix that all keys of the space have in common.
     space: usize,
 }
 
 impl Keys {
-    /// Prepares keys for this space, whose name has no `}`. Most names are UUIDs, which take sixteen bytes.
+    /// Prepares keys for this space, whose name has no `}`. Most names are UUIDs, for which a key has only sixteen
+    /// bytes.
     pub(super) fn of(space: &Space) -> Self {
         let name = space.as_str();
         let mut key = Vec::with_capacity(name.len() + 64);
@@ -286,7 +290,7 @@ impl Keys {
     }
 }
 
-/// Returns the lowest key after all keys with this prefix.
+/// Returns the lowest key that comes after all keys with this prefix.
 fn end_of(beginning: &[u8]) -> Vec<u8> {
     let mut end = beginning.to_vec();
     while end.pop_if(|last| *last == u8::MAX).is_some() {}

@@ -1,4 +1,4 @@
-//! Tests that only concern files: crashes, full disks, other processes.
+//! Tests that concern only files: crashes, full disks, other processes.
 
 mod copies;
 mod crashes;
@@ -59,7 +59,7 @@ async fn look_up(store: &Sqlite, name: Name) -> Option<Record> {
     }
 }
 
-/// Makes commit number `n`: raises the number in a record and logs it.
+/// Makes commit number `n`: writes `n` to a record and to a log.
 async fn count(store: &Sqlite, n: u64) -> Result<Committed, Failure> {
     let counted = |n: u64| Record::new(crate::records::Revision(n.to_be_bytes()), 1, &[]);
     let guard = if n == 1 { absent(&name("last")) } else { seen(&name("last"), &counted(n - 1)) };
@@ -79,7 +79,8 @@ async fn counted(store: &Sqlite) -> u64 {
     last
 }
 
-/// Keeps the writer busy until the sender is dropped. Commits sent meanwhile share the next transaction.
+/// Keeps the writer busy until the sender is dropped. Commits that are sent in the meantime are all in the next
+/// transaction.
 async fn hold_up(store: &Arc<Sqlite>) -> mpsc::Sender<()> {
     let (go_on, wait) = mpsc::channel();
     let (started, begun) = oneshot::channel();
@@ -137,7 +138,7 @@ async fn a_commit_at_fault_harms_no_other_of_its_transaction() {
     assert_eq!([one, two], [Ok(Committed::Written), Ok(Committed::Written)]);
     assert!(look_up(&store, name("one")).await.is_some() && look_up(&store, name("two")).await.is_some());
     assert_eq!(look_up(&store, name("never")).await, None);
-    // The writer has forgotten the revisions that the failed commit wrote.
+    // The writer has forgotten the revisions from the failed commit.
     let asked = commit(&store, &[seen(&name("never"), &never)], &[]).await;
     assert_eq!(asked, Ok(Committed::Conflict(vec![(0, None)])));
 }
@@ -186,7 +187,7 @@ async fn two_connections_see_at_once_what_the_other_wrote() {
     for n in 1..=60 {
         let (one, other) = if n % 2 == 0 { (even, odd) } else { (odd, even) };
         assert_eq!(count(one, n).await, Ok(Committed::Written));
-        // The revisions that the other process knows are old.
+        // The revisions that the other process knows are out of date.
         let conflict = count(other, n).await.unwrap();
         assert!(matches!(conflict, Committed::Conflict(_)), "{conflict:?}");
     }

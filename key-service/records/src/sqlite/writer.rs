@@ -14,8 +14,8 @@ use super::{
 };
 use crate::records::{Commit, Committed, Failure, Space};
 
-/// Maximum number of calls in a transaction. It limits how long the first call waits for the last, and how much a
-/// failed sync undoes.
+/// Maximum number of calls in a transaction. It limits how long the first call waits for the last call, and how much is
+/// undone if the sync fails.
 const CALLS_PER_TRANSACTION: usize = 256;
 
 /// Writes commits. Each takes effect as a whole or not at all.
@@ -26,7 +26,7 @@ pub(super) struct Writer {
 
 enum WriterCall {
     Commit(QueuedCommit),
-    /// Other work on the writer's connection, between its transactions.
+    /// Other work on the writer's connection, which is done between transactions.
     Run(Query),
 }
 
@@ -81,9 +81,9 @@ impl Writer {
 
 struct WriterThread {
     file: Option<Arc<FileIdentity>>,
-    /// Revisions of committed records and, within a transaction, of records that it has written.
+    /// Revisions of committed records. During a transaction, also those of the records that it has written.
     revisions: Revisions,
-    /// A number that changes when another connection writes. As long as it is the same, the known revisions are
+    /// A number that changes when another connection writes. As long as it does not change, the known revisions are
     /// current.
     data_version: Option<i64>,
 }
@@ -107,12 +107,12 @@ impl WriterThread {
         }
     }
 
-    /// Carries out commits, and answers them only afterwards.
+    /// Carries out commits in one transaction, and answers them only after it has been committed.
     fn commit(&mut self, tables: &mut Tables<'_>, commits: Vec<QueuedCommit>) {
         let answers = match self.transact(tables, &commits) {
             Ok(answers) => answers,
-            // One call at fault has undone them all, so each is repeated alone. Savepoints would cost every commit a
-            // copy of each page that it changes.
+            // One faulty call has undone all calls, so each call is repeated alone. With savepoints instead, every
+            // commit would have to copy each page that it changes.
             Err(CallError::Own(_)) if commits.len() > 1 => {
                 commits.iter().map(|commit| self.transact_alone(tables, commit)).collect()
             }
@@ -133,10 +133,10 @@ impl WriterThread {
         answers.pop().unwrap_or_else(|| Err(Failure::NotDone("SQLite: no answer".into())))
     }
 
-    /// Runs a transaction. Its answers are valid only once it is committed.
+    /// Runs a transaction. The answers are valid only if the transaction is committed.
     fn transact(&mut self, tables: &mut Tables<'_>, commits: &[QueuedCommit]) -> Result<Answers, CallError> {
         self.file.as_deref().map_or(Ok(()), FileIdentity::check).map_err(CallError::All)?;
-        // A transaction that only asks questions waits for no other process.
+        // A transaction that only asks questions does not wait for another process.
         let is_writing = commits.iter().any(|commit| !commit.commit.writes.is_empty());
         let access = if is_writing { TransactionKind::Write } else { TransactionKind::Read };
         let done = tables.transact(access, |tables| {
@@ -152,8 +152,8 @@ impl WriterThread {
         done
     }
 
-    /// Forgets the revisions if another connection has written. The transaction has begun, so no other connection can
-    /// write any more.
+    /// Forgets the revisions if another connection has written. This transaction has already begun, so from now on no
+    /// other connection can write.
     fn notice_others(&mut self, tables: &mut Tables<'_>) -> Result<(), CallError> {
         let seen = tables.data_version()?;
         if self.data_version != Some(seen) {

@@ -1,4 +1,4 @@
-//! Commits compare their guards, and take effect as a whole or not at all.
+//! Checks that commits compare their guards, and that they take effect as a whole or not at all.
 
 use super::{SET, Subject, absent, name, record, seen};
 use crate::records::{

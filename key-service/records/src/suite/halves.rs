@@ -12,11 +12,11 @@ use crate::{
     records::{Answer, Commit, Committed, Failure, Place, Question, Records, Space},
 };
 
-/// Maps that write only half of a large commit.
+/// Maps that write only half of a large commit and then fail.
 #[derive(Default)]
 struct Halves {
     maps: Maps,
-    /// Whether the failure is hidden from the caller.
+    /// Whether the caller is not told about the failure.
     is_silent: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Random histories, compared with maps as a model.
+//! Runs random histories, and compares the backend with maps as a model.
 
 use std::{
     collections::BTreeMap,
@@ -21,14 +21,14 @@ const HISTORIES: u32 = 48;
 const NAMES: usize = 8;
 const ENTRIES: usize = 6;
 
-/// A commit whose details depend on the state of the model when it runs.
+/// A commit. Its details depend on the state that the model has when the commit is made.
 #[derive(Clone, Debug)]
 struct Step {
-    /// Guards by name: with the current revision, or a wrong one.
+    /// Guards by the number of the name. Each has the current revision or a wrong revision.
     guards: BTreeMap<usize, Sight>,
-    /// Puts and removals by name.
+    /// By the number of the name: whether the record is written (`true`) or removed.
     puts: BTreeMap<usize, bool>,
-    /// Entries to add and remove.
+    /// By the number of the entry: whether it is added (`true`) or removed.
     entries: BTreeMap<usize, bool>,
     /// Number of values to append.
     appended: usize,

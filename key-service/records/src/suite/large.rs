@@ -1,4 +1,4 @@
-//! Commits with many thousand words take effect as a whole or not at all.
+//! Checks that commits with many thousand words take effect as a whole or not at all.
 
 use super::{SET, Subject, absent, name, record, seen};
 use crate::records::{Answer, Committed, Guard, Index, Log, Name, Order, Question, Record, Set, Write};
@@ -10,7 +10,7 @@ const LOG: Log = Log(1);
 /// A second log, whose number is checked before anything is written.
 const SECOND_LOG: Log = Log(2);
 
-/// Returns names in two sets; only the records of one set are guarded.
+/// Returns names in two sets. Only the records of one of these sets have guards.
 fn names() -> (Vec<Name>, Vec<Name>) {
     let guarded = (0..MANY).map(|n| name(n.to_be_bytes())).collect();
     let set = Set { table: SET.table + 1, ..SET };
@@ -38,7 +38,7 @@ async fn counts(subject: &Subject) -> [usize; 4] {
     [records.iter().flatten().count(), entries.len(), values.len(), second.len()]
 }
 
-/// Returns writes to all places, so that a partial write would be noticed anywhere.
+/// Returns writes to all kinds of places, so that a partial commit would be noticed wherever it stops.
 fn writes(record: &Record, last: u64) -> Vec<Write> {
     let values = |count| (0..count).map(|n: u64| n.to_be_bytes().to_vec()).collect();
     let append = |log, first, count| Write::Append { log, first, values: values(count), kept: u64::MAX };
@@ -79,7 +79,7 @@ pub(super) async fn a_commit_of_ten_thousand_entries_that_fails_writes_nothing(s
     assert_eq!(subject.commit(&guards, &writes(&there, 0)).await, stale);
     assert_eq!(counts(subject).await, [1, 0, 0, 0]);
     subject.write(&[Write::Remove(last)]).await;
-    // The second log already has this number.
+    // The second log already has a value with this number.
     let values = vec![vec![1]];
     subject.write(&[Write::Append { log: SECOND_LOG, first: 1, values, kept: u64::MAX }]).await;
     subject.try_commit(&guards, &writes(&there, 0)).await.unwrap_err();

@@ -1,4 +1,4 @@
-//! Sets can be dropped as a whole and are read page by page.
+//! Checks that sets can be dropped as a whole, and that they are read page by page.
 
 use std::{
     collections::BTreeMap,
@@ -11,7 +11,7 @@ use std::{
 use super::{SET, Subject, absent, name, record, seen};
 use crate::records::{Answer, Committed, Name, Question, Record, Set, Write};
 
-/// Number of records in a commit, few enough for every backend.
+/// Number of records in a commit: so few that every backend accepts them.
 const CHUNK: usize = 200;
 
 async fn pages(subject: &Subject, set: Set) -> BTreeMap<Vec<u8>, Record> {

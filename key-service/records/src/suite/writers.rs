@@ -1,4 +1,4 @@
-//! Concurrent callers: what they read is consistent, and no write is lost or doubled.
+//! Checks with concurrent callers that everything they read is consistent, and that no write is lost or doubled.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::{Subject, absent, fresh, name, record, seen};
 use crate::records::{Answer, Committed, Guard, Index, Log, Name, Order, Question, Record, Write};
 
-/// Duration of writing, longer on a machine too busy for two writes.
+/// How long to write. It takes longer if the machine is too busy for two writes in this time.
 const RUN: Duration = Duration::from_secs(2);
 const ACCOUNTS: usize = 4;
 const CREDIT: i64 = 1_000_000;
@@ -35,7 +35,7 @@ async fn values(subject: &Subject) -> Vec<(u64, Vec<u8>)> {
     }
 }
 
-/// Writes numbers until this time, but at least two. Each goes into two records, an index and a log.
+/// Writes numbers until this time, but at least two numbers. Each number is written to two records, an index and a log.
 async fn write_numbers(subject: Subject, until: Instant) {
     for n in 1_i64.. {
         let entry = |n: i64| n.to_be_bytes().to_vec();
@@ -89,7 +89,7 @@ impl Copies {
         Self(names.into_iter().zip(records.into_iter().map(Option::unwrap)).collect())
     }
 
-    /// Transfers money between two accounts and logs it. Returns `false` if another writer was first.
+    /// Transfers money between two accounts, and writes this to the log. Returns `false` if another writer was faster.
     async fn transfer(&mut self, subject: &Subject, (from, to): (usize, usize), writer: u8) -> bool {
         let places = [from, to, ACCOUNTS];
         let guards: Vec<Guard> = places.iter().map(|n| seen(&self.0[*n].0, &self.0[*n].1)).collect();

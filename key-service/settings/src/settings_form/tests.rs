@@ -1,4 +1,4 @@
-//! Tests of forms that are sent back as shown, and of forms that others' changes have overtaken.
+//! Tests of forms that are sent back unchanged, and of forms whose settings someone else has changed meanwhile.
 
 use shared::{
     calendar::Per,
@@ -16,7 +16,7 @@ use domain::{
 };
 
 const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
-/// When raises end. Not a whole second.
+/// When raises end. This is not a whole second.
 const LATER: Timestamp = Timestamp::from_millis(1_700_000_060_250);
 
 /// Sends a form as a browser would: inputs, chosen options, and texts with CR LF line breaks.
@@ -74,7 +74,7 @@ fn form<F: Table>(present: &Fields) -> Markup {
     edit_fields::<F>(Entered::new(present), present, &offered())
 }
 
-/// Returns every combination of limits: lifetime limits, windows, rates and models.
+/// Returns every combination of lifetime limits, windows, rates and models.
 fn bounds() -> Vec<BoundsPatch> {
     let mut all = Vec::new();
     let lifetimes = [None, Some(0), Some(1), Some(25_000_000_000), Some(1_234_567_890_123)];
@@ -175,14 +175,15 @@ fn a_form_changes_what_was_changed_in_it_alone() {
     let labelled = KeyPatch { label: Some("Ann".into()), ..KeyPatch::default() };
     let (patch, asked) = change(&opened, &[("label", "Ann")], &before);
     assert!(patch == labelled && asked.is_none(), "{patch:?}");
-    // Someone else has raised the limits in the meantime; changing the label does not undo that.
+    // Someone else has raised the limits in the meantime. A change of the label does not undo this.
     let raised = key(&KeyPatch {
         bounds: limits(Some(NanoUsd::from_usd(90)), &[(Per::Month, 70)]),
         ..KeyPatch::default()
     });
     let (patch, asked) = change(&opened, &[("label", "Ann")], &raised);
     assert!(patch == labelled && asked.is_none(), "{patch:?}");
-    // If both change the same limits, the form shows their current values and asks. Sent again, it overwrites them.
+    // If both change the same limits, the form shows their current values and asks. If the form is sent again, it
+    // overwrites them.
     let (_, asked) = change(&opened, &[("limit", "40")], &raised);
     let (texts_now, fault) = asked.unwrap();
     assert_eq!(fault.field, "limit");
@@ -237,7 +238,7 @@ fn a_raise_is_set_changed_and_taken_away_in_the_row_of_its_limit() {
     assert_eq!(change(&bare, &[("raise_2", "$9.00"), ("until_2", &until)]), Ok(of_day));
     let gone = BoundsPatch { limit_raised: Some(None), ..BoundsPatch::default() };
     assert_eq!(change(&raised, &[("raise", ""), ("until", "")]), Ok(gone));
-    // Setting a limit ends its raise, so the form sends the raise along.
+    // To set a limit ends its raise, so the form sets the raise again.
     let both = BoundsPatch { limit_raised: Some(raise(70)), ..BoundsPatch::of_limit(Some(usd(40))) };
     assert_eq!(change(&raised, &[("limit", "40")]), Ok(both));
     let fault = |of: &[(&str, &str)]| change(&bare, of).unwrap_err().field;

@@ -1,4 +1,4 @@
-//! Deadlines of unary calls: the `grpc-timeout` that a caller sends.
+//! Enforces the deadlines of unary calls: the `grpc-timeout` that a caller sends.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use tonic::{Status, body::Body};
 /// Header of the gRPC protocol that limits how long a call may take.
 const GRPC_TIMEOUT: &str = "grpc-timeout";
 
-/// Middleware: drops a call after the caller's deadline.
+/// Middleware that drops a call after the caller's deadline.
 pub async fn drop_late_calls(request: Request, next: Next) -> Response {
     let Some(deadline) = requested(request.headers()) else { return next.run(request).await };
     timeout(deadline, next.run(request)).await.unwrap_or_else(|_| {

@@ -1,4 +1,4 @@
-//! The gRPC contract from a gateway's side, over a real connection.
+//! Tests the gRPC contract from a gateway's side, over a real connection.
 
 use std::time::Duration;
 
@@ -26,12 +26,12 @@ use tonic::transport::{Channel, Server, server::TcpIncoming};
 
 use super::*;
 
-/// A service with a fixed answer for each kind of call. It refuses late authorizations. It answers authorizations for
-/// the model `away`, and later calls in the same frame, only when a test allows it.
+/// A service with a fixed answer for each kind of call. It refuses late authorizations. Authorizations for the model
+/// `away`, and later calls in the same frame, wait until a test allows it to answer them.
 #[derive(Clone, Default)]
 struct Clerk {
     ends: watch::Sender<bool>,
-    /// Number of frames whose calls were all answered.
+    /// Number of frames of which all calls have been answered.
     handled: watch::Sender<usize>,
 }
 
@@ -166,7 +166,7 @@ macro_rules! message {
     };
 }
 
-/// Parses the response to a call as a gateway does.
+/// Parses the response to a call in the same way as a gateway.
 fn read(call: &Call, response: answer::Response) -> Answer {
     Answer::from_message(response, call).unwrap()
 }
@@ -263,7 +263,7 @@ async fn open_session_with(
 #[tokio::test]
 async fn a_session_begins_with_its_clock_and_refuses_late_copies() {
     let (frames, mut responses) = open_session().await;
-    // Read before sending any call.
+    // This is read before any call is sent.
     let first = responses.message().await.unwrap().unwrap();
     assert_eq!(first.answers, []);
     let clock = SessionClock::observed(Instant::now(), first.clock_ms);

@@ -18,13 +18,14 @@ use domain::{
 };
 use key_service_store::store::{Hour, StoreError};
 
-/// The call behind a command, with the context for its answer.
+/// What is needed to answer a call after its command to the ledger was executed.
 pub(super) enum AnswerContext {
     Principal(Principal),
-    /// `is_least` means that only the lower bound was requested, and `can_count` that the prompt can be counted.
+    /// `is_least` means that the call asked only for its lower bound. `can_count` means that the prompt can be counted
+    /// exactly.
     Grant {
         hold: HoldRef,
-        /// The prices of each of the model's upstreams.
+        /// For each of the model's upstreams, its prices if they are known.
         upstream_costs: Vec<Option<Arc<Price>>>,
         prompt: u64,
         images: u64,
@@ -46,7 +47,7 @@ pub(super) enum AnswerContext {
 }
 
 impl AnswerContext {
-    /// Counts the call if it is refused.
+    /// Records the call if it was refused.
     pub(super) fn count(&self, outcome: &Result<Outcome, Refused>, refusals: &Refusals, hour: Hour) {
         let refusal = outcome.as_ref().err().map(Refused::refusal);
         match (self, refusal) {
@@ -119,12 +120,12 @@ impl AnswerContext {
     }
 }
 
-/// Returns whether a gateway retries with an exact count of the prompt after this refusal.
+/// Returns whether money was lacking, so that the gateway calls a second time for the same request.
 fn lacks_money(refusal: Refusal) -> bool {
     matches!(refusal, Refusal::KeyLimitReached | Refusal::GroupLimitReached | Refusal::InsufficientCredits)
 }
 
-/// Converts a command's refusal, with details for the caller.
+/// Converts a command's refusal to a denial with details for the caller.
 fn denial(refused: Refused) -> Result<Denial, CallFailure> {
     let refusal = refused.refusal().ok_or_else(|| unfit(&format!("{refused:?}")))?;
     metrics::counter!("keyservice_denials_total", "reason" => refusal.code().as_str()).increment(1);
@@ -149,7 +150,7 @@ fn denial(refused: Refused) -> Result<Denial, CallFailure> {
     Ok(Denial::new(refusal, detail))
 }
 
-/// Converts an error of the store.
+/// Converts an error of the store to the failure of a call.
 pub(super) fn failure(error: &StoreError) -> CallFailure {
     let code = match error {
         StoreError::Unavailable(_) | StoreError::Busy(_) | StoreError::Full => Code::Unavailable,
@@ -159,12 +160,12 @@ pub(super) fn failure(error: &StoreError) -> CallFailure {
     CallFailure { code, message: error.to_string() }
 }
 
-/// Returns the failure for a call that shows a bug in the key-service.
+/// Returns the failure for a call that has shown a bug in the key-service.
 pub(super) fn unfit(message: &str) -> CallFailure {
     CallFailure { code: Code::Internal, message: message.into() }
 }
 
-/// Returns the failure for an unreadable record. It recurs until an operator repairs the record.
+/// Returns the failure for an unreadable record. The same call fails until an operator repairs the record.
 fn damaged() -> CallFailure {
     let message = "the store's record of this generation cannot be read; nothing was changed".into();
     CallFailure { code: Code::DataLoss, message }
@@ -174,7 +175,7 @@ fn settled() -> CallFailure {
     CallFailure { code: Code::FailedPrecondition, message: "the generation is settled".into() }
 }
 
-/// Counts the bill of a capture or an expiry in the metrics.
+/// Adds the bill of a capture or an expiry to the metrics.
 pub(crate) fn count_billed(settlement: &Settlement) {
     if !settlement.ending.is_bill() {
         tracing::warn!(
@@ -188,6 +189,6 @@ pub(crate) fn count_billed(settlement: &Settlement) {
     let (model, shortfall) = (settlement.payer.model.clone(), settlement.shortfall());
     metrics::counter!("keyservice_billed_nanousd_total", "model" => model.clone())
         .increment(count(settlement.charged));
-    // The counter exists from zero, so that the first shortfall appears as an increase.
+    // The counter is created with zero, so that the first shortfall is visible as an increase.
     metrics::counter!("keyservice_shortfall_nanousd_total", "model" => model).increment(count(shortfall));
 }

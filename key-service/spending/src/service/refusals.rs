@@ -1,5 +1,5 @@
-//! Refused calls, collected in memory and added to the store every ten seconds. Each increments one counter and is
-//! appended to its account's last calls.
+//! Collects refused calls in memory, and adds them to the store every ten seconds. Each refused call increments a
+//! counter and is appended to the account's last refused calls.
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -18,21 +18,22 @@ use super::adding::due;
 use domain::refused::RefusedCall;
 use key_service_store::store::{Hour, REFUSED_CALLS_KEPT, RefusedLine, Store};
 
-/// Maximum number of refused authorizations, over all keys, that wait for a second try. Beyond that, second tries count
-/// as separate requests.
+/// Maximum number of refused authorizations of all keys together that wait for a second try. For further
+/// authorizations, second tries count as separate requests.
 const MAX_WAITING: usize = 20_000;
-/// Maximum number of distinct counters between two additions. Further refusals are not counted.
-const MAX_COUNTERS: usize = 50_000;
-/// Maximum number of calls between two additions, over all accounts: about ten megabytes. Further calls are only
+/// Maximum number of different counters between two additions. Refusals that would need a further counter are not
 /// counted.
+const MAX_COUNTERS: usize = 50_000;
+/// Maximum number of calls in memory between two additions, over all accounts: about ten megabytes. Further calls are
+/// counted, but not listed.
 const MAX_CALLS: usize = 50_000;
-/// Number of counters added in one call to the store.
+/// Maximum number of counters that one call to the store adds.
 const ADDED_AT_ONCE: usize = 1_000;
 
 /// A key, an hour and a reason.
 type RefusalCounter = (AccountId, KeyId, Hour, &'static str);
 
-/// A refusal that is happening now.
+/// A refusal that has just happened.
 pub(super) struct RefusedNow<'a> {
     pub(super) counter: RefusalCounter,
     /// The requested model, and which API and client asked for it.
@@ -48,13 +49,13 @@ pub struct Refusals {
 #[derive(Default)]
 struct Noted {
     counters: HashMap<RefusalCounter, u64>,
-    /// The last calls of each account, oldest first.
+    /// The last refused calls of each account, oldest first.
     calls: HashMap<AccountId, VecDeque<RefusedCall>>,
-    /// Number of calls over all accounts.
+    /// Number of these calls over all accounts.
     calls_of_all: usize,
-    /// For each key, counted authorizations that lacked money. After one, the gateway calls again, either to see
-    /// whether the key may spend at all, or to hold the cost's lower bound. That second call belongs to the same
-    /// request and is not counted.
+    /// For each key, authorizations that were counted as refused because money was lacking. After such a refusal, the
+    /// gateway calls again: either to find out whether the key may spend anything, or to hold the lower bound of the
+    /// cost. The second call belongs to the same request and is not counted.
     waiting: HashMap<KeyId, Vec<(RefusalCounter, RefusalId)>>,
     waits: usize,
 }
@@ -66,7 +67,7 @@ impl Noted {
         }
     }
 
-    /// Counts a call and appends it to the last calls.
+    /// Counts a refused call, and appends it to the account's last refused calls.
     fn note(&mut self, id: RefusalId, RefusedNow { counter, asked }: &RefusedNow<'_>) {
         self.add(*counter, 1);
         let (account, key, _, reason) = *counter;
@@ -83,7 +84,7 @@ impl Noted {
         }
     }
 
-    /// Removes a call, unless it is already in the store.
+    /// Removes a refused call, unless it has already been added to the store.
     fn take_back(&mut self, counter: RefusalCounter, id: RefusalId) {
         if let Some(count) = self.counters.get_mut(&counter) {
             *count -= 1;
@@ -114,8 +115,8 @@ impl Refusals {
         Self { clock, noted: Mutex::default() }
     }
 
-    /// Records a refused authorization, unless it is the second try of a recorded one. `is_least` means that it
-    /// requested the lower bound; `lacks_money` means that a second try will follow.
+    /// Records a refused authorization, unless it is the second try of a recorded authorization. `is_least` means that
+    /// the call asked only for its lower bound. `lacks_money` means that a second try will follow.
     pub(super) fn not_authorized(&self, refused: &RefusedNow<'_>, is_least: bool, lacks_money: bool) {
         let (_, key, ..) = refused.counter;
         let id = RefusalId::generate(&*self.clock);
@@ -141,7 +142,7 @@ impl Refusals {
         }
     }
 
-    /// Records that a key may not spend, unless this is the second try of a recorded authorization.
+    /// Records a refused call of a key that may not spend, unless it is the second try of a recorded authorization.
     pub(super) fn not_authenticated(&self, refused: &RefusedNow<'_>) {
         let id = RefusalId::generate(&*self.clock);
         let mut noted = self.noted.lock();
@@ -150,12 +151,12 @@ impl Refusals {
         }
     }
 
-    /// Records that a key may spend. If this is the second try of a recorded authorization, the refusal stays recorded.
+    /// Notes that a key may spend. If this was the second try of a recorded authorization, the recorded refusal stays.
     pub(super) fn authenticated(&self, key: KeyId) {
         self.noted.lock().second_try(key);
     }
 
-    /// Takes all counts and calls, grouped by account.
+    /// Removes all counts and calls, and returns them grouped by account.
     fn take(&self) -> (BTreeMap<AccountId, Vec<RefusedLine>>, BTreeMap<AccountId, VecDeque<RefusedCall>>) {
         let Noted { counters, calls, .. } = std::mem::take(&mut *self.noted.lock());
         let mut accounts: BTreeMap<AccountId, Vec<RefusedLine>> = BTreeMap::new();
@@ -165,8 +166,9 @@ impl Refusals {
         (accounts, calls.into_iter().collect())
     }
 
-    /// Adds all counts and calls to the store. Counts that the store did not accept are added again later, so a call
-    /// may count twice if the outcome is unknown. Calls that it did not accept are only counted.
+    /// Adds all counts and calls to the store. Counts that the store did not accept are added again later. If it is
+    /// unknown whether the store accepted them, a call may therefore count twice. Calls that the store did not accept
+    /// are only counted, not listed.
     pub(crate) async fn add_to(&self, store: &Store) {
         let (counts, calls) = self.take();
         for (account, lines) in counts {

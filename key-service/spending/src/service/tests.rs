@@ -1,4 +1,4 @@
-//! Tests of gateways' calls, over the store in memory.
+//! Tests the calls of gateways with a store in memory.
 
 use async_trait::async_trait;
 use shared::{
@@ -23,12 +23,13 @@ use domain::{
 use key_service_management::{governed::Governed as _, testing::Office};
 use key_service_store::store::{Cursor, DueHolds, HoldIndex, MissingServers, Outcomes, Skew};
 
-/// Returns a catalogue with this model at this price per million output tokens; prompts are free.
+/// Returns a catalogue with this model. A million output tokens cost this price, and prompts are free.
 fn catalogue(model: &str, usd: u32) -> Arc<Current<Catalog>> {
     priced(model, &format!("input = \"0\"\ncached_input = \"0\"\noutput = \"{usd}\"\n"))
 }
 
-/// Returns a catalogue with this model. `price` is the content of its price table, and any tables after that.
+/// Returns a catalogue with this model. `price` is the content of the model's price table, and may be followed by
+/// further tables.
 fn priced(model: &str, price: &str) -> Arc<Current<Catalog>> {
     let text = format!(
         "[service]\nname = \"f\"\nprovider = \"f\"\ndocs = \"f\"\n\
@@ -39,7 +40,7 @@ fn priced(model: &str, price: &str) -> Arc<Current<Catalog>> {
     Arc::new(Current::new(Catalog::parse(&text, "test").unwrap()))
 }
 
-/// An account with 10 USD, a key, and services over a shared store.
+/// An account with 10 USD, one of its keys, and services that use the same store.
 struct Trial {
     office: Office,
     account: AccountId,
@@ -86,7 +87,7 @@ impl Trial {
         }
     }
 
-    /// Returns a generation made at the test's current time.
+    /// Returns a generation whose id has the test's current time.
     fn generation(&self, n: u8) -> GenerationId {
         GenerationId::new(self.office.clock.now(), [n; 10])
     }
@@ -252,7 +253,7 @@ async fn calls_that_can_never_succeed_are_answered_for_good() {
     let extended = one(&service, Call::Extend(extend)).await;
     assert!(matches!(extended, Ok(Answer::Extended(Extended::Gone))), "{extended:?}");
 
-    // An operator has to repair a damaged record, so the answer must not ask the gateway to retry.
+    // Only an operator can repair a damaged record, so the answer must not ask the gateway to try again.
     let damaged = trial.over(Arc::new(Answering(Ok(Err(Refused::Damaged)))), catalogue("Model Flash", 1));
     let capture = Call::Capture(Capture {
         hold: grant.hold.clone(),
@@ -374,7 +375,7 @@ async fn models_rates_and_the_end_of_a_key_are_passed_on() {
     assert_eq!(extension.revoked_by, revoked_by);
 }
 
-/// A ledger with the same answer to every command.
+/// A ledger that gives the same answer to every command.
 struct Answering(Result<Result<domain::ledger::Outcome, Refused>, StoreError>);
 
 #[async_trait]
@@ -421,7 +422,7 @@ async fn a_hold_covers_images_the_request_and_the_dearest_tier_that_its_prompt_c
     let (fees, images) = (1_000_000, 2 * 10_000_000);
     let grant = granted(&service, asked.clone()).await;
     assert_eq!((grant.output_tokens, trial.held().await), (100, 1_450_000 + fees + images));
-    // With one more token, the tier may apply: 1,001·3 + 100·2 = 3,203.
+    // With one more token, the prompt reaches the tier: 1,001·3 + 100·2 = 3,203.
     let longer = Authorize { prompt_tokens: 1_001, generation: trial.generation(2), ..asked };
     let second = granted(&service, longer).await;
     assert_eq!(trial.held().await, 1_450_000 + 3_203_000 + 2 * (fees + images));
@@ -525,8 +526,8 @@ async fn a_bill_keeps_the_cost_of_the_upstream_that_served() {
         format!("[[model.upstream]]\nkind = \"vllm\"\n{url}\nmodel = \"f\"\n{cost}\nrequest = \"0.1\"\n");
     let service = trial.service(priced("Model Flash", &format!("{price}{first}")));
     let usage = Usage::of(1_000, 0, 500);
-    // The second upstream's prices are unknown, and there is no third upstream; 0 means none. A model that has left the
-    // catalogue has no prices.
+    // The second upstream's prices are unknown, there is no third upstream, and 0 means no upstream. A model that is no
+    // longer in the catalogue has no prices.
     for (n, upstream, model) in [
         (1, 1, "Model Flash"),
         (2, 2, "Model Flash"),

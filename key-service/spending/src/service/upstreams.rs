@@ -1,4 +1,4 @@
-//! Counts bills by upstream. Counts are collected in memory and added to the store every ten seconds.
+//! Counts bills by upstream. The counts are collected in memory, and added to the store every ten seconds.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -12,8 +12,8 @@ use super::adding::due;
 use domain::{ledger::Settlement, upstream_calls::UpstreamCalls};
 use key_service_store::store::{Hour, Store};
 
-/// Maximum number of counters between two additions: more than the upstreams of any catalogue. Further bills are not
-/// counted.
+/// Maximum number of counters between two additions: more than any catalogue has upstreams. Bills that would need a
+/// further counter are not counted.
 const MAX_COUNTERS: usize = 10_000;
 
 /// A model, the name of one of its upstreams, and an hour.
@@ -39,7 +39,7 @@ impl UpstreamBills {
         }
     }
 
-    /// Adds all counts to the store. Counts that it did not accept are added again later.
+    /// Adds all counts to the store. Counts that the store did not accept are added again later.
     async fn add_to(&self, store: &Store) {
         let mut taken = std::mem::take(&mut *self.noted.lock()).into_iter();
         while let Some((counter, calls)) = taken.next() {

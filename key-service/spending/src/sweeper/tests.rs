@@ -23,11 +23,11 @@ use key_service_store::store::{
 };
 
 const LEASE: Duration = Duration::from_secs(30);
-/// Maximum time until an abandoned hold is resolved.
+/// Maximum time until an abandoned hold expires: a lease, a quantum and a pause.
 const NOTICED: Duration = Duration::from_secs(30 + 5 + 1);
-/// Shorter than any time that a test waits for.
+/// A time that is shorter than any that matters in a test.
 const MOMENT: Duration = Duration::from_millis(50);
-/// Just before the end of a lease.
+/// The time from a hold until just before the end of its lease.
 const ALMOST: Duration = LEASE.saturating_sub(MOMENT);
 /// Time from `ALMOST` until the latest possible expiry.
 const REST: Duration = NOTICED.saturating_sub(ALMOST);
@@ -35,9 +35,9 @@ const REST: Duration = NOTICED.saturating_sub(ALMOST);
 /// A store in memory whose parts can fail.
 struct Faulty {
     sound: Arc<Store>,
-    /// Whether all calls fail.
+    /// Whether the whole store fails, so that all calls fail.
     away: AtomicBool,
-    /// Account whose commands are never answered.
+    /// The account whose commands are never answered, if any.
     hanging: Mutex<Option<AccountId>>,
     /// Holds that cannot be read.
     damaged: Mutex<HashSet<GenerationId>>,
@@ -108,7 +108,7 @@ impl Ledger for Faulty {
     }
 }
 
-/// A ledger with an account and a key, and sweepers on this ledger.
+/// A ledger with an account and a key, on which sweepers run.
 struct Trial {
     office: Office,
     store: Arc<Faulty>,
@@ -146,7 +146,7 @@ impl Trial {
         self.execute(Command::Extend { key, generation, most, progress, lease_ticks: LEASE_TICKS }).await
     }
 
-    /// Returns the money in open holds.
+    /// Returns how much money open holds have, in nano-USD.
     async fn held(&self) -> i64 {
         spend(&self.store.sound, self.account, self.key).await.budget.held.nanos()
     }
@@ -156,7 +156,8 @@ impl Trial {
 async fn an_abandoned_hold_expires_after_its_lease_and_not_much_later() {
     let trial = Trial::begin().await;
     trial.sweep();
-    // A first hold, a second one shortly afterwards, and a third after a long time without holds.
+    // There is a first hold, a second hold right after it has expired, and a third hold after a long time without
+    // holds.
     for (n, wait) in [(1, 700), (2, 0), (3, 60_000)] {
         sleep(Duration::from_millis(wait)).await;
         trial.hold(n).await;
@@ -220,7 +221,7 @@ async fn time_in_which_the_ledger_is_away_does_not_count() {
         trial.store.away.store(false, Ordering::SeqCst);
         sleep((LEASE / 2).saturating_sub(MOMENT)).await;
         assert_eq!(trial.held().await, 10, "{away} s away");
-        // An outage delays the expiry at most by the interrupted quantum.
+        // An outage delays the expiry by the interrupted quantum at most, apart from its own length.
         sleep(REST + LEASE / 6).await;
         assert_eq!(trial.held().await, 0, "{away} s away");
     }
@@ -265,12 +266,12 @@ async fn holds_that_cannot_be_expired_hide_none_behind_them() {
     for generation in &many {
         trial.execute(hold(trial.key, *generation, 1, LEASE_TICKS)).await;
     }
-    // More damaged records than fit on a page, all listed first.
+    // There are more damaged records than fit on a page, and they all come first.
     trial.store.damaged.lock().extend(&many[..600]);
     trial.sweep();
     sleep(NOTICED).await;
     assert_eq!(trial.held().await, 600);
-    // Once repaired, the holds expire with the next tick.
+    // After their repair, the holds expire at the next tick.
     trial.store.damaged.lock().clear();
     sleep(LEASE / 6 + Duration::from_secs(1)).await;
     assert_eq!(trial.held().await, 0);

@@ -1,7 +1,7 @@
-//! Accounts, by id and by name.
+//! Accounts. They are found by id or by name.
 //!
-//! The record of a name is written first and decides which account gets the name. The account's first record is its
-//! profile; until that exists, the account cannot be found.
+//! The record of a name is written first. It decides which account gets the name. The account's own first record is its
+//! profile. Until the profile exists, the account cannot be found.
 
 use std::future::ready;
 
@@ -27,9 +27,9 @@ use crate::{
     },
 };
 
-/// Kind of the spaces with account names.
+/// The kind of spaces in which account names are.
 const NAMES: &str = "accounts";
-/// Number of accounts read concurrently, each in its own round trip.
+/// Number of accounts that are read at the same time, each in a round trip of its own.
 const READ_AT_ONCE: usize = 64;
 
 impl Store {
@@ -38,7 +38,7 @@ impl Store {
         self.create_account_by(account, None).await
     }
 
-    /// Creates an account like [`Self::create_account`], and writes an event if there is an act.
+    /// Like [`Self::create_account`], but also writes an event if there is an act.
     pub async fn create_account_by(
         &self,
         account: NewAccount,
@@ -56,7 +56,7 @@ impl Store {
             Ok(mine)
         };
         let owner = self.change(&space, decide).await?;
-        // Another caller may have died between writing the name and the account.
+        // Another caller may have died after it had written the name but before it could write the account.
         let owner_id = owner.account;
         let profile = AccountProfile { name, created_at: owner.created_at, keys: 0, groups: 0 };
         self.complete_account(owner_id, &profile, act).await?;
@@ -69,7 +69,7 @@ impl Store {
         summaries.try_filter_map(|summary| ready(Ok(summary))).try_collect().await
     }
 
-    /// Lists the ids and names of all accounts, oldest first. Some may be incomplete.
+    /// Lists the ids and names of all accounts, oldest first. Some accounts may be incomplete.
     pub async fn account_names(&self) -> Result<Vec<(AccountId, String)>, StoreError> {
         let parts = layout::parts(NAMES).map(|part| self.accounts_named_in(part));
         let mut named = try_join_all(parts).await?.concat();
@@ -100,7 +100,7 @@ impl Store {
         Ok(Some(Funds { name, credit, held, keys, groups, has_refused: refused.is_some() }))
     }
 
-    /// Reads the account's money, with numbers that only the store needs; `None` for an unknown account.
+    /// Reads the record of the account's money, with numbers that only the store needs; `None` for an unknown account.
     pub(crate) async fn account_money(
         &self,
         account: AccountId,
@@ -136,7 +136,7 @@ impl Store {
         self.lanes.change(id, decide).await
     }
 
-    /// Lists the accounts whose names are in a space. Some may be incomplete, and some may be listed twice.
+    /// Lists the accounts whose names are in a space. Some accounts may be incomplete, and some may be listed twice.
     async fn accounts_named_in(&self, space: Space) -> Result<Vec<(AccountId, String)>, StoreError> {
         let records = self.all_of_set(&space, layout::ACCOUNT_NAMES).await?;
         let named = records.into_iter().map(|(name, record)| {
@@ -154,7 +154,7 @@ impl Store {
         }))
     }
 
-    /// Reads an account's money and profile, as of one moment; `None` for an unknown or incomplete account.
+    /// Reads an account's money and profile at the same moment; `None` for an unknown or incomplete account.
     async fn money_and_profile(
         &self,
         account: AccountId,

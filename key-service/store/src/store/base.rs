@@ -1,4 +1,4 @@
-//! The store over its records, and what all nouns need to read and change them.
+//! The store, and what all nouns need to read and change its records.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,12 +13,12 @@ use records::{Answer, Durability, Question, Record, Records, Set, Space};
 use shared::{clock::Clock, ids::AccountId};
 use tokio::time::Instant;
 
-/// How long bills of expiries are kept. Until then, a late capture replaces the bill.
+/// How long bills of expired holds are kept. During this time, a capture replaces such a bill.
 const EXPIRED_KEPT: Duration = Duration::from_hours(30 * 24);
 
-/// Maximum number of accounts whose last listing a process remembers; others are listed again.
+/// Maximum number of accounts for which a process remembers when it last listed them. Others are listed again.
 const REMEMBERED: usize = 65_536;
-/// When this process last listed each account in the index of accounts with open holds.
+/// For each account, when this process last listed it in the index of accounts with open holds.
 pub(crate) struct Listings(pub(crate) Cache<AccountId, Instant>);
 
 impl Default for Listings {
@@ -39,7 +39,7 @@ pub struct StoreRetention {
 }
 
 impl StoreRetention {
-    /// Keeps everything, except events beyond these limits.
+    /// Returns the settings with which everything is kept, except for events beyond these limits.
     pub const fn all(events: EventBounds) -> Self {
         Self { journal_entries: None, usage_days: None, events }
     }
@@ -54,7 +54,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// Creates a store over these records.
+    /// Creates a store on top of these records.
     pub fn new(records: Arc<dyn Records>, clock: Arc<dyn Clock>, kept: StoreRetention) -> Self {
         let journal_entries = kept.journal_entries.unwrap_or(u64::MAX);
         let StoreRetention { usage_days, events, .. } = kept;
@@ -63,7 +63,7 @@ impl Store {
         Self { records, clock, kept, lanes, listings: Listings::default() }
     }
 
-    /// Changes records of a space that spending does not read. `decide` may run several times.
+    /// Changes records that spending does not read. `decide` may run several times.
     pub(crate) async fn change<T>(
         &self,
         space: &Space,
@@ -72,8 +72,8 @@ impl Store {
         view::change(&self.records, &*self.clock, space, decide).await
     }
 
-    /// Changes records like [`Self::change`], but does not wait until the change is durable. Use it only where losing
-    /// the change does no harm, or the change is repeated.
+    /// Changes records like [`Self::change`], but does not wait until the change is durable. Use it only if the loss of
+    /// the change does no harm, or if the change is made again.
     pub(crate) async fn note<T>(
         &self,
         space: &Space,
@@ -91,8 +91,8 @@ impl Store {
         SpaceReader(&*self.records)
     }
 
-    /// Reads all records of a set without parts, page by page, with their names. A record written in the meantime may
-    /// appear twice.
+    /// Reads all records, with their names, of a set that is not divided into parts. They are read page by page, so a
+    /// record that is written in the meantime may appear twice.
     pub(crate) async fn all_of_set(
         &self,
         space: &Space,
@@ -113,7 +113,7 @@ impl Store {
     }
 }
 
-/// Returns the error for a record that no program writes.
+/// Returns the error for a record that no version of the program writes.
 pub(crate) fn damaged(what: &str) -> StoreError {
     StoreError::Damaged(what.to_owned())
 }

@@ -27,12 +27,12 @@ use crate::{
     store::base::{Store, no_answer},
 };
 
-/// Number of log values, index entries or records requested at a time: a few hundred kilobytes.
+/// Maximum number of log values, index entries or records to read at a time: a few hundred kilobytes.
 pub(crate) const AT_ONCE: usize = 500;
 
 impl Store {
-    /// Reads at most `limit` entries of the account's journal after number `after`, in order. Entries are only
-    /// appended; a correction is a further entry.
+    /// Reads at most `limit` entries of the account's journal after number `after`, in order. Entries never change: a
+    /// correction is a further entry.
     pub async fn journal(
         &self,
         account: AccountId,
@@ -67,7 +67,8 @@ impl Store {
         }
     }
 
-    /// Reads at most `limit` of the account's latest journal entries, or of those before number `before`, newest first.
+    /// Reads the account's latest journal entries or, if `before` is set, the latest entries before this number.
+    /// Returns at most `limit` entries, newest first.
     pub async fn latest_entries(
         &self,
         account: AccountId,
@@ -77,7 +78,8 @@ impl Store {
         let (space, mut entries) = (names::space(account), Vec::new());
         let mut last = before.map(|before| before.saturating_sub(1));
         while entries.len() < limit && last != Some(0) {
-            // Numbers have no gaps. Without `before`, the last entry shows where to begin.
+            // Numbers have no gaps. Without `before`, the log's last entry is read first, and its number shows where to
+            // continue.
             let asked = if last.is_some() { AT_ONCE.min(limit - entries.len()) } else { 1 };
             let range = last.map_or(0..=u64::MAX, |last| last.saturating_sub(asked as u64 - 1)..=last);
             let found = self.read().values(&space, names::JOURNAL, range, Order::Descending, asked).await?;
@@ -102,8 +104,8 @@ impl Store {
         Ok(last.first().map_or(0, |(number, _)| *number))
     }
 
-    /// Finds at most `limit` of the latest matching entries, or of the latest before number `before`, newest first.
-    /// Where no index exists, it reads a bounded number of entries, and the page may end before it is full.
+    /// Finds the latest matching entries or, if `before` is set, the latest before this number. Returns at most `limit`
+    /// entries, newest first. Only a limited number of entries is read, so the page may end before it is full.
     pub async fn find_entries(
         &self,
         account: AccountId,
@@ -114,8 +116,8 @@ impl Store {
         search::entries(self, account, &search, before, limit).await
     }
 
-    /// Finds a generation's bill, which is its last entry. There is no index, so it reads a bounded number of entries
-    /// after the generation's creation.
+    /// Finds a generation's bill, which is its last entry. There is no index for this, so a limited number of entries
+    /// after the generation's creation is read.
     pub async fn entry_of(
         &self,
         account: AccountId,
@@ -158,8 +160,8 @@ impl Store {
         read.collect()
     }
 
-    /// Reads the counters for these days, of all keys or only some, ordered by day, key, model and groups. If only some
-    /// keys are wanted, no other counters are read.
+    /// Reads the counters of these keys, or of all keys, for these days. They are ordered by day, key, model and
+    /// groups. If `keys` is set, no other keys' counters are read.
     pub async fn usage(
         &self,
         account: AccountId,
@@ -176,7 +178,7 @@ impl Store {
         Ok(lines)
     }
 
-    /// Reads the counters of all keys for these days; `None` if there are more than `most`.
+    /// Reads the counters of all keys for these days; `None` if there are more than `most` counters.
     pub async fn usage_of_few(
         &self,
         account: AccountId,
@@ -187,7 +189,7 @@ impl Store {
         Ok(found.map(|found| found.into_iter().map(usage_line).collect()))
     }
 
-    /// Reads the account's sums on each of these days, each day as of one moment.
+    /// Reads the account's sums on each of these days. The sums of a day are from the same moment.
     pub async fn account_days(
         &self,
         account: AccountId,
@@ -221,7 +223,7 @@ fn usage_line((day, payer, counts): PayerDay) -> UsageLine {
     UsageLine { day, payer, counts }
 }
 
-/// Returns a question about journal values.
+/// Returns the question for values of the journal.
 pub(crate) const fn values(from: u64, to: u64, order: Order, limit: usize) -> Question {
     Question::Values { log: names::JOURNAL, from, to, order, limit }
 }
@@ -231,12 +233,12 @@ pub(crate) fn journal_entry(number: u64, value: &[u8]) -> Result<JournalEntry, S
     read_entry(number, value).ok_or_else(|| StoreError::Damaged(format!("entry {number} of the journal")))
 }
 
-/// Reads the id in an entry of [`names::DEPOSITED`].
+/// Returns the deposit's id from an entry of [`names::DEPOSITED`].
 pub(crate) fn deposit_id(entry: &[u8]) -> Result<DepositId, StoreError> {
     entry.get(8..).and_then(DepositId::from_slice).ok_or_else(|| damaged("the index of deposits"))
 }
 
-/// Returns the error for a record that no program writes.
+/// Returns the error for a record that no version of the program writes.
 pub(crate) fn damaged(what: &str) -> StoreError {
     StoreError::Damaged(format!("{what} cannot be read"))
 }

@@ -1,7 +1,7 @@
-//! Credentials by digest, and the record of the peppers they were created with.
+//! Credentials by digest, and the record of the peppers with which they were created.
 //!
-//! The owner of a credential is stored in a different space from the account, so that a Redis cluster distributes
-//! owners. It is written before the key. The ledger treats a credential without a key as unknown and refuses it.
+//! The owner of a credential is not stored in the account's space, so that a Redis cluster distributes the owners. It
+//! is written before the key. A credential without a key is refused like an unknown credential.
 
 mod management_keys;
 
@@ -15,14 +15,15 @@ use crate::{
 };
 
 impl Store {
-    /// Finds the credential with this digest. Owner and number never change, so callers may cache them. Credentials of
-    /// revoked keys are found too. The ledger refuses a credential that a rotation ended; the key's next rotation
-    /// removes it, unless it is the key's first one.
+    /// Finds the credential with this digest. A credential's owner and number never change, so callers may cache them.
+    /// Credentials of revoked keys are found too. A credential that no longer works after a rotation is still found,
+    /// but the ledger refuses it. The key's next rotation removes it, unless it is the key's first credential.
     pub async fn find_credential(&self, digest: Digest) -> Result<Option<Credential>, StoreError> {
         self.read().get(&layout::credentials(&digest), name_of(&digest)).await
     }
 
-    /// Reads the record of the peppers that credentials were created with ([`domain::pepper_record`]), if there is one.
+    /// Reads the record of the peppers with which credentials were created ([`domain::pepper_record`]), if there is
+    /// one.
     pub async fn pepper_record(&self) -> Result<Option<String>, StoreError> {
         let (space, name) = pepper_place();
         Ok(self.read().get::<PepperRecord>(&space, name).await?.map(|peppers| peppers.record))
@@ -45,7 +46,7 @@ impl Store {
         .await
     }
 
-    /// Records a credential; repeating this changes nothing. A digest keeps its first owner.
+    /// Writes a credential. To repeat this changes nothing. A digest keeps its first owner.
     pub(crate) async fn put_credential(
         &self,
         digest: &Digest,
@@ -54,8 +55,7 @@ impl Store {
         self.change_credential(digest, |present| present.unwrap_or(credential)).await.map(drop)
     }
 
-    /// Writes the credential that `decide` returns for the current one, if any. Returns the credential stored
-    /// afterwards.
+    /// Passes the stored credential to `decide`, and writes the credential that it returns. Returns this credential.
     pub(crate) async fn change_credential(
         &self,
         digest: &Digest,
@@ -71,8 +71,8 @@ impl Store {
         .await
     }
 
-    /// Removes a credential that no key accepts, if it is unchanged. If the store cannot be reached, the credential
-    /// stays and is refused anyway.
+    /// Removes a credential that no key accepts, if it has not changed. If the store cannot be reached, the credential
+    /// stays, but it is refused anyway.
     pub(crate) async fn forget_credential(&self, digest: &Digest, credential: Credential) {
         let (space, name) = (layout::credentials(digest), name_of(digest));
         let forgotten = self.note(&space, |view| {

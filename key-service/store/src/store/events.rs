@@ -21,7 +21,7 @@ use domain::event::{Event, EventSearch};
 /// Length in bytes of the event's id, which precedes its JSON in the log.
 const ID: usize = 16;
 
-/// Maximum number of events that a page reads in search of matches: about 10 ms of work.
+/// Maximum number of events that are read for a page of matches: about 10 ms of work.
 const MOST_READ: usize = 2_000;
 
 /// Which event numbers to read.
@@ -34,8 +34,8 @@ struct Range {
 }
 
 impl Store {
-    /// Finds matching events. Events of a key or group are found by an index. Other searches read a bounded number of
-    /// events, and the page may end before it is full.
+    /// Finds matching events. Events of a key or group are found by an index. Only a limited number of events is read,
+    /// so the page may end before it is full.
     pub async fn events(
         &self,
         account: AccountId,
@@ -45,7 +45,7 @@ impl Store {
         let space = layout::space(account);
         let kept = self.read().get::<EventsKept>(&space, names::events()).await?;
         let first = kept.map_or(1, |kept| kept.first);
-        // One event more than wanted is read to see whether there are more.
+        // One event more than fits on the page is read, to see whether there are more.
         let at_once = if search.is_whole() { limit.min(READ_AT_ONCE) + 1 } else { READ_AT_ONCE };
         let mut scan = Scan::new(behind, limit).reading(MOST_READ);
         while scan.goes_on() {
@@ -62,8 +62,8 @@ impl Store {
         Ok(scan.page())
     }
 
-    /// Reads at most `limit` events of the account after number `after`, in order. Numbers count from one without gaps,
-    /// in the order of writing.
+    /// Reads at most `limit` events of the account after number `after`, in order. Numbers start at one and have no
+    /// gaps, in the order in which events were written.
     pub async fn events_after(
         &self,
         account: AccountId,
@@ -86,7 +86,7 @@ impl Store {
             let kept = kept.into_iter().next().flatten();
             let kept: Option<EventsKept> = kept.as_ref().map(value).transpose()?;
             let first = kept.map_or(1, |kept| kept.first);
-            // The log may still contain values that no longer count as kept.
+            // The log may still contain values of events that no longer count as kept.
             if from < first {
                 from = first;
                 continue;
@@ -97,21 +97,22 @@ impl Store {
         }
     }
 
-    /// Returns, for each of these threshold names, whether a kept event reports it.
+    /// Returns for each of these names of thresholds whether there is a kept event that reports the threshold.
     pub async fn are_told(&self, account: AccountId, names: Vec<Vec<u8>>) -> Result<Vec<bool>, StoreError> {
         let names = names.iter().map(|name| names::told(name)).collect();
         let told = self.read().get_all::<Told>(&layout::space(account), names).await?;
         Ok(told.into_iter().map(|told| told.is_some()).collect())
     }
 
-    /// Lists the keys among the holders of the latest `limit` reported thresholds, newest first.
+    /// Lists the keys to which the latest `limit` reported thresholds belong, newest first. Thresholds of groups and
+    /// accounts are left out.
     pub async fn last_told_keys(&self, account: AccountId, limit: usize) -> Result<Vec<KeyId>, StoreError> {
         let (space, all) = (layout::space(account), (Vec::new(), None));
         let entries =
             self.read().entries(&space, names::TOLD_AT, all, records::Order::Descending, limit).await?;
         let mut keys = Vec::new();
         for entry in entries {
-            // The name begins with the holder's id, which may be a group's or an account's.
+            // The name begins with the id of a key, a group or an account.
             let holder = names::told_name(&entry).and_then(|name| KeyId::from_slice(name.get(..16)?));
             keys.extend(holder.filter(|holder| !keys.contains(holder)));
         }
@@ -127,7 +128,7 @@ impl Store {
         Ok(entries.first().and_then(|entry| names::event_number(entry)))
     }
 
-    /// Reads a key's or group's events by the index, with `None` for an event that was dropped in the meantime.
+    /// Reads the events of a key or group with the index; `None` for an event that was dropped in the meantime.
     async fn events_of(
         &self,
         space: &Space,
@@ -158,7 +159,7 @@ impl Store {
         numbers.into_iter().zip(answers).map(event).collect()
     }
 
-    /// Reads events of any subject, without an index.
+    /// Reads events of all subjects, without an index.
     async fn events_of_all(
         &self,
         space: &Space,
@@ -178,7 +179,7 @@ impl Store {
 }
 
 impl Range {
-    /// Returns the numbers after a position, but none below the first kept one.
+    /// Returns the numbers of events after a position, without those that are lower than that of the first kept event.
     fn behind(place: Option<u64>, order: Order, first: u64, limit: usize) -> Self {
         match (order, place) {
             (Order::Ascending, place) => {

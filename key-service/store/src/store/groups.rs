@@ -1,8 +1,8 @@
 //! Groups of API keys.
 //!
-//! A group has two records: its money and limits, which spending reads, and a profile with everything else and the
-//! numbers of its keys and children. An external id has a separate record, and the commit that creates a group guards
-//! it.
+//! A group has two records. One has its money and limits, which spending reads. The other is the profile, with
+//! everything else and with the numbers of its keys and its child groups. An external id has a record of its own, and
+//! the commit that creates a group has a guard on it.
 
 mod changes;
 mod profile;
@@ -39,7 +39,7 @@ use crate::{
     },
 };
 
-/// Number of index entries, or groups, read in one round trip: about 100 KB.
+/// Maximum number of index entries or of groups to read in one round trip: about 100 KB.
 const READ_AT_ONCE: usize = 500;
 
 /// A page of ids in an index.
@@ -98,8 +98,8 @@ impl Store {
         }
     }
 
-    /// Lists groups of the account by id, beginning after `page.after`. A page with fewer groups than its limit is the
-    /// last one.
+    /// Lists groups of the account in order of their ids, beginning after `page.after`. A page with fewer groups than
+    /// its limit is the last page.
     pub async fn groups(&self, account: AccountId, page: GroupPage) -> Result<Vec<Group>, StoreError> {
         let (mut groups, mut after) = (Vec::new(), page.after.map(|id| *id.as_bytes()));
         while groups.len() < page.limit {
@@ -125,7 +125,7 @@ impl Store {
     ) -> Result<Vec<ApiKey>, StoreError> {
         let (mut keys, mut after) = (Vec::new(), page.after.map(|id| *id.as_bytes()));
         while keys.len() < page.limit {
-            // A page of keys with one status skips all other keys.
+            // If the page is for one status, all other keys are skipped.
             let wanted = if page.status.is_some() {
                 READ_AT_ONCE
             } else {
@@ -161,7 +161,7 @@ impl Store {
         self.lanes.change(account, |change| update(change, id, &patch, act)).await
     }
 
-    /// Archives a group and returns it; repeating this changes nothing.
+    /// Archives a group, and returns it. To repeat this changes nothing.
     pub async fn archive_group(
         &self,
         account: AccountId,
@@ -182,7 +182,8 @@ impl Store {
             .await
     }
 
-    /// Lists at most `most` groups with the highest usage, among the account's newest `looked_at` groups.
+    /// Lists the groups with the highest usage among the account's newest `looked_at` groups. Returns at most `most`
+    /// groups.
     pub async fn groups_by_use(
         &self,
         account: AccountId,
@@ -241,7 +242,7 @@ impl Store {
         Ok(groups)
     }
 
-    /// Lists the ids at the end of the index entries that begin with `of`.
+    /// Lists the ids from the index entries that begin with `of`. An entry ends with the id.
     async fn ids(
         &self,
         account: AccountId,
@@ -251,7 +252,7 @@ impl Store {
     ) -> Result<Vec<[u8; 16]>, StoreError> {
         let behind = |id: [u8; 16]| [of, &id].concat();
         let (range, order) = match order {
-            // The smallest entry after another one is that entry plus a zero byte.
+            // The smallest entry that can follow an entry is the entry itself with a zero byte at its end.
             Order::Ascending => {
                 let from = after.map_or_else(|| of.to_vec(), |id| [&behind(id)[..], &[0]].concat());
                 ((from, layout::behind(of)), records::Order::Ascending)

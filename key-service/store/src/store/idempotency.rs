@@ -1,4 +1,4 @@
-//! Idempotency keys: the result of each key's request, kept until the key expires.
+//! Idempotency keys. For each key, the result of its request is kept until the key expires.
 
 use domain::governed::{Made, Refused};
 use key_service_ledger::{Change, StoreError, names::RecordName, stored::IdempotencyKey};
@@ -11,8 +11,8 @@ use crate::{
     store::{base::Store, layout},
 };
 
-/// Maximum number of expired idempotency keys that a call removes: more than it can add, so that they do not
-/// accumulate, but few enough that removing a busy day's keys delays no caller.
+/// Maximum number of expired idempotency keys that a call removes. These are more than a call can add, so that they do
+/// not accumulate. But they are so few that no caller is delayed when the keys of a busy day are removed.
 const PRUNED_AT_ONCE: usize = 64;
 
 /// A request that creates one object, or one credential, no matter how often it is repeated.
@@ -25,9 +25,9 @@ pub(crate) struct OnceRequest {
 }
 
 impl Store {
-    /// Creates what the request asks for, once for each idempotency key. If an earlier request created it, returns what
-    /// `find` finds under the id that is stored with the key. Both callbacks begin with all their reads, so that one
-    /// round trip reads the records.
+    /// Creates what the request asks for, but only once for each idempotency key. If an earlier request has created it,
+    /// returns what `find` finds for the id that is stored with the key. Both callbacks must begin with all their
+    /// reads, so that one round trip reads the records.
     pub(crate) async fn make_once<T>(
         &self,
         OnceRequest { account, makes, idempotency }: OnceRequest,
@@ -44,7 +44,7 @@ impl Store {
                 Some(earlier) if earlier.request != attempt.request => {
                     Err(Refused::IdempotencyKeyReused.into())
                 }
-                // The same call is repeated because its answer was lost.
+                // The same call was repeated because its answer was lost.
                 Some(earlier) if earlier.made == makes => find(change, makes).map(Made::New),
                 Some(earlier) => find(change, earlier.made).map(Made::Replayed),
                 None => {
@@ -84,8 +84,8 @@ fn prune(change: &mut Change<'_>, ended: &[Vec<u8>]) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Stores, under the attempt's idempotency key, what the attempt created. An expired record may be overwritten; its
-/// index entry stays until it is pruned.
+/// Stores what the attempt created under the attempt's idempotency key. This may overwrite an expired record. The
+/// expired record's index entry stays until it is pruned.
 fn keep(change: &mut Change<'_>, name: &RecordName<IdempotencyKey>, attempt: &Idempotency, made: [u8; 16]) {
     let kept = IdempotencyKey { request: attempt.request, made, expires_at: attempt.expires_at };
     change.enter(layout::IDEMPOTENCY_ENDS, [&end_of(&kept)[..], attempt.key.as_bytes()].concat());

@@ -1,7 +1,7 @@
 //! API keys.
 //!
-//! A key has two records: its money and limits, which spending reads, and a profile with everything else. Indexes are
-//! derived from both.
+//! A key has two records. One has its money and limits, which spending reads. The other is the profile, with everything
+//! else. Indexes are derived from both.
 
 mod imports;
 mod lists;
@@ -35,8 +35,8 @@ use crate::{
 };
 
 impl Store {
-    /// Creates an API key in an existing account, unless the idempotency key is in use, the group accepts no keys
-    /// ([`domain::group::takes_keys`]), or the account has reached its maximum number of keys.
+    /// Creates an API key in an existing account, unless the idempotency key is in use, keys cannot be put into the
+    /// group ([`domain::group::takes_keys`]), or the account has reached its maximum number of keys.
     pub async fn create_key(
         &self,
         new: NewKey,
@@ -53,11 +53,11 @@ impl Store {
             | Err(Error::Store(
                 StoreError::Unavailable(_) | StoreError::Busy(_) | StoreError::Full | StoreError::Damaged(_),
             )) => {}
-            // A conflict means that the account does not exist.
+            // In these cases, the key was not created. A conflict means that the account does not exist.
             Err(Error::Store(StoreError::Conflict(_)) | Error::Refused(_))
             | Ok(Made::Existing(_) | Made::Replayed(_)) => {
                 self.forget_credential(digest, credential).await;
-                // Another call for the same key may have created it.
+                // Another call for the same key may have created the key.
                 if !matches!(self.key(*account, *id).await, Ok(None)) {
                     self.put_credential(digest, credential).await?;
                 }
@@ -71,7 +71,7 @@ impl Store {
         Ok(self.key_with_profile(account, id).await?.map(|(key, _)| key))
     }
 
-    /// Changes an API key as [`ApiKey::updated`] does, unless the patch names a group that accepts no keys.
+    /// Changes an API key as [`ApiKey::updated`] does, unless the patch names a group into which keys cannot be put.
     pub async fn update_key(
         &self,
         account: AccountId,
@@ -82,7 +82,7 @@ impl Store {
         self.lanes.change(account, |change| update(change, id, &patch, act)).await
     }
 
-    /// Revokes an API key and returns it; repeating this changes nothing.
+    /// Revokes an API key, and returns it. To repeat this changes nothing.
     pub async fn revoke_key(
         &self,
         account: AccountId,
@@ -112,7 +112,7 @@ impl Store {
         Ok(self.keys_with_profiles(account, &[id]).await?.pop())
     }
 
-    /// Reads keys as of one moment, in the order of these ids. Ids without a key are left out.
+    /// Reads the keys with these ids at one moment, in the order of the ids. Ids without a key are left out.
     async fn keys_with_profiles(
         &self,
         account: AccountId,
@@ -128,13 +128,13 @@ impl Store {
     }
 }
 
-/// Creates a key; repeating this changes nothing.
+/// Creates a key. To repeat this changes nothing.
 fn create(
     change: &mut Change<'_>,
     NewKey { account, key, digest: _, most }: &NewKey,
     act: &Act,
 ) -> Result<Made<ApiKey>, Error<Refused>> {
-    // All records are requested first, so that one round trip reads them.
+    // All records are requested before any is used, so that one round trip reads them all.
     let is_account_there = change.account()?.is_some();
     let keys = change.get::<AccountProfile>(&layout::account_profile())?.map_or(0, |profile| profile.keys);
     let is_there = find(change, key.id)?.is_some();
@@ -178,7 +178,7 @@ fn update(change: &mut Change<'_>, id: KeyId, patch: &KeyPatch, act: &Act) -> Re
     Ok(key)
 }
 
-/// Returns the refusal for a group that accepts no keys.
+/// Returns the refusal for a group into which keys cannot be put.
 fn in_group(bad: BadGroup) -> Refused {
     Refused::BadGroup("group_id", bad)
 }

@@ -1,3 +1,3 @@
-//! Re-exports the names of the nouns' records, and an account's space.
+//! Re-exports the names of the nouns' records, and the function that returns an account's space.
 
 pub(crate) use key_service_ledger::names::{nouns::*, space};

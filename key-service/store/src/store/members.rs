@@ -29,7 +29,7 @@ use crate::{
 };
 
 impl Store {
-    /// Creates a member in an existing account with fewer than `most` members; repeating this changes nothing.
+    /// Creates a member in an existing account that has fewer than `most` members. To repeat this changes nothing.
     pub async fn create_member(
         &self,
         account: AccountId,
@@ -46,7 +46,7 @@ impl Store {
         let list = self.read().get::<IdList<MemberId>>(&space, list_name()).await?.unwrap_or_default();
         let names = list.ids.iter().map(|id| member_name(*id)).collect();
         let members = self.read().get_all(&space, names).await?;
-        // Members may have been removed since the list was read.
+        // Some members may have been removed after the list was read.
         let members = list.ids.into_iter().zip(members);
         Ok(members.filter_map(|(id, member)| Some(read_member(id, member?))).collect())
     }
@@ -61,7 +61,7 @@ impl Store {
         Ok(member.map(|member| read_member(named.member, member)))
     }
 
-    /// Changes some fields of a member. A new role writes an event.
+    /// Changes some fields of a member. If the role changes, writes an event.
     pub async fn update_member(
         &self,
         account: AccountId,
@@ -78,8 +78,8 @@ impl Store {
         self.lanes.change(account, update).await
     }
 
-    /// Replaces a member's second factor. Returns `false` if it has changed since `member` was read, so that of several
-    /// calls with the same code, only one succeeds. Turning a second factor on or off writes an event.
+    /// Replaces a member's second factor. Returns `false` if the second factor has changed after `member` was read. So
+    /// of several calls with the same code, only one succeeds. If a second factor is turned on or off, writes an event.
     pub async fn replace_second_factor(
         &self,
         account: AccountId,
@@ -103,7 +103,7 @@ impl Store {
         self.lanes.change(account, replace).await
     }
 
-    /// Removes a member and voids its links and sessions.
+    /// Removes a member, and voids the member's links and sessions.
     pub async fn remove_member(
         &self,
         account: AccountId,

@@ -1,5 +1,5 @@
-//! Exported numbers of entries and events. After a restore or a failover to a replica, they continue above all earlier
-//! numbers.
+//! The exported numbers of entries and events. After a restore or a failover to a replica, they continue above all
+//! earlier numbers.
 
 use domain::{
     event::Event,
@@ -16,14 +16,14 @@ use shared::{ids::AccountId, time::Timestamp};
 use crate::store::{base::Store, books::journal_entry, events, layout};
 
 impl Store {
-    /// Starts new exported numbers for entries and events in every account of a restored store, which must not be in
-    /// use yet. `replaced` is the store that it replaces, if that can be read.
+    /// Starts new exported numbers for the entries and events of every account in a restored store. The store must not
+    /// be in use yet. `replaced` is the store that it replaces, if that store can be read.
     pub async fn begin_numbers_anew(&self, replaced: Option<&Self>) -> Result<(), StoreError> {
         let now = self.clock.now();
         for account in self.accounts().await? {
             let space = names::space(account.id);
             let of_replaced: Option<Restores> = match replaced {
-                // A damaged record must not block the restore that repairs it.
+                // A damaged record must not block the restore that repairs the store.
                 Some(replaced) => replaced.read().get(&space, name()).await.unwrap_or_default(),
                 None => None,
             };
@@ -69,7 +69,7 @@ impl Store {
         Ok((Sequence::new(entries), Sequence::new(events)))
     }
 
-    /// Copies the record of losses from the store that this one is a copy of, so that exported numbers stay the same.
+    /// Records the losses of the store of which this store is a copy, so that exported numbers stay the same.
     pub async fn keep_losses(&self, of: &Self) -> Result<(), StoreError> {
         let losses = of.records.losses().await?;
         if losses.is_empty() {
@@ -96,8 +96,8 @@ impl Store {
         Ok(())
     }
 
-    /// Returns the first entry and the first event that may have been written after a loss at this time, and the loss's
-    /// epoch.
+    /// Returns the numbers of the first entry and the first event that may have been written after a loss at this time,
+    /// and the epoch of the loss.
     async fn lost_since(&self, space: &Space, since: i64) -> Result<([u64; 2], u64), StoreError> {
         let since = Timestamp::from_millis(since);
         let entry = self.first_since(space, names::JOURNAL, since).await?;
@@ -105,15 +105,15 @@ impl Store {
         Ok(([entry, event], next_epoch([], since)))
     }
 
-    /// Finds by binary search the first number of a log whose value may be from this time or later. Clocks may differ,
-    /// so values may be out of order; the returned number is then too low rather than too high.
+    /// Finds, by binary search, the number of a log's first value that may be from this time or later. Because clocks
+    /// may differ, values may be out of order. In that case, the returned number is too low rather than too high.
     async fn first_since(&self, space: &Space, log: Log, since: Timestamp) -> Result<u64, StoreError> {
         let newest = self.read().values(space, log, 0..=u64::MAX, Order::Descending, 1).await?;
         let (mut is_before, mut is_since) = (0, newest.first().map_or(1, |(number, _)| number + 1));
         while is_since - is_before > 1 {
             let middle = u64::midpoint(is_before, is_since);
             let value = self.read().values(space, log, middle..=middle, Order::Ascending, 1).await?;
-            // A dropped value is older than all kept ones.
+            // A dropped value is older than all values that are kept.
             let is_middle_since = match value.first() {
                 Some((number, value)) => time(log, *number, value)? >= since,
                 None => false,
@@ -188,20 +188,20 @@ mod tests {
         assert_eq!(of_events.exported(events - 2), events - 2);
         assert_eq!(of_events.after(events, events), Err(CannotGoOn::MayBeLost(events - 2)));
 
-        // A copy keeps the losses, although its own servers lost nothing.
+        // A copy keeps the losses, although its own servers have lost nothing.
         let copy = in_maps();
         let copied = records::copy::copy(&store.records, &copy.records, |_| ()).await;
         copied.unwrap();
         copy.keep_losses(&store).await.unwrap();
         assert_eq!(copy.sequences(account).await.unwrap(), (entries.clone(), of_events));
 
-        // Nothing was written after this loss until the next one.
+        // Nothing was written between this loss and the next.
         records.lose_since(after(70));
         let (both, _) = store.sequences(account).await.unwrap();
         assert_eq!((both.exported(6), both.after(entries.exported(6), 6)), (entries.exported(6), Ok(6)));
     }
 
-    /// Creates a backup of an account with two entries, which was never restored.
+    /// Creates a backup of an account with two entries. The account was never restored before.
     async fn backup() -> (Arc<Store>, AccountId) {
         let store = in_maps();
         let account = open_account_with(&store, 1, 100_000).await;

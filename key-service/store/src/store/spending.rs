@@ -1,4 +1,4 @@
-//! The ledger's interface: money of accounts and keys, and holds on it.
+//! The interface for spending: the money of accounts and keys, and holds on this money.
 
 pub(crate) mod holders;
 
@@ -13,24 +13,24 @@ use crate::{
 };
 use domain::ledger::{Command, Outcome, Refused};
 
-/// Number of due holds on a page. One commit expires a page.
+/// Maximum number of due holds on a page. One commit lets all holds of a page expire.
 const HOLDS_AT_ONCE: usize = 64;
 
 /// Outcomes in the order of the commands.
 pub type Outcomes = Vec<Result<Outcome, Refused>>;
 
-/// The store as spending uses it.
+/// The methods of the store that spending uses.
 #[async_trait]
 pub trait Ledger: Send + Sync + 'static {
     /// Returns the database's name for spans.
     fn system(&self) -> &'static str;
 
-    /// Applies commands in order to one account, as [`domain::ledger::apply`] does. Each has one outcome. Commands for
-    /// an account that does not exist are refused with [`Refused::UnknownKey`]; commands that need an unreadable
-    /// record, with [`Refused::Damaged`].
+    /// Applies commands to one account, in their order, as [`domain::ledger::apply`] does. Each command has one
+    /// outcome. If the account does not exist, commands are refused with [`Refused::UnknownKey`]. If a command needs a
+    /// record that cannot be read, it is refused with [`Refused::Damaged`].
     ///
-    /// A [`Command::Tick`] takes the same path as every other command, even if it only reads the tick: an answer proves
-    /// that a lease could have been renewed.
+    /// A [`Command::Tick`] is carried out in the same way as every other command, even if it only reads the tick. So
+    /// its answer proves that a lease could have been renewed.
     async fn execute(
         &self,
         account: AccountId,
@@ -38,25 +38,27 @@ pub trait Ledger: Send + Sync + 'static {
         now: Timestamp,
     ) -> Result<Outcomes, StoreError>;
 
-    /// Lists the accounts with open holds. An account stays listed for a while after its last hold was resolved.
+    /// Lists the accounts with open holds. An account stays in the list for a while after its last hold was settled.
     async fn accounts_with_holds(&self) -> HoldIndex;
 
-    /// Lists the account's open holds with an expired lease (`lease_until <= tick`), page by page in any order: the
-    /// first page, or the page after an earlier page's `next`. Every hold that was due when the first page was read is
-    /// on one of the pages. An unreadable hold counts as due.
+    /// Lists the account's open holds whose lease has ended (`lease_until <= tick`), page by page and in any order.
+    /// Returns the first page, or the page after the `next` of an earlier page. Every hold that was due when the first
+    /// page was read is on one of the pages. A hold that cannot be read counts as due.
     async fn due_holds(&self, account: AccountId, after: Option<Cursor>) -> Result<DueHolds, StoreError>;
 
-    /// Returns our clock minus the store's; `None` if the store has no clock. Fails while the store loads its data.
+    /// Returns by how much our clock is ahead of the store's clock; `None` if the store has no clock. Fails while the
+    /// store loads its data.
     async fn clock_skew(&self) -> Result<Option<Skew>, StoreError>;
 
-    /// Succeeds if any server of the store answers and has loaded its data. Returns the servers that do not.
+    /// Succeeds if any server of the store answers and has loaded its data. Returns the servers for which this is not
+    /// so.
     async fn ping(&self) -> Result<MissingServers, StoreError>;
 }
 
 impl Store {
-    /// Drops some of the account's sets with old records: bills of generations, and daily sums. Spending does the same
-    /// every ten minutes in a process that keeps serving the account; callers that go through all accounts cover the
-    /// others. Does nothing if the account does not exist.
+    /// Drops sets of the account that contain only old records: bills of generations, and daily sums. In a process that
+    /// keeps serving the account, spending does the same every ten minutes. Callers that go through all accounts do it
+    /// for the others. Does nothing if the account does not exist.
     pub async fn keep_house(&self, account: AccountId) -> Result<(), StoreError> {
         Ok(self.lanes.keep_house(account).await?)
     }

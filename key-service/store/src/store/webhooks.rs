@@ -32,12 +32,12 @@ use domain::{
     webhook::{StoredWebhook, Webhook, WebhookPatch},
 };
 
-/// Kind of the spaces that list the accounts with webhooks.
+/// The kind of spaces in which accounts with webhooks are listed.
 const ACCOUNTS: &str = "webhooks";
 
 impl Store {
-    /// Creates a webhook in an existing account with fewer than `most` webhooks, unless the idempotency key is in use;
-    /// repeating this changes nothing.
+    /// Creates a webhook in an existing account that has fewer than `most` webhooks, unless the idempotency key is in
+    /// use. To repeat this changes nothing.
     pub async fn create_webhook(
         &self,
         account: AccountId,
@@ -58,12 +58,12 @@ impl Store {
         let listed = self.read().get::<IdList<WebhookId>>(&space, list()).await?.unwrap_or_default();
         let names = listed.ids.iter().map(|id| webhook(*id)).collect();
         let found = self.read().get_all(&space, names).await?;
-        // A webhook removed in the meantime is absent.
+        // A webhook that was removed in the meantime is left out.
         let found = listed.ids.into_iter().zip(found);
         Ok(found.filter_map(|(id, found)| Some(read_webhook(id, found?))).collect())
     }
 
-    /// Changes a webhook as [`StoredWebhook::with`] does. If that disables it, its deliveries are dropped.
+    /// Changes a webhook as [`StoredWebhook::with`] does. If this disables the webhook, its deliveries are dropped.
     pub async fn update_webhook(
         &self,
         account: AccountId,
@@ -107,7 +107,7 @@ impl Store {
             .await
     }
 
-    /// Lists the accounts that have webhooks, and perhaps some that had webhooks.
+    /// Lists the accounts that have webhooks. Accounts that had webhooks earlier may be listed too.
     pub async fn accounts_with_webhooks(&self) -> Result<Vec<AccountId>, StoreError> {
         let mut accounts = Vec::new();
         for part in layout::parts(ACCOUNTS) {
@@ -135,7 +135,7 @@ impl Store {
     }
 }
 
-/// Creates a webhook in an account with fewer than `most` others; repeating this changes nothing.
+/// Creates a webhook in an account that has fewer than `most` others. To repeat this changes nothing.
 fn create(
     change: &mut Change<'_>,
     account: AccountId,
@@ -160,8 +160,8 @@ fn create(
     Ok(Made::New(new.webhook.clone()))
 }
 
-/// Finds the webhook that a request created. It may have been removed since; repeating the request does not create
-/// another.
+/// Finds the webhook that a request created. The webhook may have been removed since then. Even then, the repeated
+/// request does not create another webhook.
 fn made(change: &mut Change<'_>, id: [u8; 16]) -> Result<Webhook, Error<Refused>> {
     let id = WebhookId::from_slice(&id).ok_or_else(|| unreadable("an idempotency key"))?;
     Ok(found(change, id)?.webhook)
@@ -172,7 +172,8 @@ fn found(change: &mut Change<'_>, id: WebhookId) -> Result<StoredWebhook, Error<
     Ok(read_webhook(id, found.ok_or(Refused::NotFound(Noun::Webhook))?))
 }
 
-/// Removes all deliveries of a webhook. The record of waiting deliveries guards them.
+/// Removes all deliveries of a webhook. The guard on the record of waiting deliveries protects them against concurrent
+/// changes.
 fn drop_deliveries(change: &mut Change<'_>, id: WebhookId, waiting: &PendingDeliveries) {
     for waiting in &waiting.deliveries {
         change.write(Write::Remove(delivery(id, waiting.event).into()));

@@ -1,4 +1,4 @@
-//! Faults for audits to find, written directly into records.
+//! Faults that audits must find. They are written directly into records.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "panics are fine as test failures")]
 
@@ -16,21 +16,21 @@ use shared::{
 
 use crate::store::{Store, StoreError};
 
-/// A fault for an audit to find.
+/// A fault that an audit must find.
 #[derive(Clone, Copy, Debug)]
 pub enum Fault {
-    /// The key's `used` is one too much.
+    /// The key's `used` is too high by one.
     Used(KeyId),
-    /// The account's credit is one too much.
+    /// The account's credit is too high by one.
     Credit,
     /// The only journal entry of this generation is missing.
     LostEntry(GenerationId),
-    /// The first generation has an open hold that covers nothing: a copy of the second one's hold.
+    /// The first generation has an open hold that is in no balance: a copy of the second generation's hold.
     PhantomHold(GenerationId, GenerationId),
 }
 
 impl Store {
-    /// Writes a fault, bypassing the ledger.
+    /// Writes a fault into records, without the ledger.
     pub async fn doctor(&self, account: AccountId, fault: Fault) {
         let lost = match fault {
             Fault::LostEntry(lost) => {
@@ -53,7 +53,7 @@ impl Store {
                 }
                 Fault::LostEntry(_) => {
                     let entry = lost.as_ref().unwrap();
-                    // The counts now show that nothing was written, but the amounts do not.
+                    // After this, the counts look as if nothing was written, but the amounts do not.
                     change(view, &names::account(), |account: &mut AccountRecord| account.entries = 0)?;
                     let key = names::key(entry.entry.settlement.payer.key);
                     change(view, &key, |key| key.last_entry = 0)?;
@@ -75,7 +75,7 @@ impl Store {
     }
 }
 
-/// Changes a record once it has been read.
+/// Changes a record. Does nothing if it has not been read yet.
 fn change<T: Stored>(
     view: &mut View,
     name: &RecordName<T>,

@@ -1,4 +1,4 @@
-//! The store over Redis: on one server, on a server that is killed, and on a cluster.
+//! Stores in Redis: on one server, on a server that is killed, and on a cluster.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "panics are fine as test failures")]
 
@@ -19,7 +19,7 @@ pub async fn open(settings: &Settings) -> Arc<Store> {
     over(Arc::new(Redis::open(settings, Arc::new(System)).await.unwrap()))
 }
 
-/// The store on a single server.
+/// A store on a single server.
 pub struct InRedis {
     store: Arc<Store>,
     _data_dir: TempDir,
@@ -38,7 +38,7 @@ impl Subject for InRedis {
     }
 }
 
-/// The store on a server that is killed and restarted in the middle of each case; the store reconnects by itself.
+/// A store on a server that is killed and restarted in the middle of each case. The store reconnects by itself.
 pub struct Killed {
     store: Arc<Store>,
     _data_dir: TempDir,
@@ -62,7 +62,7 @@ impl Subject for Killed {
     }
 }
 
-/// The store on a cluster, reopened in the middle of each case.
+/// A store on a cluster. It is reopened in the middle of each case.
 pub struct InCluster {
     store: Arc<Store>,
     settings: Settings,
@@ -82,7 +82,7 @@ impl Subject for InCluster {
     }
 
     async fn interrupt(&mut self) {
-        // The store is closed before it is opened again.
+        // With this, the store is closed before it is opened again.
         self.store = in_maps();
         self.store = open(&self.settings).await;
     }

@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use records::{Answer, Commit, Committed, Failure, Place, Question, Records, Space, maps::Maps};
 use shared::time::Timestamp;
 
-/// In-memory records that a test can make fail or report as nearly full.
+/// Records in memory. A test can make calls fail, or make the backend report that it is nearly full.
 pub struct Unreliable {
     maps: Maps,
     calls_left: AtomicU64,
@@ -19,7 +19,7 @@ pub struct Unreliable {
     losses: Mutex<Vec<i64>>,
     /// A space that cannot be reached.
     away: OnceLock<Space>,
-    /// Calls to that space hang instead of failing.
+    /// Whether calls to the space that cannot be reached hang instead of failing.
     is_silent: AtomicBool,
 }
 
@@ -32,12 +32,12 @@ impl Default for Unreliable {
 }
 
 impl Unreliable {
-    /// Makes reads and commits fail after this many more calls.
+    /// Makes all reads and commits fail after this many further calls.
     pub fn fail_after(&self, calls: u64) {
         self.calls_left.store(calls, Ordering::SeqCst);
     }
 
-    /// Makes a space unreachable from now on, as when a cluster's master is down.
+    /// Makes a space unreachable from now on, as if its master in a cluster was down.
     #[cfg(test)]
     fn take_away(&self, space: Space) {
         self.away.set(space).unwrap();
@@ -53,12 +53,12 @@ impl Unreliable {
         self.is_nearly_full.store(is_nearly_full, Ordering::SeqCst);
     }
 
-    /// Makes the backend report that commits since this time may have been lost, without losing any.
+    /// Makes the backend report that commits since this time may have been lost. No commit is really lost.
     pub fn lose_since(&self, since: Timestamp) {
         self.losses.lock().unwrap().push(since.millis());
     }
 
-    /// Counts the records in the spaces whose names begin with this text.
+    /// Returns the number of records in the spaces whose names begin with this text.
     pub fn count_in(&self, spaces: &str) -> usize {
         self.maps.count_in(spaces)
     }

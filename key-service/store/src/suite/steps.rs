@@ -26,7 +26,7 @@ use domain::{
     },
 };
 
-/// Returns the time this many seconds after the start.
+/// Returns the time that is this many seconds after the start.
 pub fn after(seconds: u64) -> Timestamp {
     START.plus(Duration::from_secs(seconds))
 }
@@ -47,7 +47,7 @@ pub(super) fn digest(of: &str) -> Digest {
     Digest::of(of.as_bytes())
 }
 
-/// Creates a numbered account.
+/// Creates the account with this number.
 pub async fn open_account(store: &Store, n: u8) -> AccountId {
     let id = ledger::histories::account(n);
     let new = NewAccount { id, name: format!("Customer {n}"), created_at: after(n.into()) };
@@ -55,7 +55,7 @@ pub async fn open_account(store: &Store, n: u8) -> AccountId {
     id
 }
 
-/// Creates a numbered account with credit.
+/// Creates the account with this number, and gives it credit.
 pub async fn open_account_with(store: &Store, n: u8, credit: i64) -> AccountId {
     let account = open_account(store, n).await;
     let command = Command::Deposit {
@@ -70,14 +70,14 @@ pub async fn open_account_with(store: &Store, n: u8, credit: i64) -> AccountId {
     account
 }
 
-/// Returns a numbered key to create.
+/// Returns the key with this number, to be created.
 pub fn new_key(account: AccountId, n: u8) -> NewKey {
     let blank = ApiKey::new(ledger::histories::key(n), format!("fg_api_{n}…"), after(n.into()));
     let key = ApiKey { label: format!("Key {n}"), ..blank };
     NewKey { account, key, digest: digest(&format!("{account} {n}")), most: u64::MAX >> 11 }
 }
 
-/// Returns a numbered group to create.
+/// Returns the group with this number, to be created.
 pub fn new_group(account: AccountId, n: u8) -> NewGroup {
     let blank = Group::new(ledger::histories::group(n), after(n.into()));
     let group = Group { name: format!("Group {n}"), ..blank };
@@ -124,7 +124,7 @@ pub async fn due_holds(store: &Store, account: AccountId) -> Vec<DueHold> {
         due.extend(page.holds);
         after = page.next;
         if after.is_none() {
-            // A store may list a hold twice if it changed in the meantime.
+            // A store may list a hold twice if the hold has changed in the meantime.
             due.sort_by_key(|hold: &DueHold| hold.generation);
             due.dedup();
             return due;

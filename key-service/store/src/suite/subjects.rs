@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use super::{Subject, in_maps, over};
 use crate::store::Store;
 
-/// The store over in-memory maps.
+/// A store on top of maps in memory.
 pub(super) struct InMaps(Arc<Store>);
 
 impl Subject for InMaps {
@@ -21,7 +21,7 @@ impl Subject for InMaps {
     }
 }
 
-/// The store over an in-memory SQLite database.
+/// A store on top of an SQLite database in memory.
 pub(super) struct InMemory(Arc<Store>);
 
 impl Subject for InMemory {
@@ -34,7 +34,7 @@ impl Subject for InMemory {
     }
 }
 
-/// The store over a SQLite file.
+/// A store on top of an SQLite file.
 pub(super) struct InFile {
     store: Arc<Store>,
     path: PathBuf,
@@ -53,7 +53,7 @@ impl Subject for InFile {
     }
 }
 
-/// The store over a SQLite file, closed and reopened in the middle of each case.
+/// A store on top of an SQLite file. It is closed and reopened in the middle of each case.
 pub(super) struct Reopened(InFile);
 
 impl Subject for Reopened {
@@ -66,7 +66,7 @@ impl Subject for Reopened {
     }
 
     async fn interrupt(&mut self) {
-        // The file is closed before it is opened again.
+        // This drops the old store, so the file is closed before it is opened again.
         self.0.store = in_maps();
         self.0.store = over(Arc::new(Sqlite::open(&self.0.path).unwrap()));
     }

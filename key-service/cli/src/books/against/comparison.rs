@@ -19,7 +19,7 @@ pub(super) struct Tokens {
 /// A request in the upstream's record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Served {
-    /// The generation, or a time at which the upstream was working on the request.
+    /// Either the generation's id, or a time at which the upstream was working on the request.
     pub(super) identity: ServedIdentity,
     /// Tokens as the upstream counted them.
     pub(super) tokens: Tokens,
@@ -29,11 +29,11 @@ pub(super) struct Served {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ServedIdentity {
     Generation(GenerationId),
-    /// A time between the generation's start and its bill. The tokens must be equal.
+    /// A time, which must be between the generation's start and its bill. The token counts must be equal too.
     Time(Timestamp),
 }
 
-/// A billed generation, as of its last journal entry.
+/// A billed generation, according to its last journal entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Billed {
     pub(super) generation: GenerationId,
@@ -46,7 +46,7 @@ pub(super) struct Billed {
 /// A difference between the two records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Difference {
-    /// A request without a bill, or a second request for a generation that was billed once.
+    /// A request without a bill, or a further request for a generation that was billed once.
     NotBilled(Served),
     /// A request billed with other token counts.
     BilledDifferently(Tokens, Billed),
@@ -65,7 +65,8 @@ pub(super) struct Totals {
 pub(super) struct Comparison {
     pub(super) served: Totals,
     pub(super) billed: Totals,
-    /// First the upstream's requests in their order, then the journal's other bills by time.
+    /// First the differences of the upstream's requests, in the record's order. Then the bills without a request, by
+    /// time.
     pub(super) differences: Vec<Difference>,
 }
 
@@ -78,7 +79,8 @@ impl Totals {
 }
 
 impl Billed {
-    /// Returns when the upstream may have worked on the generation, extended by the tolerance on both sides.
+    /// Returns the time in which the upstream may have worked on the generation, extended by the tolerance on both
+    /// sides.
     fn interval(&self, tolerance: Duration) -> RangeInclusive<Timestamp> {
         self.generation.created_at().minus(tolerance)..=self.at.plus(tolerance)
     }
@@ -98,8 +100,9 @@ pub(super) fn compare(served: &[Served], billed: &[Billed], tolerance: Duration)
     let mut comparison = Comparison::default();
     let by_id: HashMap<_, _> = billed.iter().enumerate().map(|(at, b)| (b.generation, at)).collect();
     let mut matched = vec![false; billed.len()];
-    // Requests that name a generation choose first, so that no other request takes their bill. If several name the same
-    // generation, the bill goes to the first one with equal tokens or, if there is none, to the first one.
+    // Requests that name a generation get their bills first, so that no other request takes such a bill. If several
+    // requests name the same generation, the first request with equal tokens gets the bill; if none has equal tokens,
+    // the first request gets it.
     let mut owners: HashMap<usize, usize> = HashMap::new();
     for (place, request) in served.iter().enumerate() {
         comparison.served.add(request.tokens);
@@ -141,15 +144,15 @@ pub(super) fn compare(served: &[Served], billed: &[Billed], tolerance: Duration)
     comparison
 }
 
-/// Bills and requests with equal tokens, as indices.
+/// The bills and the requests that have the same token counts, as indices.
 #[derive(Default)]
 struct EqualBills {
     bills: Vec<usize>,
     requests: Vec<(Timestamp, usize)>,
 }
 
-/// Finds a separate bill for each request that names no generation: among the bills with equal tokens and a matching
-/// time, the one that ends first. Returns for each request whether there was one.
+/// Finds a bill for each request that names no generation, and no bill for two requests. Among the bills with equal
+/// tokens and a matching time, it takes the bill that ends first. Returns for each request whether a bill was found.
 fn match_by_time(
     served: &[Served],
     billed: &[Billed],
@@ -227,7 +230,7 @@ mod tests {
             billed(3, 10, 17, tokens(1, 1)),
             billed(1, 0, 30, tokens(5, 7)),
             billed(2, 10, 11, tokens(5, 7)),
-            // An empty bill: the client left before the stream's head arrived.
+            // A bill without tokens: the client left before the stream's head arrived.
             billed(4, 10, 11, tokens(0, 0)),
         ];
         let comparison = compare(&served, &bills, TOLERANCE);
@@ -279,7 +282,8 @@ mod tests {
     }
 
     proptest! {
-        /// Requests within the times of their bills are all matched, in any order and however the bills overlap.
+        /// If every request lies within the time of its bill, all requests get a bill, in any order and however the
+        /// bills overlap.
         #[test]
         fn what_fits_is_matched(bills in vec((0..60_i64, 0..30_i64, 0..=30_i64, 0..3_u64), 0..40)) {
             let (mut served, mut journal) = (Vec::new(), Vec::new());

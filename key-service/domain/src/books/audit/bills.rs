@@ -1,4 +1,4 @@
-//! Bills of generations, to the extent that entries show which bill a later one replaces.
+//! Remembers the bills of generations, to check entries that replace an earlier bill.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -9,7 +9,8 @@ use crate::ledger::{Ending, Entry};
 /// Maximum number of bills remembered to detect double billing: a few minutes of the busiest account, in 16 MB.
 const MOST_BILLS: usize = 200_000;
 
-/// Sums of changes by generation, for the latest bills and for bills of expiries, which a late capture may replace.
+/// What each generation has been billed so far: for the latest captures, and for the latest expiries, whose bills a
+/// capture may replace.
 #[derive(Debug)]
 pub(super) struct Bills {
     changes: HashMap<GenerationId, i128>,
@@ -22,14 +23,14 @@ pub(super) struct Bills {
 }
 
 impl Bills {
-    /// Starts a list of bills. The journal is `complete` if it still has its first entries.
+    /// Creates an empty list of bills. The journal is `complete` if it still has its first entries.
     pub(super) fn new(complete: bool) -> Self {
         let (captured, expired) = (VecDeque::new(), VecDeque::new());
         Self { changes: HashMap::new(), captured, expired, complete }
     }
 
-    /// Returns the sum of a generation's changes if the entry bills another amount. A generation's first known entry
-    /// proves nothing if it may correct one that was forgotten or dropped.
+    /// Adds an entry. Returns what the generation's entries add up to if the entry bills a different amount. The first
+    /// known entry of a generation proves nothing if it may correct an entry that was forgotten or dropped.
     pub(super) fn disproves(&mut self, generation: GenerationId, entry: &Entry) -> Option<i128> {
         if !entry.settlement.ending.is_bill() {
             return None;

@@ -15,10 +15,10 @@ use crate::{
     ledger::Entry,
 };
 
-/// The counters in one record of a day.
+/// The counters of one record of daily sums.
 #[derive(Clone, Debug)]
 pub enum DayCounters {
-    /// Counts of a key, its groups and a model.
+    /// Counts for one key (with its groups) and one model.
     Payer(Box<DayTotal<Counts>>),
     Model(DayTotal<Margin>),
     Group(GroupDay),
@@ -37,7 +37,7 @@ impl DayCounters {
         }
     }
 
-    /// Adds an entry. `keys` is how a group counts the entry's key.
+    /// Adds an entry. `keys` says as which keys a group counts the entry's key.
     pub fn add(&mut self, entry: &Entry, keys: Option<GroupKeys>, counts: Counts) {
         let hour = Hour::of(entry.settlement.at).of_day();
         match self {
@@ -68,7 +68,7 @@ impl DayCounters {
     }
 }
 
-/// Returns a day's counters that differ from the sums of its entries.
+/// Returns those counters of a day that differ from the sums of its entries.
 pub(crate) fn compare(day: Day, of: &SumOwner, recorded: &DayCounters, proven: &DayCounters) -> Vec<Wrong> {
     let mut comparison = DayComparison { day, wrong: Vec::new() };
     comparison.compare(of, recorded, proven);
@@ -102,7 +102,7 @@ impl DayComparison {
             (SumOwner::Users(part), DayCounters::Users(recorded), DayCounters::Users(proven)) => {
                 self.users(*part, recorded, proven);
             }
-            // A record's name determines its kind, so the kinds are equal.
+            // Cannot happen: a record's name determines the kind of its counters, so both kinds are equal.
             (_, _, _) => {}
         }
     }
@@ -166,7 +166,7 @@ impl DayComparison {
     }
 }
 
-/// Returns whether a counter has reached its maximum and so proves nothing.
+/// Returns whether a counter has reached its maximum, after which it proves nothing.
 const fn is_bounded(quantity: Quantity) -> bool {
     match quantity {
         Quantity::Usd(amount) => amount.nanos() == COUNTED.cast_signed(),

@@ -1,4 +1,4 @@
-//! Figures that an audit proves.
+//! The figures that an audit compares.
 
 use std::fmt;
 
@@ -28,7 +28,7 @@ pub enum Quantity {
     Count(u64),
 }
 
-/// The owner of daily counters.
+/// Whose requests daily counters count.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SumOwner {
     /// A key and a model.
@@ -36,33 +36,33 @@ pub enum SumOwner {
     Model(String),
     /// A group and its child groups.
     Group(GroupId),
-    /// The users in the record with this number.
+    /// The users whose counts are in the record with this number.
     Users(u8),
 }
 
-/// A figure that can be proven.
+/// A recorded figure that an audit can prove. Each variant says what it must be equal to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Figure {
     /// A key's balance after the entry with this number: the balance before it plus the entry's change.
     Entry(KeyId, u64),
-    /// Number of the key's or group's entry before the entry with this number.
+    /// Number of the previous entry of the key or group, as recorded in the entry with this number.
     Previous(BudgetOwner, u64),
-    /// Number of the last entry of a key or a group.
+    /// Number of the last entry of the key or group.
     Last(BudgetOwner),
     /// The `used` of a key (the balance after the last entry) or of a group (the sum of its entries). A key or group
     /// that does not exist is recorded as zero.
     Used(BudgetOwner),
     /// The `held` of a key or a group: the sum of its open holds.
     BudgetHeld(BudgetOwner),
-    /// The spend in a window: the sum of its entries, if they are known.
+    /// The spend in a window: the sum of the window's entries, as far as these are known.
     Window(BudgetOwner, Per),
     /// The account's `held`: the sum of all open holds.
     Held,
     /// The account's credit: deposits minus the `used` of all keys.
     Credit,
-    /// Requests in flight of a key or group with bounds: the number of open holds that it counts.
+    /// Requests in flight of a key or group with bounds: the number of its open holds that count as such.
     InFlight(BudgetOwner),
-    /// Number of entries from the first in the journal to the account's last one.
+    /// Number of entries from the journal's first entry to the account's last entry.
     Entries,
     /// The amount that the last entry bills for a generation: the sum of the generation's changes.
     Bill(GenerationId),
@@ -74,7 +74,7 @@ pub enum Figure {
     ModelCount(Day, String, Counter),
     /// A counter for a part of a day: the sum of the entries.
     Part(DayPart, Day, Counter),
-    /// Whether a key's list of sums includes this day and model.
+    /// Whether the key's list of sums includes this day and model, as it must if the sum exists.
     Listed(KeyId, Day, String),
     /// The amount of an open hold, compared with the index of open holds.
     Hold(GenerationId),
@@ -88,7 +88,7 @@ pub enum Figure {
     KeysOfGroup(GroupId),
     /// A group's number of child groups, compared with the list of child groups.
     ChildGroups(GroupId),
-    /// Number of the journal's first entry, in a store that drops no entries or cannot have dropped this one yet.
+    /// Number of the journal's first entry, compared with the first entry that the store cannot have dropped yet.
     FirstEntry,
     /// Number of the account's last event, compared with the log of events.
     LastEvent,
@@ -98,24 +98,24 @@ pub enum Figure {
     LastExpiry,
     /// Number of the last entry that a day's counters include.
     LastOfDay(SumOwner, Day),
-    /// A record or entry that must exist: 1 if it does, 0 if not.
+    /// Whether a record or index entry exists, as 1 or 0.
     Stored(Stored),
 }
 
 /// A part of a day that is counted separately.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DayPart {
-    /// An hour of one key and model.
+    /// Requests of one key for one model in one hour.
     KeyHour(KeyId, String, u8),
-    /// An hour of one model.
+    /// Requests for one model in one hour.
     ModelHour(String, u8),
-    /// A model and some of a group's keys.
+    /// Requests of some of a group's keys for one model.
     GroupModel(GroupId, String, GroupKeys),
-    /// An hour of one model and some of a group's keys.
+    /// Requests of some of a group's keys for one model in one hour.
     GroupHour(GroupId, String, GroupKeys, u8),
-    /// A user, under the name that the caller sent.
+    /// Requests of one user, under the name that the caller sent.
     User(String),
-    /// Users without separate counters, in the record with this number.
+    /// Requests of the users that the record with this number counts only together.
     OtherUsers(u8),
 }
 
@@ -159,7 +159,7 @@ impl fmt::Display for DayPart {
 pub enum Counter {
     /// Amount charged; only for parts of a day.
     Charged,
-    /// Billed generations, including free ones.
+    /// Billed generations, including free generations.
     Requests,
     /// Prompt and completion tokens together, for a model or a group.
     Tokens,
@@ -167,7 +167,7 @@ pub enum Counter {
     Cached,
     Completion,
     CacheWrite,
-    /// Tokens written to a cache to be kept for an hour or longer.
+    /// Prompt tokens that were written to a cache that keeps them for an hour or longer.
     CacheWriteLong,
     AudioInput,
     Images,

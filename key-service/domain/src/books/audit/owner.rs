@@ -2,7 +2,7 @@ use std::fmt;
 
 use shared::ids::{GroupId, KeyId};
 
-/// The owner of a budget: a key or a group.
+/// A key or a group, each of which has a budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum BudgetOwner {
     Key(KeyId),

@@ -6,13 +6,13 @@ use shared::{calendar::Per, money::NanoUsd, time::Timestamp};
 
 use crate::ledger::{Budget, MOST_CARRIED, Window};
 
-/// A bill this close to the start of a window may count in either window, since the clock that set a bound may have
-/// been fast or slow.
+/// A bill this close to the start of a window may count in this window or in the one before, because clocks may be fast
+/// or slow.
 const UNSURE: Duration = Duration::from_mins(10);
 
-/// The current window of each length, after the entries so far.
+/// The current window of each length, computed from the entries so far.
 ///
-/// Holds and bills of a budget advance its windows, and each bill has an entry. So entries show what was billed in a
+/// Holds and bills of a budget advance its windows. Each bill has an entry, so the entries show what was billed in a
 /// window, with three exceptions. A bill within minutes of the window's start, or of the time when its bound was set,
 /// may or may not count. Money returned by a late capture may have been billed in another window. And a window that a
 /// fast clock started may include earlier bills.
@@ -20,14 +20,14 @@ const UNSURE: Duration = Duration::from_mins(10);
 pub(super) struct Replay {
     running: [WindowBills; 4],
     since: [Option<BoundSince>; 4],
-    /// Sum of all bills so far.
+    /// Sum of all bills so far, without money that was returned.
     total: NanoUsd,
     last: Option<Timestamp>,
-    /// The latest time of any entry. After a clock was far ahead, it is not the last entry's time.
+    /// The latest time of any entry. It differs from the last entry's time after a clock was far ahead.
     latest: Option<Timestamp>,
 }
 
-/// When the windows of each length got their bounds, for bounds set within the recorded window.
+/// For the window of each length: when its bound was set, if that was within the recorded window.
 pub(super) type Since = [Option<Timestamp>; 4];
 
 /// Which entries a journal still has.
@@ -37,7 +37,7 @@ pub(super) struct KnownEntries {
     pub(super) begins_at: Option<Timestamp>,
 }
 
-/// Returns when bounds were set, if any was set within its window.
+/// Returns when the bounds were set that were set within their windows; `None` if there are none.
 pub(super) fn since(budget: &Budget) -> Option<Since> {
     let mut since = Since::default();
     for window in budget.bounds.iter().flat_map(|bounds| &bounds.windows) {
@@ -55,9 +55,9 @@ fn is_first(window: &Window) -> bool {
 #[derive(Clone, Copy, Debug)]
 struct BoundSince {
     set_at: Timestamp,
-    /// All bills that may count.
+    /// Sum of all bills that may count.
     most: NanoUsd,
-    /// Bills that certainly count, whatever the clocks showed.
+    /// Sum of the bills that certainly count, whatever the clocks showed.
     least: NanoUsd,
     given_back: NanoUsd,
 }
@@ -66,11 +66,11 @@ struct BoundSince {
 #[derive(Clone, Copy, Debug, Default)]
 struct WindowBills {
     start: Option<Timestamp>,
-    /// All bills since `start`, and late bills of the previous window.
+    /// Sum of all bills since `start` and of the previous window's late bills.
     most: NanoUsd,
-    /// Bills that certainly count, whatever the clocks showed.
+    /// Sum of the bills that certainly count, whatever the clocks showed.
     least: NanoUsd,
-    /// Bills that the next window may count instead.
+    /// Sum of the bills near the window's end, which the next window may count instead.
     late: NanoUsd,
     /// Money returned since `start` that this or an earlier window had billed.
     given_back: NanoUsd,
@@ -91,8 +91,8 @@ impl Replay {
         }
         for (per, running) in Per::ALL.into_iter().zip(&mut self.running) {
             let start = per.beginning(at);
-            // A fast clock may have begun the window. In that case, the time of its first bill is exactly the window's
-            // start.
+            // A fast clock may have begun the window before its time. Then the first bill of the window has exactly the
+            // window's start as its time.
             let was_begun = at == start || self.latest.is_some_and(|latest| start <= latest);
             running.add(per, at, delta, was_begun.then_some(self.total));
         }
@@ -104,8 +104,8 @@ impl Replay {
         self.latest = self.latest.max(Some(at));
     }
 
-    /// Handles times that went back after a clock was far ahead. From then on, entries do not show for certain which
-    /// window counts them.
+    /// Handles times that went back after a clock was far ahead. The entries so far then no longer show for certain
+    /// which window counts them.
     fn go_back(&mut self, at: Timestamp) {
         for (per, running) in Per::ALL.into_iter().zip(&mut self.running) {
             let start = running.start.min(Some(per.beginning(at)));
@@ -121,8 +121,7 @@ impl Replay {
         }
     }
 
-    /// Returns the spend closest to the recorded one that the known entries allow; `None` if they allow the recorded
-    /// spend.
+    /// If the known entries rule out the recorded spend, returns the nearest amount that they allow.
     pub(super) fn disproves(&self, window: &Window, known: KnownEntries) -> Option<NanoUsd> {
         let running = &self.running[window.per as usize];
         let last = self.last.unwrap_or(window.start);
@@ -134,7 +133,7 @@ impl Replay {
             let allowed = match (since, running.start) {
                 (Some(since), _) => since.allowed(ahead),
                 (None, None) => NanoUsd::ZERO..=NanoUsd::ZERO,
-                // The bound is newer than the sums of the entries.
+                // The audit did not know of this bound when it added up the entries.
                 (None, Some(_)) => return None,
             };
             (allowed, reaches_back)
@@ -193,12 +192,12 @@ impl WindowBills {
         }
     }
 
-    /// Returns the possible range of what the window has used. `ahead` is the sum of all bills, if a fast clock may
-    /// have started it.
+    /// Returns the range in which the window's spend must be. `ahead` is the sum of all bills if a fast clock may have
+    /// started the window, otherwise `None`.
     fn allowed(&self, window: &Window, ahead: Option<NanoUsd>) -> RangeInclusive<NanoUsd> {
         match self.start {
             None => NanoUsd::ZERO..=NanoUsd::ZERO,
-            // The window started with a hold, or its bound was set at its start, so it has no entries yet.
+            // The window has no entries yet: it started with a hold, or its bound was set at its start.
             Some(start) if start < window.start => NanoUsd::ZERO..=ahead.unwrap_or(self.late),
             Some(_) => self.least.left_after(self.given_back)..=self.most,
         }

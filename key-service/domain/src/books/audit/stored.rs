@@ -6,7 +6,7 @@ use shared::ids::{DepositId, GenerationId};
 
 use crate::books::audit::owner::BudgetOwner;
 
-/// A record or index entry that must exist, with the content that other records imply.
+/// A record or index entry that must exist. Other records imply what it must contain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stored {
     /// The account's entry in the index of names.
@@ -17,17 +17,17 @@ pub enum Stored {
     Holder,
     Money(BudgetOwner),
     Profile(BudgetOwner),
-    /// A key's or group's entries in an index.
+    /// The entries of a key or group in an index.
     Listed(BudgetOwner, Listing),
     /// The remembered bill of a generation, which prevents billing it again.
     Bill(GenerationId),
     /// A deposit, compared with its index entry and its payment.
     Deposit(DepositId),
-    /// The deposit that the account records as its last.
+    /// The deposit that the account's record names as the last.
     LastDeposit,
-    /// An event and its index entries, by the event's number.
+    /// The event with this number, and its index entries.
     Event(u64),
-    /// The threshold that the event with this number reports.
+    /// The record of the threshold that the event with this number reports.
     Threshold(u64),
 }
 
@@ -38,7 +38,7 @@ pub enum Listing {
     All,
     /// Keys by status, and keys that expire.
     Status,
-    /// Keys of groups, or child groups.
+    /// The keys of each group, or the child groups of each group.
     Parent,
     /// Keys by spend.
     Spend,
@@ -56,7 +56,7 @@ impl Listing {
 }
 
 impl Stored {
-    /// Returns the key or group that needs the record.
+    /// Returns the key or group to which the record belongs.
     pub const fn owner(&self) -> Option<BudgetOwner> {
         match self {
             Self::Money(of) | Self::Profile(of) | Self::Listed(of, _) => Some(*of),

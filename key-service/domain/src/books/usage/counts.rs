@@ -1,16 +1,16 @@
-//! Counters and sums, all of them bounded.
+//! Counters and sums. None of them grows above a fixed maximum.
 
 use minicbor::{Decode, Encode};
 use serde::Serialize;
 use shared::{money::NanoUsd, tokens::Usage};
 
-/// Maximum of every counter: the largest integer that JSON readers with doubles keep exact.
+/// Maximum of every counter: up to here, JSON readers that use doubles keep integers exact.
 pub const COUNTED: u64 = (1 << 53) - 1;
 
 /// Counters of a day. None exceeds [`COUNTED`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct Counts {
-    /// Billed generations, including free ones.
+    /// Billed generations, including free generations.
     #[n(0)]
     pub requests: u64,
     #[n(1)]
@@ -18,10 +18,10 @@ pub struct Counts {
     /// Amount charged. Negative on a day when corrections returned more than was billed.
     #[n(2)]
     pub charged: NanoUsd,
-    /// Known cost of the generations to the operator. May be negative, like `charged`.
+    /// What the generations cost the operator, as far as known. May be negative, like `charged`.
     #[n(3)]
     pub upstream_cost: NanoUsd,
-    /// Amount charged for generations with a known upstream cost. The margin is this minus `upstream_cost`.
+    /// Amount charged for generations with a known upstream cost. The margin is this amount minus `upstream_cost`.
     #[n(4)]
     pub charged_at_known_cost: NanoUsd,
 }
@@ -29,7 +29,7 @@ pub struct Counts {
 /// Sums over several keys. None exceeds [`COUNTED`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct Sums {
-    /// Billed generations, including free ones.
+    /// Billed generations, including free generations.
     #[n(0)]
     pub requests: u64,
     /// Tokens of prompts and completions.
@@ -40,12 +40,12 @@ pub struct Sums {
     pub charged: NanoUsd,
 }
 
-/// Sums over several keys, with the cost to the operator. No amount exceeds [`COUNTED`].
+/// Sums over several keys, with what the requests cost the operator. No amount exceeds [`COUNTED`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct Margin {
     #[n(0)]
     pub sums: Sums,
-    /// Known cost of the generations to the operator. May be negative, like the charges.
+    /// What the generations cost the operator, as far as known. May be negative, like the charges.
     #[n(1)]
     pub upstream_cost: NanoUsd,
     /// Amount charged for generations with a known upstream cost.
@@ -87,7 +87,7 @@ impl Sums {
         }
     }
 
-    /// Subtracts a sum; counts stop at zero.
+    /// Subtracts other sums. A count that would become negative is zero.
     #[must_use]
     pub fn less(self, other: Self) -> Self {
         Self {
@@ -115,7 +115,7 @@ impl Margin {
         }
     }
 
-    /// Subtracts a sum; counts stop at zero.
+    /// Subtracts other sums. A count that would become negative is zero.
     #[must_use]
     pub fn less(self, other: Self) -> Self {
         Self {
@@ -125,7 +125,8 @@ impl Margin {
         }
     }
 
-    /// Returns charges minus upstream costs over the generations with a known upstream cost; `None` without any.
+    /// Returns charges minus upstream costs over the generations with a known upstream cost; `None` without such
+    /// generations.
     pub fn amount(&self) -> Option<NanoUsd> {
         let is_known = self.upstream_cost != NanoUsd::ZERO || self.charged_at_known_cost != NanoUsd::ZERO;
         is_known.then(|| difference(self.charged_at_known_cost, self.upstream_cost))

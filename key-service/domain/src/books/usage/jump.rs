@@ -6,9 +6,9 @@ use shared::money::NanoUsd;
 const LEAST_TIMES: i128 = 5;
 /// A jump is more than this many times the busiest earlier hour.
 const BUSIEST_TIMES: i128 = 2;
-/// A jump is at least the account's usual day divided by this. Smaller amounts are noise.
+/// A jump is at least the amount of the account's usual day divided by this. Smaller amounts are noise.
 const PARTS_OF_A_DAY: i128 = 4;
-/// With fewer hours of spend, there is no usual amount.
+/// With spend in fewer earlier hours than this, the usual amount is unknown.
 const KNOWN_HOURS: usize = 5;
 const MINUTES_OF_AN_HOUR: i128 = 60;
 
@@ -16,7 +16,7 @@ const MINUTES_OF_AN_HOUR: i128 = 60;
 pub struct SpendHistory {
     /// Spend in the last minutes.
     pub spent: NanoUsd,
-    /// The number of these minutes, at least 60.
+    /// How many minutes these are: at least 60.
     pub minutes: u32,
     /// Spend of each earlier hour in which anything was spent, within about a week.
     pub hours: Vec<NanoUsd>,
@@ -27,12 +27,12 @@ pub struct SpendHistory {
 pub struct Jump {
     pub spent: NanoUsd,
     pub minutes: u32,
-    /// How many times the usual amount it is; `None` if too little was spent earlier to know the usual amount.
+    /// How many times the usual amount was spent; `None` if there was spend in too few earlier hours to know it.
     pub times: Option<u64>,
 }
 
-/// Returns the jump in this spend, if there is one. `usual_day` is the amount that the whole account spends on a usual
-/// day; an account without one has no jumps.
+/// Returns the jump at the end of this history, if there is one. `usual_day` is the amount that the whole account
+/// spends on a usual day. If it is zero, there are no jumps.
 ///
 /// The usual amount is the average over the hours with spend, so that a job that runs once a night is not a jump.
 pub fn jump(of: &SpendHistory, usual_day: NanoUsd) -> Option<Jump> {
@@ -45,7 +45,7 @@ pub fn jump(of: &SpendHistory, usual_day: NanoUsd) -> Option<Jump> {
         return jump(None);
     }
     let hours = || of.hours.iter().map(|hour| i128::from(hour.nanos()));
-    // Times = spent / (sum / number of hours * minutes / 60), as one fraction.
+    // times = spent / (sum / number of hours * minutes / 60), written as one fraction.
     let number = i128::try_from(of.hours.len()).unwrap_or(i128::MAX);
     let usual = hours().sum::<i128>().max(1).saturating_mul(of.minutes.into());
     let times = spent.saturating_mul(number).saturating_mul(MINUTES_OF_AN_HOUR) / usual.max(1);

@@ -1,5 +1,5 @@
-//! The stored form of many counts: their numbers one after the other, each in as few bytes of seven bits as it needs.
-//! The form is compact, since every bill rewrites all counts.
+//! The stored form of many counts: their numbers one after the other. Each number takes as few bytes as it needs, with
+//! seven of its bits in a byte. The form is compact because every bill rewrites all counts.
 
 use minicbor::{
     Decode, Decoder, Encode, Encoder,
@@ -10,7 +10,7 @@ use shared::money::NanoUsd;
 
 use super::parts::{HoursOfDay, PartCounts, UserDay};
 
-/// How many numbers are stored for each part.
+/// How many numbers are stored for the counts of each part.
 const NUMBERS: usize = 5;
 
 fn push(bytes: &mut Vec<u8>, mut number: u64) {
@@ -21,7 +21,8 @@ fn push(bytes: &mut Vec<u8>, mut number: u64) {
     bytes.push(number.to_le_bytes()[0]);
 }
 
-/// Takes the first number from the bytes; `None` unless they begin with one that `push` writes.
+/// Removes the first number from the bytes and returns it; `None` unless the bytes begin with a number as `push` writes
+/// it.
 fn take(bytes: &mut &[u8]) -> Option<u64> {
     let mut number = 0;
     for shift in (0..u64::BITS).step_by(7) {
@@ -43,7 +44,7 @@ fn push_counts(
     bytes: &mut Vec<u8>,
     PartCounts { requests, prompt, cached, completion, charged }: PartCounts,
 ) {
-    // The encoding keeps small negative amounts short too.
+    // In this encoding, small negative amounts are short too.
     let charged = charged.nanos();
     let charged = ((charged << 1) ^ (charged >> 63)).cast_unsigned();
     for number in [requests, prompt, cached, completion, charged] {

@@ -1,4 +1,4 @@
-//! Breaks a day's counts down by hour, by user, and by model within a group.
+//! A day's counts by hour, by user, and by model within a group.
 
 use std::sync::Arc;
 
@@ -19,11 +19,11 @@ pub const USER_PARTS: u8 = 8;
 /// when full.
 const NAMED_USERS: usize = 32;
 
-/// Counts for a part of a day, of fewer kinds than for a whole day. None exceeds
+/// Counts for a part of a day. They have fewer fields than the counts for a whole day. None exceeds
 /// [`COUNTED`](crate::books::usage::COUNTED).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PartCounts {
-    /// Billed generations, including free ones.
+    /// Billed generations, including free generations.
     pub requests: u64,
     pub prompt: u64,
     pub cached: u64,
@@ -44,7 +44,7 @@ impl PartCounts {
         }
     }
 
-    /// Subtracts other counts; numbers stop at zero.
+    /// Subtracts other counts. A number that would become negative is zero.
     #[must_use]
     pub fn less(self, other: Self) -> Self {
         Self {
@@ -70,12 +70,12 @@ impl From<PartCounts> for Sums {
     }
 }
 
-/// Counts for the hours of a day with any bill, in order.
+/// Counts for those hours of a day in which anything was billed, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct HoursOfDay(Vec<(u8, PartCounts)>);
 
 impl HoursOfDay {
-    /// Returns these hours with their counts; `None` unless the hours are valid and ascending.
+    /// Returns the counts for these hours; `None` unless the hours are valid and in ascending order.
     pub fn read(hours: Vec<(u8, PartCounts)>) -> Option<Self> {
         let is_sorted = hours.is_sorted_by(|(a, _), (b, _)| a < b);
         (is_sorted && hours.last().is_none_or(|(hour, _)| *hour < HOURS)).then_some(Self(hours))
@@ -130,11 +130,11 @@ impl DayTotal<Margin> {
 #[serde(rename_all = "snake_case")]
 #[cbor(flat)]
 pub enum GroupKeys {
-    /// Keys in the group while it had this parent. A reader limited to the parent sees these counts, but not those from
-    /// times when the group had another parent.
+    /// Keys in the group, while the group had this parent. A reader who is limited to this parent sees these counts,
+    /// but no counts from times when the group had another parent.
     #[n(0)]
     Own(#[n(0)] Option<GroupId>),
-    /// Keys in its child groups.
+    /// Keys in the group's child groups.
     #[n(1)]
     Below,
 }
@@ -144,7 +144,7 @@ pub enum GroupKeys {
 #[cbor(transparent)]
 pub struct GroupDay(#[n(0)] Vec<GroupPart>);
 
-/// Counts for one day, one model and some of a group's keys.
+/// Counts for one model and some of a group's keys on one day.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct GroupPart {
     /// The model's id in the catalogue.
@@ -164,7 +164,7 @@ impl<'b, C> Decode<'b, C> for GroupDay {
 }
 
 impl GroupDay {
-    /// Returns these parts with their counts; `None` unless the parts are ascending.
+    /// Returns a group's counts made of these parts; `None` unless the parts are in ascending order.
     pub fn read(parts: Vec<GroupPart>) -> Option<Self> {
         parts.is_sorted_by(|a, b| (&a.model, a.keys) < (&b.model, b.keys)).then_some(Self(parts))
     }
@@ -183,20 +183,20 @@ impl GroupDay {
         self.0.iter()
     }
 
-    /// Lists the parts for keys directly in the group.
+    /// Lists the parts for keys that are in the group itself, not in a child group.
     pub fn own(&self) -> impl Iterator<Item = &GroupPart> {
         self.parts().filter(|part| part.keys != GroupKeys::Below)
     }
 }
 
-/// Lists the groups that count a key's bills, each with how it counts the key.
+/// Lists the groups that count a key's bills, each with the keys as which it counts the key.
 pub fn counting_groups([group, parent]: GroupChain) -> impl Iterator<Item = (GroupId, GroupKeys)> {
     let of_group = group.map(|group| (group, GroupKeys::Own(parent)));
     of_group.into_iter().chain(parent.map(|parent| (parent, GroupKeys::Below)))
 }
 
 /// Counts for some users on a day. The first users of a day are counted by name, in the order of their first bills;
-/// later users are counted together. So a named user's counts are complete.
+/// later users are counted together. So the counts of a named user are complete.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct UserDay {
     named: Vec<(Arc<str>, PartCounts)>,
@@ -227,7 +227,7 @@ impl UserDay {
     }
 }
 
-/// Returns which of a day's [`USER_PARTS`] records counts a user.
+/// Returns the number of the record that counts a user, out of a day's [`USER_PARTS`] records.
 pub fn part_of_user(user: &str) -> u8 {
     // FNV-1a gives the same result in every program and version.
     let hash = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(16_777_619);

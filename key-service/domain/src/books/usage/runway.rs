@@ -4,7 +4,7 @@ use shared::money::NanoUsd;
 
 /// Number of days that determine the rate.
 pub const RATE_DAYS: i64 = 30;
-/// If the rate over this many last days is higher, it is used instead.
+/// If the rate over the last this many days is higher, it is used instead.
 const LATE_DAYS: i64 = 7;
 
 /// An amount that was spent in a number of days.
@@ -19,8 +19,9 @@ impl SpendRate {
     /// Returns an account's rate from its spend on each of the last [`RATE_DAYS`] days, today last. `age` is the number
     /// of days since the account was created, including today.
     ///
-    /// The result is the higher of two rates: over all days, and over the last week. In a younger account, the days
-    /// count from the first bill, so that a first day is not spread over a month.
+    /// The result is the higher of two rates: over all days, and over the last week. For an account younger than
+    /// [`RATE_DAYS`], only the days since its first bill count. Otherwise the spend of its first day would be spread
+    /// over a month.
     pub fn of(daily: &[NanoUsd], age: i64) -> Self {
         let length = i64::try_from(daily.len()).unwrap_or(i64::MAX);
         let first = daily.iter().position(|day| *day > NanoUsd::ZERO).and_then(|at| i64::try_from(at).ok());
@@ -51,7 +52,8 @@ impl SpendRate {
 mod tests {
     use super::*;
 
-    /// Returns how many days ten dollars last. `spent` pairs a number of days ago with the dollars spent on that day.
+    /// Returns how many days ten dollars last. Each pair in `spent` says how many dollars were spent how many days ago
+    /// (days first).
     fn lasts(spent: &[(usize, i64)], age: i64) -> Option<i64> {
         let mut daily = vec![NanoUsd::ZERO; 30];
         for (before, usd) in spent {

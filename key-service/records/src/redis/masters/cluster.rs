@@ -1,6 +1,6 @@
 //! The masters of a cluster and their slots.
 //!
-//! A failing node does not say who takes over its slots. So after every failure another node is asked.
+//! A node that fails cannot say which node takes over its slots. So after every failure, another node is asked.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -24,19 +24,19 @@ use super::{
 };
 use crate::redis::connection::{Connection, Nodes, may_pass};
 
-/// Minimum time between two lookups of the slots, since a shard may be away for long.
+/// Minimum time between two lookups of the slots, because a shard may be away for a long time.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// Timeout for a node to list the slots; after that, another node is asked.
+/// Timeout for a node that is asked to list the slots. After that, another node is asked.
 const TELLING: Duration = Duration::from_millis(500);
 
-/// How long a request is repeated while its slot moves and some of its names have already moved. It is shorter than the
-/// timeout of a call, so that callers learn the reason.
+/// For how long a request is repeated while its slot is moving and only some of its names have moved. This is shorter
+/// than the timeout of a call, so that callers learn the reason.
 const MOVING: Duration = Duration::from_millis(1_400);
-/// How long a request is repeated while the cluster is down. It is shorter than the time after which gateways also send
-/// the call to another key-service, which would find the same cluster.
+/// For how long a request is repeated while the cluster is down. This is shorter than the time after which gateways
+/// also send the call to another key-service, for which the cluster would be down too.
 const DOWN: Duration = Duration::from_millis(400);
-/// How long, after the node that takes over a slot has answered, that node may have writes that the slot's master
-/// lacks. It is longer than any call.
+/// After a request about a moving slot to the node that takes it over, that node is assumed for this long to have
+/// writes that the slot's master lacks. This is longer than any call takes.
 const LEAVING: Duration = Duration::from_secs(10);
 
 /// What is known about a cluster.
@@ -44,7 +44,7 @@ pub(in crate::redis) struct Cluster {
     nodes: Nodes,
     checks: Arc<Checks>,
     table: RwLock<SlotTable>,
-    /// Time of the last lookup. It stays locked during a lookup, so that there is one at a time.
+    /// Time of the last lookup. It stays locked during a lookup, so that there is only one lookup at a time.
     looked: Mutex<Option<Instant>>,
     /// Number of nodes asked so far, so that nodes are asked in turn.
     asked: AtomicUsize,
@@ -53,11 +53,11 @@ pub(in crate::redis) struct Cluster {
 #[derive(Default)]
 struct SlotTable {
     slots: HashMap<Slot, Arc<Server>>,
-    /// Slots that are moving away from their masters, and when the node that takes over was last asked.
+    /// Slots that are moving away from their masters, and when the node that takes each of them over was last asked.
     leaving: HashMap<Slot, Instant>,
     /// Masters by address.
     masters: BTreeMap<String, Arc<Server>>,
-    /// Addresses of replicas, which also know the slots.
+    /// Addresses of replicas. They can be asked for the slots too.
     replicas: BTreeSet<String>,
 }
 
@@ -116,7 +116,7 @@ impl Cluster {
         usize::from(SLOTS) - self.table.read().slots.len()
     }
 
-    /// Returns the node that a server redirects to. An address without a host means the server's host.
+    /// Returns the node to which a server redirects. In an address without a host, the host is the server's own.
     pub(in crate::redis) fn redirected(&self, from: &Server, to: &str) -> RedisResult<Arc<Server>> {
         let address = on_host(host(&from.name), to);
         let mut table = self.table.write();
@@ -134,12 +134,12 @@ impl Cluster {
         table.slots.insert(slot, Arc::clone(to));
     }
 
-    /// Notes that the node that takes over a slot is being asked about it.
+    /// Notes that a request about this slot is being sent to the node that takes the slot over.
     pub(in crate::redis) fn leaves(&self, slot: Slot) {
         self.table.write().leaving.insert(slot, Instant::now());
     }
 
-    /// Returns whether writes to the slot of a name may be at the node that takes it over.
+    /// Returns whether the node that takes over a name's slot may have writes that the slot's master lacks.
     pub(in crate::redis) fn is_leaving(&self, key: &[u8]) -> bool {
         let table = self.table.read();
         table.leaving.get(&Slot::for_key(key)).is_some_and(|asked| asked.elapsed() < LEAVING)
@@ -183,8 +183,8 @@ impl Cluster {
         self.looked.try_lock().is_ok_and(|looked| is_long_ago(*looked))
     }
 
-    /// Asks one node after the other, and returns newly found masters. A node that knows no owner for some slots may
-    /// have been removed by the others, so other nodes are asked too.
+    /// Asks one node after another for the slots, and returns newly found masters. If a node knows no owner for some
+    /// slots, the other nodes may have removed it from the cluster. So they are asked too.
     async fn read_slots(&self) -> RedisResult<Vec<Arc<Server>>> {
         let mut failed = failure(std::io::ErrorKind::NotConnected, "no node is known");
         let (began, mut most) = (Instant::now(), None::<Slots>);
@@ -199,7 +199,7 @@ impl Cluster {
                 Ok(slots) if most.as_ref().is_none_or(|most| most.count() < slots.count()) => {
                     most = Some(slots);
                 }
-                // Errors that waiting cannot cure take precedence.
+                // An error that does not go away by waiting is kept, in preference to others.
                 Err(e) if may_pass(&failed) => failed = e,
                 Ok(_) | Err(_) => {}
             }
@@ -207,7 +207,7 @@ impl Cluster {
         most.map(|slots| self.take_over(slots)).ok_or(failed)
     }
 
-    /// Lists the nodes that may know the slots: first the masters that answer, in turn, then those that do not.
+    /// Lists the nodes that may know the slots: first the masters that are connected, in turn, then all other nodes.
     fn nodes_in_turn(&self) -> Vec<(String, Option<Arc<Server>>)> {
         let table = self.table.read();
         let turn = self.asked.load(Ordering::Relaxed);
@@ -223,7 +223,7 @@ impl Cluster {
         up.into_iter().chain(others.map(|address| (address, None))).collect()
     }
 
-    /// Asks a node for the slots, over an existing connection if it is a known master.
+    /// Asks a node for the slots, over the existing connection if the node is a known master.
     async fn ask_slots(&self, address: &str, known: Option<Arc<Server>>) -> RedisResult<Slots> {
         let mut connection: Connection = match known {
             Some(server) => server.connection().await?.0,
@@ -237,7 +237,7 @@ impl Cluster {
         Ok(slots)
     }
 
-    /// Replaces the table, and returns the newly found masters.
+    /// Replaces the table by these slots, and returns the newly found masters.
     fn take_over(&self, slots: Slots) -> Vec<Arc<Server>> {
         self.checks.members.add(&slots);
         let mut table = self.table.write();
@@ -265,7 +265,7 @@ impl Cluster {
         fresh
     }
 
-    /// Finds a node by its address, or adds it. Returns whether it is new.
+    /// Finds a node by its address, or adds it. Also returns whether it was added.
     fn node(
         &self,
         masters: &mut BTreeMap<String, Arc<Server>>,

@@ -1,9 +1,9 @@
 //! Waits until writes are on the disk of a master, if it can report this, and on replicas, if the operator asks for it.
 //!
-//! `WAITAOF` and `WAIT` block a connection until the disk or the replicas have confirmed, so they need a separate
-//! connection. It must lead to the server that carried out the commits, and that server must have been the master ever
-//! since: after a failover, or a crash before a sync, a server would confirm writes that it lacks. Callers that come in
-//! the meantime share the next wait.
+//! `WAITAOF` and `WAIT` block a connection until the disk or the replicas have confirmed, so they need a connection of
+//! their own. It must lead to the server that carried out the commits, and this server must have been the master all
+//! the time: after a failover, or after a crash before a sync, a server would confirm writes that it lacks. Callers
+//! that come during a wait share the next wait.
 
 use std::{collections::HashMap, mem, sync::Arc, time::Duration};
 
@@ -23,29 +23,30 @@ use crate::{
     },
 };
 
-/// Timeout for the disk: `everysec` takes a second, or two on a slow disk.
+/// Timeout for the disk: with `everysec`, a sync takes a second, or two seconds on a slow disk.
 const LONGEST: Duration = Duration::from_millis(2_500);
-/// Timeout for replicas. They confirm within a round trip unless they are gone. In that case, callers learn of it early
-/// enough to refuse.
+/// Timeout for replicas. Replicas confirm within a round trip, unless they are gone. With this timeout, callers learn
+/// that early enough to refuse their requests.
 const LONGEST_REPLICATION: Duration = Duration::from_secs(1);
-/// Timeout for the results of both waits on their connection.
+/// Timeout of the connection for the results of both waits.
 const ANSWERING: Duration = Duration::from_secs(4);
-/// Maximum number of writes that wait at once; the client admits no more calls.
+/// Maximum number of writes that wait at the same time. The client does not admit more calls than this.
 const WAITING: usize = 4096;
 
-/// The connection that carries commits to a master.
+/// The connection over which commits are sent to a master.
 pub(super) struct Live {
     pub(super) connection: Connection,
     pub(super) term: Term,
     pub(super) server: Admitted,
 }
 
-/// A wait that a caller asks for.
+/// What a caller waits for.
 pub(in crate::redis) struct Wanted {
-    /// A write to the same slot as the earlier writes. It is repeated before the wait, so it must be idempotent.
+    /// A write to the same slot as the earlier writes. It is sent before the wait and may be sent several times, so it
+    /// must be idempotent.
     pub(in crate::redis) write: Cmd,
     pub(in crate::redis) durability: Durability,
-    /// The term before the earlier writes.
+    /// The term that was read before the earlier writes were sent.
     pub(in crate::redis) since: Term,
     /// Whether the slot is moving, so that the node that takes it over may have carried out the earlier writes.
     pub(in crate::redis) is_leaving: bool,
@@ -55,11 +56,11 @@ pub(in crate::redis) struct Wanted {
 pub(super) struct DurabilityWait {
     queue: parking_lot::Mutex<Vec<Waiter>>,
     connection: Mutex<Option<Waiting>>,
-    /// Number of replicas that must have a write before it is answered.
+    /// How many replicas must have a write before the write is answered.
     replicas: u32,
 }
 
-/// A connection for waits, and the term in which it leads to the server that committed.
+/// A connection for waits, and the term in which the server at its other end carries out commits.
 struct Waiting {
     connection: Connection,
     term: Term,
@@ -78,8 +79,8 @@ impl DurabilityWait {
         Self { queue: parking_lot::Mutex::default(), connection: Mutex::default(), replicas }
     }
 
-    /// Waits until all writes to a master since this term began are durable. Fails if the term is over. `live` says
-    /// which connection commits use at present, and `source` leads to the master.
+    /// Waits until all writes to a master since this term began are durable. Fails if the term is over. `live` returns
+    /// the connection that commits use at present, and `source` says how to reach the master.
     pub(super) async fn pass(
         &self,
         source: &Source,
@@ -102,8 +103,8 @@ impl DurabilityWait {
         if is_leaving {
             return Err(unconfirmed("its slot moves to another master, which may have the write"));
         }
-        // The caller that gets the connection waits on behalf of all that have joined by then. If it is dropped, the
-        // others join again.
+        // The caller that gets the connection waits on behalf of all callers that are in the queue by then. If this
+        // caller is dropped, the others join the queue again.
         let (mut connection, mut answer) = loop {
             let (reply, mut answer) = oneshot::channel();
             self.join(Waiter { write: write.clone(), disk, since, reply })?;
@@ -121,7 +122,7 @@ impl DurabilityWait {
             waiters.into_iter().partition(|waiter| Some(waiter.since) == term);
         for waiter in late {
             let over = unconfirmed("the connection to Redis was replaced before the write was confirmed");
-            // Callers that were dropped need no answer.
+            // Sending fails if the caller was dropped. It then needs no answer.
             let _ = waiter.reply.send(Err(over));
         }
         if let Some(live) = live.filter(|_| !waiters.is_empty()) {
@@ -149,10 +150,10 @@ impl DurabilityWait {
         Ok(())
     }
 
-    /// Sends over one connection, in this order: the question whether the server has been the master since the term
-    /// began, a write to each space, and the waits. A server that becomes a replica in between refuses the write or the
-    /// wait. Returns each waiter's answer: a write that is refused, for example because its slot is moving, affects no
-    /// other waiter.
+    /// Sends three things over one connection, in this order: the question whether the server has been the master since
+    /// the term began, a write to each space, and the waits. A server that becomes a replica in between refuses the
+    /// writes or the waits. Returns an answer for each waiter. If a write is refused, for example because its slot is
+    /// moving, other waiters are not affected.
     async fn wait(
         &self,
         source: &Source,
@@ -167,7 +168,7 @@ impl DurabilityWait {
         };
         let mut questions = pipe();
         questions.cmd("INFO").arg("replication");
-        // Writes to the same space are identical, so one of them serves all waiters.
+        // Writes to the same space are identical, so one write serves all waiters of the space.
         let (mut distinct, mut places) = (HashMap::new(), Vec::with_capacity(waiters.len()));
         for waiter in waiters {
             let next = questions.len();
@@ -208,7 +209,7 @@ fn take_last(answers: &mut Vec<Value>) -> RedisResult<Value> {
     answers.pop().unwrap_or(Value::Nil).extract_error()
 }
 
-/// Connects to the server that committed.
+/// Connects to the server that carries out the commits.
 async fn connect(source: &Source, live: &Live) -> RedisResult<Waiting> {
     let mut connection = source.connect(ANSWERING).await?;
     let info: String = cmd("INFO").arg("server").query_async(&mut connection).await?;
@@ -223,7 +224,7 @@ fn unconfirmed(why: &'static str) -> RedisError {
     std::io::Error::new(std::io::ErrorKind::TimedOut, why).into()
 }
 
-/// Returns the error for a write to a server that is no longer the master, or was not the master all the time.
+/// Returns the error for a write to a server that is not the master any more, or has not been the master all the time.
 fn taken_over() -> RedisError {
     let why = "another Redis took over before the write was confirmed";
     (ErrorKind::Server(ServerErrorKind::ReadOnly), why).into()

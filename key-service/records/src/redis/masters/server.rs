@@ -1,4 +1,4 @@
-//! A master, with a connection that is renewed after it breaks, and a deadline for every call.
+//! A master. Its connection is renewed when it breaks, and every call has a deadline.
 
 use std::{
     io,
@@ -34,51 +34,53 @@ use crate::{
     },
 };
 
-/// Timeout of a call, including reconnecting. It is half of the gateways' timeout of 3 s, so that a gateway gets an
-/// error in time to ask another key-service. A quicker restart goes unnoticed; during a longer outage, requests are
-/// answered 503.
+/// Timeout of a call, including reconnecting. The timeout is half of the gateways' timeout of 3 s, so that a gateway
+/// gets an error in time to ask another key-service. If Redis restarts within this time, nobody notices; during a
+/// longer outage, requests are answered with 503.
 pub(in crate::redis) const CALL_TIMEOUT: Duration = Duration::from_millis(1500);
-/// Maximum number of calls to a master in flight or waiting; further calls are refused. Each holds a batch of a few
-/// hundred kilobytes at most.
+/// Maximum number of calls to a master in flight or waiting; further calls are refused. Each call has a batch of at
+/// most a few hundred kilobytes.
 const CALLS: usize = 4096;
 /// Timeout for writes to become durable, including the waits of earlier callers.
 const SETTLING: Duration = Duration::from_secs(4);
-/// Timeout of the first connection, and of each later one. Calls wait for it only until their own deadline.
+/// Timeout of the first connection, and of each later connection. Calls wait for a connection only until their own
+/// deadline.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a new connection waits for Redis to rewrite its append-only file. Calls wait for it too, and callers learn
-/// the reason in time.
+/// For how long a new connection waits until Redis has rewritten its append-only file. Calls wait meanwhile. The time
+/// is short, so that callers still learn the reason.
 const REWRITING: Duration = Duration::from_millis(500);
-/// The same for the first connection, before there are calls.
+/// Like [`REWRITING`], but for the first connection, when there are no calls yet.
 const FIRST_REWRITING: Duration = Duration::from_secs(4);
-/// How long calls wait for a shard that is away. After that they are refused at once until it is back, so that they do
-/// not delay calls to other shards.
+/// For how long calls wait for a shard that is away. After that, calls to this shard are refused at once until it is
+/// back, so that they do not delay calls to other shards.
 const AWAITED: Duration = Duration::from_millis(500);
-/// Minimum time between two lookups of a server that took over, since a master may be away for long.
+/// Minimum time between two lookups of the server that took over for a master, because a master may be away for a long
+/// time.
 const RENEWED_EVERY: Duration = Duration::from_millis(500);
 /// Pauses between attempts to connect.
 const PAUSES: Backoff = Backoff::new(Duration::from_millis(20), Duration::from_millis(500));
 
-/// What a connection to a master is checked for, and what is known about all masters.
+/// How connections to masters are checked, and what is known about all masters.
 pub(in crate::redis) struct Checks {
     pub(in crate::redis) volatile_allowed: bool,
     pub(in crate::redis) key_space: KeySpace,
     pub(in crate::redis) watermark: Watermark,
     pub(in crate::redis) clock: Arc<dyn Clock>,
-    /// Whether the process serves, so that its connections are named accordingly.
+    /// Whether this is a serving process. The names of its connections say so.
     pub(in crate::redis) is_serving: bool,
-    /// Number of replicas that must have a write before it is answered.
+    /// How many replicas must have a write before the write is answered.
     pub(in crate::redis) replicas: u32,
     pub(in crate::redis) rewriting: Rewriting,
     /// The nodes of the cluster; empty for a single master.
     pub(super) members: Members,
-    /// Number of the latest connection to any master.
+    /// Number of the latest connection to any master. A connection's number is its term.
     terms: AtomicU64,
     /// Set once the durability has been logged.
     logged: OnceLock<()>,
 }
 
 pub(in crate::redis) struct Server {
-    /// Its address; empty for a single master.
+    /// Address of the master; empty for a single master.
     pub(in crate::redis) name: String,
     source: Source,
     checks: Arc<Checks>,
@@ -87,7 +89,7 @@ pub(in crate::redis) struct Server {
     /// Failed attempts to connect.
     failures: FailureLog,
     durability: DurabilityWait,
-    /// Time of the last lookup of a server that took over. It stays locked during a lookup.
+    /// When [`Self::renew`] last looked for a server that took over. The mutex stays locked during the lookup.
     renewed: Mutex<Instant>,
 }
 
@@ -138,7 +140,7 @@ impl Server {
         self.is_shard().then_some(&*self.name)
     }
 
-    /// Counts a call until the permit is dropped. A call that is refused has done nothing.
+    /// Admits a call, which counts until its permit is dropped. A call that is not admitted has done nothing.
     pub(in crate::redis) fn admit_call(&self) -> RedisResult<SemaphorePermit<'_>> {
         let busy = (ErrorKind::Server(ServerErrorKind::TryAgain), "too many calls are waiting for it");
         self.calls.try_acquire().map_err(|_| busy.into())
@@ -149,7 +151,7 @@ impl Server {
         matches!(&*self.state.borrow(), State::Up(_))
     }
 
-    /// Returns the durability of answered writes; `None` while there is no connection.
+    /// Returns how durable answered writes are; `None` while there is no connection.
     pub(in crate::redis) fn sync(&self) -> Option<Sync> {
         self.live().map(|live| live.server.sync)
     }
@@ -167,8 +169,7 @@ impl Server {
         }
     }
 
-    /// Connects for the first time. Failures are returned to the caller; a server that is loading its data is also
-    /// logged.
+    /// Connects for the first time. Returns a failure to the caller. If the server is loading its data, also logs this.
     pub(in crate::redis) async fn connect(&self) -> RedisResult<()> {
         let connected = self.try_to_connect(FIRST_REWRITING).await;
         connected.inspect_err(|failed| {
@@ -178,7 +179,7 @@ impl Server {
         })
     }
 
-    /// Connects in the background. Repeats until there is a connection or nobody uses the server any more.
+    /// Connects in the background, again and again until there is a connection or nobody uses this value any more.
     pub(in crate::redis) fn connect_again(self: &Arc<Self>) {
         let (server, clock) = (Arc::downgrade(self), Arc::clone(&self.checks.clock));
         tokio::spawn(async move {
@@ -202,7 +203,7 @@ impl Server {
 
     async fn try_to_connect(&self, patience: Duration) -> RedisResult<()> {
         let late = || Err(failure(io::ErrorKind::TimedOut, "it did not answer"));
-        // Boxed because the future of a whole start would otherwise nest too deeply.
+        // This is boxed because the future of a whole start would otherwise nest too deeply.
         let connected = Box::pin(self.connected(patience));
         let connected = timeout(CONNECT_TIMEOUT, connected).await.unwrap_or_else(|_| late());
         let live = connected.inspect_err(|failed| {
@@ -216,8 +217,8 @@ impl Server {
         Ok(())
     }
 
-    /// Connects to a server. It must have loaded its data, meet the requirements, have lost no data, and have rewritten
-    /// its append-only file.
+    /// Connects to a server. Fails unless the server has loaded its data, meets the requirements, has lost no data, and
+    /// has rewritten its append-only file.
     async fn connected(&self, patience: Duration) -> RedisResult<Live> {
         let checks = &self.checks;
         let mut connection = self.source.connect(ANSWERING).await?;
@@ -249,8 +250,8 @@ impl Server {
         Ok(Live { connection, term, server })
     }
 
-    /// Waits for the connection, and returns it with its term. Callers set their own deadlines. Fails at once if a
-    /// shard has been away for a while.
+    /// Waits for the connection, and returns it with its term. Callers set their own deadlines. If this is a shard that
+    /// has been away for a while, fails at once.
     pub(in crate::redis) async fn connection(&self) -> RedisResult<(Connection, Term)> {
         if let Some(live) = self.live() {
             return Ok((live.connection.clone(), live.term));
@@ -261,11 +262,11 @@ impl Server {
                 State::Up(live) => return Ok((live.connection.clone(), live.term)),
                 State::Down { why, since } => self.is_shard().then(|| (*since + AWAITED, why.clone())),
             };
-            // The sender lives as long as the server.
+            // Waiting for a change cannot fail, because the sender lives as long as the server.
             match refused {
                 None => drop(states.changed().await),
                 Some((from, why)) if from <= Instant::now() => {
-                    // Yields, so that callers who repeat at once do not starve the connecting task.
+                    // This yields, so that callers who repeat the call at once do not starve the task that connects.
                     yield_now().await;
                     return Err(why);
                 }
@@ -289,9 +290,9 @@ impl Server {
         }
     }
 
-    /// Connects once more to the address, or to the master that Sentinels name, at most every half second, since
-    /// another server may have taken over. If so, ends this term's connection. Returns whether the call should be
-    /// repeated.
+    /// Finds out whether another server has taken over: connects once more to the address, or to the master that
+    /// Sentinels name, at most every half second. If another server answers there, ends this term's connection. Returns
+    /// whether the call should be repeated.
     pub(in crate::redis) async fn renew(self: &Arc<Self>, term: Term) -> bool {
         let Ok(mut renewed) = self.renewed.try_lock() else { return false };
         let Some(live) = self.live().filter(|live| live.term == term) else { return true };
@@ -316,7 +317,8 @@ impl Server {
         .await
     }
 
-    /// Asks on the current connection, and again on the next one if it breaks, until the timeout of a call.
+    /// Asks over the current connection. If the connection breaks, asks again over the next connection, until the
+    /// timeout of a call.
     pub(in crate::redis) async fn ask_on<T, F: Future<Output = RedisResult<T>>>(
         self: &Arc<Self>,
         ask: impl Fn(Connection) -> F,
@@ -345,7 +347,7 @@ impl Server {
         if let Err(e) = &settled
             && e.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly)
         {
-            // Commits go to the new master from now on, even if the old one would still accept them.
+            // From now on, commits go to the new master, even if the old master would still accept them.
             self.lost(since, e.clone());
         }
         settled
@@ -359,7 +361,7 @@ impl Server {
         }
     }
 
-    /// Logs why there is no connection: once for a server that is not ready yet, otherwise once a minute.
+    /// Logs why there is no connection: once while a server is not ready yet, and otherwise once a minute.
     fn log_failure(&self, why: &RedisError, was_loading: bool) {
         let server = self.shown();
         match (is_loading(why), was_loading) {
@@ -374,7 +376,7 @@ impl Server {
     }
 }
 
-/// Warns that charges may be lost after they were answered.
+/// Logs a warning if charges may be lost after they were answered.
 fn log_durability(sync: Sync) {
     if let Some(warning) = sync.warning() {
         tracing::warn!("{warning}");

@@ -1,4 +1,4 @@
-//! Finds the master for each request, and masters that took over from others.
+//! Finds the master for each request, and the masters that took over from others.
 
 use std::{sync::Arc, time::Duration};
 
@@ -43,7 +43,7 @@ impl Serving {
         }
     }
 
-    /// Returns whether the slot of a name is moving and the node that takes it over has answered recently.
+    /// Returns whether the node that takes over a name's slot may have writes that the slot's master lacks.
     pub(in crate::redis) fn is_leaving(&self, key: &[u8]) -> bool {
         match self {
             Self::One(_) => false,
@@ -69,7 +69,7 @@ impl Serving {
         }
     }
 
-    /// Does the same after a master has refused a call. Returns whether the call should be repeated.
+    /// Like [`Self::renew`], but after this master has refused a call. Returns whether the call should be repeated.
     pub(in crate::redis) async fn is_replaced(&self, master: &Arc<Server>, term: Term, key: &[u8]) -> bool {
         match self {
             Self::One(master) => master.renew(term).await,
@@ -80,7 +80,7 @@ impl Serving {
         }
     }
 
-    /// Finds out which masters have which slots now.
+    /// In a cluster, finds out which masters now have which slots.
     pub(in crate::redis) async fn look(&self) {
         match self {
             Self::One(_) => {}
@@ -88,7 +88,7 @@ impl Serving {
         }
     }
 
-    /// Does the same in the background.
+    /// Does what [`Self::look`] does in the background.
     pub(in crate::redis) fn look_soon(&self) {
         match self {
             Self::One(_) => {}
@@ -96,7 +96,8 @@ impl Serving {
         }
     }
 
-    /// Follows a redirection. Returns the node that takes over the slot if only the next request should go there.
+    /// Follows a redirection. If only the next request should go to the node that takes over the slot, returns this
+    /// node.
     pub(in crate::redis) async fn follow(
         &self,
         from: &Arc<Server>,

@@ -15,19 +15,20 @@ pub(super) const SLOTS: u16 = 16_384;
 /// Maximum number of node ids to keep. A node keeps its id while it is in a cluster.
 const MOST_IDS: usize = 1_024;
 
-/// Which nodes have which slots, as reported by one node.
+/// Which nodes have which slots, as one node reports it.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Slots {
     pub(super) shards: Vec<Shard>,
     /// Ids of all nodes.
     ids: BTreeSet<String>,
-    /// Whether the node cannot reach most of the masters, so that others may have taken over.
+    /// Whether the node cannot reach most of the masters, so that other nodes may have become masters without its
+    /// knowledge.
     is_cut_off: bool,
-    /// The latest change of masters that the node knows, if it reports one.
+    /// Number of the latest change of masters that the node knows, if the node reports it.
     epoch: Option<u64>,
 }
 
-/// Slots, and the addresses of their master and replicas.
+/// A range of slots, with the addresses of its master and its replicas.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Shard {
     pub(super) first: u16,
@@ -36,12 +37,12 @@ pub(super) struct Shard {
     pub(super) replicas: Vec<String>,
 }
 
-/// Ids of the nodes that the cluster has or had. A node's address may belong to another server by now, even to another
-/// cluster.
+/// Ids of the nodes that the cluster has or had. Addresses do not identify nodes: a node's address may now belong to
+/// another server, even to one in another cluster.
 #[derive(Default)]
 pub(in crate::redis) struct Members {
     ids: RwLock<BTreeSet<String>>,
-    /// The latest change of masters that any node knew.
+    /// Number of the latest change of masters that any node knew.
     epoch: AtomicU64,
 }
 
@@ -52,7 +53,7 @@ impl Members {
         questions.cmd("CLUSTER").arg("SLOTS").cmd("CLUSTER").arg("INFO");
         let mut answers = connection.req_packed_commands(&questions, 0, 2).await?.into_iter();
         let answer = answers.next().unwrap_or(Value::Nil).extract_error()?;
-        // Not every user may ask for the state.
+        // The user may not be allowed to ask for the state. Then it stays unknown.
         let state =
             answers.next().and_then(|state| redis::from_redis_value(state.extract_error().ok()?).ok());
         let slots = Slots::read(&answer, &state.unwrap_or_else(String::new), host);
@@ -66,12 +67,12 @@ impl Members {
         Ok(slots)
     }
 
-    /// Returns whether a node may not know of masters that took over.
+    /// Returns whether a node may have missed that other nodes have become masters.
     pub(super) fn is_stale(&self, slots: &Slots) -> bool {
         slots.is_cut_off || slots.epoch.is_some_and(|epoch| epoch < self.epoch.load(Ordering::Relaxed))
     }
 
-    /// Adds the nodes that a node of this cluster knows.
+    /// Adds the nodes that a node of this cluster has reported.
     pub(super) fn add(&self, slots: &Slots) {
         self.epoch.fetch_max(slots.epoch.unwrap_or_default(), Ordering::Relaxed);
         let mut known = self.ids.write();
@@ -83,8 +84,8 @@ impl Members {
 }
 
 impl Slots {
-    /// Parses the answers to `CLUSTER SLOTS` and `CLUSTER INFO`. A node without a host has the host of the node that
-    /// answers. A node whose host is `?` is unknown to the answering node.
+    /// Parses the answers to `CLUSTER SLOTS` and `CLUSTER INFO`. A node that is listed without a host has the same host
+    /// as the node that answers. If the host is `?`, the node that answers does not know it.
     fn read(answer: &Value, state: &str, asked_host: &str) -> Self {
         let mut slots = Self {
             is_cut_off: field(state, "cluster_state") == "fail",
@@ -98,7 +99,7 @@ impl Slots {
             let (Ok(first), Ok(last)) = (u16::try_from(*first), u16::try_from(*last)) else { continue };
             slots.ids.extend(nodes.iter().filter_map(id));
             let mut addresses = nodes.iter().map(|node| address(node, asked_host));
-            // A replica does not stand in for a master with an unknown host.
+            // If the master's host is unknown, the range is left out: a replica must not stand in for the master.
             if let Some(master) = addresses.next().flatten() {
                 slots.shards.push(Shard { first, last, master, replicas: addresses.flatten().collect() });
             }
@@ -106,7 +107,7 @@ impl Slots {
         slots
     }
 
-    /// Returns the number of slots that a master has.
+    /// Returns the number of slots that have a master.
     pub(super) fn count(&self) -> usize {
         self.shards.iter().map(|shard| (shard.first..=shard.last).count()).sum()
     }
@@ -137,12 +138,12 @@ pub(super) fn host(address: &str) -> &str {
     address.rsplit_once(':').map_or(address, |(host, _)| host)
 }
 
-/// Completes an address that has no host. The address `::1:7000` has one.
+/// Adds the host to an address that has none. (The address `::1:7000` has the host `::1`.)
 pub(super) fn on_host(known: &str, address: &str) -> String {
     if host(address).is_empty() { format!("{known}{address}") } else { address.to_owned() }
 }
 
-/// Returns the error for a server that is not in this cluster, or not in touch with it. Either may change later.
+/// Returns the error for a server that is not in this cluster, or that has lost contact with it. Both may change later.
 pub(super) fn stranger(why: &'static str) -> RedisError {
     io::Error::new(io::ErrorKind::NotConnected, why).into()
 }

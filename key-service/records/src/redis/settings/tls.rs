@@ -6,9 +6,9 @@ use redis::{ClientTlsConfig, TlsCertificates};
 pub struct Certificates(Option<TlsCertificates>);
 
 impl Certificates {
-    /// Takes PEM texts: the authority that signed the server's certificate, and the client's certificate and key for
-    /// servers that require one. Without an authority, the public ones that are built into the program are trusted,
-    /// since container images have none.
+    /// Takes PEM texts: the certificate of the authority that signed the server's certificate and, for servers that
+    /// require it, the client's certificate and key. Without an authority, the public authorities that are built into
+    /// the program are trusted, because container images have none.
     pub fn new(authority: Option<Vec<u8>>, own: Option<(Vec<u8>, Vec<u8>)>) -> Self {
         if authority.is_none() && own.is_none() {
             return Self(None);

@@ -1,4 +1,4 @@
-//! Tests of what is answered only after replicas have it.
+//! Tests of changes that are answered only after replicas have them.
 
 use std::time::Instant;
 
@@ -75,7 +75,8 @@ async fn where_every_write_is_on_disk_first_nothing_is_awaited() {
     assert!(store.persistence_warnings().await[0].contains("set appendfsync to always"));
 }
 
-/// Asserts that a commit of this term is not confirmed, and that the server which answers now does not have it.
+/// Asserts that a commit from this term is not confirmed, and that the server that answers now does not have the
+/// commit.
 async fn is_not_confirmed(store: &Redis, since: Term) {
     let failed = store.settle(&space(), Durability::Durable, since).await;
     assert!(matches!(failed, Err(Failure::Unknown(_))), "{failed:?}");
@@ -112,7 +113,7 @@ async fn a_server_that_was_started_since_confirms_nothing_that_it_lacks() {
     is_not_confirmed(&store, term).await;
 }
 
-/// Passes new connections on to the server at a port, which may change.
+/// Opens an address that passes new connections on to the server at a port. The port may change.
 pub(super) async fn address_of(port: watch::Receiver<u16>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -128,7 +129,7 @@ pub(super) async fn address_of(port: watch::Receiver<u16>) -> String {
     address
 }
 
-/// Only if all replicas are awaited does every possible successor have everything.
+/// Every possible successor has all writes only if writes wait for all replicas.
 #[tokio::test]
 async fn a_replica_that_was_not_awaited_may_lack_what_was_answered() {
     let [one, two, three] = [(); 3].map(|()| free_port());
@@ -192,7 +193,7 @@ async fn a_replica_that_took_over_confirms_nothing_that_the_server_before_still_
     address.send_replace(two);
     let term = store.term(&space()).await;
     assert_eq!(create(&store, "one").await, Ok(Committed::Written), "the server before does not know yet");
-    // A wait on the old master fails, as its replica has left, and the next wait reconnects.
+    // The old master's replica has left, so a wait for the old master fails. The next wait reconnects.
     store.settle(&space(), Durability::Durable, term).await.unwrap_err();
     is_not_confirmed(&store, term).await;
     drop(before);

@@ -15,7 +15,7 @@ use crate::{
     servers::{PATIENCE, RedisServer, Watched, copy, free_port, settings},
 };
 
-/// Milliseconds by which losses are backdated.
+/// By how many milliseconds the time of a loss is set back.
 const MARGIN: i64 = 15_000;
 
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
@@ -59,7 +59,7 @@ async fn takes_writes(master: &RedisServer) {
     }
 }
 
-/// A master, a replica, and an address that leads new connections to either.
+/// A master, a replica, and an address that passes new connections on to one of them.
 struct Pair {
     master: RedisServer,
     replica: RedisServer,
@@ -78,7 +78,7 @@ impl Pair {
         let (address, port) = watch::channel(ports[0]);
         let data_dir = tempfile::tempdir().unwrap();
         let settings = settings(&format!("redis://{}", address_of(port).await), &data_dir);
-        // Tests mark the store themselves.
+        // The tests that use this mark the store themselves.
         let settings = Settings { is_marked: false, ..settings };
         Self { master, replica, ports, address, settings, _data_dir: data_dir }
     }
@@ -87,7 +87,7 @@ impl Pair {
         Redis::open(&self.settings, at(START)).await.unwrap()
     }
 
-    /// Lets the replica take over while the old master still serves those who are connected.
+    /// Lets the replica take over while the old master still serves the clients that are connected to it.
     async fn split(&self) {
         has_all_of(&self.replica, &self.master).await;
         self.replica.ask("REPLICAOF NO ONE").unwrap();
@@ -109,7 +109,7 @@ async fn a_master_that_refuses_writes_for_want_of_replicas_is_left_for_the_one_t
     assert_eq!([&pair.master, &pair.replica].map(|server| server.ask(&written).unwrap()), [":0", ":1"]);
 }
 
-/// Its connections stay open, and it accepts new ones.
+/// The connections of a silent master stay open, and it even accepts new connections.
 #[tokio::test]
 async fn a_master_that_falls_silent_is_left_for_the_one_that_sentinels_name() {
     let watched = Watched::start();

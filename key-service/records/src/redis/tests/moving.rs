@@ -23,7 +23,7 @@ struct SlotMove<'a> {
 }
 
 impl<'a> SlotMove<'a> {
-    /// Begins to move the slot of a name. Its names move one by one.
+    /// Begins to move the slot of a name. After that, the names in the slot move one by one.
     fn begin(masters: &'a [RedisServer], name: &str) -> Self {
         let slot: u16 = ask(&masters[0], &["CLUSTER", "KEYSLOT", name]);
         let from = usize::from(slot > 5_460) + usize::from(slot > 10_922);
@@ -64,7 +64,7 @@ fn other() -> Name {
     Name { set: OTHER, key: b"k"[..].into() }
 }
 
-/// Asks several questions about the same moment, and returns whether each set has its record.
+/// Asks about several sets at the same moment. Returns for each set whether it has its record.
 async fn found(store: &Redis, space: &Space) -> Vec<bool> {
     let records = Question::Records(vec![name("one"), other()]);
     let answers =
@@ -98,7 +98,8 @@ async fn questions_about_one_moment_follow_a_slot_that_moves() {
     moving.end();
     assert_eq!(found(&store, &space).await, [true, true]);
 
-    // A name is absent and may be on either server, so both ask to try again until the slot has moved.
+    // One of the names does not exist, so it may be on either server. Both servers ask to try again until the slot has
+    // moved.
     let space = Space::new("part");
     put(&space, name("one")).await;
     let moving = SlotMove::begin(&cluster.masters, &format!("{prefix}:{{part}}"));
@@ -111,7 +112,7 @@ async fn questions_about_one_moment_follow_a_slot_that_moves() {
     assert_eq!(found, [true, false]);
 }
 
-/// Redis moves a name without waiting for the new master's replicas.
+/// When Redis moves a name, it does not wait for the new master's replicas.
 #[tokio::test]
 async fn what_a_slot_brings_along_is_lost_with_its_new_master_until_replicas_have_it() {
     let cluster = Replicated::start().await;

@@ -20,15 +20,14 @@ use crate::{
     servers::{Cluster, PATIENCE, RedisServer, settings},
 };
 
-/// Number of spaces that are written to at once.
+/// Number of spaces that are written at the same time.
 const WRITERS: usize = 24;
 /// Number of slots that move to an added node.
 const MOVED: usize = 600;
-/// Long enough for each node to be asked for the slots, some of them twice.
+/// A time in which each node is asked for the slots, and some nodes twice.
 const EACH_IS_ASKED: Duration = Duration::from_secs(8);
 
-/// Writes increasing numbers to a space until `over` is set. Returns the last number, and how often a write was
-/// refused.
+/// Writes increasing numbers to a space until `over` is set. Returns the last number and the number of refused writes.
 async fn write(store: &Redis, space: &Space, over: &AtomicBool, written: &AtomicUsize) -> (usize, usize) {
     let (mut number, mut refused) = (0, 0);
     while !over.load(Ordering::Relaxed) {
@@ -102,7 +101,7 @@ async fn a_node_is_added_takes_slots_over_and_goes_again_and_nothing_is_lost() {
     assert!(!taken.starts_with(":0\r"), "no space has moved");
     drop(added);
     misses_none(&store).await;
-    // A process may start with the address of the node that is gone; it asks the others.
+    // A process can start although one of its addresses is that of the removed node: it asks the other nodes.
     let url = cluster.url().replace("://", &format!("://{address},"));
     let again = Settings { address: crate::redis::Address::parse(&url).unwrap(), ..settings };
     let again = open(&again).await.unwrap();
@@ -110,7 +109,7 @@ async fn a_node_is_added_takes_slots_over_and_goes_again_and_nothing_is_lost() {
     all_are_served(&again).await;
 }
 
-/// Waits until the store reaches all masters that it knows. Some may have left the cluster.
+/// Waits until the store reaches all masters that it knows. At first, some of them may have left the cluster.
 async fn misses_none(store: &Redis) {
     let began = Instant::now();
     loop {
@@ -163,7 +162,7 @@ async fn a_master_is_found_at_its_new_address_and_what_has_the_old_one_is_not_ta
     }
 }
 
-/// The node still believes that it has its slots, although a replica took over, and clients can still reach it.
+/// A replica has taken over from this node. The node does not know that, and clients can still reach it.
 #[tokio::test]
 async fn a_node_that_missed_a_change_of_masters_is_not_believed_even_if_no_other_answers() {
     const FIRST: std::ops::Range<u32> = 0..5_461;

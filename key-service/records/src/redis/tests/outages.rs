@@ -1,4 +1,4 @@
-//! Reasons for refusing a Redis; and what the store does when its Redis stops, returns, or has lost data.
+//! Tests for what reasons a Redis is refused, and what the store does when its Redis stops, returns, or has lost data.
 
 use std::{
     collections::BTreeMap,
@@ -57,7 +57,7 @@ async fn while_redis_is_away_calls_fail_in_time_and_afterwards_they_work_again()
     server.kill();
     let asked = Instant::now();
     create(&store, "one").await.unwrap_err();
-    // Gateways wait for 3 s.
+    // The answer must come before gateways give up after 3 s.
     assert!(asked.elapsed() < Duration::from_millis(2_500), "{:?}", asked.elapsed());
     server.start_again();
     assert_eq!(create(&store, "one").await, Ok(Committed::Written));
@@ -69,7 +69,7 @@ async fn a_redis_that_stands_still_is_given_up_in_time_and_found_again() {
     let server = RedisServer::start();
     let (_data_dir, settings) = place(&server);
     let store = open(&settings).await.unwrap();
-    // Its connections stay open, and it accepts new ones.
+    // The connections of a stopped server stay open, and it even accepts new connections.
     server.signal("STOP");
     let asked = Instant::now();
     create(&store, "one").await.unwrap_err();
@@ -99,7 +99,7 @@ async fn a_redis_that_came_back_older_is_refused_until_an_operator_says_so() {
     fs::remove_dir_all(server.data()).unwrap();
     copy(&snapshot, &server.data());
     server.start_again();
-    // Neither a process that saw the newer data nor a new one continues with this Redis.
+    // Neither a process that has seen the newer data nor a new process continues with this Redis.
     let refused = newer.ping().await.unwrap_err().to_string();
     assert!(refused.contains("came back with older data"), "{refused}");
     let refused = Redis::open(&settings, Arc::clone(&later)).await.err().unwrap().to_string();
@@ -116,7 +116,7 @@ async fn a_clock_that_goes_back_closes_nothing() {
     let (data_dir, settings) = place(&server);
     let serving = open(&settings).await.unwrap();
     let off = |hours: i64| Timestamp::from_millis(START.millis() + hours * 3_600_000);
-    // A command runs next to the key-service with its clock behind, ahead, or corrected.
+    // A command runs next to the key-service. Its clock is first behind, then ahead, and then right.
     for now in [off(-2), off(2), off(0)] {
         Redis::open(&settings, at(now)).await.unwrap();
         assert_eq!(serving.client.mark(off(0)).await.unwrap(), Losses::default());
@@ -129,7 +129,7 @@ async fn a_clock_that_goes_back_closes_nothing() {
     let before = count();
     serving.client.mark(off(-2)).await.unwrap();
     serving.client.mark(off(2)).await.unwrap();
-    // The count grows by the time between marks, whatever the clock shows.
+    // Whatever the clock shows, the count grows by the time between marks.
     assert!((2..60_000).contains(&(count() - before)), "{before}, {}", count());
 }
 
@@ -182,7 +182,7 @@ async fn a_failover_to_a_replica_that_is_in_step_loses_nothing() {
 async fn a_replica_that_took_over_and_what_it_had_not_received_are_reported() {
     let watched = Watched::start();
     let data_dir = tempfile::tempdir().unwrap();
-    // Only this test marks the store: the first mark finds the losses.
+    // Only the test itself marks the store, so that the first mark finds the losses.
     let settings = Settings { is_marked: false, ..settings(&watched.url(), &data_dir) };
     let store = open(&settings).await.unwrap();
     let losses = async |at| store.client.mark(at).await.unwrap();
@@ -190,14 +190,14 @@ async fn a_replica_that_took_over_and_what_it_had_not_received_are_reported() {
     watched.fail_over();
     let began = Instant::now();
     loop {
-        // A write finds the new master once the old one has become its replica.
+        // When the old master has become a replica of the new master, a write finds the new master.
         let _ = store.try_write().await;
         if store.client.mark(after(10)).await.is_ok_and(|losses| losses.promoted == 1) {
             break;
         }
         assert!(began.elapsed() < PATIENCE, "the new master is not noticed");
     }
-    // As if the replica had missed the last two marks of one part.
+    // This has the same effect as if the replica had missed the last two marks of one part.
     let mut forget = cmd("HSET");
     let file = fs::read_to_string(data_dir.path().join("redis-seen")).unwrap();
     let (directory, count) = file.trim_end().split_once(' ').unwrap();
@@ -232,7 +232,8 @@ async fn a_redis_that_still_loads_its_data_is_waited_for() {
     let client = ::redis::Client::open(server.url()).unwrap();
     fill.query::<()>(&mut client.get_connection().unwrap()).unwrap();
     server.kill();
-    // Redis pauses this many microseconds per key while loading, and serves its connections after every thousand keys.
+    // While it loads its data, Redis pauses for this many microseconds after each key, and serves its connections after
+    // every thousand keys.
     server.start_loading(&["--key-load-delay", "100"]);
     let store = open(&settings).await.unwrap();
     let waiting = store.ping().await.unwrap_err().to_string();
@@ -287,7 +288,7 @@ async fn a_redis_is_served_while_a_process_is_connected_that_stands_still() {
         let settings = settings(&url, &data_dir);
         let mut store = open(&settings).await.unwrap();
         let copying = open(&Settings { is_marked: false, ..settings.clone() }).await.unwrap();
-        // It leaves no more marks, like a process that was stopped.
+        // From now on, this store leaves no marks, like a process that was stopped.
         store.marking.take().unwrap().abort();
         assert_eq!(copying.is_served().await, Ok(true), "{url}");
         let other = Settings { prefix: format!("{}-other", settings.prefix), ..settings };

@@ -11,7 +11,7 @@ use crate::servers::{PATIENCE, RedisServer, free_port};
 const SLOTS: [&str; 3] = ["0 5460", "5461 10922", "10923 16383"];
 pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// Three masters with a replica each; the last master has two.
+/// A cluster of three masters. Each master has a replica, and the last master has two.
 pub(super) struct Replicated {
     pub(super) nodes: Vec<RedisServer>,
     pub(super) ports: Vec<u16>,
@@ -73,8 +73,8 @@ impl Replicated {
         Space::new(format!("account-{}", (0..1_000).find(has).unwrap()))
     }
 
-    /// Cuts the last master off from all other nodes, including its replicas, without which it takes no writes. Clients
-    /// still reach it.
+    /// Cuts the last master off from all other nodes. Without its replicas, it accepts no writes. Clients can still
+    /// reach it.
     pub(super) fn isolate_last(&self) {
         let last = &self.nodes[2];
         must(last, "CONFIG SET min-replicas-to-write 1");
@@ -84,8 +84,8 @@ impl Replicated {
         }
     }
 
-    /// Cuts a node off from all others: only this node now uses TLS between nodes. Clients still reach it, and it does
-    /// not notice.
+    /// Cuts a node off from all other nodes, by making only this node use TLS between nodes. The node does not notice,
+    /// and clients can still reach it.
     pub(super) fn cut_off(&self, node: usize, files: &Signed) {
         let cut_off = &self.nodes[node];
         must(cut_off, "CONFIG SET cluster-node-timeout 3600000");
@@ -103,7 +103,7 @@ impl Replicated {
         assert_eq!(self.nodes[2].ask("CLIENT KILL TYPE replica").unwrap(), ":2");
     }
 
-    /// Makes a node the master of the slots of `from`, even if other nodes disagree.
+    /// Makes a node the master of the slots that `from` has, even if other nodes disagree.
     pub(super) async fn take_over(&self, node: usize, from: usize) {
         must(&self.nodes[node], "CLUSTER FAILOVER TAKEOVER");
         let (node, from) = (&self.nodes[node], &self.nodes[from]);

@@ -95,7 +95,7 @@ async fn a_redis_behind_tls_is_used_when_both_sides_trust_the_others_authority()
     assert!(open(&at(&url, folder.path(), Certificates::default())).await.is_err(), "nor did the system's");
 }
 
-/// Masters announce an address or a name to clients, and their certificates are issued for it.
+/// Masters announce either an address or a name to clients. Their certificates are for this address or name.
 #[tokio::test]
 async fn a_cluster_behind_tls_is_used_by_addresses_and_by_names() {
     let folder = tempfile::tempdir().unwrap();
@@ -158,7 +158,7 @@ async fn the_documented_rights_are_enough_behind_a_sentinel_and_in_a_cluster() {
     serves(&signed_in(&cluster.url())).await;
 }
 
-/// Redis reads its file as the user `default`, and skips the commands that this user may not run.
+/// Redis reads its append-only file as the user `default`, and skips the commands that this user may not run.
 #[tokio::test]
 async fn a_redis_that_forgot_what_its_default_user_may_not_do_is_found_out() {
     let user = format!("on >open-sesame {GRANTS}");

@@ -67,7 +67,7 @@ async fn a_space_whose_slot_moves_fails_no_other_space_that_waits_with_it() {
     assert_eq!(put(&store, &other).await, Ok(Committed::Written));
     begin_to_move(&cluster, &moving, &format!("{names}barrier"));
     let settle = |space| store.settle(space, Durability::Durable, term);
-    // Both join during a third wait, so they share the next one.
+    // Both callers come during a third caller's wait, so they share the next wait.
     let mut first = settle(&other);
     assert!(poll!(&mut first).is_pending());
     let (mut of_moving, mut of_other) = (settle(&moving), settle(&other));

@@ -1,4 +1,4 @@
-//! Append-only files that a crash has cut in the middle of a commit.
+//! Tests of append-only files that a crash has cut in the middle of a commit.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use crate::{
     suite::{name, record},
 };
 
-/// Numbers of bytes cut off the end of the file. A commit of these tests has about five hundred.
+/// How many bytes are cut off the end of the file. A commit in these tests has about five hundred bytes.
 const CUTS: [u64; 9] = [20, 61, 130, 190, 260, 350, 440, 610, 900];
 const COMMITS: u64 = 8;
 
@@ -22,7 +22,7 @@ fn number_of(record: Option<&Record>) -> u64 {
     record.map_or(0, |record| u64::from_be_bytes(record.message().try_into().unwrap()))
 }
 
-/// Reads a part of what each commit writes, and returns the number of the last commit.
+/// Reads some of what each commit writes, and returns the number of the last commit.
 async fn read(store: &Redis, space: &Space) -> Result<(u64, Vec<Option<Record>>), Failure> {
     let (order, limit) = (Order::Ascending, 1_000);
     let questions = vec![
@@ -79,13 +79,13 @@ async fn files_that_are_torn_at_random_bring_no_part_of_a_commit_back() {
     println!("torn files, each with three starts of Redis afterwards: {files}");
 }
 
-/// Commits, kills Redis, cuts its file, and starts it three times. After each start a commit follows, first in another
-/// space, since repeating the cut commit would hide its remains.
+/// Commits, kills Redis, cuts its file, and starts it three times. A commit follows each start. The first is in another
+/// space: a commit in the same space would repeat the cut commit and hide its remains.
 async fn tear_and_start(bytes: u64) {
     let (space, other) = (Space::new("account"), Space::new("other"));
     let mut server = RedisServer::start();
     let (_data_dir, settings) = place(&server);
-    // Without marks, which would come last in the file.
+    // There are no marks, because these would be at the end of the file.
     let settings = Settings { is_marked: false, ..settings };
     let mut store = open(&settings).await.unwrap();
     for _ in 0..COMMITS {
@@ -96,7 +96,7 @@ async fn tear_and_start(bytes: u64) {
     let mut expected = None;
     for round in 0..3 {
         server.start_again();
-        // Alternates between a process that existed before the crash and a new one.
+        // In every second round, a new process is used instead of the process from before the crash.
         if round % 2 == 1 {
             store = open(&settings).await.unwrap();
         }
@@ -129,7 +129,7 @@ async fn a_torn_file_of_a_master_brings_no_part_of_a_commit_back_behind_a_connec
         cluster.kill_one();
         cluster.tear_one(bytes);
         cluster.start_one_again();
-        // Repeating the cut commit would hide its remains.
+        // These commits are in other spaces, because repeating the cut commit would hide its remains.
         for space in &others {
             let began = Instant::now();
             while let Err(failure) = commit(&store, space).await {

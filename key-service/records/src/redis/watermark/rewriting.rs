@@ -1,12 +1,13 @@
-//! Has Redis rewrite its append-only file after each start, before anything else is written.
+//! Makes Redis rewrite its append-only file after each start, before anything else is written.
 //!
 //! A crash or a full disk may leave half a transaction at the end of the file. With `aof-load-truncated yes`, its
-//! default, Redis then cuts off only the last command and appends after the others. At the following start, these
-//! leftover commands take effect together with the next transaction in the file. A rewritten file has no leftovers.
+//! default, Redis then cuts off only the last command. It appends new commands after the other commands of that
+//! transaction. At the following start, these leftover commands take effect together with the next transaction in the
+//! file. A rewritten file has no leftovers.
 //!
-//! The run ids of servers that have rewritten their file are noted in their parts of the store. A run id changes at
-//! each start. So a process that starts later need not ask for a rewrite, even if Redis cannot write its file at that
-//! time.
+//! When a server has rewritten its file, its run id is noted in its parts of the store. A server has a new run id after
+//! each start. So a process that starts later need not ask for a rewrite again. It can start even if Redis cannot write
+//! its file at that time.
 
 use std::collections::{HashMap, HashSet};
 
@@ -20,21 +21,21 @@ use crate::redis::{
     key_space::KeySpace,
 };
 
-/// Minimum and maximum pause before a server's progress is checked again. In between, the pause is a quarter of the
-/// time so far.
+/// Minimum and maximum pause before a server's progress is checked again. Between these limits, the pause is a quarter
+/// of the time that has passed.
 const LOOK_AGAIN: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(250)];
-/// Field of the marks for the run ids of servers that have rewritten their file.
+/// Field in the hash of marks with the run ids of servers that have rewritten their file.
 const NOTED: &str = "whole";
-/// Maximum number of run ids that are noted; the oldest are dropped. Slots that move to another master take their marks
-/// along.
+/// Maximum number of run ids in a note. The oldest ids are dropped. There may be several, because slots that move to
+/// another master take their marks along.
 const MOST_NOTED: usize = 64;
-/// Minimum time between two attempts of a server that cannot write its file, since each attempt copies its memory.
+/// If a server cannot write its file, minimum time between two attempts. Each attempt copies the server's memory.
 const AGAIN_AFTER: Duration = Duration::from_secs(5);
 
 pub(in crate::redis) struct Rewriting {
     volatile_allowed: bool,
     key_space: KeySpace,
-    /// When this process last asked for a rewrite, by the server's run id.
+    /// For each server's run id, when this process last asked the server for a rewrite.
     began: Mutex<HashMap<String, Instant>>,
     /// Run ids of servers that have rewritten their file. If a later rewrite fails, Redis keeps the rewritten file.
     whole: Mutex<HashSet<String>>,
@@ -48,9 +49,9 @@ enum FileState {
     /// The file was rewritten, or there is none.
     Whole,
     Underway,
-    /// The file is still the one that the server started with.
+    /// The file is still the file with which the server started.
     Old,
-    /// As `Old`, and the last attempt to rewrite it failed.
+    /// The file is still the file with which the server started, and the last attempt to rewrite it failed.
     Failed,
 }
 
@@ -60,8 +61,8 @@ impl Rewriting {
         Self { volatile_allowed, key_space, began, whole, noted }
     }
 
-    /// Succeeds once the server has rewritten its file. Fails if that takes longer than `patience`. Returns the
-    /// server's run id if it should be noted.
+    /// Waits until the server has rewritten its file. Fails if that takes longer than `patience`. Returns the server's
+    /// run id if this id should be noted.
     pub(in crate::redis) async fn of(
         &self,
         connection: &Connection,
@@ -95,8 +96,7 @@ impl Rewriting {
                     } else if refuses_torn_files(&ask).await || !self.begin(&server, &ask).await? {
                         return Ok(None);
                     } else if has_no_commands(&info) {
-                        // The file cannot contain leftovers, and later writes follow the rewritten file or are part of
-                        // it.
+                        // The file cannot contain leftovers. Later writes are in the rewritten file or come after it.
                         return Ok(Some(server));
                     }
                 }
@@ -108,8 +108,8 @@ impl Rewriting {
         }
     }
 
-    /// Remembers that a server has rewritten its file or need not, and notes that in its parts of the store, which must
-    /// be ours.
+    /// Remembers that a server has rewritten its file or need not do so. Notes this in the server's parts of the store,
+    /// which must be known to be ours.
     pub(in crate::redis) async fn note(&self, connection: &Connection, server: String) {
         remember(&self.whole, server.clone());
         if self.noted.lock().contains(&server) {
@@ -143,7 +143,7 @@ impl Rewriting {
             question
         });
         let mut noted = Vec::new();
-        // Without an answer, the file is rewritten once more.
+        // If there is no answer, no id counts as noted, and the file is rewritten once more.
         for (_, of_part) in parts.await.unwrap_or_default() {
             let of_part: Option<String> = redis::from_redis_value(of_part).unwrap_or_default();
             for server in of_part.iter().flat_map(|all| all.split(' ')).filter(|server| !server.is_empty()) {
@@ -169,7 +169,7 @@ impl Rewriting {
             Err(e) if is_not_to_be_had(&e) && self.volatile_allowed => return Ok(false),
             Err(e) if is_not_to_be_had(&e) => return Err(refused(NotAdmitted::MayTear)),
             Err(e) if e.is_io_error() => return Err(e),
-            // An error may mean that another process was first. The next check shows the outcome.
+            // An error may mean that another process asked first. The next check shows whether a rewrite is under way.
             Ok(_) | Err(_) => {}
         }
         tracing::info!("Redis was started and is rewriting its append-only file");
@@ -181,7 +181,8 @@ impl Rewriting {
     }
 }
 
-/// Adds a run id. Forgotten ids can be read again from `INFO` or the note.
+/// Adds a run id. If there are too many, all are forgotten, because they can be found out again from `INFO` or from the
+/// note.
 fn remember(ids: &Mutex<HashSet<String>>, server: String) {
     let mut ids = ids.lock();
     if ids.len() >= MOST_NOTED {
@@ -204,7 +205,7 @@ async fn refuses_torn_files<F: Future<Output = RedisResult<Value>>>(ask: impl Fn
     setting.get(1).is_some_and(|value| value == "no")
 }
 
-/// Returns whether the file has only a snapshot and no commands after it, as at the first start.
+/// Returns whether the file has only a snapshot and no commands after it, as at a server's first start.
 fn has_no_commands(info: &str) -> bool {
     let size = field(info, "aof_current_size");
     !size.is_empty() && size == field(info, "aof_base_size")

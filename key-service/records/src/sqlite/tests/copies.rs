@@ -1,4 +1,4 @@
-//! Copies of a file, and the layout that a file states.
+//! Tests of copies of a file, and of reading a file's layout.
 
 use std::{fs, os::unix::fs::PermissionsExt};
 

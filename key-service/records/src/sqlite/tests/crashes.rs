@@ -1,4 +1,4 @@
-//! Interruptions: a killed process, a lost machine, a full disk.
+//! Tests of interruptions: a killed process, a machine that is lost, a full disk.
 
 use std::{
     env, fs,
@@ -16,7 +16,7 @@ use crate::{records::Failure, sqlite::Sqlite};
 const CHILD_FILE: &str = "STORE_TEST_FILE";
 const CHILD: &str = "sqlite::tests::crashes::child_that_counts_until_it_is_killed";
 
-/// Does nothing unless it runs as the child of the next test.
+/// This does something only if the next test starts it as a child process.
 #[tokio::test]
 async fn child_that_counts_until_it_is_killed() {
     let Ok(file) = env::var(CHILD_FILE) else { return };
@@ -86,7 +86,7 @@ async fn a_full_disk_writes_nothing_and_heals() {
             set.map_err(|e| Failure::NotDone(e.to_string()))
         })
     };
-    // SQLite does not shrink the limit below the file's current size, so no page can be added.
+    // SQLite does not set the limit below the file's current size. So from now on, no page can be added.
     grow_to(1).await.unwrap();
     let (mut written, mut failed) = (0, 0);
     while failed < 50 {
@@ -122,7 +122,7 @@ async fn dropping_a_store_finishes_what_is_queued() {
         assert!(count(&store, n).now_or_never().is_none());
     }
     drop(go_on);
-    // The task that keeps the writer busy drops the store after receiving the answer.
+    // The task that keeps the writer busy drops the store after it has received the answer.
     let mut store = Some(store);
     while let Some(shared) = store.take() {
         tokio::task::yield_now().await;

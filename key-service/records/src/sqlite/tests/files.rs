@@ -1,4 +1,4 @@
-//! Files that open, are refused, or have disappeared.
+//! Tests of files that can be opened, that are refused, or that have disappeared.
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
@@ -22,7 +22,7 @@ fn made_with(path: &Path, sql: &str) {
     Connection::open(path).unwrap().execute_batch(sql).unwrap();
 }
 
-/// What a crash left in the write-ahead log stays there too.
+/// What a crash has left in the write-ahead log stays there too.
 #[test]
 fn a_file_of_an_earlier_layout_is_refused_and_left_alone() {
     let (folder, crashed) = (Folder::new(), Folder::new());

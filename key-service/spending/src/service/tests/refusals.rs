@@ -6,7 +6,7 @@ use key_service_store::store::Hour;
 async fn counted(service: &Service, trial: &Trial, key: Option<KeyId>) -> Vec<(String, u64)> {
     let store = &*trial.office.store;
     let hour = Hour::of(trial.office.clock.now());
-    // The store contains only the counts that were added to it.
+    // The store has only the counts that have been added, so this adds them first.
     service.refusals().add_to(store).await;
     store.refused(trial.account, hour..=hour, key).await.unwrap()
 }

@@ -22,11 +22,11 @@ use domain::usage::{Day, Hour};
 
 /// Number of days for which counts of refused calls are kept.
 pub const REFUSED_KEPT_DAYS: i64 = 31;
-/// Maximum number of records that a commit updates. With a guard and a write each, they stay far below the limit on a
-/// commit's words.
+/// Maximum number of records that a commit updates. Each record has a guard and a write, so this many records stay far
+/// below the limit on a commit's words.
 const RECORDS_AT_ONCE: usize = 200;
 
-/// Number of a key's calls refused within an hour for one reason.
+/// How many calls of a key were refused within an hour for one reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefusedLine {
     pub key: KeyId,
@@ -36,14 +36,14 @@ pub struct RefusedLine {
     pub count: u64,
 }
 
-/// A day, and a key or the whole account.
+/// A day, and either a key or (`None`) the whole account.
 type DayOfKey = (u32, Option<KeyId>);
 /// Counts to add, by day and key.
 type Additions = BTreeMap<DayOfKey, Vec<RefusedCount>>;
 
 impl Store {
-    /// Adds to the account's counts, in one commit per few hundred keys. Counts older than [`REFUSED_KEPT_DAYS`] are
-    /// dropped.
+    /// Adds these counts to the account's counts, with a commit for every few hundred keys. Counts older than
+    /// [`REFUSED_KEPT_DAYS`] are dropped.
     pub async fn add_refused(&self, account: AccountId, lines: Vec<RefusedLine>) -> Result<(), StoreError> {
         let Some(last) = lines.iter().map(|line| line.hour.day().number()).max() else { return Ok(()) };
         let first = part(last.saturating_sub(REFUSED_KEPT_DAYS));
@@ -64,7 +64,7 @@ impl Store {
         Ok(())
     }
 
-    /// Reads the counts of these hours by reason, for one key or the whole account, largest first.
+    /// Reads the counts of these hours by reason, the largest count first: for one key, or for the whole account.
     pub async fn refused(
         &self,
         account: AccountId,
@@ -87,7 +87,8 @@ impl Store {
         Ok(by_reason(counts.into_iter()))
     }
 
-    /// Lists at most `limit` keys of the account with the most refused calls on a day, largest first.
+    /// Lists the keys of the account that have the most refused calls on a day, the largest number first. Returns at
+    /// most `limit` keys.
     pub async fn refused_keys(
         &self,
         account: AccountId,
@@ -119,7 +120,7 @@ impl Store {
     }
 }
 
-/// Adds to the counts, and drops counts for days before `first`.
+/// Adds these counts to the stored counts, and drops the counts for days before `first`.
 fn add(view: &mut View, additions: &[(DayOfKey, Vec<RefusedCount>)], first: u32) -> Result<(), StoreError> {
     let mut kept: RefusedDays = view.get(&days())?.unwrap_or_default();
     for ((number, key), added) in additions {
@@ -147,18 +148,18 @@ fn add(view: &mut View, additions: &[(DayOfKey, Vec<RefusedCount>)], first: u32)
     Ok(())
 }
 
-/// Names the counts for a day, of one key or the whole account.
+/// Names the record with the counts for a day: of one key, or of the whole account.
 fn of_key(day: u32, key: Option<KeyId>) -> RecordName<RefusedDay> {
     let key = key.map_or_else(|| b"a".to_vec(), |key| layout::tagged(b'k', key.as_bytes()));
     layout::of_part(layout::REFUSED, day, key)
 }
 
-/// Names the counts of the whole account for today.
+/// Names the record with the counts of the whole account for today.
 pub(crate) fn of_today(now: Timestamp) -> RecordName<RefusedDay> {
     of_key(part(Hour::of(now).day().number()), None)
 }
 
-/// Names the list of days that have counts.
+/// Names the record with the list of days that have counts.
 fn days() -> RecordName<RefusedDays> {
     layout::name(layout::HOUSE, *b"r")
 }
@@ -168,7 +169,7 @@ fn part(day: i64) -> u32 {
     u32::try_from(day).unwrap_or_default()
 }
 
-/// Adds up the counts by reason, largest first.
+/// Adds up the counts for each reason, and returns the largest sum first.
 fn by_reason(counts: impl Iterator<Item = (String, u64)>) -> Vec<(String, u64)> {
     let mut sums: BTreeMap<String, u64> = BTreeMap::new();
     for (reason, count) in counts {

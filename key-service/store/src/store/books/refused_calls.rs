@@ -1,4 +1,4 @@
-//! The latest refused calls of an account. Only their counts are kept longer.
+//! The latest refused calls of an account. Their counts are kept for longer than the calls themselves.
 
 use std::cmp::Reverse;
 
@@ -15,8 +15,8 @@ pub const REFUSED_CALLS_KEPT: usize = 1_000;
 const APPENDED_AT_ONCE: usize = 200;
 
 impl Store {
-    /// Adds refused calls of the account, and drops all but the latest [`REFUSED_CALLS_KEPT`]. The commit needs no
-    /// guards, since spending does not read these calls.
+    /// Adds refused calls of the account, and drops all except for the latest [`REFUSED_CALLS_KEPT`]. The commit needs
+    /// no guards on money, because spending does not read these calls.
     pub async fn add_refused_calls(
         &self,
         account: AccountId,
@@ -48,13 +48,13 @@ impl Store {
             call.map_err(|_| StoreError::Damaged(format!("refused call {number}")))
         };
         let mut calls: Vec<_> = values.into_iter().map(read).collect::<Result<_, _>>()?;
-        // Each key-service adds calls in batches, some time after the calls were refused.
+        // The calls must be sorted, because each key-service adds them in batches, some time after they were refused.
         calls.sort_unstable_by_key(|call| Reverse(call.id));
         Ok(calls)
     }
 }
 
-/// Names the record with the last number.
+/// Names the record with the number of the last refused call.
 fn numbers() -> RecordName<RefusedCalls> {
     layout::name(layout::HOUSE, *b"c")
 }

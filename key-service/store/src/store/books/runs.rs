@@ -11,10 +11,10 @@ use shared::{ids::AccountId, time::Timestamp};
 
 use crate::store::base::Store;
 
-/// An instant is located to within this many entries.
+/// The search for an instant may end up to this many entries away from it.
 pub(super) const CLOSE: u64 = 64;
 
-/// The entries between two positions at which the journal's time went back. It goes back only after a clock was far
+/// The entries between two positions at which time goes back in the journal. Time goes back only after a clock was far
 /// ahead, so nearly every journal is a single run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Run {
@@ -25,7 +25,7 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// Finds the run that contains the entry before a position; without a position, the journal's last run.
+    /// Finds the run that contains the entry before a position. Without a position, returns the journal's last run.
     pub(super) async fn before(
         store: &Store,
         account: AccountId,
@@ -40,7 +40,7 @@ impl Run {
         Ok(run)
     }
 
-    /// Returns the run before this one.
+    /// Returns the run before this run; `None` if this is the first.
     pub(super) async fn earlier(self, store: &Store, account: AccountId) -> Result<Option<Self>, StoreError> {
         if self.first <= 1 {
             return Ok(None);
@@ -49,12 +49,13 @@ impl Run {
         let first =
             store.read().values(&space, names::JOURNAL, self.first..=self.first, Order::Ascending, 1).await?;
         let entry = first.first().and_then(|(_, value)| shared::stored::read::<EntryRecord>(value).ok());
-        // Dropped or unreadable entries do not show an earlier run.
+        // A dropped or unreadable entry does not say where the earlier run begins.
         let before = entry.map(|entry| entry.went_back).filter(|before| *before < self.first);
         Ok(Some(Self { first: before.unwrap_or_default().max(1), next: Some(self.first) }))
     }
 
-    /// Finds by binary search the number of an entry in the run, at or shortly after the last entry before a time.
+    /// Finds the end of the run's entries before a time, by binary search. Returns a number that comes after all of
+    /// them, by at most a few entries.
     pub(super) async fn end_before(
         self,
         store: &Store,
@@ -76,7 +77,7 @@ impl Run {
 }
 
 impl Store {
-    /// Returns how far out of order entries around a time may be.
+    /// Returns how far out of order the entries around a time may be.
     pub async fn disorder(&self, account: AccountId, at: Timestamp) -> Result<Duration, StoreError> {
         Ok(self.money(account).await?.disorder(at))
     }
@@ -84,7 +85,7 @@ impl Store {
     async fn money(&self, account: AccountId) -> Result<AccountRecord, StoreError> {
         let found = self.read().get::<AccountRecord>(&names::space(account), names::account()).await;
         match found {
-            // Pages show whatever can be read.
+            // If the record is damaged, pages still show what can be read.
             Err(StoreError::Damaged(_)) => Ok(AccountRecord::default()),
             found => Ok(found?.unwrap_or_default()),
         }

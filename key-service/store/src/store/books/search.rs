@@ -1,5 +1,6 @@
-//! Searches of the journal that read a bounded part. To find a key's or group's entries, they follow the number of the
-//! previous entry that each entry contains. Other searches scan.
+//! Searches of the journal that read only a limited part of it. Each entry has the number of the previous entry of its
+//! key and of its groups. A search for the entries of a key or a group follows these numbers. Other searches read all
+//! entries in order.
 
 use std::collections::HashMap;
 
@@ -21,27 +22,27 @@ use domain::{
     search::EntrySearch,
 };
 
-/// Default maximum number of records that a page reads in search of matches.
+/// Default maximum number of records that are read for a page of matches.
 const MOST_READ: usize = 4_000;
-/// Maximum number of journal entries that a page reads: about 10 ms of work.
+/// Maximum number of journal entries that are read for a page of matches: about 10 ms of work.
 const MOST_ENTRIES: usize = 2_000;
 /// Number of records read at a time.
 pub const READ_AT_ONCE: usize = 500;
-/// Number of entries searched for a generation's bill: more than a busy account writes in a minute.
+/// Maximum number of entries to read to find a generation's bill: more than a busy account writes in a minute.
 const LOOKED_THROUGH: usize = 50_000;
 /// Maximum number of runs of the journal that are searched for a generation's bill.
 const MOST_RUNS: usize = 8;
-/// If linked entries are this close together, whole ranges of entries are read at a time.
+/// If linked entries are at most this far apart, whole ranges of entries are read at a time.
 const CLOSE_BY: usize = 20;
-/// Reading this many entries takes as long as following one link, which costs a round trip.
+/// To follow a link costs a round trip, in which this many entries could be read instead.
 const STEP: usize = 20;
 
-/// A running search. It reads records after a position until `limit` match or too many were read.
+/// A running search. It reads the records after a position, until it has `limit` matches or has read too many records.
 #[derive(Debug)]
 pub struct Scan<T, C> {
     found: Vec<T>,
     limit: usize,
-    /// Number of records after which the search pauses.
+    /// After reading this many records, the search pauses.
     most: usize,
     /// Position of the last record that was read.
     place: Option<C>,
@@ -51,7 +52,7 @@ pub struct Scan<T, C> {
 
 #[derive(Clone, Copy, Debug)]
 enum Ended {
-    /// All records were read.
+    /// All records have been read.
     NothingLeft,
     /// Further records may still match.
     Paused,
@@ -63,13 +64,13 @@ impl<T, C: Copy> Scan<T, C> {
         Self { found: Vec::new(), limit, most: MOST_READ, place: after, read: 0, ended: None }
     }
 
-    /// Sets the number of records after which the search pauses.
+    /// Sets how many records are read before the search pauses.
     #[must_use]
     pub fn reading(self, most: usize) -> Self {
         Self { most, ..self }
     }
 
-    /// Returns whether to read more records.
+    /// Returns whether more records must be read.
     pub fn goes_on(&self) -> bool {
         self.ended.is_none()
     }
@@ -79,8 +80,8 @@ impl<T, C: Copy> Scan<T, C> {
         self.place
     }
 
-    /// Adds the records after the position, each with its position and, if it matches, the match. If there are fewer
-    /// than `asked`, they are the last.
+    /// Adds the records that come after the position. Each has its own position and, if it matches, the match. If there
+    /// are fewer than `asked`, they are the last records.
     pub fn add(&mut self, records: impl ExactSizeIterator<Item = (C, Option<T>)>, asked: usize) {
         let were_last = records.len() < asked;
         self.read += records.len();
@@ -109,7 +110,7 @@ impl<T, C: Copy> Scan<T, C> {
     }
 }
 
-/// Finds entries of the journal, newest first, by reading a bounded part.
+/// Finds entries of the journal, newest first. Reads only a limited part of the journal.
 pub(crate) async fn entries(
     store: &Store,
     account: AccountId,
@@ -128,7 +129,7 @@ pub(crate) async fn entries(
     }
 }
 
-/// Searches a run for entries before the scan's position.
+/// Searches the entries of a run that come before the scan's position.
 async fn search_run(
     store: &Store,
     account: AccountId,
@@ -145,7 +146,7 @@ async fn search_run(
         None => None,
     };
     let chain = Chain::of(search);
-    // One entry more than fits is read to see whether there are more.
+    // One entry more than fits on the page is read, to see whether there are more.
     let mut at_once = READ_AT_ONCE.min(scan.limit.saturating_add(1));
     if let Some(chain) = chain
         && let Some(next) = chain.next(store, account, scan.place).await?
@@ -156,7 +157,7 @@ async fn search_run(
     while scan.goes_on() {
         let mut entries = store.latest_entries(account, scan.place(), at_once).await?;
         let step = chain.and_then(|chain| entries.iter().rev().find_map(|entry| chain.step(entry)));
-        // Within a run, entries only get older: once one is too old, no more can match.
+        // Within a run, entries only get older. So after an entry that is too old, no other entry can match.
         let is_past = |entry: &JournalEntry| {
             entry.number < run.first || earliest.is_some_and(|begins| entry.entry.settlement.at < begins)
         };
@@ -178,7 +179,7 @@ async fn search_run(
 }
 
 impl<T> Scan<T, u64> {
-    /// Moves on from a finished run to the entries before it. Returns whether the search continues.
+    /// Moves the position from a finished run to the entries before this run. Returns whether the search continues.
     fn leaves(&mut self, run: Run) -> bool {
         match self.ended {
             Some(Ended::NothingLeft) => {
@@ -191,12 +192,12 @@ impl<T> Scan<T, u64> {
         }
     }
 
-    /// Skips to the entry with this number, since no entry in between matches. Zero ends the search.
+    /// Skips to the entry with this number, because no entry in between matches. Zero ends the search.
     fn go_to(&mut self, next: u64) {
         let is_full = self.found.len() == self.limit;
         match self.ended {
             Some(Ended::NothingLeft) => {}
-            // Records after the last match have not been checked.
+            // The records after the last match have not been checked yet, so none must be skipped.
             Some(Ended::Paused) if is_full => {}
             Some(Ended::Paused) | None if next == 0 => self.ended = Some(Ended::NothingLeft),
             Some(Ended::Paused) | None => {
@@ -208,14 +209,14 @@ impl<T> Scan<T, u64> {
     }
 }
 
-/// A step from an entry to the previous one in its chain.
+/// A step from an entry to the previous entry in its chain.
 struct ChainStep {
-    /// Number of the previous entry, or zero if this is the first.
+    /// Number of the previous entry, or zero if there is none.
     to: u64,
     length: u64,
 }
 
-/// The entries of a key or group. Each contains the number of the previous one.
+/// The entries of a key or group. Each of them contains the number of the previous entry.
 #[derive(Clone, Copy)]
 enum Chain {
     Key(KeyId),
@@ -229,8 +230,8 @@ impl Chain {
         search.key.map(Self::Key).or(group.map(Self::Group))
     }
 
-    /// Returns the number of the chain's previous entry, or zero for the first; `None` if this entry is not in the
-    /// chain.
+    /// Returns the number of the previous entry in the chain, or zero if there is none. `None` if this entry is not in
+    /// the chain.
     fn before(self, JournalEntry { entry, before, .. }: &JournalEntry) -> Option<u64> {
         let payer = &entry.settlement.payer;
         match self {
@@ -246,8 +247,8 @@ impl Chain {
         self.before(entry).map(|to| ChainStep { to, length: entry.number.saturating_sub(to) })
     }
 
-    /// Returns the number of the entry that follows a position in the chain, or zero at the end; `None` if the position
-    /// is not at an entry of the chain.
+    /// Returns the number of the chain's next older entry after a position, or zero if there is none. `None` if no
+    /// entry of the chain is at the position.
     async fn next(
         self,
         store: &Store,
@@ -255,7 +256,7 @@ impl Chain {
         place: Option<u64>,
     ) -> Result<Option<u64>, StoreError> {
         let last = match self.last(store, account).await {
-            // Pages show whatever can be read.
+            // If the record is damaged, pages still show what can be read.
             Err(StoreError::Damaged(_)) => return Ok(None),
             last => last?,
         };
@@ -284,7 +285,7 @@ impl Chain {
     }
 }
 
-/// Finds a generation's last entry among the entries billed after its creation.
+/// Finds a generation's last entry among the entries that were billed after its creation.
 pub(crate) async fn entry_of(
     store: &Store,
     account: AccountId,
@@ -299,7 +300,7 @@ pub(crate) async fn entry_of(
         let begin = run.end_before(store, account, begins).await?.saturating_sub(CLOSE + 1);
         let begin = begin.max(run.first - 1);
         let found = match entry_after(store, account, generation, (begin, run.next)).await? {
-            // The clock of the gateway that created the id may be ahead of ours, or ours may have gone back.
+            // The clock of the gateway that created the id may be ahead of ours, or our clock may have gone back.
             None if billed_at.is_none() && run.next.is_none() => {
                 entry_before(store, account, generation, begin + 1).await?
             }
@@ -313,7 +314,7 @@ pub(crate) async fn entry_of(
     Ok(None)
 }
 
-/// Finds a generation's last entry among the entries after one number and before another.
+/// Finds a generation's last entry among the entries between two numbers.
 async fn entry_after(
     store: &Store,
     account: AccountId,
@@ -334,7 +335,7 @@ async fn entry_after(
     Ok(found)
 }
 
-/// Finds a generation's last entry before a number, among the entries with times close to the generation's creation.
+/// Finds a generation's last entry before a number, among the entries with times near the generation's creation.
 async fn entry_before(
     store: &Store,
     account: AccountId,
@@ -355,12 +356,12 @@ async fn entry_before(
     Ok(None)
 }
 
-/// Returns whether an entry is a bill of this generation. A late capture is not.
+/// Returns whether an entry is a bill of this generation. A late capture does not count as a bill.
 fn is_bill_of(JournalEntry { generation, entry, .. }: &JournalEntry, of: GenerationId) -> bool {
     *generation == of && entry.settlement.ending.is_bill()
 }
 
-/// Returns whether no later entry can correct this one.
+/// Returns whether no later entry can correct this entry.
 fn is_final(entry: &JournalEntry) -> bool {
     entry.entry.settlement.ending == Ending::Captured
 }

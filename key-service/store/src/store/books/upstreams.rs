@@ -1,5 +1,5 @@
-//! Counts of upstreams' bills in recent hours, over all accounts. Losing some does no harm. An upstream is identified
-//! by its model and its name in the catalogue.
+//! Counts of upstreams' bills in recent hours, over all accounts. It does no harm if some counts are lost. An upstream
+//! is identified by its model and its name in the catalogue.
 
 use std::collections::BTreeMap;
 
@@ -19,13 +19,13 @@ use crate::store::{
     layout,
 };
 
-/// Number of hours kept: a day, plus the current hour.
+/// Number of hours for which counts are kept: a day and the current hour.
 pub const UPSTREAM_HOURS: i64 = 25;
 /// Separates a model's id from an upstream's name. Neither contains control characters.
 const SEPARATOR: u8 = 0;
 
 impl Store {
-    /// Adds to the counts of an upstream in an hour, and drops hours that ended more than a day ago.
+    /// Adds these counts to the counts of an upstream in an hour. Drops hours that ended more than a day ago.
     pub async fn add_upstream_calls(
         &self,
         model: &str,
@@ -49,8 +49,8 @@ impl Store {
         self.note(&space(), add).await
     }
 
-    /// Sums the counts of each upstream since an hour, by model and name. Upstreams without a bill since then are
-    /// omitted.
+    /// Adds up the counts of each upstream since an hour. Returns the sums by model and name. Upstreams without a bill
+    /// since then are left out.
     pub async fn upstream_calls(
         &self,
         since: Hour,
@@ -97,7 +97,7 @@ fn written(hour: u32, UpstreamCalls { bills, first_tokens }: UpstreamCalls) -> U
     UpstreamHour { hour, bills, first_tokens: first_tokens.to_vec() }
 }
 
-/// Decodes counts. Classes that only a newer version has are ignored.
+/// Decodes counts. Classes of times that only a newer version of the program has are ignored.
 fn read(UpstreamHour { hour: _, bills, first_tokens }: &UpstreamHour) -> UpstreamCalls {
     let mut classes = [0; CLASSES];
     for (class, count) in classes.iter_mut().zip(first_tokens) {

@@ -25,11 +25,11 @@ use crate::{
 };
 
 impl Store {
-    /// Creates a management key in an existing account; repeating this changes nothing. Returns `false` if the account
+    /// Creates a management key in an existing account. To repeat this changes nothing. Returns `false` if the account
     /// has reached its maximum number of management keys.
     pub async fn create_management_key(&self, key: NewManagementKey, act: &Act) -> Result<bool, StoreError> {
         let (account, id) = (key.account, key.key.id);
-        // Refusing here avoids leaving behind a record of an owner.
+        // If the call is refused here already, no record of an owner is left behind.
         if self.account_money(account).await?.is_none() {
             return Err(StoreError::no_account(account));
         }
@@ -100,7 +100,7 @@ impl Store {
         self.note(&layout::space(account), note).await
     }
 
-    /// Revokes a management key of any account; repeating this changes nothing. `None` if it does not exist.
+    /// Revokes a management key of any account. To repeat this changes nothing. `None` if there is no such key.
     pub async fn revoke_management_key(
         &self,
         id: ManagementKeyId,
@@ -154,7 +154,7 @@ fn revoke(
     Ok(Some(read_key(id, key)))
 }
 
-/// Returns whether a key is in the list or fits into it.
+/// Returns whether a key is already in the list, or there is room for it.
 fn has_room(list: &IdList<ManagementKeyId>, id: ManagementKeyId, most: u64) -> bool {
     (list.ids.len() as u64) < most || list.ids.contains(&id)
 }

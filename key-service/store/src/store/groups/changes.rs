@@ -34,13 +34,13 @@ pub(crate) fn with_external_id(change: &mut Change<'_>, id: &str) -> Result<Opti
     Ok(found.map(|found| found.group))
 }
 
-/// Creates a group, unless another one has the external id; repeating this changes nothing.
+/// Creates a group, unless another group has the external id. To repeat this changes nothing.
 pub(super) fn create(
     change: &mut Change<'_>,
     NewGroup { account, group, most }: &NewGroup,
     act: &Act,
 ) -> Result<Made<Group>, Error<Refused>> {
-    // All records are requested first, so that one round trip reads them.
+    // All records are requested before any is used, so that one round trip reads them all.
     let exists = change.account()?.is_some();
     let named = group.external_id.as_deref().map(|id| with_external_id(change, id)).transpose()?.flatten();
     let groups =
@@ -72,8 +72,8 @@ pub(super) fn made(change: &mut Change<'_>, id: [u8; 16]) -> Result<Group, Error
     Ok(found.ok_or_else(|| damaged("what an idempotency key made is missing"))?)
 }
 
-/// Writes and counts a group, unless its id exists. Returns whether it was written. Money already spent becomes an
-/// opening balance.
+/// Writes a group and counts it in its account and parent, unless its id exists already. Returns whether it was
+/// written. What the group has already spent becomes its opening balance.
 pub(crate) fn insert_group(change: &mut Change<'_>, group: &Group) -> Result<bool, StoreError> {
     let Group { id, spend, .. } = group;
     let (of_account, of_group) = (layout::account_profile(), layout::group_profile(*id));
@@ -125,7 +125,7 @@ pub(super) fn update(
     Ok(group)
 }
 
-/// Writes events for the thresholds that a group's new limits cross.
+/// Writes events for the thresholds that the group's spend has crossed because of its new limits.
 pub(crate) fn tell_passed(change: &mut Change<'_>, before: Option<&Group>, after: &Group, act: &Act) {
     let before = before.map(|group| &group.spend.budget);
     change.tell(ledger::passed_by_bounds(Holder::Group(after.id), before, &after.spend.budget, act.at));
@@ -144,7 +144,7 @@ fn may_have_parent(
     Ok(group::may_be_parent(parent, found.as_ref(), id, has_children))
 }
 
-/// Moves a group from its previous parent's children to its new parent's.
+/// Moves a group from the children of its previous parent to the children of its new parent.
 fn move_group(
     change: &mut Change<'_>,
     id: GroupId,
@@ -166,7 +166,8 @@ fn move_group(
     Ok(())
 }
 
-/// Counts a key that is created in a group, moves between groups, or leaves its group.
+/// Updates the numbers of keys in groups for a key that is created in a group, moves between groups, or leaves its
+/// group.
 pub(crate) fn count_key(
     change: &mut Change<'_>,
     before: Option<GroupId>,
@@ -184,7 +185,7 @@ pub(crate) fn count_key(
     Ok(())
 }
 
-/// Changes a number in the profile of a group, if that exists.
+/// Changes a number in the profile of a group, if the group exists.
 fn count(
     change: &mut Change<'_>,
     id: GroupId,

@@ -1,4 +1,4 @@
-//! Audits the books of all accounts that any index names.
+//! Audits the books of all accounts that are in any index of accounts.
 
 #[cfg(test)]
 mod tests;
@@ -22,14 +22,14 @@ use crate::store::{
 
 impl Store {
     /// Audits the account's books while spending continues; `None` if the account has no records. Reads the whole
-    /// journal in bounded memory.
+    /// journal in constant memory.
     pub async fn audit(&self, account: AccountId) -> Result<Option<Audit>, StoreError> {
         let (records, clock) = (&*self.records, &*self.clock);
         Books { records, clock, journal_entries: self.kept.journal_entries }.audit(account).await
     }
 
-    /// Lists the ids and names of the accounts to audit, ordered by id: all that have a name or are in any other index
-    /// of accounts.
+    /// Lists the ids and names of the accounts to audit, ordered by id: all accounts that have a name or are in any
+    /// other index of accounts.
     pub async fn audited_accounts(&self) -> Result<Vec<(AccountId, String)>, StoreError> {
         let mut accounts: BTreeMap<_, _> = self.account_names().await?.into_iter().collect();
         let mut others = Vec::new();
@@ -55,7 +55,8 @@ impl Store {
         Ok(accounts.into_iter().collect())
     }
 
-    /// Records each account's first journal entry, after a copy from a store that drops old entries.
+    /// Records the number of each account's first journal entry. This is necessary after a copy from a store that drops
+    /// old entries.
     pub async fn note_first_entries(&self) -> Result<(), StoreError> {
         for (account, _) in self.audited_accounts().await? {
             let space = names::space(account);

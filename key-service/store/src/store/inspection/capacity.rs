@@ -1,4 +1,4 @@
-//! Free space of the store.
+//! The free space of the store.
 
 use async_trait::async_trait;
 
@@ -8,19 +8,19 @@ use records::MissingServers;
 
 #[async_trait]
 pub trait Capacity: Send + Sync + 'static {
-    /// Returns whether the remaining space is reserved for holds and captures. The answer may be a second old. Always
-    /// `false` for a store without a known limit.
+    /// Returns whether the store is so full that only holds and captures may use the remaining space. The answer may be
+    /// a second old. It is always `false` for a store without a known limit.
     async fn is_nearly_full(&self) -> Result<bool, StoreError>;
 
-    /// Returns the used share of the space, from 0 to 1: the fullest server's memory, or the disk. `None` without a
-    /// limit.
+    /// Returns which share of the space is used, from 0 to 1: of the fullest server's memory, or of the disk. `None` if
+    /// there is no limit.
     async fn used_ratio(&self) -> Result<Option<f64>, StoreError>;
 
-    /// Describes which failures may destroy confirmed writes, and what to do about it.
+    /// Returns warnings that say which failures may destroy confirmed writes, and what to do about it.
     async fn persistence_warnings(&self) -> Vec<&'static str>;
 
-    /// On every server, makes a small write that changes no data. Returns the servers that refuse it. Fails if all
-    /// refuse, for lack of space or another reason.
+    /// Makes a small write on every server, without changing any data. Fails if all servers refuse the write, for lack
+    /// of space or another reason. Otherwise returns the servers that refuse it.
     async fn try_write(&self) -> Result<MissingServers, StoreError>;
 }
 

@@ -29,8 +29,8 @@ use crate::store::{
     spending::holders::PARTS_TRIED,
 };
 
-/// Maximum number of links and sessions shown for a member, and of days shown for a key's refused calls: more than most
-/// have.
+/// Maximum number of links and sessions that are shown for a member, and of days for which a key's refused calls are
+/// shown: more than most members and keys have.
 const MOST: usize = 100;
 
 /// An object whose records can be shown.
@@ -45,7 +45,7 @@ pub enum ShownObject {
     Webhook(WebhookId),
 }
 
-/// A text that is not the id of an object with records.
+/// The error for a text that is not the id of an object with records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "must be the id of a key (ak_…), a group (grp_…), a generation (gen_…), a deposit (dep_…), a management key (mk_…), a member \
@@ -73,18 +73,19 @@ impl FromStr for ShownObject {
 /// A record in readable form.
 #[derive(Clone, Debug, Serialize)]
 pub struct ShownRecord {
-    /// Name of the set, with the part if the set has parts.
+    /// Name of the set, with the number of the part if the set is divided into parts.
     pub set: String,
-    /// Name in the set: text, a letter and a hexadecimal id, or hexadecimal digits.
+    /// Name of the record in the set: either text, or a letter and a hexadecimal id, or hexadecimal digits.
     pub name: String,
-    /// Commit that last wrote the record; null if it cannot be read.
+    /// Revision of the record, which identifies the commit that last wrote it; null if the record cannot be read.
     pub revision: Option<String>,
-    /// The value; `{"damaged": …}` with its number of bytes if it cannot be read.
+    /// The value of the record. If it cannot be read, `{"damaged": …}` with the number of its bytes.
     pub record: Box<RawValue>,
 }
 
 impl Store {
-    /// Reads the records of the account or of one of its objects. Empty if the account has nothing with this id.
+    /// Reads the records of the account or of one of its objects. The list is empty if the account has nothing with
+    /// this id.
     pub async fn show(
         &self,
         account: AccountId,
@@ -97,7 +98,7 @@ impl Store {
         Ok(shown)
     }
 
-    /// Lists the spaces and names of the records, including those that may be absent.
+    /// Lists the spaces and names of the records, including records that may not exist.
     async fn places_of(
         &self,
         account: AccountId,
@@ -170,7 +171,7 @@ impl Store {
         Ok(own)
     }
 
-    /// Reads a record; `None` if it is absent or damaged.
+    /// Reads a record; `None` if it does not exist or is damaged.
     async fn read_sound<T: for<'b> Decode<'b, ()>>(
         &self,
         space: &Space,
@@ -218,7 +219,7 @@ fn has_parts(table: u8) -> bool {
     of_times.contains(&table) || names::SETS_OF_DAYS.contains(&table)
 }
 
-/// Returns the name of a record. A link's or session's name is a digest of its secret, so names of expiring
+/// Returns the name of a record. The name of a link or a session is a digest of its secret, so the names of expiring
 /// records are hidden.
 fn name_text(Name { set, key }: &Name) -> String {
     match (set.table, &key[..]) {
@@ -233,7 +234,7 @@ fn name_text(Name { set, key }: &Name) -> String {
     }
 }
 
-/// Names a record in a set without parts.
+/// Names a record in a set that is not divided into parts.
 fn named(table: u8, key: impl Into<NameBytes>) -> Name {
     Name { set: Set { table, part: 0 }, key: key.into() }
 }

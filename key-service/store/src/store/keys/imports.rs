@@ -1,9 +1,10 @@
 //! Imports from another gateway.
 //!
-//! Digests are stored in different spaces from the account, and there may be too many keys for one commit. So an import
-//! is first planned. Then each digest is reserved for the id of its key. Then groups and keys are created in several
-//! commits, and each commit decides again from the current state. Every step may be repeated. A digest reserved for a
-//! key that does not exist is refused as unknown, and the same import later creates the key under exactly that id.
+//! Digests are not stored in the account's space, and there may be too many keys for one commit. So an import has three
+//! steps. First, it is planned. Then each digest is reserved for the id of its key. Finally, groups and keys are
+//! created in several commits, each of which decides again with the current state. Every step may be repeated. A digest
+//! that is reserved for a key that does not exist yet is refused as unknown. If the same import runs later, it creates
+//! the key with exactly this id.
 
 use std::collections::{HashMap, HashSet};
 
@@ -30,15 +31,16 @@ use crate::{
     },
 };
 
-/// Number of digests looked up or reserved concurrently.
+/// Number of digests that are looked up or reserved at the same time.
 const ASKED_AT_ONCE: usize = 64;
-/// Number of keys looked up in one round trip.
+/// Maximum number of keys to look up in one round trip.
 const FOUND_AT_ONCE: usize = 500;
-/// Maximum number of words in a commit for one key or group: a revoked key, the first of its group, with guards of the
-/// group and its parent, entries of five indexes, two events, and four more for thresholds.
+/// Maximum number of words that one key or group needs in a commit. A revoked key that is the first key of its group
+/// needs the most: guards on the group and its parent, entries in five indexes, two events, and four more events for
+/// thresholds.
 const MOST_WORDS_EACH: usize = 121;
 
-/// Groups and keys of an import that are created in one commit.
+/// A part of an import: groups and keys that are created in one commit.
 struct Part {
     import: Import,
     /// Indexes of the part's groups and keys in the whole import.
@@ -48,14 +50,14 @@ struct Part {
 }
 
 impl Store {
-    /// Imports keys and groups of another gateway into an existing account, as [`Import::plan`] decides, or only
-    /// returns the plan. Repeating an import changes nothing.
+    /// Imports keys and groups of another gateway into an existing account, as [`Import::plan`] decides. In a dry run,
+    /// only returns the plan. To repeat an import changes nothing.
     ///
-    /// Nothing is written unless everything may be. Groups and keys that fit into one commit take effect together: 16
-    /// in Redis, thousands in SQLite. Larger imports are written in parts, and others can see the finished parts. If a
-    /// call ends early, the same import completes it. Keys and groups that others create between the parts may take the
-    /// account beyond its limits. If a group is archived between the parts, the import is refused and its finished
-    /// parts stay.
+    /// Nothing is written unless everything may be written. Groups and keys that fit into one commit take effect
+    /// together: 16 in Redis, thousands in SQLite. A larger import is written in parts, and others can see the parts
+    /// that are finished. If a call ends early, the same import completes it. If others create keys or groups between
+    /// the parts, the account may have more than its maximum in the end. If a group is archived between the parts, the
+    /// import is refused, but its finished parts stay.
     pub async fn import(
         &self,
         import: Import,
@@ -85,7 +87,7 @@ impl Store {
         Ok(made)
     }
 
-    /// Finds what the account already has from an import.
+    /// Finds out what the account already has of an import.
     async fn present(&self, import: &Import) -> Result<Present, StoreError> {
         let account = import.account;
         let profile =
@@ -108,7 +110,7 @@ impl Store {
         Ok(Present { keys, groups, owners: owners.iter().map(owner).collect(), named })
     }
 
-    /// Finds the groups that the import names, and whether they accept keys.
+    /// Finds the groups that the import names, and finds out whether keys can be put into them.
     async fn named(
         &self,
         import: &Import,
@@ -147,8 +149,8 @@ impl Store {
         Ok(found.into_iter().map(|found| found.map(|found| found.owner)).collect())
     }
 
-    /// Permanently reserves the digests for the ids of their keys. Returns the ids for which they are reserved; these
-    /// differ if an earlier import of the account reserved them.
+    /// Permanently reserves the digests for the ids of their keys. Returns the ids for which the digests are reserved.
+    /// If an earlier import of the account reserved a digest, this is the earlier id.
     async fn reserve(&self, account: AccountId, keys: &[(ApiKey, Digest)]) -> Result<Vec<KeyId>, StoreError> {
         let credential = |id| Credential::first(Principal::ApiKey(account, id));
         let new: Vec<_> = keys.iter().map(|(key, digest)| (*digest, credential(key.id))).collect();
@@ -159,7 +161,8 @@ impl Store {
         let digests: Vec<Digest> = stream::iter(new).map(put).buffered(ASKED_AT_ONCE).try_collect().await?;
         let own = |owner| match owner {
             Some(Principal::ApiKey(of, id)) if of == account => Ok(id),
-            // The digest was free when the import was planned. The next attempt finds its key.
+            // The digest was free when the import was planned. If the import is tried again, it will find the other
+            // key.
             Some(Principal::ApiKey(..) | Principal::ManagementKey(..)) | None => {
                 Err(StoreError::Busy("another account imports the same key"))
             }
@@ -168,9 +171,9 @@ impl Store {
     }
 }
 
-/// Splits a planned import into parts of at most `most` groups and keys: groups first, so that keys find them.
-/// `reserved` contains the ids of the planned keys. A single part checks the account's limits in its commit; for
-/// several parts, they were checked before.
+/// Splits a planned import into parts of at most `most` groups and keys. Groups come first, so that keys find their
+/// groups. `reserved` has the ids of the planned keys. If there is only one part, its commit checks the account's
+/// maximum numbers of keys and groups. If there are several, only the plan has checked them.
 fn parts(import: &Import, plan: &Plan, reserved: &[KeyId], most: usize) -> Vec<Part> {
     /// Position in the import: a group's index, or a key's index and id.
     enum Place {
@@ -207,7 +210,8 @@ fn parts(import: &Import, plan: &Plan, reserved: &[KeyId], most: usize) -> Vec<P
     places.chunks(most).map(part).collect()
 }
 
-/// Creates a part of an import, completely or not at all. `events` is the number of its first event within the act.
+/// Creates a part of an import, completely or not at all. `events` is the number that its first event has within the
+/// act.
 fn make(
     change: &mut Change<'_>,
     Part { import, places: _, reserved }: &Part,
@@ -255,7 +259,7 @@ fn make(
 }
 
 impl Part {
-    /// Returns the refusal with its index in the whole import.
+    /// Returns a refusal of this part with the index in the whole import.
     fn refused(&self, refused: ImportRefused) -> ImportRefused {
         let place = |at: usize| self.places.1.get(at).copied().unwrap_or(at);
         match refused {
@@ -265,7 +269,7 @@ impl Part {
         }
     }
 
-    /// Adds what this part created and found to the result of the whole import.
+    /// Adds what this part has created and found to the result of the whole import.
     fn add(&self, part: Plan, whole: &mut Plan) {
         let Plan { groups, keys, existing_groups, existing_keys } = part;
         whole.groups.extend(groups);

@@ -19,15 +19,15 @@ use crate::{
     },
 };
 
-/// Number of index entries, or keys, read in one round trip.
+/// Maximum number of index entries or of keys to read in one round trip.
 const READ_AT_ONCE: usize = 500;
-/// Maximum number of keys that one commit lists as expired.
+/// Maximum number of keys that one commit moves to the expired keys in the index by status.
 const EXPIRED_AT_ONCE: usize = 64;
 const ID: usize = 16;
 
 impl Store {
-    /// Lists API keys of the account by id, beginning after `page.after`. A page with fewer keys than its limit is the
-    /// last one.
+    /// Lists API keys of the account in order of their ids, beginning after `page.after`. A page with fewer keys than
+    /// its limit is the last page.
     pub async fn keys(&self, account: AccountId, page: Page) -> Result<Vec<ApiKey>, StoreError> {
         let Some((status, now)) = page.status else {
             return self.list_keys_in(account, layout::KEYS, &[], page).await;
@@ -58,8 +58,9 @@ impl Store {
         Ok(names)
     }
 
-    /// Lists API keys of the account that have spent money, beginning after the current position of key `after`: by
-    /// spend, highest first, and then newest first. A page with fewer keys than `limit` is the last one.
+    /// Lists API keys of the account that have spent money, the highest spend first. Of keys with equal spend, the
+    /// newest comes first. The list begins after the current position of key `after`. A page with fewer keys than
+    /// `limit` is the last page.
     pub async fn top_spending(
         &self,
         account: AccountId,
@@ -82,7 +83,7 @@ impl Store {
                 names::spending_key(entry).ok_or_else(|| damaged("an entry of the keys by spend"))
             });
             let found = self.keys_by_id(account, &ids.collect::<Result<Vec<_>, _>>()?).await?;
-            // A charge may have been returned since the entries were read.
+            // A key's charge may have been returned after the entries were read.
             keys.extend(found.into_iter().filter(|key| key.spend.budget.used > NanoUsd::ZERO));
             if entries.len() < wanted {
                 break;
@@ -92,7 +93,8 @@ impl Store {
         Ok(keys)
     }
 
-    /// Counts the open holds of a key, which are its requests in flight. It reads all open holds of the account.
+    /// Returns the number of a key's open holds, which are its requests in flight. To count them, reads all open holds
+    /// of the account.
     pub async fn holds_of(&self, account: AccountId, key: KeyId) -> Result<u64, StoreError> {
         // A hold that is extended between two pages moves and appears twice.
         let (mut generations, mut from) = (HashSet::new(), Vec::new());
@@ -112,8 +114,8 @@ impl Store {
         }
     }
 
-    /// Lists the keys in index entries that consist of this prefix, the key's id, and perhaps more; otherwise like
-    /// [`Self::keys`].
+    /// Like [`Self::keys`], but lists the keys of the index entries that begin with this prefix, followed by the key's
+    /// id.
     pub(crate) async fn list_keys_in(
         &self,
         account: AccountId,
@@ -121,7 +123,7 @@ impl Store {
         prefix: &[u8],
         page: Page,
     ) -> Result<Vec<ApiKey>, StoreError> {
-        // A key's status may have changed since the entries were read.
+        // A key's status may have changed after the entries were read.
         let is_wanted = |key: &ApiKey| page.status.is_none_or(|(status, now)| key.status(now) == status);
         let (mut keys, mut after) = (Vec::new(), page.after);
         while keys.len() < page.limit {
@@ -141,8 +143,8 @@ impl Store {
         Ok(keys)
     }
 
-    /// Reads keys in the order of these ids. Ids without a key are left out. A few hundred at a time are read as of one
-    /// moment.
+    /// Reads the keys with these ids, in the order of the ids. Ids without a key are left out. A few hundred keys at a
+    /// time are read at one moment.
     pub async fn keys_by_id(&self, account: AccountId, ids: &[KeyId]) -> Result<Vec<ApiKey>, StoreError> {
         let mut keys = Vec::with_capacity(ids.len());
         for some in ids.chunks(READ_AT_ONCE) {
@@ -152,7 +154,7 @@ impl Store {
         Ok(keys)
     }
 
-    /// Lists index entries with this prefix, for keys of any status.
+    /// Lists index entries that begin with this prefix, for keys of any status.
     async fn entries_behind(
         &self,
         account: AccountId,
@@ -178,7 +180,7 @@ impl Store {
         self.read().entries(&layout::space(account), index, range, order, limit).await
     }
 
-    /// Lists at most `limit` active keys that expire within this time, the next to expire first.
+    /// Lists active keys that expire within this time, in the order in which they expire. Returns at most `limit` keys.
     pub async fn keys_expiring(
         &self,
         account: AccountId,
@@ -191,7 +193,7 @@ impl Store {
         Ok(entries.iter().filter_map(|entry| id_at(entry, size_of::<u64>())).collect())
     }
 
-    /// Lists as expired the keys whose expiry has passed.
+    /// In the index by status, moves the keys whose expiry has passed to the expired keys.
     async fn list_expired_keys(&self, account: AccountId, now: Timestamp) -> Result<(), StoreError> {
         let mut from = Vec::new();
         loop {
@@ -217,10 +219,10 @@ impl Store {
     }
 }
 
-/// Lists the key of an entry of [`layout::KEYS_EXPIRING`] as expired, unless its expiry has changed.
+/// Moves the key of an entry of [`layout::KEYS_EXPIRING`] to the expired keys, unless its expiry has changed.
 fn list_expired_key(change: &mut Change<'_>, entry: &[u8]) {
     let Some(id) = id_at(entry, size_of::<u64>()) else { return };
-    // A key that cannot be read stays listed as it is.
+    // A key that cannot be read stays where it is in the index.
     let Ok(key) = change.key(id) else { return };
     let has_expired = key.is_some_and(|key| {
         let is_active = key.revoked_at.is_none() && !key.disabled;
@@ -233,7 +235,7 @@ fn list_expired_key(change: &mut Change<'_>, entry: &[u8]) {
     }
 }
 
-/// Returns the first possible entry after this one.
+/// Returns the first possible entry after this entry.
 fn behind(mut entry: Vec<u8>) -> Vec<u8> {
     entry.push(0);
     entry

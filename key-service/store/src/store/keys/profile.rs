@@ -4,7 +4,8 @@ use domain::{key::ApiKey, ledger};
 use key_service_ledger::stored::{KeyProfile, Rotated};
 use shared::{ids::KeyId, money::NanoUsd};
 
-/// Builds a key's profile, with the amount spent before the key was created and the credentials from its rotations.
+/// Builds a key's profile. `opening` is the amount that an imported key had already spent, and `rotated` has the
+/// credentials from its rotations.
 pub(crate) fn profile_of(key: &ApiKey, opening: NanoUsd, rotated: Vec<Rotated>) -> KeyProfile {
     let ApiKey { id: _, label, hint, created_at, metadata, spend: _ } = key.clone();
     KeyProfile { label, hint, created_at, metadata, opening, rotated }

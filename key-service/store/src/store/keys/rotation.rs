@@ -1,9 +1,9 @@
 //! Rotation of API keys.
 //!
-//! The credential is stored separately from the key but gets its number from it. So the number is predicted, the
-//! credential is written with it, and the key is rotated if that number is still the next one. If not, the number is
-//! predicted again. Nobody knows the plaintext before the call has succeeded, so nobody has used the credential under
-//! an earlier number.
+//! The credential is stored separately from the key, but its number comes from the key. So the number is predicted, and
+//! the credential is written with this number. The key is then rotated if the number is still the key's next number.
+//! Otherwise, the number is predicted again. Nobody knows the plaintext before the call has succeeded, so nobody has
+//! used the credential with an earlier prediction.
 
 use domain::{
     digest::Digest,
@@ -31,11 +31,11 @@ use crate::{
     },
 };
 
-/// Maximum number of attempts at a rotation. Each failed one lost its number to another rotation of the key.
+/// Maximum number of attempts at a rotation. An attempt fails if another rotation of the key takes its number.
 const MOST_ATTEMPTS: u32 = 100;
 
 impl Store {
-    /// Gives an API key a new credential as [`ApiKey::rotated`] does, unless the idempotency key is in use. Repeating a
+    /// Gives an API key a new credential as [`ApiKey::rotated`] does, unless the idempotency key is in use. To repeat a
     /// call with the same digest changes nothing.
     pub async fn rotate_key(
         &self,
@@ -72,7 +72,7 @@ impl Store {
                     }
                     return Ok(Made::New(key));
                 }
-                // Another rotation took the number.
+                // Another rotation has taken the number.
                 Ok(Made::Existing(_)) => continue,
                 Ok(Made::New(Rotation { key, .. }) | Made::Replayed(Rotation { key, .. })) => {
                     Ok(Made::Replayed(key))
@@ -88,8 +88,8 @@ impl Store {
         Err(StoreError::Busy("others rotate the key").into())
     }
 
-    /// Writes a credential with a predicted number, replacing a lower prediction. Returns the stored credential, which
-    /// belongs to another key if the digest is taken.
+    /// Writes a credential with a predicted number. Replaces a lower predicted number. Returns the credential that is
+    /// stored then: if the digest was taken, it belongs to another key.
     async fn offer_credential(
         &self,
         digest: &Digest,
@@ -112,7 +112,7 @@ struct Rotation {
     key: ApiKey,
     /// Credentials that the key no longer accepts.
     outdated: Vec<stored::Rotated>,
-    /// Whether the key still lists the rotation's credential. Two later rotations remove it.
+    /// Whether the key still lists the rotation's credential. Two later rotations remove it from the list.
     is_listed: bool,
 }
 
@@ -128,13 +128,13 @@ fn foreseen(key: &ApiKey, profile: &KeyProfile, new: &NewCredential, now: Timest
     number_of(profile, &new.digest).or_else(rotated)
 }
 
-/// Returns the number of the credential that an earlier rotation created with this digest.
+/// Returns the number of the credential with this digest, if a rotation that the key still lists has created it.
 fn number_of(profile: &KeyProfile, digest: &Digest) -> Option<u64> {
     let mut rotated = profile.rotated.iter();
     rotated.find(|rotated| rotated.digest == *digest).map(|rotated| rotated.number)
 }
 
-/// Names a new credential in the record of an idempotency key.
+/// Returns the name by which the record of an idempotency key identifies a new credential.
 fn name_of(digest: &Digest) -> [u8; 16] {
     let of_digest = Digest::of(digest.as_bytes());
     std::array::from_fn(|byte| of_digest.as_bytes()[byte])
@@ -144,8 +144,8 @@ fn found_key(change: &mut Change<'_>, id: KeyId) -> Result<(ApiKey, KeyProfile),
     Ok(find(change, id)?.ok_or(Refused::NotFound(Noun::Key))?)
 }
 
-/// Gives a key a new credential that was written with the next number; repeating this changes nothing.
-/// [`Made::Existing`] if the credential does not have the next number.
+/// Gives a key a new credential, which must have been written with the key's next number. To repeat this changes
+/// nothing. Returns [`Made::Existing`] if the credential does not have the next number.
 fn rotate(
     change: &mut Change<'_>,
     new: &NewCredential,
@@ -161,7 +161,7 @@ fn rotate(
     if written != Some(number) {
         return Ok(Made::Existing(Rotation::unchanged((before, profile), new)));
     }
-    // The key's first credential is not in the list and stays.
+    // The key's first credential is not in this list, so it stays.
     let (mut kept, outdated): (Vec<_>, Vec<_>) =
         profile.rotated.iter().copied().partition(|rotated| rotated.number + 1 >= number);
     kept.push(stored::Rotated { number, digest: new.digest });

@@ -20,15 +20,15 @@ use crate::store::{
     layout,
 };
 
-/// Writes events for the thresholds that a key's new limits cross.
+/// Writes events for the thresholds that the key's spend has crossed because of its new limits.
 pub(crate) fn tell_passed(change: &mut Change<'_>, before: Option<&ApiKey>, after: &ApiKey, act: &Act) {
     let holder = Holder::Key(after.id, after.spend.group);
     let before = before.map(|key| &key.spend.budget);
     change.tell(ledger::passed_by_bounds(holder, before, &after.spend.budget, act.at));
 }
 
-/// Writes and counts a key, unless its id exists. Returns whether it was written. Money already spent becomes an
-/// opening balance.
+/// Writes a key and counts it in its account and group, unless its id exists already. Returns whether it was written.
+/// What the key has already spent becomes its opening balance.
 pub(crate) fn insert_key(change: &mut Change<'_>, key: &ApiKey) -> Result<bool, StoreError> {
     let account = change.get::<AccountProfile>(&layout::account_profile())?;
     if find(change, key.id)?.is_some() {
@@ -89,7 +89,7 @@ pub(crate) fn put(
     groups::count_key(change, before.spend.group, after.spend.group)?;
     let standing = |ApiKey { spend, .. }: &ApiKey| (spend.expires_at, spend.disabled, spend.revoked_at);
     if standing(before) != standing(after) {
-        // An expired key may be listed as active or as expired.
+        // A key that has expired may still be among the active keys, or already among the expired keys.
         for status in [Status::Active, Status::Disabled, Status::Expired] {
             change.leave(layout::KEYS_BY_STATUS, layout::status_entry(status, id));
         }
@@ -119,7 +119,8 @@ pub(crate) fn move_entry(
     }
 }
 
-/// Lists a key as revoked, disabled or active. An expired key is moved when active or expired keys are listed.
+/// Puts a key among the revoked, the disabled or the active keys of the index by status. A key that expires is moved
+/// from the active to the expired keys when one of these is next listed.
 pub(crate) fn list_by_status(change: &mut Change<'_>, key: &ApiKey) {
     let ledger::Key { expires_at, revoked_at, disabled, .. } = key.spend;
     let status = match (revoked_at, disabled) {

@@ -1,4 +1,4 @@
-//! Counts of attempts, which expire. Each call that counts removes a few expired ones.
+//! Counts of attempts, which expire. Each call that counts an attempt removes a few expired counts.
 
 use std::time::Duration;
 
@@ -9,15 +9,15 @@ use shared::time::Timestamp;
 
 use crate::store::{base::Store, layout};
 
-/// Maximum number of expired counts that a call removes, to keep the commit short. A call adds at most one, so they do
-/// not accumulate.
+/// Maximum number of expired counts that a call removes, to keep the commit short. A call adds at most one count, so
+/// expired counts do not accumulate.
 const MOST_EXPIRED: usize = 32;
 /// Length of the time that begins an entry of [`layout::ATTEMPT_ENDS`].
 const TIME_BYTES: usize = 8;
 
 impl Store {
-    /// Counts one more attempt under this name, and returns the count so far. The count expires at the `until` of its
-    /// first attempt.
+    /// Counts one more attempt under this name, and returns the count so far. The count expires at the time that the
+    /// first attempt gave as `until`.
     pub async fn count_attempt(
         &self,
         name: Digest,
@@ -50,7 +50,7 @@ impl Store {
         self.note(&space, count).await
     }
 
-    /// Uncounts one attempt under this name, if any was counted.
+    /// Subtracts one attempt from the count under this name, if there is a count.
     pub async fn take_attempt_back(&self, name: Digest) -> Result<(), StoreError> {
         let (space, of_count) = count_record(&name);
         let take_back = |view: &mut View| {
@@ -75,7 +75,8 @@ impl Store {
     }
 }
 
-/// Removes the expired counts of these entries. An unreadable one stays, so that it does not block the others.
+/// Removes the expired counts of these entries. A count that cannot be read is kept: it must not prevent the
+/// removal of the other counts.
 fn remove_expired(view: &mut View, ends: &[Vec<u8>], now: Timestamp) {
     for entry in ends {
         let name = layout::name(layout::ATTEMPTS, entry.get(TIME_BYTES..).unwrap_or_default());

@@ -1,6 +1,7 @@
 //! Members' records that expire: sign-in links, sessions and muted alarms.
 //!
-//! A record is void if its member was removed or it has expired. Writing new records gradually removes void ones.
+//! A record is void if its member was removed or if it has expired. When new records are written, expired records are
+//! gradually removed.
 
 use std::time::Duration;
 
@@ -30,12 +31,12 @@ use crate::{
     },
 };
 
-/// Maximum number of expired records that a new one removes, to keep the commit short.
+/// Maximum number of expired records that are removed when a new record is written, so that the commit stays short.
 const MOST_EXPIRED: usize = 32;
-/// Maximum number of records removed together with a member: more than a member usually has. Any others are void, and
-/// expire.
+/// Maximum number of records that are removed together with a member: more than a member usually has. Any other records
+/// are void, and expire later.
 const MOST_VOIDED: usize = 64;
-/// Number of a member's records read at a time.
+/// Maximum number of a member's records to read at a time.
 const READ_AT_ONCE: usize = 200;
 /// Length of the time that begins an entry of [`layout::EXPIRING_ENDS`].
 const TIME_BYTES: usize = 8;
@@ -43,8 +44,8 @@ const TIME_BYTES: usize = 8;
 const MEMBER_BYTES: usize = 16;
 
 impl Store {
-    /// Stores a record until it expires; repeating this changes nothing. A link replaces the member's previous one. A
-    /// new session writes a sign-in event.
+    /// Stores a record until it expires. To repeat this changes nothing. A link replaces the member's previous link.
+    /// For a new session, a sign-in event is written.
     pub async fn put_record(
         &self,
         account: AccountId,
@@ -91,7 +92,7 @@ impl Store {
             return Ok(None);
         };
         let id = found.member;
-        // The record is read again together with the member, since another call may have taken it in between.
+        // The record is read again together with the member, because another call may have taken it in the meantime.
         let found = self.read().records_of(&space, vec![of_record.into(), member_name(id).into()]).await?;
         let [Some(record), Some(member)] = &found[..] else { return Ok(None) };
         let record = read_record(kind, name, value(record)?);
@@ -101,7 +102,7 @@ impl Store {
         Ok(Some((record, read_member(id, value(member)?))))
     }
 
-    /// Finds a record like [`Self::record`] and removes it. Of several concurrent calls, only one gets it.
+    /// Finds a record like [`Self::record`], and removes it. Of several concurrent calls, only one gets the record.
     pub async fn take_record(
         &self,
         account: AccountId,
@@ -124,7 +125,7 @@ impl Store {
         self.change(&layout::space(account), take).await
     }
 
-    /// Replaces a record's value and expiry. A removed record stays removed.
+    /// Replaces a record's value and expiry. If the record was removed, it stays removed.
     pub async fn replace_record(&self, account: AccountId, record: ExpiringRecord) -> Result<(), StoreError> {
         let of_record = record_name(record.kind, &record.name);
         let replace = |view: &mut View| {
@@ -174,7 +175,7 @@ impl Store {
         }
     }
 
-    /// Removes a record; repeating it changes nothing.
+    /// Removes a record. To repeat this changes nothing.
     pub async fn remove_record(
         &self,
         account: AccountId,
@@ -189,7 +190,7 @@ impl Store {
         self.change(&layout::space(account), remove).await
     }
 
-    /// Lists the names of a member's records, at most the number that [`void_all`] removes.
+    /// Lists the names of a member's records, but at most as many as are removed together with a member.
     pub(crate) async fn some_records_of(
         &self,
         account: AccountId,
@@ -215,7 +216,7 @@ pub(crate) fn void_all(view: &mut View, member: MemberId, records: &[RecordName<
 fn put_new(view: &mut View, record: &ExpiringRecord) -> Result<bool, StoreError> {
     let ExpiringRecord { kind, name, member, expires_at, value } = record;
     let of_record = record_name(*kind, name);
-    // Both are requested first, so that one round trip reads them.
+    // Both records are requested before either is used, so that one round trip reads them.
     let (has_member, is_there) = (view.has(&member_name(*member)), view.has(&of_record));
     let is_link = *kind == RecordKind::Link;
     let latest = if is_link { view.get::<LatestLink>(&latest_link(*member))? } else { None };
@@ -239,7 +240,8 @@ fn put_new(view: &mut View, record: &ExpiringRecord) -> Result<bool, StoreError>
     Ok(true)
 }
 
-/// Removes the expired records of these entries. An unreadable one stays, so that it does not prevent sign-ins.
+/// Removes the expired records of these entries. A record that cannot be read stays, so that it does not prevent
+/// sign-ins.
 fn remove_expired(view: &mut View, ends: &[Vec<u8>], now: Timestamp) {
     for entry in ends {
         let name = in_entry(entry, TIME_BYTES);
@@ -251,7 +253,8 @@ fn remove_expired(view: &mut View, ends: &[Vec<u8>], now: Timestamp) {
     }
 }
 
-/// Removes a record whatever it contains, if it exists. Index entries of an unreadable record stay and have no effect.
+/// Removes a record if it exists, whatever it contains. If it cannot be read, its index entries stay, but have no
+/// effect.
 fn void(view: &mut View, name: &RecordName<ExpiringValue>) {
     match view.get::<ExpiringValue>(name) {
         Ok(Some(record)) => remove(view, name, &record),
@@ -279,7 +282,7 @@ fn end(name: &RecordName<ExpiringValue>, record: &ExpiringValue) -> Vec<u8> {
     [&layout::time(record.expires_at)[..], &name.key].concat()
 }
 
-/// Returns the record name at the end of an entry, after this many bytes.
+/// Returns the name of the record from an entry. The name begins after this many bytes.
 fn in_entry(entry: &[u8], begins: usize) -> RecordName<ExpiringValue> {
     layout::name(layout::EXPIRING, entry.get(begins..).unwrap_or_default())
 }

@@ -14,7 +14,7 @@ pub(crate) fn member_name(id: MemberId) -> RecordName<MemberRecord> {
     layout::name(layout::MEMBERS, layout::tagged(b'm', id.as_bytes()))
 }
 
-/// Names the record that finds a member by name.
+/// Names the record by which a member is found by name.
 pub(crate) fn name_name(name: &str) -> RecordName<MemberName> {
     layout::name(layout::MEMBERS, layout::tagged(b'n', name.as_bytes()))
 }

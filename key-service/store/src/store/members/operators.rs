@@ -1,5 +1,5 @@
-//! The operators of an installation. They are members of a special account without an indexed name and without money,
-//! which no command and no customer can reach.
+//! The operators of an installation. They are members of a special account. This account has no name in the index and
+//! no money, and no command and no customer can reach it.
 
 use key_service_ledger::{StoreError, stored::AccountProfile};
 use shared::{ids::AccountId, time::Timestamp};
@@ -10,7 +10,7 @@ use crate::store::base::Store;
 /// same name.
 const NAME: &str = "operators";
 
-/// Returns the id of the operators' account. Its time is in 1970, so that no customer's account gets the same id.
+/// Returns the id of the operators' account. The time in this id is in 1970, so no customer's account gets the same id.
 pub fn operators() -> AccountId {
     AccountId::new(Timestamp::from_millis(0), *b"operators\0")
 }

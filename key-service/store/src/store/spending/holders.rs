@@ -1,11 +1,11 @@
-//! Index of the accounts with open holds. It includes every account that has one.
+//! The index of the accounts with open holds. Every account that has an open hold is in it.
 //!
-//! A hold and the index are in different spaces and cannot change together. So an account is listed *before* its first
-//! hold, and again every minute while it has holds. It is removed only if it has no holds and its last listing is so
-//! old that no command can still be on its way.
+//! A hold and the index are in different spaces, so they cannot be changed in one commit. Therefore, an account is
+//! listed *before* its first hold, and again every minute while it opens holds. It is removed only if it has no holds
+//! and was last listed so long ago that no command can still be on its way.
 //!
-//! In a Redis cluster, a part of the index may be unavailable while the account is available. Then another part lists
-//! the account.
+//! In a Redis cluster, a part of the index may be unavailable while the account itself is available. Then the account
+//! is listed in another part.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -28,18 +28,20 @@ use crate::{
 
 /// Time after which an account that still opens holds is listed again.
 const LISTED_FOR: Duration = Duration::from_mins(1);
-/// An account without holds is removed once its last listing is this old. This is far longer than [`LISTED_FOR`], than
-/// calls take, and than clocks may differ.
+/// An account without holds is removed if it was last listed this long ago. This is far longer than [`LISTED_FOR`], far
+/// longer than calls take, and far more than clocks may differ.
 const FORGOTTEN_AFTER: Duration = Duration::from_mins(10);
-/// Of 256 listings, this many also do the account's housekeeping: about one per hour.
+/// On average, this many of 256 listings also do the account's housekeeping: about one per hour.
 const HOUSE_KEPT_OF_256: u8 = 4;
-/// Number of parts read, and of accounts checked, concurrently.
+/// Number of parts that are read, and of accounts that are checked, at the same time.
 const ASKED_AT_ONCE: usize = 64;
 
-/// Number of parts tried before a hold is refused, and the time after which the next part tried is the last.
+/// Maximum number of parts in which listing an account is tried before the hold is refused. After `TRYING`, the next
+/// part is the last that is tried.
 pub(crate) const PARTS_TRIED: usize = 6;
 const TRYING: Duration = Duration::from_millis(600);
-/// Timeout for every part but the last one tried: a part whose master hangs leaves time for another.
+/// Timeout for each part except for the last that is tried. So if a part's master hangs, there is time for another
+/// part.
 const ANSWERING: Duration = Duration::from_millis(300);
 
 /// An account, the part that lists it, and the time of the last listing.
@@ -57,7 +59,7 @@ impl Store {
         if listings.get(&account).is_some_and(|at| began.saturating_duration_since(at) < LISTED_FOR) {
             return Ok(());
         }
-        // An account that does not exist has no holds.
+        // An account that does not exist cannot have holds.
         let there = self.read().get::<AccountRecord>(&layout::space(account), names::account()).await;
         if matches!(there, Ok(None)) {
             return Ok(());
@@ -78,7 +80,7 @@ impl Store {
         }
         listed?;
         listings.insert(account, began);
-        // Lanes do housekeeping too, but not if there are so many accounts that lanes do not stay in memory.
+        // Lanes do housekeeping too. But if there are too many accounts, lanes do not stay in memory long enough.
         let [drawn] = random_bytes(&*self.clock);
         if drawn < HOUSE_KEPT_OF_256
             && let Err(error) = self.keep_house(account).await
@@ -120,7 +122,7 @@ impl Store {
     async fn listed(&self, part: Space) -> Result<Vec<ListedAccount>, StoreError> {
         let records = self.all_of_set(&part, layout::HOLDERS).await?;
         let listed = records.into_iter().filter_map(|(account, record)| {
-            // An unreadable listing stays.
+            // An entry that cannot be read stays in the index.
             let at = value::<HolderRecord>(&record)
                 .map_or(Timestamp::from_millis(i64::MAX), |holder| holder.listed_at);
             let part = part.clone();
@@ -129,10 +131,11 @@ impl Store {
         Ok(listed.collect())
     }
 
-    /// Returns the account if it has holds, and removes it from the index otherwise. If the store cannot be read, the
-    /// account is returned too.
+    /// Returns the account if it has holds or was listed recently. Otherwise removes it from the index. If the store
+    /// cannot be read, returns the account too.
     async fn keep_holder(&self, ListedAccount { part, account, at }: ListedAccount) -> Option<AccountId> {
-        // A clock that is briefly ahead must not hide the holds of an account that was just listed.
+        // If a clock is briefly ahead, an account that was just listed must not be removed, because that would hide its
+        // holds.
         let steady = self.lanes.steady_time();
         if steady.is_none_or(|now| at >= now.minus(FORGOTTEN_AFTER)) {
             return Some(account);

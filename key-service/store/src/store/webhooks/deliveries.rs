@@ -1,5 +1,5 @@
-//! Deliveries to webhooks. Each webhook has one record of its waiting deliveries, which decides who attempts which
-//! delivery, and when. The content of a delivery is stored separately and never changes.
+//! Deliveries to webhooks. Each webhook has a record of its waiting deliveries, which decides who makes the next
+//! attempt of which delivery, and when. The content of a delivery is stored separately, and never changes.
 
 use ::records::Space;
 use key_service_ledger::{
@@ -22,8 +22,9 @@ use crate::store::{
 use domain::webhook::{Attempt, Delivery, KEPT_ATTEMPTS, MAX_PENDING_DELIVERIES, StoredWebhook};
 
 impl Store {
-    /// Adds deliveries that are due at once, and moves their webhook's cursor. Does neither if the webhook has changed
-    /// since `seen` or would have more than [`MAX_PENDING_DELIVERIES`]. Returns whether it did both.
+    /// Adds deliveries that are due at once, and moves the cursor of their webhook. Does nothing if the webhook is
+    /// different from `seen` or would have more than [`MAX_PENDING_DELIVERIES`] deliveries. Returns whether the
+    /// deliveries were added.
     pub async fn fan_out(
         &self,
         account: AccountId,
@@ -42,7 +43,7 @@ impl Store {
                 return Ok(false);
             }
             for new in &deliveries {
-                // An event is delivered once, no matter how often it is considered.
+                // An event is delivered only once, no matter how often it is added.
                 if waiting.deliveries.iter().all(|other| other.event != new.event) {
                     waiting.deliveries.push(write_pending(new));
                     let name = delivery(id, new.event);
@@ -57,8 +58,9 @@ impl Store {
         .await
     }
 
-    /// Begins attempts for at most `limit` due deliveries, longest due first, and makes the deliveries due again at
-    /// `until`. So no two calls return the same attempt, and if a process dies, its attempts are repeated.
+    /// Begins attempts for at most `limit` due deliveries. The delivery that has been due for the longest time comes
+    /// first. The deliveries are due again at `until`. So no two calls return the same attempt, and if a process dies,
+    /// its attempts are repeated.
     pub async fn claim_deliveries(
         &self,
         account: AccountId,
@@ -81,7 +83,7 @@ impl Store {
     }
 
     /// Ends the attempt of a claimed delivery: adds it to the webhook's latest attempts, and makes the delivery due at
-    /// `next` or removes it. Returns `false` and changes nothing if another attempt has begun since.
+    /// `next` or removes it. If another attempt has begun in the meantime, returns `false` and changes nothing.
     pub async fn finish_delivery(
         &self,
         account: AccountId,
@@ -119,8 +121,8 @@ impl Store {
         Ok(last.unwrap_or_default().attempts)
     }
 
-    /// Reads the claimed deliveries with their content. A delivery that was dropped in the meantime is left out, and so
-    /// is an unreadable one, which becomes due again.
+    /// Reads the claimed deliveries with their content. A delivery that was dropped in the meantime is left out. A
+    /// delivery that cannot be read is left out too, and becomes due again.
     async fn with_bodies(
         &self,
         space: &Space,

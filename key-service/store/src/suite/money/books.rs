@@ -1,4 +1,4 @@
-//! Cases about records of spending: the journal, the counters, and books that pass an audit.
+//! Cases about the records of spending: the journal, the counters, and audits of the books.
 
 use std::{sync::Arc, time::Duration};
 
@@ -28,10 +28,10 @@ use domain::{
     usage::{Counts, Day, Sums},
 };
 
-/// Number of rounds that each spender makes while audits run.
+/// Number of rounds that each spender makes while audits are running.
 const TURNS: u64 = 30;
 
-/// Reads the account's entries: number, generation, charge, change, balance afterwards.
+/// Reads the account's entries. Returns number, generation, charge, change and the balance after it for each entry.
 async fn journal(store: &Store, account: AccountId) -> Vec<(u64, GenerationId, i64, i64, i64)> {
     let page = store.journal(account, 0, usize::MAX).await.unwrap();
     let entry = |entry: crate::store::JournalEntry| {
@@ -96,7 +96,7 @@ pub(crate) async fn a_correction_is_an_entry_of_its_own(subject: &mut impl Subje
         capture(key, generation(2), 10),
     ];
     store.execute(account, late, after(40)).await.unwrap();
-    // Repeating a capture adds nothing.
+    // A repeated capture adds nothing.
     store.execute(account, vec![capture(key, generation(1), 70)], after(41)).await.unwrap();
     subject.interrupt().await;
     let expected = [
@@ -135,12 +135,13 @@ pub(crate) async fn usage_is_counted_by_day_key_and_model(subject: &mut impl Sub
     expire_all(store, account, first, &[3], after(30)).await;
     tick(store, account, 99).await;
     subject.interrupt().await;
-    // The remaining cost of the expired generation is captured the next day.
+    // On the next day, a capture bills the rest of what the expired generation cost.
     let store = subject.store();
     let tomorrow = START.plus(Duration::from_hours(24));
     store.execute(account, vec![capture(first, generation(3), 45)], tomorrow).await.unwrap();
     expire_all(store, account, second, &[6], tomorrow).await;
-    // If generations expire on one day and their charges are returned on the next, the next day's charge is negative.
+    // These generations expire on one day, and their charges are returned on the next day. So the charge of the next
+    // day is negative.
     let later = tomorrow.plus(Duration::from_hours(24));
     store.execute(account, vec![capture(second, generation(6), 1)], later).await.unwrap();
 
@@ -243,7 +244,7 @@ pub(crate) async fn doctored_books_are_found(subject: &mut impl Subject) {
         assert_eq!(store.audit(account).await.unwrap().unwrap().wrong, [], "{fault:?}");
         subject.doctor(account, fault).await;
         let mut found = subject.store().audit(account).await.unwrap().unwrap().wrong;
-        // Leaves out index entries that the fault contradicts.
+        // The index entries that contradict the fault are left out.
         found.retain(|wrong| !matches!(wrong.figure, Figure::Stored(_)));
         assert_eq!(found, expected, "{fault:?}");
     }
@@ -348,7 +349,7 @@ pub(crate) async fn lists_by_time_have_each_bill_once_whatever_clocks_do(subject
         let store = subject.store();
         let account = open_account_with(store, n, 100_000).await;
         let key = make_key(store, account, 1, None).await;
-        // Two key-services pass midnight, one a second after the other. Later both clocks go back by an hour.
+        // Two key-services pass midnight, one of them a second after the other. Later, both clocks go back by an hour.
         for n in 0..200_u8 {
             let behind = Duration::from_secs(u64::from(n % 2));
             let now = edge.minus(Duration::from_secs(10)).plus(Duration::from_millis(100) * n.into());
@@ -393,7 +394,7 @@ pub(crate) async fn lists_by_time_have_each_bill_once_whatever_clocks_do(subject
     }
 }
 
-/// Bills a generation of the key for each number.
+/// Bills a generation with each of these numbers to the key.
 async fn bill(store: &Store, key: KeyId, numbers: std::ops::Range<u32>) {
     let numbers: Vec<u32> = numbers.collect();
     for some in numbers.chunks(40) {
@@ -423,7 +424,7 @@ pub(crate) async fn entries_of_a_key_and_of_a_group_are_found_behind_any_number_
     let seldom = new.key.id;
     new.key.spend.group = Some(child);
     store.create_key(new, None, &act(START)).await.unwrap();
-    // Between the first two are more entries than a page reads.
+    // Between the first two entries of this key, there are more entries than are read for a page.
     for (key, numbers) in [(seldom, 1..2), (often, 2..2_502), (seldom, 2_502..2_504), (often, 2_504..2_564)] {
         bill(store, key, numbers).await;
     }

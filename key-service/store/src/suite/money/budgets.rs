@@ -77,7 +77,8 @@ fn reached(level: Level) -> Result<Outcome, Refused> {
     Err(Refused::LimitReached { level, resets_at: None })
 }
 
-/// Requests of a group's keys hold and capture until some level is used up. The sums of each level are exact.
+/// Requests of a group's keys open holds and capture them until the limit of one level is used up. The sums of each
+/// level must be exact.
 pub(crate) async fn no_level_is_passed_by_many_at_once(subject: &mut impl Subject) {
     // Limits of each key, of the group and of its parent, and the level that is used up first.
     let cases = [
@@ -168,7 +169,7 @@ pub(crate) async fn a_window_turns_between_two_commands(subject: &mut impl Subje
     bound_key(store, account, key(1), windows(&[(Per::Hour, 80)])).await;
     let mut expected = store.group(account, group).await.unwrap().unwrap().spend.budget;
     let mut now = START;
-    // Each bill arrives at the end of a window, or a step of 40 s before it.
+    // Each bill arrives at the end of a window, or 40 s before it.
     let turns = [Per::Hour, Per::Hour, Per::Day, Per::Hour, Per::Week, Per::Month, Per::Day];
     for (n, per) in (1..).zip(turns) {
         let store = subject.store();
@@ -177,7 +178,7 @@ pub(crate) async fn a_window_turns_between_two_commands(subject: &mut impl Subje
         let (held, captured) = (hold(key(1), generation(n), 10, 7), capture(key(1), generation(n), 10));
         store.execute(account, vec![held], before).await.unwrap();
         store.execute(account, vec![captured], now).await.unwrap();
-        // A bill from a slow clock counts in the window that has begun.
+        // A bill with the time of a slow clock counts in the window that has already begun.
         let late = vec![hold(key(1), generation(n + 100), 1, 7), capture(key(1), generation(n + 100), 1)];
         store.execute(account, late, before).await.unwrap();
         subject.interrupt().await;
@@ -285,7 +286,7 @@ pub(crate) async fn requests_in_flight_are_free_again_when_they_end(subject: &mu
     store.execute(account, at_once, START).await.unwrap();
     let full = Err(IN_FLIGHT);
     assert_eq!(execute_one(store, account, hold(second, generation(4), 1, 1)).await, full);
-    // A key that leaves a group leaves its requests with the group.
+    // When a key leaves a group, its requests in flight still count in the group.
     to(store, account, first, None).await.unwrap();
     assert_eq!(execute_one(store, account, hold(second, generation(4), 1, 1)).await, full);
     tick(store, account, 1).await;

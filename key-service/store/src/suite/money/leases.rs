@@ -1,4 +1,4 @@
-//! Cases about lease time: ticks counted by the ledger, independent of clocks.
+//! Cases about lease time: the ledger counts ticks, which do not depend on clocks.
 
 use std::sync::Arc;
 
@@ -16,9 +16,9 @@ use domain::ledger::{
     histories::{self, START, account, generation},
 };
 
-/// Number of holds: enough to need several pages.
+/// Number of holds: so many that they take several pages.
 const MANY: u64 = 1_500;
-/// Number of commands executed in one call.
+/// Number of commands to execute in one call.
 const AT_ONCE: usize = 300;
 
 pub(crate) async fn holds_are_due_when_the_ledger_has_counted_their_lease(subject: &mut impl Subject) {

@@ -41,7 +41,7 @@ fn report(key: KeyId, n: u8, cost: i64, upstream_cost: Option<i64>) -> Command {
     Command::Extend { key, generation: generation(n), most, progress, lease_ticks: 7 }
 }
 
-/// What entries should add to an account's daily sums.
+/// What an account's daily sums should be, according to its entries.
 #[derive(Default)]
 struct Expected {
     models: BTreeMap<(Day, String), DayTotal<Margin>>,
@@ -72,7 +72,8 @@ impl Expected {
     }
 }
 
-/// Compares the daily sums with the entries of a complete journal: by model, group, user and key, in total and by hour.
+/// Compares the daily sums with the entries of a complete journal. The sums are by model, group, user and key, each in
+/// total and by hour.
 pub(crate) async fn the_sums_are_those_of(
     store: &Store,
     account: AccountId,
@@ -160,13 +161,13 @@ impl BilledKeys {
             bill(alone, 9, 70, None),
         ];
         store.execute(account, commands, after(1)).await.unwrap();
-        // The group that the key was in when the hold was opened pays.
+        // A bill counts for the group in which the key was when the hold was opened.
         self.move_to(store, second, after(2)).await;
         let commands = vec![
             bill(moving, 4, 10, Some(4)),
             hold(moving, generation(7), 100, 7),
             bill(moving, 7, 15, Some(5)),
-            // The hold of this generation expires.
+            // This generation has no hold.
             bill(moving, 8, 5, Some(5)),
         ];
         store.execute(account, commands, after(3)).await.unwrap();
@@ -175,14 +176,14 @@ impl BilledKeys {
         store.execute(account, vec![expire(moving, 3), expire(alone, 6)], after(30)).await.unwrap();
     }
 
-    /// Captures the expired generations late. One correction returns more than it bills; the other bills a cost that
-    /// was not known.
+    /// Captures the generations whose holds have expired. One correction returns money. The other bills more, with an
+    /// upstream cost that was not known before.
     async fn correct(&self, store: &Store, at: Timestamp) {
         let corrections = vec![bill(self.moving, 3, 20, Some(9)), bill(self.alone, 6, 99, Some(1))];
         store.execute(self.account, corrections, at).await.unwrap();
     }
 
-    /// Reads the margins of the keys in each group, and of the keys in no group.
+    /// Reads the margins of the keys in each group, and of the keys that are in no group.
     async fn margins(&self, store: &Store, days: RangeInclusive<Day>) -> [Margin; 3] {
         let others = OtherSums { groups: &self.groups, users: false };
         let (mut of_groups, mut all) = ([Margin::default(); 2], Margin::default());

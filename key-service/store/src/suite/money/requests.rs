@@ -1,4 +1,4 @@
-//! Cases about what is stored about requests besides money: origin, course, and the latest refused calls.
+//! Cases about what is stored about requests in addition to money: origin, course, and the latest refused calls.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ fn course(latency_ms: Option<u64>) -> Arc<Course> {
     })
 }
 
-/// Adds everything that a gateway can report to the command.
+/// Adds to the command everything that a gateway can report.
 fn told(command: Command, told: &Arc<Origin>, went: &Arc<Course>) -> Command {
     match command {
         Command::Hold(hold) => Command::Hold(NewHold { origin: Some(told.clone()), ..hold }),
@@ -69,7 +69,7 @@ pub(crate) async fn a_bill_says_how_its_request_was_asked_for_and_went(subject: 
     // This gateway does not report origin and course.
     let untold = vec![hold(key, generation(2), 10, 7), capture(key, generation(2), 4)];
     store.execute(account, untold, START).await.unwrap();
-    // This gateway is lost after its first report.
+    // This gateway disappears after its first report.
     let opened = told(hold(key, generation(3), 10, 1), &origin, &whole);
     let progress = Progress { course: Some(course(None)), ..Progress::default() };
     let extend = Command::Extend {
@@ -93,7 +93,7 @@ pub(crate) async fn a_bill_says_how_its_request_was_asked_for_and_went(subject: 
         (Ending::Captured, Some(origin.clone()), Some(whole.clone())),
     ];
     assert_eq!(known, expected);
-    // The lost gateway's capture arrives late.
+    // The capture of the gateway that disappeared arrives after its hold has expired.
     let late = told(capture(key, generation(3), 4), &origin, &whole);
     store.execute(account, vec![late], START).await.unwrap();
     let last = &bills(store, account, EntrySearch::default()).await[0];

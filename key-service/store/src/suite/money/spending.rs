@@ -1,4 +1,4 @@
-//! Cases about spending: the ledger's answers do not depend on batching and concurrency.
+//! Cases about spending: the ledger's answers do not depend on batches and concurrency.
 
 use std::{cell::RefCell, collections::HashSet, sync::Arc, time::Duration};
 
@@ -34,10 +34,10 @@ use domain::{
     usage::Day,
 };
 
-/// Number of random histories per store; each is a few hundred commands.
+/// Number of random histories for each store. A history has a few hundred commands.
 const HISTORIES: u32 = 48;
 
-/// Number of entries read at a time: few, so that there are several pages.
+/// Number of entries to read at a time. It is small, so that there are several pages.
 const PAGE: usize = 3;
 
 /// Number of concurrent callers.
@@ -125,7 +125,7 @@ pub(crate) async fn a_capture_whose_bill_may_have_been_dropped_is_no_bill(subjec
     subject.interrupt().await;
     let store = subject.store();
     assert_eq!(execute_one(store, account, capture(key, generation(1), 70)).await, captured);
-    // It is in the journal, but the bill stays, and nothing is charged or counted twice.
+    // The late capture is in the journal, but the bill does not change, and nothing is charged or counted twice.
     let entries = store.journal(account, 0, 9).await.unwrap().entries;
     assert_eq!(
         entries.iter().map(|e| e.entry.settlement.ending).collect::<Vec<_>>(),
@@ -137,7 +137,7 @@ pub(crate) async fn a_capture_whose_bill_may_have_been_dropped_is_no_bill(subjec
     let lines = store.usage(account, today..=today, None).await.unwrap();
     assert_eq!(lines.iter().map(|line| line.counts.of.requests).sum::<u64>(), 1);
     assert_eq!(store.audit(account).await.unwrap().unwrap().wrong, []);
-    // An old generation with a hold is billed like any other.
+    // A generation that is old but still has its hold is billed like any other.
     let long = GenerationId::new(START.minus(Duration::from_hours(30)), [2; 10]);
     execute_one(store, account, hold(key, long, 50, 7)).await.unwrap();
     execute_one(store, account, capture(key, long, 40)).await.unwrap();
@@ -216,7 +216,7 @@ pub(crate) async fn holds_at_once_never_pass_the_credit(subject: &mut impl Subje
     assert_eq!((summary.credit, summary.held), (nanos(0), nanos(0)));
 }
 
-/// Many callers hold and capture until everything is spent, and no sum ever exceeds the limit.
+/// Many callers open holds and capture them until everything is spent. No sum may ever exceed the limit.
 async fn spend_it_all(store: &Arc<Store>, account: AccountId, keys: &[KeyId], end: Refused) {
     let callers = (0..CALLERS).map(|n| {
         let (store, key, end) = (Arc::clone(store), keys[usize::from(n) % keys.len()], end.clone());
@@ -295,7 +295,7 @@ pub(crate) async fn changes_at_once_lose_no_money(subject: &mut impl Subject) {
         let generation = GenerationId::new(after(n), [1; 10]);
         let commands = vec![hold(key, generation, 7, 7), capture(key, generation, 7)];
         let outcomes = subject.store().execute(account, commands, START).await.unwrap();
-        // If the limit is too low for the hold, the capture bills the rest of the limit.
+        // If the limit was too low for the hold, the capture bills what is left of the limit.
         if let [_, Ok(Outcome::Captured(settlement))] = &outcomes[..] {
             charged += settlement.charged.nanos();
         }
@@ -310,11 +310,13 @@ pub(crate) async fn it_answers_a_ping(subject: &mut impl Subject) {
     subject.store().ping().await.unwrap();
 }
 
-/// Runs the same history through the ledger alone and through the store: equal answers, and equal books at the end.
+/// Runs the same history with only the ledger's rules and with the store. The answers, and the books at the end, must
+/// be equal.
 pub(crate) fn random_histories_end_as_the_ledger_says<S: Subject>() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let config = Config { cases: HISTORIES, failure_persistence: None, ..Config::default() };
-    // Subjects that share a server keep the server running from one history to the next.
+    // Some subjects share a server. It keeps running from one history to the next as long as the previous subject is
+    // kept.
     let previous = RefCell::new(None);
     let outcome = TestRunner::new(config).run(&history(), |history| {
         let mut subject = runtime.block_on(S::new());
@@ -325,7 +327,7 @@ pub(crate) fn random_histories_end_as_the_ledger_says<S: Subject>() {
     outcome.unwrap();
 }
 
-/// Fails if the store failed. A refusal is fine, since a step of a history may be refused.
+/// Fails if the store has failed. A refusal is fine, because a step of a history may be refused.
 fn refused_or_done<T, R>(answer: Result<T, Error<R>>) {
     if let Err(Error::Store(cause)) = answer {
         panic!("{cause}");
@@ -483,7 +485,8 @@ async fn the_trails_are_equal(store: &Store, world: &World) {
     }
 }
 
-/// Captures everything. Then no hold is left, and the settlements' charges add up to the keys' usage.
+/// Captures everything, and checks that no hold is left then and that the charges of all settlements add up to what the
+/// keys have used.
 async fn the_books_balance(store: &Store, mut world: World, now: Timestamp) {
     let now = now.plus(Duration::from_secs(1));
     for (account, key) in world.clone().keys.into_keys() {

@@ -1,4 +1,4 @@
-//! Cases about sweeps that expire many holds and cross thousands of thresholds in one call.
+//! Cases about sweeps: calls in which many holds expire and thousands of thresholds are crossed.
 
 use std::{any::Any, sync::Arc, time::Duration};
 
@@ -30,7 +30,7 @@ use domain::{
 };
 use key_service_ledger::names;
 
-/// Number of keys, each in a group with a parent.
+/// Number of keys. Each key is in a group of its own, which has a parent.
 const KEYS: u8 = 64;
 /// Amount of every limit and of every report.
 const BOUND: i64 = 100;
@@ -42,7 +42,7 @@ fn bounds() -> BoundsPatch {
     BoundsPatch { limit: Some(Some(nanos(BOUND))), windows: Some(windows), ..BoundsPatch::default() }
 }
 
-/// Creates a key in a group with a parent, all with a limit and four windows.
+/// Creates a group, a child group in it, and a key in the child. All three have a limit and four windows.
 async fn make_chain(store: &Store, account: AccountId, n: u8) -> KeyId {
     let budget = || Budget::new(&bounds(), START);
     // Ids of keys and groups differ, because they are part of the thresholds' names.
@@ -69,7 +69,8 @@ async fn count(records: &Arc<dyn Records>, account: AccountId, index: Index) -> 
     }
 }
 
-/// Holds the full amount at every level, reports that all of it is used, and expires everything in one call.
+/// Opens holds for the full amount of every level, reports that all of it is used, and lets all holds expire in one
+/// call.
 async fn a_sweep_tells_each_threshold_and_leaves_no_hold(records: Arc<dyn Records>, keys: u8) {
     let kept = StoreRetention::all(EventBounds::with_life(EVENTS_KEPT));
     let store = Store::new(Arc::clone(&records), Arc::new(FrozenClock), kept);
@@ -128,7 +129,7 @@ async fn a_sweep_that_passes_thousands_of_thresholds_in_sqlite_tells_them_all() 
     a_sweep_tells_each_threshold_and_leaves_no_hold(Arc::new(Sqlite::in_memory().unwrap()), KEYS).await;
 }
 
-/// Runs sweeps of many sizes until the time is up. `make prove` runs this.
+/// Runs sweeps of many sizes until the time is over. `make prove` runs this test.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "as long as PROVE_MINUTES says"]
 async fn sweeps_of_many_sizes_in_redis_tell_each_threshold() {

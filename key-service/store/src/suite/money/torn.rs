@@ -1,4 +1,4 @@
-//! Cases about books over a Redis whose append-only file was torn.
+//! Cases about books in a Redis whose append-only file was torn.
 
 use std::collections::BTreeMap;
 
@@ -49,7 +49,7 @@ async fn a_torn_file_leaves_books_that_balance_and_no_hold_after_any_number_of_s
         }
         server.start_again();
 
-        // Gateways resend what was not confirmed, and the rest expires.
+        // Gateways send again what was not confirmed, and the other holds expire.
         let store = in_redis::open(&settings).await;
         let delivered = (0..3 * REQUESTS).filter(|n| n % REQUESTS != REQUESTS - 1);
         for n in delivered.clone() {

@@ -25,7 +25,7 @@ pub(crate) async fn a_name_is_taken_once(subject: &mut impl Subject) {
     subject.interrupt().await;
     let store = subject.store();
     assert!(!store.create_account(new(2, "Grüße")).await.unwrap());
-    // A caller that lost the answer repeats the call.
+    // A caller that has not received the answer repeats the call.
     assert!(store.create_account(new(1, "Grüße")).await.unwrap());
     assert!(store.create_account(new(2, "grüße")).await.unwrap());
     let names: Vec<_> = store.accounts().await.unwrap().into_iter().map(|a| a.name).collect();
@@ -143,7 +143,7 @@ pub(crate) async fn management_keys_are_listed_oldest_first_each_with_its_accoun
     }
     subject.interrupt().await;
     let store = subject.store();
-    // A caller that lost the answer repeats the call.
+    // A caller that has not received the answer repeats the call.
     store.create_management_key(new_management_key(mine, 3), &act(START)).await.unwrap();
     assert_eq!(store.management_keys(mine).await.unwrap(), [management_key(1), management_key(3)]);
     assert_eq!(store.management_keys(account(9)).await.unwrap(), []);
@@ -218,10 +218,10 @@ pub(crate) async fn an_account_has_no_more_management_keys_than_it_may(subject: 
     assert!(!store.create_management_key(new(mine, 3), &act(START)).await.unwrap(), "revoked keys count");
     assert_eq!(store.find_credential(new(mine, 3).digest).await.unwrap(), None);
     assert_eq!(store.management_keys(mine).await.unwrap().len(), 2);
-    // A caller that lost the answer repeats the call.
+    // A caller that has not received the answer repeats the call.
     assert!(store.create_management_key(new(mine, 2), &act(START)).await.unwrap());
     assert!(store.create_management_key(new(theirs, 4), &act(START)).await.unwrap());
-    // A raised limit allows more keys.
+    // With a higher maximum, more keys are allowed.
     assert!(
         store.create_management_key(NewManagementKey { most: 3, ..new(mine, 5) }, &act(START)).await.unwrap()
     );

@@ -1,4 +1,5 @@
-//! Cases about events: one for each act, in order, found by filters, and dropped by age.
+//! Cases about events: they are written once for each act and in order, found with filters, and dropped when they are
+//! old.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -29,7 +30,7 @@ use domain::{
     settings::MetadataPatch,
 };
 
-/// Finds the matching events in an order, reading pages of this size.
+/// Finds the matching events in an order. Reads them in pages of this size.
 async fn found(
     store: &Store,
     account: AccountId,
@@ -56,7 +57,8 @@ fn of_group(id: GroupId) -> EventSearch {
     EventSearch { group: Some(id), ..EventSearch::default() }
 }
 
-/// Asserts that searches for each key and each group find their kept events and no others, in pages of this size.
+/// Asserts that searches for each key and each group find the kept events of this key or group, and no others. Reads
+/// them in pages of this size.
 pub(crate) async fn each_key_and_group_has_its_events(store: &Store, account: AccountId, limit: usize) {
     let kept = kept(store, account).await;
     let keys: BTreeSet<KeyId> = kept.iter().filter_map(|event| event.event.key).collect();
@@ -70,7 +72,7 @@ pub(crate) async fn each_key_and_group_has_its_events(store: &Store, account: Ac
     }
 }
 
-/// Returns a numbered act, by the member with the same number.
+/// Returns the act with this number, by the member with the same number.
 fn act(n: u8) -> Act {
     let name = format!("Ünï \"{n}\"");
     Act { actor: Actor::Member { id: member(n).id, name }, at: after(n.into()), chance: [n; 10] }
@@ -382,7 +384,7 @@ pub(crate) async fn an_account_keeps_its_latest_events_within_their_number_and_b
     let all = kept(store, mine).await;
     assert_eq!((all[0].number, all.len() as u64), (10, count));
     let size = |event: &NumberedEvent| event.event.to_json().len() as u64;
-    // Each long event displaces several others, until their bytes fit.
+    // Each long event displaces several others, until the total size is within the limit.
     change(store, 2_000..2_300, 450).await;
     let (page, all) = (store.events_after(mine, 0, 1).await.unwrap(), kept(store, mine).await);
     let (sum, first) = (all.iter().map(size).sum::<u64>(), all[0].number);

@@ -1,4 +1,4 @@
-//! Cases about groups of API keys: created once, listed, changed, archived; and what they pay.
+//! Cases about groups of API keys: how they are created once, listed, changed and archived, and what they pay.
 
 use std::sync::Arc;
 
@@ -119,7 +119,7 @@ pub(crate) async fn a_group_is_made_once_and_found_by_both_of_its_ids(subject: &
     assert_eq!(store.group_with_external_id(theirs, "customer ünï").await.unwrap(), None);
     assert_eq!(store.group_with_external_id(mine, "customer").await.unwrap(), None);
     assert_eq!(store.group(theirs, made.id).await.unwrap(), None);
-    // The external id finds its group; any number of groups may have none.
+    // A group is found by its external id. Any number of groups may have no external id.
     let mut again = new_group(mine, 2);
     again.group.external_id.clone_from(&made.external_id);
     assert_eq!(store.create_group(again.clone(), None, &act(START)).await.unwrap(), Made::Existing(made));
@@ -127,7 +127,7 @@ pub(crate) async fn a_group_is_made_once_and_found_by_both_of_its_ids(subject: &
     assert_eq!(store.create_group(again.clone(), None, &act(START)).await.unwrap(), Made::New(again.group));
     make(store, mine, 3, None).await;
     make(store, mine, 4, None).await;
-    // A caller that lost the answer repeats the call.
+    // A caller that has not received the answer repeats the call.
     make(store, mine, 4, None).await;
     store.create_group(new_group(account(9), 1), None, &act(START)).await.unwrap_err();
 }
@@ -302,7 +302,7 @@ pub(crate) async fn usage_has_its_parts_and_the_cost_to_the_operator(subject: &m
     }
     subject.interrupt().await;
     let store = subject.store();
-    // The last report is billed when the hold expires.
+    // When the hold expires, its last report is billed.
     let expire = |n| Command::Expire { key: payer, generation: generation(n) };
     store.execute(mine, vec![expire(1), expire(2)], after(1)).await.unwrap();
     let bills = store.journal(mine, 0, 9).await.unwrap().entries;
@@ -321,7 +321,7 @@ pub(crate) async fn changes_of_one_object_at_once_all_take_effect(subject: &mut 
     let account = open_account(store, 1).await;
     let (parent, team) = (make(store, account, 1, None).await, make(store, account, 2, None).await);
     make_key(store, account, 1, None).await;
-    // There are more changes than a call has attempts.
+    // There are more concurrent changes than a call makes attempts without a turn.
     let changes = (10..110).map(|n: u8| async move {
         let name = GroupPatch { name: Some(n.to_string()), ..GroupPatch::default() };
         let label = KeyPatch { label: Some(n.to_string()), ..KeyPatch::default() };

@@ -1,4 +1,4 @@
-//! Cases about API keys: created once, listed, changed, revoked.
+//! Cases about API keys: how they are created once, listed, changed and revoked.
 
 use std::{sync::Arc, time::Duration};
 
@@ -160,7 +160,7 @@ pub(crate) async fn a_disabled_key_is_listed_as_such_until_it_is_enabled_again(s
     };
     listed(after(9), [&[0], &[1, 2], &[], &[3]]).await;
     listed(after(10), [&[0], &[1, 2], &[], &[3]]).await;
-    // A later expiry does not enable a key, and an enabled key may still be expired.
+    // A later expiry does not enable a disabled key, and a key that is enabled again may still be expired.
     store.update_key(account, key(2), until(after(20)), &act(after(10))).await.unwrap();
     listed(after(20), [&[0], &[1, 2], &[], &[3]]).await;
     for n in [1, 2] {
@@ -224,7 +224,7 @@ pub(crate) async fn keys_that_spent_most_come_first(subject: &mut impl Subject) 
     assert_eq!(top(mine, Some(5), 9).await, []);
     assert_eq!(top(theirs, None, 9).await, [key(6)]);
     assert_eq!(top(account(9), None, 9).await, []);
-    // A correction moves a key in the list; a revoked key stays listed.
+    // A correction moves a key in the list. A revoked key stays in the list.
     store.execute(mine, vec![capture(key(5), generation(50), 800)], START).await.unwrap();
     store.revoke_key(mine, key(3), &act(START)).await.unwrap();
     assert_eq!(top(mine, None, 9).await, [5, 3, 4, 1].map(key));
@@ -349,7 +349,8 @@ pub(crate) async fn old_idempotency_keys_make_room_for_new_ones(subject: &mut im
         let made = attempt(&format!("attempt {n}"), "a", after(n.into()));
         store.create_key(new_key(account, n), Some(made), &act(START)).await.unwrap();
     }
-    // All of them have expired by now, and each may be used again, whether removed or not.
+    // By now, all of these idempotency keys have expired. Each of them may be used again, whether it was removed or
+    // not.
     for n in 0..50 {
         let name = format!("attempt {}", 199 - n);
         let created = store
@@ -386,7 +387,7 @@ pub(crate) async fn a_creation_sent_again_makes_nothing_more(subject: &mut impl 
     for idempotency in [None, Some(attempt("once", "a", START))] {
         let new = new_key(account, u8::from(idempotency.is_some()));
         for _ in 0..2 {
-            // The same caller repeats the call, having lost the answer but not the plaintext.
+            // The same caller repeats the call. It has not received the answer, but it still has the plaintext.
             let created = store.create_key(new.clone(), idempotency.clone(), &act(START)).await.unwrap();
             assert_eq!(created, Made::New(new.key.clone()));
         }
@@ -403,7 +404,7 @@ pub(crate) async fn an_account_has_no_more_keys_than_it_may(subject: &mut impl S
             .store()
             .create_key(new(mine, n), Some(attempt("first", "a", after(n.into()))), &act(START))
             .await;
-        // The same idempotency key is used repeatedly: only the first call creates a key.
+        // The same idempotency key is used several times. Only the first call creates a key.
         assert!(matches!(created.unwrap(), Made::New(_) | Made::Replayed(_)));
         subject.store().create_key(new(mine, n), None, &act(START)).await.unwrap();
     }
@@ -415,7 +416,7 @@ pub(crate) async fn an_account_has_no_more_keys_than_it_may(subject: &mut impl S
             assert_eq!(created, Err(Refused::TooMany(Noun::Key, MOST.into()).into()));
         }
         assert_eq!(count(subject.store(), mine).await, usize::from(MOST), "nothing was made");
-        // A creation that succeeded earlier still gets its answer.
+        // If a call that has succeeded is repeated, it still gets its answer.
         let created = subject.store().create_key(new(mine, 1), None, &act(START)).await.unwrap();
         assert!(matches!(created, Made::New(_)));
         let replayed = subject
@@ -429,7 +430,7 @@ pub(crate) async fn an_account_has_no_more_keys_than_it_may(subject: &mut impl S
         subject.store().create_key(new(theirs, 1), None, &act(START)).await.unwrap(),
         Made::New(_)
     ));
-    // A raised limit allows more keys.
+    // With a higher maximum, more keys are allowed.
     let more = NewKey { most: u64::from(MOST) + 1, ..new_key(mine, 100) };
     assert!(matches!(subject.store().create_key(more, None, &act(START)).await.unwrap(), Made::New(_)));
 }

@@ -1,4 +1,4 @@
-//! Cases about listing a hundred thousand keys in a thousand groups page by page, while more are created.
+//! Cases about lists: many keys in a thousand groups are listed page by page while more keys are created.
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,22 +21,22 @@ use domain::ledger::histories::START;
 
 /// Number of keys that exist when the listing begins.
 const KEYS: u64 = 20_000;
-/// Number of groups that exist when the listing begins; each has the same number of keys.
+/// Number of groups that exist when the listing begins. All groups have the same number of keys.
 const GROUPS: u64 = 1_000;
-/// Number of keys kept in memory at a time.
+/// Number of keys that are in memory at a time.
 const PAGE: usize = 500;
-/// Number of groups on a page, and of a group's keys on a page.
+/// Number of groups on a page, and of keys on a page of a group's keys.
 const GROUPS_ON_PAGE: usize = 90;
 const KEYS_ON_PAGE: usize = 30;
-/// Number of keys created concurrently, so that stores can batch them.
+/// Number of keys that are created at the same time, so that stores can put them into batches.
 const MADE_AT_ONCE: usize = 256;
 
-/// Returns the numbered id of a kind. Ids are one millisecond apart.
+/// Returns the id of a kind with this number. Ids with consecutive numbers are one millisecond apart.
 fn id(n: u64, kind: u8) -> KeyId {
     KeyId::new(START.plus(Duration::from_millis(n)), [kind; 10])
 }
 
-/// Kinds of ids: for listed keys, and for keys created in the meantime.
+/// Kinds of ids: for keys that exist from the beginning, and for keys that are created in the meantime.
 const LISTED: u8 = 1;
 const MEANWHILE: u8 = 2;
 
@@ -57,8 +57,8 @@ async fn make_group(store: &Store, account: AccountId, n: u64) {
     assert!(matches!(store.create_group(new, None, &act(START)).await.unwrap(), Made::New(_)));
 }
 
-/// No page exceeds its limit, and there are no more pages than necessary. Every key that existed at the beginning
-/// appears once and in order, although a key is created on either side of the cursor with every page.
+/// Checks that no page exceeds its limit, and that there are no more pages than necessary. Every key that existed at
+/// the beginning must appear once and in order, although a key is created on each side of the cursor with every page.
 async fn all_keys_come_once_and_a_page_at_a_time(store: Arc<Store>, groups: u64) {
     let account = open_account(&store, 1).await;
     let made = stream::iter(0..groups).map(|n| make_group(&store, account, n));
@@ -100,7 +100,7 @@ async fn all_keys_come_once_and_a_page_at_a_time(store: Arc<Store>, groups: u64)
     }
 }
 
-/// Lists all groups, and the keys of some. Every page but the last is full.
+/// Lists all groups, and the keys of some groups. Every page except for the last must be full.
 async fn every_group_has_its_keys(store: &Store, account: AccountId, groups: u64) {
     let each = KEYS.checked_div(groups).unwrap_or_default();
     let (mut after, mut seen) = (None, 0);
@@ -134,7 +134,7 @@ async fn every_group_has_its_keys(store: &Store, account: AccountId, groups: u64
 
 #[tokio::test]
 async fn in_sqlite() {
-    // In memory, because a file needs a sync for each key.
+    // The database is in memory, because a file would need a sync for each key.
     let store = Sqlite::in_memory().unwrap();
     all_keys_come_once_and_a_page_at_a_time(over(Arc::new(store)), GROUPS).await;
 }

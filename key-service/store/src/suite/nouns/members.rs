@@ -47,7 +47,7 @@ fn link(n: u8, member: MemberId, expires_at: Timestamp) -> ExpiringRecord {
     ExpiringRecord { kind: Link, name, member, expires_at, value: format!("link of Ünï {n}\n") }
 }
 
-/// Lists the member's sessions in the order of their values.
+/// Lists the member's sessions, sorted by their values.
 async fn sessions(
     store: &Store,
     account: AccountId,
@@ -67,7 +67,7 @@ pub(crate) async fn members_are_listed_oldest_first_each_in_its_account(subject:
     }
     subject.interrupt().await;
     let store = subject.store();
-    // A caller that lost the answer repeats the call.
+    // A caller that has not received the answer repeats the call.
     assert_eq!(make(store, mine, member(3)).await, Ok(()));
     assert_eq!(store.members(mine).await.unwrap(), [member(1), member(3)]);
     assert_eq!(store.members(account(9)).await.unwrap(), []);
@@ -111,7 +111,8 @@ pub(crate) async fn an_account_has_no_more_members_than_it_may(subject: &mut imp
     );
     assert_eq!(store.member_named(mine, &member(3).name).await.unwrap(), None);
     assert_eq!(store.members(mine).await.unwrap(), [member(1), member(2)]);
-    // A caller that lost the answer repeats the call. A taken name is reported before anything else.
+    // A caller that has not received the answer repeats the call. That a name is taken is reported before anything
+    // else.
     assert_eq!(store.create_member(mine, member(2), 2, &act(START)).await, Ok(()));
     let namesake = Member { name: member(1).name, ..member(8) };
     assert_eq!(
@@ -246,7 +247,7 @@ pub(crate) async fn a_removed_member_takes_its_links_and_sessions_along(subject:
         Err(MemberRefused::NotFound.into())
     );
     assert!(store.record(mine, Session, digest("session 2"), START).await.unwrap().is_some());
-    // The name is free again, and its new owner has no sessions.
+    // The name is free again. The next member with this name has no sessions.
     let heir = Member { name: gone.name, ..member(7) };
     assert_eq!(make(store, mine, heir).await, Ok(()));
     assert_eq!(store.records(mine, Session, member(7).id, START).await.unwrap(), []);
@@ -329,7 +330,7 @@ pub(crate) async fn attempts_are_counted_until_they_are_forgotten(subject: &mut 
     assert_eq!(store.count_attempt(alice, START, soon).await.unwrap(), 1);
     store.forget_attempts(mallory).await.unwrap();
     assert_eq!(store.count_attempt(mallory, START, after(1000)).await.unwrap(), 1);
-    // A store may use its own clock.
+    // This waits, because a store may use its own clock.
     sleep(Duration::from_millis(500)).await;
     assert_eq!(store.count_attempt(alice, soon, after(1000)).await.unwrap(), 1, "the count has expired");
 }

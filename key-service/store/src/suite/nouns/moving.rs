@@ -28,10 +28,10 @@ use key_service_moving::{Import, ImportRefused, ImportedKey, Plan};
 
 /// Number of concurrent callers.
 const CALLERS: u8 = 8;
-/// Number of keys: more than a store writes in one part.
+/// Number of keys: more than a store writes in one commit.
 const MANY: u16 = 260;
 
-/// Returns a group with this external id that has spent this much.
+/// Returns a group with an external id made from `n`. It has spent this much.
 fn team(account: AccountId, n: u8, used: i64) -> Group {
     let mut group = new_group(account, n).group;
     group.external_id = Some(format!("team {n}"));
@@ -50,7 +50,7 @@ fn import(account: AccountId, groups: Vec<Group>, keys: Vec<ImportedKey>) -> Imp
     Import { account, groups, keys, most_keys: 1000, most_groups: 100 }
 }
 
-/// Returns an import of a group and three keys: one that has spent 40 of 100, one in the group, and a revoked one.
+/// Returns an import of a group and three keys: a key that has spent 40 of 100, a key in the group, and a revoked key.
 fn small(account: AccountId) -> Import {
     let mut first = imported(account, 1, 40, None);
     first.key.spend.budget.limit = Some(nanos(100));
@@ -78,7 +78,7 @@ pub(crate) async fn an_import_makes_groups_and_keys_that_are_found_and_listed_li
     subject: &mut impl Subject,
 ) {
     let account = open_account(subject.store(), 1).await;
-    // This read before the import would make a stale list visible.
+    // If the import left a stale list behind, it would be visible because of this read before the import.
     assert_eq!(subject.store().top_spending(account, None, 10).await.unwrap(), []);
     let act = act(START);
     let plan = subject.store().import(small(account), false, &act).await.unwrap();

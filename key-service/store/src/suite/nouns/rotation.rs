@@ -1,4 +1,4 @@
-//! Cases about rotations of keys: which credentials can spend, and what repeating a rotation does.
+//! Cases about rotations of keys: which credentials can spend, and what happens if a rotation is repeated.
 
 use std::{sync::Arc, time::Duration};
 
@@ -106,7 +106,7 @@ async fn both_spend(subject: &mut impl Subject, is_grouped: bool) {
     let last = after(GRACE).minus(Duration::from_millis(1));
     assert_eq!(accepted(store, last).await, [0, 1]);
     assert_eq!(accepted(store, after(GRACE)).await, [1]);
-    // A rotation changes neither settings nor what was billed.
+    // A rotation changes neither the settings nor what was billed.
     let rotated = rotate(store, credential("b", 0), after(GRACE)).await;
     assert_eq!((rotated.spend.budget.used, rotated.spend.budget.limit), (nanos(20), Some(nanos(500))));
     assert_eq!(accepted(store, after(GRACE)).await, [2]);
@@ -206,7 +206,7 @@ pub(crate) async fn a_rotation_sent_again_changes_nothing(subject: &mut impl Sub
         let new = credential(name, 0);
         let first = subject.store().rotate_key(new.clone(), idempotency.clone(), &act(START)).await.unwrap();
         subject.interrupt().await;
-        // The same caller repeats the call, having lost the answer but not the plaintext.
+        // The same caller repeats the call. It has not received the answer, but it still has the plaintext.
         let again = subject.store().rotate_key(new, idempotency, &act(after(1))).await.unwrap();
         assert_eq!(again, first);
         assert!(matches!(first, Made::New(_)));
@@ -219,7 +219,7 @@ pub(crate) async fn a_rotation_sent_again_changes_nothing(subject: &mut impl Sub
     let found = store.find_credential(digest("b")).await.unwrap();
     assert_eq!(found.map(|credential| credential.number), Some(2));
     assert_eq!(accepted(store, START).await, [2, 3]);
-    // Nor does a refused repetition take the credential away.
+    // If a repeated call is refused, the credential stays too.
     let again = async |request, now| {
         let once = Some(attempt("once", request, now));
         store.rotate_key(credential("b", 0), once, &act(now)).await

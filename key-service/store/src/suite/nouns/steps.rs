@@ -1,4 +1,4 @@
-//! Steps shared by cases about several nouns.
+//! Steps that cases about several nouns use.
 
 use shared::ids::{AccountId, ManagementKeyId, MemberId};
 
@@ -12,7 +12,7 @@ use domain::{
     member::{Member, Role},
 };
 
-/// Returns a numbered management key.
+/// Returns the management key with this number.
 pub(crate) fn management_key(n: u8) -> ManagementKey {
     ManagementKey {
         id: ManagementKeyId::new(START, [n; 10]),
@@ -26,13 +26,13 @@ pub(crate) fn management_key(n: u8) -> ManagementKey {
     }
 }
 
-/// Returns a numbered management key to create.
+/// Returns the management key with this number, to be created.
 pub(crate) fn new_management_key(account: AccountId, n: u8) -> NewManagementKey {
     let (key, digest) = (management_key(n), digest(&format!("management {n}")));
     NewManagementKey { account, key, digest, most: 100 }
 }
 
-/// Returns a numbered member.
+/// Returns the member with this number.
 pub(crate) fn member(n: u8) -> Member {
     Member {
         id: MemberId::new(START, [n; 10]),
@@ -45,7 +45,7 @@ pub(crate) fn member(n: u8) -> Member {
     }
 }
 
-/// Returns a numbered session.
+/// Returns the session with this number.
 pub(crate) fn session(n: u8, member: MemberId) -> ExpiringRecord {
     let name = digest(&format!("session {n}"));
     ExpiringRecord { kind: RecordKind::Session, name, member, expires_at: after(100), value: n.to_string() }

@@ -58,7 +58,7 @@ fn attempt(of: &Delivery, status: u16) -> Attempt {
     Attempt { event, kind, at, milliseconds: 12, answer: ReceiverAnswer::Status(status) }
 }
 
-/// Adds the deliveries of these events, as if they had just been considered.
+/// Adds the deliveries of these events, as if it had just been decided to send them.
 async fn add(store: &Store, account: AccountId, seen: &mut StoredWebhook, numbers: &[u64]) {
     let cursor = numbers.iter().copied().max().unwrap();
     let deliveries = numbers.iter().map(|n| delivery(*n)).collect();
@@ -287,7 +287,7 @@ pub(crate) async fn a_disabled_webhook_looks_at_the_events_of_its_deliveries_aga
     assert_eq!((ended.cursor, ended.webhook.disabled), (8, Some((START, DisabledReason::Failing))));
     let late = claimed.into_iter().find(|delivery| delivery.number == Some(9)).unwrap();
     assert!(!store.finish_delivery(account, id, late.clone(), &attempt(&late, 200), None).await.unwrap());
-    // Disabling again and enabling write no event.
+    // If the webhook is disabled again or enabled, no event is written.
     for again in [Some(DisabledReason::Gone), None] {
         store.update_webhook(account, id, end(again), &act(after(1))).await.unwrap();
     }

@@ -1,4 +1,4 @@
-//! Plants damage, and checks that each audit finds and locates it.
+//! Damages books, and checks that an audit finds the damage and says where it is.
 
 use domain::{
     audit::{BudgetOwner, Counter, DayPart, SumOwner},
@@ -26,7 +26,7 @@ enum Damage {
     Key(u8, fn(&mut Balance<Key>)),
     Group(u8, fn(&mut Balance<Group>)),
     Hold(fn(&mut Hold)),
-    /// The hold's record cannot be decoded.
+    /// Makes the hold's record undecodable.
     NoHold,
     Deposit(fn(&mut Deposited)),
     PayerSums(fn(&mut DayTotal<Counts>)),
@@ -44,7 +44,7 @@ enum Damage {
     Lost(fn() -> Name),
     /// Removes the first entry of an index.
     Unlisted(Index),
-    /// Adds an index entry with the open hold's money for another generation.
+    /// Adds an index entry for another generation, with the same money as the open hold's entry.
     Phantom,
 }
 
@@ -197,12 +197,12 @@ impl Damage {
     }
 }
 
-/// Returns the finding of a wrong amount: recorded, and proven.
+/// Returns what an audit reports for a wrong amount, with the recorded and the proven amount.
 fn usd(figure: Figure, recorded: i64, proven: i64) -> Wrong {
     Wrong { figure, recorded: Quantity::Usd(nanos(recorded)), proven: Quantity::Usd(nanos(proven)) }
 }
 
-/// Returns the finding of a wrong number: recorded, and proven.
+/// Returns what an audit reports for a wrong number, with the recorded and the proven number.
 fn number(figure: Figure, recorded: u64, proven: u64) -> Wrong {
     Wrong { figure, recorded: Quantity::Count(recorded), proven: Quantity::Count(proven) }
 }
@@ -219,12 +219,12 @@ fn part(part: DayPart, counter: Counter) -> Figure {
     Figure::Part(part, Day::of(START), counter)
 }
 
-/// Returns the hour of the day in which everything is billed.
+/// Returns the hour of the day in which everything was billed.
 fn hour() -> u8 {
     Hour::of(START).of_day()
 }
 
-/// Identifies the keys directly in the group, which has always had the same parent.
+/// Stands for the keys in the group itself. The group has always had the same parent.
 fn own() -> GroupKeys {
     GroupKeys::Own(Some(group(0)))
 }
@@ -233,7 +233,8 @@ fn of_group_model(counter: Counter) -> Figure {
     part(DayPart::GroupModel(group(1), MODEL.into(), own()), counter)
 }
 
-/// Returns every counter of the group's day twice: recorded where nothing is proven, and missing where it is proven.
+/// Returns what an audit reports if all counters of the group's day are recorded without the group's parent. Every
+/// counter is reported twice: as recorded but not proven, and as proven but not recorded.
 fn without_its_parent() -> Vec<Wrong> {
     let of = |keys, recorded: bool| {
         let of_model = DayPart::GroupModel(group(1), MODEL.into(), keys);
@@ -262,7 +263,7 @@ fn without_its_parent() -> Vec<Wrong> {
     [of(GroupKeys::Own(None), true), of(own(), false)].concat()
 }
 
-/// Applies each damage to fresh books and audits them.
+/// Applies each damage to new books, audits them, and compares what the audit reports.
 async fn find(damages: Vec<(&str, Damage, Vec<Wrong>)>) {
     for (name, damage, mut expected) in damages {
         let records = Arc::new(Maps::default());
@@ -271,9 +272,10 @@ async fn find(damages: Vec<(&str, Damage, Vec<Wrong>)>) {
         spend(&store).await;
         assert_eq!(audit(&store).await.wrong, [], "before: {name}");
         damage.plant(&records).await;
-        // This store has no copies of records yet.
+        // The audit uses a new store, which has no copies of records yet.
         let mut found = audit(&super::store(&records, None)).await.wrong;
-        // `each_field` covers the records and index entries that such damage contradicts.
+        // Records and index entries that contradict the damaged value are reported too. They are tested in
+        // `each_field`.
         found.retain(|wrong| !matches!(wrong.figure, Figure::Stored(_)));
         found.sort_by_key(|wrong| format!("{wrong:?}"));
         expected.sort_by_key(|wrong| format!("{wrong:?}"));

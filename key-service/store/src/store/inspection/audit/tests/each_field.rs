@@ -1,4 +1,5 @@
-//! Damages each record, entry and field of a rich account: an audit finds everything that moves or hides money.
+//! Damages each record, entry and field of an account that has everything, and checks that an audit finds all damage
+//! that moves or hides money.
 
 mod wire;
 
@@ -11,8 +12,8 @@ use records::{Answer, Index, Log, Name, Order, Place, Question, Record, Space};
 use super::*;
 use crate::store::{StoreError, layout};
 
-/// Changes that neither move nor hide money, by the beginning of their names, each with its reason. Fields are named by
-/// their numbers in the record types.
+/// Changes that neither move nor hide money. Each line has the beginning of the changes' names, and the reason. Fields
+/// are named by their numbers in the types of the records.
 const NO_MONEY: &[(&str, &str)] = &[
     ("Account.0.2", "lease time: a hold expires earlier or later, and bills what it reported"),
     ("Account.0.4", "the earliest time of the next bill"),
@@ -78,7 +79,7 @@ const NO_MONEY: &[(&str, &str)] = &[
     ("GroupProfile.4", "the time of creation is shown, and nothing else"),
 ];
 
-/// One change made without the store, and the writes that undo it.
+/// A change that is made without the store, and the writes that undo it.
 struct Damage {
     name: String,
     space: Space,
@@ -107,7 +108,7 @@ impl Damage {
     fn of_entry(space: &Space, index: Index, entry: &[u8]) -> Vec<Self> {
         let mut other = entry.to_vec();
         if let Some(last) = other.last_mut() {
-            // This is far from all existing entries.
+            // The changed entry is far from all existing entries.
             *last ^= 0x40;
         }
         let (leave, enter) = (Write::Leave(index, entry.to_vec()), Write::Enter(index, entry.to_vec()));
@@ -124,7 +125,7 @@ impl Damage {
         ]
     }
 
-    /// Returns all changes of one value in a log.
+    /// Returns all changes to one value in a log.
     fn of_value(space: &Space, log: Log, all: &[(u64, Vec<u8>)], place: usize) -> Vec<Self> {
         let (number, value) = &all[place];
         let rewrite = |with: Option<Vec<u8>>| {
@@ -162,7 +163,7 @@ impl Damage {
     }
 }
 
-/// Labels the value of a record.
+/// Returns the label for the value of a record.
 fn label(name: &Name, record: &Record) -> &'static str {
     match (name.set.table, name.key.first()) {
         (names::GENERATIONS, _) if matches!(value(record), Ok(Generation::Open(_))) => "Open",
@@ -262,11 +263,11 @@ async fn open_rich(store: &Store) {
     execute(store, vec![hold(key(0), 40, 110, 9), capture(key(0), 40, 95)], LATER).await;
 }
 
-/// Returns all changes of the account's records and of the records that lead to it.
+/// Returns all changes to the account's records, and to the records by which the account is found.
 async fn damages(records: &Maps) -> Vec<Damage> {
     let mut damages = Vec::new();
     for (space, place) in records.places().await.unwrap() {
-        // Digests of credentials lead to keys but hold no money, and neither do sums of upstreams.
+        // The records of credentials lead to keys, but neither they nor the sums of upstreams contain money.
         if ["credentials/", "upstreams", "installation"].iter().any(|of| space.as_str().starts_with(of)) {
             continue;
         }

@@ -1,8 +1,9 @@
-//! Changes the fields of a stored value, which are named by their numbers.
+//! Changes the fields of a stored value. The fields are named by their numbers.
 
 use minicbor::{Decoder, Encoder, data::Type};
 
-/// Structs whose last fields are optional and so not written if absent, with their numbers of fields.
+/// Structs whose last fields are optional, with the number of their fields. Such fields are not written if they are
+/// absent.
 const WITH_OPTIONAL_ENDS: [(&str, usize); 15] = [
     ("Account.0", 5),
     ("Key.0", 7),
@@ -33,7 +34,7 @@ enum Value {
     Map(Vec<(Self, Self)>),
 }
 
-/// Changes every field of a value. Returns the name of each change, which begins with `label`, and the changed value.
+/// Changes every field of a value. For each change, returns its name, which begins with `label`, and the changed value.
 pub(super) fn changes(label: &str, bytes: &[u8]) -> Vec<(String, Vec<u8>)> {
     let mut decoder = Decoder::new(bytes);
     let value = Value::read(&mut decoder);
@@ -95,9 +96,9 @@ impl Value {
         }
     }
 
-    /// Passes every change of the value, and of the values inside it, to `each`.
+    /// Calls `each` with every change of the value and of the values inside it.
     fn change(&self, path: &str, each: &mut dyn FnMut(String, Self)) {
-        // Every reader notices a value that cannot be decoded.
+        // The whole value itself is left out, because every reader notices a value that cannot be decoded.
         if path.contains('.') {
             for (act, changed) in self.own_changes().into_iter().filter(|(_, changed)| changed != self) {
                 each(format!("{path} {act}"), changed);
