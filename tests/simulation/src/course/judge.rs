@@ -217,8 +217,8 @@ fn bills(world: &World, journal: &[JournalEntry], outcomes: &[Outcome]) {
     }
 }
 
-/// Returns the usage that must be billed, if the client received the whole answer. It is the usage that the upstream
-/// reported. An upstream whose script has no [`Told::Lie`] reports what it served.
+/// Returns the usage that must be billed, if the client received the whole answer and the upstream reported the whole
+/// usage. It is what the upstream reported: with [`Told::Truth`], what it served.
 fn exact(outcome: &Outcome, served: &[&Generation]) -> Option<Usage> {
     let script = &outcome.plan.script;
     if !outcome.is_complete || script.fault != Fault::None {
