@@ -8,7 +8,7 @@ use shared_catalog::{Catalog, CatalogError, Preset, Rates, Upstream};
 
 /// Context window to assume if none is known.
 const GUESSED_WINDOW: u64 = 32_768;
-/// Output limit to assume if none is known: enough for a source file, and cheap to hold.
+/// Output limit to assume if none is known. It is enough for a source file, and requests hold little money for it.
 const GUESSED_OUTPUT: u64 = 8_192;
 
 const HEAD: &str = r#"# The catalogue of models, written by `faregate init`. docs/catalogue.md explains every field. After a change, run

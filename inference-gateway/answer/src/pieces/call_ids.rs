@@ -2,7 +2,7 @@
 //! conversation.
 //!
 //! Some servers number the calls of each answer from the start (`call_0`, `functions.read:0`). A client that tracks
-//! calls by id drops the second one, and asks for it forever.
+//! calls by id drops the second call with an id, and asks for that call forever.
 
 use std::sync::Arc;
 

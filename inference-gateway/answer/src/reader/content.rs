@@ -1,5 +1,5 @@
-//! Reads content in all its forms: texts, lists of parts, objects. Used for every API, and for both whole answers and
-//! streams.
+//! Reads content in all its forms: texts, lists of parts, and objects. The readers of all APIs use it, for whole
+//! answers and for streams.
 
 use raw_json::RawString;
 use serde::Deserialize;
