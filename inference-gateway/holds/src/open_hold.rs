@@ -34,11 +34,11 @@ pub struct HeldRequest {
     pub slot: Arc<Permit>,
 }
 
-/// An open hold. Dropping it captures the usage recorded so far, or releases it if there is none.
+/// An open hold. Dropping it captures the usage recorded so far, or releases the hold if there is no usage.
 pub struct OpenHold {
     holds: Holds,
     state: Arc<HoldState>,
-    /// Taken once the hold is resolved, here or elsewhere.
+    /// The request's slot; `None` once the hold is resolved, by the request or otherwise.
     slot: Option<Arc<Permit>>,
     ending: Ending,
     rates: Option<Box<RateStatus>>,
@@ -139,7 +139,7 @@ impl OpenHold {
         async move { state.changed().await }
     }
 
-    /// Renews the lease and requests a hold for `output_tokens` in total and for a prompt of `prompt_tokens` and
+    /// Renews the lease. Requests that the hold cover `output_tokens` in total, and a prompt of `prompt_tokens` and
     /// `images`.
     pub fn extend(
         &self,
@@ -151,8 +151,8 @@ impl OpenHold {
         async move { state.extend(&keys, prompt_tokens, images, output_tokens).await }
     }
 
-    /// Bills this usage and waits a bounded time for the charge. `None` means that the charge is not confirmed and is
-    /// delivered in the background. With a spool, it survives the end of this process.
+    /// Bills this usage, and waits for the charge for a limited time. `None` means that the charge is not confirmed
+    /// yet, and is delivered in the background. With a spool, it is delivered even if this process ends before.
     pub async fn capture(self, usage: Usage, estimated: bool) -> Option<Charge> {
         self.capture_part(usage, None, estimated).await
     }
@@ -169,8 +169,8 @@ impl OpenHold {
         self.settle().await
     }
 
-    /// Releases the hold of a request that cost nothing. Waits a bounded time, so that the money is available again
-    /// when the client retries.
+    /// Releases the hold of a request that cost nothing. Waits for the release, for a limited time, so that the money
+    /// is available again when the client retries.
     pub async fn release(mut self) {
         self.ending = Ending::Release;
         self.settle().await;
