@@ -22,7 +22,8 @@ impl StreamMeter {
         self.writer.finished_choices() >= self.choices && !self.goes_on
     }
 
-    /// Counts the requested choices that are not finished, including those that have not begun. The result is at least 1.
+    /// Counts the requested choices that are not finished, including those that have not begun; at least one is
+    /// returned.
     pub fn open_choices(&self) -> u64 {
         self.choices.saturating_sub(self.writer.finished_choices()).max(1)
     }

@@ -1,7 +1,8 @@
-//! Tokens that an upstream's template adds to a prompt beyond its bound, learned from the usage it reports.
+//! Learns, from the usage that an upstream reports, how many tokens its template adds to a prompt beyond the prompt's
+//! upper bound.
 //!
-//! A single report may be odd, so only the excess that the last three share counts. It is forgotten after a while,
-//! since the template may change.
+//! A single report may be odd, so only the excess that all of the last three reports show counts. Reports are forgotten
+//! after a while, since the template may change.
 
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ const REMEMBERED: Duration = Duration::from_hours(1);
 /// Largest excess of a report, in tokens: more than any known template adds.
 const MOST_EXCESS: u64 = 8_192;
 
-/// The last reports of plain prompts. Times count from any common instant.
+/// The last reports of plain prompts. All times count from the same instant, which may be any.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TemplateReports([Option<TemplateReport>; REPORTS]);
 

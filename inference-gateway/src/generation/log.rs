@@ -39,17 +39,17 @@ pub(super) struct GenerationLog {
     pub(super) usage: Usage,
     pub(super) charge: Option<Charge>,
     first_token: Option<Duration>,
-    /// [`OK`](upstreams::OK), or how else the generation ended.
+    /// How the generation ended, such as [`OK`](upstreams::OK).
     pub(super) outcome: &'static str,
-    /// Span of the upstream's part, including retries.
+    /// Span of the inference: the time that the upstream takes, including retries.
     pub(super) inference: Span,
-    /// When the upstream's part began, and how long it took once it has ended.
+    /// When the inference began and, once it has ended, how long it took.
     inference_time: Option<(Instant, Option<Duration>)>,
-    /// Class of the error that ended the upstream's part.
+    /// Class of the error that ended the inference.
     failed: Option<&'static str>,
     /// Software of the upstream that answered.
     answered_by: Option<UpstreamKind>,
-    /// Software of the upstream asked last, even if it did not answer.
+    /// Software of the upstream that was asked last, even if it did not answer.
     pub(super) asked: Option<UpstreamKind>,
 }
 
@@ -71,7 +71,7 @@ impl GenerationLog {
         }
     }
 
-    /// Begins the upstream's part of the record.
+    /// Begins the record of the inference.
     pub(super) fn begin_inference(&mut self, job: &Job) {
         self.inference_time = Some((Instant::now(), None));
         self.inference = job.span.child(SpanKind::Client, || {

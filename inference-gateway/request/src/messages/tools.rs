@@ -16,7 +16,7 @@ pub(super) fn tools(body: &Members<'_, '_>, draft: &mut Draft) -> Result<Dropped
         list.objects_if_any(MAX_TOOLS, |tool| match tool.get("type") {
             Some(kind) if kind.string()? != "custom" => {
                 dropped.add(&kind.string()?);
-                // The vendor's own upstreams accept it.
+                // Upstreams of the vendor's own API accept this tool.
                 if is_run_by_vendor(tool)?.is_none() {
                     draft.vendors_tool(tool)?;
                 }
