@@ -1,4 +1,4 @@
-//! Text of an answer, from tokens to deltas that never have to be withdrawn.
+//! Turns the tokens of an answer into deltas of text that never have to be withdrawn.
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Delta {
@@ -45,7 +45,8 @@ impl TextWriter {
         std::mem::take(&mut self.held)
     }
 
-    /// Returns the position of the stop string that is complete first. It does not depend on how the text is divided.
+    /// Returns the position of the stop string that is complete first. The position does not depend on how the text was
+    /// divided into pieces.
     fn first_stop(&self) -> Option<usize> {
         let found = self.stops.iter().filter_map(|stop| Some((self.held.find(stop)?, stop.len())));
         found.min_by_key(|(start, length)| (start + length, *start)).map(|(start, _)| start)
@@ -60,7 +61,7 @@ impl TextWriter {
     }
 }
 
-/// Takes all complete characters. Invalid bytes become U+FFFD.
+/// Removes all complete characters from the bytes, and returns them. Invalid bytes become U+FFFD.
 fn take_characters(bytes: &mut Vec<u8>) -> String {
     let last = bytes.utf8_chunks().last().map_or(&[][..], |chunk| chunk.invalid());
     let is_unfinished = std::str::from_utf8(last).is_err_and(|error| error.error_len().is_none());

@@ -25,8 +25,9 @@ const REPEATED: [(&str, Kind, &str); 10] = [
 
 /// Maximum number of pairs in metadata: the vendor's maximum.
 const MAX_METADATA: usize = 16;
-/// Maximum length in characters of a name in metadata. For a name and for a value, this is the vendor's maximum.
+/// Maximum length in characters of a name in metadata: the vendor's maximum.
 const MAX_METADATA_NAME: usize = 64;
+/// Maximum length in characters of a value in metadata: the vendor's maximum.
 const MAX_METADATA_TEXT: usize = 512;
 
 /// Checks the metadata. The answer repeats metadata if it is an object, and no upstream gets it.
