@@ -21,7 +21,8 @@ const UNAUTHENTICATED_BYTES: (u64, u64) = (2 << 20, 16 << 20);
 pub(crate) const MANAGEMENT_IN_FLIGHT: usize = 256;
 /// Minimum number of large bodies that can be parsed at once. With two, one account leaves room for others.
 const LEAST_PARSED_AT_ONCE: usize = 2;
-/// Of the requests that may be in flight, an account leaves one in this many to other accounts.
+/// An account may use all of the requests in flight except this fraction (one in four), which is left to other
+/// accounts.
 const LEFT_TO_OTHERS: usize = 4;
 
 /// Sizes of a gateway's budgets.

@@ -150,7 +150,7 @@ impl Filler<'_, '_> {
             return self.option(options);
         }
         let kind = schema.get("type");
-        // If there are several types, takes the first one other than null.
+        // If there are several types, uses the first that is not null.
         let several = kind.and_then(Value::as_array);
         let kind = several.map_or(kind, |kinds| kinds.iter().find(|kind| *kind != "null"));
         let lists = ["properties", "required"].iter().any(|word| schema.get(word).is_some());

@@ -30,7 +30,7 @@ pub const LARGE_BODY: usize = 256 << 10;
 /// takes as long to parse as a thousand letters, and 256 KiB can hold ten thousand such messages. Brackets and colons
 /// within texts count too; at worst, a long text is parsed on another thread although it need not be.
 const MANY_VALUES: usize = 4096;
-/// Until they are authorized, all requests on unauthenticated connections share one slot in this many.
+/// Of this many slots, one is for requests on unauthenticated connections, until they are authorized.
 const UNAUTHENTICATED_PART: usize = 4;
 
 /// The gateway's quotas, shared by all workers. Cheap to clone.
@@ -80,8 +80,8 @@ pub struct AdmissionSizes {
 pub struct Caller(pub ConnectionTrust);
 
 impl Caller {
-    /// Returns the owner of the caller's permits until its credential is accepted; `None` if one was already accepted
-    /// on the connection.
+    /// Returns the owner of the caller's permits until the caller's credential is accepted; `None` if a credential was
+    /// already accepted on the connection.
     fn unauthenticated(&self) -> Option<Owner> {
         match self.0.owner() {
             owner @ Owner::Network(_) => Some(owner),

@@ -306,7 +306,7 @@ mod tests {
         let expected = ["{\"a\":1}", "{\"b\":\n{}}", "{\"c\":[\n1]\n}", "[DONE]"];
         assert_eq!(payloads([&body[..]]), expected);
         assert_eq!(payloads(body.chunks(1)), expected);
-        // The end of the first event is known as soon as the next one begins.
+        // The end of the first event is known as soon as the next event begins.
         assert_eq!(payloads([&b"data: {}\ndata: {"[..], &b"}\n"[..]]), ["{}"]);
     }
 

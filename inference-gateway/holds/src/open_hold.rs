@@ -112,7 +112,7 @@ impl OpenHold {
         lease.course.first_token_ms.get_or_insert_with(|| millis(self.state.accepted.elapsed()));
     }
 
-    /// Records a minimum bill, because a model other than the requested one answered.
+    /// Records a minimum for the bill, because a model other than the requested model answered.
     pub fn costs_at_least(&self, cost: NanoUsd) {
         self.state.lease().course.least_cost_nanos = Some(cost.nanos());
     }

@@ -39,7 +39,7 @@ pub enum AttemptOutcome {
     Failed,
     /// The connection was refused or could not be made.
     Unreachable,
-    /// A refusal of something that one client passed, which says nothing about the upstream.
+    /// The upstream refused something that one client passed. This says nothing about the upstream.
     Unjudged,
     /// A failure of a request with a query or headers of this account, which may be the cause. The failure counts only
     /// for this account, until a request without these, or of another account, has also failed.
@@ -249,8 +249,8 @@ impl Share {
         })
     }
 
-    /// Returns whether the candidate's load stays close to its fair share with one more request. At least one candidate
-    /// has room, since not all can have more than the average.
+    /// Returns whether the candidate's load, with one more request, stays close to its fair share. At least one
+    /// candidate has room, since not all can have more than the average.
     fn has_room(&self, candidate: &Candidate) -> bool {
         let most = (self.requests * u64::from(candidate.weight) * MOST_OF_SHARE).div_ceil(self.weights * 100);
         candidate.in_flight < most

@@ -10,7 +10,7 @@ use std::time::Duration;
 const REPORTS: usize = 3;
 /// Age at which a report is forgotten.
 const REMEMBERED: Duration = Duration::from_hours(1);
-/// Largest excess of a report, in tokens: more than any known template adds.
+/// Largest number of added tokens that is believed: more than any known template adds.
 const MOST_EXCESS: u64 = 8_192;
 
 /// The last reports of plain prompts. All times count from the same instant, which may be any.

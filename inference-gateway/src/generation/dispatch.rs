@@ -245,7 +245,7 @@ impl Generator {
         let needs_limit = running.upstream().form(&job.forward).api() == UpstreamApi::Messages;
         let may_be_unlimited = !job.forward.limited && is_covered && !needs_limit;
         let room = match refused.room() {
-            // A count takes time, and an upstream without a limit does not need one.
+            // The prompt is not counted if the upstream needs no limit, since counting takes time.
             None if !may_be_unlimited && refused.room_beside(0).is_some() => {
                 let counted = self.count(running, job).await;
                 let bound = job.forward.prompt_bound.saturating_add(running.prompt_overhead());

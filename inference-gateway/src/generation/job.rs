@@ -170,7 +170,7 @@ impl Job {
         }
     }
 
-    /// Logs and counts an answer by a model other than the requested one.
+    /// Logs and counts an answer by a model other than the requested model.
     fn check_model(&self, counter: &UsageCounter, running: &Running, hold: &OpenHold) {
         let asked = &*running.upstream().entry.model;
         let Some(answered) = counter.model().filter(|answered| !is_same_model(asked, answered)) else {

@@ -38,7 +38,7 @@ const REPEATABLE_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a key-service may take to answer a probe that shows that it does not hang.
 const PROBE: Duration = Duration::from_millis(500);
 
-/// Largest page that is read into memory. A longer answer, or one of unknown length, is an export.
+/// Largest page that is read into memory. A longer answer, or an answer of unknown length, is treated as an export.
 const MAX_PAGE: u64 = 1 << 20;
 
 /// Headers that belong to one connection and not to the message (RFC 9110, section 7.6.1), and `Host`, which the
@@ -54,7 +54,7 @@ const CONNECTION_HEADERS: [HeaderName; 8] = [
     header::HOST,
 ];
 
-/// Path requested without a credential, to see whether a key-service answers at all.
+/// Path that is requested, without a credential, to see whether a key-service answers.
 const PROBED: PathAndQuery = PathAndQuery::from_static("/v1/management/keys");
 
 /// The key-services' management API and dashboard, over HTTP.

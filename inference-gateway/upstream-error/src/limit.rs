@@ -90,7 +90,7 @@ impl RefusedLimit {
 }
 
 impl UpstreamError {
-    /// Returns the refused output limit, if this error is about one.
+    /// If this error is about a refused output limit, returns what it says about the limit.
     pub fn refused_limit(&self, status: u16) -> Option<RefusedLimit> {
         let text = self.message.to_lowercase();
         let names_limit = LIMIT_NAMES.iter().any(|name| text.contains(name));

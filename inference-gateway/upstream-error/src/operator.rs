@@ -99,7 +99,8 @@ pub(super) fn is_for_operator(sentence: &str) -> bool {
     TO_OPERATOR.iter().any(|words| lower.contains(words))
 }
 
-/// Returns whether a lower-case word names an account or something that belongs to one. `before` is the preceding word.
+/// Returns whether a lower-case word names an account, or something that belongs to an account. `before` is the
+/// preceding word.
 pub(super) fn is_name(word: &str, before: &str) -> bool {
     let is_named = |name: &&str| word.strip_prefix(*name).is_some_and(|rest| !rest.is_empty());
     let is_owned = || BEFORE_NAME.contains(&before) && has_name(word);

@@ -19,7 +19,7 @@ use crate::{
 };
 use local_model_transformer::CONTEXT_TOKENS;
 
-/// Fields that the model uses. All others are ignored, including `reasoning_effort`, since this model does not reason.
+/// Fields that the model uses. All other fields are ignored, even `reasoning_effort`, since this model does not reason.
 #[derive(Deserialize)]
 struct ChatBody {
     messages: Vec<Message>,

@@ -325,7 +325,7 @@ impl PassedWriter for MessagesStream {
     }
 
     fn close_passed(&mut self, out: &mut BytesMut) {
-        // A thought gets no signature, since only the vendor can make one.
+        // A thought gets no signature, since only the vendor can make a valid signature.
         if let Some(index) = self.open.take() {
             let block = Block { index, content: BlockContent::Text };
             Self::block_event("content_block_stop", &block, |_| {}, out);

@@ -173,7 +173,7 @@ impl Turn {
         }
     }
 
-    /// Opens the next waiting block as soon as the open one is complete.
+    /// Opens the next waiting block as soon as the open block is complete.
     fn advance(&mut self, writer: &mut dyn TurnWriter, out: &mut BytesMut) {
         while self.waiting.front().is_some_and(TurnLane::may_open) {
             if !self.may_close() {

@@ -1,5 +1,5 @@
-//! Ids of an answer's calls: the upstream's own, or a new one if it is missing or taken by another call of the
-//! conversation.
+//! Ids of an answer's calls: the upstream's id, or a new id if the upstream's is missing or belongs to another call of
+//! the conversation.
 //!
 //! Some servers number the calls of each answer from the start (`call_0`, `functions.read:0`). A client that tracks
 //! calls by id drops the second call with an id, and asks for that call forever.

@@ -1,5 +1,5 @@
 //! Puts streamed tool calls in order, so that a client that joins pieces gets each id and name once. A call without an
-//! id gets one, since the client needs it to answer.
+//! id gets an id, since the client needs it to answer the call.
 
 use bytes::BytesMut;
 use raw_json::RawString;
@@ -25,7 +25,7 @@ struct SentCall {
     index: u64,
     /// Id as the upstream spelled it; empty if it was generated here.
     id: String,
-    /// Name as spelled; empty until a piece has one.
+    /// Name as the upstream spelled it; empty until a piece has a name.
     name: String,
     /// Whether some of the arguments were sent.
     has_arguments: bool,

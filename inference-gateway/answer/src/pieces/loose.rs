@@ -29,7 +29,7 @@ pub(crate) fn word(raw: Raw<'_>) -> &str {
     text(raw).map_or("", RawString::inner)
 }
 
-/// Returns a whole number, even one spelled as a text or with a fraction of zero.
+/// Returns a whole number. It may be spelled as a text, or with a fraction of zero.
 pub(crate) fn number(raw: Raw<'_>) -> Option<u64> {
     let spelled = raw?.get().trim_matches('"');
     let spelled = spelled.split_once('.').map_or(spelled, |(whole, fraction)| {

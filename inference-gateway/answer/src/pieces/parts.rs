@@ -209,7 +209,8 @@ impl<'a> ToolCall<'a> {
         Self { index, id, name, arguments: None, extra_content }
     }
 
-    /// Returns the upstream's index, or the place in the array if a call without one was sent whole.
+    /// Returns the index that the upstream gave. If a call was sent whole and without an index, returns its place in
+    /// the array.
     pub(crate) fn index(&self, place: usize) -> u64 {
         self.index.unwrap_or(place as u64)
     }

@@ -46,7 +46,7 @@ pub(crate) struct ChatReader {
 }
 
 impl ChatReader {
-    /// Makes a reader of a stream, or of a body that may turn out to be one.
+    /// Makes a reader of a stream, or of a body that may turn out to be a stream.
     pub(super) fn of_events() -> Self {
         Self { remembers: true, ..Self::default() }
     }
@@ -101,7 +101,7 @@ impl ChatReader {
         Ok(if end.failed { Event::Failed(UpstreamError::default(), chunk) } else { Event::Chunk(chunk) })
     }
 
-    /// Adds a choice, or a part of one.
+    /// Adds a choice, or a part of a choice.
     fn choice<'a>(
         &mut self,
         place: usize,

@@ -198,7 +198,8 @@ impl MessagesReader {
         Ok(Event::Chunk(out.into_chunk(None)))
     }
 
-    /// Begins a message. An id other than the last one means a new message, whose blocks are numbered from zero again.
+    /// Begins a message. If the id differs from the last id, this is a new message, whose blocks are numbered from zero
+    /// again.
     fn start(&mut self, message: Option<&RawMessage<'_>>, out: &mut Pieces<'_>) {
         let id = message.map(|message| Given::of(word(message.id)));
         if self.state.messages > 0 && self.state.id != id {

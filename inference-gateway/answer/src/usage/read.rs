@@ -54,8 +54,8 @@ pub(crate) fn largest_report(form: ReportForm, part: &[u8]) -> Option<&RawValue>
 }
 
 impl Reported {
-    /// Reads a report. If a count has several names, the largest value wins, since servers with two names may leave one
-    /// at zero. If an object repeats a member, the value that costs more wins.
+    /// Reads a report. If a count has several names, the largest value wins, since servers that use two names may leave
+    /// one of the counts at zero. If an object repeats a member, the value that costs more wins.
     pub(crate) fn read(form: ReportForm, report: &RawValue) -> Self {
         let mut counts = ReportedCounts::default();
         counts.read(

@@ -91,8 +91,8 @@ impl KeyServiceHealth {
         }
     }
 
-    /// Notes that a key-service did not answer, or cannot reach the store. Logs the first failure, then at most one a
-    /// minute.
+    /// Notes that a key-service did not answer, or cannot reach the store. Logs the first failure, then at most one
+    /// failure a minute.
     pub fn failed(&self, service: usize, port: KeyServicePort, name: impl Display, error: &str) {
         let Some(health) = self.services.get(service).map(|health| health.port(port)) else { return };
         health.avoided_until.store(self.now() + millis(AVOIDED), Ordering::Relaxed);

@@ -209,7 +209,7 @@ impl KeyService for Fake {
     }
 }
 
-/// Returns a handle on sessions with these key-services. The first one is preferred.
+/// Returns a handle on sessions with these key-services. The first key-service is preferred.
 async fn keys(fakes: &[&Fake]) -> (Keys, Vec<JoinHandle<()>>) {
     let (keys, _, serving) = keys_and_holds(fakes).await;
     (keys, serving)

@@ -68,8 +68,8 @@ fn reasoning(hub: &Hub<'_>, out: &mut String) {
     }
 }
 
-/// Writes the functions. As in chat, the arguments must match the schema strictly only if the client says so. By this
-/// API's default, they would have to, and most schemas would be refused.
+/// Writes the functions. As in chat, the arguments must match the schema strictly only if the client says so. This is
+/// always written, since strict matching is this API's default, with which most schemas would be refused.
 fn tools(hub: &Hub<'_>, out: &mut String) -> Result<(), ApiError> {
     let mut before = ",\"tools\":[";
     hub.each_function(|function| {

@@ -64,7 +64,7 @@ impl Tools {
         })
     }
 
-    /// Checks the tools of a list, and writes the allowed ones.
+    /// Checks the tools of a list, and writes those that the model may call.
     pub(super) fn offer(&mut self, list: &Value<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
         list.objects_if_any(MAX_TOOLS, |tool| {
             self.tool(tool, None, draft)?;

@@ -17,7 +17,7 @@ pub(in super::super) struct ReplayableRequest {
     pub(super) repeat: RetrySafety,
 }
 
-/// When a request may be sent again. Each variant includes the previous ones.
+/// When a request may be sent again. Each variant includes the variants before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum RetrySafety {
     /// Only if it was not sent, since it would otherwise be carried out twice.
