@@ -45,8 +45,8 @@ pub struct RunningGateway {
     pub public: SocketAddr,
     keys: Keys,
     drain: Duration,
-    /// For a socket that is handed over: connections are no longer accepted before requests are refused. `None` if
-    /// connections are accepted to the end, although their requests are refused.
+    /// For a socket that is handed over to another process: the gateway stops accepting connections before it refuses
+    /// requests. `None` if connections are accepted to the end, although their requests are refused.
     hand_over: Option<HandOver>,
     /// Cancelled when new requests are no longer accepted.
     draining: CancellationToken,

@@ -100,7 +100,7 @@ impl Caller {
 /// account is known.
 pub struct Admitted {
     quotas: Arc<Quotas>,
-    /// Shared with the settlement of the hold, which may outlive the request.
+    /// The slot. The settlement of the hold shares it, and may live longer than the request.
     slot: Arc<Permit>,
     /// Counts the request as unauthorized until the account is known.
     unauthorized: Option<Permit>,

@@ -29,7 +29,7 @@ pub struct HeldRequest {
     pub asked_at: Instant,
     /// Prompt tokens that the call requested.
     pub prompt_tokens: u64,
-    /// The request's slot, kept until the hold is settled, so that the bound on requests also bounds pending
+    /// The request's slot. It is kept until the hold is settled, so that the limit on requests also limits pending
     /// settlements.
     pub slot: Arc<Permit>,
 }
@@ -185,7 +185,7 @@ impl OpenHold {
                 charge
             }
             FirstAttempts::Unsettled => {
-                // The settlement takes the slot, so that the bound on requests also bounds pending settlements.
+                // The settlement takes the slot, so that the limit on requests also limits pending settlements.
                 let slot = self.slot.take();
                 let settlement = self.settlement(slot);
                 settlement.hand_over(&self.holds).await;

@@ -45,7 +45,7 @@ pub(crate) struct Settlement {
     ending: Ending,
     /// What happened in the generation that is captured.
     course: Option<Arc<Course>>,
-    /// Kept until delivery, so that the bound on requests also bounds pending settlements.
+    /// The slot is kept until delivery, so that the limit on requests also limits pending settlements.
     slot: Option<Arc<Permit>>,
     spooled: bool,
     /// Counts this capture while neither a key-service nor the spool has it.

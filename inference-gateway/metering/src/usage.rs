@@ -214,10 +214,10 @@ impl UsageCounter {
         reported + self.choices.counted().min(self.bounds.most_completion().saturating_sub(reported))
     }
 
-    /// Returns whether the output proves that the upstream ignores its limit. It does if an estimate that is lower than
-    /// the true count for any text exceeds twice the limit. A text that arrives letter by letter has more pieces than
-    /// tokens, and a text of long words has fewer tokens than its bytes suggest, but no text has both properties.
-    /// Listed tokens are counted exactly.
+    /// Returns whether the output proves that the upstream ignores its limit. The proof is an estimate that is never
+    /// too high, whatever the text, and nevertheless exceeds twice the limit. A text that arrives letter by letter has
+    /// more pieces than tokens, and a text of long words has fewer tokens than its bytes suggest, but no text has both
+    /// properties. Listed tokens are counted exactly.
     pub(crate) fn runs_away(&self) -> bool {
         let PassedText { bytes, pieces, listed } = self.passed;
         let least = (bytes / BYTES_PER_TOKEN).min(pieces).max(bytes / LONG_TOKEN_BYTES).max(listed);

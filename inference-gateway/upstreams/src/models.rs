@@ -47,7 +47,7 @@ pub struct OfferedModels {
     builtin: Option<Uri>,
     /// Addresses that an operator has drained.
     drained: DrainedAddresses,
-    /// The check of the servers that is running; dropping it stops the check. The lock is held while models are
+    /// The running check of the servers. If this is dropped, the check stops. The lock is held while models are
     /// replaced or upstreams drained.
     checking: Mutex<Option<AbortOnDropHandle<()>>>,
 }

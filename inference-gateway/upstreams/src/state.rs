@@ -113,7 +113,7 @@ impl UpstreamState {
         is_due
     }
 
-    /// Lists the kinds of odd answers with the number of answers.
+    /// Lists the kinds of odd answers, each with the number of such answers.
     pub(crate) fn odd_answers(&self) -> Vec<(&'static str, u64)> {
         self.oddities.iter().map(|known| (known.kind, known.answers)).collect()
     }

@@ -138,7 +138,7 @@ impl ToolCall<'_> {
     }
 
     /// Writes a piece of a call: its index, its arguments, and members not sent before. As in OpenAI's streams, every
-    /// piece has a function with arguments, since many clients do not check whether they exist.
+    /// piece has a `function` with `arguments`, since many clients do not check whether these members exist.
     pub(crate) fn write_piece(
         &self,
         piece: &ToolCallDelta,

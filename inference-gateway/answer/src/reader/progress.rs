@@ -34,7 +34,7 @@ struct GivenPart {
     place: u64,
 }
 
-/// Size and digest of a part's text that was passed on so far, as spelled in JSON.
+/// Size and digest of a text: as much of a part's text, as spelled in JSON, as was passed on so far.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Given {
     bytes: usize,

@@ -8,7 +8,7 @@ use super::{
     *,
 };
 
-/// A stream to a client of the API in which the upstream was asked.
+/// A stream to a client that uses the same API in which the upstream was asked.
 struct Passing {
     reader: AnswerReader,
     writer: StreamWriter,

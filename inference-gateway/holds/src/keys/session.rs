@@ -246,8 +246,8 @@ impl SessionTask {
         session.send(first_id, calls)
     }
 
-    /// Delivers an answer. Returns whether the answer was the last of a frame whose answers show that the key-service
-    /// cannot reach its store.
+    /// Delivers an answer. Returns whether this was the last answer of a frame, and the frame's answers show that the
+    /// key-service cannot reach its store.
     fn hear(&self, in_flight: &mut SentFrames, id: u64, told: Heard) -> bool {
         let deliver = |pending: &Pending, is_handed_on: bool| {
             let answered = told.answer_to(&pending.call);

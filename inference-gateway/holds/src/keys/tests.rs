@@ -215,7 +215,7 @@ async fn keys(fakes: &[&Fake]) -> (Keys, Vec<JoinHandle<()>>) {
     (keys, serving)
 }
 
-/// Returns a handle on sessions, and the holds whose heartbeat releases orphans.
+/// Returns a handle on sessions with these key-services, and the `Holds` whose heartbeat releases orphans.
 async fn keys_and_holds(fakes: &[&Fake]) -> (Keys, Holds, Vec<JoinHandle<()>>) {
     let token = PresentToken(InternalToken::new(
         InternalTokens::new("a-token-between-services".into(), None).unwrap(),

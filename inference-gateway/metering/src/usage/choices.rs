@@ -74,7 +74,7 @@ impl Choices {
         }
     }
 
-    /// Records a report of the output of `choice`, or of all choices.
+    /// Records a report of how many tokens `choice`, or all choices, have put out.
     pub(super) fn reported(&mut self, output: u64, choice: Option<usize>) {
         if let Some(choice) = choice {
             let choice = &mut self.each[choice];

@@ -396,7 +396,7 @@ fn text_that_follows_a_report_of_its_own_tokens_is_billed_once() {
     // If a report of one choice is ahead of its text, that says nothing about another choice.
     let chunks = [with(text(0), "usage", tokens(12, 100)), text(1), text(0)];
     assert_eq!(after(counter(UsageScope::ChunkChoice, 2), &chunks).completion(), 102);
-    // A report of all choices is ahead of all of them together.
+    // If a report of all choices is ahead, it is ahead of the text of all choices together.
     let chunks = [text(0), text(1), last(tokens(12, 10)), text(0), text(1), text(1), text(0)];
     assert_eq!(after(counter(UsageScope::ChunkChoice, 2), &chunks).completion(), 12);
     // A report covers the text before it. Text of other choices still counts.

@@ -1,4 +1,5 @@
-//! Writes the chat from one draft, once for each set of terms that servers have. Most servers get the draft unchanged.
+//! Writes a chat from the draft for each set of terms that the model's servers have. Most servers get the draft
+//! unchanged.
 
 use std::ops::Range;
 

@@ -27,7 +27,7 @@ pub(crate) struct Hub<'h> {
     /// The client's dialect. Errors use the parameter names of this dialect.
     pub(crate) reply: &'h Reply,
     pub(crate) choices: u64,
-    /// The requested reasoning effort, translated to one that the model accepts.
+    /// The requested reasoning effort, replaced by the nearest effort that the model accepts.
     pub(crate) effort: Option<Effort>,
     /// Whether the model accepts a reasoning effort, which means that it can reason.
     pub(crate) reasons: bool,

@@ -1,8 +1,8 @@
 //! Remembers the accounts of credentials that a key-service has accepted.
 //!
-//! Before a gateway reads a request's body, it must know from which account's permits the request takes one. A
-//! credential always belongs to the same account, so the gateway asks only once. After that, only the key-service that
-//! executes a request checks the credential.
+//! Before a gateway reads a request's body, it must know which account's permit the request needs. A credential always
+//! belongs to the same account, so the gateway asks only once. After that, only the key-service that executes a request
+//! checks the credential.
 
 use quick_cache::sync::Cache;
 use shared::{ids::AccountId, key::Class};

@@ -1,4 +1,5 @@
-//! A management request for a key-service, with everything that is needed to send it again, and when that is safe.
+//! A management request for a key-service. It has everything that is needed to send it again, and knows when that is
+//! safe.
 
 use axum::body::Body;
 use bytes::Bytes;

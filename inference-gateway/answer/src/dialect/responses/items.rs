@@ -48,7 +48,7 @@ impl Words {
 
 pub(super) struct Item<'a> {
     block: &'a Block,
-    /// Tool of a call, if its name was changed for upstreams.
+    /// The tool that is called, if upstreams know it by another name.
     tool: Option<&'a ToolName>,
     pub(super) words: Words,
     /// Whether the text is also sent as the summary.
