@@ -32,7 +32,7 @@ pub struct Engine {
 pub(crate) type Events = mpsc::UnboundedReceiver<Result<AnswerEvent, ApiError>>;
 
 impl Engine {
-    /// Loads the shipped model, which takes a few milliseconds. While `max_requests` requests are being answered or
+    /// Loads the shipped model. This takes a few milliseconds. While `max_requests` requests are being answered or
     /// waiting, further requests are refused.
     pub fn start(clock: Arc<dyn Clock>, max_requests: usize) -> anyhow::Result<Arc<Self>> {
         Ok(Arc::new(Self {

@@ -90,8 +90,8 @@ pub(crate) fn fill(
     }
 }
 
-/// Returns the schema for a tool's arguments, which must be an object. The arguments for a tool without parameters are
-/// an empty object.
+/// Returns the schema for a tool's arguments. The arguments must be an object. The arguments for a tool without
+/// parameters are an empty object.
 pub(crate) fn of_arguments(parameters: Option<&Value>) -> Result<Value, ApiError> {
     let mut schema = parameters.cloned().unwrap_or_else(|| json!({}));
     let object = schema.as_object_mut().ok_or_else(|| unsupported("a schema must be an object"))?;

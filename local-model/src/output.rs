@@ -3,8 +3,8 @@
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Delta {
     Text(String),
-    /// Beginning of a tool call: its position among the calls, its id, with which the client returns the result, and
-    /// its name.
+    /// Beginning of a tool call: its position among the calls, its id, and its name. The client returns the result with
+    /// this id.
     ToolCall(usize, String, String),
     /// Addition to the arguments of the tool call at a position: JSON as the model spells it.
     Arguments(usize, String),
@@ -28,7 +28,7 @@ impl TextWriter {
         Self { stops, ..Self::default() }
     }
 
-    /// Adds bytes and returns the text that has become certain, which is often empty.
+    /// Adds bytes, and returns the text that has become certain. This text is often empty.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> String {
         self.bytes.extend(bytes);
         let characters = take_characters(&mut self.bytes);

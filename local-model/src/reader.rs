@@ -25,7 +25,7 @@ pub(crate) struct Model {
 }
 
 impl Model {
-    /// Loads the shipped model, which takes a few milliseconds.
+    /// Loads the shipped model. This takes a few milliseconds.
     pub(crate) fn shipped() -> anyhow::Result<Self> {
         let (transformer, tokenizer) = (Transformer::shipped()?, Tokenizer::shipped()?);
         Ok(Self { transformer, tokenizer, turn: Mutex::new(()) })

@@ -36,7 +36,7 @@ struct Vocabulary {
 }
 
 impl Tokenizer {
-    /// Loads the shipped vocabulary, which takes a few milliseconds.
+    /// Loads the shipped vocabulary. This takes a few milliseconds.
     pub(crate) fn shipped() -> anyhow::Result<Self> {
         let file: serde_json::Value = serde_json::from_slice(include_bytes!("../weights/tokenizer.json"))?;
         let words = file.pointer("/pre_tokenizer/pretokenizers/0/pattern/Regex");

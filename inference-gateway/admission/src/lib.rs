@@ -20,7 +20,7 @@ use tokio::{
 
 /// How long an unauthenticated caller waits for a permit. The work itself takes milliseconds.
 const PERMIT_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long a large body waits for its turn to be parsed, which takes up to a second. The same limit applies to the
+/// How long a large body waits for its turn to be parsed. Parsing takes up to a second. The same limit applies to the
 /// parsing itself, since all threads for such work may be stuck.
 const PARSING_TIMEOUT: Duration = Duration::from_secs(30);
 /// Size in bytes from which a body is always parsed on a separate thread. A mebibyte of long texts takes 1 to 11 ms, so
@@ -96,8 +96,8 @@ impl Caller {
     }
 }
 
-/// What a chat request holds: a slot, the bytes of its prompt, and its connection, which becomes trusted once the
-/// account is known.
+/// What a chat request holds: a slot, the bytes of its prompt, and its connection. The connection becomes trusted once
+/// the account is known.
 pub struct Admitted {
     quotas: Arc<Quotas>,
     /// The slot. The settlement of the hold shares it, and may live longer than the request.

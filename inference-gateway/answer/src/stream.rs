@@ -181,7 +181,7 @@ impl<'a> Chunk<'a> {
         self.choices = list;
     }
 
-    /// Reads the usage in the chunk, which may be the usage so far or the total.
+    /// Reads the usage in the chunk. It may be the usage so far, or the total.
     pub fn usage(&self) -> Option<Reported> {
         self.usage.map(|usage| Reported::read(ReportForm::Usage, usage))
     }

@@ -21,7 +21,8 @@ impl<'a> RawString<'a> {
         self.0
     }
 
-    /// Returns the text after its first `bytes` as spelled, which must end at a character or an escape.
+    /// Returns the text after its first `bytes` bytes, as spelled. These bytes must end at the end of a character or of
+    /// an escape.
     pub fn after(self, bytes: usize) -> Option<Self> {
         self.0.get(bytes..).map(Self)
     }

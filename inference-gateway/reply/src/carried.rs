@@ -41,7 +41,7 @@ impl ServerId {
     }
 }
 
-/// The number of calls before a part, and the part, which the server needs in its next turn.
+/// A part that the server needs in its next turn, after the number of calls before the part.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlacedPart(pub u64, pub CarriedPart);
 

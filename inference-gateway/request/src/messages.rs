@@ -24,7 +24,7 @@ use crate::{
 use content::BLOCKS;
 use passage::LIMIT;
 
-/// Name for the answer's schema, which this dialect does not name.
+/// Name for the answer's schema, since requests of this dialect do not name the schema.
 const SCHEMA_NAME: &str = r#""answer""#;
 
 /// Parses the body of a request. The error names the first fault and its location.

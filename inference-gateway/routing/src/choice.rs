@@ -41,7 +41,7 @@ pub enum AttemptOutcome {
     Unreachable,
     /// The upstream refused something that one client passed. This says nothing about the upstream.
     Unjudged,
-    /// A failure of a request with a query or headers of this account, which may be the cause. The failure counts only
+    /// A request with a query or headers of this account failed, and these may be the cause. The failure counts only
     /// for this account, until a request without these, or of another account, has also failed.
     FailedWithHead(AccountId),
     /// The upstream refused either something that this account passed, or every request. This counts as a failure once
@@ -52,7 +52,7 @@ pub enum AttemptOutcome {
     Limited(AccountId),
 }
 
-/// An upstream's health, judged by its last requests. All times count from the same instant, which may be any.
+/// An upstream's health, judged by its last requests. All times count from one common instant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Health {
     failures: u32,
@@ -201,7 +201,7 @@ impl Health {
 
 #[derive(Clone, Copy, Debug)]
 pub struct Candidate {
-    /// Identity of the upstream, which depends neither on the gateway nor on the order in the catalogue.
+    /// Identity of the upstream. It depends neither on the gateway nor on the order in the catalogue.
     pub identity: u64,
     /// Share of the requests, relative to the model's other upstreams; at least 1.
     pub weight: u32,

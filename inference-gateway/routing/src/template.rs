@@ -13,7 +13,7 @@ const REMEMBERED: Duration = Duration::from_hours(1);
 /// Largest number of added tokens that is believed: more than any known template adds.
 const MOST_EXCESS: u64 = 8_192;
 
-/// The last reports of plain prompts. All times count from the same instant, which may be any.
+/// The last reports of plain prompts. All times count from one common instant.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TemplateReports([Option<TemplateReport>; REPORTS]);
 

@@ -42,7 +42,7 @@ const UNTOLD_ROOM: TokenRoom = TokenRoom { limit: u64::MAX, remaining: u64::MAX 
 pub(super) struct Authorized {
     pub(super) hold: OpenHold,
     pub(super) asked: u64,
-    /// The upstream that counted the prompt, which will get the request.
+    /// The upstream that counted the prompt. It will get the request.
     pub(super) counted_by: Option<Running>,
 }
 
@@ -302,7 +302,7 @@ impl Generator {
     }
 }
 
-/// Makes a request for a hold of the lower bound of the cost, which is held while the prompt is counted.
+/// Makes a request to hold the lower bound of the cost. This hold is open while the prompt is counted.
 fn least_of(request: &Authorize, forward: &Forward) -> Authorize {
     Authorize {
         prompt_tokens: forward.prompt_least,

@@ -43,7 +43,7 @@ pub(super) struct Reached {
 /// The upstreams that a generation has tried.
 #[derive(Default)]
 pub(super) struct Route {
-    /// The upstream that counted the prompt, which will get the request.
+    /// The upstream that counted the prompt. It will get the request.
     pub(super) counted_by: Option<Running>,
     /// The upstream that has the request and has not answered yet.
     pub(super) asked: Option<Running>,

@@ -95,8 +95,8 @@ pub(super) fn start(
         };
         async move {
             let end = stream.carry(body).await;
-            // The upstream's connection is closed by now, which stops generation. The end is boxed, so that open
-            // streams do not reserve memory for it.
+            // The upstream's connection is closed by now, so the upstream stops generating. The end is boxed, so that
+            // open streams do not reserve memory for it.
             Box::pin(stream.end(end)).await;
         }
     });

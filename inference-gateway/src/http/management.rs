@@ -79,7 +79,7 @@ enum SendFailure {
 }
 
 impl Management {
-    /// Makes a client of the key-services at these addresses, which are in the order of `health`.
+    /// Makes a client of the key-services at these addresses. The order must be that of `health`.
     pub(crate) fn new(
         addresses: Vec<Uri>,
         health: Arc<KeyServiceHealth>,

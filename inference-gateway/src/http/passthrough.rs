@@ -71,7 +71,7 @@ async fn account(
     Ok(Some((identity.account(), mark)))
 }
 
-/// Gets the key-service's own refusal, for which it needs only the request's head.
+/// Gets the key-service's own refusal. The key-service needs only the request's head for that.
 async fn refused(
     app: &App,
     request: Request<Body>,

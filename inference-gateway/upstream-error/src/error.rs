@@ -158,9 +158,9 @@ impl UpstreamError {
         }
     }
 
-    /// Returns the part of the text that a client may read. The upstream's own name for the model, which is
-    /// confidential, is replaced. Texts about the server's own failures are dropped, and anything that identifies the
-    /// operator's account is removed.
+    /// Returns the part of the text that a client may read. The upstream's own name for the model is confidential, so
+    /// it is replaced. Texts about the server's own failures are dropped, and anything that identifies the operator's
+    /// account is removed.
     pub fn for_client(&self, status: u16, upstream_model: &str) -> Option<String> {
         let shown = status < 500 && !self.message.is_empty();
         if shown { cleaned(&without_name(&self.message, upstream_model)) } else { None }

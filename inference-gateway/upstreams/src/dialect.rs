@@ -23,7 +23,7 @@ pub(crate) struct Dialect {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TokenCounter {
     None,
-    /// `/tokenize` next to `/v1`, which returns `{"count"}`. An image of any size counts as a placeholder.
+    /// `/tokenize` next to `/v1`. It returns `{"count"}`. An image of any size counts as a placeholder.
     BesideV1,
     /// `/v1/tokenize`, with the same answer as [`Self::BesideV1`].
     UnderV1,

@@ -15,7 +15,7 @@ use tokio::{
 /// Maximum time to read changed values, including the wait while another thread reads them. The request waits for the
 /// new values.
 const REREAD_DEADLINE: Duration = Duration::from_secs(2);
-/// Time between two log lines about a refused credential, which affects every request.
+/// Time between two log lines about a refused credential. Such a refusal affects every request.
 const TELL_EVERY: Duration = Duration::from_mins(1);
 
 /// Names and values of headers, in the order of the catalogue.

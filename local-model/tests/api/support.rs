@@ -93,7 +93,7 @@ pub(crate) async fn begin(router: &Router, body: &Value) -> Body {
     body
 }
 
-/// Returns the chunks of a streamed answer, which must end with `[DONE]`.
+/// Returns the chunks of a streamed answer. The stream must end with `[DONE]`.
 pub(crate) async fn stream(router: &Router, body: &impl Serialize) -> Vec<Value> {
     let body = serde_json::to_string(body).unwrap().replacen('{', r#"{"stream":true,"#, 1);
     let response = router.clone().oneshot(request("/v1/chat/completions", body)).await.unwrap();

@@ -62,7 +62,7 @@ impl KvCache {
 }
 
 impl Transformer {
-    /// Loads the shipped network, which takes a few milliseconds.
+    /// Loads the shipped network. This takes a few milliseconds.
     pub fn shipped() -> anyhow::Result<Self> {
         let weights = SafeTensors::deserialize(include_bytes!("../../weights/model.safetensors"))?;
         Ok(Self {

@@ -289,8 +289,8 @@ pub(crate) fn put_usage(Settled { usage: tokens, cost, .. }: Settled, out: &mut 
     put(out, "}");
 }
 
-/// Writes an error as JSON of the Messages API. Errors within a stream omit the request's id, which the stream's
-/// headers contain.
+/// Writes an error as JSON of the Messages API. Errors within a stream omit the request's id, because it is in the
+/// stream's headers.
 pub fn message_error(error: &ApiError, request: Option<&str>) -> String {
     let kind = error_type(error.code.status().as_u16());
     let mut written = json!({"type": "error", "error": {"type": kind, "message": error.message}});

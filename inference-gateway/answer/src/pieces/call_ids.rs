@@ -23,7 +23,7 @@ pub(crate) struct MadeIds {
 }
 
 impl MadeIds {
-    /// Returns the id of this call, which needs no escapes in JSON.
+    /// Returns the id of this call. The id needs no escapes in JSON.
     pub(crate) fn spelled(self, call: u64) -> String {
         let mut hasher = blake3::Hasher::new_derive_key("faregate 2026 ids of tool calls");
         hasher.update(self.generation.as_bytes());

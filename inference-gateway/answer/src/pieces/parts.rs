@@ -10,7 +10,7 @@ use super::{
     oddity::{Oddities, Oddity},
 };
 
-/// Size of generated output, from which its tokens are estimated.
+/// Size of generated output. The number of its tokens is estimated from this.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OutputSize {
     /// Bytes of text, as spelled in JSON.

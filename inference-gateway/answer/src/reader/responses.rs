@@ -279,7 +279,7 @@ impl ResponsesReader {
         Ok(event)
     }
 
-    /// Adds a piece of a text, whose value may have any form.
+    /// Adds a piece of a text. The value of the piece may have any form.
     fn said<'a>(&mut self, key: PartKey, delta: Raw<'a>, out: &mut Pieces<'a>) {
         let from = out.list.len();
         match (text(delta), delta) {

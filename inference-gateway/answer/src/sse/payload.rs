@@ -10,8 +10,8 @@ pub(crate) const MAX_EVENT_BYTES: usize = 16 << 20;
 /// usage there.
 pub(crate) const END_BYTES: usize = 64 << 10;
 
-/// Maximum nesting of an answer that is passed on. Vendors repeat the schemas of tools, which have a few tens of
-/// levels. With more than a thousand levels, many clients fail, and some crash.
+/// Maximum nesting of an answer that is passed on. Vendors repeat the schemas of tools in their answers, and such
+/// schemas have a few tens of levels. With more than a thousand levels, many clients fail, and some crash.
 const MOST_LEVELS: u64 = 256;
 
 /// Returns whether JSON is nested more deeply than clients can be expected to read.

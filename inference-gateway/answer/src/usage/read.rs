@@ -16,7 +16,7 @@ use super::reported::{MOST_TOKENS, Reported};
 
 /// Highest reported cost that is believed, in nano-USD: about 1,100 USD.
 const MOST_COST: u64 = 1 << 40;
-/// Names for the tokens read from a cache, which cost less.
+/// Names for the number of tokens read from a cache. Such tokens cost less.
 const CACHED: [&str; 5] =
     ["cached_tokens", "cache_read_input_tokens", "num_cached_tokens", "prompt_cache_hit_tokens", "cache_n"];
 /// Members that only reports in the form of Anthropic's API have.

@@ -186,7 +186,7 @@ impl Queue {
         self.state.lock().sessions[session].instance = instance;
     }
 
-    /// Takes a permit for a call, which is held until the answer.
+    /// Takes a permit for a call. The permit is held until the call is answered.
     pub(super) async fn permit(&self) -> Option<SemaphorePermit<'_>> {
         self.permits.acquire().await.ok()
     }
@@ -270,7 +270,7 @@ impl Queue {
         }
     }
 
-    /// Closes the queue, which ends the sessions.
+    /// Closes the queue. This ends the sessions.
     pub(super) fn close(&self) {
         self.state.lock().closed = true;
         self.wakers.iter().for_each(Notify::notify_one);

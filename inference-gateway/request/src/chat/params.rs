@@ -15,7 +15,7 @@ use crate::draft::{Draft, Limit, MAX_STOPS, TEMPERATURE, TOP_LOGPROBS, TOP_P, st
 pub(super) const PENALTY: RangeInclusive<f64> = -2.0..=2.0;
 /// Bounds of the bias on a token.
 pub(super) const BIAS: RangeInclusive<f64> = -100.0..=100.0;
-/// This parameter makes tokens likelier, even tokens that are only half a character, which servers do not show.
+/// This parameter makes tokens likelier, even tokens that are only half a character. Servers do not show such tokens.
 const BIAS_NAME: &str = "logit_bias";
 /// Maximum length in bytes of a parameter that is passed on: enough for a bias with as many tokens as an object may
 /// have members.

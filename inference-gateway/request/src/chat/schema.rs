@@ -101,7 +101,7 @@ fn content(parts: &[Value]) -> Value {
     json!({"anyOf": [{"type": "string"}, {"type": "array", "minItems": 1, "items": {"anyOf": parts}}]})
 }
 
-/// Returns the schema of an earlier message of the model, which has at least one of these members.
+/// Returns the schema of an earlier message of the model. Such a message has at least one of these members.
 fn assistant(mut message: Value) -> Value {
     let members = [
         ("content", content(&[text_part(), refusal_part()])),

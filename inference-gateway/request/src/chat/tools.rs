@@ -129,7 +129,7 @@ fn allowed(choice: &Value<'_, '_>) -> Result<Option<Vec<String>>, ApiError> {
     Ok(Some(names))
 }
 
-/// Returns the name in `{"type":"function","function":{"name":…}}`, which must be known.
+/// Returns the name in `{"type":"function","function":{"name":…}}`. The name must be known.
 fn function_name(tool: &Members<'_, '_>, is_known: impl Fn(&str) -> bool) -> Result<String, ApiError> {
     tool.require("type")?.one_of(&["function"])?;
     let function = tool.require("function")?;

@@ -108,7 +108,7 @@ impl AskedEffort {
     }
 }
 
-/// Checks and writes temperature and `top_p`, which have the same bounds in the newer dialects.
+/// Checks and writes temperature and `top_p`. Their bounds are the same in both newer dialects.
 pub(crate) fn sampling(members: &Members<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
     for (name, bounds) in [("temperature", TEMPERATURE), ("top_p", TOP_P)] {
         if let Some(value) = members.get(name) {

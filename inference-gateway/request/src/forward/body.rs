@@ -31,7 +31,7 @@ pub struct Forward {
     pub dropped_members: Option<String>,
     /// Output tokens for each choice: the request's limit, or the model's.
     pub max_tokens: u64,
-    /// Output tokens for each choice as requested, which may exceed the model's limit.
+    /// Output tokens for each choice, as the client requested. This may exceed the model's limit.
     pub asked_tokens: u64,
     pub limited: bool,
     /// Sampling parameters that the request sets.

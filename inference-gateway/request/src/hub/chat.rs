@@ -29,7 +29,7 @@ pub(crate) struct Hub<'h> {
     pub(crate) choices: u64,
     /// The requested reasoning effort, replaced by the nearest effort that the model accepts.
     pub(crate) effort: Option<Effort>,
-    /// Whether the model accepts a reasoning effort, which means that it can reason.
+    /// Whether the model accepts a reasoning effort. If it does, it can reason.
     pub(crate) reasons: bool,
     /// The server, if the conversation has parts to return to it.
     pub(crate) server: Option<ServerId>,

@@ -58,8 +58,8 @@ pub(super) fn is_run_by_vendor(tool: &Members<'_, '_>) -> Result<Option<String>,
     Ok((!is_run_by_client).then(|| kind.into_owned()))
 }
 
-/// Notes a block that adds or removes a tool within a conversation, which only an upstream of this API accepts. A tool
-/// that the vendor runs is refused.
+/// Notes a block that adds or removes a tool within a conversation. Only an upstream of this API accepts such a block.
+/// A tool that the vendor runs is refused.
 pub(super) fn change(block: &Members<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
     known::check(block, known::PARTS, &["tool"])?;
     let value = block.require("tool")?;

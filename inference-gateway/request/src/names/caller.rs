@@ -1,4 +1,4 @@
-//! The name that a caller gives its user, which is kept with the bill.
+//! The name that a caller gives its user. It is kept with the bill.
 
 use std::borrow::Cow;
 

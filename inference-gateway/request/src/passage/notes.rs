@@ -95,8 +95,8 @@ impl PassageNotes {
             if let Some(kind) = left {
                 self.dropped_tools.add(&kind);
             } else if let Some(cache) = tool.get(CACHE_CONTROL) {
-                // Without this mark, the vendor does not cache the tools by themselves, but only together with the
-                // system prompt after them, which differs by account.
+                // The mark is removed, so that the vendor caches the tools only together with the system prompt after
+                // them. The system prompt differs by account.
                 let (at, with) = (self.place(cache.raw()), "null".to_owned());
                 self.cut(&cache, Cut { at, with, when: CutWhen::Separate, names: Vec::new() })?;
             }

@@ -60,7 +60,7 @@ impl InputRole {
     }
 }
 
-/// Type of the item with additional tools, which are written before everything else.
+/// Type of the item with additional tools. These tools are written before everything else.
 static FIRST: LazyLock<[Finder<'_>; 1]> = LazyLock::new(|| [Finder::new("additional_tools")]);
 
 /// Reads the additional tools in the items.

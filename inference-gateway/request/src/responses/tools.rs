@@ -273,7 +273,7 @@ impl Tool {
     }
 }
 
-/// Returns a tool's name for upstreams, which do not support namespaces.
+/// Returns a tool's name for upstreams. Upstreams do not support namespaces, so the name includes the namespace.
 pub(super) fn flat_name(namespace: Option<&str>, name: &str, is_taken: impl Fn(&str) -> bool) -> String {
     let Some(namespace) = namespace else { return name.to_owned() };
     let flat = format!("{namespace}__{name}");

@@ -58,7 +58,7 @@ impl ManagementPermits {
         self.requests.try_take(Owner::Account(account), 1).ok_or_else(overloaded)
     }
 
-    /// Takes a permit for a request without a valid credential, which a key-service will refuse.
+    /// Takes a permit for a request without a valid credential. A key-service will refuse the request.
     pub(in super::super) async fn unauthenticated(&self, network: Network) -> Result<Permit, ApiError> {
         wait_for_permit(&self.unauthenticated, Owner::Network(network)).await.ok_or_else(overloaded)
     }

@@ -260,7 +260,7 @@ impl<'a> RawPart<'a> {
     }
 }
 
-/// Returns whether the item belongs to a tool that the vendor runs, which other clients do not know.
+/// Returns whether the item belongs to a tool that the vendor runs. Clients of other APIs do not know such items.
 fn is_of_the_vendor(kind: &str) -> bool {
     kind.ends_with("_call") || kind.ends_with("_output") || kind.starts_with("mcp_") || kind == "compaction"
 }
