@@ -40,7 +40,7 @@ impl TextWriter {
         std::mem::replace(&mut self.held, if self.is_stopped { String::new() } else { rest })
     }
 
-    /// Returns the text that was held back, since the text ends. An incomplete character is never shown.
+    /// At the end of the text, returns the part that was held back. An incomplete character is never shown.
     pub(crate) fn finish(&mut self) -> String {
         std::mem::take(&mut self.held)
     }

@@ -324,7 +324,7 @@ impl StreamMeter {
         self.odd.add(Oddity::Frame);
         if !self.decoder.repair(data) {
             self.count_unreadable(data);
-            // Words and dates serve as keep-alives. But a broken object may have contained output.
+            // Words and dates serve as keep-alives and contain no output. A broken object may have contained output.
             self.is_unreadable |= data.is_like_an_object();
         }
     }

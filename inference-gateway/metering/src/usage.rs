@@ -357,8 +357,8 @@ impl UsageCounter {
     }
 
     /// If a report's total shows more output than its completion, adds the difference to the completion, since some
-    /// servers leave reasoning out of the completion. A total from which the output would exceed the upstream's limit
-    /// is false. Only a false total stays in the report.
+    /// servers leave reasoning out of the completion. A total is false if the output computed from it would exceed the
+    /// upstream's limit. The total is removed from the report, unless it is false.
     fn resolve_total(&self, mut report: Reported) -> Reported {
         let total = report.total.take();
         let prompt = report.prompt.or(self.reported.prompt);

@@ -44,8 +44,8 @@ pub enum AttemptOutcome {
     /// A request with a query or headers of this account failed, and these may be the cause. The failure counts only
     /// for this account, until a request without these, or of another account, has also failed.
     FailedWithHead(AccountId),
-    /// The upstream refused either something that this account passed, or every request. This counts as a failure once
-    /// it happens to another account too.
+    /// The upstream refused either something that this account passed, or every request. The refusal counts as a
+    /// failure once another account is refused too.
     Forbidden(AccountId),
     /// The upstream limited the rate either of something that this account passed, or of every request. This counts as
     /// overload once it happens to another account too.
@@ -151,7 +151,8 @@ impl Health {
     }
 
     /// Returns the health after the last failure turned out to be the request's fault, because another healthy upstream
-    /// failed in the same way. An upstream that answers no other request meanwhile is excused only for a short time.
+    /// failed in the same way. If the upstream answers no other request, its failures are excused only for a short
+    /// time.
     #[must_use]
     pub fn excused(self, now: Duration) -> Self {
         let since = self.excused_since.unwrap_or(now);

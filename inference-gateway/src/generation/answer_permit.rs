@@ -9,8 +9,8 @@ use shared::ids::AccountId;
 use shared_door::admission::{Owner, Permit, Quota};
 use tokio::time::Instant;
 
-/// Bytes of an answer that do not count: enough for an ordinary whole answer and its copy, or for the event that a
-/// stream waits for.
+/// Maximum size of an answer that needs no permit: enough for an ordinary whole answer and its copy, or for the event
+/// that a stream waits for.
 const UNCOUNTED_BYTES: usize = 64 << 10;
 /// Number of bytes that are taken from the budget at a time. The larger this is, the less often the accounts' shares
 /// are locked.

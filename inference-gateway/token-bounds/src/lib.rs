@@ -146,7 +146,8 @@ impl PromptSize {
         self.more_than_texts |= other.more_than_texts;
     }
 
-    /// Counts a parameter that is passed on as spelled. Templates do not show it, but the server receives its bytes.
+    /// Counts a parameter that is passed on as spelled. Templates do not show the parameter to the model, but the
+    /// server receives its bytes.
     pub fn passed_on(&mut self, json: &str) {
         self.bytes += json.len() as u64;
     }
@@ -267,7 +268,8 @@ const fn added_by_composition_or_compatibility(c: char) -> u64 {
         // A combining mark may stand between a letter and its accent. The accent is then written separately, like the
         // stroke of ⫝̸.
         '\u{300}'..='\u{36f}' | '\u{2adc}' | '\u{587}' | '\u{675}'..='\u{678}' | '\u{1fc1}'..='\u{1fee}' => 2,
-        // Spacing accents; letters of South Asia, Tibet and Hebrew, and some ideographs, which NFC decomposes.
+        // Spacing accents. Also letters of South Asia, Tibet and Hebrew and some ideographs, all of which NFC
+        // decomposes.
         '\u{a0}'..='\u{be}'
         | '\u{37a}'..='\u{385}'
         | '\u{958}'..='\u{95f}'

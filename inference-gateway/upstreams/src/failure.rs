@@ -247,8 +247,8 @@ pub(crate) fn retry_after(headers: &HeaderMap) -> Option<u32> {
     Some(seconds.clamp(1, MAX_RETRY_AFTER))
 }
 
-/// Makes the failure for a vendor's rate limit. It has the vendor's words, except those about the operator, since
-/// agents wait as long as the words or `Retry-After` say.
+/// Makes the failure for a vendor's rate limit. Its message repeats the vendor's words, except those about the
+/// operator, because agents wait as long as the words or `Retry-After` say.
 fn rate_limited(error: &UpstreamError, upstream_model: &str, retry_after: Option<u32>) -> UpstreamFailure {
     let words = error.for_client(StatusCode::TOO_MANY_REQUESTS.as_u16(), upstream_model);
     let message = if let Some(words) = words {

@@ -40,7 +40,7 @@ struct PoolMember {
     place: u32,
     in_flight: AtomicU64,
     state: Mutex<UpstreamState>,
-    /// Reports that show how many tokens the template adds beyond the usual.
+    /// Reports that show how many tokens the template adds beyond those in the prompt's bound.
     template: Mutex<TemplateReports>,
     /// Fastest pace of a stream so far, in tokens per second for each choice; 0 before a pace was measured.
     fastest: AtomicU64,
@@ -101,7 +101,7 @@ impl Pool {
         self.members.iter().all(|member| member.upstream.counts(forward))
     }
 
-    /// Returns the maximum number of tokens that a template of these upstreams adds to a prompt beyond the usual.
+    /// Returns the maximum number of tokens that a template of these upstreams adds beyond those in the prompt's bound.
     pub fn prompt_overhead(&self) -> u64 {
         let now = self.began.elapsed();
         self.members.iter().map(|member| member.prompt_overhead(now)).max().unwrap_or(0)
@@ -153,7 +153,7 @@ impl Running {
         self.member.place
     }
 
-    /// Returns the maximum number of tokens that the upstream's template adds to a prompt beyond the usual.
+    /// Returns the maximum number of tokens that the upstream's template adds beyond those in the prompt's bound.
     pub fn prompt_overhead(&self) -> u64 {
         self.member.prompt_overhead(self.began.elapsed())
     }
@@ -267,8 +267,8 @@ impl PoolMember {
         }
     }
 
-    /// Returns the tokens that the upstream's template adds to a prompt beyond the usual: the configured number or, if
-    /// it is larger, the number that was learned.
+    /// Returns the number of tokens that the upstream's template adds beyond those in the prompt's bound: the
+    /// configured number or, if it is larger, the number that was learned.
     fn prompt_overhead(&self, now: Duration) -> u64 {
         self.upstream.entry.prompt_overhead.max(self.template.lock().excess(now))
     }

@@ -220,7 +220,7 @@ impl Turn {
         }
     }
 
-    /// Writes what the server wants back, if no block has carried it yet.
+    /// Writes the parts that the server wants back in the next turn, if no block has carried them yet.
     fn end_with_carried(&mut self, writer: &mut dyn TurnWriter, out: &mut BytesMut) {
         if let Some(carried) = self.carry.take() {
             self.open(TurnLane::new(BlockContent::Carried(carried)), writer, out);

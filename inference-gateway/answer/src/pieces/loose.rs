@@ -119,8 +119,8 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for LooseVisitor<T> {
     }
 }
 
-/// The objects of a list, or a single object where a list belongs. A list of more than `MOST` elements is refused: a
-/// body could repeat `{}` millions of times, and each object takes many times that space in memory.
+/// The objects of a list, or a single object if it stands where a list is expected. A list of more than `MOST` elements
+/// is refused: a body could repeat `{}` millions of times, and each object takes many times that space in memory.
 pub(crate) struct Objects<T, const MOST: usize>(pub(crate) Vec<T>);
 
 impl<T, const MOST: usize> Default for Objects<T, MOST> {

@@ -140,7 +140,7 @@ fn schema(value: &Value<'_, '_>, name: &str, draft: &mut Draft) -> Result<(), Ap
     Ok(())
 }
 
-/// Adds a value to the prompt's count that templates will write as JSON of their own.
+/// Adds to the prompt's count a value that templates will write as JSON in their own way.
 fn show_json(value: &Value<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
     draft.shown.json(value.raw()).map_err(|TooDeep| {
         value.error(Code::InvalidValue, &format!("is nested deeper than {MAX_DEPTH} levels"))

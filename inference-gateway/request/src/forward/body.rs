@@ -54,7 +54,8 @@ pub struct Forward {
     pub may_hide_tokens: bool,
     /// Whether the prompt is only text: no images, tools or template parameters.
     pub is_plain: bool,
-    /// Upper bound of the prompt's tokens. It does not include what the template of an upstream adds beyond the usual.
+    /// Upper bound of the prompt's tokens. It includes the tokens of usual templates, but not those that an upstream's
+    /// template adds to them.
     pub prompt_bound: u64,
     /// Tokens of the prompt if no exact count is available.
     pub prompt_estimate: u64,

@@ -63,7 +63,7 @@ fn models() -> Vec<Model> {
     ]
 }
 
-/// Checks everything that a request becomes for each model. Returns what it becomes for the first model.
+/// Checks every form into which a request is translated for each model. Returns the form for the first model.
 fn check(
     parse: impl Fn(&Bytes) -> Result<Request, ApiError>,
     input: &Input,

@@ -70,7 +70,7 @@ impl Stream {
         }
     }
 
-    /// Handles a new status of the hold, as the heartbeat reported it.
+    /// Handles a new status of the hold that the heartbeat reported.
     pub(super) fn status_changed(&mut self) -> Option<End> {
         match self.hold.status() {
             HoldStatus::Revoked(refusal) => Some(End::Failed(refusal.into())),
