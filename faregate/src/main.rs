@@ -183,7 +183,7 @@ async fn serve_all(arguments: FaregateArguments) -> anyhow::Result<()> {
         internal_token: internal_token.clone(),
         tls: None,
         clients_use_tls: public_tls.is_some(),
-        // The key-service's two ports together get the share of one port.
+        // The key-service's two ports, with all internal callers, together get the share of one port.
         bounds: process.limits.connections.bounds(sizes.bounds.connections / 4),
     };
     let started = RunningKeyService::start(process, &common, &key_service, parts).await?;

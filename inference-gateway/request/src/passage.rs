@@ -1,8 +1,8 @@
 //! A body that is passed on to an upstream of its own API. It stays unchanged, except for members that cost money
 //! outside the usage, name the caller, or depend on the upstream. Such members are cut out; if the upstream needs one
 //! of them, it is written into the head. Members that the API's vendor does not document are passed on only to the
-//! vendor's own servers, and to servers for which the catalogue names them. To other servers, they may mean something
-//! else.
+//! vendor's own servers, and to servers for which the catalogue names them. Another server may give such a member a
+//! different meaning.
 
 mod cuts;
 mod notes;

@@ -131,7 +131,8 @@ impl Health {
         }
     }
 
-    /// Returns whether no account other than this was refused for what it passed.
+    /// Returns whether no other account's query or headers were refused or led to failures since the last complete
+    /// answer.
     fn is_alone(&self, account: AccountId) -> bool {
         self.alone.is_none_or(|alone| alone.account == account)
     }

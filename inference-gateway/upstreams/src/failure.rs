@@ -74,8 +74,8 @@ const NOT_TAKEN: [StatusCode; 3] =
     [StatusCode::NOT_FOUND, StatusCode::URI_TOO_LONG, StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE];
 
 impl UpstreamFailure {
-    /// Returns whether the same request may succeed at another upstream. After a timeout, the client has waited long
-    /// enough.
+    /// Returns whether the same request may succeed at another upstream. After a timeout the request is not repeated,
+    /// because the client has waited long enough.
     pub const fn elsewhere(&self) -> bool {
         match self {
             Self::Unreachable(_)

@@ -24,7 +24,7 @@ use local_model_transformer::CONTEXT_TOKENS;
 struct ChatBody {
     messages: Vec<Message>,
     tools: Option<Vec<Tool>>,
-    /// A mode, or an object that names a function.
+    /// A mode (such as `auto`), or an object that names a function.
     #[serde(default)]
     tool_choice: Value,
     parallel_tool_calls: Option<bool>,

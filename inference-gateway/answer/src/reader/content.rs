@@ -24,7 +24,7 @@ pub(super) enum TextKind {
     Thought,
 }
 
-/// A part of content, under the names of all vendors.
+/// A part of content, with the member names that any vendor uses.
 #[derive(Deserialize)]
 struct RawContentPart<'a> {
     #[serde(borrow, rename = "type")]

@@ -5,7 +5,8 @@ use raw_json::RawString;
 
 use crate::pieces::{nonsense::Nonsense, parts::MAX_CALLS};
 
-/// Maximum number of parts that are remembered. Content of further parts that arrives late is not passed on.
+/// Maximum number of parts that are remembered. Of further parts, pieces are passed on, but not whole texts, because
+/// nothing shows whether their pieces came before.
 const MOST_PARTS: usize = 8192;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

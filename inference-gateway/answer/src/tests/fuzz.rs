@@ -175,7 +175,8 @@ fn check_fold(input: &Input) {
     for payload in payloads(input) {
         match Event::read(&payload) {
             Ok(Event::Chunk(chunk)) => {
-                // If a choice continues after its end, only the stream leaves out what follows.
+                // If a choice continues after its end, the stream leaves out what follows, but the whole answer does
+                // not.
                 let goes_on = |index: &usize| chunk.choices.iter().any(|choice| choice.index == *index);
                 if finished.iter().any(goes_on) {
                     return;

@@ -36,8 +36,8 @@ const SPILL_AFTER: Duration = Duration::from_millis(50);
 
 pub(super) type Answered = Result<Answer, CallFailure>;
 
-/// A call that waits for its answer. Copies may have been sent to several key-services. The first answer counts; a
-/// failure counts only if no other copy can still be answered.
+/// A call that waits for its answer. Copies of the call may have been sent to several key-services. The first answer
+/// counts; a failure counts only if no other copy can still be answered.
 pub(super) struct Pending {
     pub(super) call: Arc<Call>,
     pub(super) span: Span,

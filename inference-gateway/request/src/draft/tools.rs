@@ -49,8 +49,8 @@ impl Function<'_, '_, '_> {
 }
 
 impl Draft {
-    /// Adds a tool to the prompt's count that clients run, but that the vendor describes to the model. Upstreams of
-    /// other APIs do not get the tool.
+    /// Adds to the prompt's count a tool that clients run but the vendor describes to the model. Upstreams of other
+    /// APIs do not get the tool.
     pub(crate) fn vendors_tool(&mut self, tool: &Members<'_, '_>) -> Result<(), ApiError> {
         self.shown.vendors_tool();
         tool.iter().try_for_each(|(_, value)| {

@@ -158,7 +158,7 @@ impl Forward {
         }
     }
 
-    /// Returns whether every upstream gets a chat or a request for embeddings.
+    /// Returns whether every upstream gets the checked body, which is a chat or a request for embeddings.
     pub fn is_chat_alone(&self) -> bool {
         self.bodies.are_checked()
     }
