@@ -501,8 +501,8 @@ FAULTS = {
          "nodes::a_node_that_missed_a_change_of_masters_is_not_believed_even_if_no_other_answers"),
         ("a copy waits only for what was written in one term", COPY,
          "    pair.copy(&known, &|counts: &CopiedCounts| step(Phase::Copying, counts)).await?;\n"
-         "    // The terms are taken only now, and the comparison finds everything in them. So a connection that broke during the\n"
-         "    // copy does no harm.\n"
+         "    // The terms are read only now, and the comparison then finds everything within these terms. So it does no harm if a\n"
+         "    // connection broke during the copy.\n"
          "    let terms = terms(to, &known).await;\n",
          "    let terms = terms(to, &known).await;\n"
          "    pair.copy(&known, &|counts: &CopiedCounts| step(Phase::Copying, counts)).await?;\n",
