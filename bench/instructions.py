@@ -5,9 +5,12 @@
     bench/instructions.py chat 600
 
 A gateway runs under valgrind, in front of the scripted upstream, with a key-service over SQLite. Once the gateway is
-warm, 32 clients send the requests. The first argument is chat, messages or responses, which are translated to chat, or
-native-messages or native-responses, whose upstream speaks the same API; append -stream for streams. The second is the
-number of requests. A third names a file for callgrind's output, which `callgrind_annotate` reads.
+warm, 32 clients send the requests. The arguments are:
+
+1. The API of the clients: chat, messages or responses. Requests of the last two are translated to chat; with
+   native-messages or native-responses, the upstream speaks the same API as the client. Append -stream for streams.
+2. The number of requests.
+3. Optionally, a file to which callgrind's output is copied, for `callgrind_annotate`.
 """
 import http.client, json, os, queue, re, shutil, socket, subprocess, sys, tempfile, threading, time
 from pathlib import Path

@@ -6,9 +6,10 @@ from math import ceil
 GATEWAY_REQUEST = 66
 GATEWAY_CHUNK = 43
 KEY_SERVICE_REQUEST = 20
-# 64 accounts with one request each at a time, so that no two requests share a commit: all of Redis' CPU, 48 of it in the script.
+# All CPU time of Redis for a request, 48 of it in the script. Measured with 64 accounts that send one request at a time, so that no two
+# requests share a commit.
 REDIS_REQUEST = 61
-# Assumed, not measured: a query for lease time.
+# Assumed, not measured: CPU time of Redis for a query with which a key-service asks for an account's lease time.
 REDIS_TICK = 10
 
 BUSY = 0.6  # planned load per core

@@ -27,58 +27,59 @@ pub mod unread;
 use bodies::Body;
 pub use row::Row;
 
-/// Sizes of the attacks.
+/// How large each attack is.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// Silent sockets of the flood.
+    /// Number of sockets in the flood. Each is opened and then stays silent.
     pub sockets: usize,
-    /// Number of processes that open them. One process may open only a limited number of files.
+    /// Number of processes that open the flood's sockets. One process may open only a limited number of files.
     pub processes: usize,
-    /// Number of connections with stalled bodies, and of bodies on each.
+    /// Number of connections that carry stalled bodies, and number of such bodies on each connection.
     pub bodies: (usize, usize),
-    /// Number of requests while no scraper reads the metrics.
+    /// Number of paid requests that are sent while nothing reads the metrics.
     pub requests: usize,
 }
 
 /// A group of attacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Part {
-    /// Silent sockets of every kind and oversized heads, on every port of the all-in-one program
+    /// Sockets that fall silent in every way, and oversized heads, on every port of the all-in-one program
     Ports,
-    /// The same on the ports of the separate services
+    /// The same attacks on the ports of the separate services
     Services,
     /// Thousands of silent sockets, next to a paying caller
     Flood,
-    /// Busy callers without a credential, next to a paying one
+    /// Unauthenticated clients that keep the server busy, next to a paying caller
     Unauthenticated,
-    /// Stalled bodies and large heads
+    /// Bodies that stall, and large request heads
     Bodies,
     /// Pages of the dashboard that an unauthenticated client leaves unread, and pages of large groups
     Pages,
-    /// Requests while no scraper reads the metrics
+    /// Many paid requests while nothing reads the metrics
     Unscraped,
-    /// Streams of a customer that does not read them
+    /// A customer that opens streams and does not read them
     Slots,
     /// A customer that sends the largest bodies
     Large,
     /// Endless interim heads from servers that the installation calls
     Interim,
-    /// An owner that fills the store and reads its pages, and unauthenticated callers that guess account names
+    /// An owner that fills the store and keeps reading its pages, and unauthenticated callers that guess account names
     Filling,
     /// A customer's webhooks that never answer or that rescan many events, next to another customer's webhook
     Webhooks,
-    /// An account that makes changes without end, each of which records an event, over a Redis that is nearly full
+    /// An account that never stops making changes, each of which records an event, over a Redis that is nearly full
     Events,
-    /// A page in a browser that uses DNS rebinding against the admin port and the public port, and changes that stall
+    /// A page in a browser that uses DNS rebinding against the admin port and the public port, and admin requests whose
+    /// bodies stall
     Rebinding,
-    /// Waiting requests of a customer that tries to save up tokens of a rate
+    /// A customer that tries to save up tokens of its rate limit with requests that wait
     Rates,
     /// Members of request bodies that must not reach an upstream
     Passed,
-    /// The demo model's own port
+    /// The port of the demo model
     Demo,
-    /// A customer whose request is repeated in an answer that exceeds the largest event, and one whose query and
-    /// headers a vendor refuses
+    /// A customer whose own request comes back in an answer that is larger than an event may be, and a customer whose
+    /// query and headers a vendor refuses
     Passing,
 }
 
@@ -98,8 +99,8 @@ pub async fn run(plan: &Plan, parts: &[Part], mut show: impl FnMut(&Row)) -> Vec
     broken
 }
 
-/// Runs a part and returns its rows. A part that does not finish, or after which the books do not balance, becomes a
-/// failed row; the other parts still run.
+/// Runs a part and returns its rows. If the part does not finish, or if the books do not balance after it, the only row
+/// is a failed one. The other parts still run.
 async fn rows_or_failure(plan: &Plan, part: Part) -> Vec<Row> {
     let failure = |expected: String, seen: &str| {
         vec![Row { name: format!("{part:?}"), expected, seen: seen.into(), held: false }]

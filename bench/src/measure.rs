@@ -1,4 +1,4 @@
-//! Measures the real programs' CPU time per request, compared with a bare proxy in the same run.
+//! Measures the real programs' CPU time per request, and compares it with a bare proxy's in the same run.
 //!
 //! CPU time is counted per process, so no figure includes the load generator or the upstream. Rounds alternate between
 //! the systems, so that a machine that becomes slower affects all of them.
@@ -67,7 +67,8 @@ pub async fn run(plan: &Plan) -> Report {
     cells.extend(OTHER_DIALECTS.map(|dialect| (&services, plan.streamed(dialect))));
 
     let mut report = Report::new(plan);
-    // This comes first, because later the streams would fit into memory that the processes already have.
+    // Slow streams are measured first. Later, their memory would come from what the processes already have, and no
+    // growth would be seen.
     for system in [&bare, &metering, &together, &services] {
         load::run(&system.target, Work::Whole { at_once: MANY }, WARM_UP).await;
     }
@@ -108,7 +109,7 @@ async fn hold(system: &System, plan: &Plan) -> HeldOpen {
     }
 }
 
-/// Serves many requests and streams, and then measures the gateway's memory when it is idle again.
+/// Serves many requests and holds streams open, and then measures the gateway's memory when it is idle again.
 async fn wear(system: &System, before: u64, plan: &Plan) -> Wear {
     let mut served = 0;
     while served < plan.requests {
@@ -118,7 +119,7 @@ async fn wear(system: &System, before: u64, plan: &Plan) -> Wear {
     let held = Held::open(&system.target, plan.held, PACE * 10).await;
     sleep(IDLE).await;
     drop(held);
-    // An idle allocator pauses longer before it collects than a busy one.
+    // An allocator of an idle process waits longer between two collections than that of a busy process.
     sleep(IDLE * 2).await;
     Wear { requests: served, before, after: system.memory() }
 }

@@ -1,6 +1,6 @@
 //! Runs streams for tenants with small caps through several replicas at once, and measures how far each system exceeded
-//! the caps, and how much of them could be used. The upstream's own count is the truth. Every system gets the same
-//! clients.
+//! the caps, and how much of the caps the tenants could use. The upstream itself counts the tokens that it serves for
+//! each tenant. The clients are the same for every system.
 
 pub use outcome::Outcome;
 pub use report::table;

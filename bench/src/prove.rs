@@ -1,7 +1,7 @@
 //! Hundreds of faults under load, and books that must agree to the nano-dollar after each round.
 //!
-//! The seed decides the installations, the faults and their times, the requests and the garbage. Which process acts
-//! first is up to the machine, so a seed that broke something breaks it again often but not always.
+//! The seed decides the installations, the faults and when they happen, the requests and the garbage. It does not
+//! decide which process acts first, so a seed that broke something breaks it again often, but not always.
 
 use std::{
     panic::AssertUnwindSafe,
@@ -37,14 +37,15 @@ mod report;
 mod stage;
 pub(crate) mod wire;
 
-/// Duration of the load in a round: long enough for a hundred faults, and short enough to hold an installation's
-/// records in memory for the comparison.
+/// Duration of the load in a round. It is long enough for a hundred faults, and short enough for the comparison to hold
+/// all records of an installation in memory.
 const ROUND: Duration = Duration::from_mins(1);
 /// Minimum duration of the load in a round.
 const LEAST_ROUND: Duration = Duration::from_secs(8);
-/// Time that a round takes in addition to its load: to start, settle and compare.
+/// Time that a round takes in addition to its load: to start the installation, to wait until its books are settled, and
+/// to compare them.
 const BESIDE: Duration = Duration::from_secs(12);
-/// Time within which all charges must be delivered and all holds resolved, once everything runs again.
+/// Time within which all charges must be delivered and all holds resolved, after all processes run again.
 const SETTLED: Duration = Duration::from_secs(45);
 /// Number of clients that send garbage.
 const GARBAGE_CLIENTS: usize = 20;
@@ -54,15 +55,15 @@ pub struct Plan {
     pub lasts: Duration,
     /// Seed of the first round; each further round uses the next number.
     pub seed: u64,
-    /// Clients that send one request after the other.
+    /// Number of clients, each of which sends one request after the other.
     pub clients: usize,
     /// Directory with another version of the programs, which every second process runs.
     pub beside: Option<PathBuf>,
-    /// Stages to use for the rounds; empty for all stages.
+    /// Stages that the rounds use; empty for all stages.
     pub stages: Vec<Stage>,
 }
 
-/// Runs rounds, at least one, until the time is over. Passes a line about each to `show`.
+/// Runs rounds until the time is over, but at least one. Passes a line about each round to `show`.
 pub async fn run(plan: &Plan, mut show: impl FnMut(&str)) -> Report {
     let began = Instant::now();
     let (mut found, mut rounds) = (Found::default(), 0);
@@ -145,7 +146,7 @@ async fn round(plan: &Plan, seed: u64, stage: Stage, lasts: Duration) -> Found {
         garbage: &account,
     };
     let mut found = balanced(&round);
-    // Even if no hold is open, the capture of an expired hold may still be on its way.
+    // Even if no hold is open, the capture of a hold that has expired may still be on its way.
     let deadline = Instant::now() + SETTLED;
     while !found.holds() && Instant::now() < deadline {
         sleep(Duration::from_secs(2)).await;
@@ -193,7 +194,7 @@ async fn spools_are_empty(stack: &Stack) -> bool {
     true
 }
 
-/// Counts 500s, and errors that no fault explains.
+/// Counts answers with a status of 500 or above, and errors that no fault explains.
 fn count_failures(round: &Round<'_>, wrong: &[(String, Instant, usize)], found: &mut Found) {
     let explained = |gateway: usize, from: Instant, to: Instant| {
         round.happened.iter().any(|fault: &Happened| fault.explains(gateway, from, to))
@@ -211,7 +212,7 @@ fn count_failures(round: &Round<'_>, wrong: &[(String, Instant, usize)], found: 
     }
 }
 
-/// Compares a round's books, and checks the sums below every cap.
+/// Compares the books of a round, and checks that no cap was exceeded.
 fn balanced(round: &Round<'_>) -> Found {
     let (mut found, lines) = compare(round);
     caps::compare(round, &lines, &mut found);

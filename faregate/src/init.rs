@@ -1,7 +1,7 @@
-//! `faregate init` writes a first catalogue, with a model of a vendor or a local server.
+//! `faregate init` writes a first catalogue, for one model of a vendor or of a local server.
 //!
-//! It takes answers from flags and asks for the others on a terminal. It writes the file last, once everything is
-//! known, and neither writes nor shows credentials.
+//! It takes answers from flags, and asks on a terminal for those that no flag gives. It writes the file last, once
+//! everything is known, and neither writes nor shows credentials.
 
 mod ask;
 mod check;
@@ -59,7 +59,7 @@ struct Init {
 struct Asked {
     vendor: Vendor,
     upstream: Upstream,
-    /// Empty if the server has no list.
+    /// The server's list of models; empty if the server has no such list.
     list: ServerDescription,
 }
 

@@ -56,13 +56,13 @@ static EXPORTED: Exported = Exported {
 
 /// Number of requests that the demo model accepts at once. Further requests are refused and can be retried.
 const DEMO_REQUESTS: usize = 64;
-/// Number of connections to the demo model: one for each request, and the same number idle.
+/// Number of connections to the demo model: one for each request, and as many idle connections.
 const DEMO_CONNECTIONS: usize = 2 * DEMO_REQUESTS;
-/// Number of ports that share the connections. The key-service's ports and all internal callers together count as one,
-/// next to the public port.
+/// Number of ports that share the connections: the public port, and the key-service's ports with all internal callers,
+/// which together count as one port.
 const PORTS: usize = 2;
-/// Number of open files besides client connections: the store's files, and both ends of the connections to the demo
-/// model.
+/// Number of open files that are not client connections: the store's files, and both ends of the connections to the
+/// demo model.
 const OTHER_FILES: usize = 64 + 2 * DEMO_CONNECTIONS;
 
 /// Prepaid API keys for language models. Without a command, it serves.
@@ -102,9 +102,9 @@ impl CommandLine for FaregateArguments {
     }
 }
 
-// The key-service's part runs on one thread, as in its own process: its tasks wake each other at every call, and with
-// two threads they would do so across cores. The gateway's workers, the embedded store and the demo model have other
-// threads.
+// The tasks of the key-service run on one thread, as in a process of their own: they wake each other at every call, and
+// with two threads they would do so across cores. The gateway's workers, the embedded store and the demo model have
+// threads of their own.
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     shared_process::main(run).await
@@ -142,7 +142,7 @@ async fn carry_out(arguments: FaregateArguments, command: FaregateCommand) -> an
     Ok(ExitCode::SUCCESS)
 }
 
-/// Runs `doctor`, which makes every check of a start and reports the results.
+/// Runs `doctor`, which makes every check that is made at a start, and reports the results.
 async fn examine(arguments: &FaregateArguments, asked: &DoctorOptions) -> anyhow::Result<ExitCode> {
     let FaregateArguments { service, gateway, key_service, public_tls, .. } = arguments;
     let connections = |doctor: &mut Doctor, limits: &mut Limits| {
@@ -183,7 +183,7 @@ async fn serve_all(arguments: FaregateArguments) -> anyhow::Result<()> {
         internal_token: internal_token.clone(),
         tls: None,
         clients_use_tls: public_tls.is_some(),
-        // The key-service's two ports split one port's share.
+        // The key-service's two ports, with all internal callers, together get the share of one port.
         bounds: process.limits.connections.bounds(sizes.bounds.connections / 4),
     };
     let started = RunningKeyService::start(process, &common, &key_service, parts).await?;

@@ -22,7 +22,7 @@ pub(crate) struct Secrets {
     pub(crate) internal_token: InternalTokens,
 }
 
-/// Takes the configured secrets. Missing ones are read from the data directory, or created there.
+/// Takes the configured secrets. Secrets that are not configured are read from the data directory, or created there.
 pub(crate) fn open(common: &Common, options: &Options, clock: &dyn Clock) -> anyhow::Result<Secrets> {
     let folder = &options.data_dir;
     private_files::create_folder(folder)

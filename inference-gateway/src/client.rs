@@ -1,7 +1,7 @@
 //! A request's client: whether it is still connected, and the body of its stream.
 //!
-//! A request runs within its connection's task. If the client leaves, both wrappers here continue in the background
-//! until the request is settled.
+//! A request runs within its connection's task. If the client leaves, the two wrappers in this file continue the
+//! request in the background until it is settled.
 
 use std::{
     future::poll_fn,
@@ -35,7 +35,7 @@ impl Client {
         self.0.left_at.get().is_some()
     }
 
-    /// Waits until the client leaves. Returns when it did.
+    /// Waits until the client leaves. Returns the time at which it left.
     pub(crate) async fn left(&self) -> Instant {
         loop {
             let left = self.0.left.notified();
@@ -52,7 +52,7 @@ impl Client {
     }
 }
 
-/// A future behind a pointer, which may move between tasks.
+/// A boxed future, which may move from one task to another.
 type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// A future that runs to its end. If it is dropped early because the client left, it continues as a task.
@@ -104,7 +104,8 @@ impl<T: Send + 'static> Drop for RunToEnd<T> {
     }
 }
 
-/// Channel from a stream to its client. At most one piece waits for the connection, followed by the last bytes.
+/// Channel from a stream to its client. At most one piece, and after it the stream's last bytes, may wait for the
+/// connection.
 #[derive(Clone)]
 pub(crate) struct Pipe {
     client: Client,
@@ -113,19 +114,20 @@ pub(crate) struct Pipe {
 
 struct PendingBytes {
     piece: Option<Bytes>,
-    /// The stream's last bytes, which follow the piece.
+    /// The stream's last bytes, which are sent after the piece.
     last: Option<Bytes>,
     /// Whether the stream will put in nothing more.
     ended: bool,
     /// Whether the connection waits for the stream.
     asked: bool,
-    /// Wakers of the connection and of a stream that runs in its own task. `None` while both are one task.
+    /// Wakers of the connection and of a stream that runs in a task of its own. `None` while connection and stream are
+    /// in the same task.
     wakers: Option<Box<Wakers>>,
 }
 
 #[derive(Default)]
 struct Wakers {
-    /// Wakes the stream when the piece was taken.
+    /// Wakes the stream when the connection has taken the piece.
     stream: Option<Waker>,
     /// Wakes the connection when there is a piece.
     connection: Option<Waker>,
@@ -187,14 +189,14 @@ impl Pipe {
     /// allowed it.
     pub(crate) fn put(&self, bytes: Bytes) {
         let mut pending = self.pending();
-        // If the client leaves midway, its stream must break off. No later piece may follow.
+        // If the client leaves during a stream, the stream must break off, so no later piece is put in.
         if !self.client.is_gone() {
             pending.piece = Some(bytes);
         }
         pending.wake_connection();
     }
 
-    /// Puts in the stream's last bytes, after a waiting piece.
+    /// Puts in the stream's last bytes. They follow the piece that waits, if any.
     pub(crate) fn put_last(&self, bytes: Bytes) {
         let mut pending = self.pending();
         if !self.client.is_gone() && !bytes.is_empty() {
@@ -213,7 +215,7 @@ impl Pipe {
         self.pending().wakers.is_some()
     }
 
-    /// Waits until the stream runs in its own task, whose first step polls this future.
+    /// Waits until the stream runs in its own task. The first thing that this task does is to poll this future.
     pub(crate) async fn detached(&self) {
         poll_fn(|_| if self.is_detached() { Poll::Ready(()) } else { Poll::Pending }).await;
     }
@@ -256,7 +258,7 @@ impl Pipe {
 #[error("the client stopped reading its stream for too long")]
 pub(crate) struct ClientLeft;
 
-/// Body of a stream. Its future runs as the connection asks for more, or to its end if the client leaves.
+/// Body of a stream. Its future runs whenever the connection asks for more. If the client leaves, it runs to its end.
 pub(crate) struct StreamBody(Arc<StreamTask>);
 
 struct StreamTask {
@@ -274,7 +276,7 @@ impl StreamBody {
         let pending = PendingBytes { piece: None, last: None, ended: false, asked: false, wakers: None };
         let pipe = Pipe { client, pending: Arc::new(Mutex::new(pending)) };
         let ending = pipe.clone();
-        // An async block around the stream's future would be twice as large.
+        // With an async block instead of `map`, the future would be twice as large.
         let stream = stream(pipe.clone()).map(move |()| ending.end());
         let future: Boxed<()> = Box::pin(tracker.track_future(stream));
         let future = Span::current().around(future);
@@ -299,7 +301,8 @@ impl Body for StreamBody {
         if let Some(bytes) = pipe.take() {
             return Poll::Ready(Some(Ok(Frame::data(bytes))));
         }
-        // Locked until the pipe was asked: a stream that moves to its own task in between could not wake this task.
+        // The lock is held until the pipe was asked. If the stream could move to its own task in between, it could not
+        // wake this task.
         let mut running = future.lock();
         if running.as_mut().is_some_and(|future| Pin::new(future).poll(context).is_ready()) {
             *running = None;
@@ -318,7 +321,7 @@ impl Detach for StreamTask {
     fn detach(&self) {
         let mut future = self.future.lock();
         let mut pending = self.pipe.pending();
-        // If the connection is already asking, it polls the future itself.
+        // If the connection is asking for more, it polls the future itself.
         if pending.asked {
             return;
         }
@@ -338,7 +341,7 @@ impl StreamTask {
             return;
         }
         self.pipe.client.leave();
-        // Pieces that nobody takes must not block the rest.
+        // Nobody will take the waiting pieces, and they must not block the rest of the stream.
         (pending.piece, pending.last) = (None, None);
         pending.wake_stream();
         pending.wake_connection();

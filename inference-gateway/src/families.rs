@@ -1,4 +1,4 @@
-//! The gateway's metrics, as explained in `/metrics` and `docs/observe.md`.
+//! The gateway's metrics, with their explanations for `/metrics` and `docs/observe.md`.
 
 use shared_observe::metrics::{CALLS, Family, SECONDS, TOKENS};
 

@@ -1,7 +1,7 @@
 //! A chat request: authorized, sent to an upstream, metered on the way back, and settled.
 //!
-//! A generation runs within its client's connection. If the client leaves, the rest continues in the background: a
-//! whole answer to its end, a stream until it is settled.
+//! A generation runs within its client's connection. If the client leaves, the generation continues in the background:
+//! a whole answer to its end, a stream until it is settled.
 
 mod answer_permit;
 mod authorize;
@@ -47,7 +47,7 @@ impl Generator {
             }
             Err(error) => Err(error),
         };
-        // If the client left, that stays the logged outcome, whatever error follows.
+        // If the client left, the logged outcome stays that it left, whatever error follows.
         if let Err(error) = &started
             && log.outcome.is_empty()
         {
@@ -104,8 +104,8 @@ impl Generator {
         }
     }
 
-    /// Settles a stream whose client left before the upstream answered. It is free, or charged for the prompt,
-    /// depending on `left_before_head` of the upstream that was asked. If no upstream was asked, it is free.
+    /// Settles a stream whose client left before the upstream answered. Depending on `left_before_head` of the upstream
+    /// that was asked, the stream is free or its prompt is charged. If no upstream was asked, it is free.
     async fn settle_left_before_head(
         &self,
         asked: Option<Running>,

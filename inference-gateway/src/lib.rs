@@ -1,4 +1,4 @@
-//! Carries requests to a model and answers back, and meters both. It counts in tokens, never in money, and stores only
+//! Carries requests to a model and answers back, and meters both. It counts tokens, never money, and stores nothing but
 //! a spool of undelivered captures.
 
 mod client;

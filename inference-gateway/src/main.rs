@@ -1,4 +1,4 @@
-//! The inference-gateway in its own process.
+//! The inference-gateway as a process of its own.
 
 use std::{
     io::{self, StdoutLock, Write},
@@ -134,7 +134,7 @@ async fn run(arguments: GatewayArguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Checks everything that a start would check, and every server that the gateway calls.
+/// Checks everything that is checked at a start, and every server that the gateway calls.
 async fn examine(arguments: &GatewayArguments, asked: &DoctorOptions) -> anyhow::Result<ExitCode> {
     let GatewayArguments { service, options, public_tls, internal_tls, .. } = arguments;
     let connections = |doctor: &mut Doctor, limits: &mut Limits| {

@@ -1,4 +1,4 @@
-//! The parts of a gateway. All workers share `Core`; each worker has its own instances of the rest.
+//! The parts of a gateway. All workers share `Core`; each worker has its own instances of the other parts.
 
 use std::{
     path::{Path, PathBuf},
@@ -49,9 +49,9 @@ pub struct GatewayParts {
 
 /// The key-services that authorize and bill.
 pub enum KeyServices {
-    /// In other processes, reached by gRPC at these addresses; never empty.
+    /// The key-services are other processes, which are called over gRPC at these addresses. The list is never empty.
     Remote(Vec<Uri>),
-    /// In this process, called directly.
+    /// The key-service is in this process, and is called directly.
     Local(Arc<dyn KeyService>),
 }
 
@@ -66,7 +66,7 @@ pub(crate) struct Core {
     management: Arc<Management>,
     admission: Admission,
     stopping: CancellationToken,
-    /// Makes all connections in a simulation, instead of TCP.
+    /// In a simulation, this makes all connections, instead of TCP.
     dial: Option<Arc<dyn Dial>>,
     pub(crate) spool: Option<Spool>,
     /// Cancelled when new requests are no longer accepted.
@@ -163,8 +163,8 @@ pub(crate) fn peers(
     peers.collect()
 }
 
-/// Makes the client of the key-services' HTTP. If one address stands for several key-services, the health of sessions
-/// says nothing about HTTP, so the client ignores it.
+/// Makes the client of the key-services' HTTP. If one address stands for several key-services, the health of the
+/// sessions says nothing about their HTTP ports, so the client ignores it.
 fn management(
     addresses: Vec<Uri>,
     health: &Arc<KeyServiceHealth>,

@@ -1,5 +1,5 @@
-//! The running gateway and its shutdown: it refuses new requests, finishes running ones within a bound, and delivers
-//! captures.
+//! The running gateway, and its shutdown. It then refuses new requests, finishes running requests within a time limit,
+//! and delivers captures.
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -28,16 +28,16 @@ use crate::{
 const LAST_SETTLEMENTS: Duration = Duration::from_secs(10);
 /// Interval of the readiness check for the metrics, shorter than most scrape intervals.
 const LOOK_AT_READINESS: Duration = Duration::from_secs(5);
-/// How long a key-service may take to answer one question, including connecting, TLS and the token.
+/// How long a key-service may take to answer one call, including the connection, TLS and the token.
 const REACHED_WITHIN: Duration = Duration::from_secs(5);
 /// How long idle connections may take to close.
 const CLOSING: Duration = Duration::from_secs(2);
 
-/// Tracks the hand-over of a socket that another process continues to serve.
+/// What is needed to hand over a socket that another process continues to serve.
 struct HandOver {
     /// Cancelled when connections are no longer accepted.
     closed: CancellationToken,
-    /// Accepted connections whose first request has not arrived.
+    /// Tracks accepted connections whose first request has not arrived yet.
     arriving: TaskTracker,
 }
 
@@ -45,8 +45,8 @@ pub struct RunningGateway {
     pub public: SocketAddr,
     keys: Keys,
     drain: Duration,
-    /// Stops accepting connections before requests are refused. `None` if connections are accepted, and their requests
-    /// refused, to the end.
+    /// For a socket that is handed over to another process: the gateway stops accepting connections before it refuses
+    /// requests. `None` if connections are accepted to the end, although their requests are refused.
     hand_over: Option<HandOver>,
     /// Cancelled when new requests are no longer accepted.
     draining: CancellationToken,
@@ -83,8 +83,8 @@ impl RunningGateway {
         let (public, keys) = (listener.local_addr()?, generators[0].keys.clone());
         let Core { draining, cut, close, running, settling, .. } = core;
         tokio::spawn(show_readiness(keys.clone(), stopping.clone(), close.clone()));
-        // On our own socket, clients with new connections should learn that the gateway is stopping. On a shared
-        // socket, another process may have a better answer.
+        // On a socket of its own, a gateway tells clients with new connections that it is stopping. On a shared socket,
+        // another process can serve them.
         let closed = if is_handed_over { CancellationToken::new() } else { close.clone() };
         let port = Port {
             tls: public_tls.as_ref().map(PublicTls::port),
@@ -114,7 +114,7 @@ impl RunningGateway {
         let Self { drain, hand_over, draining, cut, close, running, settling, serving, workers, .. } = self;
         if let Some(HandOver { closed, arriving }) = hand_over {
             closed.cancel();
-            // The deadline for the first head bounds this wait.
+            // The deadline for the first head limits this wait.
             arriving.wait().await;
         }
         draining.cancel();
@@ -143,7 +143,7 @@ impl RunningGateway {
     }
 }
 
-/// Fails unless a key-service answers. Any credential will do, since only getting an answer matters.
+/// Fails unless a key-service answers. The credential does not matter, since any answer shows that it is there.
 async fn is_ready(keys: &Keys) -> Result<(), String> {
     let answered = keys.authenticate("", Class::Api).await;
     answered.map(drop).map_err(|_| "no key-service answers".to_owned())

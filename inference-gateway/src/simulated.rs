@@ -13,7 +13,7 @@ use crate::{
     parts::{Core, GatewayParts},
 };
 
-/// A running gateway that is called directly.
+/// A running gateway that is called directly, instead of through a port.
 pub struct SimulatedGateway {
     core: Core,
     generator: Arc<Generator>,
@@ -21,7 +21,7 @@ pub struct SimulatedGateway {
 }
 
 impl SimulatedGateway {
-    /// Starts the gateway on the entered runtime. `dial` makes all of its connections.
+    /// Starts the gateway on the current runtime. `dial` makes all of its connections.
     pub fn start(options: &Options, parts: GatewayParts, dial: Arc<dyn Dial>) -> Result<Self, ConfigError> {
         let core = Core::new(options, parts, Some(dial))?;
         let (generator, handler) = core.worker();
@@ -29,7 +29,7 @@ impl SimulatedGateway {
         Ok(Self { core, generator, handler })
     }
 
-    /// Answers a request like the public port.
+    /// Answers a request as the public port would.
     pub fn answer(&self, request: Request) -> impl Future<Output = Response<Body>> + Send + use<> {
         self.handler.answer(request)
     }

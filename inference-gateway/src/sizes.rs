@@ -11,17 +11,18 @@ use crate::config::Options;
 const MOST_IN_FLIGHT: usize = 4096;
 /// Maximum size of all prompts in memory, in bytes. The process's memory limit may allow less.
 const MOST_PROMPTS_BYTES: u64 = 1 << 30;
-/// Maximum size of all answers in memory, in bytes: two of the largest answers, with their copies. The memory limit may
-/// allow less.
+/// Maximum size of all answers in memory, in bytes: enough for two of the largest answers, with their copies. The
+/// process's memory limit may allow less.
 const MOST_ANSWERS_BYTES: u64 = 1 << 30;
 /// Minimum and maximum memory for bodies of unauthenticated callers: enough for hundreds of small bodies, and little
 /// compared with the budget for prompts.
 const UNAUTHENTICATED_BYTES: (u64, u64) = (2 << 20, 16 << 20);
 /// Maximum number of management requests in flight. Each has a connection to a key-service.
 pub(crate) const MANAGEMENT_IN_FLIGHT: usize = 256;
-/// Minimum number of large bodies parsed at once, so that one account leaves room for others.
+/// Minimum number of large bodies that can be parsed at once. With two, one account leaves room for others.
 const LEAST_PARSED_AT_ONCE: usize = 2;
-/// An account leaves one in this many of the requests in flight to other accounts.
+/// An account may use all of the requests in flight except this fraction (one in four), which is left to other
+/// accounts.
 const LEFT_TO_OTHERS: usize = 4;
 
 /// Sizes of a gateway's budgets.
@@ -33,7 +34,7 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// Derives and logs the sizes of a gateway. The process has `ports` ports of the public port's size and
+    /// Derives and logs the sizes of a gateway. The process has `ports` ports of the public port's size, and opens
     /// `other_files` other files.
     pub fn of(
         options: &Options,
@@ -85,8 +86,8 @@ impl Sizes {
     }
 }
 
-/// Returns the budget for prompts in bytes: the configured number, or half of the process's memory. The largest body
-/// must fit twice.
+/// Returns the budget for prompts in bytes: the configured number, or half of the process's memory. It must have room
+/// for the largest body twice.
 fn prompts_bytes(options: &Options, memory: u64) -> Result<usize, ConfigError> {
     const SETTING: &str = "FAREGATE_MAX_PROMPTS_MIB";
     let derived = MOST_PROMPTS_BYTES.min(memory / 2);

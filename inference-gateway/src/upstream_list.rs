@@ -1,4 +1,4 @@
-//! Lists the current catalogue's upstreams on the admin port, where commands drain and restore them.
+//! Lists the current catalogue's upstreams on the admin port. Commands drain and restore them there.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -50,7 +50,7 @@ pub enum UpstreamsCommand {
     },
 }
 
-/// An upstream of a model in the list. It contains neither text of an answer nor credentials.
+/// An upstream of a model, as it is listed. It contains no text of an answer and no credentials.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct ListedUpstream {
     /// The name in the catalogue, which accounts see.
@@ -65,9 +65,9 @@ pub(crate) struct ListedUpstream {
     pub(crate) state: String,
     /// Time of the last change of the state.
     pub(crate) since: String,
-    /// When an upstream that is set aside gets its next request.
+    /// If the upstream is set aside: when it may get its next request.
     pub(crate) until: Option<String>,
-    /// Requests of this model in flight.
+    /// Number of requests for this model in flight at this upstream.
     pub(crate) in_flight: u64,
     pub(crate) last_failure: Option<ListedFailure>,
     /// Number of odd answers by kind, as in `gateway_upstream_oddities_total`, since the catalogue was read.

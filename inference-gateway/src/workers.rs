@@ -20,7 +20,7 @@ impl WorkerThread {
         let handle = runtime.handle().clone();
         let (stop, stopped) = oneshot::channel();
         let thread = thread::Builder::new().name(format!("worker-{number}")).spawn(move || {
-            // A dropped sender means the same as a message.
+            // A dropped sender also means that the worker must stop.
             let _ = runtime.block_on(stopped);
             runtime.shutdown_background();
         })?;
@@ -29,7 +29,7 @@ impl WorkerThread {
 
     /// Ends the runtime and all its tasks.
     pub(crate) fn stop(self) {
-        // The receiver is gone only if the thread has already ended.
+        // Sending fails only if the thread has already ended.
         let _ = self.stop.send(());
         if self.thread.join().is_err() {
             tracing::error!("a worker thread panicked");

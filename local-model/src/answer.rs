@@ -26,7 +26,7 @@ pub(crate) struct Form {
     pub(crate) is_parallel: bool,
     /// Schema for the answer if it calls no tool.
     pub(crate) schema: Option<Value>,
-    /// Number from which the ids of calls are made.
+    /// Number from which the ids of the answer's calls are derived.
     pub(crate) call_ids: u64,
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct Request {
     /// Maximum number of tokens in the answer, never zero.
     pub(crate) max_tokens: usize,
     pub(crate) sampler: Sampler,
-    /// Texts at which the answer stops; it does not contain them.
+    /// Texts at which the answer stops. The answer does not contain them.
     pub(crate) stops: Vec<String>,
     pub(crate) form: Form,
 }
@@ -43,7 +43,7 @@ pub(crate) struct Request {
 pub(crate) struct AnswerEvent {
     pub(crate) delta: Delta,
     pub(crate) prompt_tokens: usize,
-    /// Number of tokens in the answer so far, including the one that ends it.
+    /// Number of tokens in the answer so far, including the token that ends it.
     pub(crate) written: usize,
 }
 
@@ -63,7 +63,7 @@ pub(crate) struct AnswerWriter<'a> {
     calls: usize,
 }
 
-/// Writes an answer and its end, unless the client leaves.
+/// Writes an answer, and its end unless the client has left.
 pub(crate) fn write(model: &Model, request: Request, events: &EventSender) {
     let Request { prompt, max_tokens, sampler, stops, form } = request;
     let mut answer = AnswerWriter {
@@ -82,7 +82,7 @@ pub(crate) fn write(model: &Model, request: Request, events: &EventSender) {
     answer.send(Delta::Text(rest));
     match halt {
         Ok(reason) | Err(Halt::Ended(reason)) => answer.send(Delta::Finished(reason)),
-        // The channel may be closed by now, which does not matter.
+        // If the channel is closed by now, nobody needs the error.
         Err(Halt::Refused(error)) => drop(events.send(Err(error))),
         Err(Halt::Left) => {}
     }
@@ -128,7 +128,7 @@ impl<'a> AnswerWriter<'a> {
         self.bounded()
     }
 
-    /// Ends an answer that has no room for another token.
+    /// Returns an error that ends the answer if there is no room for another token.
     fn bounded(&self) -> Result<(), Halt> {
         if self.tokens.len() >= self.limit { Err(Halt::Ended("length")) } else { Ok(()) }
     }
@@ -143,13 +143,13 @@ impl<'a> AnswerWriter<'a> {
         Ok(self.end("stop"))
     }
 
-    /// Adds a value that follows a schema to a text, or only its beginning if the answer has no room for more.
+    /// Adds a value that follows a schema to a text. If the answer has no room for all of it, adds only its beginning.
     fn filled(&mut self, before: &[u32], schema: &Value, text: String) -> Result<String, Halt> {
         let room = self.limit.saturating_sub(before.len());
         fill::fill(&mut self.reader, before, room, schema, text)
     }
 
-    /// Writes a tool call, and further ones while the model begins them.
+    /// Writes a tool call, and further calls as long as the model begins them.
     fn call(&mut self) -> Result<&'static str, Halt> {
         let rest = self.text.finish();
         self.send(Delta::Text(rest));
@@ -192,7 +192,7 @@ impl<'a> AnswerWriter<'a> {
         tool.ok_or_else(|| Halt::Refused(ApiError::internal()))
     }
 
-    /// Adds the tokens of a call. Its name is shown first, and its arguments as they are written.
+    /// Adds the tokens of a call. The client gets the name first, then the arguments while they are being written.
     fn push_call(&mut self, name: &str, arguments: Range<usize>, text: &str) -> Result<(), Halt> {
         let (mut writer, mut end) = (TextWriter::default(), 0);
         for token in self.model.tokenizer.encode_text(text) {

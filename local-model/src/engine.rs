@@ -1,4 +1,4 @@
-//! Runs the model and answers several requests side by side: each in turn gets one token.
+//! Runs the model and answers several requests at the same time: each of them in turn gets one token.
 
 use std::sync::Arc;
 
@@ -16,7 +16,8 @@ use crate::{
     reader::Model,
 };
 
-/// Number of requests that are read or answered side by side; others wait. Each may need 9.4 MB for keys and values.
+/// Number of requests that are read or answered at the same time; others wait. Each request may need 9.4 MB for keys
+/// and values.
 const MAX_ANSWERS: usize = 32;
 
 pub struct Engine {
@@ -31,8 +32,8 @@ pub struct Engine {
 pub(crate) type Events = mpsc::UnboundedReceiver<Result<AnswerEvent, ApiError>>;
 
 impl Engine {
-    /// Loads the shipped model, which takes a few milliseconds. While `max_requests` requests are answered or wait,
-    /// further ones are refused.
+    /// Loads the shipped model. This takes a few milliseconds. While `max_requests` requests are being answered or
+    /// waiting, further requests are refused.
     pub fn start(clock: Arc<dyn Clock>, max_requests: usize) -> anyhow::Result<Arc<Self>> {
         Ok(Arc::new(Self {
             model: Model::shipped()?,
@@ -53,9 +54,10 @@ impl Engine {
         Arc::clone(&self.answers).acquire_owned().await.map_err(|_| ApiError::internal())
     }
 
-    /// Answers a request alongside the others. The permits are held until the answer ends.
+    /// Answers a request at the same time as others. The permits are held until the answer ends.
     pub(crate) fn submit(self: &Arc<Self>, permits: [OwnedSemaphorePermit; 2], request: Request) -> Events {
-        // Unbounded, so that a slow reader delays no other request. The context limits the number of events.
+        // The channel is unbounded, so that a slow reader delays no other request. The number of events is limited by
+        // the context.
         let (events, received) = mpsc::unbounded_channel();
         let engine = Arc::clone(self);
         spawn_blocking(move || {
@@ -84,7 +86,7 @@ mod tests {
         tokenizer::Tokenizer,
     };
 
-    /// A prompt with PyTorch's greedy answer.
+    /// A prompt, with the answer that PyTorch gives if it always chooses the likeliest token.
     #[derive(Deserialize)]
     struct Recorded {
         messages: Vec<Message>,

@@ -14,7 +14,7 @@ use crate::{
     reader::{Halt, Reader},
 };
 
-/// Keywords whose demands cannot be guaranteed.
+/// Keywords of schemas that cannot be guaranteed, so that schemas with them are refused.
 const REFUSED: [&str; 14] = [
     "not",
     "if",
@@ -43,8 +43,9 @@ const FORMATS: [(&str, &str); 9] = [
     ("uuid", "123e4567-e89b-12d3-a456-426614174000"),
     ("ipv4", "192.0.2.1"),
 ];
-/// Depth of nesting beyond which only required members are written, and depth beyond which nothing is.
+/// Depth of nesting beyond which only required members are written.
 const MAX_OPTIONAL_DEPTH: usize = 6;
+/// Depth of nesting beyond which nothing is written.
 const MAX_DEPTH: usize = 40;
 /// Maximum number of characters or items that a schema may demand.
 const MAX_LENGTH: usize = 200;
@@ -52,10 +53,12 @@ const MAX_LENGTH: usize = 200;
 const MAX_BYTES: usize = 1 << 16;
 
 pub(crate) struct Filler<'a, 'b> {
-    /// Without a reader, every property is written, which finds what cannot be guaranteed.
+    /// The model; `None` when a schema is only checked. Then every property is written, so that everything that cannot
+    /// be guaranteed is found.
     reader: Option<&'b mut Reader<'a>>,
-    /// Tokens before the text, and the maximum number of tokens in the text. A longer text is always cut.
+    /// Tokens before the text.
     before: &'b [u32],
+    /// Maximum number of tokens in the text. A longer text is always cut.
     room: usize,
     root: &'b Value,
     text: String,
@@ -72,7 +75,7 @@ pub(crate) fn check(schema: &Value) -> Result<(), ApiError> {
     }
 }
 
-/// Adds a value that follows a schema to a text, or as much of it as there is room for.
+/// Adds a value that follows a schema to a text. If there is not enough room, adds only its beginning.
 pub(crate) fn fill(
     reader: &mut Reader<'_>,
     before: &[u32],
@@ -87,7 +90,8 @@ pub(crate) fn fill(
     }
 }
 
-/// Returns the schema for a tool's arguments, which must be an object. A tool without parameters takes an empty object.
+/// Returns the schema for a tool's arguments. The arguments must be an object. The arguments for a tool without
+/// parameters are an empty object.
 pub(crate) fn of_arguments(parameters: Option<&Value>) -> Result<Value, ApiError> {
     let mut schema = parameters.cloned().unwrap_or_else(|| json!({}));
     let object = schema.as_object_mut().ok_or_else(|| unsupported("a schema must be an object"))?;
@@ -146,7 +150,7 @@ impl Filler<'_, '_> {
             return self.option(options);
         }
         let kind = schema.get("type");
-        // If there are several types, takes the first one other than null.
+        // If there are several types, uses the first that is not null.
         let several = kind.and_then(Value::as_array);
         let kind = several.map_or(kind, |kinds| kinds.iter().find(|kind| *kind != "null"));
         let lists = ["properties", "required"].iter().any(|word| schema.get(word).is_some());
@@ -205,7 +209,7 @@ impl Filler<'_, '_> {
 
     fn number(&mut self, schema: &Value, is_whole: bool) -> Result<(), Halt> {
         let bound = |word: &str| schema.get(word).and_then(Value::as_f64);
-        // A number at this distance from an excluded limit is within the limits.
+        // For an excluded limit, a number at this distance from the limit is the nearest that is allowed.
         let step = if is_whole { 1.0 } else { 1e-6 };
         let least = [bound("minimum"), bound("exclusiveMinimum").map(|it| it + step)];
         let most = [bound("maximum"), bound("exclusiveMaximum").map(|it| it - step)];
@@ -221,7 +225,7 @@ impl Filler<'_, '_> {
         Ok(())
     }
 
-    /// Writes a string from the model's words, cut or filled up to the allowed length.
+    /// Writes a string with the model's words. It is cut, or filled up, to an allowed length.
     fn string(&mut self, schema: &Value) -> Result<(), Halt> {
         if let Some(format) = schema.get("format") {
             let known = FORMATS.iter().find(|(word, _)| format == word);
@@ -241,7 +245,7 @@ impl Filler<'_, '_> {
         Ok(())
     }
 
-    /// Writes an object: the required properties, and those others that the model would write next.
+    /// Writes an object: the required properties, and the optional properties that the model would write.
     fn object(&mut self, schema: &Value, depth: usize) -> Result<(), Halt> {
         let required = schema.get("required").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
         let listed = schema.get("properties").and_then(Value::as_object);
@@ -282,7 +286,8 @@ impl Filler<'_, '_> {
         Ok(name(&written).unwrap_or_default())
     }
 
-    /// Writes a list. It continues while it must, and then while the model would continue.
+    /// Writes a list. Elements are added as long as the schema requires more, and then as long as the model would write
+    /// more.
     fn array(&mut self, schema: &Value, depth: usize) -> Result<(), Halt> {
         let (least, most) = lengths(schema, "minItems", "maxItems")?.into_inner();
         self.text.push('[');
@@ -303,7 +308,7 @@ impl Filler<'_, '_> {
     }
 }
 
-/// Reads the limits of a length.
+/// Reads the minimum and maximum of a length from the schema.
 fn lengths(schema: &Value, least: &str, most: &str) -> Result<RangeInclusive<usize>, Halt> {
     let bound = |word| schema.get(word).and_then(Value::as_u64).and_then(|it| usize::try_from(it).ok());
     let (low, high) = (bound(least).unwrap_or(0), bound(most).unwrap_or(usize::MAX));

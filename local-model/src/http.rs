@@ -27,8 +27,8 @@ use crate::{
 use local_model_transformer::CONTEXT_TOKENS;
 use request::too_long;
 
-/// Maximum number of bytes read from a request. A context of 2,048 tokens holds at most 64 KiB of text, which JSON may
-/// spell with six times as many bytes, so the prompt of a longer body does not fit.
+/// Maximum number of bytes that are read from a request. A context of 2,048 tokens holds at most 64 KiB of text, for
+/// which JSON may need six times as many bytes. So the prompt in a longer body cannot fit.
 const MAX_BODY_BYTES: usize = 1 << 20;
 /// Timeout for a body, even one that is too long.
 const BODY_DEADLINE: Duration = Duration::from_secs(30);
@@ -83,7 +83,8 @@ async fn prepare<T: Send + 'static>(
     prepared.await.unwrap_or_else(|_| Err(ApiError::internal()))
 }
 
-/// Reads a body to its end, since most clients do not read the answer earlier. A body that is too long is discarded.
+/// Reads a body to its end, since most clients read the answer only after they have sent everything. A body that is too
+/// long is read but discarded.
 async fn read(mut body: Body) -> Result<Bytes, ApiError> {
     match Limited::new(&mut body, MAX_BODY_BYTES).collect().await {
         Ok(whole) => Ok(whole.to_bytes()),

@@ -1,7 +1,7 @@
-//! The demo model behind OpenAI's chat API, so that a first run answers from real weights.
+//! The demo model behind OpenAI's chat API, so that answers come from real weights already on the first run.
 //!
-//! An [`Engine`] answers requests side by side: each in turn gets one token. [`router`] provides HTTP. The weights are
-//! part of the program and only a demo: see [`DESCRIPTION`].
+//! An [`Engine`] answers requests at the same time: each of them in turn gets one token. [`router`] provides HTTP. The
+//! weights are part of the program, and are only a demo: see [`DESCRIPTION`].
 
 mod answer;
 mod demo;

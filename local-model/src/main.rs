@@ -17,8 +17,8 @@ use tokio_util::sync::CancellationToken;
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
-/// Number of requests that are answered or wait. The model writes a few thousand tokens per second in total, so more
-/// requests would only wait longer.
+/// Number of requests that may be waiting or being answered. The model writes a few thousand tokens per second in
+/// total, so further requests would only wait longer.
 const MAX_REQUESTS: usize = 64;
 const LISTEN: &str = "127.0.0.1:8000";
 
@@ -49,7 +49,8 @@ async fn main() -> ExitCode {
 }
 
 async fn run(arguments: LocalModelArguments) -> anyhow::Result<()> {
-    // Listens from the start, so that a signal directly after the first line also drains.
+    // Signals are listened for from the start, so that even a signal directly after the first line of output makes the
+    // server drain.
     let mut stop = StopSignal::listen();
     let listener = bind("FAREGATE_LOCAL_MODEL_LISTEN", arguments.listen)?;
     let address = listener.local_addr()?;

@@ -1,10 +1,10 @@
-//! Text of an answer, from tokens to deltas that never have to be withdrawn.
+//! Turns the tokens of an answer into deltas of text that never have to be withdrawn.
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Delta {
     Text(String),
-    /// Beginning of a tool call: its position among the calls, its id, with which the client returns the result, and
-    /// its name.
+    /// Beginning of a tool call: its position among the calls, its id, and its name. The client returns the result with
+    /// this id.
     ToolCall(usize, String, String),
     /// Addition to the arguments of the tool call at a position: JSON as the model spells it.
     Arguments(usize, String),
@@ -28,7 +28,7 @@ impl TextWriter {
         Self { stops, ..Self::default() }
     }
 
-    /// Adds bytes and returns the text that has become certain, which is often empty.
+    /// Adds bytes, and returns the text that has become certain. This text is often empty.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> String {
         self.bytes.extend(bytes);
         let characters = take_characters(&mut self.bytes);
@@ -40,12 +40,13 @@ impl TextWriter {
         std::mem::replace(&mut self.held, if self.is_stopped { String::new() } else { rest })
     }
 
-    /// Returns the text that was held back, since the text ends. An incomplete character is never shown.
+    /// At the end of the text, returns the part that was held back. An incomplete character is never shown.
     pub(crate) fn finish(&mut self) -> String {
         std::mem::take(&mut self.held)
     }
 
-    /// Returns the position of the stop string that is complete first. It does not depend on how the text is divided.
+    /// Returns the position of the stop string that is complete first. The position does not depend on how the text was
+    /// divided into pieces.
     fn first_stop(&self) -> Option<usize> {
         let found = self.stops.iter().filter_map(|stop| Some((self.held.find(stop)?, stop.len())));
         found.min_by_key(|(start, length)| (start + length, *start)).map(|(start, _)| start)
@@ -60,7 +61,7 @@ impl TextWriter {
     }
 }
 
-/// Takes all complete characters. Invalid bytes become U+FFFD.
+/// Removes all complete characters from the bytes, and returns them. Invalid bytes become U+FFFD.
 fn take_characters(bytes: &mut Vec<u8>) -> String {
     let last = bytes.utf8_chunks().last().map_or(&[][..], |chunk| chunk.invalid());
     let is_unfinished = std::str::from_utf8(last).is_err_and(|error| error.error_len().is_none());

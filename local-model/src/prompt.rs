@@ -1,4 +1,4 @@
-//! Encodes messages and tools as a prompt in the same template as in training (`weights/chat_template.jinja`).
+//! Encodes messages and tools as a prompt, with the template that was used in training (`weights/chat_template.jinja`).
 
 use local_model_transformer::CONTEXT_TOKENS;
 use serde::Deserialize;
@@ -6,13 +6,14 @@ use serde_json::Value;
 
 use crate::tokenizer::Tokenizer;
 
-/// Maximum size of a prompt that can fit. Longer prompts are not worth encoding, since no token has more than 32 bytes.
+/// Maximum size, in bytes, of a prompt that can fit into the context: no token has more than 32 bytes. Longer prompts
+/// are not encoded.
 const MAX_PROMPT_BYTES: usize = 32 * CONTEXT_TOKENS;
 
 #[derive(Deserialize)]
 pub(crate) struct Message {
     role: String,
-    /// Text, or parts. Images and files among the parts have no text.
+    /// A text, or a list of parts. Images and files among the parts have no text.
     #[serde(default)]
     content: Value,
     tool_calls: Option<Vec<Tool>>,
@@ -41,7 +42,7 @@ pub(crate) struct Prompt {
 }
 
 /// Encodes a prompt up to the beginning of the answer. If the conversation is longer than the context, as agents'
-/// conversations are, the model reads only the last question. `None` if that is also too long.
+/// conversations are, the model reads only the last question. Returns `None` if even that question is too long.
 pub(crate) fn encode(tokenizer: &Tokenizer, messages: &[Message], tools: &[Tool]) -> Option<Prompt> {
     let is_system = |message: &Message| ["system", "developer"].contains(&message.role.as_str());
     let (system, rest) = match messages {
@@ -80,7 +81,7 @@ fn turn(tokenizer: &Tokenizer, role: &str, text: &str, calls: &[Tool]) -> String
     format!("<|im_start|>{role}\n{text}{calls}<|im_end|>\n")
 }
 
-/// Begins the answer and encodes everything. `None` if there is no room for any token of the answer.
+/// Begins the answer and encodes everything. Returns `None` if no room is left for a token of the answer.
 fn finish(tokenizer: &Tokenizer, mut turns: String) -> Option<Vec<u32>> {
     turns.push_str("<|im_start|>assistant\n");
     let tokens = (turns.len() <= MAX_PROMPT_BYTES).then(|| tokenizer.encode(&turns))?;

@@ -9,7 +9,8 @@ use crate::{
     tokenizer::{FIRST_TEXT, Tokenizer},
 };
 
-/// Number of prompt tokens to read per turn: 5 to 15 ms, during which other requests wait. Larger chunks are no faster.
+/// Number of prompt tokens to read per turn. This takes 5 to 15 ms, during which other requests wait. Larger chunks
+/// would not be faster per token.
 const CHUNK: usize = 32;
 /// Maximum number of tokens in a draft.
 const MAX_DRAFT: usize = 128;
@@ -18,12 +19,13 @@ const MAX_DRAFT: usize = 128;
 pub(crate) struct Model {
     transformer: Transformer,
     pub(crate) tokenizer: Tokenizer,
-    /// The turn to compute. Requests get turns in the order in which they asked, so that all make progress.
+    /// Locked by the request whose turn it is to compute. Requests get turns in the order in which they asked, so that
+    /// all make progress.
     turn: Mutex<()>,
 }
 
 impl Model {
-    /// Loads the shipped model, which takes a few milliseconds.
+    /// Loads the shipped model. This takes a few milliseconds.
     pub(crate) fn shipped() -> anyhow::Result<Self> {
         let (transformer, tokenizer) = (Transformer::shipped()?, Tokenizer::shipped()?);
         Ok(Self { transformer, tokenizer, turn: Mutex::new(()) })
@@ -46,7 +48,7 @@ pub(crate) struct Reader<'a> {
     /// Returns whether the client has left.
     has_left: Box<dyn Fn() -> bool + 'a>,
     cache: KvCache,
-    /// The tokens whose keys and values are cached.
+    /// The tokens that were read, whose keys and values are cached.
     read: Vec<u32>,
 }
 
@@ -55,11 +57,11 @@ impl<'a> Reader<'a> {
         Self { model, sampler, has_left, cache: KvCache::default(), read: Vec::new() }
     }
 
-    /// Chooses the token that follows `tokens`; the model has often read their beginning already. Never chooses a token
-    /// that is not `allowed`.
+    /// Chooses the token that follows `tokens`. Never chooses a token that is not `allowed`. The beginning of `tokens`
+    /// that the model has already read is not read again.
     pub(crate) fn next(&mut self, tokens: &[u32], allowed: impl Fn(u32) -> bool) -> Result<u32, Halt> {
         let known = tokens.iter().zip(&self.read).take_while(|(left, right)| left == right).count();
-        // The last token is always read, since the logits are the output after it.
+        // The last token is always read, because the logits are computed from it.
         let known = known.min(tokens.len() - 1);
         self.cache.truncate(known);
         self.read.truncate(known);
@@ -85,7 +87,8 @@ impl<'a> Reader<'a> {
         self.model.tokenizer.encode_text(text).len()
     }
 
-    /// Lets the model continue `before` and `text` until `is_enough` accepts what it wrote, and returns that.
+    /// Lets the model continue `before` and `text` until `is_enough` accepts what the model wrote, and returns what it
+    /// wrote.
     ///
     /// Punctuation at the end of the text may share a token with what follows, as in training. So the model writes that
     /// punctuation again.

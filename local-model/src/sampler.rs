@@ -9,11 +9,11 @@ use rand::{
 
 /// How to choose the tokens of one answer. The parameters mean the same as in OpenAI's API.
 pub(crate) struct Sampler {
-    /// At 0, always chooses the likeliest token.
+    /// Temperature. With 0, the likeliest token is always chosen.
     temperature: f32,
     /// Values that are added to the logits of single tokens.
     bias: Vec<(u32, f32)>,
-    /// Random numbers, the same for the same seed.
+    /// Source of random numbers, which are the same for the same seed.
     rng: StdRng,
 }
 

@@ -6,7 +6,8 @@ use anyhow::Context;
 use regex::Regex;
 use serde::Deserialize;
 
-// Special tokens of the shipped vocabulary, which precede all others. The last ones are not used here.
+// Special tokens of the shipped vocabulary, which come before all other tokens. The last special tokens are not used
+// here.
 pub(crate) const END_OF_TEXT: u32 = 0;
 pub(crate) const TURN_END: u32 = 2;
 pub(crate) const CALL_BEGIN: u32 = 3;
@@ -16,7 +17,7 @@ pub(crate) const FIRST_TEXT: u32 = 10;
 pub(crate) struct Tokenizer {
     /// Matches the names of special tokens.
     special: Regex,
-    /// Divides text into words. No token spans two words.
+    /// Divides text into words. No token has parts of two words.
     words: Regex,
     /// Tokens for special names and for single bytes.
     whole: HashMap<Vec<u8>, u32>,
@@ -27,7 +28,7 @@ pub(crate) struct Tokenizer {
     pub(crate) bytes: Vec<Vec<u8>>,
 }
 
-/// The part of `tokenizer.json` that is used.
+/// The part of `tokenizer.json` that this tokenizer uses.
 #[derive(Deserialize)]
 struct Vocabulary {
     vocab: HashMap<String, u32>,
@@ -35,7 +36,7 @@ struct Vocabulary {
 }
 
 impl Tokenizer {
-    /// Loads the shipped vocabulary, which takes a few milliseconds.
+    /// Loads the shipped vocabulary. This takes a few milliseconds.
     pub(crate) fn shipped() -> anyhow::Result<Self> {
         let file: serde_json::Value = serde_json::from_slice(include_bytes!("../weights/tokenizer.json"))?;
         let words = file.pointer("/pre_tokenizer/pretokenizers/0/pattern/Regex");
@@ -104,8 +105,8 @@ impl Tokenizer {
     }
 }
 
-/// Returns the byte for a character in a token's name: printable Latin-1 characters stand for themselves, and U+0100
-/// and up for the other bytes in order.
+/// Returns the byte for a character in a token's name: printable Latin-1 characters stand for themselves; the
+/// characters from U+0100 on stand for the other bytes, in order.
 fn byte_of(character: char) -> Option<u8> {
     let printable = |byte: &u8| matches!(byte, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff);
     match u8::try_from(character) {
@@ -118,7 +119,7 @@ fn byte_of(character: char) -> Option<u8> {
 mod tests {
     use super::*;
 
-    /// A text, and its tokens as Hugging Face's `tokenizers` library encodes it.
+    /// A text, and the tokens into which Hugging Face's `tokenizers` library encodes it.
     #[derive(Deserialize)]
     struct Recorded {
         text: String,

@@ -11,7 +11,7 @@ use crate::{text::cut, timing::time::Timestamp};
 
 macro_rules! codes {
     ($($(#[$doc:meta])* $variant:ident = $name:literal, $status:ident, $kind:literal;)+) => {
-        /// The stable name of an error. Wire format: add, never rename.
+        /// The stable name of an error. Clients see it: codes may be added, but never renamed.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Code { $($(#[$doc])* $variant),+ }
 
@@ -22,7 +22,7 @@ macro_rules! codes {
                 match self { $(Self::$variant => $name),+ }
             }
 
-            /// Returns the HTTP status that carries the code.
+            /// Returns the HTTP status of an answer with this code.
             pub const fn status(self) -> StatusCode {
                 match self { $(Self::$variant => StatusCode::$status),+ }
             }
@@ -40,25 +40,25 @@ codes! {
     MissingApiKey = "missing_api_key", UNAUTHORIZED, "authentication_error";
     /// The header is not `Bearer <token>`, or there are several `Authorization` headers.
     InvalidAuthorizationHeader = "invalid_authorization_header", UNAUTHORIZED, "authentication_error";
-    /// Unknown, malformed or revoked API key.
+    /// The API key is unknown, malformed or revoked.
     InvalidApiKey = "invalid_api_key", UNAUTHORIZED, "authentication_error";
-    /// Unknown, malformed or revoked management key.
+    /// The management key is unknown, malformed or revoked.
     InvalidManagementKey = "invalid_management_key", UNAUTHORIZED, "authentication_error";
-    /// A disabled API key.
+    /// The API key is disabled.
     KeyDisabled = "key_disabled", UNAUTHORIZED, "authentication_error";
     /// The `expires_at` of the API key has passed.
     KeyExpired = "key_expired", UNAUTHORIZED, "authentication_error";
-    /// A valid management key on a model route.
+    /// A valid management key was used on a model route.
     ManagementKeyNotAllowed = "management_key_not_allowed", FORBIDDEN, "permission_error";
-    /// A valid API key on a management route.
+    /// A valid API key was used on a management route.
     ManagementKeyRequired = "management_key_required", FORBIDDEN, "permission_error";
-    /// A management key that may only read, on a route that writes.
+    /// A management key that may only read was used on a route that writes.
     ReadOnlyKey = "read_only_key", FORBIDDEN, "permission_error";
-    /// A management key of a group, on anything but a key of that group.
+    /// A management key of a group was used for anything other than a key of that group.
     GroupKeyNotAllowed = "group_key_not_allowed", FORBIDDEN, "permission_error";
     /// The key's group, or the group's parent, is archived.
     GroupArchived = "group_archived", UNAUTHORIZED, "authentication_error";
-    /// A model that the key or a group of the key does not allow.
+    /// The key or one of its groups does not allow the model.
     ModelNotAllowed = "model_not_allowed", FORBIDDEN, "permission_error";
     /// The key's limit cannot pay for the request.
     KeyLimitReached = "key_limit_reached", PAYMENT_REQUIRED, "billing_error";
@@ -66,45 +66,45 @@ codes! {
     GroupLimitReached = "group_limit_reached", PAYMENT_REQUIRED, "billing_error";
     /// The account's credit cannot pay for the request.
     InsufficientCredits = "insufficient_credits", PAYMENT_REQUIRED, "billing_error";
-    /// Requests in flight hold the rest, so the request may fit once they end.
+    /// Requests in flight hold what is left to spend. The request may fit when they have ended.
     SpendReserved = "spend_reserved", TOO_MANY_REQUESTS, "rate_limit_error";
-    /// A rate bound of the key or of its groups, or their bound on requests in flight.
+    /// The key or its groups have used up a rate limit, or have too many requests in flight.
     RateLimitExceeded = "rate_limit_exceeded", TOO_MANY_REQUESTS, "rate_limit_error";
     /// The body is not JSON, repeats a name in an object, or is not UTF-8.
     InvalidJson = "invalid_json", BAD_REQUEST, "invalid_request_error";
-    /// A `Content-Type` that is not JSON.
+    /// The `Content-Type` is not JSON.
     UnsupportedMediaType = "unsupported_media_type", UNSUPPORTED_MEDIA_TYPE, "invalid_request_error";
-    /// The body is larger than accepted.
+    /// The body is larger than the route accepts.
     RequestTooLarge = "request_too_large", PAYLOAD_TOO_LARGE, "invalid_request_error";
     /// A required parameter is absent.
     MissingRequiredParameter = "missing_required_parameter", BAD_REQUEST, "invalid_request_error";
     /// A parameter has the wrong JSON type.
     InvalidType = "invalid_type", BAD_REQUEST, "invalid_request_error";
-    /// A parameter has the right type and an invalid value.
+    /// A parameter has the right type but an invalid value.
     InvalidValue = "invalid_value", BAD_REQUEST, "invalid_request_error";
-    /// An integer below the lower bound.
+    /// An integer is below the lower limit.
     IntegerBelowMinValue = "integer_below_min_value", BAD_REQUEST, "invalid_request_error";
-    /// An integer above the upper bound.
+    /// An integer is above the upper limit.
     IntegerAboveMaxValue = "integer_above_max_value", BAD_REQUEST, "invalid_request_error";
-    /// A decimal below the lower bound.
+    /// A decimal is below the lower limit.
     DecimalBelowMinValue = "decimal_below_min_value", BAD_REQUEST, "invalid_request_error";
-    /// A decimal above the upper bound.
+    /// A decimal is above the upper limit.
     DecimalAboveMaxValue = "decimal_above_max_value", BAD_REQUEST, "invalid_request_error";
-    /// A string longer than accepted.
+    /// A string is longer than allowed.
     StringAboveMaxLength = "string_above_max_length", BAD_REQUEST, "invalid_request_error";
-    /// An array longer than accepted.
+    /// An array is longer than allowed.
     ArrayAboveMaxLength = "array_above_max_length", BAD_REQUEST, "invalid_request_error";
-    /// An object with more members than accepted.
+    /// An object has more members than allowed.
     ObjectAboveMaxProperties = "object_above_max_properties", BAD_REQUEST, "invalid_request_error";
     /// An array that must not be empty is empty.
     EmptyArray = "empty_array", BAD_REQUEST, "invalid_request_error";
     /// A string that must not be empty is empty.
     EmptyString = "empty_string", BAD_REQUEST, "invalid_request_error";
-    /// A known parameter that is not supported.
+    /// The parameter is known but not supported.
     UnsupportedParameter = "unsupported_parameter", BAD_REQUEST, "invalid_request_error";
-    /// A known value that is not supported.
+    /// The value is known but not supported.
     UnsupportedValue = "unsupported_value", BAD_REQUEST, "invalid_request_error";
-    /// A parameter that the management API does not have.
+    /// The management API does not have this parameter.
     UnknownParameter = "unknown_parameter", BAD_REQUEST, "invalid_request_error";
     /// The prompt is longer than the model's context.
     ContextLengthExceeded = "context_length_exceeded", BAD_REQUEST, "invalid_request_error";
@@ -116,7 +116,7 @@ codes! {
     GroupNotFound = "group_not_found", NOT_FOUND, "invalid_request_error";
     /// The account does not have this webhook.
     WebhookNotFound = "webhook_not_found", NOT_FOUND, "invalid_request_error";
-    /// The account does not have a bill of this generation.
+    /// The account has no bill for this generation.
     GenerationNotFound = "generation_not_found", NOT_FOUND, "invalid_request_error";
     /// The route does not exist.
     UnknownUrl = "unknown_url", NOT_FOUND, "invalid_request_error";
@@ -124,11 +124,11 @@ codes! {
     MethodNotAllowed = "method_not_allowed", METHOD_NOT_ALLOWED, "invalid_request_error";
     /// The route does not speak WebSocket.
     UpgradeRequired = "upgrade_required", UPGRADE_REQUIRED, "invalid_request_error";
-    /// The account has reached the bound on keys of this class.
+    /// The account has the maximum number of keys of this class.
     TooManyKeys = "too_many_keys", BAD_REQUEST, "invalid_request_error";
-    /// The account has reached the bound on groups.
+    /// The account has the maximum number of groups.
     TooManyGroups = "too_many_groups", BAD_REQUEST, "invalid_request_error";
-    /// The account has reached the bound on webhooks.
+    /// The account has the maximum number of webhooks.
     TooManyWebhooks = "too_many_webhooks", BAD_REQUEST, "invalid_request_error";
     /// A revoked key cannot be changed.
     KeyRevoked = "key_revoked", CONFLICT, "invalid_request_error";
@@ -136,15 +136,15 @@ codes! {
     ExpiredKey = "key_expired", CONFLICT, "invalid_request_error";
     /// An archived group takes no keys and no child groups, and cannot be changed.
     ArchivedGroup = "group_archived", CONFLICT, "invalid_request_error";
-    /// An `Idempotency-Key` was used before with another body.
+    /// The `Idempotency-Key` was used before, with another body.
     IdempotencyKeyReuse = "idempotency_key_reuse", CONFLICT, "invalid_request_error";
-    /// The plaintext before the last rotation still works.
+    /// The key was rotated, and the plaintext before that still works.
     RotationInProgress = "rotation_in_progress", CONFLICT, "invalid_request_error";
     /// This gateway has too many requests in flight.
     Overloaded = "overloaded", SERVICE_UNAVAILABLE, "server_error";
-    /// The store is nearly full, and the rest is kept for holds and captures.
+    /// The store is nearly full, and what is left is kept for holds and captures.
     StoreFull = "store_full", SERVICE_UNAVAILABLE, "server_error";
-    /// A bug. The log has the details.
+    /// There is a bug. The log contains the details.
     InternalError = "internal_error", INTERNAL_SERVER_ERROR, "server_error";
     /// The upstream failed, sent an invalid answer, or refused our credential.
     UpstreamError = "upstream_error", BAD_GATEWAY, "server_error";
@@ -157,7 +157,7 @@ codes! {
 }
 
 impl Code {
-    /// Returns the default for `Retry-After`, in seconds. It is short, since SDKs wait for exactly this time.
+    /// Returns the default for `Retry-After`, in seconds. It is short, because SDKs wait for exactly this time.
     pub const fn retry_after(self) -> Option<u32> {
         match self {
             Self::SpendReserved | Self::RateLimitExceeded | Self::Overloaded => Some(1),
@@ -169,21 +169,21 @@ impl Code {
 }
 
 /// An error of the public API. Its message never contains an internal address or another account's data. Details for
-/// the operator are logged where the error is made.
+/// the operator are logged at the place where the error is made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApiError {
     pub code: Code,
     /// A sentence for the user.
     pub message: Cow<'static, str>,
-    /// Place in the request: `messages[2].content[0].image_url.url`.
+    /// Location in the request, such as `messages[2].content[0].image_url.url`.
     pub param: Option<String>,
-    /// Ids of the existing models for `model_not_found`, and of the allowed ones for `model_not_allowed`.
+    /// Ids of models: of all models for `model_not_found`, and of the allowed models for `model_not_allowed`.
     pub valid_models: Vec<String>,
     /// End of the spending window that is used up, for `key_limit_reached` and `group_limit_reached`.
     pub resets_at: Option<Timestamp>,
-    /// Seconds for `Retry-After`, if they differ from the code's default.
+    /// Seconds for `Retry-After`, if they are not the code's default.
     pub retry_after: Option<u32>,
-    /// Asks SDKs not to try again: the request was billed, or can never succeed.
+    /// Whether SDKs are asked not to try again, because the request was billed or can never succeed.
     pub final_answer: bool,
 }
 
@@ -201,17 +201,19 @@ impl ApiError {
         }
     }
 
-    /// Returns the seconds after which a client may try again, as `Retry-After`; `None` if it should not.
+    /// Returns the number of seconds after which a client may try again, for `Retry-After`; `None` if there is no such
+    /// time.
     pub fn retry_after(&self) -> Option<u32> {
         self.retry_after.or(self.code.retry_after()).filter(|_| !self.final_answer)
     }
 
-    /// Makes an error about a place in the request.
+    /// Makes an error about a part of the request.
     pub fn at(code: Code, param: impl Into<String>, message: impl Into<Cow<'static, str>>) -> Self {
         Self { param: Some(param.into()), ..Self::new(code, message) }
     }
 
-    /// Returns the error for an unavailable key-service or store: requests are refused rather than served unbilled.
+    /// Returns the error that says that the key-service or the store is unavailable. Requests are then refused, because
+    /// they could not be billed.
     pub fn service_unavailable() -> Self {
         Self::new(
             Code::ServiceUnavailable,
@@ -219,17 +221,17 @@ impl ApiError {
         )
     }
 
-    /// Returns the error for a bug; the details are in the log.
+    /// Returns the error that a client sees if there is a bug. The log contains the details.
     pub fn internal() -> Self {
         Self::new(Code::InternalError, "Something went wrong on our side.")
     }
 }
 
-/// What still works while the store is nearly full. Every interface shows this sentence.
+/// Says what still works while the store is nearly full. Every interface shows this sentence.
 pub const STORE_FULL: &str = "The store is nearly full. Until its operator enlarges it, you can only revoke, disable, \
                               archive and lower limits.";
 
-/// Maximum length of an error message in characters. A longer one only repeats its input.
+/// Maximum length of an error message in characters. A longer message only repeats the input at length.
 const MAX_MESSAGE_CHARS: usize = 2_000;
 /// Maximum length of `param` in characters.
 const MAX_PARAM_CHARS: usize = 300;
@@ -255,7 +257,8 @@ struct ErrorFields<'a> {
 }
 
 impl ApiError {
-    /// Writes the error's JSON, for a body or an event of a stream. Text quoted from the request is cut.
+    /// Writes the error as JSON, for a body or for an event of a stream. Long text that it quotes from the request is
+    /// cut.
     pub fn to_json(&self) -> String {
         let error = ErrorFields {
             message: cut(&self.message, MAX_MESSAGE_CHARS),
@@ -290,7 +293,7 @@ impl IntoResponse for ApiError {
             // The rest of the request's body was not read, so the connection cannot carry another request.
             headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
-        // Without this header, agents keep retrying with a refused credential.
+        // Without this header, agents would try again and again with a refused credential.
         if self.final_answer || self.code.status() == StatusCode::UNAUTHORIZED {
             headers.insert(X_SHOULD_RETRY, HeaderValue::from_static("false"));
         }
@@ -300,8 +303,8 @@ impl IntoResponse for ApiError {
     }
 }
 
-/// Returns the value of `WWW-Authenticate` on 401 and 403, with the errors of RFC 6750, section 3.1. A request without
-/// any credential gets no error, as that section asks.
+/// Returns the value of `WWW-Authenticate` for 401 and 403, with the error that RFC 6750, section 3.1, defines. As that
+/// section says, a request without any credential gets no error.
 const fn challenge(code: Code) -> Option<&'static str> {
     match code {
         Code::MissingApiKey => Some(r#"Bearer realm="api""#),
@@ -327,8 +330,8 @@ mod tests {
     fn codes_are_unique_and_their_type_fits_their_status() {
         let mut names = std::collections::HashSet::new();
         for code in Code::ALL {
-            // The codes for archived groups and expired keys occur twice, with one status for calls and another for
-            // changes.
+            // The codes for archived groups and for expired keys occur twice: their status is different for model calls
+            // and for changes.
             assert!(names.insert((code.as_str(), code.status())), "{} twice", code.as_str());
             let kind = match code.status().as_u16() {
                 401 => "authentication_error",

@@ -1,4 +1,4 @@
-//! Fuzz targets for values that come from outside.
+//! Fuzz targets for values that come from outside the program.
 
 use std::time::Duration;
 
@@ -19,7 +19,8 @@ use crate::{
     timing::{calendar::Per, time::Timestamp},
 };
 
-/// An amount equals the number that a JSON parser reads, to half a nano-USD, and survives writing and reading.
+/// An amount differs by at most half a nano-USD from the number that a JSON parser reads. It stays the same when it is
+/// written and read again.
 #[test]
 fn money() {
     let examples =
@@ -47,7 +48,8 @@ fn money() {
     });
 }
 
-/// An instant equals the one that chrono reads, if both can, and survives writing and reading.
+/// If chrono can read a time too, it reads the same instant. An instant stays the same when it is written and read
+/// again.
 #[test]
 fn timestamps() {
     let examples = [
@@ -81,7 +83,7 @@ fn timestamps() {
     });
 }
 
-/// Every id has exactly one spelling.
+/// There is only one spelling of every id.
 #[test]
 fn ids() {
     let examples = ["ak_0198f1a2b3c4d5e6f708192a3b4c5d6e", "req_ffffffffffffffffffffffffffffffff"];
@@ -94,7 +96,7 @@ fn ids() {
     });
 }
 
-/// A changed key is not recognised as ours, and no key is ever shown.
+/// A key that was changed is not recognised as ours. No key is ever shown.
 #[test]
 fn keys() {
     let prefix = Prefix::parse("fg").unwrap();
@@ -130,7 +132,8 @@ fn json_objects() {
                         assert_eq!(text(raw).ok().as_deref(), theirs[name].as_str());
                     }
                 }
-                // Numbers, nesting and lone surrogates that a tree cannot hold are left to the reader of the member.
+                // `serde_json` refuses some numbers, deep nesting and lone surrogates. Here, whoever reads the member
+                // must deal with them.
                 (Ok(_), Err(_)) => {
                     assert!(serde_json::from_slice::<&serde_json::value::RawValue>(input.bytes()).is_ok());
                 }
@@ -144,7 +147,7 @@ fn json_objects() {
     );
 }
 
-/// Shown text is bounded and cannot control a terminal.
+/// A shown text has a limited length, and cannot control a terminal.
 #[test]
 fn shown_texts() {
     let examples = ["plain, größer, 漢字", "a\u{1b}[31mb\nc\u{202e}d\u{2028}", " a\u{200b}"];
@@ -157,7 +160,7 @@ fn shown_texts() {
     });
 }
 
-/// A network contains the address it is written with.
+/// A network contains the address with which it is written.
 #[test]
 fn networks() {
     fuzz(&Examples::of(["10.0.0.0/8", "192.168.1.7", "fd00::/8", "::ffff:1.2.3.4/128"]), |input: &Input| {

@@ -1,4 +1,4 @@
-//! Identifiers: a prefix for the kind, and a UUIDv7 as 32 hexadecimal digits.
+//! Identifiers. Each consists of a prefix for its kind, and of a UUIDv7 as 32 hexadecimal digits.
 
 use std::{borrow::Cow, fmt, str::FromStr};
 
@@ -27,26 +27,26 @@ macro_rules! id {
         impl $name {
             pub const PREFIX: &'static str = $prefix;
 
-            /// Makes an identifier from a time and random bytes. Identifiers sort by their times.
+            /// Makes an identifier from a time and random bytes. Sorted identifiers are in the order of their times.
             pub fn new(now: Timestamp, random: [u8; 10]) -> Self {
                 let millis = u64::try_from(now.millis()).unwrap_or(0);
                 Self(uuid::Builder::from_unix_timestamp_millis(millis, &random).into_uuid())
             }
 
-            /// Makes an identifier from the clock's time and randomness.
+            /// Makes an identifier from the clock's time, and from random bytes of the clock.
             pub fn generate(clock: &dyn Clock) -> Self {
                 Self::new(clock.now(), random_bytes(clock))
             }
 
-            /// Returns the time of creation, on the clock of the creating process.
+            /// Returns the time at which the identifier was made, on the clock of the process that made it.
             pub fn created_at(&self) -> Timestamp {
                 let [a, b, c, d, e, f, ..] = *self.0.as_bytes();
                 let millis = u64::from_be_bytes([0, 0, a, b, c, d, e, f]);
                 Timestamp::from_millis(i64::try_from(millis).unwrap_or(i64::MAX))
             }
 
-            /// Returns the identifier's 16 bytes, which records store. Between the services it travels as text, except
-            /// for a `RequestId`.
+            /// Returns the identifier's 16 bytes, which are stored in records. Between the services, identifiers are
+            /// sent as text, except a `RequestId`.
             pub fn as_bytes(&self) -> &[u8; 16] {
                 self.0.as_bytes()
             }
@@ -128,7 +128,7 @@ id!(
 );
 id!(KeyId, "ak_");
 id!(
-    /// A group of API keys that share bounds.
+    /// A group of API keys, which share limits.
     GroupId,
     "grp_"
 );
@@ -139,34 +139,35 @@ id!(
     "mem_"
 );
 id!(
-    /// A session of a member, as named in lists of sessions. It is not a credential.
+    /// A session of a member. Lists of sessions show this id. It is not a credential.
     SessionId,
     "ses_"
 );
 id!(
-    /// A generation: one model call. It identifies the hold and the bill, and makes commands on them idempotent.
+    /// A generation: one model call. The id is also that of the hold and of the bill, so that commands about them are
+    /// idempotent.
     GenerationId,
     "gen_"
 );
 id!(RefusalId, "ref_");
 id!(DepositId, "dep_");
 id!(
-    /// An event: a change in an account, or a threshold that was crossed.
+    /// An event: a change in an account, or a threshold that its spending crossed.
     EventId,
     "evt_"
 );
 id!(
-    /// A webhook: an address that receives an account's events.
+    /// A webhook: an address to which an account's events are sent.
     WebhookId,
     "wh_"
 );
 id!(
-    /// An HTTP request, in `x-request-id`.
+    /// An HTTP request. Its id is in `x-request-id`.
     RequestId,
     "req_"
 );
 
-/// The owner of a credential.
+/// Whom a credential belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[cbor(flat)]

@@ -1,9 +1,9 @@
-//! Terms that both services share, with their wire formats.
+//! The terms that both services share, and the formats in which they are sent and stored.
 //!
-//! These types mean the same everywhere: an amount is an integer of nano-USD, a key has a class and a checksum, an
-//! error has one code and one status. Spending decisions are made elsewhere.
+//! These types mean the same everywhere: an amount is a whole number of nano-USD, a key has a class and a checksum, an
+//! error has one code and one status. Code that decides about spending is in other crates.
 
-/// A model call: its origin and course, reasons to refuse it, and the state of its rate bounds.
+/// A model call: how it was requested and how it went, reasons to refuse it, and the state of its rate limits.
 mod call {
     pub mod generation;
     pub mod rates;
@@ -19,7 +19,7 @@ mod forms {
     pub mod json;
     pub mod stored;
 }
-/// The machine: networks, files and the terminal.
+/// The machine on which a program runs: networks, files and the terminal.
 mod host {
     pub mod bounded_file;
     pub mod network;

@@ -1,4 +1,4 @@
-//! Money: integer nano-USD, exact from incoming to outgoing JSON.
+//! Money: whole numbers of nano-USD, which are exact from the JSON that comes in to the JSON that goes out.
 
 use std::fmt;
 
@@ -9,12 +9,12 @@ use serde_json::value::RawValue;
 
 const NANOS_PER_USD: i64 = 1_000_000_000;
 
-/// Decimal places of a nano-USD.
+/// Number of decimal places of an amount in dollars.
 const DECIMALS: i64 = 9;
 
 /// An amount in nano-USD (1e-9 $).
 ///
-/// Deliberately without `Add` and `Sub`: arithmetic on money can fail, so methods return an `Option`.
+/// It has no `Add` and `Sub`, because arithmetic on money can fail. Its methods return an `Option` instead.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
 #[cbor(transparent)]
 pub struct NanoUsd(#[n(0)] i64);
@@ -22,15 +22,15 @@ pub struct NanoUsd(#[n(0)] i64);
 impl NanoUsd {
     pub const ZERO: Self = Self(0);
 
-    /// The largest stored amount: 9,000,000 $. It is below 2^53 nano-USD, so that JSON readers that use doubles keep it
-    /// exact.
+    /// The largest amount that is stored: 9,000,000 $. It is below 2^53 nano-USD, so that it stays exact in JSON
+    /// parsers that use doubles.
     pub const MAX: Self = Self(9_000_000 * NANOS_PER_USD);
 
     pub const fn from_nanos(nanos: i64) -> Self {
         Self(nanos)
     }
 
-    /// Saturates at the range of an `i64`.
+    /// Makes an amount from dollars. If it exceeds the range of an `i64`, it is the largest or smallest `i64`.
     pub const fn from_usd(usd: i64) -> Self {
         Self(usd.saturating_mul(NANOS_PER_USD))
     }
@@ -39,7 +39,7 @@ impl NanoUsd {
         self.0
     }
 
-    /// Returns the sum; `None` outside the range of an `i64`.
+    /// Returns the sum; `None` if it is outside the range of an `i64`.
     #[must_use]
     pub const fn checked_add(self, other: Self) -> Option<Self> {
         match self.0.checked_add(other.0) {
@@ -48,7 +48,7 @@ impl NanoUsd {
         }
     }
 
-    /// Returns the difference; `None` outside the range of an `i64`.
+    /// Returns the difference; `None` if it is outside the range of an `i64`.
     #[must_use]
     pub const fn checked_sub(self, other: Self) -> Option<Self> {
         match self.0.checked_sub(other.0) {
@@ -57,17 +57,17 @@ impl NanoUsd {
         }
     }
 
-    /// Returns this amount minus `other`, but never less than zero.
+    /// Returns what is left of this amount after `other` is subtracted, but at least zero.
     #[must_use]
     pub const fn left_after(self, other: Self) -> Self {
         let rest = self.0.saturating_sub(other.0);
         if rest < 0 { Self::ZERO } else { Self(rest) }
     }
 
-    /// Parses a decimal number in JSON's number grammar (`25`, `0.5`, `1e-3`, `-0`), exactly.
+    /// Parses a decimal number exactly. It must follow JSON's grammar of numbers (`25`, `0.5`, `1e-3`, `-0`).
     ///
-    /// More than nine decimals are rounded half to even. A number other than zero that rounds to zero is refused, since
-    /// it was hardly meant as zero. `-0` is zero.
+    /// A number with more than nine decimals is rounded half to even. If it is not zero but would be rounded to zero,
+    /// it is refused, because zero was hardly meant. `-0` is zero.
     pub fn parse(number: &str) -> Result<Self, MoneyError> {
         let decimal = Decimal::scan(number).ok_or(MoneyError::NotANumber)?;
         let nanos = decimal.to_nanos()?;
@@ -78,24 +78,24 @@ impl NanoUsd {
     }
 }
 
-/// Reason why a number is not an amount.
+/// Reason why a text is not an amount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MoneyError {
-    /// The text does not follow JSON's number grammar.
+    /// The text does not follow JSON's grammar of numbers.
     #[error("is not a number")]
     NotANumber,
     /// The number has more digits before the point than an amount can hold.
     #[error("is out of range")]
     OutOfRange {
-        /// True below the range, false above.
+        /// True if the number is below the range, false if it is above.
         negative: bool,
     },
-    /// The number is not zero, but less than half a nano-USD.
+    /// The number is not zero, but is less than half a nano-USD.
     #[error("is smaller than half of 0.000000001 USD, the smallest unit")]
     RoundsToZero,
 }
 
-/// Plain decimal notation without an exponent: `25`, `0.004215`, `0.000000001`.
+/// Writes plain decimals without an exponent: `25`, `0.004215`, `0.000000001`.
 impl fmt::Display for NanoUsd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (whole, nanos) = (self.0.unsigned_abs() / 1_000_000_000, self.0.unsigned_abs() % 1_000_000_000);
@@ -105,7 +105,7 @@ impl fmt::Display for NanoUsd {
         let mut digits = itoa::Buffer::new();
         f.write_str(digits.format(whole))?;
         if nanos > 0 {
-            // The leading digit keeps the zeros after the point.
+            // The added 1 keeps the zeros after the point, and is then cut off.
             let decimals = &digits.format(1_000_000_000 + nanos)[1..];
             f.write_str(".")?;
             f.write_str(decimals.trim_end_matches('0'))?;
@@ -114,7 +114,7 @@ impl fmt::Display for NanoUsd {
     }
 }
 
-/// Written as a JSON number straight from the integer, with no float in between.
+/// Writes a JSON number directly from the integer, without a float in between.
 impl Serialize for NanoUsd {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         RawValue::from_string(self.to_string()).map_err(serde::ser::Error::custom)?.serialize(serializer)
@@ -127,7 +127,7 @@ crate::schema!(
     |_| json_schema!({"type": "number", "description": "US dollars, exact to nine decimal places."})
 );
 
-/// Reads a string with the number, as configuration writes it. The API's numbers are parsed from raw tokens instead.
+/// Reads a number in a string, as configuration files contain it. Numbers of the API are parsed from raw JSON instead.
 impl<'de> Deserialize<'de> for NanoUsd {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
@@ -137,14 +137,14 @@ impl<'de> Deserialize<'de> for NanoUsd {
 
 struct Decimal {
     negative: bool,
-    /// Significant digits without leading zeros, as values 0..=9.
+    /// The significant digits, without leading zeros. Each is a value from 0 to 9.
     digits: Vec<u8>,
-    /// Power of ten of the last digit.
+    /// The power of ten that the last digit stands for.
     exponent: i64,
 }
 
 impl Decimal {
-    /// Reads JSON's number grammar: `-? (0|[1-9][0-9]*) (\.[0-9]+)? ([eE][+-]?[0-9]+)?`.
+    /// Reads a number in JSON's grammar: `-? (0|[1-9][0-9]*) (\.[0-9]+)? ([eE][+-]?[0-9]+)?`.
     fn scan(text: &str) -> Option<Self> {
         let (negative, rest) = match text.strip_prefix('-') {
             Some(rest) => (true, rest),
@@ -181,20 +181,20 @@ impl Decimal {
         self.digits.is_empty()
     }
 
-    /// Returns the magnitude in nano-USD, rounded half to even.
+    /// Returns the number without its sign, in nano-USD and rounded half to even.
     fn to_nanos(&self) -> Result<i64, MoneyError> {
         if self.is_zero() {
             return Ok(0);
         }
         let too_large = MoneyError::OutOfRange { negative: self.negative };
-        // The power of ten of the last digit, relative to nano-USD.
+        // The power of ten that the last digit stands for, in nano-USD.
         let shift = self.exponent.saturating_add(DECIMALS);
         if shift >= 0 {
             let zeros = u32::try_from(shift).map_err(|_| too_large)?;
             let magnitude = fold(&self.digits).ok_or(too_large)?;
             return 10_i64.checked_pow(zeros).and_then(|p| magnitude.checked_mul(p)).ok_or(too_large);
         }
-        // Digits beyond the ninth decimal are cut; they decide how to round.
+        // The digits after the ninth decimal are cut off. They decide how the number is rounded.
         let cut = usize::try_from(shift.unsigned_abs()).unwrap_or(usize::MAX);
         if cut > self.digits.len() {
             return Ok(0);
@@ -208,8 +208,8 @@ impl Decimal {
     }
 }
 
-/// Returns the exponent's value. An absurd one saturates, and the amount is then out of range or rounds to zero, as it
-/// should.
+/// Returns the value of the exponent. An absurdly large exponent becomes the largest `i64`, and an absurdly small one
+/// the smallest. The amount is then out of range or is rounded to zero, as it should be.
 fn scan_exponent(text: &str) -> Option<i64> {
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
     if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {

@@ -1,6 +1,6 @@
-//! JSON Schemas of types for which `schemars` cannot derive one.
+//! JSON Schemas of types for which `schemars` cannot derive a schema.
 
-/// Implements `JsonSchema` with a name and a function.
+/// Implements `JsonSchema` with a given name and a function that returns the schema.
 #[macro_export]
 macro_rules! schema {
     ($of:ty, $name:expr, $describe:expr) => {

@@ -1,4 +1,4 @@
-//! Makes texts from outside safe for log lines, error messages and labels.
+//! Makes texts that come from outside safe for log lines, error messages and labels.
 
 use std::fmt::Write;
 
@@ -6,13 +6,14 @@ use http::{Method, Uri};
 
 use crate::credential::key::without_keys;
 
-/// Ends a cut text.
+/// Character that is appended to a text that was cut.
 const CUT: char = '…';
 const MAX_SHOWN_PATH: usize = 200;
-/// Maximum number of characters to show of a method. Clients may invent methods of any length.
+/// Maximum number of characters of an HTTP method that are shown. Clients may invent methods of any length.
 const MAX_SHOWN_METHOD: usize = 20;
 
-/// Shows at most `most` characters of a text. Characters that could deceive a terminal or a reader are escaped.
+/// Returns at most `most` characters of a text for display. Characters that could control a terminal or deceive a
+/// reader are escaped.
 pub fn shown(text: &str, most: usize) -> String {
     let mut shown = String::with_capacity(text.len().min(most));
     for (place, c) in text.chars().enumerate() {
@@ -30,7 +31,7 @@ pub fn shown(text: &str, most: usize) -> String {
     shown
 }
 
-/// Returns a request's path for errors and logs, without the keys that some clients put there.
+/// Returns the path of a request for errors and logs. Keys that some clients put into the path are removed.
 pub fn shown_path(uri: &Uri) -> String {
     shown(&without_keys(uri.path()), MAX_SHOWN_PATH)
 }
@@ -40,13 +41,13 @@ pub fn shown_method(method: &Method) -> String {
     shown(method.as_str(), MAX_SHOWN_METHOD)
 }
 
-/// Returns at most the first `most` characters of a text.
+/// Returns the first characters of a text, at most `most` of them.
 pub fn cut(text: &str, most: usize) -> &str {
     text.char_indices().nth(most).map_or(text, |(end, _)| &text[..end])
 }
 
-/// Returns whether a character has an effect instead of a shape: control characters, separators of lines and
-/// paragraphs, and bidirectional controls, which can make one name read as another.
+/// Returns whether a character has an effect but no shape. These are control characters, separators of lines and
+/// paragraphs, and bidirectional controls, which can make a name look like another.
 pub fn is_control(c: char) -> bool {
     c.is_control()
         || matches!(
@@ -55,9 +56,10 @@ pub fn is_control(c: char) -> bool {
         )
 }
 
-/// Returns whether a character is invisible or looks like a space, so that a name with it could pass for another. These
-/// are the characters of [`is_control`], spaces other than U+0020, format characters (Unicode's category Cf), and all
-/// that is rendered as nothing (`Default_Ignorable_Code_Point`, and the blank of Braille).
+/// Returns whether a character is invisible or looks like a space. A name that contains such a character could look
+/// like another name. These are the characters of [`is_control`], spaces other than U+0020, format characters
+/// (Unicode's category Cf), and all characters that are not rendered (`Default_Ignorable_Code_Point`, and the blank of
+/// Braille).
 fn is_invisible(c: char) -> bool {
     is_control(c)
         || (c.is_whitespace() && c != ' ')
@@ -72,7 +74,8 @@ fn is_invisible(c: char) -> bool {
         )
 }
 
-/// Returns whether a text is a name of at most `most` characters, on one line and without invisible characters.
+/// Returns whether a text is a name: it has at most `most` characters, is on one line, and contains no invisible
+/// characters.
 pub fn is_name(text: &str, most: usize) -> bool {
     let is_short = (1..=most).contains(&text.chars().count());
     is_short && text.trim() == text && !text.chars().any(is_invisible)

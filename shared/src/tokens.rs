@@ -4,34 +4,35 @@ use serde::{Deserialize, Serialize};
 /// Usage of a request as the model server counts it. `completion` includes reasoning tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct Usage {
-    /// Tokens of the prompt, cached tokens included.
+    /// Number of tokens in the prompt, including cached tokens.
     #[n(0)]
     pub prompt: u64,
-    /// Prompt tokens that the model server had cached; at most `prompt`.
+    /// Number of prompt tokens that the model server read from its cache. They are part of `prompt`.
     #[n(1)]
     pub cached: u64,
-    /// Tokens generated, over all choices.
+    /// Number of generated tokens, for all choices together.
     #[n(2)]
     pub completion: u64,
-    /// Parts of the above that may have separate prices.
+    /// Numbers of those tokens and images that may have prices of their own.
     #[serde(default, skip_serializing_if = "UsageDetails::is_empty")]
     #[cbor(n(3), skip_if = "UsageDetails::is_empty")]
     pub details: UsageDetails,
 }
 
-/// Parts of a usage that may have separate prices. All zero for most requests.
+/// Numbers of those tokens and images that may have prices of their own. For most requests, all are zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 #[serde(default)]
 pub struct UsageDetails {
-    /// Prompt tokens written to the cache for some minutes.
+    /// Number of prompt tokens that were written to the cache for some minutes.
     #[n(0)]
     pub cache_write: u64,
-    /// Prompt tokens written to the cache for an hour or longer; not included in `cache_write`.
+    /// Number of prompt tokens that were written to the cache for an hour or longer. They are not part of
+    /// `cache_write`.
     #[n(1)]
     pub cache_write_long: u64,
     #[n(2)]
     pub audio_input: u64,
-    /// Number of images in the prompt. `prompt` includes their tokens.
+    /// Number of images in the prompt. Their tokens are part of `prompt`.
     #[n(3)]
     pub images: u64,
     #[n(4)]
@@ -56,14 +57,14 @@ impl Usage {
         Self { prompt, cached, completion, details }
     }
 
-    /// Returns tokens by the kinds that metrics and spans distinguish: input, output, input read from a cache, input
-    /// written to one, reasoning.
+    /// Returns the number of tokens of each kind that metrics and spans distinguish: input, output, input that was read
+    /// from a cache, input that was written to a cache, and reasoning.
     pub const fn by_kind(&self) -> [u64; TOKEN_KINDS] {
         let Self { prompt, cached, completion, details } = self;
         [*prompt, *completion, *cached, details.cache_write + details.cache_write_long, details.reasoning]
     }
 
-    /// Takes the larger value of each field. Usage only grows, and reports may arrive in any order.
+    /// Returns the larger value of each field. Usage only grows, and reports may arrive in any order.
     #[must_use]
     pub fn max(self, other: Self) -> Self {
         self.zip(other, u64::max)
@@ -90,7 +91,7 @@ impl Usage {
 }
 
 impl UsageDetails {
-    /// Returns whether every part is zero, so that nothing needs to be written.
+    /// Returns whether every number is zero. Then nothing needs to be written.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }

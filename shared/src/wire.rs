@@ -1,4 +1,4 @@
-//! The management API on the wire: types that the key-service reads and writes, and that the gateway describes in
+//! The management API as it is sent. The key-service reads and writes these types, and the gateway describes them in
 //! `/openapi.json`.
 
 mod bounds;

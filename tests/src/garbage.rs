@@ -1,4 +1,5 @@
-//! Random and mutated requests as bytes on plain connections, and the rules that every answer to them must follow.
+//! Requests that are random or damaged, sent as bytes on plain connections, and the rules that every answer must
+//! follow.
 
 use std::time::Duration;
 
@@ -18,11 +19,11 @@ mod body;
 mod request;
 mod rng;
 
-/// Spending limit in USD for the keys that garbage is sent with.
+/// Spending limit in USD of the keys that the garbage carries.
 const LIMIT: &str = "9";
 
 impl Keys {
-    /// Creates valid keys, and keys that are refused, each for a different reason.
+    /// Creates valid keys, and keys that are refused. Each of these is refused for a different reason.
     pub async fn make(stack: &Stack, account: &Account) -> Self {
         let make = async |body: Value| stack.key_of(account, body).await;
         let plain = |key: ApiKey| key.secret;
@@ -43,8 +44,8 @@ impl Keys {
     }
 }
 
-/// Sends a request to this address as `Sending` describes. Returns the bytes received before the sender left, or an
-/// error if nothing listens there.
+/// Sends a request to this address as `Sending` describes. Returns the bytes that arrived before the sender left. If no
+/// server listens there, returns an error.
 pub async fn send(base: &str, sending: &Sending) -> std::io::Result<Vec<u8>> {
     let mut answer = Vec::new();
     let mut connection = TcpStream::connect(base).await?;
@@ -57,20 +58,21 @@ pub async fn send(base: &str, sending: &Sending) -> std::io::Result<Vec<u8>> {
         if number > 0 && sending.pause_ms > 0 {
             sleep(Duration::from_millis(sending.pause_ms)).await;
         }
-        // The server may have answered and closed before it read everything; its answer can still be read.
+        // The server may have answered and closed the connection before it read everything. Its answer can still be
+        // read.
         if connection.write_all(piece).await.is_err() {
             break;
         }
     }
     let mut read = async |answer: &mut Vec<u8>, most: u64| {
-        // A connection reset can only follow the answer.
+        // If the connection is reset, that happens only after the answer.
         let _ = (&mut connection).take(most).read_to_end(answer).await;
     };
     match sending.ending {
         Ending::Listen => read(&mut answer, u64::MAX).await,
         Ending::Leave { after } => read(&mut answer, after).await,
         Ending::Glance { ms } => {
-            // The bytes received before the timeout are kept.
+            // If the time is over, the bytes that have arrived are kept.
             let _ = timeout(Duration::from_millis(ms), read(&mut answer, u64::MAX)).await;
         }
         Ending::Cut { .. } => {}
@@ -78,7 +80,7 @@ pub async fn send(base: &str, sending: &Sending) -> std::io::Result<Vec<u8>> {
     Ok(answer)
 }
 
-/// Checks an answer. The error describes what is wrong.
+/// Checks an answer. The error says what is wrong.
 pub fn judge(sending: &Sending, answer: &[u8]) -> Result<(), String> {
     let text = String::from_utf8_lossy(answer);
     let Some((head, body)) = text.split_once("\r\n\r\n") else { return Ok(()) };
@@ -95,7 +97,7 @@ pub fn judge(sending: &Sending, answer: &[u8]) -> Result<(), String> {
                 Err("ends in an internal error".into())
             }
         }
-        // Errors of the HTTP parser and answers to HEAD have no body.
+        // Errors that the HTTP parser finds have no body, and neither have answers to HEAD.
         400.. if whole && !body.is_empty() && !code.is_ok_and(|code| code.is_string()) => {
             Err("is refused without a documented error".into())
         }

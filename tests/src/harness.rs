@@ -1,5 +1,5 @@
-//! Runs the real programs in a private directory in front of a scripted upstream. At the end of a test, checks that
-//! every hold was resolved and that every key was billed exactly the cost of its requests.
+//! Runs the real programs, which keep their data in a private directory and call a scripted upstream. At the end of a
+//! test, checks that every hold was resolved and that every key was billed exactly the cost of its requests.
 
 use std::{
     collections::BTreeMap,
@@ -59,36 +59,36 @@ pub use deployment::{ACCOUNT, Options};
 use deployment::{INTERNAL_TOKEN, PEPPER};
 pub use patience::{LOOK_EVERY, PATIENCE, SERVER_PATIENCE, until};
 
-/// Maximum time for the last captures and releases after a test's last request. It is shorter than an ordinary lease,
-/// so that a hold that merely expires is not mistaken for one that was resolved.
+/// Maximum time, after the last request of a test, until all captures and releases have arrived. It is shorter than an
+/// ordinary lease. So a hold that only expires does not count as resolved.
 const SETTLING: Duration = Duration::from_secs(10);
 
 /// A running installation.
 pub struct Stack {
-    /// The model server behind the gateways.
+    /// The model server that the gateways call.
     pub upstream: Upstream,
-    /// Processes that accept client connections: one `faregate`, or the gateways.
+    /// The processes that accept client connections: `faregate`, or the gateways.
     pub gateways: Vec<Server>,
-    /// Key-service processes. Empty if `faregate` runs all in one.
+    /// The key-services. There are none if `faregate` contains both services.
     pub key_services: Vec<Server>,
-    /// HTTP client for all requests of the test.
+    /// HTTP client that sends all requests of the test.
     pub http: Http,
-    /// Account in which keys are created by default.
+    /// The account in which keys are created unless a test chooses another.
     pub account: Account,
-    /// Wall clocks of the key-services, if they differ from the machine's.
+    /// The wall clocks of the key-services, if these do not use the machine's clock.
     pub clocks: Vec<WallClock>,
     redis: Option<Redis>,
     book: Arc<Book>,
     tags: AtomicU64,
-    /// Number of requests sent so far. It selects the gateway for each request, in turn.
+    /// Number of requests sent so far. It decides which gateway gets the next request.
     turns: AtomicUsize,
-    // Last, so that the folder is removed after the processes that write to it have ended.
+    // This is the last member, so that the folder is removed only after the processes that write to it have ended.
     data: TempDir,
 }
 
 impl Stack {
-    /// Starts a stack with the default options: an upstream that reports usage as it generates, two models, and ten
-    /// dollars of credit.
+    /// Starts a stack with the default options. Its upstream reports usage while it generates, the catalogue has two
+    /// models, and the account has ten dollars of credit.
     pub async fn start() -> Self {
         Self::with(Options::default()).await
     }
@@ -134,7 +134,7 @@ impl Stack {
         self.key_with(json!({ "limit": limit })).await
     }
 
-    /// Creates a key with this request body.
+    /// Creates a key from this request body.
     pub async fn key_with(&self, body: Value) -> ApiKey {
         self.key_of(&self.account, body).await
     }
@@ -157,26 +157,26 @@ impl Stack {
         self.book.open(self.operator(), name, credit)
     }
 
-    /// Notes that other clients spend too. The charges of single keys are then not checked at the end.
+    /// Says that other clients spend too. What each key was charged is then not checked at the end.
     pub fn others_spend(&self) {
         self.book.others_spend();
     }
 
-    /// Treats everything that keys have used so far as spent elsewhere, before they were imported.
+    /// From now on, everything that keys have spent so far counts as spent elsewhere, before the keys were imported.
     pub async fn moved_in(&self) {
         for (_, id, used) in self.listed_keys().await {
             self.book.moved_in(&id, used);
         }
     }
 
-    /// Adds to an account's credit, with a note.
+    /// Adds an amount to an account's credit, with a note.
     pub fn add_credit(&self, account: &Account, amount: NanoUsd, note: &str) {
         let amount_text = amount.to_string();
         self.cli(&["credits", "add", "--account", &account.name, "--amount", &amount_text, "--note", note]);
         self.credited(account, amount);
     }
 
-    /// Records a deposit that a test made without the harness.
+    /// Enters a deposit in the book that the test made without the harness.
     pub fn credited(&self, account: &Account, amount: NanoUsd) {
         self.book.deposited(&account.name, amount);
     }
@@ -198,7 +198,7 @@ impl Stack {
         self.http.send_as(&account.management_key, method, &url, body).await
     }
 
-    /// Reads the key from the management API.
+    /// Reads a key through the management API.
     pub async fn show(&self, key: &ApiKey) -> Value {
         let answer = self.manage_as(&key.account, Method::GET, &format!("/{}", key.id), None).await;
         assert_eq!(answer.status, 200, "{answer}");
@@ -210,23 +210,23 @@ impl Stack {
         nanos(&self.show(key).await["used"])
     }
 
-    /// Returns a key's generations at the upstream, including failed ones.
+    /// Returns the generations of a key at the upstream. Failed generations are included.
     pub fn served(&self, key: &ApiKey) -> Vec<Generation> {
         let tags = self.book.tags_of(&key.id);
         self.upstream.generations().into_iter().filter(|generation| tags.contains(&generation.tag)).collect()
     }
 
-    /// Returns the cost of all these generations with [`FLASH`].
+    /// Returns what all these generations cost with the model [`FLASH`].
     pub fn cost_of_served(&self, key: &ApiKey) -> NanoUsd {
         let costs = self.served(key).into_iter().map(|generation| cost(FLASH, generation.served).nanos());
         NanoUsd::from_nanos(costs.sum())
     }
 
-    /// Returns the last journal entry for each generation in an account, as the command line exports them.
+    /// Returns the last journal entry of each generation of an account, as the command line exports it.
     pub fn journal(&self, account: &Account) -> Vec<Value> {
         let printed = self.cli(&["journal", "export", "--account", &account.name]);
         let entries = printed.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-        // A late capture is not the bill for its generation.
+        // The entry of a late capture has no generation id, because it is not the bill of its generation.
         let bill = |entry: Value| Some((entry["generation_id"].as_str()?.to_owned(), entry));
         let last: BTreeMap<String, Value> = entries.filter_map(bill).collect();
         last.into_values().collect()
@@ -245,17 +245,17 @@ impl Stack {
         assert_eq!(answer.status, 200, "{answer}");
     }
 
-    /// Prepares a chat request for the scripted answer. A script without a tag gets one.
+    /// Prepares a chat request that gets the scripted answer. If the script has no tag, it gets one.
     pub fn call(&self, key: &ApiKey, script: Script) -> Call {
         self.call_to(self.url(""), key, script)
     }
 
-    /// Prepares a chat request to this gateway.
+    /// Prepares a chat request that is sent to this gateway.
     pub fn call_at(&self, gateway: &Server, key: &ApiKey, script: Script) -> Call {
         self.call_to(gateway.public().to_owned(), key, script)
     }
 
-    /// Prepares a chat request to the installation at this address.
+    /// Prepares a chat request that is sent to the installation at this address.
     pub fn call_to(&self, base: String, key: &ApiKey, mut script: Script) -> Call {
         if script.tag.is_empty() {
             script.tag = format!("t{}", self.tags.fetch_add(1, Ordering::Relaxed));
@@ -263,12 +263,12 @@ impl Stack {
         Call::new(self.http.clone(), self.book.clone(), base, key, &script)
     }
 
-    /// Sends a `GET` request for a public path with a key.
+    /// Sends a `GET` request with a key to a public path.
     pub async fn get(&self, key: &ApiKey, path: &str) -> Answer {
         self.http.send_as(&key.secret, Method::GET, &self.url(path), None).await
     }
 
-    /// Returns the address of a public path. Gateways take turns.
+    /// Returns the URL of a public path. The gateways take turns.
     pub fn url(&self, path: &str) -> String {
         let running: Vec<&Server> = self.gateways.iter().filter(|server| server.is_running()).collect();
         let server = match running.len() {
@@ -278,7 +278,7 @@ impl Stack {
         format!("{}{path}", server.public())
     }
 
-    /// Returns the process that accepts client connections; with several gateways, the first one.
+    /// Returns the process that accepts client connections. If there are several gateways, returns the first.
     pub fn server(&self) -> &Server {
         &self.gateways[0]
     }
@@ -287,7 +287,8 @@ impl Stack {
         self.redis.as_ref().expect("this deployment has a Redis")
     }
 
-    /// Starts another gateway with additional environment variables. It does not take part in the turns.
+    /// Starts another gateway with additional environment variables. The test's requests do not go to it unless a test
+    /// sends them there.
     pub async fn another_gateway(&self, env: Vec<(&'static str, String)>) -> Server {
         let mut settings = self.server().settings().clone();
         settings.data = self.data.path().join("another");
@@ -296,17 +297,17 @@ impl Stack {
         Server::start(&settings).await
     }
 
-    /// Runs an operator's command on the stack's data, and returns the output.
+    /// Runs an operator's command on the data of the stack, and returns what it printed.
     pub fn cli(&self, arguments: &[&str]) -> String {
         self.operator().cli(arguments)
     }
 
-    /// Returns the settings of a process with access to the store, which can run the operator's commands.
+    /// Returns the settings of a process that can access the store. Operator's commands can be run with them.
     pub fn operator(&self) -> &Settings {
         operator(&self.gateways, &self.key_services)
     }
 
-    /// Ends the process as a power failure would, and restarts it on the same data.
+    /// Ends the process as a power failure would, and starts it again with the same data.
     pub async fn crash(&self) {
         self.kill_gateway(0);
         self.server().restart().await;
@@ -319,17 +320,17 @@ impl Stack {
         gateway.kill();
     }
 
-    /// Returns the folder with all data of the stack.
+    /// Returns the folder that contains all data of the stack.
     pub fn data(&self) -> PathBuf {
         self.data.path().to_owned()
     }
 
-    /// Returns the credit and holds of an account, as the command line shows them.
+    /// Returns the credit of an account and the sum of its holds, as the command line shows them.
     pub fn balance(&self, account: &Account) -> Balance {
         book::balances(self.operator()).remove(&account.name).expect("the account is listed")
     }
 
-    /// Waits until no account has open holds.
+    /// Waits until no account has a hold that is open.
     pub async fn released(&self, patience: Duration) {
         let deadline = Instant::now() + patience;
         loop {
@@ -345,8 +346,8 @@ impl Stack {
         }
     }
 
-    /// Asserts that no hold is open, that the books balance, and that keys were billed the cost of their requests.
-    /// Every stack runs this when it is dropped.
+    /// Asserts that no hold is open, that the books balance, and that each key was billed the cost of its requests.
+    /// This is checked for every stack when it is dropped.
     async fn assert_settled(&self) {
         self.released(SETTLING).await;
         self.cli(&["audit"]);
@@ -356,7 +357,7 @@ impl Stack {
         self.book.assert_billed(self.operator(), &self.upstream, listed.as_deref());
     }
 
-    /// Asserts that no log and no metric contains a prompt, a key, a token or the pepper.
+    /// Asserts that no prompt, key, token or pepper is in a log or in a metric.
     async fn assert_discreet(&self) {
         for server in self.gateways.iter().chain(&self.key_services) {
             let mut told = server.log();
@@ -368,9 +369,9 @@ impl Stack {
         }
     }
 
-    /// Returns account, id and billed amount for every key in every account.
+    /// Returns every key in every account: the account, the key's id, and the billed amount.
     async fn listed_keys(&self) -> Vec<(String, String, NanoUsd)> {
-        // The stack's own client may belong to a runtime that has stopped.
+        // The stack's own client may belong to a runtime that no longer runs.
         let http = self.http.fresh();
         let mut keys = Vec::new();
         for account in self.book.accounts() {
@@ -393,7 +394,8 @@ impl Stack {
     }
 }
 
-/// Returns the first secret in a process's output for operators: a key, one of the installation's secrets, or a prompt.
+/// Returns the first secret in what a process shows to operators: a key, one of the installation's secrets, or a
+/// prompt.
 pub fn secret_in(told: &str) -> Option<String> {
     let line = |line: &&str| {
         let secrets = [PEPPER, INTERNAL_TOKEN, UPSTREAM_KEY, r#""script":"#, r#"\"script\":"#];
@@ -412,7 +414,7 @@ impl Drop for Stack {
             self.print_last_words();
             return;
         }
-        // `drop` cannot wait for the check, so it runs on a thread with its own runtime.
+        // `drop` cannot wait for a future, so the check runs on a thread with a runtime of its own.
         let check = || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(self.assert_settled());

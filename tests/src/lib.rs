@@ -1,5 +1,5 @@
-//! Foundation of the end-to-end tests, the measurements and the attacks: a scripted upstream, and a harness that runs
-//! the real programs.
+//! What the end-to-end tests, the measurements and the attacks have in common: a scripted upstream, and a harness that
+//! runs the real programs.
 
 #![expect(
     clippy::unwrap_used,

@@ -1,9 +1,9 @@
-//! A model server that follows a script in the request: it streams, stalls, cuts connections, reports false usage, and
-//! records what it served.
+//! A model server that does what a script in the request says: it may stream, stall, cut the connection or report false
+//! usage. It records what it served.
 //!
 //! It serves OpenAI's chat API under `/v1`, and OpenAI's Responses and Anthropic's Messages at every path that ends in
 //! their names. The script is in the last user message (see [`Script::message`]), which a gateway forwards unchanged.
-//! Requests without one get a default.
+//! For requests without a script, there is a default.
 
 use std::{
     net::SocketAddr,
@@ -45,12 +45,12 @@ pub use script::{Script, Told, Usage, text};
 pub use state::{Keep, State};
 pub use style::{CallIds, ReasoningField, ReasoningTold, Style};
 
-/// Longest wait for a generation, so that a test fails rather than hangs.
+/// Maximum time to wait for a generation. With it, a test fails instead of hanging.
 const GENERATION_TIMEOUT: Duration = Duration::from_secs(30);
-/// Interval at which the records are polled.
+/// Time between two checks of the records of generations.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// An upstream in this process, with its own thread and port.
+/// An upstream that runs in this process, with a thread and a port of its own.
 pub struct Upstream {
     address: SocketAddr,
     state: Arc<State>,
@@ -58,16 +58,16 @@ pub struct Upstream {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Credential that the Responses and Messages APIs demand by default, in any header.
+/// Credential that requests in the Responses and Messages APIs must contain by default, in any header.
 pub const UPSTREAM_KEY: &str = "sk-scripted-upstream";
 
 impl Upstream {
-    /// Starts an upstream on a free loopback port.
+    /// Starts an upstream on a free port of the loopback interface.
     pub fn start() -> Self {
         Self::keeping(Keep::default())
     }
 
-    /// Starts an upstream that keeps these records.
+    /// Starts an upstream that records this much about its requests.
     pub fn keeping(keep: Keep) -> Self {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("the loopback has a free port");
         listener.set_nonblocking(true).unwrap();
@@ -75,7 +75,7 @@ impl Upstream {
         let state = Arc::new(State::new(Script::default(), keep));
         let (stop, mut stopped) = watch::channel(false);
         let shared = state.clone();
-        // The upstream has its own thread, so that it continues while a test blocks or drops its stack.
+        // The upstream has a thread of its own. So it continues while a test blocks, or drops its stack.
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async move {
@@ -91,17 +91,18 @@ impl Upstream {
         upstream
     }
 
-    /// Returns the base address, as in a catalogue.
+    /// Returns the base address, as a catalogue contains it.
     pub fn url(&self) -> String {
         format!("http://{}/v1", self.address)
     }
 
-    /// Sets the script for requests that have none.
+    /// Sets the script for requests that contain none.
     pub fn set_default(&self, script: Script) {
         *self.state.default.lock().unwrap() = script;
     }
 
-    /// Sets the credential that Responses and Messages demand, in any header. The default is [`UPSTREAM_KEY`].
+    /// Sets the credential that requests in the Responses and Messages APIs must contain, in any header. The default is
+    /// [`UPSTREAM_KEY`].
     pub fn set_key(&self, key: &str) {
         *self.state.key.lock().unwrap() = Some(key.to_owned());
     }
@@ -111,17 +112,17 @@ impl Upstream {
         *self.state.window.lock().unwrap() = Some(tokens);
     }
 
-    /// Returns all requests for generations in order of arrival.
+    /// Returns all requests for generations, in the order in which they arrived.
     pub fn generations(&self) -> Vec<Generation> {
         self.records().all()
     }
 
-    /// Returns the counts for all requests in order of arrival, if the upstream keeps only counts.
+    /// If the upstream keeps only counts, returns the counts of all requests, in the order in which they arrived.
     pub fn counts(&self) -> Vec<Count> {
         self.records().counts()
     }
 
-    /// Returns the requests whose script has this tag. There are several if the gateway retried.
+    /// Returns the requests whose script has this tag. If the gateway retried, there are several.
     pub fn tagged(&self, tag: &str) -> Vec<Generation> {
         self.generations().into_iter().filter(|generation| generation.tag == tag).collect()
     }
@@ -143,19 +144,19 @@ impl Upstream {
         self.state.open_connections.load(Ordering::Relaxed)
     }
 
-    /// Returns the maximum number of prompts whose tokens were counted at the same time.
+    /// Returns the highest number of prompts whose tokens were being counted at the same time.
     pub fn most_counts_at_once(&self) -> usize {
         self.state.most_counting.load(Ordering::Relaxed)
     }
 
-    /// Returns the number of requests to count a prompt's tokens.
+    /// Returns how often the number of tokens in a prompt was requested.
     pub fn token_counts(&self) -> usize {
         self.state.token_counts.load(Ordering::Relaxed)
     }
 
-    /// Closes the port and cuts all connections.
+    /// Closes the port, and cuts all connections.
     pub fn stop(&mut self) {
-        // The receiver is gone only if the thread has ended.
+        // This fails only if the thread has ended.
         let _ = self.stop.send(true);
         if let Some(thread) = self.thread.take() {
             thread.join().expect("the upstream's thread does not panic");
@@ -178,30 +179,30 @@ pub async fn serve(listener: TcpListener, state: Arc<State>) {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
-                // Streamed tokens are small writes that must be sent at once.
+                // Streamed tokens are small writes, which must be sent without delay.
                 let _ = stream.set_nodelay(true);
                 tokio::spawn(serve_connection(stream, state.clone()));
             }
-            // For example, too many files are open; some may be closed soon.
+            // There may be too many open files, for example. Some of them may soon be closed.
             Err(_) => sleep(LOOK_EVERY).await,
         }
     }
 }
 
-/// Serves one connection to its end.
+/// Serves a connection until it ends.
 pub async fn serve_connection(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     state: Arc<State>,
 ) {
     let open = OpenConnection::new(&state);
     let service = service_fn(|request: http::Request<Incoming>| answer::answer(request, state.clone()));
-    // Scripted cuts, and clients that leave, end a connection with an error.
+    // If a script cuts the connection or the client leaves, the connection ends with an error.
     let _: Result<(), hyper::Error> =
         hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
     drop(open);
 }
 
-/// Counts an open connection until it is dropped.
+/// Keeps a connection counted until this is dropped.
 struct OpenConnection<'a>(&'a State);
 
 impl<'a> OpenConnection<'a> {

@@ -1,5 +1,5 @@
-# Sourced in the root: puts cargo-auditable on the PATH, and builds it below tests/ if it is missing. An installed one comes first,
-# because the names of functions depend on its path, and a PGO profile depends on these names.
+# To be sourced in the repository's root. Puts cargo-auditable on the PATH, and builds it below tests/ if it is missing. If cargo-auditable
+# is installed elsewhere, that program is used, because the names of functions depend on its path, and a PGO profile depends on the names.
 tools=$PWD/tests/.tools
 PATH=$PATH:$tools/bin
 command -v cargo-auditable > /dev/null ||

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Checks licences, sources and advisories of all dependencies against deny.toml. Builds cargo-deny below tests/ if it is missing, in two
-# minutes. The advisory database comes from GitHub; if it cannot be reached, the script says so and checks the rest.
+# Checks licences, sources and advisories of all dependencies against deny.toml. If cargo-deny is missing, builds it below tests/, which
+# takes two minutes. The advisory database comes from GitHub; if GitHub cannot be reached, the script says so and checks the rest.
 set -eu
 cd "$(dirname "$0")/../.."
 
@@ -8,7 +8,7 @@ version=0.20.2
 tools="$PWD/tests/.tools"
 deny="$tools/bin/cargo-deny"
 if [ "$("$deny" --version 2> /dev/null)" != "cargo-deny $version" ]; then
-  # Without optimisation it builds faster, and still runs within seconds.
+  # A build without optimisation is faster, and the program still runs within seconds.
   CARGO_PROFILE_DEV_DEBUG=0 cargo install --locked --debug --quiet --root "$tools" "cargo-deny@$version"
 fi
 

@@ -36,7 +36,7 @@ def main():
         sys.exit("the text to replace must occur exactly once: " + "; ".join(moved))
     if chosen.texts:
         return
-    # Faults are ordered by package, so that the next one finds most of its build done.
+    # Consecutive faults are in the same package, so most of a fault's build has been done for the fault before it.
     every.sort(key=lambda fault: fault[0])
     part, parts = chosen.part
     every = every[len(every) * (part - 1) // parts : len(every) * part // parts]
@@ -49,7 +49,7 @@ def main():
 
 
 def prepared(faults, jobs):
-    """Returns copies of the code in which all tests pass, with their builds."""
+    """Returns a queue of folders with copies of the code and their builds. Exits if a test fails in a copy without a fault."""
     folders = [COPIES / str(number) for number in range(jobs)]
     for folder in folders:
         copy(folder)
@@ -58,7 +58,7 @@ def prepared(faults, jobs):
             sys.exit(f"the tests fail without a fault:\n{failed}")
     for folder in folders[1:]:
         if not (folder / "target").is_dir():
-            # Cargo compares the times of files, so the copy preserves them.
+            # Cargo compares files' modification times, so the copies get the times of the originals.
             subprocess.run(["cp", "-a", "--reflink=auto", folders[0] / "target", folder], check=True)
             for name in known_files():
                 shutil.copystat(folders[0] / name, folder / name)
@@ -74,7 +74,7 @@ def known_files():
 
 
 def copy(folder):
-    """Copies the files that git knows to a separate workspace. Leaves equal files alone, so that cargo does not rebuild them."""
+    """Copies the files that git tracks to a folder. Files that are already equal are not written, so that cargo does not rebuild them."""
     files = known_files()
     for name in files:
         source, target = ROOT / name, folder / name
@@ -87,7 +87,7 @@ def copy(folder):
 
 
 def tried(faults, free):
-    """Yields each fault after it was tried, and whether it was caught."""
+    """Tries the faults, and yields each one when its result is known, with whether a test caught it."""
     jobs = free.qsize()
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         running = {pool.submit(is_caught, free, max(1, CORES // jobs), *fault): fault for fault in faults}
@@ -114,7 +114,7 @@ def is_caught(free, cores, package, name, file, right, wrong, test):
 
 
 def failure(folder, package, test, cores):
-    """Runs a package's tests, or one, and returns the output of a failure. A fault must compile."""
+    """Runs all tests of a package, or only `test`. Returns the output if a test fails, else None. Exits if the code does not compile."""
     command = ["cargo", "test", "--quiet", "--profile", "checked", "--jobs", str(cores), "--package", package, "--lib"]
     environment = {**os.environ, "CARGO_TARGET_DIR": str(folder / "target")}
     built = subprocess.run([*command, "--no-run"], cwd=folder, env=environment, capture_output=True, text=True)

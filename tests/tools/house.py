@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Measures how much of the workspace one has to read for a change: crate sizes, recipes in CONTRIBUTING.md, and names with several meanings.
 
-It counts lines of production Rust, including comments, without tests and generated code. Like words.py it never fails: people judge
-the numbers.
+Lines of production Rust are counted, including comments, but no tests and no generated code. Like words.py, this program never fails:
+people judge the numbers.
 """
 
 import collections
@@ -15,10 +15,10 @@ from words import production_files, production_text
 
 MOST_LINES = 7000  # per crate: about what one can read in a day
 MOST_PERCENT = 8  # number of type names that may have two meanings; no name may have three
-# Recipes in CONTRIBUTING.md, with the most lines and files that they may touch.
+# Recipes in CONTRIBUTING.md, each with the maximum number of lines in the files that it names, and the maximum number of such files.
 RECIPES = {"A new setting of a key": (700, 4), "A new noun": (600, 9)}
 TYPE = re.compile(r"^(?:pub(?:\(.*?\))? )?(?:struct|enum|trait|type|union) (\w+)", re.MULTILINE)
-# A recipe's diff names each changed file at the beginning of a line.
+# In CONTRIBUTING.md, the diff of a recipe has the name of each changed file at the beginning of a line.
 CHANGED = re.compile(r"^ ([\w./-]+\.(?:rs|proto))", re.MULTILINE)
 
 

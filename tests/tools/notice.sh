@@ -1,6 +1,6 @@
 #!/bin/sh
-# Prints the NOTICE of archives and images: the crates that the programs link, and the texts that their licences require. A text that
-# several crates share is printed once.
+# Prints the NOTICE of archives and images. It lists the crates that the programs link, and contains the texts of the crates' licences and
+# notices. A text that several crates share is printed once.
 set -eu
 cd "$(dirname "$0")/../.."
 

@@ -4,7 +4,8 @@
 #   tests/tools/pgo.sh            # builds, trains, and builds again: target/pgo/faregate.profdata, and target/pgo/programs
 #   tests/tools/pgo.sh profile    # only the profile
 #
-# Training needs a redis-server. A profile fits one version of the compiler, whose `llvm-tools` are installed if missing.
+# Training needs a redis-server. A profile fits only the version of the compiler that made it. The compiler's `llvm-tools` are installed if
+# they are missing.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/tools/auditable.sh
@@ -16,8 +17,8 @@ profdata=$(rustc --print sysroot)/lib/rustlib/$host/bin/llvm-profdata
 flags=${RUSTFLAGS:-}
 programs='faregate inference-gateway key-service local-model'
 
-# Every build uses the same packages, commands and target, because the names of functions depend on all three. Naming the target keeps
-# build scripts and macros out of the profile.
+# All builds use the same packages, command and target, because the names of functions depend on all three. With an explicit target,
+# cargo applies the flags neither to build scripts nor to macros, so these do not add to the profile.
 build() {
   # shellcheck disable=SC2046,SC2086 # several arguments
   RUSTFLAGS="$flags $1" cargo auditable build --release --locked --target "$host" --target-dir "$folder/$2" $(printf ' --package %s' $programs)

@@ -2,9 +2,10 @@
 # Tests the promises of docs/proof.md for PROVE_MINUTES (30) in total. PROVE_ONLY selects parts, separated by commas:
 #
 # model       visits every state of small installations, and of larger ones if there are ten minutes
-# store       tears append-only files of Redis and starts it three times, then expires holds that pass up to 3,840 thresholds,
-#             each for an eighth of the time
-# simulation  simulates the services for a quarter of the time, from seed PROVE_SEED on; only that seed with PROVE_MINUTES=0
+# store       first tears append-only files of Redis and starts it three times, then expires holds that pass up to 3,840 thresholds.
+#             Each of the two takes an eighth of the time
+# simulation  simulates the services for a quarter of the time, with PROVE_SEED as the first seed. With PROVE_MINUTES=0 it simulates
+#             only that seed
 # load        kills, stops and starves the release programs under load, and compares the books. PROVE_SEED repeats a run.
 #             PROVE_BESIDE is a folder with another version's programs, which every second process then uses. PROVE_STAGES selects
 #             installations, separated by commas: services, sqlite, failover, clocks, sentinel, cluster, lagging
@@ -15,7 +16,7 @@ cd "$(dirname "$0")/../.."
 
 minutes=${PROVE_MINUTES:-30}
 parts="model store simulation load"
-# Minutes of all parts except the load.
+# Minutes that the other parts use. The load gets the rest.
 model_minutes=0 store_minutes=0 simulation_minutes=0
 
 model() {

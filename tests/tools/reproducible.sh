@@ -1,8 +1,8 @@
 #!/bin/sh
 # Builds the programs twice, from copies of the committed source in two folders, and compares them byte by byte.
-# Arguments are passed to cargo: --profile dev for a trial in minutes. The programs stay below target/reproducible.
-# They are built as in the Dockerfile, with cargo-auditable. PROFILE is a PGO profile, from a release or from
-# `tests/tools/pgo.sh profile`; without it the programs are built without PGO.
+# Arguments are passed to cargo. With --profile dev, a trial takes only minutes. The programs stay below target/reproducible.
+# As in the Dockerfile, they are built with cargo-auditable. PROFILE names the file of a PGO profile, from a release or from
+# `tests/tools/pgo.sh profile`. Without PROFILE, the programs are built without PGO.
 set -eu
 cd "$(dirname "$0")/../.."
 
@@ -20,7 +20,7 @@ programs='faregate inference-gateway key-service local-model'
 for copy in a b; do
   folder=$PWD/target/reproducible/$copy
   rm -rf "$folder"
-  # Folder names of different lengths, so that a path left in a program shows up as a difference.
+  # The folders' names differ in length. A path that remains in a program therefore makes the two builds differ.
   source=$folder/source$([ $copy = a ] || echo -in-another-folder)
   mkdir -p "$source"
   git archive HEAD | tar -x -C "$source"

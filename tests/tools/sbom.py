@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the crates of each program as CycloneDX 1.5 to a folder: sbom.py FOLDER.
+"""Writes a list of the crates of each program, in the format CycloneDX 1.5, to a folder: sbom.py FOLDER.
 
 Uses only `cargo metadata` and Cargo.lock, no network and no timestamps, so the same source gives the same bytes.
 """
@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 PROGRAMS = ["faregate", "inference-gateway", "key-service", "local-model"]
 ROOT = pathlib.Path(__file__).parents[2]
-# Linked dependencies only, without those for building or testing.
+# Dependencies are listed for this target only.
 TARGET = "x86_64-unknown-linux-gnu"
 
 
@@ -22,7 +22,7 @@ def metadata() -> dict:
 
 
 def linked(program: str, packages: dict) -> list[str]:
-    """Returns the ids of the packages that a program links, starting with its own."""
+    """Returns the ids of the packages that a program links, without dependencies for building or testing. The program's own comes first."""
     command = ["cargo", "tree", "--locked", "--package", program, "--target", TARGET]
     command += ["--edges", "normal,no-proc-macro", "--prefix", "none", "--format", "{p}"]
     lines = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.splitlines()

@@ -2,7 +2,7 @@
 """Runs the unit and integration tests alongside the end-to-end tests, which mostly wait for servers, leases and clocks.
 
 `tests.py` runs everything. `--only NAME` runs one program with tests, such as `e2e`; `-- WORD…` runs the end-to-end tests that libtest
-chooses for these words, such as `-- caps::` or `-- --ignored`. The longest tests start first, as the previous run measured them.
+chooses for these words, such as `-- caps::` or `-- --ignored`. The tests that took longest in the previous run start first.
 """
 
 import argparse
@@ -20,23 +20,24 @@ ROOT = Path(__file__).resolve().parents[2]
 PROFILE = "checked"
 E2E = "e2e"
 CORES = os.cpu_count() or 1
-# Number of unit-test programs that run at a time, and of tests at a time in each. They compute more than they wait, except one program, whose
-# tests wait for failovers.
+# Number of unit-test programs that run at a time.
 UNITS = max(1, CORES // 2)
+# Programs that run more tests at a time than there are cores, and how many times as many, because their tests mostly wait (for failovers).
+# All others run one test per core.
 WAITING = {"key_service_records": 4}
 # Number of end-to-end tests that run at a time, each in its own process.
 AT_ONCE = 2 * CORES
-# Names of long tests, the longest first, for a first run without measured times.
+# Names of long tests, the longest first. They decide the order as long as no run has measured the times.
 LONGEST = Path(__file__).with_name("longest.txt")
 LAST_RUN = ROOT / "target" / PROFILE / "test-seconds.json"
 SLOWEST = 20
 DEADLINE = 30 * 60
-# Ports that servers keep across restarts; see `tests/src/harness/servers/ports.rs`.
+# Ports of servers that keep their ports across restarts; see `tests/src/harness/servers/ports.rs`.
 PORTS = range(10_000, 32_000)
 
 
 def programs(only):
-    """Builds the programs with tests. Yields name, path and crate folder of each."""
+    """Builds the programs that contain tests. Yields the name, the path and the crate's folder of each program."""
     chosen = ["--test", E2E] if only == E2E else ["--tests"]
     command = ["cargo", "test", "--profile", PROFILE, "--workspace", *chosen, "--no-run"]
     built = subprocess.run(
@@ -57,12 +58,12 @@ def listed(program, arguments):
     names = {line.removesuffix(": test") for line in printed.splitlines() if line.endswith(": test")}
     if "--ignored" in arguments or "--include-ignored" in arguments:
         return names
-    # libtest lists ignored tests too, unless only these are requested.
+    # Without these arguments, libtest lists ignored tests too, although it would not run them.
     return names - listed(program, [*arguments, "--ignored"])
 
 
 def work(only, words):
-    """Yields what to run: whether it is an end-to-end test, a title, the command, and its folder."""
+    """Yields the commands to run. For each: whether it is an end-to-end test, a title, the command, and the folder in which it runs."""
     for name, program, folder in programs(only):
         if only not in (None, name):
             continue
@@ -74,7 +75,7 @@ def work(only, words):
 
 
 def run(title, command, folder, lanes):
-    """Runs a command in a free lane, which has ports that no other lane uses."""
+    """Runs a command in a free lane: a range of ports that no other command uses meanwhile."""
     lane = lanes.get()
     # Cargo sets these variables for tests that it runs.
     environment = {
@@ -87,7 +88,7 @@ def run(title, command, folder, lanes):
             text=True, errors="replace", timeout=DEADLINE, check=False,
         )
     except subprocess.TimeoutExpired as late:
-        # After a timeout, the output so far is in bytes.
+        # After a timeout, Python gives the output as bytes, even with `text=True`.
         written = (late.stdout or b"").decode(errors="replace")
         ended = subprocess.CompletedProcess(command, 1, f"{written}\nstill running after {DEADLINE} seconds\n")
     lanes.put(lane)
@@ -137,7 +138,7 @@ def main():
         print(f"{measured[title]:6.1f} s  {title}")
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     took = f"{time.monotonic() - began:.0f} s, {used.ru_utime + used.ru_stime:.0f} s of CPU"
-    # Other tools read this line, so it has the format of `cargo test`.
+    # Other tools read this line, so it begins like the line of `cargo test`.
     print(f"\ntest result: {'FAILED' if failed else 'ok'}. {passed} passed; {len(failed)} failed; finished in {took}")
     sys.exit(f"failed: {', '.join(sorted(failed))}" if failed else 0)
 

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Upgrades a running installation from an earlier commit, such as the tag of the last release, to this checkout, one process after
-# another, under load. Both must have the same layout of the store. Builds the earlier programs from the repository; the tests of
-# rolling restarts then begin with them.
+# another, under load. Both versions must have the same layout of the store. The earlier programs are built from the repository. The
+# tests of rolling restarts then start these programs first, and replace them one after another.
 set -eu
 cd "$(dirname "$0")/../.."
 

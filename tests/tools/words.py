@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Counts comments of four words or fewer, against a goal, and the lines of production Rust.
+"""Counts the lines of production Rust, and the comments of four words or fewer, for which there is a goal.
 
-`words.py` prints the counts of all tracked Rust, Lua and protobuf files, and the crates with the most short comments;
-`words.py --list PATH…` prints each short comment of files or folders. Tests, `bench/` and generated code are left out.
+`words.py` prints the counts of all tracked Rust, Lua and protobuf files, and the crates with the most short comments.
+`words.py --list PATH…` prints each short comment in these files or folders. Tests, `bench/` and generated code are left out.
 It never fails: people judge the numbers.
 """
 
@@ -15,8 +15,9 @@ from pathlib import Path
 SHORT = 4  # words; such a short comment usually repeats a name
 GOAL = 200  # there should be fewer short comments than this
 CRATES_SHOWN = 8
-# The test crate, the benchmark crate, and test modules declared as `#[cfg(test)] mod name;`.
+# The test crate, the benchmark crate, and folders and files with the name `tests`.
 TEST = re.compile(r"(^tests|^bench|/tests)(/|\.rs$)")
+# The declaration of a test module that has its own file: `#[cfg(test)] mod name;`.
 TEST_MODULE = re.compile(r"^#\[cfg\((?:any\()?test\b.*\]\n(?:#\[.*\]\n)*(?:pub(?:\(.*?\))? )?mod (\w+);", re.MULTILINE)
 GENERATED = ("shared/rpc/src/v1.rs",)
 INLINE_TESTS = re.compile(r"^#\[cfg\(test\)\]\nmod tests \{\n.*?^\}\n", re.MULTILINE | re.DOTALL)

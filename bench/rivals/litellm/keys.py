@@ -1,6 +1,6 @@
-"""Virtual keys without a database: `sk-tenant-N` has the budget of the N-th number in BUDGETS.
+"""Virtual keys without a database: the budget of `sk-tenant-N` is the number at index N in BUDGETS.
 
-LiteLLM then runs its own checks and reservations on the returned key, as `custom_auth_run_common_checks` demands.
+For each request, LiteLLM then checks the returned key and reserves money itself, because the setting `custom_auth_run_common_checks` is on.
 """
 
 import os
@@ -18,7 +18,7 @@ async def authenticate(request, api_key: str) -> UserAPIKeyAuth:
 
 
 def spend_logger():
-    """LiteLLM's own spend tracker. LiteLLM registers it only with a database, but without it no reservation is ever released."""
+    """Returns LiteLLM's own spend tracker. Without it, no reservation is ever released. LiteLLM itself registers it only with a database."""
     from litellm.proxy.hooks.proxy_track_cost_callback import ProxyDBLogger
 
     return ProxyDBLogger()

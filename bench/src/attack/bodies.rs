@@ -19,13 +19,13 @@ use super::{
 use crate::measure::process::memory;
 use tests::harness::Server;
 
-/// Length that every body announces, and number of bytes that the attack sends.
+/// Length that every body announces, and the number of its bytes that the attack sends.
 const ANNOUNCED: usize = 64 << 10;
 const SENT: usize = 60 << 10;
 
-/// Bytes of a large head, below the bound on heads.
+/// Size of a large head in bytes. It is below the limit on heads.
 const HEAD: usize = 60 << 10;
-/// Limits in bytes on the memory used by stalled bodies: after they end, and while they stall.
+/// Limits on the memory in bytes that stalled bodies may use: after they have ended, and while they stall.
 const LEFT_BEHIND: u64 = 64 << 20;
 const MEANWHILE: u64 = 3 * LEFT_BEHIND;
 
@@ -54,7 +54,7 @@ impl Body {
         }
     }
 
-    /// Returns the number of bytes announced, and the number sent.
+    /// Returns how many bytes the body announces, and how many of them are sent.
     const fn bytes(self) -> (usize, usize) {
         match self {
             Self::Chat | Self::Management => (ANNOUNCED, SENT),
@@ -63,7 +63,7 @@ impl Body {
         }
     }
 
-    /// Returns the number of bytes sent of a request, without a small head.
+    /// Returns the number of bytes sent for a request. Small heads are not included.
     const fn size(self) -> usize {
         match self {
             Self::LargeHead => HEAD,
@@ -84,7 +84,8 @@ pub(super) async fn row(server: &Server, port: &str, (connections, each): (usize
     }
 }
 
-/// Returns how much a process's memory grows while requests stall and afterwards, and the number of bytes sent.
+/// Returns how much a process's memory grows while requests stall, how much it has grown after they ended, and the
+/// number of bytes sent.
 pub(super) async fn growth(
     pid: u32,
     address: SocketAddr,
@@ -110,7 +111,7 @@ pub struct StalledBodies {
 }
 
 impl StalledBodies {
-    /// Opens the connections, each with `each` such requests.
+    /// Opens the connections, and sends `each` such requests on each of them.
     pub async fn open(address: SocketAddr, connections: usize, each: usize, body: Body) -> Self {
         let mut tasks = Vec::new();
         for number in 0..connections {
@@ -158,7 +159,7 @@ fn request(number: usize, body: Body) -> Request<Stalling> {
         .header(header::CONTENT_TYPE, content_type)
         .header(header::CONTENT_LENGTH, announced);
     if body == Body::LargeHead {
-        // Each header differs, so that HPACK cannot share their entries.
+        // Each header has a different value, so HPACK cannot replace it with a short reference to an earlier one.
         request = request.header("x-filler", format!("{number:0>HEAD$}"));
     }
     request.body(StreamBody::new(begun.chain(stream::pending()).boxed())).unwrap()

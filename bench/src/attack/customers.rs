@@ -1,5 +1,5 @@
-//! Attacks by customers and over time: a customer that reads nothing, one that sends the largest bodies, and many
-//! requests without a scraper, each next to another customer.
+//! Attacks by customers: one that reads none of its streams, one that sends bodies of the largest size, and many
+//! requests while nothing reads the metrics. Each attack runs next to another customer.
 
 pub(super) mod rates;
 pub(super) mod webhooks;
@@ -26,15 +26,15 @@ use tests::{
 
 /// How long a client may stop reading its stream, and how long its slot may take to become free afterwards.
 const STALL: (Duration, Duration) = (Duration::from_mins(1), Duration::from_secs(5));
-/// Number of the gateway's slots in the attack on them, and the share that one account may use.
+/// Number of slots that the gateway has in the attack on slots, and how many of them one account may use.
 const SLOTS: (usize, usize) = (64, 48);
 
-/// Number of large bodies that a customer sends at once, the size of each, and how long the attack lasts.
+/// Number of large bodies that a customer sends at once, the size of each body in bytes, and how long the attack lasts.
 const BODIES: (usize, usize) = (3, 30 << 20);
 const BODIES_TIME: Duration = Duration::from_secs(8);
-/// A message in a large body: many short messages take the longest to parse.
+/// A message of a large body. It is short, because many short messages take the longest to parse.
 const MESSAGE: &str = r#"{"role":"user","content":"x"},"#;
-/// How much longer the slowest of another customer's chats may take.
+/// How much longer another customer's slowest chat may take during the attack.
 const BODIES_DELAY: Duration = Duration::from_millis(500);
 
 /// Measures memory during paid requests while nobody reads the metrics.
@@ -59,7 +59,7 @@ pub(super) async fn unscraped(stack: &Stack, requests: usize) -> Row {
     }
 }
 
-/// Runs a customer that reads nothing, next to another one.
+/// Runs a customer that reads none of its streams, next to another customer.
 pub(super) async fn slots() -> Vec<Row> {
     let (all, share) = SLOTS;
     let env = vec![("FAREGATE_MAX_IN_FLIGHT", all.to_string())];
@@ -96,7 +96,7 @@ pub(super) async fn slots() -> Vec<Row> {
     ]
 }
 
-/// Runs a customer whose requests are as large as allowed, next to another one.
+/// Runs a customer whose requests are as large as allowed, next to another customer.
 pub(super) async fn large_bodies(stack: &Stack) -> Row {
     let greedy = stack.key().await;
     let other = stack.open_account("other", usd("1"));
@@ -120,11 +120,11 @@ pub(super) async fn large_bodies(stack: &Stack) -> Row {
     }
 }
 
-/// Sends large bodies one after the other until `until`. Returns how many the gateway read to their end.
+/// Sends large bodies one after the other until `until`. Returns how many of them the gateway read to the end.
 async fn send_large_bodies(stack: &Stack, secret: &str, size: usize, until: Deadline) -> usize {
     let (http, url) = (stack.http.fresh(), stack.url("/v1/chat/completions"));
     let messages = MESSAGE.repeat(size / MESSAGE.len());
-    // The model comes last and does not exist, so the gateway parses the whole body in vain.
+    // The model comes last and does not exist. So the gateway parses the whole body before it can refuse the request.
     let body = format!(r#"{{"messages":[{}],"model":"none"}}"#, messages.trim_end_matches(','));
     let body = Bytes::from(body);
     let mut sent = 0;

@@ -17,7 +17,7 @@ use tests::harness::Http;
 const PROMPTS: usize = 12;
 const PROMPT: usize = 60 << 20;
 const MEMORY: u64 = 300 << 20;
-/// Memory that stalled bodies may use.
+/// Memory in bytes that stalled bodies may use.
 const STALLED: u64 = 192 << 20;
 
 /// Runs these attacks against a model in a separate process.

@@ -1,5 +1,5 @@
-//! An account that makes changes without end, each of which records an event, next to another customer. Redis is small,
-//! but the part of its memory that is reserved for chats must stay free.
+//! An account that never stops making changes, each of which records an event, next to another customer. Redis is
+//! small, and the changes must not use the part of its memory that is reserved for chats.
 
 use std::{
     sync::{
@@ -21,34 +21,35 @@ use super::{
 
 /// Memory of Redis beyond what an empty installation uses. A fifth of it is reserved for chats.
 const MEMORY: u64 = 12 << 20;
-/// The highest limit of a key; each change lowers it by a dollar.
+/// Limit of the key at first, in dollars. Each change lowers it by a dollar.
 const LIMIT: u64 = 1_000_000;
-/// Number of connections of the account that makes changes.
+/// Number of connections over which the account makes changes.
 const CONNECTIONS: usize = 8;
-/// Size of an event with two lists of the longest names, in a listing.
+/// Size in a listing, in bytes, of an event with two lists of the longest names.
 const EVENT_BYTES: usize = 4_096;
-/// Memory that further changes in a nearly full store may use, in addition to those in flight when it became full.
+/// Memory that further changes may use after the store has become nearly full, in addition to the changes that were in
+/// flight at that moment.
 const GROWTH: u64 = 2 << 20;
 
-/// Outcomes of the changes, and of another customer's chats meanwhile.
+/// What the changes led to, and how long another customer's chats took meanwhile.
 #[derive(Debug, Default)]
 pub struct Changed {
     /// Number of changes that were made.
     pub done: u64,
     /// Number of changes refused because the store is nearly full.
     pub full: u64,
-    /// Number of changes that the store did not confirm in time, such as on a busy disk.
+    /// Number of changes that the store did not confirm in time, for example because its disk was busy.
     pub unavailable: u64,
-    /// Number of other answers.
+    /// Number of changes that were answered in any other way.
     pub other: u64,
-    /// Status and body of the first other answer.
+    /// Status and body of the first of those other answers.
     pub other_said: Option<String>,
     /// The longest wait of another customer for a chat; `Duration::MAX` if a chat was refused.
     pub slowest_chat: Duration,
 }
 
-/// Changes a key over several connections for this long, next to another customer's chats. The changes' bodies are
-/// numbered.
+/// Changes a key over several connections for this long, next to another customer's chats. `body` makes each change's
+/// body from its number.
 pub async fn change_without_end(
     stack: &Stack,
     (account, key, other): (&Account, &ApiKey, &ApiKey),
@@ -96,7 +97,7 @@ pub async fn change_without_end(
     }
 }
 
-/// Returns the first other answer, for the table.
+/// Describes the first answer of the kind `other`, for the table.
 fn said(changed: &Changed) -> String {
     changed.other_said.as_ref().map(|said| format!(" ({said})")).unwrap_or_default()
 }
@@ -107,7 +108,7 @@ pub fn long_names(number: u64) -> Value {
     json!({"models": names.collect::<Vec<_>>()})
 }
 
-/// Limits the memory of a stack's Redis to this much more than an empty installation needs.
+/// Limits the memory of a stack's Redis to `memory` bytes more than an empty installation uses.
 pub fn bound_memory(stack: &Stack, memory: u64) {
     let most = redis_info(stack, "memory", "used_memory") + memory;
     stack.redis().ask(0, &format!("CONFIG SET maxmemory {most}"));

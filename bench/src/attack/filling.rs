@@ -1,5 +1,5 @@
-//! What one owner may store and read, and how much unauthenticated clients can make the store read, next to another
-//! customer.
+//! How much one owner can store and read, and how much unauthenticated clients can make the store read. Each attack
+//! runs next to another customer.
 
 use std::time::{Duration, Instant};
 
@@ -15,19 +15,19 @@ use tests::{
     upstream::Script,
 };
 
-/// Number of API keys that an account may have in the attack.
+/// Number of API keys that the attack allows an account to have.
 const KEYS: usize = 2_000;
-/// Number of concurrent requests from an owner.
+/// Number of requests that the owner has in flight at once.
 const AT_ONCE: usize = 32;
-/// Number of forms whose attempt id is as long as a form allows.
+/// Number of forms that carry an attempt id of the greatest length that a form allows.
 const LONG_FORMS: usize = 200;
-/// Bytes in Redis for a key with the longest label and `Idempotency-Key`, including its creation event.
+/// Bytes in Redis for a key with the longest label and `Idempotency-Key`, including the event of its creation.
 const KEY_BYTES: u64 = 3_072;
-/// Number of management keys that an account may have, and of members.
+/// Number of management keys that an account may have. The number of members has the same limit.
 const OF_EACH: usize = 100;
 /// How much longer another customer's chat may take because of one owner.
 pub(super) const DELAY: Duration = Duration::from_secs(1);
-/// Number of accounts besides the one whose name unauthenticated clients guess, and number of guesses.
+/// Number of accounts in addition to the account whose name unauthenticated clients guess, and the number of guesses.
 const ACCOUNTS: usize = 200;
 const GUESSES: usize = 50;
 /// Number of Redis commands that a guess may need, however many accounts there are.
@@ -45,7 +45,7 @@ pub(super) async fn services() -> Stack {
     stack
 }
 
-/// Runs an owner that fills the store, and measures the effect on another customer.
+/// Runs an owner that fills the store, and measures how that affects another customer.
 pub(super) async fn owner() -> Vec<Row> {
     let stack = services().await;
     let greedy = stack.open_account("greedy", usd("1"));
@@ -107,7 +107,7 @@ async fn keys(stack: &Stack, account: &Account) -> Row {
     }
 }
 
-/// Creates management keys and members until they are refused. Then reads the pages that list them, without a pause.
+/// Creates management keys and members until a further one is refused. Then keeps reading the pages that list them.
 async fn lists(stack: &Stack, mut browser: Browser, other: &ApiKey) -> Vec<Row> {
     let management_keys = made(&mut browser, "/dashboard/management-keys").await;
     let members = made(&mut browser, "/dashboard/members").await;
@@ -135,7 +135,7 @@ async fn lists(stack: &Stack, mut browser: Browser, other: &ApiKey) -> Vec<Row> 
     vec![
         Row {
             name: "management keys and members of one account, as many as it can make".into(),
-            // The account already had one of each.
+            // The account already had one management key and one member.
             expected: format!("{OF_EACH} of each"),
             seen: format!("{} and {}", management_keys + 1, members + 1),
             held: (management_keys + 1, members + 1) == (OF_EACH, OF_EACH),
@@ -153,7 +153,7 @@ async fn lists(stack: &Stack, mut browser: Browser, other: &ApiKey) -> Vec<Row> 
 pub async fn made(browser: &mut Browser, path: &str) -> usize {
     browser.get(path).await;
     for number in 0..2 * OF_EACH {
-        // Each has its own attempt id, as its page would send it.
+        // Each submission has its own attempt id, as if the page had made it.
         let attempt = format!("{number:064x}");
         let fields = [("name", format!("number {number}")), ("role", "viewer".into()), ("attempt", attempt)];
         let fields: Vec<(&str, &str)> = fields.iter().map(|(name, value)| (*name, value.as_str())).collect();
@@ -164,7 +164,8 @@ pub async fn made(browser: &mut Browser, path: &str) -> usize {
     2 * OF_EACH
 }
 
-/// Fills a Redis almost completely as an owner, and measures another customer's chats.
+/// Fills a Redis almost completely, and checks that no key can be created while another customer's chats are still
+/// served.
 async fn nearly_full(stack: &Stack, other: &ApiKey) -> Row {
     fill(stack);
     tokio::time::sleep(Duration::from_secs(2)).await;
@@ -180,12 +181,12 @@ async fn nearly_full(stack: &Stack, other: &ApiKey) -> Row {
     }
 }
 
-/// Fills the Redis of a stack until nine tenths of the memory that is then allowed are used.
+/// Fills the Redis of a stack until nine tenths of its `maxmemory` are used. Sets that limit first.
 pub fn fill(stack: &Stack) {
     let used = redis_info(stack, "memory", "used_memory");
     let most = 4 * used.max(16 << 20);
     stack.redis().ask(0, &format!("CONFIG SET maxmemory {most}"));
-    // The allocator provides blocks of this size, so the strings take no more memory than their length.
+    // The allocator has blocks of exactly this size, so each string takes no more memory than its length.
     for number in 0.. {
         if redis_info(stack, "memory", "used_memory") >= most / 10 * 9 {
             break;
@@ -199,7 +200,7 @@ pub fn empty(stack: &Stack) {
     stack.redis().ask(0, "CONFIG SET maxmemory 0");
 }
 
-/// Runs unauthenticated clients that guess an account's name, next to many other accounts.
+/// Runs unauthenticated clients that guess the name of an account among many others.
 pub(super) async fn guesses() -> Row {
     let stack = services().await;
     let operator = stack.key_services[0].settings().clone();
@@ -226,19 +227,19 @@ pub(super) async fn guesses() -> Row {
     }
 }
 
-/// Returns how long the slowest of a few chats in a row took.
+/// Sends a few chats one after the other, and returns how long the slowest took.
 pub(super) async fn slowest_chat(stack: &Stack, key: &ApiKey) -> Duration {
     let mut longest = Duration::ZERO;
     for _ in 0..10 {
         let began = Instant::now();
         let answer = stack.call(key, Script::tokens(12, 5)).send().await;
-        // A refused chat counts as endless.
+        // A refused chat counts as one that took forever.
         longest = longest.max(if answer.status == 200 { began.elapsed() } else { Duration::MAX });
     }
     longest
 }
 
-/// Reads a figure that a stack's Redis reports.
+/// Reads a number that a stack's Redis reports with `INFO`.
 pub(super) fn redis_info(stack: &Stack, section: &str, name: &str) -> u64 {
     let info = stack.redis().ask(0, &format!("INFO {section}"));
     let figure = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));

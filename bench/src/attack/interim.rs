@@ -27,9 +27,9 @@ use tests::{
 
 /// An interim head, which clients skip.
 const INTERIM: &str = "HTTP/1.1 100 Continue\r\n\r\n";
-/// Number of heads in a write.
+/// Number of interim heads that one write sends.
 const AT_ONCE: usize = 4096;
-/// Number of concurrent requests to the upstream, and the pause before each following one.
+/// Number of concurrent requests to the upstream, and the pause after which an ended request is followed by another.
 const CALLS: usize = 8;
 const PAUSE: Duration = Duration::from_millis(50);
 /// Number of the account's webhooks (the maximum), and number of keys whose events they receive.
@@ -37,10 +37,10 @@ const WEBHOOKS: usize = 20;
 const KEYS: usize = 20;
 /// Duration of an attack.
 const TIME: Duration = Duration::from_secs(5);
-/// How much longer the median of another customer's chats may take.
+/// How much longer another customer's median chat may take during the attack.
 const DELAY: Duration = Duration::from_millis(100);
 
-/// A server that answers every request only with interim heads, as fast as they are read.
+/// A server that answers every request only with interim heads, as fast as the client reads them.
 pub struct EndlessHeads {
     address: SocketAddr,
     flooded: Arc<AtomicUsize>,
@@ -48,7 +48,7 @@ pub struct EndlessHeads {
 }
 
 impl EndlessHeads {
-    /// Starts a server on the loopback interface, with a thread per connection.
+    /// Starts a server on the loopback interface. It has a thread for each connection.
     pub fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("the loopback has a free port");
         let address = listener.local_addr().expect("it is bound");
@@ -70,7 +70,7 @@ impl EndlessHeads {
         format!("http://{}", self.address)
     }
 
-    /// Returns the number of requests that were answered with interim heads.
+    /// Returns the number of requests that were answered with endless heads.
     pub fn flooded(&self) -> usize {
         self.flooded.load(Ordering::Relaxed)
     }
@@ -92,7 +92,7 @@ fn flood(mut stream: TcpStream, flooded: &AtomicUsize, stopped: &AtomicBool) {
     }
 }
 
-/// Which of our clients receives the heads.
+/// Which of our clients the endless heads are sent to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flooded {
     /// The gateway's client for upstreams.
@@ -114,7 +114,8 @@ impl Flooded {
         }
     }
 
-    /// Starts an installation that exports its telemetry to `heads`, and whose model [`MAX`] has only this server.
+    /// Starts an installation that exports its telemetry to `heads`, and whose only upstream for the model [`MAX`] is
+    /// the same server.
     pub async fn stack(self, heads: &EndlessHeads) -> Stack {
         let env = if self == Self::Telemetry {
             vec![
@@ -193,7 +194,7 @@ model = "scripted"
     format!("{service}{scripted}{flooded}")
 }
 
-/// Returns a row for each client.
+/// Returns a row for each of the three clients.
 pub(super) async fn rows() -> Vec<Row> {
     let mut rows = Vec::new();
     for flooded in Flooded::ALL {

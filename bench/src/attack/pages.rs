@@ -1,5 +1,5 @@
-//! Pages of the dashboard that an unauthenticated client leaves unread, next to people who want to sign in; and pages
-//! of a group with thousands of subgroups, next to another customer.
+//! An unauthenticated client that leaves pages of the dashboard unread, next to people who want to sign in; and an
+//! owner who keeps loading the page of a group with thousands of subgroups, next to another customer.
 
 use std::time::{Duration, Instant};
 
@@ -19,21 +19,23 @@ use super::{
 use serde_json::json;
 use tests::harness::{Account, Stack, usd};
 
-/// The page that anyone may ask for.
+/// The page that the unauthenticated client asks for. Anyone may load it.
 const PAGE: &str = "/dashboard/sign-in";
-/// Number of the client's connections, and of pages left unread on each: more than may be served at once.
+/// Number of the client's connections, and number of pages that it leaves unread on each. Together, these are more
+/// pages than the server may serve at once.
 const LEFT: (usize, usize) = (10, 64);
-/// Number of times that others load the page.
+/// Number of times that somebody else loads the page meanwhile.
 const LOOKS: usize = 20;
-/// How long others may have to wait for the page.
+/// How long somebody else may have to wait for the page.
 const DELAY: Duration = Duration::from_millis(500);
-/// Memory that the pages may use. The limit on unauthenticated requests admits fewer than the client asks for.
+/// Memory that the unread pages may use. The limit on unauthenticated requests admits fewer pages than the client asks
+/// for.
 const MEMORY: u64 = 32 << 20;
 
-/// Number of subgroups in a group, and number of readers of its page.
+/// Number of subgroups in the group, and number of readers that load the group's page at once.
 const CHILDREN: usize = 6_000;
 const READERS: usize = 10;
-/// Maximum size of a group's page.
+/// Maximum size of the group's page in bytes.
 const GROUP_PAGE: usize = 192 << 10;
 
 /// Leaves pages unread as one unauthenticated client.
@@ -41,8 +43,8 @@ pub async fn leave_pages(stack: &Stack) -> Vec<UnreadStreams> {
     leave_answers_of(PAGE, address(stack.server().public()), LEFT.0, LEFT.1).await
 }
 
-/// Returns the duration of the slowest of several page loads, from the client's own network or another one; `None` if a
-/// load was refused.
+/// Loads the page several times, from the attacking client's own network or from another one. Returns how long the
+/// slowest load took; `None` if a load was refused.
 pub async fn slowest_look(stack: &Stack, from: u8) -> Option<Duration> {
     let mut slowest = Duration::ZERO;
     for _ in 0..LOOKS {
@@ -66,7 +68,7 @@ async fn look(stack: &Stack, from: u8) -> StatusCode {
     status
 }
 
-/// Leaves pages unread as an unauthenticated client, while others load the page.
+/// Leaves pages unread as an unauthenticated client, while other visitors load the same page.
 pub(super) async fn rows(stack: &Stack) -> Vec<Row> {
     let before = stack.server().peak_memory();
     let left = leave_pages(stack).await;
@@ -105,7 +107,7 @@ pub async fn group_with_children(stack: &Stack, account: &Account, children: usi
     format!("/dashboard/groups/{parent}")
 }
 
-/// Reads the page of a group with thousands of subgroups without a pause, next to another customer's pages and files.
+/// Keeps loading the page of a group with thousands of subgroups, next to another customer's pages and files.
 pub(super) async fn of_groups(stack: &Stack) -> Vec<Row> {
     let greedy = stack.open_account("greedy", usd("1"));
     let path = group_with_children(stack, &greedy, CHILDREN).await;

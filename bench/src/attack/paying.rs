@@ -1,4 +1,5 @@
-//! A paying caller next to an attack: how long it waits, and the load that it causes.
+//! A paying caller next to an attack. Some functions measure how long the caller waits for answers, and one sends
+//! many requests at once.
 
 use std::time::{Duration, Instant};
 
@@ -11,13 +12,13 @@ use tests::{
     upstream::Script,
 };
 
-/// Number of concurrent requests in the paying load.
+/// Number of requests of the paying load that are in flight at once.
 const AT_ONCE: usize = 32;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Waits {
     pub(super) median: Duration,
-    /// The longest wait. A chat that is not answered with 200 counts as endless.
+    /// The longest wait. A chat that is not answered with 200 counts as one that took forever.
     pub(super) longest: Duration,
 }
 
@@ -33,20 +34,20 @@ pub(super) async fn chats(stack: &Stack, key: &ApiKey, until: tokio::time::Insta
     Waits { median: waits[waits.len() / 2], longest: waits[waits.len() - 1] }
 }
 
-/// Returns the time of the slowest of several requests, half of them on new connections.
+/// Sends several requests, half of them on new connections, and returns how long the slowest took.
 pub(super) async fn slowest(stack: &Stack, key: &ApiKey, pooled: &Http) -> Duration {
     let mut longest = Duration::ZERO;
     for number in 0..20 {
         let http = if number % 2 == 0 { pooled.clone() } else { Http::new() };
         let began = Instant::now();
-        // A request that loses its connection is retried, as every SDK does, and the total time counts.
+        // A request whose connection breaks is retried, as every SDK does. Its time then includes all attempts.
         while !asked(stack, key, &http).await {}
         longest = longest.max(began.elapsed());
     }
     longest
 }
 
-/// Requests the list of models. Returns whether there was an answer.
+/// Requests the list of models. Returns whether it was answered with 200.
 async fn asked(stack: &Stack, key: &ApiKey, http: &Http) -> bool {
     let mut request = plain(Method::GET, &stack.url("/v1/models"));
     let bearer = format!("Bearer {}", key.secret).parse().expect("a key fits into a header");
@@ -60,7 +61,7 @@ async fn asked(stack: &Stack, key: &ApiKey, http: &Http) -> bool {
     }
 }
 
-/// Sends this many paid requests, several at once.
+/// Sends this many paid requests, several of them at once.
 pub(super) async fn pay(stack: &Stack, key: &ApiKey, requests: usize) {
     let url = stack.url("/v1/chat/completions");
     let http = Http::new();

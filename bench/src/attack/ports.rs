@@ -15,11 +15,11 @@ use super::{
 };
 use tests::harness::Server;
 
-/// Time within which every silent socket must be closed.
+/// Time within which the server must close every silent socket.
 const SILENCE_ENDS: Duration = Duration::from_secs(35);
-/// How much longer the attacker waits before giving up.
+/// How much longer than that the attacker waits before it gives up.
 const TIMEOUT: Duration = Duration::from_mins(1);
-/// Bytes of an oversized head.
+/// Size of an oversized head in bytes.
 const OVERSIZED: usize = 200 << 10;
 
 /// Attacks these ports of a program, one after the other.
@@ -29,7 +29,7 @@ pub(super) async fn rows(of: &str, server: &Server, ports: &[&'static str]) -> V
     join_all(ports.iter().map(|(port, address)| of_port(port, *address))).await.concat()
 }
 
-/// Attacks one port: all kinds of silence at once, then an oversized head.
+/// Attacks one port: opens sockets that fall silent in every way at once, and then sends an oversized head.
 pub(super) async fn of_port(port: &str, address: SocketAddr) -> Vec<Row> {
     let tried = Silence::ALL.map(|silence| (silence, tokio::spawn(time_to_close(address, silence, TIMEOUT))));
     let mut rows = Vec::new();
@@ -53,8 +53,8 @@ pub(super) async fn of_port(port: &str, address: SocketAddr) -> Vec<Row> {
     rows
 }
 
-/// Returns what the server sends in response to an oversized head before it closes the connection; `None` if it does
-/// not close it.
+/// Sends an oversized head. Returns what the server answers before it closes the connection; `None` if it does not
+/// close the connection.
 async fn oversized_head(address: SocketAddr) -> Option<String> {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let request = format!("GET /health HTTP/1.1\r\nhost: x\r\nx-filler: {}\r\n\r\n", "x".repeat(OVERSIZED));

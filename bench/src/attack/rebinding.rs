@@ -1,5 +1,5 @@
-//! A web page whose host name resolves to the programs' ports (DNS rebinding), open in a browser on the operator's
-//! machine; and changes that stall.
+//! A web page that uses DNS rebinding: its host name resolves to the address of the programs, and it is open in a
+//! browser on the operator's machine. Also admin requests whose bodies stall.
 
 use std::time::{Duration, Instant};
 
@@ -19,13 +19,14 @@ use tests::{
 
 /// Host of the page.
 const FOREIGN: &str = "evil.example:9090";
-/// Number of changes that stall at once, and the time within which each must be answered.
+/// Number of changes that stall at once, and the time within which each of them must be answered.
 const STALLED: usize = 16;
 const ANSWERED: Duration = Duration::from_secs(10);
-/// How long a probe may take meanwhile.
+/// How long a probe may take while the changes stall.
 const PROBED: Duration = Duration::from_secs(1);
 
-/// Sends a page's requests to the admin ports of these servers, and to the public port's pages.
+/// Sends the requests that such a page can make, to the admin ports of these servers and to the pages on the public
+/// port.
 pub async fn rows(stack: &Stack) -> Vec<Row> {
     let mut rows = Vec::new();
     let upstream = stack.http.get(&format!("{}/upstreams", stack.server().admin())).await.json()[0].take();
@@ -55,7 +56,7 @@ pub async fn rows(stack: &Stack) -> Vec<Row> {
     rows
 }
 
-/// Sends a request that must be refused.
+/// Sends a request that the server must refuse.
 async fn refused(base: &str, (method, path): (&str, &str), lines: &str, body: &str, of: &str) -> Row {
     let length = body.len();
     let request = format!(
@@ -71,7 +72,7 @@ async fn refused(base: &str, (method, path): (&str, &str), lines: &str, body: &s
     }
 }
 
-/// Checks that the page changed nothing.
+/// Checks that the page could not change anything.
 async fn still_serving(stack: &Stack) -> Row {
     let key = stack.key_with(json!({"limit": 1})).await;
     let status = stack.call(&key, Script::tokens(12, 5)).send().await.status;
@@ -83,7 +84,7 @@ async fn still_serving(stack: &Stack) -> Row {
     }
 }
 
-/// Sends authorized changes whose bodies stall, next to a probe.
+/// Sends authorized changes whose bodies stall, and a probe at the same time.
 async fn stalled_changes(server: &Server) -> Row {
     let file = server.settings().data.join("data").join("admin-token");
     let token = std::fs::read_to_string(file).unwrap_or_default();

@@ -19,38 +19,39 @@ use tokio::{
 
 use super::row::plain;
 
-/// Number of a flood's sockets that are opened at once, and the pause after them.
+/// Number of a flood's sockets that are opened at once, and the pause after each such group.
 const OPENED_TOGETHER: usize = 64;
 const WAVE: Duration = Duration::from_millis(20);
 /// Number of requests that a pipelining client sends at once.
 const PIPELINED: usize = 200;
-/// The HTTP/2 preface and the empty settings that follow it.
+/// The HTTP/2 preface, and after it an empty SETTINGS frame.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
-/// `GET /` on the first stream, from HPACK's static table: once with the end of the stream, and once without.
+/// A HEADERS frame with `GET /` on the first stream, from HPACK's static table. The first version ends the stream, and
+/// the second does not.
 const REQUEST: &[u8] = b"\0\0\x06\x01\x05\0\0\0\x01\x82\x86\x84\x41\x01x";
 const REQUEST_WITHOUT_END: &[u8] = b"\0\0\x06\x01\x01\0\0\0\x01\x82\x86\x84\x41\x01x";
 const REQUEST_1: &str = "GET /health HTTP/1.1\r\nhost: x\r\n\r\n";
 
-/// How a socket falls silent.
+/// What a socket does before it falls silent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Silence {
     /// Nothing is sent.
     Nothing,
-    /// Part of an HTTP/1 head.
+    /// Sends part of an HTTP/1 head.
     PartOfHead,
-    /// Idle after an HTTP/1 request.
+    /// Stays idle after an HTTP/1 request.
     AfterRequest,
-    /// HTTP/1 requests whose answers are never read.
+    /// Sends HTTP/1 requests and never reads their answers.
     Pipelined,
-    /// Part of the HTTP/2 preface.
+    /// Sends part of the HTTP/2 preface.
     PartOfPreface,
     /// The preface alone.
     Preface,
-    /// A HEADERS frame without the end of the headers.
+    /// Sends a HEADERS frame that does not end the headers.
     HeadersWithoutEnd,
-    /// Idle after an HTTP/2 request; pings are not answered.
+    /// Stays idle after an HTTP/2 request, and does not answer pings.
     AfterRequest2,
-    /// Idle after an HTTP/2 request; pings are answered.
+    /// Stays idle after an HTTP/2 request, but answers pings.
     AnsweringPings,
 }
 
@@ -94,12 +95,13 @@ impl Silence {
     }
 }
 
-/// Returns the address in `http://ADDRESS`.
+/// Parses the address in `http://ADDRESS`.
 pub fn address(base: &str) -> SocketAddr {
     base.rsplit('/').next().and_then(|address| address.parse().ok()).expect("a base address")
 }
 
-/// Returns the time from the client's last action until the server closes such a socket; `None` if it does not.
+/// Returns the time from the client's last action until the server closes the silent socket; `None` if the server does
+/// not close it.
 pub async fn time_to_close(address: SocketAddr, silence: Silence, limit: Duration) -> Option<Duration> {
     let mut began = Instant::now();
     let closed = async {
@@ -117,7 +119,7 @@ pub async fn time_to_close(address: SocketAddr, silence: Silence, limit: Duratio
     timeout(limit, closed).await.ok().map(|()| began.elapsed())
 }
 
-/// Writes until the server closes the connection; `written` is when a write last succeeded.
+/// Writes until the server closes the connection; `written` becomes the time of the last write that succeeded.
 async fn write_until_closed(address: SocketAddr, written: &mut Instant) {
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(4096).unwrap();
@@ -136,7 +138,7 @@ async fn idle_http2(address: SocketAddr) {
     let carrying = tokio::spawn(connection);
     let answered = sender.send_request(plain(Method::GET, "http://x/health")).await;
     drop::<Result<_, hyper::Error>>(answered);
-    // The sender keeps this side of the connection open.
+    // This side of the connection stays open for as long as `sender` exists.
     let _ = carrying.await;
     drop::<http2::SendRequest<Full<Bytes>>>(sender);
 }

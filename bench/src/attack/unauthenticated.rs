@@ -1,4 +1,4 @@
-//! Busy callers without a credential, next to a paying caller.
+//! Unauthenticated clients that keep the server busy, next to a paying caller.
 
 use std::{
     io::{BufRead, BufReader},
@@ -33,23 +33,24 @@ use tests::harness::{Http, Stack};
 
 /// How much longer unauthenticated clients may make a paying caller wait.
 const DELAY: Duration = Duration::from_millis(100);
-/// How much longer if the clients keep the machine busy, since they use the same cores.
+/// How much longer a paying caller may wait if unauthenticated clients keep the machine busy: they use the same cores
+/// as the server.
 const BUSY_DELAY: Duration = Duration::from_secs(1);
-/// Number of loopback addresses that busy unauthenticated clients use, and number of connections from each.
+/// Number of loopback addresses from which unauthenticated clients connect, and number of connections from each.
 const ADDRESSES: u8 = 8;
 const CONNECTIONS: usize = 400;
-/// How soon an unauthenticated client whose connection was closed opens another one.
+/// How soon an unauthenticated client whose connection was closed opens another connection.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
-/// Number of connections that send one request after another, and of concurrent requests on each.
+/// Number of connections that send one request after the other, and number of requests in flight on each.
 const ASKING: (usize, usize) = (16, 100);
-/// Number of connections that send frames without a pause, and how much longer they may make a paying caller wait.
+/// Number of connections that keep sending frames, and how much longer a paying caller may wait because of them.
 const FRAMING: usize = 16;
 const FRAMING_DELAY: Duration = Duration::from_millis(250);
-/// Number of rounds that the paying caller makes next to busy unauthenticated clients.
+/// Number of times that the paying caller sends its requests during each attack.
 const ROUNDS: usize = 10;
 
-/// Returns the address of an unauthenticated client. To a server on the loopback interface, it looks like another
-/// machine.
+/// Returns the address of an unauthenticated client. To a server on the loopback interface, such an address looks like
+/// another machine.
 pub(super) const fn client_address(number: u8) -> IpAddr {
     IpAddr::V4(std::net::Ipv4Addr::new(127, 0, 1, number))
 }
@@ -60,7 +61,7 @@ pub async fn connect_from(source: IpAddr, address: SocketAddr) -> std::io::Resul
     socket.connect(address).await
 }
 
-/// Opens thousands of silent sockets from several processes, next to a paying caller.
+/// Opens thousands of silent sockets from several processes, and measures how long a paying caller then waits.
 pub(super) async fn flood_row(stack: &Stack, sockets: usize, processes: usize) -> Row {
     let key = stack.key().await;
     let pooled = Http::new();
@@ -84,8 +85,8 @@ pub(super) async fn flood_row(stack: &Stack, sockets: usize, processes: usize) -
     row(format!("{opened} silent sockets in {:.1} s", took.as_secs_f64()), (calm, worst), DELAY)
 }
 
-/// Runs unauthenticated clients from several addresses: some take all slots with stalled requests, and some send
-/// requests without a pause.
+/// Runs unauthenticated clients from several addresses: some occupy all slots with stalled requests, and some keep
+/// sending requests or frames.
 pub(super) async fn rows(stack: &Stack) -> Vec<Row> {
     let key = stack.key().await;
     let pooled = Http::new();
@@ -159,13 +160,13 @@ impl Flooder {
 
 impl Drop for Flooder {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Connections with stalled requests. Whenever the server closes one, another is opened.
+/// Connections with stalled requests. Whenever the server closes a connection, another is opened.
 pub struct Stalling(Vec<JoinHandle<()>>);
 
 impl Stalling {
@@ -190,7 +191,7 @@ impl Drop for Stalling {
     }
 }
 
-/// Sends part of a request from this address, and does so again whenever the server closes the connection.
+/// Connects from this address and sends part of a request. Does so again whenever the server closes the connection.
 async fn stall(source: IpAddr, address: SocketAddr) {
     let key = invented_key(Class::Api, 1);
     let head = format!(
@@ -199,7 +200,7 @@ async fn stall(source: IpAddr, address: SocketAddr) {
     );
     loop {
         if let Ok(mut stream) = connect_from(source, address).await {
-            // The server may have closed it already.
+            // The server may have closed the connection already.
             let _ = stream.write_all(head.as_bytes()).await;
             let _ = stream.read_to_end(&mut Vec::new()).await;
         }
@@ -207,12 +208,12 @@ async fn stall(source: IpAddr, address: SocketAddr) {
     }
 }
 
-/// HTTP/2 frames that are cheap for their sender.
+/// HTTP/2 frames that cost their sender little.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Frames {
     /// Pings, each of which requires an answer.
     Pings,
-    /// Heads with thousands of references to one long header field.
+    /// Heads that refer thousands of times to one long header field.
     References,
 }
 
@@ -226,20 +227,20 @@ impl Frames {
         }
     }
 
-    /// Returns the first bytes of a connection.
+    /// Returns the first bytes that such a connection sends.
     fn opening(self) -> Vec<u8> {
         let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
         let mut opening = [&preface[..], &frame(SETTINGS, 0, 0, &[])].concat();
         if self == Self::References {
-            // `GET /`, and a field `x` with 3,800 bytes for the table: a literal with indexing, with its length in
-            // HPACK.
+            // `GET /`, and a field `x` of 3,800 bytes that the server adds to its HPACK table. The field is a literal
+            // with indexing, preceded by its length.
             let field = [&b"\x40\x01x\x7f\xd9\x1c"[..], &[b'a'; 3_800]].concat();
             opening.extend(frame(HEADERS, END, 1, &[GET, &field[..]].concat()));
         }
         opening
     }
 
-    /// Returns further frames; `stream` is the number of the next stream.
+    /// Returns the frames that the connection sends next. `stream` is the number of the last stream, and is advanced.
     fn more(self, stream: &mut u32) -> Vec<u8> {
         match self {
             Self::Pings => frame(PING, 0, 0, b"12345678").repeat(4_000),
@@ -261,7 +262,7 @@ const HEADERS: u8 = 1;
 const SETTINGS: u8 = 4;
 const PING: u8 = 6;
 const END: u8 = 5;
-/// `GET /` in HPACK's static table.
+/// `GET /` as HPACK refers to it in its static table, and the beginning of the field `x`.
 const GET: &[u8] = b"\x82\x86\x84\x41\x01x";
 
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
@@ -269,7 +270,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
-/// Connections that send frames without a pause. Whenever the server closes one, another is opened.
+/// Connections that keep sending frames. Whenever the server closes a connection, another is opened.
 pub struct Framing {
     sending: Vec<JoinHandle<()>>,
     taken: Arc<AtomicU64>,
@@ -282,7 +283,8 @@ impl Framing {
         Self { sending: (0..connections).map(send).collect(), taken }
     }
 
-    /// Returns the number of bytes that the server, or the operating system in front of it, has accepted from them.
+    /// Returns how many bytes of these connections were accepted by the server, or by the operating system in front of
+    /// it.
     pub fn taken(&self) -> u64 {
         self.taken.load(Ordering::Relaxed)
     }
@@ -311,7 +313,7 @@ async fn send_frames(address: SocketAddr, frames: Frames, taken: Arc<AtomicU64>)
     }
 }
 
-/// HTTP/2 connections that send requests with invented keys without a pause.
+/// HTTP/2 connections that keep sending requests with invented keys.
 struct Asking(Vec<JoinHandle<()>>);
 
 impl Asking {

@@ -17,20 +17,20 @@ use super::{
 };
 use tests::{harness::FLASH, upstream::Script};
 
-/// Streams on one HTTP/2 connection whose window is closed.
+/// Streams that share one HTTP/2 connection and whose client does not let the server send more.
 pub struct UnreadStreams {
     responses: Vec<Response<Incoming>>,
-    // Kept so that the connection stays open.
+    // The connection stays open for as long as this exists.
     _sender: http2::SendRequest<Full<Bytes>>,
     connection: JoinHandle<()>,
 }
 
-/// Opens this many long chat streams.
+/// Opens `count` long chat streams that are never read.
 pub async fn open_streams(base: &str, secret: &str, count: usize) -> UnreadStreams {
     open_scripted_streams(base, secret, count, &Script::tokens(12, 1_000).pace(50)).await
 }
 
-/// Opens this many streams with this script.
+/// Opens `count` streams with this script that are never read.
 pub async fn open_scripted_streams(base: &str, secret: &str, count: usize, script: &Script) -> UnreadStreams {
     let stream = TcpStream::connect(address(base)).await.unwrap();
     let mut client = http2::Builder::new(TokioExecutor::new());
@@ -47,13 +47,13 @@ pub async fn open_scripted_streams(base: &str, secret: &str, count: usize, scrip
     UnreadStreams { responses, _sender: sender, connection }
 }
 
-/// Asks `each` times for the longest answer that needs no credential, on each of several HTTP/2 connections. The
-/// client's window allows one byte of each answer.
+/// Opens several HTTP/2 connections and asks on each, `each` times, for the longest answer that needs no credential.
+/// The client accepts only one byte of each answer.
 pub async fn leave_answers(base: &str, connections: usize, each: usize) -> Vec<UnreadStreams> {
     leave_answers_of("/openapi.json", address(base), connections, each).await
 }
 
-/// Does the same for the answer at this path, from one address.
+/// Does the same for the answer at this path. All connections come from one address.
 pub async fn leave_answers_of(
     path: &str,
     server: SocketAddr,
@@ -71,7 +71,7 @@ pub async fn leave_answers_of(
         let asked = (0..each).map(|_| {
             let mut sender = sender.clone();
             let request = Request::get(format!("http://x{path}")).body(Full::default()).unwrap();
-            // The server may close the connection.
+            // The server may have closed the connection.
             async move { sender.send_request(request).await.ok() }
         });
         let responses = join_all(asked).await.into_iter().flatten().collect();
@@ -81,7 +81,7 @@ pub async fn leave_answers_of(
 }
 
 impl UnreadStreams {
-    /// Returns the number of streams that began.
+    /// Returns the number of streams whose answers have begun.
     pub fn begun(&self) -> usize {
         self.responses.iter().filter(|response| response.status() == StatusCode::OK).count()
     }

@@ -1,4 +1,4 @@
-//! Attacks the real programs on the loopback interface for some minutes, and prints how they hold up.
+//! Attacks the real programs on the loopback interface for some minutes, and prints how they withstand the attacks.
 
 use std::{
     fmt::Display,
@@ -13,7 +13,7 @@ use clap::{Parser, ValueEnum};
 /// Number of open files that a process needs in addition to a flood's sockets.
 const OTHER_FILES: usize = 512;
 
-/// Attacks the programs in this program's folder, in front of a scripted upstream, and prints a table.
+/// Attacks the programs in this program's directory, which call a scripted upstream, and prints a table.
 #[derive(Parser)]
 struct Flags {
     /// Parts to run [default: all]
@@ -31,7 +31,8 @@ struct Flags {
     /// Number of paid requests while nobody reads the metrics; the scripted upstream records at most 200,000
     #[arg(long, default_value_t = 150_000)]
     requests: usize,
-    /// Only open silent sockets at this address, print how many there are, and keep them until standard input ends
+    /// Only open silent sockets at this address, print how many were opened, and keep them open until standard input
+    /// ends
     #[arg(long, hide = true)]
     flood: Option<SocketAddr>,
 }
@@ -39,13 +40,13 @@ struct Flags {
 #[tokio::main]
 async fn main() -> ExitCode {
     let Flags { only, sockets, processes, connections, requests, flood } = Flags::parse();
-    // If the limit cannot be raised, fewer sockets are opened.
+    // If the limit on open files cannot be raised, fewer sockets are opened.
     let files = rlimit::increase_nofile_limit(u64::MAX).unwrap_or(1024);
     let most = usize::try_from(files).unwrap_or(usize::MAX).saturating_sub(OTHER_FILES);
     if let Some(address) = flood {
         let opened = silent::flood(address, sockets.min(most)).await;
         let shown = writeln!(stdout(), "{}", opened.len());
-        // Whatever this returns, the sockets are closed when the process ends.
+        // Whether a line or an error arrives does not matter: the sockets are closed when the process ends.
         let _ = tokio::task::spawn_blocking(|| stdin().read_line(&mut String::new())).await;
         return if shown.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }

@@ -1,4 +1,5 @@
-//! Measures the real programs' CPU time per request and per streamed chunk, compared with a bare proxy in the same run.
+//! Measures the real programs' CPU time per request and per streamed chunk, and compares it with a bare proxy's in the
+//! same run.
 
 use std::{net::SocketAddr, path::PathBuf};
 
@@ -10,17 +11,17 @@ use bench::measure::{
 use clap::{Parser, Subcommand, ValueEnum};
 use tokio::net::TcpListener;
 
-/// Measures `faregate`, and the services over Redis, in front of a scripted upstream. Everything runs on the loopback,
-/// in separate processes.
+/// Measures `faregate`, and separate services over Redis, with a scripted upstream. All processes run on this machine
+/// and use the loopback interface.
 #[derive(Parser)]
 struct Flags {
-    /// Run for about a minute, with rough figures
+    /// Run for only about a minute; the figures are rough
     #[arg(long)]
     quick: bool,
     /// Duration of each measurement in seconds
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=60))]
     seconds: Option<u32>,
-    /// Number of measurements of each kind, taken in turn; the medians are reported
+    /// Number of rounds; every kind of measurement is taken once in each, and the medians are reported
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=20))]
     rounds: Option<u32>,
     /// Number of requests that a gateway serves before its memory is measured
@@ -36,7 +37,7 @@ enum Part {
     Prompts,
     /// Measure the cost of waiting for a replica of Redis
     Replicas,
-    /// Compare these programs with another build's, such as an earlier commit's, as ratios
+    /// Compare these programs with another build's, such as an earlier commit's, and show the ratios
     Beside {
         /// Directory with the other build's programs
         folder: PathBuf,
@@ -53,12 +54,12 @@ enum Part {
         /// Address of the upstream
         upstream: SocketAddr,
     },
-    /// Run a proxy to compare with
+    /// Run the proxy that other systems are compared with
     #[command(hide = true)]
     Proxy {
         /// Address of the upstream
         upstream: SocketAddr,
-        /// Hash keys, read models and usage, and add up tokens
+        /// Also hash keys, read models and usage, and add up tokens
         #[arg(long)]
         metering: bool,
     },
@@ -109,13 +110,13 @@ fn main() -> std::io::Result<()> {
     }
 }
 
-/// Runs the load on one thread, so that it takes at most one core from the measured programs.
+/// Runs the load generator on one thread, so that it takes at most one core away from the measured programs.
 #[tokio::main(flavor = "current_thread")]
 async fn generator(work: impl Future<Output = ()>) {
     work.await;
 }
 
-/// Runs the load next to the proxy in front of the master.
+/// Runs the load generator. One more thread serves the proxy in front of the Redis master, which runs in this process.
 #[tokio::main(flavor = "multi_thread", worker_threads = 1)]
 async fn beside_a_proxy(work: impl Future<Output = ()>) {
     work.await;

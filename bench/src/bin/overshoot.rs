@@ -1,4 +1,4 @@
-//! Prints a table of what gateways serve beyond small caps under the same load.
+//! Prints a table of how much different gateways serve beyond small caps under the same load.
 
 use std::{
     io::{Write, stdout},
@@ -8,8 +8,8 @@ use std::{
 use bench::overshoot::{Gateway, Outcome, run, table};
 use clap::{Parser, ValueEnum};
 
-/// Runs streams for tenants with small caps through three replicas, with and without kills, and compares the bills with
-/// the upstream's own count.
+/// Sends the streams of tenants with small caps through three replicas, with and without kills, and compares what the
+/// upstream generated for each tenant with its cap.
 #[derive(Parser)]
 struct Flags {
     /// Run only Faregate, once
@@ -29,7 +29,7 @@ struct Flags {
 #[tokio::main]
 async fn main() -> ExitCode {
     let Flags { quick, only, runs, seed } = Flags::parse();
-    // If the limit cannot be raised, fewer streams are open at once.
+    // If the limit on open files cannot be raised, fewer streams are open at once.
     let _ = rlimit::increase_nofile_limit(u64::MAX);
     let (gateways, runs) = match (quick, only.is_empty()) {
         (true, _) => (vec![Gateway::Faregate], 1),
@@ -44,7 +44,7 @@ async fn main() -> ExitCode {
                     Ok(outcome) => outcomes.push(outcome),
                     Err(why) => failures.push(format!("{gateway:?} cannot run here: {why}")),
                 }
-                // If standard output is closed, the status alone reports the outcome.
+                // If standard output is closed, only the exit status reports the outcome.
                 let _ = writeln!(
                     stdout(),
                     "{gateway:?}, run {number} {}",

@@ -1,4 +1,4 @@
-//! Causes faults under load on the real programs, and prints what their books show afterwards.
+//! Causes faults in the real programs under load, and prints whether their books still agree afterwards.
 
 use std::{
     io::{Write, stdout},
@@ -14,19 +14,19 @@ use clap::Parser;
 /// and prints a table.
 #[derive(Parser)]
 struct Flags {
-    /// Minutes that the run may take
+    /// Maximum duration of the run in minutes
     #[arg(long, default_value_t = 30.0)]
     minutes: f64,
-    /// Seed for faults and requests; each round uses the next number
+    /// Seed of the first round, which decides its faults and requests; each further round uses the next number
     #[arg(long, default_value_t = 20_261_126)]
     seed: u64,
     /// Number of clients, each of which sends one request after the other
     #[arg(long, default_value_t = 192)]
     clients: usize,
-    /// Directory with another version of the programs, which every second process runs
+    /// Directory with another version of the programs; every second process runs that version
     #[arg(long)]
     beside: Option<PathBuf>,
-    /// Installations to use for the rounds, in turn
+    /// Installations to use in the rounds, one after the other
     #[arg(long, value_delimiter = ',')]
     stages: Vec<Stage>,
 }
@@ -34,18 +34,18 @@ struct Flags {
 #[tokio::main]
 async fn main() -> ExitCode {
     let Flags { minutes, seed, clients, beside, stages } = Flags::parse();
-    // If the limit cannot be raised, fewer clients can connect at once.
+    // If the limit on open files cannot be raised, fewer clients can connect at once.
     let _ = rlimit::increase_nofile_limit(u64::MAX);
     silence_damaged_scripts();
     let plan = Plan { lasts: Duration::from_secs_f64(minutes * 60.0), seed, clients, beside, stages };
-    // If standard output is closed, the status alone reports the outcome.
+    // If standard output is closed, only the exit status reports the outcome.
     let report = run(&plan, |line| drop(writeln!(stdout(), "{line}"))).await;
     let _ = writeln!(stdout(), "\n{report}");
     if report.holds() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Hides panics of the scripted upstream about scripts that garbage has damaged, since only the gateway's answers
-/// matter there.
+/// Hides the panics with which the scripted upstream reacts to scripts that garbage has damaged. Only the gateway's
+/// answers matter there.
 fn silence_damaged_scripts() {
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {

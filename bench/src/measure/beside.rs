@@ -1,4 +1,4 @@
-//! Compares this build's programs with another build's, with the same installations and work, in turn.
+//! Compares this build's programs with another build's. Both run the same installations and do the same work, in turn.
 
 use std::{
     fmt::{self, Display, Formatter},
@@ -21,15 +21,15 @@ use super::{
     system::{Measured, System, measure, upstream},
 };
 
-/// Numbers of concurrent whole requests.
+/// Numbers of whole answers that are requested at once.
 const AT_ONCE: [u32; 3] = [1, 16, MANY];
-/// Name of this program in the other build's directory. Installations use the programs in the directory of the program
-/// that starts them.
+/// Name under which this program is copied into the other build's directory. An installation uses the programs in the
+/// directory of the program that starts it.
 const STARTER: &str = "bench-starter";
 /// Kinds of processes in an installation.
 const PARTS: [&str; 3] = ["gateway", "key-service", "redis"];
 
-/// The processes of an installation that is compared.
+/// A kind of installation that is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Kind {
     /// `faregate` on SQLite
@@ -62,14 +62,14 @@ impl Kind {
     }
 }
 
-/// What the starting process reports about an installation.
+/// What the process that starts an installation reports about it.
 #[derive(Serialize, Deserialize)]
 struct Started {
     addresses: Vec<SocketAddr>,
     key: String,
     bounded: String,
     keys: Vec<String>,
-    /// Name and process id of each part.
+    /// Name and process id of each process.
     parts: Vec<(String, u32)>,
     redis: Option<SocketAddr>,
 }
@@ -92,7 +92,7 @@ pub async fn keep(kind: Kind, upstream: SocketAddr) {
     let _ = ended.await;
 }
 
-/// An installation that another process started. It ends when this is dropped.
+/// An installation that another process has started. It ends when this value is dropped.
 struct Kept {
     child: Child,
     started: Started,
@@ -145,12 +145,12 @@ struct Row {
     at_once: u32,
     /// Names of the system's processes.
     parts: Vec<&'static str>,
-    /// For each round, the other build's measurement, followed by this build's.
+    /// For each round, what was measured with the other build, and then with this build.
     rounds: Vec<[Measured; 2]>,
 }
 
-/// Measures one kind of installation after the other. For each, the programs in `folder` and this build's programs take
-/// turns.
+/// Measures one kind of installation after the other. In each round, the programs in `folder` are measured first and
+/// then this build's programs.
 pub async fn run(folder: &Path, kinds: &[Kind], plan: &Plan) -> Comparison {
     let upstream = upstream().await;
     let here = std::env::current_exe().expect("an executable has a path");

@@ -4,31 +4,32 @@ use tests::harness::Dialect;
 
 use crate::measure::load::Work;
 
-/// Numbers of concurrent whole requests.
+/// Numbers of whole answers that are requested at once.
 pub(super) const CONCURRENCIES: [u32; 4] = [1, 16, 64, 256];
-/// The concurrency for which most figures are reported.
+/// Number of concurrent requests for which most figures are reported.
 pub(super) const MANY: u32 = 64;
-/// Numbers of HTTP/2 connections over which the whole load is sent.
+/// Numbers of HTTP/2 connections that share the whole load.
 pub(super) const SHARED: [u32; 2] = [1, 2];
-/// Duration of the load before each measurement, so that connections and caches are warm.
+/// Duration of the load before each measurement. It warms up connections and caches.
 pub(super) const WARM_UP: Duration = Duration::from_millis(500);
 /// Tokens in each whole answer: about 0.7 kB of JSON.
 pub(super) const TOKENS: u32 = 75;
-/// Streams take longer than whole answers and vary less, so they are measured only every third round.
+/// Streams are measured only in every third round, because they take longer than whole answers and their figures vary
+/// less.
 pub(super) const STREAMED_EACH: u32 = 3;
-/// A measurement is quiet if other machines on the host took at most this share of the CPU time.
+/// A measurement is quiet if other machines on the same host took at most this share of the CPU time.
 pub(super) const QUIET: f64 = 0.03;
-/// If there are this many quiet rounds, the other rounds are left out.
+/// If at least this many rounds are quiet, only they are reported.
 pub(super) const ENOUGH_QUIET: usize = 3;
-/// Dialects whose streams are measured in addition to chat.
+/// Dialects, in addition to chat, whose streams are measured.
 pub(super) const OTHER_DIALECTS: [Dialect; 2] = [Dialect::Responses, Dialect::Messages];
 /// Time between two tokens of a slow stream.
 pub(super) const SLOW_PACE: Duration = Duration::from_secs(5);
-/// Maximum number of entries in a journal that soon fills up: the lowest value allowed.
+/// Maximum number of entries in a journal that is meant to fill up soon: the lowest value that the setting allows.
 pub(super) const SMALL_JOURNAL: u32 = 1_000;
-/// Number of API keys from which requests draw at random.
+/// Number of API keys from which each request takes one at random.
 pub(super) const KEYS: usize = 1_000;
-/// Time within which the allocator returns memory and holds are settled.
+/// Time within which the allocator has returned memory and all holds are settled.
 pub(super) const IDLE: Duration = Duration::from_secs(5);
 
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +42,7 @@ pub struct Plan {
     pub chunks: u32,
     /// Number of slow streams that are open at once.
     pub held: usize,
-    /// Number of requests that a gateway serves before its memory is measured.
+    /// Number of requests that a gateway serves before the last measurement of its memory.
     pub requests: u32,
 }
 

@@ -10,12 +10,12 @@ use tempfile::TempDir;
 use super::{extent::Part, redis::Teller};
 use tests::harness::{ACCOUNT, Deployment, Form, Http, Models, Options, Processes, Redis};
 
-/// Credit in USD: more than any measurement spends or holds.
+/// Credit in USD. It exceeds all that a measurement spends or holds.
 const CREDIT: &str = "100000";
-/// A limit in USD, and a rate, that no measurement reaches.
+/// A limit in USD, and a rate limit. No measurement reaches either of them.
 const MUCH: u32 = 100_000;
 const FREQUENT: u64 = 1_000_000_000;
-/// Number of keys to create concurrently.
+/// Number of keys that are created at once.
 const MADE_TOGETHER: usize = 32;
 
 /// The kind of installation.
@@ -25,16 +25,16 @@ pub(super) enum Setup {
     AllInOne,
     /// `faregate`: one process, Redis.
     AllInOneOverRedis,
-    /// Gateways and key-services that share one Redis, over TCP.
+    /// Gateways and key-services, over TCP, that share one Redis.
     Services {
-        /// Number of gateways, and of key-services.
+        /// Number of gateways. The number of key-services is the same.
         each: usize,
-        /// Number of journal entries to keep, if not the default.
+        /// Maximum number of journal entries, unless the default applies.
         journal: Option<u32>,
     },
     /// One gateway and one key-service over a Redis with a replica.
     Replicated {
-        /// Number of replicas that must confirm a change.
+        /// Number of replicas that must confirm each change.
         awaited: u32,
     },
 }
@@ -50,12 +50,12 @@ pub(super) struct Installation {
     management_key: String,
     /// The plaintext of an API key.
     pub(super) key: String,
-    // Last, so that the directory is removed after the processes that write to it have ended.
+    // This is the last member, so that the directory is removed only after the processes that write to it have ended.
     _data: TempDir,
 }
 
 impl Installation {
-    /// Starts an installation in front of this upstream.
+    /// Starts an installation whose only upstream is this one.
     pub(super) async fn start(setup: Setup, upstream: SocketAddr) -> Self {
         let data = TempDir::new().expect("a temporary folder can be made");
         let models = Models::At(format!("http://{upstream}/v1"));
@@ -86,7 +86,7 @@ impl Installation {
         installation
     }
 
-    /// Ends the programs as a service manager would, gateways first.
+    /// Ends the programs as a service manager would: first the gateways, then the key-services.
     pub(super) async fn end(self) {
         for server in self.processes.gateways.iter().chain(&self.processes.key_services) {
             server.terminate();
@@ -105,8 +105,8 @@ impl Installation {
         keys
     }
 
-    /// Makes a key with every kind of limit, in a group with every limit, in a parent with every limit. None of the
-    /// limits is ever reached.
+    /// Creates a key with every kind of limit. It is in a group with every kind of limit, whose parent has them too.
+    /// The load reaches none of them.
     pub(super) async fn make_bounded_key(&self) -> String {
         let http = Http::new();
         let limits = ["hour", "day", "week", "month"].map(|per| json!({"amount": MUCH, "per": per}));

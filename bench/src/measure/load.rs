@@ -1,5 +1,5 @@
-//! Load generator: each connection keeps one request in flight. The bytes are made in advance, so that the generator
-//! costs little compared with the measured programs.
+//! Load generator: each connection has one request in flight. All requests are made in advance as bytes, so that the
+//! generator uses little CPU compared with the measured programs.
 
 use std::{
     net::SocketAddr,
@@ -29,23 +29,24 @@ use tokio::{
 /// Time between two tokens of a stream.
 pub(super) const PACE: Duration = Duration::from_millis(20);
 
-/// Maximum number of requests on one connection in one measurement.
+/// Maximum number of requests that one connection sends during a measurement.
 const MOST_REQUESTS: u32 = 200_000;
 /// Maximum time that an answer may take.
 const ANSWER_TIMEOUT: Duration = Duration::from_mins(1);
-/// Number of streams that are opened together. Opening all at once would measure the burst of connections.
+/// Number of streams that are opened at once. If all were opened at once, the burst of connections would be measured
+/// too.
 const OPENED_TOGETHER: usize = 50;
 const READ: usize = 16 << 10;
 
 /// Requests of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
-    /// Whole answers; each concurrent request has its own connection.
+    /// Whole answers. Each of the concurrent requests has its own connection.
     Whole {
         /// Number of concurrent requests.
         at_once: u32,
     },
-    /// Whole answers over a few HTTP/2 connections, as a proxy sends them.
+    /// Whole answers that share a few HTTP/2 connections, as they do behind a proxy.
     Shared {
         /// Number of concurrent requests.
         at_once: u32,
@@ -64,7 +65,7 @@ pub(super) enum Work {
 }
 
 impl Work {
-    /// Returns the same work with short streams.
+    /// Returns the same work, but with short streams.
     pub(super) fn warming_up(self) -> Self {
         match self {
             Self::Streamed { dialect, at_once, .. } => Self::Streamed { dialect, at_once, chunks: 5 },
@@ -76,9 +77,10 @@ impl Work {
 /// Answers received.
 #[derive(Default)]
 pub(super) struct Load {
-    /// Whole answers, or chunks of streams.
+    /// Number of whole answers, or of chunks in streams.
     pub(super) pieces: u32,
-    /// Number of requests answered with 503 and of streams that ended early, as may happen on a busy machine.
+    /// Number of requests that were answered with 503, and of streams that ended early. Both may happen on a busy
+    /// machine.
     pub(super) failed: u32,
     /// Time until each answer or, for a stream, until its first token.
     waits: Vec<Duration>,
@@ -92,7 +94,7 @@ impl Load {
         self.waits.extend(&other.waits);
     }
 
-    /// Returns the wait that `percent` per cent of the answers did not exceed.
+    /// Returns a time that `percent` per cent of the answers did not exceed.
     pub(super) fn percentile(&self, percent: usize) -> Duration {
         let mut sorted = self.waits.clone();
         sorted.sort_unstable();
@@ -101,7 +103,7 @@ impl Load {
     }
 }
 
-/// Where to send requests: the addresses are used in turn, each time with a random key.
+/// Where to send requests. The addresses are used in turn, and each request carries a random key.
 #[derive(Clone)]
 pub(super) struct Target {
     addresses: Arc<[SocketAddr]>,
@@ -131,7 +133,7 @@ impl Target {
     }
 }
 
-/// Does the work for `duration`. Requests that are in flight at the end are finished and counted.
+/// Does this work for `duration`. Requests that are in flight at the end are finished and counted.
 pub(super) async fn run(target: &Target, work: Work, duration: Duration) -> Load {
     let deadline = Instant::now() + duration;
     let workers = match work {
@@ -145,7 +147,7 @@ pub(super) async fn run(target: &Target, work: Work, duration: Duration) -> Load
             let script = Script::tokens(200, u64::from(chunks)).pace(millis(PACE));
             let requests = target.requests(dialect, &body(dialect, Some(script)));
             let streamed = Some(Streamed { dialect, chunks });
-            // Streams begin one after the other, so that they send at different moments.
+            // The streams begin one after the other, so that they send their tokens at different moments.
             let start = |number| PACE * chunks * number / at_once;
             (0..at_once)
                 .map(|number| worker(target, number, requests.clone(), streamed, start(number), deadline))
@@ -167,7 +169,8 @@ struct Streamed {
 }
 
 impl Streamed {
-    /// Returns the bytes that precede the first token, and the bytes of a successful stream's last event.
+    /// Returns the bytes that precede a stream's first token, and the bytes with which the last event of a successful
+    /// stream begins.
     const fn marks(self) -> [&'static [u8]; 2] {
         match self.dialect {
             Dialect::Chat => [b"\"content\":\" ", b"data: [DONE]"],
@@ -228,8 +231,8 @@ impl Connection {
         Self { stream, answer: Vec::with_capacity(READ) }
     }
 
-    /// Sends a request and reads its answer. Returns the time until the whole answer, or a stream's first token,
-    /// arrived; `None` if the request failed.
+    /// Sends a request and reads its answer. Returns how long it took until the whole answer or the first token of a
+    /// stream arrived; `None` if the request failed.
     async fn exchange(&mut self, request: &[u8], streamed: Option<Streamed>) -> Option<Duration> {
         let sent = Instant::now();
         self.send(request).await;
@@ -280,7 +283,7 @@ fn is_complete(answer: &[u8]) -> bool {
     }
 }
 
-/// Workers that share a few HTTP/2 connections.
+/// Starts workers that share a few HTTP/2 connections.
 async fn shared(target: &Target, at_once: u32, connections: u32, deadline: Instant) -> Vec<JoinHandle<Load>> {
     let mut senders = Vec::new();
     for number in 0..connections {
@@ -322,11 +325,12 @@ async fn shared(target: &Target, at_once: u32, connections: u32, deadline: Insta
     (0..at_once).map(worker).collect()
 }
 
-/// Open streams, which are read as they arrive until this is dropped.
+/// Streams that stay open, and are read as they arrive until this value is dropped.
 pub(super) struct Held(Vec<JoinHandle<()>>);
 
 impl Held {
-    /// Opens `count` streams that send a token every `pace`, and waits for each stream's first token.
+    /// Opens `count` streams that send a token at intervals of `pace`, and waits until each stream has sent its first
+    /// token.
     pub(super) async fn open(target: &Target, count: usize, pace: Duration) -> Self {
         let script = Script::tokens(200, 1_000_000).pace(millis(pace));
         let requests = target.requests(Dialect::Chat, &body(Dialect::Chat, Some(script)));
@@ -343,7 +347,7 @@ impl Held {
                 connection
             });
             held.0.extend(join_all(opening).await.into_iter().map(drain));
-            // Batches start at different moments, so that their tokens do not arrive at the same time.
+            // The batches start at different moments, so that their tokens do not all arrive at the same time.
             sleep(
                 pace * u32::try_from(OPENED_TOGETHER).expect("it is small")
                     / u32::try_from(count).expect("it is small"),
@@ -379,7 +383,7 @@ pub(super) fn request_bytes() -> usize {
     body(Dialect::Chat, None).len()
 }
 
-/// Returns a request of about 0.9 kB, for a whole answer or for a stream that follows this script.
+/// Returns a request of about 0.9 kB, for a whole answer, or for a stream that follows this script.
 fn body(dialect: Dialect, script: Option<Script>) -> String {
     let streamed = script.is_some();
     let prompt = script.map_or_else(

@@ -9,10 +9,11 @@ use std::{
 
 use tests::harness::binary;
 
-/// Ticks per second in `/proc/PID/stat`: a constant of Linux's user interface, independent of the kernel's own timer.
+/// Ticks per second in `/proc/PID/stat`: a constant of Linux's interface to programs, which does not depend on the
+/// kernel's own timer.
 const TICKS_PER_SECOND: u64 = 100;
 
-/// A server in its own process, killed when dropped.
+/// A server in its own process, which is killed when this value is dropped.
 pub(crate) struct Process {
     child: Child,
     /// Address that it listens on.
@@ -56,7 +57,8 @@ impl Drop for Process {
 pub(super) fn cpu(pid: u32) -> Duration {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))
         .unwrap_or_else(|e| panic!("CPU times are read from Linux's /proc: {e}"));
-    // The second field, a name in parentheses, may contain anything. The fourteenth and fifteenth are the times.
+    // The second field is a name in parentheses, which may contain any characters. The fourteenth and fifteenth fields
+    // are the times in user and in kernel mode.
     let (_, rest) = stat.rsplit_once(')').expect("the name is in brackets");
     let ticks = rest.split_whitespace().skip(11).take(2).map(|field| field.parse::<u64>().unwrap());
     Duration::from_millis(ticks.sum::<u64>() * 1_000 / TICKS_PER_SECOND)
@@ -72,13 +74,14 @@ impl MachineTime {
     pub(super) fn now() -> Self {
         let stat = std::fs::read_to_string("/proc/stat").expect("CPU times are read from Linux's /proc");
         let line = stat.lines().next().expect("the first line adds up all cores");
-        // User, nice, system, idle, I/O wait, two kinds of interrupts, stolen. The first two include guests' time.
+        // The columns are: user, nice, system, idle, I/O wait, two kinds of interrupts, stolen. The first two include
+        // the time of virtual machines that this machine hosts.
         let ticks: Vec<u64> =
             line.split_whitespace().skip(1).take(8).map(|field| field.parse().unwrap()).collect();
         Self { all: ticks.iter().sum(), stolen: ticks.get(7).copied().unwrap_or_default() }
     }
 
-    /// Returns the share of the time since this reading that other machines on the host took.
+    /// Returns the share of the CPU time since this reading that went to other machines on the same host.
     #[expect(clippy::cast_precision_loss, reason = "one digit is shown")]
     pub(super) fn stolen_since(&self) -> f64 {
         let now = Self::now();
@@ -91,12 +94,12 @@ pub(crate) fn memory(pid: u32) -> u64 {
     status(pid, "VmRSS:")
 }
 
-/// Returns a process's peak resident memory since [`forget_peak`], in bytes.
+/// Returns the highest resident memory of a process since [`forget_peak`], in bytes.
 pub(crate) fn peak_memory(pid: u32) -> u64 {
     status(pid, "VmHWM:")
 }
 
-/// Resets the peak memory of a process.
+/// Makes a process's peak memory start again at its present memory.
 pub(super) fn forget_peak(pid: u32) {
     // "5" resets the peak: see proc(5).
     std::fs::write(format!("/proc/{pid}/clear_refs"), "5").expect("the peak of a child can be reset");

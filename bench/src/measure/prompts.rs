@@ -1,5 +1,5 @@
-//! Measures the memory that long prompts need: a gateway's peak, compared with the size of the body that passes through
-//! it.
+//! Measures the memory that a gateway needs for long prompts: how far it grows at its peak, compared with the size of
+//! the body that passes through.
 
 use std::{fmt, net::SocketAddr};
 
@@ -19,14 +19,15 @@ use tests::{
 };
 
 const MIB: usize = 1 << 20;
-/// Bodies, in MiB of text and of images: a million tokens, the same with pictures, and the largest allowed body.
+/// Sizes of the bodies, as MiB of text and of images: a million tokens of text, the same text with images, and the
+/// largest body that is allowed.
 const BODIES: [(usize, usize); 3] = [(6, 0), (6, 16), (6, 57)];
-/// Number of times that each body is sent; the highest peak is reported.
+/// Number of times that each body is sent. The highest of the peaks is reported.
 const TIMES: usize = 3;
-/// Size of one image in MiB, as base64.
+/// Size of one image in base64, in MiB.
 const IMAGE: usize = 4;
 
-/// For each body: its size in bytes, and how much the gateway's memory grew while it passed.
+/// For each body, its size in bytes, and by how many bytes the gateway's memory grew while the body passed.
 pub struct Report(Vec<(u64, u64)>);
 
 /// Measures a gateway in a separate process.
@@ -61,8 +62,8 @@ async fn send(http: &Http, address: SocketAddr, key: &str, body: Bytes) {
     assert_eq!(answer.status, 200, "{answer}");
 }
 
-/// Makes a request with this many MiB of text in page-sized messages, and this many MiB of images in one further
-/// message.
+/// Makes a request. It has messages of about a page with this many MiB of text altogether, and one more message with
+/// this many MiB of images.
 fn body(mib_of_text: usize, mib_of_images: usize) -> Bytes {
     let page = text(500);
     let turn =

@@ -1,5 +1,6 @@
-//! Proxies to compare with: axum as server, hyper as client. The bare one forwards every byte unchanged; the metering
-//! one also hashes the key, reads the model and the usage, and adds up tokens in memory.
+//! Two proxies that Faregate is compared with, built with axum as server and hyper as client. The bare proxy forwards
+//! every byte unchanged. The metering proxy also hashes the key, reads the model and the usage, and adds up tokens in
+//! memory.
 
 use std::{
     collections::HashMap,
@@ -28,12 +29,13 @@ use memchr::memmem;
 use serde::Deserialize;
 use tokio::net::TcpListener;
 
-/// Maximum length of a request that the metering proxy reads, in bytes.
+/// Maximum length in bytes of a request body that the metering proxy reads.
 const MOST_BYTES: usize = 1 << 20;
-/// Name of the member whose number is added up, in an answer or in a stream's last chunk.
+/// Name of the member with the number of output tokens, which is added up. It is in a whole answer, or in the last
+/// chunk of a stream.
 const COUNT: &[u8] = b"\"completion_tokens\":";
 
-/// A proxy's connections and upstream address. Only the metering proxy has books.
+/// What a proxy needs: a client, and the upstream's address. Only the metering proxy has books.
 #[derive(Clone)]
 struct Proxy {
     client: Client<HttpConnector, Body>,
@@ -41,7 +43,8 @@ struct Proxy {
     books: Option<Books>,
 }
 
-/// Token sums by the first byte of the key's hash. Keys may share a counter, which does not change the cost.
+/// Sums of tokens, by the first byte of the key's hash. Keys with the same first byte share a counter; the CPU time is
+/// the same as if each had its own.
 type Books = Arc<HashMap<u8, AtomicU64>>;
 
 /// Forwards all requests to `upstream`, forever.
@@ -52,7 +55,7 @@ pub async fn serve(listener: TcpListener, upstream: SocketAddr, metering: bool) 
     let books = metering.then(|| Arc::new((0..=u8::MAX).map(|hash| (hash, AtomicU64::new(0))).collect()));
     let app = Router::new().fallback(forward).with_state(Proxy { client, upstream, books });
     let listener = listener.tap_io(|stream| {
-        // If this fails, the proxy answers later but uses no less CPU.
+        // If this fails, answers are delayed, but the proxy uses no less CPU.
         let _ = stream.set_nodelay(true);
     });
     axum::serve(listener, app).await
@@ -103,7 +106,7 @@ async fn read(request: Request<Body>) -> Result<Request<Body>, StatusCode> {
     Ok(Request::from_parts(head, Body::from(bytes)))
 }
 
-/// Returns the number of tokens reported in this piece of an answer, if any.
+/// Returns the number of output tokens that this piece of an answer reports, if it reports any.
 fn tokens(piece: &Bytes) -> Option<u64> {
     let rest = &piece[memmem::rfind(piece, COUNT)? + COUNT.len()..];
     let digits = rest.iter().take_while(|byte| byte.is_ascii_digit());

@@ -1,4 +1,4 @@
-//! Counters that a Redis keeps.
+//! Counters that Redis keeps of its own work.
 
 use std::{
     io::{Read, Write},
@@ -9,12 +9,12 @@ use std::{
 #[derive(Clone, Copy)]
 pub(super) struct Teller(pub(super) SocketAddr);
 
-/// Counts of scripts since Redis started, or between two readings.
+/// What Redis counted about scripts since it started, or between two readings.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Counters {
-    /// Number of scripts. Each is one round trip, and a request makes no other round trips.
+    /// Number of scripts that ran. Each needed one round trip. A request makes no other round trips to Redis.
     pub(super) scripts: f64,
-    /// Time spent in scripts, in microseconds.
+    /// Time that scripts ran, in microseconds.
     pub(super) micros: f64,
 }
 

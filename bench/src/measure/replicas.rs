@@ -1,4 +1,4 @@
-//! Measures the cost of waiting for a replica: the same installation with and without waiting, in turn.
+//! Measures the cost of waiting for a replica: it measures an installation that waits and one that does not, in turn.
 
 use std::{fmt, time::Duration};
 
@@ -9,17 +9,17 @@ use super::{
     system::{Measured, System, measure, upstream},
 };
 
-/// Numbers of concurrent whole requests.
+/// Numbers of whole answers that are requested at once.
 const AT_ONCE: [u32; 3] = [1, 16, MANY];
 /// Number of measurements of each kind.
 const ROUNDS: u32 = 5;
 /// Duration of each measurement.
 const SECONDS: Duration = Duration::from_secs(2);
-/// Number of replicas to wait for, for each installation.
+/// Number of replicas that each of the two installations waits for.
 const AWAITED: [u32; 2] = [0, 1];
 const PARTS: [&str; 3] = ["gateway", "key-service", "redis"];
 
-/// A line for each combination of the numbers of requests and of replicas.
+/// A line for each combination of a number of concurrent requests and a number of replicas.
 pub struct Report(Vec<(u32, u32, Measured, Vec<&'static str>)>);
 
 /// Measures services on the loopback, over a master with a replica.

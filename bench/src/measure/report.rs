@@ -1,4 +1,4 @@
-//! Shows the figures of a run in tables: CPU by system and kind of work, and ratios next to their targets.
+//! Shows the figures of a run in tables: CPU time by system and kind of work, and ratios with their targets.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -10,7 +10,7 @@ use super::{
     system::{HeldOpen, Measured, System, Wear},
 };
 
-/// The baseline for the other systems.
+/// The system that all others are compared with.
 pub(super) const BARE: &str = "bare axum proxy";
 /// `faregate` with SQLite.
 pub(super) const FAREGATE: &str = "faregate, SQLite";
@@ -20,14 +20,15 @@ pub(super) const FAREGATE_REDIS: &str = "faregate, Redis";
 pub(super) const SERVICES: &str = "services, Redis";
 /// Two gateways, two key-services and a Redis.
 pub(super) const TWO: &str = "two of each";
-/// The services, with many keys that requests draw at random.
+/// The services, with many keys. Each request takes one of them at random.
 pub(super) const MANY_KEYS: &str = "1,000 keys";
-/// The services, with a key that has every kind of limit, as do its group and the group's parent.
+/// The services, with a key that has every kind of limit. The key's group and the group's parent have every kind of
+/// limit too.
 pub(super) const BOUNDED: &str = "bounded key";
 /// The services, with a full journal.
 pub(super) const FULL_JOURNAL: &str = "full journal";
 
-/// The figures of every system, for every kind of work.
+/// What was measured for every system and every kind of work.
 pub struct Report {
     plan: Plan,
     cells: Vec<Cell>,
@@ -44,7 +45,7 @@ struct Cell {
     rounds: Vec<Measured>,
 }
 
-/// A figure from several rounds: from the quiet ones if there are enough, otherwise from all.
+/// A figure from several rounds: from the quiet rounds if there are enough of them, otherwise from all rounds.
 #[derive(Clone, Copy)]
 struct Spread {
     least: f64,
@@ -54,7 +55,7 @@ struct Spread {
 }
 
 impl Spread {
-    /// Summarises figures, each given with whether its measurement was quiet.
+    /// Summarises figures. Each is given together with whether its measurement was quiet.
     fn of(figures: impl Iterator<Item = (f64, bool)> + Clone) -> Option<Self> {
         let mut sorted: Vec<f64> =
             figures.clone().filter(|(_, quiet)| *quiet).map(|(figure, _)| figure).collect();
@@ -66,7 +67,7 @@ impl Spread {
         Some(Self { least, median: sorted[rounds / 2], most, rounds })
     }
 
-    /// Returns a figure that was measured once.
+    /// Makes a spread of a figure that was measured only once.
     fn once(figure: f64) -> Self {
         Self { least: figure, median: figure, most: figure, rounds: 1 }
     }
@@ -92,25 +93,27 @@ impl Report {
         self.cells.iter().find(|cell| cell.system == system && cell.work == work)
     }
 
-    /// Returns CPU time as a multiple of the bare proxy's in the same round, for the same work or for the same number
-    /// of concurrent whole requests.
+    /// Returns the CPU time as a multiple of the bare proxy's CPU time in the same round. If the bare proxy is not
+    /// measured with this work, its most similar work is compared.
     fn ratio(&self, system: &str, work: Work) -> Option<Spread> {
         self.compare(system, work, Measured::micros)
     }
 
-    /// Returns the same for one kind of process.
+    /// Returns the same ratio for the CPU time of one kind of process.
     fn ratio_of(&self, system: &str, part: &str, work: Work) -> Option<Spread> {
         let parts = &self.cell(system, work)?.parts;
         self.compare(system, work, |measured| measured.micros_of(part, parts))
     }
 
-    /// Returns CPU time per streamed chunk in another dialect, as a multiple of the same system's time in chat.
+    /// Returns CPU time per streamed chunk in another dialect, as a multiple of the time that the same system needs for
+    /// a chunk in chat.
     fn beside_chat(&self, system: &str, dialect: Dialect) -> Option<Spread> {
         let of = |dialect| self.cell(system, self.plan.streamed(dialect));
         Self::quotient(of(dialect)?, of(Dialect::Chat)?, Measured::micros)
     }
 
-    /// Returns CPU time with a key that has all limits, as a multiple of the CPU time with a key that has none.
+    /// Returns the CPU time per request with a key that has all limits, as a multiple of the time with a key that has
+    /// none.
     fn beside_unbounded(&self, work: Work) -> Option<Spread> {
         Self::quotient(self.cell(BOUNDED, work)?, self.cell(SERVICES, work)?, Measured::micros)
     }
@@ -136,7 +139,7 @@ impl Report {
         self.held.iter().find(|(name, _)| *name == system).map(|(_, held)| held)
     }
 
-    /// Returns the latency in addition to the bare proxy's, with one request at a time, in milliseconds.
+    /// Returns how many milliseconds of latency the system adds to the bare proxy's, with one request at a time.
     fn added_latency(&self, system: &str) -> Option<Spread> {
         let one = Work::Whole { at_once: 1 };
         let median = |measured: &Measured| measured.load.percentile(50).as_secs_f64() * 1e3;
@@ -146,7 +149,7 @@ impl Report {
         }))
     }
 
-    /// Returns all figures that have a target: name, figure and target.
+    /// Returns all figures that have a target. Each comes with its name and its target.
     fn targets(&self) -> Vec<(String, Option<Spread>, f64)> {
         let mut rows = Vec::new();
         for system in [SERVICES, TWO] {
@@ -296,7 +299,7 @@ impl Display for Spread {
 }
 
 impl Cell {
-    /// Returns the sum over the quiet rounds, or over all rounds, as for a [`Spread`].
+    /// Returns the sum of the rounds that a [`Spread`] would use: the quiet rounds, or all.
     fn sum(&self) -> Measured {
         let all = self.rounds.iter().filter(|round| round.is_quiet()).count() < ENOUGH_QUIET;
         let mut sum = Measured::default();
@@ -304,7 +307,8 @@ impl Cell {
         sum
     }
 
-    /// Describes the mean shares of the system's processes, and the scripts in its Redis.
+    /// Describes how much of the CPU time each kind of process used on average, and how many scripts ran in the
+    /// system's Redis.
     fn anatomy(&self, all: &Measured) -> String {
         let mut names = self.parts.clone();
         names.dedup();

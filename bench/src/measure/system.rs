@@ -1,4 +1,4 @@
-//! The measured systems, and how they are measured.
+//! The systems that are measured, and how a measurement is taken.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use crate::measure::{
     redis::{self, Counters},
 };
 
-/// Processes that together serve requests at some addresses.
+/// A system: the processes that together serve requests at some addresses.
 pub(super) struct System {
     pub(super) name: &'static str,
     pub(super) target: Target,
@@ -63,15 +63,15 @@ pub(crate) async fn measure(system: &System, work: Work, duration: Duration) -> 
     Measured { load, cpu, elapsed, redis, stolen: machine.stolen_since() }
 }
 
-/// Measurements of a system while slow streams are open.
+/// What was measured while slow streams were open.
 pub(super) struct HeldOpen {
-    /// CPU time of all processes together.
+    /// CPU time of all processes together, in milliseconds per second.
     pub(super) ms_per_second: f64,
-    /// Memory growth per stream, in the processes that accept client connections.
+    /// How much memory grew for each stream, in the processes that accept client connections.
     pub(super) bytes_each: u64,
 }
 
-/// Resident memory of an idle gateway before and after a number of requests.
+/// Resident memory of an idle gateway, before and after it served a number of requests.
 pub(super) struct Wear {
     pub(super) requests: u32,
     pub(super) before: u64,
@@ -82,11 +82,11 @@ pub(super) struct Wear {
 #[derive(Default)]
 pub(super) struct Measured {
     pub(super) load: Load,
-    /// CPU time by process.
+    /// CPU time of each process.
     pub(super) cpu: Vec<Duration>,
     pub(super) elapsed: Duration,
     pub(super) redis: Option<Counters>,
-    /// Share of the machine's CPU time that other machines on its host took meanwhile.
+    /// Share of the machine's CPU time that went to other machines on the same host during the measurement.
     pub(super) stolen: f64,
 }
 
@@ -112,7 +112,7 @@ impl Measured {
         self.per_piece(self.cpu.iter().sum::<Duration>().as_secs_f64() * 1e6)
     }
 
-    /// Returns the CPU time per piece of work over all processes with this name, in microseconds.
+    /// Returns the CPU time per piece of work that all processes with this name used together, in microseconds.
     pub(super) fn micros_of(&self, part: &str, parts: &[&str]) -> f64 {
         let of_name = parts.iter().zip(&self.cpu).filter(|(name, _)| **name == part);
         self.per_piece(of_name.map(|(_, cpu)| cpu.as_secs_f64() * 1e6).sum())

@@ -1,4 +1,4 @@
-//! Work that produces a profile for the compiler: requests of every kind, through all kinds of installations.
+//! The work from which the compiler's profile is made: requests of every kind, through installations of every kind.
 
 use std::time::Duration;
 
@@ -13,10 +13,11 @@ use super::{
 
 /// Duration of each kind of request.
 const EACH: Duration = Duration::from_secs(2);
-/// Number of chunks in a stream: a second's worth.
+/// Number of chunks in a stream. It lasts about a second.
 const CHUNKS: u32 = 50;
 
-/// Serves requests of every kind. Ends the programs as a service manager would, which makes them write their profiles.
+/// Serves requests of every kind. Then ends the programs as a service manager would, which makes them write their
+/// profiles.
 pub async fn run() {
     let upstream = upstream().await;
     let streamed = |dialect| Work::Streamed { dialect, at_once: MANY, chunks: CHUNKS };

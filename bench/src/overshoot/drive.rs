@@ -1,5 +1,5 @@
-//! The clients. Each sends one stream after the other for its tenant, and stops when the tenant has been refused for
-//! longer than a stream takes.
+//! The clients. Each sends one stream after the other for its tenant, and stops when it has been refused for longer
+//! than a stream takes.
 
 use std::{
     sync::Mutex,
@@ -13,13 +13,13 @@ use tokio::time::sleep;
 use super::setting::{COMPLETION, DEADLINE, LIMIT, PACE_MS, PROMPT, STREAMS, System};
 use crate::prove::wire::{Ask, Connection};
 
-/// Number of consecutive refusals after which a client ends, and the pause after each. Together, the pauses exceed the
-/// duration of the longest stream, since a stream's hold may be the reason for the refusal.
+/// Number of consecutive refusals after which a client ends, and the pause after each. Together, the pauses are longer
+/// than the longest stream. So it is not only the holds of running streams that cause the refusals.
 const REFUSALS: u32 = 24;
 const REFUSED: Duration = Duration::from_millis(250);
-/// Pause after an answer that is neither a refusal nor a success.
+/// Pause after an answer that is neither a success nor a refusal.
 const FAILED: Duration = Duration::from_millis(100);
-/// Size of the range of numbers reserved for one tenant's requests.
+/// How many request numbers are reserved for each tenant.
 const OF_A_TENANT: u64 = 1_000_000;
 
 #[derive(Clone, Debug, Default)]
@@ -30,12 +30,12 @@ pub(super) struct Answers {
     pub(super) failed: u64,
 }
 
-/// Returns the tenant whose request has this tag.
+/// Returns the tenant that sent the request with this tag.
 pub(super) fn tenant_of(tag: &str) -> Option<usize> {
     Ask::number_in(tag).and_then(|number| usize::try_from(number / OF_A_TENANT).ok())
 }
 
-/// Runs all clients until each has ended.
+/// Runs all clients until the last of them has ended.
 pub(super) async fn drive(system: &System, seed: u64) -> Answers {
     let (answers, until) = (Mutex::new(Answers::default()), Instant::now() + DEADLINE);
     join_all((0..STREAMS).map(|number| client(system, number, (seed, until), &answers))).await;
@@ -47,7 +47,7 @@ async fn client(system: &System, number: usize, (seed, until): (u64, Instant), a
     let of_tenant = number / system.keys.len();
     let (mut replica, mut refusals, mut turn) = (number % system.addresses.len(), 0, 0_u64);
     while refusals < REFUSALS && Instant::now() < until {
-        // Each client of a tenant has its own numbers.
+        // Each of a tenant's clients uses numbers that no other client uses.
         let place = turn * STREAMS as u64 + of_tenant as u64;
         turn += 1;
         let mut rng = Rng::new(seed, tenant as u64 * OF_A_TENANT + place);

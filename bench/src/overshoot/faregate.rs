@@ -1,5 +1,5 @@
-//! Faregate under the load: three gateways and three key-services over one Redis, and a key with a limit for each
-//! tenant.
+//! Faregate under the load: three gateways and three key-services over one Redis, and for each tenant a key with a
+//! limit.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ use super::{
 };
 use crate::overshoot::drive::drive;
 
-/// Lease of holds, after which a killed gateway's holds are released.
+/// Duration of a lease. When it is over, the holds of a killed gateway are released.
 const LEASE: Duration = Duration::from_secs(3);
 
 pub(super) async fn run(with_kills: bool, seed: u64) -> Outcome {
@@ -49,7 +49,7 @@ pub(super) async fn run(with_kills: bool, seed: u64) -> Outcome {
     outcome(Gateway::Faregate, &system.upstream, kills, answers, began)
 }
 
-/// Kills one process after the other, gateways and key-services in turn, and restarts it.
+/// Kills and restarts one process after the other: a gateway, a key-service and Redis in turn.
 async fn kill(stack: &Stack, kills: &mut u32) {
     loop {
         sleep(KILL_EVERY).await;

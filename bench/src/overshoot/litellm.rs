@@ -1,5 +1,5 @@
 //! LiteLLM's proxy under the load, as `bench/rivals/litellm/` installs and configures it: three proxies over one Redis,
-//! and a key with `max_budget` for each tenant.
+//! and for each tenant a key with `max_budget`.
 
 use std::{
     fs::File,
@@ -20,19 +20,19 @@ use super::{
 };
 use crate::overshoot::drive::drive;
 
-/// Directory with the script and the configuration, below the repository's root.
+/// Directory with the installation script and the configuration, below the repository's root.
 const FOLDER: &str = "bench/rivals/litellm";
-/// Key of the proxies' operator.
+/// Master key with which the operator of the proxies creates keys.
 const MASTER_KEY: &str = "sk-overshoot-5d0f6c2b9a7e41c8";
-/// Maximum time that installing, or a first start, may take.
+/// Maximum time for the installation, and for a first start.
 const STARTS: Duration = Duration::from_mins(4);
 
-/// A process of the system, ended when dropped.
+/// A process of the system. It is killed when this value is dropped.
 struct Process(Child);
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -88,7 +88,7 @@ pub(super) async fn run(with_kills: bool, seed: u64) -> Result<Outcome, String> 
     Ok(outcome(Gateway::Litellm, &system.upstream, kills, answers, began))
 }
 
-/// Starts a command of the system's script, with its output in a file.
+/// Starts a command of the installation script, and writes its output to a file.
 fn script(folder: &Path, data: &Path, arguments: &[&str], env: &[(&str, String)]) -> Result<Process, String> {
     let path: PathBuf = folder.join("run.sh");
     let log = File::options().create(true).append(true).open(log_of(data)).map_err(|e| e.to_string())?;
@@ -103,7 +103,7 @@ fn log_of(data: &Path) -> PathBuf {
     data.join("log")
 }
 
-/// Waits until a replica answers. An error includes the end of the log.
+/// Waits until a replica answers. If it does not, the error contains the end of its log.
 async fn answers(port: u16, data: &Path) -> Result<(), String> {
     let (url, until) = (format!("http://127.0.0.1:{port}/health/liveliness"), Instant::now() + STARTS);
     while Instant::now() < until {

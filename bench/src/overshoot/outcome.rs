@@ -18,7 +18,7 @@ use crate::overshoot::{
 pub struct Outcome {
     pub(super) gateway: Gateway,
     pub(super) kills: u32,
-    /// Outcome for each tenant, with amounts in nano-USD.
+    /// What each tenant was served, as amounts in nano-USD.
     pub(super) tenants: Vec<Tenant>,
     pub(super) answers: Answers,
     pub(super) lasted: Duration,
@@ -51,7 +51,7 @@ pub(super) fn outcome(
 }
 
 impl Outcome {
-    /// Returns whether this is a run of Faregate in which complete answers exceeded a cap.
+    /// Returns whether this is a run of Faregate in which the complete answers alone cost more than a cap.
     pub fn is_ours_over(&self) -> bool {
         self.gateway == Gateway::Faregate
             && self.tenants.iter().any(|tenant| tenant.generated - tenant.cut > tenant.cap)

@@ -1,4 +1,4 @@
-//! Three counts of the same load, compared to the nano-dollar: the journal's, the upstream's and the clients'.
+//! Compares three accounts of the same load, to the nano-dollar: the journal's, the upstream's and the clients'.
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
@@ -22,8 +22,8 @@ use super::{
     wire::Ask,
 };
 
-/// How long after the end of an answer a fault may still disturb what follows, namely the capture for a client that
-/// left.
+/// How long after the end of an answer a fault may still affect it. If the client has left, its capture may not have
+/// been confirmed yet.
 const AFTER_THE_END: Duration = Duration::from_secs(5);
 
 /// A generation in the journal, with amounts in nano-USD.
@@ -36,31 +36,32 @@ pub(super) struct Entry {
     estimated: bool,
 }
 
-/// A request as counted by three parties, with amounts in nano-USD.
+/// A request, as the journal, the upstream and the client know it. Amounts are in nano-USD.
 pub(super) struct Line {
     pub(super) key: usize,
     /// Cost of what the upstream generated.
     pub(super) generated: i64,
-    /// Whether the upstream was asked.
+    /// Whether the request reached the upstream.
     pub(super) asked: bool,
     pub(super) charged: i64,
     pub(super) shortfall: i64,
-    /// Whether the answer was delivered only in part, so that the bill may be lower than what was generated.
+    /// Whether the answer was delivered only in part, so that the bill may be lower than the cost of what was
+    /// generated.
     pub(super) is_cut: bool,
 }
 
-/// A finished round, to compare.
+/// What is known about a finished round, for the comparison.
 pub(super) struct Round<'a> {
     pub(super) stack: &'a Stack,
     pub(super) stage: Stage,
     pub(super) population: &'a Population,
     pub(super) sent: &'a [Sent],
     pub(super) happened: &'a [Happened],
-    /// The account whose keys garbage was sent with.
+    /// The account whose keys the garbage carries.
     pub(super) garbage: &'a Account,
 }
 
-/// Compares a round's books, request by request.
+/// Compares what the journal, the upstream and the clients say about each request of a round.
 pub(super) fn compare(round: &Round<'_>) -> (Found, Vec<Line>) {
     let mut found = Found::default();
     let counts = round.stack.upstream.counts();
@@ -106,8 +107,9 @@ pub(super) fn compare(round: &Round<'_>) -> (Found, Vec<Line>) {
     (found, lines)
 }
 
-/// Compares lists for spans of time with the journals. Entries are sorted by time, and if two spans meet at an instant,
-/// each bill is in exactly one of their lists.
+/// Compares the lists of bills for two periods with the journal of each account. The journal's entries must be sorted
+/// by time. One period ends at the instant at which the other starts, and each bill must be in exactly one of the two
+/// lists.
 pub(super) async fn compare_lists(stack: &Stack, population: &Population, found: &mut Found) {
     for Account { name, management_key } in population.tenants.iter().map(|tenant| &tenant.account) {
         let printed = stack.cli(&["journal", "export", "--account", name]);
@@ -142,7 +144,7 @@ pub(super) async fn compare_lists(stack: &Stack, population: &Population, found:
     }
 }
 
-/// Returns the journal's entries for all keys under load.
+/// Returns the journal's entries for all keys that the load uses.
 fn entries(round: &Round<'_>) -> Vec<Entry> {
     let keys = round.population.keys.read().unwrap();
     let numbers: HashMap<&str, usize> =
@@ -162,15 +164,16 @@ fn entries(round: &Round<'_>) -> Vec<Entry> {
     journals.map(entry).collect()
 }
 
-/// Returns an account's charges without estimates: garbage makes upstreams fail, and then they report nothing.
+/// Returns what an account was charged, except for estimates. Garbage makes upstreams fail, and they then report no
+/// usage.
 fn charged(stack: &Stack, account: &Account) -> i64 {
     let journal = stack.journal(account);
     let told = journal.iter().filter(|entry| entry["estimated"] != true);
     told.map(|entry| nanos(&entry["charged"]).nanos()).sum()
 }
 
-/// Compares one request. A complete answer costs exactly what was generated; an answer that was cut off is billed at
-/// most that much.
+/// Compares one request. A complete answer must be billed exactly the cost of what was generated, and an answer that
+/// was cut off at most that cost.
 fn judge(sent: &Sent, entries: &[&Entry], served: &[&Count], round: &Round<'_>, found: &mut Found) -> Line {
     let (got, sums) = (&sent.got, &mut found.sums);
     let generated: i64 = served.iter().map(|count| cost(FLASH, count.served).nanos()).sum();
@@ -243,7 +246,7 @@ fn judge(sent: &Sent, entries: &[&Entry], served: &[&Count], round: &Round<'_>, 
     Line { key: sent.key, generated, asked: !served.is_empty(), charged, shortfall, is_cut }
 }
 
-/// Returns the credit and holds of all accounts by name, as the command line shows them.
+/// Returns each account's credit and the sum of its holds, as the command line shows them, by the account's name.
 pub(super) fn balances(stack: &Stack) -> HashMap<String, (NanoUsd, NanoUsd)> {
     let (status, printed, _) = stack.operator().try_cli(&["accounts", "list", "--json"]);
     if !status.success() {
@@ -269,7 +272,7 @@ impl Sums {
 }
 
 impl Difference {
-    /// Adds an amount in nano-USD, and keeps the first few descriptions.
+    /// Adds an amount in nano-USD. Keeps the descriptions of the first few cases.
     pub(super) fn add(&mut self, amount: i64, what: impl FnOnce() -> String) {
         self.count += 1;
         self.amount += amount;

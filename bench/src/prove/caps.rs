@@ -1,4 +1,4 @@
-//! Caps at every level, compared with what was billed and with what the upstream generated.
+//! Compares the caps at every level with what was billed and with what the upstream generated.
 
 use std::collections::HashMap;
 
@@ -10,12 +10,13 @@ use super::{
     report::Found,
 };
 
-/// Sums of the requests that one cap limits, in nano-USD.
+/// Sums of the requests that a cap limits, in nano-USD.
 #[derive(Clone, Copy, Default)]
 struct Below {
     generated: i64,
     charged: i64,
-    /// Generated but correctly not billed: recorded shortfall, and answers that were cut off.
+    /// The part that was generated and was correctly not billed: recorded shortfall, and the rest of answers that were
+    /// cut off.
     unbilled: i64,
 }
 
@@ -47,8 +48,8 @@ impl Below {
     }
 }
 
-/// Compares the sums below every key, group, parent and account with its cap, and each account's credit with its
-/// journal.
+/// Compares the cap of every key, group, parent and account with the sums of the requests that it limits, and each
+/// account's credit with its journal.
 pub(super) fn compare(round: &Round<'_>, lines: &[Line], found: &mut Found) {
     let (keys, groups) = (round.population.keys.read().unwrap(), round.population.groups.read().unwrap());
     let mut of_keys = vec![Below::default(); keys.len()];
@@ -96,15 +97,15 @@ pub(super) fn compare(round: &Round<'_>, lines: &[Line], found: &mut Found) {
     }
 }
 
-/// Returns whether deposits and rate counts may be lost, because a replica took over that had not been waited for.
+/// Returns whether deposits and rate counts may be lost, because a replica took over that no process had waited for.
 fn has_lost(round: &Round<'_>) -> bool {
     round.stage.loses() && round.happened.iter().any(|fault| fault.loses(fault.from, fault.to))
 }
 
-/// Compares the number of a key's requests that reached the upstream with its rate limit: a minute's worth at once,
-/// plus what was refilled meanwhile.
+/// Compares the number of a key's requests that reached the upstream with its rate limit: it may send a minute's worth
+/// of requests at once, and in addition as many as the rate has refilled since.
 fn compare_rate(round: &Round<'_>, (number, key): (usize, &Key), admitted: u64, found: &mut Found) {
-    // If key-services' clocks differ by more than a second, a bucket becomes full again.
+    // If key-services' clocks differ by more than a second, a rate's bucket becomes full again.
     let is_exact = round.stack.clocks.is_empty() && !has_lost(round);
     let Some(rate) = key.requests_per_minute.filter(|_| is_exact) else { return };
     let of_key: Vec<_> =

@@ -13,19 +13,23 @@ use tokio::time::sleep;
 
 use super::stage::Stage;
 
-/// How long the effects of a fault last, until connections are re-established and holds have expired.
+/// How long a fault has effects after its end: until connections are re-established and holds have expired.
 const AFTERWARDS: Duration = Duration::from_secs(5);
-/// Time within which a write reaches the replicas, and within which a master sends its answer after acting.
+/// Time within which a write reaches the replicas, and within which a master sends the answer to a command that it has
+/// executed.
 const UNSENT: Duration = Duration::from_secs(1);
-/// Maximum clock step in seconds. A key-service whose clock differs more from its store's is not ready.
+/// Maximum step of a clock in seconds. A key-service whose clock differs by more than that from its store's clock is
+/// not ready.
 const STEP: i64 = 8;
-/// How far a clock is ahead for [`WRONG_FOR`], in seconds: longer than the bills of captures are kept.
+/// By how many seconds a clock is ahead, for [`WRONG_FOR`]. It is more than the time for which the bills of captures
+/// are kept.
 const HOURS_AHEAD: i64 = 5 * 60 * 60;
 const WRONG_FOR: Duration = Duration::from_secs(2);
-/// How long a spool has no space: longer than the two seconds after which a capture is written to it.
+/// How long a spool's disk is full. This is longer than the two seconds after which an unconfirmed capture is written
+/// to the spool.
 const WITHOUT_ROOM: Duration = Duration::from_millis(2_600);
 
-/// Metric for captures that are neither confirmed nor in the spool.
+/// Metric that counts captures that are neither confirmed nor in the spool.
 const IN_MEMORY_ALONE: &str = "gateway_captures_in_memory_alone";
 
 /// A kind of fault.
@@ -49,7 +53,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// Describes the kind of fault for the table.
+    /// Returns the description of the kind of fault in the table.
     pub(super) const fn words(self) -> &'static str {
         match self {
             Self::KillGateway => "kills (SIGKILL) of a gateway or of `faregate`",
@@ -70,12 +74,12 @@ impl Kind {
         }
     }
 
-    /// Returns whether a process is killed.
+    /// Returns whether the fault kills a process.
     pub(super) const fn is_kill(self) -> bool {
         matches!(self, Self::KillGateway | Self::KillKeyService | Self::KillStore | Self::Failover)
     }
 
-    /// Returns the faults of a stage, each with its weight.
+    /// Returns the kinds of fault that can happen in a stage, each with its weight in the draw.
     fn of(stage: Stage) -> &'static [(Self, usize)] {
         match stage {
             Stage::Services => &[
@@ -134,14 +138,14 @@ impl Kind {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Happened {
     pub(super) kind: Kind,
-    /// Index of the process among those of its kind.
+    /// Number of the process among the processes of its kind.
     which: usize,
     pub(super) from: Instant,
     pub(super) to: Instant,
 }
 
 impl Happened {
-    /// Returns whether a request at this gateway may notice the fault.
+    /// Returns whether the fault may be the reason for an error of this gateway in this period.
     pub(super) fn explains(&self, gateway: usize, from: Instant, to: Instant) -> bool {
         let meanwhile = self.from < to && self.to + AFTERWARDS > from;
         let there = match self.kind {
@@ -156,28 +160,28 @@ impl Happened {
             | Kind::Failover
             | Kind::HangMaster
             | Kind::CutOffMaster
-            // A key-service this far from its store's clock is not ready.
+            // While a key-service's clock is this far from its store's, the key-service is not ready.
             | Kind::ClockHoursAhead => true,
             Kind::ClockStep => false,
         };
         meanwhile && there
     }
 
-    /// Returns whether a replica took over that may lack what was answered in this period.
+    /// Returns whether a replica took over without changes that a master may have confirmed in this period.
     pub(super) fn loses(&self, from: Instant, to: Instant) -> bool {
         matches!(self.kind, Kind::Failover | Kind::HangMaster | Kind::CutOffMaster)
             && self.from < to + UNSENT
             && self.to > from
     }
 
-    /// Returns whether the request's own gateway was killed, stopped or restarted during the request.
+    /// Returns whether the fault killed, stopped or restarted this gateway, which served the request, in this period.
     pub(super) fn cuts(&self, gateway: usize, from: Instant, to: Instant) -> bool {
         let own = matches!(self.kind, Kind::KillGateway | Kind::HangGateway | Kind::RestartGateway);
         own && self.which == gateway && self.from < to && self.to > from
     }
 }
 
-/// Counts faults by kind.
+/// Counts the faults by their kind.
 pub(super) fn counts(happened: &[Happened]) -> BTreeMap<Kind, u64> {
     let mut counts = BTreeMap::new();
     for fault in happened {
@@ -186,7 +190,7 @@ pub(super) fn counts(happened: &[Happened]) -> BTreeMap<Kind, u64> {
     counts
 }
 
-/// Causes faults until the deadline. When this returns, all processes run again.
+/// Causes faults until `until`. When this returns, all processes run again.
 pub(super) async fn fail(stack: &Stack, stage: Stage, mut rng: Rng, until: Instant) -> Vec<Happened> {
     let (kinds, mut happened) = (Kind::of(stage), Vec::new());
     while Instant::now() < until {
@@ -210,7 +214,7 @@ pub(super) async fn fail(stack: &Stack, stage: Stage, mut rng: Rng, until: Insta
             Kind::Failover | Kind::HangMaster | Kind::CutOffMaster => rng.below(stack.redis().masters()),
             Kind::KillStore | Kind::HangStore | Kind::FullMemory => 0,
         };
-        // Most faults are short; some outlast a lease.
+        // Most faults are short. Some last longer than a lease.
         let longest = if rng.percent(6) { 4_000 } else { 500 };
         let lasts = Duration::from_millis(30 + rng.below(longest) as u64);
         let step = i64::try_from(rng.below(16)).expect("it is small") - STEP;
@@ -251,7 +255,7 @@ async fn happen(stack: &Stack, (kind, which): (Kind, usize), lasts: Duration, st
             if key_services.is_empty() {
                 sleep(lasts).await;
             } else {
-                // The spool is written to only while charges are not confirmed.
+                // The gateway writes to its spool only while charges are not confirmed. So Redis stops too.
                 stack.redis().hang();
                 sleep(WITHOUT_ROOM).await;
                 stack.redis().resume();
@@ -259,7 +263,7 @@ async fn happen(stack: &Stack, (kind, which): (Kind, usize), lasts: Duration, st
             }
             gateways[which].bound_files(None);
             if key_services.is_empty() {
-                // For these captures, neither the database nor the spool had space.
+                // Neither the database nor the spool had space for these captures.
                 nothing_in_memory_alone(stack, &gateways[which]).await;
             }
         }
@@ -293,7 +297,7 @@ async fn ended(server: &Server) {
     server.restart_supervised().await;
 }
 
-/// Waits until a gateway without space for its spool has delivered the captures that are only in its memory. A power
+/// Waits until a gateway whose spool has no space has delivered the captures that exist only in its memory. A power
 /// failure now would lose them, as docs/run.md explains.
 async fn nothing_in_memory_alone(stack: &Stack, gateway: &Server) {
     let deadline = Instant::now() + PATIENCE;

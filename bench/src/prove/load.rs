@@ -1,4 +1,4 @@
-//! Clients that send requests of every kind one after the other, and others that send garbage.
+//! Clients that send requests of every kind, one after the other, and clients that send garbage.
 
 use std::{
     net::SocketAddr,
@@ -22,16 +22,17 @@ use super::{
 
 /// Percentage of requests that use a key whose revocation has been answered.
 const REVOKED_PERCENT: usize = 11;
-/// Number of keys that these requests choose from: those revoked last.
+/// These requests choose among this many keys: those whose revocations were answered last.
 const REVOKED_LAST: usize = 200;
-/// Pause of a client when no gateway accepts its connection.
+/// How long a client pauses when a gateway does not accept its connection.
 const NOBODY: Duration = Duration::from_millis(20);
-/// Pause after a refusal, since a client that only gets refusals would keep the machine busy.
+/// How long a client pauses after a refusal. Without the pause, a client whose requests are all refused would keep the
+/// machine busy.
 const REFUSED: Duration = Duration::from_millis(2);
-/// Maximum time for an answer to garbage, while faults of every kind happen.
+/// Maximum time until garbage is answered, while faults of every kind happen.
 const GARBAGE_ANSWERED: Duration = Duration::from_secs(40);
 
-/// A request, as its client knows it.
+/// A request, and what its client knows about it.
 pub(super) struct Sent {
     pub(super) ask: Ask,
     pub(super) key: usize,
@@ -43,7 +44,7 @@ pub(super) struct Sent {
     pub(super) got: Got,
 }
 
-/// Results of all clients together.
+/// What all clients together sent and received.
 #[derive(Default)]
 pub(super) struct Clients {
     pub(super) sent: Mutex<Vec<Sent>>,
@@ -95,8 +96,8 @@ pub(super) async fn client(
     clients.sent.lock().unwrap().append(&mut own);
 }
 
-/// Returns the request with this number, its key's number, and whether the key was already revoked. The seed decides
-/// everything except which key has the slot at that moment.
+/// Makes the request with this number. Returns it with the number of its key, and whether the key's revocation had been
+/// answered. The seed decides everything except which key is in the slot at that moment.
 fn ask(number: u64, rng: &mut Rng, population: &Population) -> Option<(Ask, usize, bool)> {
     let (slot, draw) = (rng.below(TENANTS * SLOTS), rng.below(1 << 20));
     let is_of_revoked = rng.percent(REVOKED_PERCENT);
@@ -105,7 +106,7 @@ fn ask(number: u64, rng: &mut Rng, population: &Population) -> Option<(Ask, usiz
     let most_tokens = if rng.percent(5) { 150 } else { 24 };
     let completion = 1 + rng.below(most_tokens) as u64;
     let shorter = rng.percent(10);
-    // The smallest limit that the Responses API allows is 16.
+    // The Responses API allows no limit below 16.
     let limit = if shorter { 16 + rng.below(8) as u64 } else { completion.max(16) + rng.below(8) as u64 };
     let (pace_ms, head_after_ms) =
         (rng.below(8) as u64, if rng.percent(10) { rng.below(300) as u64 } else { 0 });
@@ -129,7 +130,8 @@ fn ask(number: u64, rng: &mut Rng, population: &Population) -> Option<(Ask, usiz
     Some((ask, key, after_revocation))
 }
 
-/// Counts a refusal for the limit that it names. A limit that has refused often is replaced.
+/// If a limit refused the request, counts the refusal for the key, the group or the account that has the limit. Keys
+/// and groups whose limits have refused often are replaced.
 fn learn(population: &Population, key: usize, got: &Got) {
     let key = population.key(key);
     match got.used_up {
@@ -145,16 +147,16 @@ fn learn(population: &Population, key: usize, got: &Got) {
     }
 }
 
-/// Results of garbage requests.
+/// What clients that sent garbage found.
 #[derive(Default)]
 pub(super) struct Garbage {
     next: AtomicU64,
     pub(super) sent: AtomicU64,
-    /// Answers that break a rule, each with the time and gateway of its request.
+    /// Answers that break a rule, each with the time at which its request was sent, and the gateway.
     pub(super) wrong: Mutex<Vec<(String, Instant, usize)>>,
 }
 
-/// Sends garbage until the load ends.
+/// Sends garbage to the gateways until the load ends.
 pub(super) async fn garbage(
     seed: u64,
     (gateways, keys): (&[SocketAddr], &Keys),
@@ -175,7 +177,7 @@ pub(super) async fn garbage(
                     Err(wrong) => Some(wrong),
                 }
             }
-            // The gateway is down.
+            // The gateway does not run.
             Ok(Err(_)) => {
                 sleep(NOBODY).await;
                 None

@@ -1,4 +1,4 @@
-//! Accounts, groups and keys with small caps, and the keys that requests currently use.
+//! Accounts, groups and keys with small caps. Also keeps track of the keys that requests use at the moment.
 
 use std::sync::{
     Arc, Mutex, RwLock,
@@ -14,32 +14,33 @@ use tests::{
 
 /// Number of accounts. Half of them have little credit.
 pub(super) const TENANTS: usize = 8;
-/// Number of a tenant's keys in use at once, each with a different kind of limit.
+/// Number of keys that a tenant uses at the same time. Each has a different kind of limit.
 pub(super) const SLOTS: usize = 6;
-/// Shortest prompt in tokens. Each of a key's requests has a prompt of a different length, which identifies its entry
-/// in the journal.
+/// Number of tokens in the shortest prompt. Each request of a key has a prompt of a different length, by which its
+/// entry in the journal is found.
 pub(super) const FEWEST_TOKENS: u64 = 10;
 pub(super) const MOST_REQUESTS: u64 = 180;
-/// Number of final refusals after which a key is replaced: by then, the limit has been shown to hold.
+/// After this many refusals because its limit is used up, a key is replaced. By then, it has been shown that the limit
+/// holds.
 const REFUSALS: u32 = 12;
-/// Credit of the accounts that have enough.
+/// Credit of the accounts that do not run out of it.
 const AMPLE: &str = "50";
 
-/// An account, and the payments into it.
+/// An account, and the payments that it has received.
 pub(super) struct Tenant {
     pub(super) account: Account,
     pub(super) deposited: Mutex<NanoUsd>,
-    /// Number of deposits so far; payment ids are made from it.
+    /// Number of deposits so far. It is part of the next payment's id.
     pub(super) deposits: AtomicU32,
     /// Whether a request was refused because the credit is used up.
     pub(super) lacks_credit: AtomicBool,
-    /// Number of the group in which keys are currently created, for both kinds of group.
+    /// For each of the two slots whose keys are in groups, the number of the group in which new keys are created.
     pub(super) groups: Mutex<[usize; 2]>,
-    /// The parent in which the next groups are created, and its number of groups.
+    /// Number of the parent in which new groups are created, and how many groups were created in it.
     pub(super) parent: Mutex<(usize, u32)>,
 }
 
-/// A group, or a parent of groups.
+/// A group with keys, or a group that is the parent of groups.
 pub(super) struct Group {
     pub(super) id: String,
     pub(super) limit: NanoUsd,
@@ -51,20 +52,21 @@ pub(super) struct Group {
 pub(super) struct Key {
     pub(super) made: ApiKey,
     pub(super) tenant: usize,
-    /// The most that the key may ever spend according to its limit or window.
+    /// The most that the key may ever spend, by its limit or by the limit of its window.
     pub(super) cap: Option<NanoUsd>,
     pub(super) group: Option<usize>,
     pub(super) requests_per_minute: Option<u64>,
-    /// Number of requests under load after which it is revoked.
+    /// Number of requests after which the key is revoked.
     pub(super) revoked_after: u64,
     pub(super) asked: AtomicU64,
     pub(super) refusals: AtomicU32,
-    /// Whether its revocation has been answered.
+    /// Whether the revocation of the key has been answered.
     pub(super) revoked: AtomicBool,
 }
 
 impl Key {
-    /// Returns whether the key has served its purpose.
+    /// Returns whether the key should be replaced: it has sent enough requests, or its limit has refused enough of
+    /// them.
     pub(super) fn is_worn(&self) -> bool {
         self.asked.load(Ordering::Relaxed) >= self.revoked_after
             || self.refusals.load(Ordering::Relaxed) >= REFUSALS
@@ -75,9 +77,9 @@ impl Key {
 pub(super) struct Population {
     pub(super) tenants: Vec<Tenant>,
     pub(super) groups: RwLock<Vec<Arc<Group>>>,
-    /// All keys ever made.
+    /// All keys that were ever created.
     pub(super) keys: RwLock<Vec<Arc<Key>>>,
-    /// Numbers of the keys in use.
+    /// For each slot, the number of the key that is in use.
     pub(super) slots: RwLock<Vec<usize>>,
     /// Numbers of the keys whose revocation has been answered.
     pub(super) revoked: RwLock<Vec<usize>>,
@@ -124,13 +126,13 @@ impl Population {
         self.keys.read().unwrap()[number].clone()
     }
 
-    /// Returns the number of the key in use at a slot, and the key.
+    /// Returns the key that is in use in a slot, and its number.
     pub(super) fn in_slot(&self, slot: usize) -> (usize, Arc<Key>) {
         let number = self.slots.read().unwrap()[slot];
         (number, self.key(number))
     }
 
-    /// Creates a key with limits of the slot's kind; returns `None` if the installation could not.
+    /// Creates a key with limits of the slot's kind; returns `None` if no answer confirmed it.
     pub(super) async fn key_for(&self, stack: &Stack, slot: usize, rng: &mut Rng) -> Option<Key> {
         let (tenant, kind) = (slot / SLOTS, slot % SLOTS);
         let mut body = json!({});
@@ -143,7 +145,8 @@ impl Population {
             1 => {
                 cap = Some(some_requests(rng, 3, 120));
                 let per = *rng.pick(&["day", "week", "month"]);
-                // A clock that is hours ahead would start the next day or week early, with a new budget.
+                // A clock that is hours ahead would start the next day or week early, and the key would get another
+                // budget.
                 let per = if stack.clocks.is_empty() { per } else { "month" };
                 body["limits"] = json!([{"amount": number(cap?), "per": per}]);
             }
@@ -182,7 +185,8 @@ impl Population {
         })
     }
 
-    /// Returns the number of the tenant's current group of this kind. If that group is used up, creates a new one.
+    /// Returns the number of the group in which the tenant's keys of this kind are created. If the limit of the
+    /// present group has refused many requests, a new group is created.
     async fn group_for(&self, stack: &Stack, tenant: usize, place: usize, rng: &mut Rng) -> Option<usize> {
         let present = self.tenants[tenant].groups.lock().unwrap()[place];
         let in_use = |group: &Arc<Group>| group.refusals.load(Ordering::Relaxed) < REFUSALS;
@@ -215,7 +219,8 @@ impl Population {
     }
 }
 
-/// Creates an object through the management API. Returns `None` if no answer confirmed it.
+/// Creates an object through the management API. Returns the answer; `None` if no answer confirmed that the object was
+/// created.
 async fn manage(stack: &Stack, account: &Account, path: &str, body: &Value) -> Option<Value> {
     let request = http::Request::post(stack.url(&format!("/v1/management{path}")))
         .header(http::header::AUTHORIZATION, format!("Bearer {}", account.management_key))
@@ -226,13 +231,13 @@ async fn manage(stack: &Stack, account: &Account, path: &str, body: &Value) -> O
     (answer.status == 201).then(|| answer.json())
 }
 
-/// Returns the cost of a random number of requests between these limits.
+/// Returns the cost of several requests. Their number is drawn between these two.
 pub(super) fn some_requests(rng: &mut Rng, least: usize, most: usize) -> NanoUsd {
     let count = i64::try_from(least + rng.below(most - least)).expect("it is small");
     NanoUsd::from_nanos(cost_of(100, 20).nanos() * count)
 }
 
-/// Returns an amount as a JSON number.
+/// Returns an amount as a number for JSON.
 fn number(amount: NanoUsd) -> Value {
     serde_json::from_str(&amount.to_string()).unwrap()
 }

@@ -1,16 +1,16 @@
-//! The findings of a run, as one table.
+//! What a run found, as one table.
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
 use super::faults::Kind;
 
-/// A promise: how often it was broken, and by how much.
+/// How often a promise was broken, and by how much in total.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Difference {
     pub(super) count: u64,
     /// Total amount in nano-USD.
     pub(super) amount: i64,
-    /// Descriptions of the first few cases.
+    /// Descriptions of the first few cases in which it was broken.
     pub(super) shown: Vec<String>,
 }
 
@@ -25,7 +25,7 @@ impl Difference {
     }
 }
 
-/// Counts, and amounts in nano-USD, that break no promise.
+/// Numbers and amounts, in nano-USD, that the report shows but that break no promise.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sums {
     pub(super) requests: u64,
@@ -46,13 +46,13 @@ pub(super) struct Sums {
     pub(super) served_in_vain: i64,
     pub(super) estimated_above: i64,
     pub(super) generated_beyond: i64,
-    /// Lost because a replica took over that had not been waited for.
+    /// Amount that was lost because a replica took over that no process had waited for.
     pub(super) lost_with_masters: i64,
     pub(super) lost_charges: u64,
     pub(super) revocations_lost: u64,
 }
 
-/// Findings from one round or from all.
+/// What one round found, or all rounds together.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Found {
     pub(super) sums: Sums,
@@ -66,7 +66,7 @@ pub(super) struct Found {
     pub(super) unbalanced: Difference,
     pub(super) unexpected: Difference,
     pub(super) garbage_wrong: Difference,
-    /// Number of rounds in which a process or the audit failed.
+    /// Rounds that did not finish, or whose books failed the audit.
     pub(super) failed: Difference,
 }
 
@@ -87,12 +87,12 @@ impl Found {
         ]
     }
 
-    /// Returns whether everything agrees.
+    /// Returns whether no promise was broken.
     pub(super) fn holds(&self) -> bool {
         self.promises().iter().all(|(_, difference)| difference.count == 0)
     }
 
-    /// Adds the findings of a round.
+    /// Adds what a round found.
     pub(super) fn merge(&mut self, seed: u64, other: &Self) {
         self.sums.merge(&other.sums);
         for (kind, count) in &other.faults {
@@ -143,7 +143,7 @@ impl Sums {
     }
 }
 
-/// The report on a whole run.
+/// The report on a run of several rounds.
 pub struct Report {
     pub(super) found: Found,
     pub(super) seed: u64,
@@ -154,7 +154,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Returns whether everything agrees.
+    /// Returns whether no promise was broken.
     pub fn holds(&self) -> bool {
         self.found.holds()
     }

@@ -1,4 +1,4 @@
-//! Installations for the rounds.
+//! The installations in which the rounds take place.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -8,38 +8,39 @@ use tests::{
     upstream::Keep,
 };
 
-/// The shortest lease allowed, since the run waits for a killed gateway's holds.
+/// The shortest lease allowed, because the run waits until the holds of killed gateways have expired.
 const LEASE: Duration = Duration::from_secs(3);
-/// Number of gateways and of key-services in an installation of services.
+/// Numbers of gateways and of key-services in an installation with separate services.
 const GATEWAYS: usize = 3;
 const KEY_SERVICES: usize = 2;
-/// Seconds that a process gives its running requests after it is asked to end: less than the duration of the slowest
-/// streams.
+/// How many seconds a process that is asked to end waits for its running requests. The slowest streams last longer than
+/// that.
 const DRAIN: &str = "1";
-/// Number of entries to keep in each journal, so that the books can be compared completely.
+/// Maximum number of entries in each journal. It is so large that no entry is dropped before the books are compared.
 const JOURNAL: &str = "5000000";
 
-/// An installation, and the faults that can happen to it.
+/// An installation, in which certain kinds of fault can happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Stage {
     /// Three gateways, two key-services, one Redis.
     Services,
-    /// The same, with a replica of Redis that is waited for and takes over
+    /// The same, but Redis has a replica that the services wait for and that takes over
     Failover,
-    /// The same, with two replicas that are both waited for, and a Sentinel
+    /// The same, but Redis has two replicas that the services wait for, and a Sentinel decides which one takes over
     Sentinel,
-    /// The same without waiting: what a replica that takes over had not received is lost, as docs/store.md says
+    /// The same, but the services wait for no replica: what a replica that takes over had not received is lost, as
+    /// docs/store.md says
     Lagging,
-    /// Services with a cluster of three masters, each with a replica that is waited for
+    /// Services over a cluster of three masters, each with a replica that the services wait for
     Cluster,
-    /// Like the first, but each key-service has its own wall clock
+    /// Like `services`, but each key-service has its own wall clock
     Clocks,
     /// `faregate` over SQLite.
     Sqlite,
 }
 
 impl Stage {
-    /// Stages in the order of seeds.
+    /// The stages, in the order in which consecutive seeds choose them.
     const ALL: [Self; 9] = [
         Self::Services,
         Self::Sqlite,
@@ -52,13 +53,13 @@ impl Stage {
         Self::Lagging,
     ];
 
-    /// Returns the stage of a round with this seed, chosen from `only` unless that is empty.
+    /// Returns the stage that this seed chooses among `only`, or among all stages if `only` is empty.
     pub(super) fn of(seed: u64, only: &[Self]) -> Self {
         let stages = if only.is_empty() { &Self::ALL[..] } else { only };
         stages[usize::try_from(seed % stages.len() as u64).expect("it is an index")]
     }
 
-    /// Returns whether a replica that takes over may lack what was answered.
+    /// Returns whether a replica that takes over may lack changes that were confirmed.
     pub(super) const fn loses(self) -> bool {
         match self {
             Self::Lagging => true,
@@ -71,7 +72,8 @@ impl Stage {
         }
     }
 
-    /// Returns the number of replicas to wait for: all of a master's, since any of them may take over.
+    /// Returns the number of replicas that the services wait for: all replicas of a master, because any of them may
+    /// take over.
     const fn awaited(self) -> Option<&'static str> {
         match self {
             Self::Failover | Self::Cluster => Some("1"),
@@ -80,7 +82,7 @@ impl Stage {
         }
     }
 
-    /// Returns the settings of the installation.
+    /// Returns the options of the stack that a round starts.
     pub(super) fn options(self, beside: Option<PathBuf>) -> Options {
         let services =
             Deployment::Services { gateways: GATEWAYS, key_services: KEY_SERVICES, redis: form(self) };
@@ -103,13 +105,13 @@ impl Stage {
         }
     }
 
-    /// Returns the credit of the account whose keys garbage is sent with.
+    /// Returns the credit of the account whose keys the garbage carries.
     pub(super) fn garbage_credit() -> NanoUsd {
         tests::harness::usd("20")
     }
 }
 
-/// Returns the form of Redis that a stage's services use.
+/// Returns the form of Redis that the services of a stage use.
 const fn form(stage: Stage) -> Form {
     match stage {
         Stage::Failover => Form::WithReplica,

@@ -1,5 +1,5 @@
-//! Requests as bytes, and connections that report what came back. They never panic, since servers may die while
-//! answering.
+//! Requests as bytes, and connections that report what the server sent back. Nothing here panics, because servers may
+//! be killed while they answer.
 
 use std::{
     net::SocketAddr,
@@ -19,46 +19,46 @@ use tokio::{
 const GIVEN_UP: Duration = Duration::from_secs(30);
 /// Maximum time that a client waits for a connection.
 const CONNECTED: Duration = Duration::from_secs(2);
-/// Maximum number of bytes per read.
+/// Number of bytes for which a read has space.
 const READ: usize = 8 << 10;
-/// Text that makes the upper bound of each prompt larger than the prompt. The script reports the prompt's actual
-/// tokens.
+/// Text that makes the upper bound of a prompt larger than its number of tokens. The script says which number of tokens
+/// the upstream reports.
 const PADDING: &str = "Please explain, in plain words, how a prepaid account pays for a request. Please explain it once more, in \
     plain words.";
 
 /// A model call.
 #[derive(Clone, Debug)]
 pub(crate) struct Ask {
-    /// Number of the request in its round, from which its tag is made.
+    /// Number of the request in its round. The tag of its script is made from it.
     pub(crate) number: u64,
     pub(crate) dialect: Dialect,
     pub(crate) streamed: bool,
-    /// Tokens in the prompt, different for each of a key's requests.
+    /// Number of tokens in the prompt. No two requests of a key have the same number.
     pub(crate) prompt: u64,
-    /// Tokens that the model would generate.
+    /// Number of tokens that the model would generate if there were no limit.
     pub(crate) completion: u64,
-    /// Maximum number of tokens that the client asks for.
+    /// Maximum number of output tokens for which the client asks.
     pub(crate) limit: u64,
     /// Time between two tokens of a stream, in milliseconds.
     pub(crate) pace_ms: u64,
     /// Time before the answer, in milliseconds.
     pub(crate) head_after_ms: u64,
-    /// Number of bytes of the answer after which the client leaves.
+    /// If set, the client leaves after this many bytes of the answer.
     pub(crate) leaves_after: Option<usize>,
 }
 
 impl Ask {
-    /// Returns the tag of a request's script.
+    /// Returns the tag of the script in the request with this number.
     pub(crate) fn tag(number: u64) -> String {
         format!("p{number}")
     }
 
-    /// Returns the number in a tag; `None` for the tags of other requests.
+    /// Returns the number in a tag; `None` for the tags of requests that were not made here.
     pub(crate) fn number_in(tag: &str) -> Option<u64> {
         tag.strip_prefix('p')?.parse().ok()
     }
 
-    /// Returns the bytes of the request with this key.
+    /// Returns the bytes of the request, which carries this key.
     pub(crate) fn bytes(&self, secret: &str) -> Vec<u8> {
         let body = self.body();
         let path = self.dialect.path();
@@ -90,7 +90,7 @@ impl Ask {
     }
 }
 
-/// A limit that is used up.
+/// What limit is used up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UsedUp {
     Key,
@@ -103,7 +103,7 @@ pub(crate) enum UsedUp {
 pub(crate) struct Got {
     /// Status of the answer; 0 if no head arrived.
     pub(crate) status: u16,
-    /// Whether the answer was complete.
+    /// Whether the whole answer arrived.
     pub(crate) complete: bool,
     /// Number of a stream's tokens that arrived.
     pub(crate) received: u64,
@@ -111,9 +111,9 @@ pub(crate) struct Got {
     pub(crate) generation: Option<Box<str>>,
     /// The cost that the answer reported.
     pub(crate) told: Option<NanoUsd>,
-    /// The limit that a final refusal names.
+    /// The limit that is used up, if the request was refused because of it.
     pub(crate) used_up: Option<UsedUp>,
-    /// The beginning of an answer whose status is not a refusal.
+    /// The beginning of an answer that is neither a success nor a refusal.
     pub(crate) failure: Option<Box<str>>,
 }
 
@@ -124,14 +124,15 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// Connects; `None` if nothing listens there.
+    /// Opens a connection; `None` if no server accepts it.
     pub(crate) async fn open(address: SocketAddr) -> Option<Self> {
         let stream = tokio::time::timeout(CONNECTED, TcpStream::connect(address)).await.ok()?.ok()?;
         stream.set_nodelay(true).ok()?;
         Some(Self { stream, answer: Vec::with_capacity(READ) })
     }
 
-    /// Sends a request and reads the answer. Also returns whether the connection can be used again.
+    /// Sends a request and reads the answer. Returns what the client received, and whether the connection can be used
+    /// again.
     pub(crate) async fn exchange(&mut self, ask: &Ask, secret: &str) -> (Got, bool) {
         self.answer.clear();
         // If this fails, the answer shows what the server said before it closed the connection.
@@ -157,7 +158,7 @@ impl Connection {
     }
 }
 
-/// Reads the bytes of an answer, which either arrived whole or broke off.
+/// Reads an answer from its bytes. `whole` says whether it arrived to its end.
 fn read(answer: &[u8], ask: &Ask, whole: bool) -> Got {
     let Some(end) = memmem::find(answer, b"\r\n\r\n") else { return Got::default() };
     let (head, body) = (&answer[..end], &answer[end..]);

@@ -12,14 +12,14 @@ use shared_client::upstream_call::{UpstreamAnswer, UpstreamCall};
 use super::check::Generation;
 
 const LIST_DEADLINE: Duration = Duration::from_secs(15);
-/// Maximum time for a generation, since a local server may first load the weights.
+/// Maximum time for a generation. It is long because a local server may first have to load the weights.
 const GENERATION_DEADLINE: Duration = Duration::from_mins(2);
 /// Maximum number of characters that our error repeats from a server's error.
 const MAX_SHOWN_WORDS: usize = 300;
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum AskRefused {
-    /// The server has nothing at this address; some servers have no list of models.
+    /// The server has nothing at this address. This is normal for the list of models, which some servers do not have.
     NoSuchPath(String),
     /// Any other failure. Both variants contain a sentence that says what to do next.
     Other(String),
@@ -105,7 +105,7 @@ fn refused(uri: &Uri, status: StatusCode, words: &str, access: &Access) -> AskRe
 }
 
 /// Returns whether a server refuses the credential. Google and xAI answer a wrong credential with 400, so only the text
-/// shows it.
+/// of the error shows that the credential is wrong.
 fn is_about_the_credential(status: StatusCode, words: &str) -> bool {
     match status {
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => true,

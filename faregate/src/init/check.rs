@@ -1,4 +1,5 @@
-//! A small generation through the API that a server speaks, and the exact cost of the usage it reports.
+//! Requests a small generation through the API that a server speaks, and computes the exact cost of the usage that the
+//! server reports.
 
 use answer::Reported;
 use key_service_domain::pricing;

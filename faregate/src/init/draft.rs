@@ -8,7 +8,7 @@ use shared_catalog::{Catalog, CatalogError, Preset, Rates, Upstream};
 
 /// Context window to assume if none is known.
 const GUESSED_WINDOW: u64 = 32_768;
-/// Output limit to assume if none is known: enough for a source file, and cheap to hold.
+/// Output limit to assume if none is known. It is enough for a source file, and requests hold little money for it.
 const GUESSED_OUTPUT: u64 = 8_192;
 
 const HEAD: &str = r#"# The catalogue of models, written by `faregate init`. docs/catalogue.md explains every field. After a change, run
@@ -41,8 +41,9 @@ pub(super) struct ToldSizes {
 }
 
 impl Sizes {
-    /// Takes each size from the first source that has it: flag, server, software's default, price list. A flag above
-    /// the server's own size is an error.
+    /// Takes the window from the first source that has it: the flag, the server, the software's default, or the price
+    /// list. Takes the output limit from the flag or the price list. A size that no source has is guessed. A flag for a
+    /// larger window than the server's, or for more output than the window, is an error.
     pub(super) fn of(told: ToldSizes) -> Result<Self, String> {
         let ToldSizes { named_window, named_output, served_window, .. } = told;
         if let (Some(named), Some(served)) = (named_window, served_window)

@@ -34,7 +34,7 @@ impl ModelNames {
         self.0.is_empty()
     }
 
-    /// Lists the first names with numbers, to choose from.
+    /// Lists the first names as a numbered menu.
     pub(super) fn menu(&self) -> String {
         let mut menu = String::new();
         for (place, name) in self.0.iter().take(SHOWN_AT_ONCE).enumerate() {
@@ -49,7 +49,7 @@ impl ModelNames {
         }
     }
 
-    /// Interprets an answer to the menu of these names: a number, a name, or a part of any name in the whole list.
+    /// Interprets an answer to the menu of these names: a number, a name, or a part of any name in `all`.
     pub(super) fn chosen(&self, all: &Self, answer: &str) -> Chosen {
         let number = answer.parse::<usize>().ok().and_then(|number| self.0.get(number.checked_sub(1)?));
         if let Some(model) = all.0.iter().find(|name| *name == answer).or(number) {
@@ -69,7 +69,7 @@ impl ModelNames {
         Self(self.0.iter().filter(is_like).cloned().collect())
     }
 
-    /// Makes the error for an unknown model. It lists existing models, similar names first.
+    /// Makes the error for an unknown model. The error lists the models that exist, similar names first.
     pub(super) fn unknown(&self, name: &str) -> String {
         let alike = self.with(name);
         let others = self.0.iter().filter(|other| !alike.0.contains(other));
@@ -109,7 +109,7 @@ mod tests {
         for nothing in ["0", "9", "owl"] {
             assert_eq!(chosen(nothing), Chosen::Nothing, "{nothing}");
         }
-        // A number refers to the menu that was shown, a name to the whole list.
+        // A number is looked up in the menu that was shown, a name in the whole list.
         let part = names(&["wren"]);
         assert_eq!(part.chosen(&all, "1"), Chosen::Model("wren".into()));
         assert_eq!(part.chosen(&all, "lark-2"), Chosen::Model("lark-2".into()));

@@ -6,15 +6,15 @@ use shared_catalog::Preset;
 
 /// Maximum number of characters that an error repeats from a person's answer.
 const MAX_SHOWN_ANSWER: usize = 80;
-/// Variable with the credential for a server without a preset.
+/// Environment variable with the credential for a server without a preset.
 pub(super) const UPSTREAM_KEY: &str = "UPSTREAM_KEY";
 
 /// A vendor, or a server whose host has no preset.
 #[derive(Clone, Debug)]
 pub(super) struct Vendor {
-    /// Settings, including the operator's own address and variable.
+    /// The preset's settings, with the address and the variable that the operator gave, if any.
     pub(super) preset: Preset,
-    /// Whether no preset fits. The server's list of models may still show what it is.
+    /// Whether no preset fits. The server's list of models may still show what kind of server it is.
     pub(super) is_unknown: bool,
 }
 
@@ -57,7 +57,7 @@ impl Vendor {
         Ok(Some(vendor))
     }
 
-    /// Replaces an unknown server with the preset for servers that report this owner of their models.
+    /// If the server is unknown, uses the preset for servers that report `owner` as the owner of their models.
     pub(super) fn recognised(self, presets: &[Preset], owner: Option<&str>) -> Self {
         let known = owner.and_then(|owner| presets.iter().find(|preset| preset.is_of(owner)));
         match known {
@@ -107,7 +107,7 @@ fn checked_address(text: &str) -> Result<Uri, String> {
     Ok(uri)
 }
 
-/// Lists all presets with numbers, to choose from.
+/// Lists all presets as a numbered menu.
 pub(super) fn menu(presets: &[Preset]) -> String {
     let line = |(place, preset): (usize, &Preset)| {
         let Preset { name, title, url, .. } = preset;
@@ -159,7 +159,7 @@ mod tests {
         assert!(of(None, None, None).unwrap().is_none());
         let named = of(Some("vllm"), None, Some("MY_KEY")).unwrap().unwrap();
         assert_eq!(named.preset.api_key_env.as_deref(), Some("MY_KEY"));
-        // A vendor that was named is not taken for another one.
+        // A vendor that was named is not replaced by the vendor that the list of models suggests.
         assert_eq!(named.recognised(&Preset::all().unwrap(), Some("sglang")).preset.name, "vllm");
     }
 

@@ -20,17 +20,17 @@ use tokio::{
 
 /// How long an unauthenticated caller waits for a permit. The work itself takes milliseconds.
 const PERMIT_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long a large body waits for its turn to be parsed, which takes up to a second. It also bounds the turn itself,
-/// since all threads for such work may be stuck.
+/// How long a large body waits for its turn to be parsed. Parsing takes up to a second. The same limit applies to the
+/// parsing itself, since all threads for such work may be stuck.
 const PARSING_TIMEOUT: Duration = Duration::from_secs(30);
 /// Size in bytes from which a body is always parsed on a separate thread. A mebibyte of long texts takes 1 to 11 ms, so
 /// a smaller body delays other requests of its worker by at most 3 ms, unless it has many values.
 pub const LARGE_BODY: usize = 256 << 10;
 /// Maximum number of objects, lists and members in a body that is parsed on its worker's own thread. An empty message
-/// takes as long as a thousand letters, and 256 KiB can hold ten thousand such messages. Brackets and colons within
-/// texts count too; at worst, a long text is parsed on another thread.
+/// takes as long to parse as a thousand letters, and 256 KiB can hold ten thousand such messages. Brackets and colons
+/// within texts count too; at worst, a long text is parsed on another thread although it need not be.
 const MANY_VALUES: usize = 4096;
-/// Requests on unauthenticated connections share one in this many slots until they are authorized.
+/// Of this many slots, one is for requests on unauthenticated connections, until they are authorized.
 const UNAUTHENTICATED_PART: usize = 4;
 
 /// The gateway's quotas, shared by all workers. Cheap to clone.
@@ -70,7 +70,8 @@ pub struct AdmissionSizes {
     pub answers_bytes_per_account: usize,
     /// Bytes of bodies from callers that are not authenticated yet.
     pub unauthenticated_bytes: usize,
-    /// Large bodies parsed at the same time. Each takes a core for up to a second, and half of the cores keep serving.
+    /// Large bodies parsed at the same time. Each takes a core for up to a second, so only half of the cores are used
+    /// for this, and the others keep serving.
     pub parsed_at_once: usize,
 }
 
@@ -79,8 +80,8 @@ pub struct AdmissionSizes {
 pub struct Caller(pub ConnectionTrust);
 
 impl Caller {
-    /// Returns the owner of the caller's permits until its credential is accepted; `None` if one was already accepted
-    /// on the connection.
+    /// Returns the owner of the caller's permits until the caller's credential is accepted; `None` if a credential was
+    /// already accepted on the connection.
     fn unauthenticated(&self) -> Option<Owner> {
         match self.0.owner() {
             owner @ Owner::Network(_) => Some(owner),
@@ -88,17 +89,18 @@ impl Caller {
         }
     }
 
-    /// Trusts the connection, since it presented an accepted credential of this account. Nothing else makes it trusted.
+    /// Trusts the connection, because a credential of this account was accepted on it. Nothing else makes a connection
+    /// trusted.
     pub fn accepted(&self, account: AccountId) {
         self.0.grant(Owner::Account(account));
     }
 }
 
-/// What a chat request holds: a slot, the bytes of its prompt, and its connection, which becomes trusted once the
-/// account is known.
+/// What a chat request holds: a slot, the bytes of its prompt, and its connection. The connection becomes trusted once
+/// the account is known.
 pub struct Admitted {
     quotas: Arc<Quotas>,
-    /// Shared with the settlement of the hold, which may outlive the request.
+    /// The slot. The settlement of the hold shares it, and may live longer than the request.
     slot: Arc<Permit>,
     /// Counts the request as unauthorized until the account is known.
     unauthorized: Option<Permit>,
@@ -121,8 +123,8 @@ impl Admission {
         }))
     }
 
-    /// Takes a permit for a credential check. Only unauthenticated callers need one, so that others do not queue behind
-    /// them.
+    /// Takes a permit for a credential check. Only unauthenticated callers need a permit, so that authenticated callers
+    /// do not queue behind them.
     pub async fn check(&self, caller: &Caller) -> Result<Option<Permit>, ApiError> {
         let late = || overloaded("Too many requests are waiting for authentication; try again shortly.");
         match caller.unauthenticated() {
@@ -145,14 +147,15 @@ impl Admission {
         self.0.prompts.empty_permit(owner)
     }
 
-    /// Takes a turn to parse a large body. An account may have half of the turns, and alternates with the others.
+    /// Takes a turn to parse a large body. An account may have half of the turns, and the waiting accounts take turns
+    /// one after another.
     async fn turn_to_parse(&self, owner: Owner) -> Result<Permit, ApiError> {
         let deadline = Instant::now() + PARSING_TIMEOUT;
         self.0.parsing.wait(owner, 1, deadline).await.ok_or_else(parsed_too_late)
     }
 
-    /// Processes a large body on a separate thread, when it is its account's turn. The work owns the permit for the
-    /// body's bytes, and may enlarge it.
+    /// Processes a large body on a separate thread, when it is the turn of the body's account. While the work runs, it
+    /// owns the permit for the body's bytes, and may enlarge it.
     pub async fn apart<T: Send + 'static>(
         &self,
         permit: &mut Permit,
@@ -250,8 +253,8 @@ impl Admitted {
         self.prompt.shrink_to(kept);
     }
 
-    /// Counts the prompt's remaining bytes until the answer is freed, since the answer repeats them. If they are few,
-    /// they are released with the request.
+    /// Counts the prompt's remaining bytes until the answer is freed, since the answer repeats them. If there are only
+    /// a few, they are released together with the request instead.
     pub fn leave_with(&mut self, answer: Bytes) -> Bytes {
         let repeated = self.prompt.amount();
         if repeated < LARGE_BODY { answer } else { self.prompt.split(repeated).kept_by(answer) }

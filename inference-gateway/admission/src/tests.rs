@@ -140,7 +140,7 @@ fn a_large_body_waits_for_a_thread_no_longer_than_for_its_turn() {
         spawn_blocking(move || stuck.recv());
         let mut permit = admission.prompt(one);
         take_bytes(&mut permit, 6).unwrap();
-        // The clock is paused while a thread works.
+        // The paused clock does not advance while a thread works.
         let began = tokio::spawn({
             let admission = admission.clone();
             async move { admission.apart(&mut permit, |_| ()).await }

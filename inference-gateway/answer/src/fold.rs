@@ -38,7 +38,7 @@ struct FoldedChoice {
     /// The two lists in `logprobs`, without brackets: tokens of the text and tokens of a refusal.
     logprobs: [Option<String>; 2],
     finish: Option<FinishReason>,
-    /// Stop sequence that ended the choice, as spelled.
+    /// Stop sequence that ended the choice, as the upstream spelled it.
     stop: Option<String>,
     carry: Carry,
 }
@@ -76,8 +76,8 @@ impl Fold {
         self.held_bytes
     }
 
-    /// Sets missing finish reasons, once the server has sent everything. Returns whether any was missing. Choices that
-    /// never came are left out, so that the others reach the client.
+    /// Sets the missing finish reasons once the server has sent everything, and returns whether any was missing.
+    /// Choices that never came are left out, so that the client gets the others.
     pub fn end(&mut self) -> bool {
         self.choices.retain(|choice| choice.finish.is_some() || choice.has_output());
         let open = self.choices.iter_mut().filter(|choice| choice.finish.is_none());
@@ -155,7 +155,7 @@ impl FoldedChoice {
         let at = self.calls.iter().position(|known| known.index == piece.index).unwrap_or(self.calls.len());
         let mut added = 0;
         if at == self.calls.len() {
-            // Keeps one call too many, so that the reader of the answer refuses it.
+            // Keeps one call more than is allowed, so that the reader of the answer refuses the answer.
             if at > MAX_CALLS {
                 return 0;
             }

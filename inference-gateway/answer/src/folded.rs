@@ -1,5 +1,5 @@
-//! Converts whole answers of any form to chat completions: from other APIs, from streams sent instead of whole answers,
-//! and from undocumented forms.
+//! Converts answers of any form to whole chat completions: answers of other APIs, streams that a server sent instead of
+//! a whole answer, and undocumented forms.
 
 use bytes::Bytes;
 use upstream_error::UpstreamError;
@@ -19,7 +19,7 @@ use crate::{
 /// A whole chat completion, for [`crate::Completion::read`].
 pub struct Folded {
     pub body: Bytes,
-    /// Usage, as far as it was reported.
+    /// Usage, or the part of it that was reported.
     pub usage: Reported,
     pub odd: Oddities,
 }

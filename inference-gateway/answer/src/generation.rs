@@ -7,7 +7,7 @@ use shared::{ids::GenerationId, money::NanoUsd, tokens::Usage};
 /// Members that all objects of an answer share.
 #[derive(Clone, Copy, Debug)]
 pub struct Generation<'a> {
-    /// Our id, which is also the billing id.
+    /// The gateway's id for the answer. Bills have the same id.
     pub id: GenerationId,
     /// Time of creation, in seconds since 1970.
     pub created: i64,

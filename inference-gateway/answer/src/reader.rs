@@ -1,8 +1,8 @@
-//! Reads answers in the API that each upstream was called with. Every answer becomes chat chunks, even one that arrives
-//! whole.
+//! Reads answers in the API with which the upstream was called. Every answer becomes chat chunks, even an answer that
+//! arrives whole.
 //!
-//! Tolerance is implemented here: content in any readable form is shown, unreadable content is skipped, and both are
-//! counted as oddities. Only broken JSON and answers beyond the bounds are errors.
+//! Tolerance is implemented here: content in an undocumented but readable form is shown, unreadable content is skipped,
+//! and both are counted as oddities. Only broken JSON and answers beyond the bounds are errors.
 
 mod chat;
 mod content;
@@ -98,7 +98,7 @@ impl AnswerReader {
         }
     }
 
-    /// Reads the usage and how the answer ended from the two ends of a payload, ignoring its text.
+    /// Reads the usage, and how the answer ended, from the beginning and the end of a payload, ignoring its text.
     fn ends<'a>(&self, ends: &'a PayloadEnds) -> Event<'a> {
         match &self.0 {
             ApiReader::Chat(_) => {

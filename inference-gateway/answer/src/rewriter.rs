@@ -18,7 +18,7 @@ use crate::{
     usage::put_usage,
 };
 
-/// Rewrites an upstream's chunks into the gateway's. For each choice the client sees the role, then the output, then a
+/// Rewrites an upstream's chunks into the gateway's. For each choice the client gets the role, then the output, then a
 /// finish reason, and nothing more.
 pub(crate) struct Rewriter {
     generation: GenerationId,
@@ -30,7 +30,7 @@ pub(crate) struct Rewriter {
     choices: Vec<ChoiceState>,
 }
 
-/// How much of a choice was sent.
+/// What was sent of a choice so far.
 #[derive(Default)]
 struct ChoiceState {
     progress: ChoiceProgress,
@@ -71,7 +71,7 @@ impl Rewriter {
             let late;
             let mut choice = choice;
             if self.choices[choice.index].progress == ChoiceProgress::Finished {
-                // Output is shown even after the server's finish reason.
+                // Output is shown even if it comes after the server's finish reason.
                 let Some(after) = choice.after_end() else { continue };
                 late = after;
                 choice = &late;
@@ -97,8 +97,8 @@ impl Rewriter {
         }
     }
 
-    /// Returns whether the upstream has begun at least one choice and finished all that it began. Any other end is a
-    /// failure.
+    /// Returns whether the upstream has begun at least one choice, and has finished all choices that it began. If a
+    /// stream ends in any other state, it has failed.
     pub(crate) fn is_finished(&self) -> bool {
         let any = |progress| self.choices.iter().any(|choice| choice.progress == progress);
         any(ChoiceProgress::Finished) && !any(ChoiceProgress::Open)
@@ -115,7 +115,7 @@ impl Rewriter {
         self.end(|_| FinishReason::Length, out);
     }
 
-    /// Ends every unfinished choice, since the upstream has sent everything without a finish reason.
+    /// Ends every unfinished choice, because the upstream has sent everything but did not give a finish reason.
     pub(crate) fn end_untold(&mut self, out: &mut BytesMut) {
         self.end(|calls| if calls.is_empty() { FinishReason::Stop } else { FinishReason::ToolCalls }, out);
     }
@@ -150,15 +150,15 @@ impl Rewriter {
         put(out, "data: [DONE]\n\n");
     }
 
-    /// Ends a failed stream. The error is the last event: SDKs take a stream that just stops as complete, and an event
-    /// after an error as a recovery.
+    /// Ends a failed stream. The error is the last event: SDKs treat a stream that just stops as complete, and an event
+    /// after an error as a sign that the stream recovered.
     pub(crate) fn error(error: &ApiError, out: &mut BytesMut) {
         put(out, "data: ");
         put(out, &error.to_json());
         put(out, "\n\n");
     }
 
-    /// Adds states up to this choice.
+    /// Adds states for all choices up to this index.
     fn reach(&mut self, index: usize) {
         let server = self.server;
         if self.choices.len() <= index {
@@ -211,7 +211,7 @@ fn write_choice(
 }
 
 /// Writes a piece's delta. A choice's first delta contains the role and a text, even an empty one. The last delta
-/// contains what the server wants back, and the arguments of calls without any.
+/// contains what the server wants back, and empty arguments for calls that have none.
 fn write_delta(
     choice: &ChunkChoice<'_>,
     first: bool,

@@ -34,7 +34,7 @@ pub struct EmbeddingsObject<'a> {
 pub(super) struct EmbeddingsUsage {
     pub(super) prompt_tokens: u64,
     pub(super) total_tokens: u64,
-    // Absent while unknown, and never null.
+    // The member is absent while the cost is unknown, and never null.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(required)]
     pub(super) cost: Option<NanoUsd>,

@@ -11,7 +11,7 @@ use memchr::memchr2;
 
 use self::payload::{LongText, MAX_EVENT_BYTES, Payload, Text};
 
-/// Byte order mark that some servers send first. The standard skips it once.
+/// Byte order mark that some servers send first. As in the standard, it is skipped once.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Decoder of event payloads as in the WHATWG HTML standard, section 9.2.6, without `id`, `retry` and `event`: events
@@ -19,8 +19,8 @@ const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 ///
 /// A body that is JSON instead of a stream is a single payload, returned at the end of the body.
 ///
-/// A payload within one piece is a slice of it, not a copy. Only both ends of an overlong payload are kept, and the
-/// stream continues.
+/// A payload within one piece is a slice of it, not a copy. Of an overlong payload, only the beginning and the end are
+/// kept, and the stream continues.
 #[derive(Debug, Default)]
 pub struct Decoder {
     input: Bytes,
@@ -30,14 +30,15 @@ pub struct Decoder {
     long: Option<LongText>,
     /// Payload of an incomplete event.
     data: Option<Text>,
-    /// Whether the last piece ended with a carriage return. A line feed at the start of the next piece belongs to it.
+    /// Whether the last piece ended with a carriage return. A line feed at the start of the next piece then belongs to
+    /// the same line end.
     after_carriage_return: bool,
     /// Whether a line was read, so a byte order mark is no longer skipped.
     begun: bool,
     form: StreamForm,
     /// Whether the body was JSON and has ended.
     is_of_body: bool,
-    /// Payloads found within a broken one.
+    /// Payloads found within a broken payload.
     repaired: VecDeque<Payload>,
 }
 
@@ -52,7 +53,7 @@ enum StreamForm {
 
 impl StreamForm {
     fn of(piece: &[u8]) -> Self {
-        // The byte order mark may come in pieces.
+        // The bytes of the byte order mark may come in several pieces.
         let is_blank = |byte: &u8| byte.is_ascii_whitespace() || BYTE_ORDER_MARK.contains(byte);
         match piece.iter().find(|byte| !is_blank(byte)) {
             None => Self::Unknown,
@@ -84,8 +85,8 @@ impl Decoder {
         self.input = piece;
     }
 
-    /// Ends the body. The last event may lack the blank line after it. [`Self::next_data`] must already have returned
-    /// `None`.
+    /// Ends the body. The blank line after the last event may be missing. [`Self::next_data`] must already have
+    /// returned `None`.
     pub fn end(&mut self) {
         if self.form == StreamForm::Json {
             self.form = StreamForm::Unknown;
@@ -105,7 +106,8 @@ impl Decoder {
         self.is_of_body
     }
 
-    /// Finds the payloads within a payload that is not JSON. They are returned next. Returns whether there are any.
+    /// Finds the payloads within a payload that is not JSON. [`Self::next_data`] returns these next. Returns whether
+    /// there are any.
     pub fn repair(&mut self, broken: &Payload) -> bool {
         let found = broken.repaired();
         let is_repaired = !found.is_empty();
@@ -130,7 +132,8 @@ impl Decoder {
                 }
             } else if let Some(value) = line.data() {
                 match self.data.take() {
-                    // Some servers end an event with its line. In JSON, no object follows another without a comma.
+                    // Some servers write no blank line after an event. In JSON, no object follows another without a
+                    // comma, so a second object begins a new event.
                     Some(before) if before.is_event_before(&value) => {
                         self.data = Some(value);
                         return Some(before.into_payload());
@@ -152,7 +155,8 @@ impl Decoder {
             + self.repaired.iter().map(Payload::held_bytes).sum::<usize>()
     }
 
-    /// Keeps a piece of a body that is a single payload. If the body is too long, only both ends are kept.
+    /// Keeps a piece of a body that is a single payload. If the body is too long, only its beginning and its end are
+    /// kept.
     fn keep(&mut self) {
         let piece = std::mem::take(&mut self.input);
         match &mut self.long {
@@ -191,7 +195,7 @@ impl Decoder {
         let mut line = if self.long.is_some() { Bytes::new() } else { self.input.split_to(end) };
         if !self.partial.is_empty() {
             self.partial.extend_from_slice(&line);
-            // The line takes the whole buffer, so that a large buffer is freed with it.
+            // The line takes over the whole buffer, so that a large buffer is freed together with the line.
             line = std::mem::take(&mut self.partial).freeze();
         }
         self.end_line();
@@ -302,7 +306,7 @@ mod tests {
         let expected = ["{\"a\":1}", "{\"b\":\n{}}", "{\"c\":[\n1]\n}", "[DONE]"];
         assert_eq!(payloads([&body[..]]), expected);
         assert_eq!(payloads(body.chunks(1)), expected);
-        // The end of the first event is known as soon as the next one begins.
+        // The end of the first event is known as soon as the next event begins.
         assert_eq!(payloads([&b"data: {}\ndata: {"[..], &b"}\n"[..]]), ["{}"]);
     }
 

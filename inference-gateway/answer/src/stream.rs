@@ -32,7 +32,7 @@ pub(super) struct Original<'a> {
     pub(super) delta: Option<&'a RawValue>,
 }
 
-/// Parts of an event or an answer to edit, each a slice of the text.
+/// Parts of an event or an answer that may be edited. Each is a slice of the text.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Edited<'a> {
     /// The message or response within the event.
@@ -44,7 +44,7 @@ pub(super) struct Edited<'a> {
 /// An event of an upstream's stream.
 pub enum Event<'a> {
     Chunk(Chunk<'a>),
-    /// The upstream failed with this error. The chunk's text is no answer, but its usage counts.
+    /// The upstream failed with this error. The chunk's text does not count as an answer, but its usage is billed.
     Failed(UpstreamError, Chunk<'a>),
     /// The upstream has sent everything.
     Done,
@@ -63,7 +63,7 @@ pub struct Chunk<'a> {
     pub odd: Oddities,
     /// Whether the chunk is a whole answer.
     pub(super) is_whole: bool,
-    /// The event itself, if its API's events can be passed on. `None` if it is too long or nested too deeply.
+    /// The event itself, in APIs whose events can be passed on; `None` if the event is too long or nested too deeply.
     pub(super) original: Option<Original<'a>>,
     pub(super) choices: Vec<ChunkChoice<'a>>,
 }
@@ -106,7 +106,7 @@ impl<'a> Event<'a> {
         self
     }
 
-    /// Returns an event without additions.
+    /// Returns an event that adds nothing to the answer.
     pub(super) fn nothing() -> Self {
         Self::Chunk(Chunk::new(Vec::new(), None, None))
     }
@@ -118,7 +118,7 @@ impl<'a> ChunkChoice<'a> {
         self.size.listed_tokens = listed_tokens(logprobs);
     }
 
-    /// Returns the piece with another delta.
+    /// Returns this piece, with its delta replaced.
     pub(super) fn with_delta<'b>(&self, delta: Delta<'b>) -> ChunkChoice<'b>
     where
         'a: 'b,
@@ -163,7 +163,7 @@ impl<'a> Chunk<'a> {
         }
     }
 
-    /// Returns the chunk with other pieces.
+    /// Returns this chunk, with its pieces replaced.
     pub(super) fn with_choices<'b>(&self, choices: Vec<ChunkChoice<'b>>) -> Chunk<'b>
     where
         'a: 'b,
@@ -173,7 +173,7 @@ impl<'a> Chunk<'a> {
         Chunk { model, usage, timings, choice, unknown_finish, odd, is_whole, original, choices }
     }
 
-    /// Inserts pieces before the chunk's own.
+    /// Inserts pieces before the chunk's own pieces.
     pub(super) fn prepend(&mut self, mut list: Vec<ChunkChoice<'a>>, odd: Oddities) {
         self.odd.join(odd);
         list.append(&mut self.choices);
@@ -181,7 +181,7 @@ impl<'a> Chunk<'a> {
         self.choices = list;
     }
 
-    /// Reads the usage in the chunk: so far, or in total.
+    /// Reads the usage in the chunk. It may be the usage so far, or the total.
     pub fn usage(&self) -> Option<Reported> {
         self.usage.map(|usage| Reported::read(ReportForm::Usage, usage))
     }
@@ -190,12 +190,12 @@ impl<'a> Chunk<'a> {
         serde_json::from_str(self.model?).ok()
     }
 
-    /// Reads the usage so far of a single choice, if the chunk reports any.
+    /// Reads the usage so far of a single choice, if the chunk reports it.
     pub fn timings(&self) -> Option<Reported> {
         self.timings.map(|timings| Reported::read(ReportForm::Timings, timings))
     }
 
-    /// Returns whether the chunk adds to no choice, such as a last chunk with only usage.
+    /// Returns whether the chunk adds nothing to any choice, like a last chunk that has only usage.
     pub const fn is_without_choices(&self) -> bool {
         self.choices.is_empty()
     }
@@ -209,7 +209,7 @@ impl<'a> Chunk<'a> {
         self.is_whole
     }
 
-    /// Lists the size of each addition with the index of its choice. Each is at least one token.
+    /// Lists the size of each addition, with the index of its choice. Each addition is at least one token.
     pub fn outputs(&self) -> impl Iterator<Item = (usize, OutputSize)> {
         self.choices.iter().map(|choice| (choice.index, choice.size)).filter(|(_, size)| !size.is_empty())
     }

@@ -280,7 +280,7 @@ fn calls_that_share_an_index_are_kept_apart_and_ids_that_are_made_up_are_not_bel
     );
 }
 
-/// Returns whether this is an id that the gateway generates for a call without one. Every vendor accepts such ids.
+/// Returns whether this is an id that the gateway generates for a call without an id. Every vendor accepts such ids.
 fn is_made(id: &Value) -> bool {
     id.as_str().is_some_and(|id| id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric()))
 }

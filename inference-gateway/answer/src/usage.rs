@@ -13,8 +13,8 @@ use crate::generation::{put, put_number};
 pub(super) use read::{ReportForm, largest_report};
 pub use reported::{MOST_TOKENS, Reported};
 
-/// Writes the `usage` that clients read, with OpenAI's members. Rare parts are left out if they are zero. `cost` is the
-/// billed amount, left out while unknown.
+/// Writes the `usage` that clients read, with OpenAI's members. Counts that are rarely used are left out if they are
+/// zero. `cost` is the billed amount, and is left out while it is unknown.
 pub(super) fn put_usage(usage: Usage, cost: Option<NanoUsd>, out: &mut BytesMut) {
     let Usage { prompt, cached, completion, details } = usage;
     let UsageDetails { cache_write, cache_write_long, audio_input, reasoning, audio_output, images: _ } =

@@ -35,7 +35,7 @@ const ENVELOPE_BYTES: usize = 512;
 
 /// An upstream's whole answer, borrowed from its body.
 pub struct Completion<'a> {
-    /// Usage, as far as it was reported.
+    /// Usage, or the part of it that was reported.
     pub usage: Reported,
     /// Name of the model that answered, as spelled in JSON.
     model: Option<&'a str>,
@@ -93,7 +93,7 @@ impl<'a> Completion<'a> {
         }
         let mut places = 0_u64;
         chunk.choices.iter().for_each(|choice| places |= 1 << choice.index);
-        // A choice in several pieces, or a single choice with an index other than 0.
+        // True if a choice came in several pieces, or if a single choice has an index other than 0.
         if places.count_ones() as usize != choices || (choices == 1 && places != 1) {
             return Err(Nonsense::Form);
         }
@@ -152,7 +152,7 @@ impl<'a> Completion<'a> {
         })
     }
 
-    /// Reads a list of vectors without parsing them. It has no generated tokens.
+    /// Reads a list of vectors without parsing the vectors. No tokens were generated for them.
     fn read_vectors(body: &'a [u8]) -> Result<Self, Nonsense> {
         let raw: RawVectors<'_> = from_slice(body)?;
         let vectors = raw.data.filter(|data| Kind::of(data) == Kind::Array).ok_or(Nonsense::Choices)?;
@@ -169,7 +169,7 @@ impl<'a> Completion<'a> {
         serde_json::from_str(self.model?).ok()
     }
 
-    /// Returns whether passing the answer on would exceed the nesting that clients can be expected to read.
+    /// Returns whether the answer is passed on and is nested more deeply than clients can be expected to read.
     pub fn is_too_deep(&self) -> bool {
         match &self.content {
             Content::Choices(_) | Content::Vectors(_) => false,
@@ -235,7 +235,7 @@ fn write_chat(choices: &[ChunkChoice<'_>], generation: Generation<'_>, settled: 
     put(out, "}");
 }
 
-/// Returns the first choice, for dialects with only one. It always exists.
+/// Returns the first choice, for dialects with only one choice. A first choice always exists.
 fn turn<'a>(choices: &'a [ChunkChoice<'a>]) -> WholeTurn<'a> {
     let choice = &choices[0];
     let stop = choice.stop.map(|stop| stop.decoded().into_owned());

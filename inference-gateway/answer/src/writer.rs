@@ -28,9 +28,9 @@ pub struct StreamWriter {
 enum DialectWriter {
     /// Chunks of a chat completion, with any number of choices.
     Chat(Rewriter),
-    /// Another dialect, with a single choice.
+    /// An answer in another dialect, with a single choice.
     Turn(Box<TurnStream>),
-    /// Another dialect, passed on from an upstream that speaks it.
+    /// An answer in another dialect, passed on from an upstream that speaks this dialect.
     Passed(Box<PassedStream>),
 }
 
@@ -42,8 +42,8 @@ struct TurnStream {
 }
 
 impl StreamWriter {
-    /// Begins a stream. `prompt_tokens` is reported unless the upstream reports the prompt first. `passes` is whether
-    /// the upstream was asked in the client's own API, so that its events pass unchanged.
+    /// Begins a stream. The client reads `prompt_tokens` as the prompt's size, unless the upstream reports that first.
+    /// `passes` is whether the upstream was asked in the client's own API, so that its events are passed on unchanged.
     pub fn new(generation: Generation<'_>, reply: &Reply, prompt_tokens: u64, passes: bool) -> Self {
         match reply {
             Reply::Responses(reply) if passes => {
@@ -108,7 +108,7 @@ impl StreamWriter {
         }
     }
 
-    /// Ends what is unfinished, since the upstream has sent everything without a finish reason.
+    /// Ends the choices that are unfinished, because the upstream has sent everything but gave no finish reason.
     pub fn end_untold(&mut self, out: &mut BytesMut) {
         match &mut self.dialect {
             DialectWriter::Chat(rewriter) => rewriter.end_untold(out),
@@ -117,8 +117,8 @@ impl StreamWriter {
         }
     }
 
-    /// Returns whether the upstream has begun at least one choice and finished all that it began. Any other end is a
-    /// failure.
+    /// Returns whether the upstream has begun at least one choice, and has finished all choices that it began. If a
+    /// stream ends in any other state, it has failed.
     pub fn is_finished(&self) -> bool {
         match &self.dialect {
             DialectWriter::Chat(rewriter) => rewriter.is_finished(),
@@ -135,7 +135,7 @@ impl StreamWriter {
         }
     }
 
-    /// Ends what is unfinished, since nothing more can be granted.
+    /// Ends the choices that are unfinished, because nothing more can be granted.
     pub fn cut(&mut self, out: &mut BytesMut) {
         match &mut self.dialect {
             DialectWriter::Chat(rewriter) => rewriter.cut(out),
@@ -167,7 +167,7 @@ impl StreamWriter {
         }
     }
 
-    /// Writes bytes that clients ignore, so that proxies in between do not time out.
+    /// Writes bytes that clients ignore, so that proxies on the way do not time out.
     pub fn keep_alive(&self, out: &mut BytesMut) {
         match &self.dialect {
             DialectWriter::Chat(_) => put(out, ": keep-alive\n\n"),

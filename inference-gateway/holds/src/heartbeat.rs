@@ -21,7 +21,7 @@ const RENEWALS_PER_LEASE: u32 = 6;
 /// within five seconds.
 const LONGEST_PERIOD: Duration = Duration::from_secs(4);
 
-/// Failed rounds of renewals, on any worker.
+/// Failed rounds of renewals, of all workers.
 static UNRENEWED: FailureLog = FailureLog::new();
 
 impl Holds {
@@ -49,7 +49,7 @@ impl Holds {
                 due.push(hold);
             }
         }
-        // The map's own order differs between processes.
+        // Without sorting, the order would be the map's, which differs from run to run.
         due.sort_unstable_by_key(|hold: &Arc<HoldState>| hold.hold.generation);
         if !due.is_empty() {
             tokio::spawn(renew(self.keys().clone(), due));
@@ -83,7 +83,7 @@ async fn renew(keys: Keys, due: Vec<Arc<HoldState>>) {
 }
 
 async fn renew_one(keys: &Keys, hold: &HoldState) -> bool {
-    // Requests no more tokens. The hold keeps those already granted.
+    // Zeros request no more tokens. The hold keeps the tokens that are already granted.
     let renewed = hold.extend(keys, 0, 0, 0).await;
     hold.lease().renewing = false;
     renewed.is_ok()

@@ -1,4 +1,4 @@
-//! A hold as this gateway knows it, shared by its request and the heartbeat.
+//! What this gateway knows about a hold. The hold's request and the heartbeat share it.
 
 use std::{
     sync::{
@@ -21,18 +21,18 @@ pub(crate) struct HoldState {
     pub(crate) hold: HoldRef,
     /// Time at which the request was accepted.
     pub(crate) accepted: Instant,
-    /// Position of the upstream that has the request, as in [`HoldRef::upstream`].
+    /// Position of the upstream that has the request, counted as in [`HoldRef::upstream`].
     upstream: AtomicU32,
-    /// Prices of each of the model's upstreams, as granted.
+    /// For each of the model's upstreams, what it charges, as of the grant.
     upstream_costs: Vec<Option<Arc<Price>>>,
     lease: Mutex<Lease>,
     /// Notified when the status changes, and when a lapsed lease is renewed.
     changed: Notify,
 }
 
-/// Lease of a hold, as far as the gateway knows it.
+/// What the gateway knows about the lease of a hold.
 pub(crate) struct Lease {
-    /// Minimum time for which a renewal keeps the hold open.
+    /// A renewal keeps the hold open for at least this time.
     pub(crate) length: Duration,
     /// When the last successful renewal was sent.
     pub(crate) renewed: Instant,
@@ -42,7 +42,7 @@ pub(crate) struct Lease {
     pub(crate) usage: Usage,
     pub(crate) prompt_tokens: u64,
     pub(crate) output_tokens: u64,
-    /// How the generation has gone so far.
+    /// What happened in the generation so far.
     pub(crate) course: Course,
 }
 
@@ -83,7 +83,7 @@ impl HoldState {
         self.lease.lock()
     }
 
-    /// Returns the reference to the hold for a call, with the upstream that has the request now.
+    /// Returns what a call needs to refer to this hold, with the upstream that has the request now.
     pub(crate) fn named(&self) -> HoldRef {
         let upstream = self.upstream.load(Ordering::Relaxed);
         let place = usize::try_from(upstream).ok().and_then(|place| place.checked_sub(1));
@@ -92,14 +92,14 @@ impl HoldState {
         HoldRef { upstream, upstream_cost, ..self.hold.clone() }
     }
 
-    /// Returns how the generation went. Marks it as ended now, unless it already was.
+    /// Returns what happened in the generation. If it was not marked as ended before, it is marked as ended now.
     pub(crate) fn ended(&self) -> Arc<Course> {
         let mut lease = self.lease();
         lease.course.latency_ms.get_or_insert_with(|| millis(self.accepted.elapsed()));
         Arc::new(lease.course.clone())
     }
 
-    /// Renews the lease and requests a hold for `output_tokens` in total and for a prompt of `prompt_tokens` and
+    /// Renews the lease. Requests that the hold cover `output_tokens` in total, and a prompt of `prompt_tokens` and
     /// `images`.
     pub(crate) async fn extend(
         &self,

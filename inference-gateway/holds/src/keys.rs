@@ -57,8 +57,8 @@ impl Drop for Handle {
     }
 }
 
-/// Opens a session with every key-service on the caller's runtime, and keeps them open while a handle exists. At low
-/// load, the first key-services are preferred.
+/// Opens a session with every key-service, on the caller's runtime. The sessions stay open while a handle exists. At
+/// low load, the first key-services are preferred.
 pub fn connect(peers: Vec<Peer>, health: &Arc<KeyServiceHealth>, clock: Arc<dyn Clock>) -> Keys {
     let (queue, orphans) = (Arc::new(Queue::new(peers.len())), Arc::new(Orphans::default()));
     for (number, peer) in peers.into_iter().enumerate() {
@@ -100,8 +100,8 @@ impl Unavailable {
 /// Requests that could not be authorized. Nothing shows when the cause ends, so the log does not report a recovery.
 static UNAUTHORIZED: FailureLog = FailureLog::new();
 
-/// A request whose authorization gets no answer is not served. The client gets a 503 without the cause, which is logged
-/// here at most once a minute.
+/// A request whose authorization gets no answer is not served. The client gets a 503 that does not name the cause. The
+/// cause is logged here, at most once a minute.
 impl From<Unavailable> for ApiError {
     fn from(e: Unavailable) -> Self {
         tracing::debug!(error = %e, "a request could not be authorized");
@@ -113,7 +113,7 @@ impl From<Unavailable> for ApiError {
 }
 
 impl Keys {
-    /// Ends the sessions even if there are handles left.
+    /// Ends the sessions even if handles still exist.
     pub fn close(&self) {
         self.0.queue.close();
     }
@@ -136,7 +136,7 @@ impl Keys {
         }
     }
 
-    /// Opens a hold. If the outcome is unknown or the caller is dropped, the hold that may be open is released once the
+    /// Opens a hold. If the outcome is unknown, or the future is dropped, a hold may be open. It is released once the
     /// call can no longer take effect.
     pub async fn authorize(&self, request: Authorize) -> Result<Result<Grant, Denial>, Unavailable> {
         let deadline = Instant::now() + AUTHORIZE_DEADLINE;

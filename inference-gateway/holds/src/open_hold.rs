@@ -29,16 +29,16 @@ pub struct HeldRequest {
     pub asked_at: Instant,
     /// Prompt tokens that the call requested.
     pub prompt_tokens: u64,
-    /// The request's slot, kept until the hold is settled, so that the bound on requests also bounds pending
+    /// The request's slot. It is kept until the hold is settled, so that the limit on requests also limits pending
     /// settlements.
     pub slot: Arc<Permit>,
 }
 
-/// An open hold. Dropping it captures the usage recorded so far, or releases it if there is none.
+/// An open hold. Dropping it captures the usage recorded so far, or releases the hold if there is no usage.
 pub struct OpenHold {
     holds: Holds,
     state: Arc<HoldState>,
-    /// Taken once the hold is resolved, here or elsewhere.
+    /// The request's slot; `None` once the hold is resolved, by the request or otherwise.
     slot: Option<Arc<Permit>>,
     ending: Ending,
     rates: Option<Box<RateStatus>>,
@@ -112,7 +112,7 @@ impl OpenHold {
         lease.course.first_token_ms.get_or_insert_with(|| millis(self.state.accepted.elapsed()));
     }
 
-    /// Records a minimum bill, because a model other than the requested one answered.
+    /// Records a minimum for the bill, because a model other than the requested model answered.
     pub fn costs_at_least(&self, cost: NanoUsd) {
         self.state.lease().course.least_cost_nanos = Some(cost.nanos());
     }
@@ -139,7 +139,7 @@ impl OpenHold {
         async move { state.changed().await }
     }
 
-    /// Renews the lease and requests a hold for `output_tokens` in total and for a prompt of `prompt_tokens` and
+    /// Renews the lease. Requests that the hold cover `output_tokens` in total, and a prompt of `prompt_tokens` and
     /// `images`.
     pub fn extend(
         &self,
@@ -151,8 +151,8 @@ impl OpenHold {
         async move { state.extend(&keys, prompt_tokens, images, output_tokens).await }
     }
 
-    /// Bills this usage and waits a bounded time for the charge. `None` means that the charge is not confirmed and is
-    /// delivered in the background. With a spool, it survives the end of this process.
+    /// Bills this usage, and waits for the charge for a limited time. `None` means that the charge is not confirmed
+    /// yet, and is delivered in the background. With a spool, it is delivered even if this process ends before.
     pub async fn capture(self, usage: Usage, estimated: bool) -> Option<Charge> {
         self.capture_part(usage, None, estimated).await
     }
@@ -169,8 +169,8 @@ impl OpenHold {
         self.settle().await
     }
 
-    /// Releases the hold of a request that cost nothing. Waits a bounded time, so that the money is available again
-    /// when the client retries.
+    /// Releases the hold of a request that cost nothing. Waits for the release, for a limited time, so that the money
+    /// is available again when the client retries.
     pub async fn release(mut self) {
         self.ending = Ending::Release;
         self.settle().await;
@@ -185,7 +185,7 @@ impl OpenHold {
                 charge
             }
             FirstAttempts::Unsettled => {
-                // The settlement takes the slot, so that the bound on requests also bounds pending settlements.
+                // The settlement takes the slot, so that the limit on requests also limits pending settlements.
                 let slot = self.slot.take();
                 let settlement = self.settlement(slot);
                 settlement.hand_over(&self.holds).await;

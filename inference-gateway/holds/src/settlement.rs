@@ -17,13 +17,14 @@ use crate::{
     spool::Spool,
 };
 
-/// How long a response waits for the charge. Without it, the response completes anyway, and the capture is delivered
-/// later.
+/// How long a response waits for the charge. After that, the response completes without it, and the capture is
+/// delivered later.
 const CAPTURE_BOUND: Duration = Duration::from_secs(2);
 /// How long to retry a settlement that fails for a permanent reason, such as a damaged record.
 const GIVE_UP_AFTER: Duration = Duration::from_mins(5);
 
-/// Failed attempts, over all settlements. A success may belong to another settlement, so it does not end the failure.
+/// Failed attempts of all settlements. A success may belong to another settlement, so it does not show that the failure
+/// is over.
 static UNDELIVERED: FailureLog = FailureLog::new();
 
 /// How a hold is resolved.
@@ -42,9 +43,9 @@ pub(crate) enum Ending {
 pub(crate) struct Settlement {
     hold: HoldRef,
     ending: Ending,
-    /// How the generation of this capture went.
+    /// What happened in the generation that is captured.
     course: Option<Arc<Course>>,
-    /// Kept until delivery, so that the bound on requests also bounds pending settlements.
+    /// The slot is kept until delivery, so that the limit on requests also limits pending settlements.
     slot: Option<Arc<Permit>>,
     spooled: bool,
     /// Counts this capture while neither a key-service nor the spool has it.
@@ -124,7 +125,7 @@ impl Settlement {
             match self.send(holds).await {
                 Ok(_) => break,
                 Err(Unavailable::Ended) => {
-                    // The spool, if there is one, has the settlement.
+                    // If there is a spool, it has the settlement.
                     tracing::error!(%generation, ending = ?self.ending, "stopped before a settlement was delivered");
                     return;
                 }

@@ -20,11 +20,12 @@ use shared_rpc::{
 };
 use tokio::sync::oneshot;
 
-/// Maximum number of captures in the spool. Each unconfirmed capture keeps its slot, so more are unlikely.
+/// Maximum number of captures in the spool. Each unconfirmed capture keeps the slot of its request, so there will
+/// hardly be more.
 const MAX_CAPTURES: usize = 1 << 20;
 /// Size from which the file is rewritten without its delivered captures.
 const COMPACT_BYTES: u64 = 4 << 20;
-/// Maximum number of waiting lines. Every caller waits for its line, except for deliveries.
+/// Maximum number of waiting lines. A caller waits until its line is written, except for the line of a delivery.
 const QUEUE: usize = 8192;
 
 /// A handle on the spool. Cheap to clone.
@@ -41,9 +42,9 @@ pub struct Spool {
 /// How lines reach the file.
 #[derive(Clone)]
 enum SpoolLines {
-    /// Sent to the writing thread.
+    /// Lines are sent to the thread that writes the file.
     Queued(mpsc::SyncSender<(SpoolLine, Option<Written>)>),
-    /// Written by the caller, since a simulation has one thread. `None` once the file is closed.
+    /// The caller writes the lines, because a simulation has only one thread. `None` once the file is closed.
     AtOnce(Arc<Mutex<Option<SpoolWriter>>>),
 }
 
@@ -86,7 +87,7 @@ impl Spool {
         Ok(Self { lines, found, clock, path: path.into(), unwritten })
     }
 
-    /// Closes a spool without a thread, as the end of the process would. Nothing more is written.
+    /// Closes a spool without a thread, as if the process ended. Nothing more is written.
     pub fn let_go(&self) {
         match &self.lines {
             SpoolLines::Queued(_) => {}
@@ -107,7 +108,8 @@ impl Spool {
         written
     }
 
-    /// Records a write. Logs the first failure, then at most one a minute, and the first success after failures.
+    /// Records a write. Logs the first failure, then at most one failure a minute, and the first success after
+    /// failures.
     fn note(&self, written: &Result<(), SpoolError>) {
         let file = self.path.display();
         match written {
@@ -186,7 +188,7 @@ impl SpoolWriter {
         let bytes = file.metadata().map_err(failed)?.len();
         let pending = found.iter().map(|capture| (capture.generation, capture.clone())).collect();
         let mut writer = Self { path, file, bytes, torn: false, pending };
-        // The last line may be incomplete, and the next one would be appended to it.
+        // The last line may be incomplete, and the next line would be appended to it.
         let rewritten = sync_folder(&writer.path).and_then(|()| {
             let text = writer.pending_lines()?;
             if fs::read(&writer.path)? == text.as_bytes() { Ok(()) } else { writer.rewrite(&text) }
@@ -219,7 +221,8 @@ impl SpoolWriter {
         self.measure();
     }
 
-    /// Writes all of these lines or none. A delivery stays delivered even if its line cannot be written.
+    /// Writes all of these lines or none. Even if the line of a delivery cannot be written, the capture counts as
+    /// delivered.
     fn write(&mut self, batch: &[(SpoolLine, Option<Written>)]) -> io::Result<()> {
         let (mut text, mut captures) = (String::new(), 0);
         for (line, _) in batch {
@@ -246,8 +249,8 @@ impl SpoolWriter {
         written
     }
 
-    /// Appends complete lines. If a full disk takes only part of them, that part is cut off again, since the next line
-    /// would be appended to it. Nothing more is appended until the cut succeeds.
+    /// Appends complete lines. If a full disk takes only a part of the lines, that part is cut off again, since the
+    /// next line would otherwise be appended to it. Nothing more is appended until the cut succeeds.
     fn append(&mut self, text: &str, sync: bool) -> io::Result<()> {
         if self.torn {
             self.file.set_len(self.bytes)?;

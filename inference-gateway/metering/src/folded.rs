@@ -1,4 +1,5 @@
-//! Meters a whole answer that is requested as a stream, since its server reports usage per choice only in streams.
+//! Meters a stream that becomes a whole answer. The gateway requests a stream because some servers report usage per
+//! choice only in streams.
 
 use answer::{AnswerReader, Decoder, Event, Fold, Nonsense, Oddities, Oddity, Payload};
 use bytes::Bytes;
@@ -51,7 +52,7 @@ impl FoldMeter {
         }
     }
 
-    /// Takes the upstream's next bytes.
+    /// Reads the upstream's next bytes.
     pub fn push(&mut self, piece: Bytes) -> Option<FoldEnd> {
         self.decoder.push(piece);
         self.read()
@@ -84,7 +85,7 @@ impl FoldMeter {
                     return Some(FoldEnd::Complete);
                 }
                 Ok(Event::Failed(error, _)) => return Some(FoldEnd::Complained(error)),
-                // The rest was generated too, so it is counted but not delivered.
+                // What follows was generated too, so it is counted but not delivered.
                 Err(Nonsense::Beyond) => self.forget_texts(),
                 Err(Nonsense::Malformed { .. }) => {
                     self.odd.add(Oddity::Frame);
@@ -95,7 +96,7 @@ impl FoldMeter {
         }
     }
 
-    /// Ends the stream at the end of the upstream's body. The last event may lack the blank line after it.
+    /// Ends the stream at the end of the upstream's body. The blank line after the last event may be missing.
     pub fn upstream_ended(&mut self) -> FoldEnd {
         self.decoder.end();
         let end = self.read();
@@ -128,7 +129,7 @@ impl FoldMeter {
         self.decoder.held_bytes() + self.fold.as_ref().map_or(0, Fold::held_bytes)
     }
 
-    /// Drops the texts, since the answer cannot be delivered. The rest is still counted.
+    /// Drops the texts, since the answer cannot be delivered. What follows is still counted.
     pub fn forget_texts(&mut self) {
         self.fold = None;
     }

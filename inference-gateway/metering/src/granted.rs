@@ -1,7 +1,7 @@
 //! Output tokens that a stream's hold covers, and when to request more.
 
 /// Output tokens that a stream holds at first, and that each extension adds. They last for some tens of seconds of
-/// generation, and the unused rest of a grant does not block other requests for long.
+/// generation. Money for tokens that are not generated is soon available to other requests again.
 pub const GRANT_TOKENS: u64 = 1024;
 
 /// The output tokens granted to a stream.
@@ -9,12 +9,12 @@ pub const GRANT_TOKENS: u64 = 1024;
 pub struct GrantedTokens {
     granted: u64,
     wanted: u64,
-    /// Whether the last extension granted less than requested, so no more is available until another hold ends.
+    /// Whether the last extension granted less than requested. If so, no more is available until another hold ends.
     short: bool,
 }
 
 impl GrantedTokens {
-    /// Starts with `granted` of the `wanted` tokens.
+    /// Starts with the `granted` tokens, of `wanted` tokens that were requested.
     pub const fn new(granted: u64, wanted: u64) -> Self {
         Self { granted, wanted, short: false }
     }
@@ -33,8 +33,9 @@ impl GrantedTokens {
         self.short
     }
 
-    /// Returns the total to request once `delivered` tokens were delivered: half a grant ahead. After a partial
-    /// extension, it requests more only if that would release a blocked event, which needs a total of `needed` tokens.
+    /// Returns the total number of tokens to request when `delivered` tokens were delivered. More tokens are requested
+    /// if an event is blocked, which needs a total of `needed` tokens. They are also requested when at most half a
+    /// grant is left, unless the last extension granted less than requested.
     pub(crate) fn ask(&self, delivered: u64, needed: Option<u64>) -> Option<u64> {
         let near = delivered + GRANT_TOKENS / 2 >= self.granted;
         let due = needed.is_some() || (near && !self.short);

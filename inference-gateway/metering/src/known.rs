@@ -1,4 +1,4 @@
-//! The state of a stream so far.
+//! What is known about a stream so far.
 
 use answer::Oddities;
 use shared::tokens::Usage;
@@ -16,13 +16,14 @@ impl StreamMeter {
         self.blocked.is_some()
     }
 
-    /// Returns whether every requested choice has its finish reason and none continues, so that only usage and `[DONE]`
-    /// are missing.
+    /// Returns whether every requested choice has its finish reason and no choice continues, so that only usage and
+    /// `[DONE]` may be missing.
     pub fn is_finished(&self) -> bool {
         self.writer.finished_choices() >= self.choices && !self.goes_on
     }
 
-    /// Counts the choices that continue, or have not begun.
+    /// Counts the requested choices that are not finished, including those that have not begun; at least one is
+    /// returned.
     pub fn open_choices(&self) -> u64 {
         self.choices.saturating_sub(self.writer.finished_choices()).max(1)
     }

@@ -1,5 +1,5 @@
-//! Meters a stream. It takes the upstream's bytes, and returns the client's bytes, requests for more tokens, and the
-//! end.
+//! Meters a stream. A meter takes the upstream's bytes. It returns the client's bytes, requests for more tokens, and
+//! how the stream ended.
 //!
 //! No event is delivered unless the granted tokens cover it. The bill does not depend on how the bytes are split.
 

@@ -44,7 +44,7 @@ pub struct StreamMeter {
     pub(super) is_empty: bool,
     /// Whether the last output was followed by a report of usage.
     pub(super) is_reported_last: bool,
-    /// Why the upstream's body ended, while one of its events waits.
+    /// Why the upstream's body ended, if one of its events still waits.
     pub(super) ended: Option<String>,
     pub(super) out: Output,
 }
@@ -97,13 +97,13 @@ impl StreamMeter {
         }
     }
 
-    /// Takes the upstream's next bytes. Must not be called while the stream is blocked.
+    /// Reads the upstream's next bytes. Must not be called while the stream is blocked.
     pub fn push(&mut self, piece: Bytes) -> Option<StreamEnd> {
         self.decoder.push(piece);
         self.rewrite()
     }
 
-    /// Counts the tokens of events that were received and not delivered, even beyond the grant, since the stream ends.
+    /// Counts the tokens of events that were received but not delivered, even beyond the grant. For a stream that ends.
     pub fn count_received(&mut self) {
         if let Some(Blocked { before, .. }) = self.blocked.take() {
             self.delivered.get_or_insert(before);
@@ -137,7 +137,7 @@ impl StreamMeter {
         self.counter.count_report(self.reader.unreadable(data));
     }
 
-    /// Ends a stream whose rest cannot be read. Its known usage is billed, since the upstream may charge for it.
+    /// Marks a stream whose rest cannot be read. Its known usage is billed, since the upstream may charge for it.
     pub const fn give_up(&mut self) {
         self.is_unreadable = true;
     }
@@ -148,7 +148,7 @@ impl StreamMeter {
         let is_broken = error.is_some();
         let reason = error.unwrap_or_else(|| "it ended without a finish reason".to_owned());
         if self.ended.is_none() {
-            // The last event may lack the blank line after it.
+            // The blank line after the last event may be missing.
             self.decoder.end();
         }
         if is_broken {
@@ -165,7 +165,7 @@ impl StreamMeter {
     }
 
     /// Records an extension: the total granted and the total requested. Delivers the blocked event if it is now
-    /// covered, or ends the stream if a partial extension does not suffice.
+    /// covered. Ends the stream if the extension granted less than requested and does not cover the event.
     pub fn extended(&mut self, granted: u64, asked: u64) -> Option<StreamEnd> {
         self.granted.extended(granted, asked);
         let Some(Blocked { data, before }) = self.blocked.take() else {
@@ -237,7 +237,7 @@ impl StreamMeter {
         self.blocked = None;
     }
 
-    /// Writes a comment that clients ignore, so that proxies in between do not time out.
+    /// Writes a comment that clients ignore, so that proxies on the way do not time out.
     pub fn keep_alive(&mut self) {
         self.writer.keep_alive(&mut self.out.0);
     }
@@ -252,14 +252,15 @@ impl StreamMeter {
         self.writer.done(settled, &mut self.out.0);
     }
 
-    /// Writes an error as the stream's last event, with the bill of the output before it, if any.
+    /// Writes an error as the stream's last event, with the bill for the output before it, if there was any.
     pub fn fail(&mut self, error: &ApiError, settled: Settled) {
         let settled = (!self.is_free()).then_some(settled);
         self.writer.fail(error, settled, &mut self.out.0);
     }
 
-    /// Returns the usage without the tokens that the upstream generated between the cut and the close of the stream.
-    /// They are undelivered and beyond the grant. An upstream that exceeds its own limit gets no such reduction.
+    /// Returns the usage without the tokens that the upstream generated after the stream was cut, until it was closed.
+    /// These tokens were not delivered and exceed the grant. If the upstream exceeded its own limit, they are not
+    /// subtracted.
     pub fn usage_up_to_cut(&self) -> Usage {
         self.counter.usage_up_to(self.granted.granted().max(self.delivered.unwrap_or(0)))
     }
@@ -278,8 +279,8 @@ impl StreamMeter {
         }
     }
 
-    /// Rewrites one event and counts its tokens. A blocked event was counted already, and `before` is the count before
-    /// it. `exhausted` means that no more tokens can be granted.
+    /// Rewrites one event and counts its tokens. If the event was blocked, it was counted already, and `before` is the
+    /// count before it. `exhausted` means that no more tokens can be granted.
     fn event(&mut self, data: Payload, before: Option<u64>, exhausted: bool) -> EventStep {
         if before.is_some() {
             self.reader.again();
@@ -318,12 +319,12 @@ impl StreamMeter {
         if exhausted { EventStep::Ended(StreamEnd::GrantUsedUp) } else { EventStep::Blocked }
     }
 
-    /// Skips an event that is not JSON. Payloads found in it come next.
+    /// Skips an event that is not JSON. If payloads are found in the event, they are read next.
     fn skip(&mut self, data: &Payload) {
         self.odd.add(Oddity::Frame);
         if !self.decoder.repair(data) {
             self.count_unreadable(data);
-            // Words and dates are keep-alives. A broken object may have been output.
+            // Words and dates serve as keep-alives and contain no output. A broken object may have contained output.
             self.is_unreadable |= data.is_like_an_object();
         }
     }
@@ -333,7 +334,8 @@ impl StreamMeter {
         &self.finish_reasons
     }
 
-    /// Returns whether this chunk ends generation, by having the finish reason or by coming after it.
+    /// Returns whether this chunk has a finish reason or comes after all finish reasons, so that nothing more is
+    /// generated.
     fn ends_generation(&self, chunk: &Chunk<'_>) -> bool {
         !chunk.has_output() && (self.writer.is_finished() || chunk.finish_reasons().next().is_some())
     }
@@ -370,17 +372,18 @@ impl StreamMeter {
         before
     }
 
-    /// Returns whether the granted tokens cover the count. If the upstream was limited to them, an estimate alone does
-    /// not end the stream, unless the output proves that the upstream ignores its limit.
+    /// Returns whether the granted tokens cover the count. If the upstream's limit is the granted number of tokens, a
+    /// count that is only an estimate does not end the stream, unless the output proves that the upstream ignores its
+    /// limit.
     fn is_covered(&self) -> bool {
         let counter = &self.counter;
         self.granted.covers(counter.completion())
             || (self.granted.is_complete() && counter.completion_is_estimate() && !counter.runs_away())
     }
 
-    /// Ends the stream. It is complete if every choice is finished, since the client then misses nothing. If the
-    /// upstream sent everything but no finish reason (`is_told`), an answer with output is complete too. Otherwise it
-    /// failed.
+    /// Ends the stream. The stream is complete if every choice is finished, because then the client has everything. If
+    /// the upstream said that it has sent everything (`is_told`), but gave no finish reason, an answer with output is
+    /// complete too. Any other stream has failed.
     fn close(&mut self, is_told: bool, reason: &str) -> StreamEnd {
         if self.is_complete() {
             return StreamEnd::Complete;

@@ -6,8 +6,8 @@ use bytes::{Bytes, BytesMut};
 const KEPT_OUTPUT_BYTES: usize = 32 << 10;
 /// Size of a piece of output. Larger output is sent in pieces, to see whether a slow client still reads.
 pub(super) const PIECE_BYTES: usize = 64 << 10;
-/// The next piece of a large output is the rest divided by this. Taking a piece copies the rest, which adds up to about
-/// eight times the output's length.
+/// The next piece of a large output is this fraction of what is left. Taking a piece copies what is left after it. All
+/// copies together are about eight times as long as the output.
 const PIECES: usize = 8;
 
 /// Output that the client has not received yet.
@@ -15,13 +15,13 @@ const PIECES: usize = 8;
 pub struct Output(pub(super) BytesMut);
 
 impl Output {
-    /// Takes everything. A small buffer is reused.
+    /// Takes all output. The buffer is reused if it is small.
     pub fn take(&mut self) -> Bytes {
         let large = self.0.capacity() > KEPT_OUTPUT_BYTES;
         if large { std::mem::take(&mut self.0).freeze() } else { self.0.split().freeze() }
     }
 
-    /// Takes the next piece: all of a small output, or part of a large one.
+    /// Takes the next piece: all of a small output, or a part of a large output.
     pub fn take_piece(&mut self) -> Bytes {
         let length = PIECE_BYTES.max(self.0.len() / PIECES);
         if self.0.len() <= length {

@@ -5,10 +5,10 @@ use std::time::Duration;
 /// Minimum time over which a pace is measured. Over a shorter time, tokens that arrive together would seem faster than
 /// any model.
 const MEASURED_OVER: Duration = Duration::from_millis(250);
-/// Longest pause between two tokens that does not count as silence. A batch of prompts or a busy gateway can cause one,
-/// and the next report shows what was generated during a shorter pause.
+/// Longest pause between two tokens that does not count as silence. A batch of prompts or a busy gateway can cause such
+/// a pause. The next report shows what was generated during a pause of up to this length.
 const SILENCE_AFTER: Duration = Duration::from_secs(1);
-/// Pace assumed for each choice before any was measured, in tokens per second. Most models are slower.
+/// Pace, in tokens per second, that is assumed for each choice before a pace was measured. Most models are slower.
 const UNSEEN_PER_SECOND: u64 = 100;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,7 +26,7 @@ pub struct PaceMeter {
 }
 
 impl Pace {
-    /// Pace assumed for an upstream before any was measured.
+    /// Pace assumed for an upstream before a pace was measured.
     pub const UNSEEN: Self = Self { per_second: UNSEEN_PER_SECOND };
 
     /// Longest pause between two tokens that does not count as silence.

@@ -5,11 +5,11 @@ pub enum StreamEnd {
     Complete,
     /// No more tokens are granted.
     GrantUsedUp,
-    /// The answer has more calls, or longer names, than may be delivered.
+    /// The answer has more calls than may be delivered, or longer ids or names.
     Beyond,
     /// The upstream reported an error.
     Complained(UpstreamError),
-    /// The upstream broke off, or the meter `is_unreadable`, for which the request may be to blame. The reason is for
+    /// The upstream broke off, or the meter `is_unreadable`; the latter may be the request's fault. The reason is for
     /// the log.
     Broken(String),
 }

@@ -61,7 +61,8 @@ fn ended(meter: &mut StreamMeter, available: u64) -> StreamEnd {
     end.unwrap_or(StreamEnd::GrantUsedUp)
 }
 
-/// Runs a stream to its end with a limit on the tokens granted in total, and counts what was sent after the end.
+/// Runs a stream to its end, granting at most `available` tokens in total. Also counts what the upstream sent after the
+/// end.
 fn carry(meter: &mut StreamMeter, pieces: &[Bytes], available: u64) -> StreamEnd {
     let mut end = None;
     let mut pieces = pieces.iter();
@@ -166,7 +167,7 @@ fn a_stream_is_finished_once_all_its_choices_are_and_not_while_one_goes_on() {
         (0, "", Some("stop"), false, true),
         (1, "x", None, false, false),
         (1, "", Some("stop"), true, true),
-        // An upstream that continues to generate after its finish reason.
+        // The upstream continues to generate after its finish reason.
         (1, "x", None, false, true),
         (1, "x", Some("stop"), true, true),
     ] {
@@ -342,7 +343,7 @@ fn silence_counts_for_the_grant_and_never_for_the_bill() {
     assert!(meter.is_uncovered() && !meter.is_blocked());
     assert!(meter.ask() >= Some(100 + GRANT_TOKENS));
     assert!(meter.extended(100 + GRANT_TOKENS, 100 + GRANT_TOKENS).is_none() && !meter.is_uncovered());
-    // The tokens that can be granted do not cover a longer silence.
+    // After this longer silence, the tokens that can be granted no longer suffice.
     meter.assume_silent(3 * GRANT_TOKENS);
     let asked = meter.ask().unwrap();
     assert!(matches!(meter.extended(2 * GRANT_TOKENS, asked), Some(StreamEnd::GrantUsedUp)));

@@ -1,5 +1,5 @@
-//! Tokens that an answer has used so far: the upstream's reports, if they are believable, or else an estimate from the
-//! output.
+//! Counts the tokens that an answer has used so far, from the upstream's reports if they are believable, and otherwise
+//! by an estimate from the output.
 
 mod choices;
 
@@ -9,10 +9,10 @@ use token_bounds::BYTES_PER_TOKEN;
 
 use choices::{Choices, OutputPart};
 
-/// A report is believed up to this multiple of the catalogue's bounds. Templates, images and hidden thoughts exceed the
-/// bounds by less.
+/// A report is believed up to this multiple of the catalogue's limits. Templates, images and hidden thoughts may exceed
+/// the limits, but not by so much.
 const BELIEVED_TIMES: u64 = 4;
-/// A report of this many tokens is believed for any request, since a catalogue may name too small a window.
+/// A report of up to this many tokens is believed for any request, since the window in a catalogue may be too small.
 const BELIEVED_TOKENS: u64 = 1_000_000;
 
 /// The output that a usage report covers, if an answer has several choices.
@@ -22,15 +22,15 @@ pub enum UsageScope {
     Answer,
     /// In a chunk with one choice, the output of that choice; elsewhere the output of all choices.
     ChunkChoice,
-    /// The output of one choice: the chunk's or the previous chunk's. No report covers a whole answer of several
-    /// choices, so such an answer is requested as a stream.
+    /// The output of one choice: the choice in the chunk or, if it has none, in the previous chunk. In a whole answer
+    /// of several choices, no report covers all of them, so such an answer is requested as a stream.
     Choice,
 }
 
 /// Selects a member of a report, to read or replace it.
 type ReportedMember = fn(&mut Reported) -> &mut Option<u64>;
 
-/// Bytes of output per token that no long text exceeds on average.
+/// On average, no long text has more bytes of output per token than this.
 const LONG_TOKEN_BYTES: u64 = 32;
 
 /// Bounds of an answer's usage.
@@ -52,8 +52,8 @@ impl UsageBounds {
         self.max_tokens.saturating_mul(self.choices)
     }
 
-    /// Returns the largest believable counts. Each member of a report is judged separately: a false one says nothing
-    /// about the others, which the upstream counts differently.
+    /// Returns the largest believable counts. Each member of a report is judged separately. A false member says nothing
+    /// about the other members, since the upstream counts these in a different way.
     fn believable(&self) -> Reported {
         let most = |bound: u64| bound.saturating_mul(BELIEVED_TIMES).clamp(BELIEVED_TOKENS, MOST_TOKENS - 1);
         let (prompt, completion) = (most(self.catalogue.prompt), most(self.catalogue.completion));
@@ -72,7 +72,7 @@ impl UsageBounds {
     }
 }
 
-/// Counts an answer's tokens. It counts in place, since a copy for each chunk would cost more than the count.
+/// Counts an answer's tokens. It is updated in place, since a copy for each chunk would cost more than counting.
 #[derive(Debug)]
 pub struct UsageCounter {
     bounds: UsageBounds,
@@ -91,10 +91,10 @@ pub struct UsageCounter {
     last_choice: Option<usize>,
     /// The answering model's name, from the first chunk with one.
     model: Option<String>,
-    /// Whether the prompt was neither reported nor counted exactly, or its last report was false.
+    /// Whether the prompt was neither reported nor counted exactly, or the last report of it was false.
     prompt_is_estimate: bool,
-    /// Whether the output count is an estimate: the upstream has not reported one yet, its last one was not believable,
-    /// or more output has come since.
+    /// Whether the output count is an estimate. It is if the upstream has reported none, if its last report was not
+    /// believable, or if more output has come since then.
     completion_is_estimate: bool,
     /// Whether the last report of reasoning or audio in the output was false.
     output_parts_are_false: bool,
@@ -104,7 +104,7 @@ pub struct UsageCounter {
 #[derive(Clone, Copy, Debug, Default)]
 struct PassedText {
     bytes: u64,
-    /// Number of pieces. Each choice in a chunk counts as one.
+    /// Number of pieces. Each choice in a chunk counts as one piece.
     pieces: u64,
     /// Tokens listed with log probabilities.
     listed: u64,
@@ -191,8 +191,8 @@ impl UsageCounter {
         self.completion_is_estimate = true;
     }
 
-    /// Returns how often the upstream has shown progress: pieces of text plus usage reports with output. Between these
-    /// signs, nothing shows what an upstream generates.
+    /// Returns how often the upstream has shown progress: pieces of text plus usage reports with output. Between two
+    /// such signs, nothing shows how much an upstream generates.
     pub const fn signs(&self) -> u64 {
         self.passed.pieces + self.output_reports
     }
@@ -209,14 +209,15 @@ impl UsageCounter {
         if self.runs_away() {
             return reported + self.choices.counted();
         }
-        // Text may have more or fewer tokens than estimated. An estimate never bills more than the limit of an upstream
-        // that obeys it.
+        // A text may have more or fewer tokens than estimated. If an upstream obeys its limit, an estimate never leads
+        // to a bill for more than the limit.
         reported + self.choices.counted().min(self.bounds.most_completion().saturating_sub(reported))
     }
 
-    /// Returns whether the output proves that the upstream ignores its limit: an estimate that is too low for any text
-    /// exceeds twice the limit. Text that arrives letter by letter has more pieces than tokens, and text of long words
-    /// has fewer tokens than its bytes suggest, but no text has both. Listed tokens are counted exactly.
+    /// Returns whether the output proves that the upstream ignores its limit. The proof is an estimate that is never
+    /// too high, whatever the text, and nevertheless exceeds twice the limit. A text that arrives letter by letter has
+    /// more pieces than tokens, and a text of long words has fewer tokens than its bytes suggest, but no text has both
+    /// properties. Listed tokens are counted exactly.
     pub(crate) fn runs_away(&self) -> bool {
         let PassedText { bytes, pieces, listed } = self.passed;
         let least = (bytes / BYTES_PER_TOKEN).min(pieces).max(bytes / LONG_TOKEN_BYTES).max(listed);
@@ -250,8 +251,8 @@ impl UsageCounter {
         &self.disbelieved
     }
 
-    /// Returns the usage to bill if the answer ended now. No part exceeds its whole, except tokens written to caches:
-    /// if they have two prices, pricing decides which of them fit.
+    /// Returns the usage that would be billed if the answer ended now. No part exceeds its whole, except tokens written
+    /// to caches. These may have two prices, so the code that computes prices decides which of them fit.
     pub fn usage(&self) -> Usage {
         let part = |tokens: Option<u64>, whole: u64| tokens.unwrap_or(0).min(whole);
         let reported = &self.reported;
@@ -269,7 +270,7 @@ impl UsageCounter {
         Usage { prompt, cached: part(reported.cached, prompt), completion, details }
     }
 
-    /// Returns whether a part was reported as larger than its whole. The usage to bill does not show this.
+    /// Returns whether a part was reported as larger than its whole. The usage that is billed does not show this.
     pub fn has_part_beyond_whole(&self) -> bool {
         let Reported { cached, written, written_long, audio_input, reasoning, audio_output, .. } =
             self.reported;
@@ -317,7 +318,7 @@ impl UsageCounter {
             if Some(of_all) > believable.completion {
                 beyond.completion = beyond.completion.max(Some(of_all));
             } else if output > 0 || self.choices.counted() == 0 {
-                // A server that reports no output after delivering some has not counted.
+                // If a server reports zero output tokens although it has delivered output, it has not counted them.
                 self.output_reports += 1;
                 self.reported.completion = self.reported.completion.max(Some(of_all));
                 self.choices.reported(output, choice);
@@ -355,8 +356,9 @@ impl UsageCounter {
         }
     }
 
-    /// Adds to the completion any output that a report shows only in its total, since some servers leave reasoning out
-    /// of the completion. A total beyond the upstream's limit is false, and only a false total stays in the report.
+    /// If a report's total shows more output than its completion, adds the difference to the completion, since some
+    /// servers leave reasoning out of the completion. A total is false if the output computed from it would exceed the
+    /// upstream's limit. The total is removed from the report, unless it is false.
     fn resolve_total(&self, mut report: Reported) -> Reported {
         let total = report.total.take();
         let prompt = report.prompt.or(self.reported.prompt);
@@ -374,7 +376,7 @@ impl UsageCounter {
     }
 }
 
-/// Estimates the number of tokens in some output. It is at least one.
+/// Estimates the number of tokens in some output: at least one.
 fn estimated(size: OutputSize) -> u64 {
     (size.bytes / BYTES_PER_TOKEN).max(size.listed_tokens).max(1)
 }

@@ -1,4 +1,4 @@
-//! Fuzz targets: JSON is read and edited as spelled, and compared with `serde_json`'s trees.
+//! Fuzz targets. They read and edit JSON in its original spelling, and compare the result with a `serde_json::Value`.
 
 use bytes::BytesMut;
 use serde_json::{Value as Tree, json};
@@ -11,7 +11,7 @@ fn examples() -> Examples {
     Examples::folder("chat").and(Examples::folder("responses"))
 }
 
-/// Each member and element equals the one at the same place in the tree.
+/// Each member and each element equals the value at the same place in the `serde_json::Value`.
 #[test]
 fn members() {
     fuzz(&examples(), |input: &Input| {
@@ -31,7 +31,7 @@ fn compare(value: &Value<'_, '_>, tree: &Tree, place: &str) {
     assert_eq!(value.string_token().is_ok(), tree.is_string());
     assert_eq!(value.boolean().ok(), tree.as_bool());
     let is_whole = !value.raw().contains(['.', 'e', 'E']) && value.raw().len() <= 64;
-    // In a tree, `-0` is a float.
+    // In a `serde_json::Value`, `-0` is a float.
     let integer = tree.as_i64().or((value.raw() == "-0").then_some(0)).filter(|_| is_whole);
     assert_eq!(value.integer(i64::MIN..=i64::MAX).ok(), integer);
     let mut number = 0;
@@ -42,7 +42,7 @@ fn compare(value: &Value<'_, '_>, tree: &Tree, place: &str) {
     });
     assert_eq!(read.ok(), tree.as_array().map(Vec::len));
     let objects = value.objects_if_any(ANY_NUMBER, |_| Ok(())).is_ok();
-    // A tree keeps the last of repeated members; here, they are refused.
+    // A `serde_json::Value` keeps the last of repeated members; here, repeated members are refused.
     assert!(!objects || tree.as_array().is_some_and(|elements| elements.iter().all(Tree::is_object)));
     if let Ok(members) = value.object() {
         assert_eq!(members.iter().count(), tree.as_object().unwrap().len());
@@ -52,7 +52,8 @@ fn compare(value: &Value<'_, '_>, tree: &Tree, place: &str) {
     }
 }
 
-/// A string is written as JSON of the text in the tree, or with replacement characters if the tree refuses it.
+/// A string is written as JSON of the text that `serde_json` reads. If `serde_json` refuses the string, it is written
+/// with replacement characters.
 #[test]
 fn raw_strings() {
     let halves = [r#""\ud83d""#, r#""a\uDE00\\ud83d\ud83d\ude00\u00e9""#, r#""\\\ud83dx""#];
@@ -78,7 +79,8 @@ fn raw_strings() {
     });
 }
 
-/// Replacing a value, removing an element or adding a member gives the text of the edited tree; nothing else changes.
+/// Replacing a value, removing an element or adding a member has the same effect as on a `serde_json::Value`, and
+/// changes nothing else in the text.
 #[test]
 fn splices() {
     fuzz(&examples(), |input: &Input| {
@@ -123,7 +125,7 @@ fn collect<'a>(raw: &'a RawValue, take: &mut dyn FnMut(&'a RawValue)) {
     }
 }
 
-/// Finds all values that no repeated name hides, each with its JSON pointer.
+/// Finds all values, each with its JSON pointer, except values that are hidden by a later member of the same name.
 fn find<'a>(raw: &'a RawValue, at: String, found: &mut Vec<(String, &'a str)>) {
     match Kind::of(raw) {
         Kind::Array => {

@@ -9,13 +9,13 @@ use shared::{
     json::{Kind, Object, RawValue, each_element, parse_error, parse_object, text},
 };
 
-/// Maximum length of a number in characters. It is forwarded as spelled. No parameter needs more.
+/// Maximum length of a number in characters. Numbers are forwarded as spelled, and no parameter needs a longer number.
 const MAX_DIGITS: usize = 64;
 
-/// No bound on messages, parts and calls, except the bound on the body.
+/// Messages, parts and calls may have any number. Only the size of the body limits it.
 pub const ANY_NUMBER: usize = usize::MAX;
 
-/// Location of a value in the body, as a list of steps on the stack. It is written out only for an error.
+/// Location of a value in the body, as a list of steps on the stack. The list is written out only for an error.
 #[derive(Clone, Copy)]
 pub enum ParamPath<'p> {
     /// A member of an object. The body's own members have no parent.
@@ -115,7 +115,7 @@ impl<'a, 'p> Value<'a, 'p> {
         self.error(Code::InvalidType, &format!("expected {expected}, got {}", self.kind().name()))
     }
 
-    /// Returns whether content is a text instead of a list of `parts`.
+    /// Returns whether content is a text rather than a list. An error names the list as `parts`.
     pub fn is_text(&self, parts: &str) -> Result<bool, ApiError> {
         match self.kind() {
             Kind::String => Ok(true),
@@ -126,7 +126,7 @@ impl<'a, 'p> Value<'a, 'p> {
         }
     }
 
-    /// Returns whether this value may contain one of these words. They must not need escapes.
+    /// Returns whether this value may contain one of these words. The words must have no characters that JSON escapes.
     pub fn may_have(&self, words: &[Finder<'_>]) -> bool {
         let json = self.raw().as_bytes();
         let is_escaped = || memchr::memchr_iter(b'\\', json).any(|at| json.get(at + 1) == Some(&b'u'));
@@ -164,7 +164,7 @@ impl<'a, 'p> Value<'a, 'p> {
         if token.contains(['.', 'e', 'E']) {
             return Err(self.error(Code::InvalidType, "expected an integer, got a decimal number"));
         }
-        // All characters are digits, so an overflow is out of bounds on the side of its sign.
+        // All characters are digits, so a number that overflows is out of bounds; its sign shows on which side.
         let number = token.parse::<i64>();
         let too_low = number.as_ref().map_or(token.starts_with('-'), |n| n < bounds.start());
         match number {
@@ -212,7 +212,7 @@ impl<'a, 'p> Value<'a, 'p> {
     pub fn string_token(&self) -> Result<&'a str, ApiError> {
         self.expect(Kind::String, "a string")?;
         let token = self.raw();
-        // The parser has checked everything except escapes of surrogates, which begin like this.
+        // The parser has checked everything except escapes of surrogates, and escapes begin with a backslash.
         let escapes = memchr::memchr(b'\\', token.as_bytes()).is_some();
         if escapes && (token.contains(r"\ud") || token.contains(r"\uD")) {
             self.string()?;
@@ -244,7 +244,7 @@ impl<'a, 'p> Value<'a, 'p> {
         Ok(Members { object, at: Some(self.at) })
     }
 
-    /// Passes the elements of an array to `take`. There must be 1 to `most`.
+    /// Passes the elements of an array to `take`. There must be 1 to `most` elements.
     pub fn each(
         &self,
         most: usize,
@@ -253,8 +253,8 @@ impl<'a, 'p> Value<'a, 'p> {
         self.at_least_one(self.each_if_any(most, take)?)
     }
 
-    /// Passes the elements of an array to `take`, at most `most`, and returns their number. The array is never
-    /// collected, so it may have millions of elements.
+    /// Passes the elements of an array to `take`, and returns their number. There may be at most `most` elements. They
+    /// are never collected in memory, so an array may have millions of them.
     pub fn each_if_any(
         &self,
         most: usize,
@@ -263,7 +263,7 @@ impl<'a, 'p> Value<'a, 'p> {
         self.walk(most, |raw, at| take(Value { raw, at }), |e| self.error(Code::InvalidJson, &parse_error(e)))
     }
 
-    /// Passes the elements of an array to `take`. There must be 1 to `most`, and each must be an object.
+    /// Passes the elements of an array to `take`. There must be 1 to `most` elements, and each must be an object.
     pub fn objects(
         &self,
         most: usize,
@@ -272,14 +272,14 @@ impl<'a, 'p> Value<'a, 'p> {
         self.at_least_one(self.objects_if_any(most, take)?)
     }
 
-    /// Passes the elements of an array to `take`, at most `most`, and returns their number. Each must be an object. It
-    /// reads no element twice, unlike [`Self::each_if_any`].
+    /// Passes the elements of an array to `take`, and returns their number. There may be at most `most` elements, and
+    /// each must be an object. Unlike [`Self::each_if_any`], this reads no element twice.
     pub fn objects_if_any(
         &self,
         most: usize,
         mut take: impl FnMut(&Members<'a, '_>) -> Result<(), ApiError>,
     ) -> Result<usize, ApiError> {
-        // Reads each element separately to find the faulty one.
+        // Reads each element separately, to find the faulty element.
         let fault = |e: &_| match self.each_if_any(most, |element| element.object().map(drop)) {
             Err(fault) => fault,
             Ok(_) => self.error(Code::InvalidJson, &parse_error(e)),

@@ -14,17 +14,18 @@ pub struct Nesting {
 }
 
 impl Nesting {
-    /// Takes the next piece of the text.
+    /// Scans the next piece of the text.
     pub fn push(&mut self, piece: &str) {
         self.exceeds(piece, u64::MAX);
     }
 
-    /// Returns whether an object or a list began, and has ended.
+    /// Returns whether an object or a list has begun and ended.
     pub const fn is_complete(&self) -> bool {
         self.has_begun && self.levels == 0 && !self.in_string
     }
 
-    /// Takes the next piece of the text, up to the bracket that exceeds this many levels. Returns whether there is one.
+    /// Scans the next piece of the text, up to a bracket with which the nesting exceeds this many levels. Returns
+    /// whether there is such a bracket.
     fn exceeds(&mut self, piece: &str, most: u64) -> bool {
         let mut rest = piece.as_bytes();
         while let Some((byte, behind)) = rest.split_first() {
@@ -58,7 +59,8 @@ impl Nesting {
 
 /// Returns whether a JSON text is nested in more than this many levels.
 pub fn is_deeper_than(json: &str, most: u64) -> bool {
-    // A quick check: nearly every text has fewer brackets than this, including those in its strings.
+    // A quick check first: nearly every text has no more brackets than this in total, even including those within
+    // strings.
     let has_more = |most| memchr2_iter(b'[', b'{', json.as_bytes()).nth(most).is_some();
     usize::try_from(most).is_ok_and(has_more) && Nesting::default().exceeds(json, most)
 }

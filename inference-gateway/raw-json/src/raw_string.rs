@@ -11,7 +11,7 @@ pub struct RawString<'a>(&'a str);
 impl<'a> RawString<'a> {
     pub const EMPTY: Self = Self("");
 
-    /// Returns the value if it is a string.
+    /// Returns the value as a string, if it is one.
     pub fn of(raw: &'a RawValue) -> Option<Self> {
         (Kind::of(raw) == Kind::String).then(|| Self::trusted(raw.get()))
     }
@@ -21,12 +21,13 @@ impl<'a> RawString<'a> {
         self.0
     }
 
-    /// Returns the text after its first `bytes` as spelled, which must end at a character or an escape.
+    /// Returns the text after its first `bytes` bytes, as spelled. These bytes must end at the end of a character or of
+    /// an escape.
     pub fn after(self, bytes: usize) -> Option<Self> {
         self.0.get(bytes..).map(Self)
     }
 
-    /// Takes a string that this program spelled, with its quotes.
+    /// Makes a string from JSON that this program has spelled, with quotes.
     pub const fn trusted(spelled: &'a str) -> Self {
         let (_, behind) = spelled.split_at(1);
         Self(behind.split_at(behind.len() - 1).0)
@@ -76,13 +77,13 @@ impl<'a> RawString<'a> {
         put(rest);
     }
 
-    /// Splits off a first surrogate at the end of the text, if there is one.
+    /// If the text ends with the first surrogate of a pair, returns the text before it, and the surrogate's escape.
     pub fn cut_half(self) -> Option<(&'a str, &'a str)> {
         let at = self.0.len().checked_sub(ESCAPE)?;
         let escape = self.0.get(at..).filter(|escape| is_high(escape))?;
         let before = &self.0[..at];
         let backslashes = before.bytes().rev().take_while(|byte| *byte == b'\\').count();
-        // After an odd number of backslashes, the last one escapes this backslash.
+        // After an odd number of backslashes, the last of them escapes this backslash.
         (backslashes % 2 == 0).then_some((before, escape))
     }
 

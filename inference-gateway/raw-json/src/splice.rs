@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 /// Edits of a JSON text, at any depth and in any order. A value is identified by the slice that a reader borrowed from
-/// the text. An edit is ignored if it is within a replaced value, or in another text.
+/// the text. An edit is ignored if it is within a value that is replaced, or if the slice is from another text.
 pub struct Splice<'a> {
     source: &'a str,
     edits: Vec<SpliceEdit<'a>>,
@@ -50,7 +50,7 @@ impl<'a> Splice<'a> {
 
     /// Returns the text with all edits.
     pub fn finish(mut self) -> String {
-        // If two edits begin at the same position, the longer one contains the other.
+        // If two edits begin at the same position, the longer edit contains the other.
         self.edits.sort_by_key(|edit| (edit.start, std::cmp::Reverse(edit.end)));
         let mut out = String::with_capacity(self.source.len() + 64);
         let mut at = 0;
@@ -209,7 +209,7 @@ mod tests {
             let (edited, expected) = (splice.finish(), object(&expected));
             prop_assert!(serde_json::from_str::<Value>(&edited).is_ok(), "{edited}");
             let is_no_blank = |c: &char| !matches!(c, ' ' | '\n' | '\t');
-            // A member is added after the blanks before the closing brace; all other bytes stay.
+            // An added member comes after the blanks before the closing brace; all other bytes stay the same.
             prop_assert_eq!(edited.chars().filter(is_no_blank).collect::<String>(), expected.chars().filter(is_no_blank).collect::<String>());
             prop_assert!(edited.len() == expected.len(), "{edited:?} {expected:?}");
             if blanks.iter().all(|blank| blank.is_empty()) {

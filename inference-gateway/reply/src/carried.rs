@@ -1,30 +1,31 @@
 //! Parts of an answer that only its server can read and that it needs back in the next turn: signatures, encrypted
-//! reasoning, a vendor's own record of reasoning. Clients carry them as one string, in a place of their dialect that
-//! they send back unchanged.
+//! reasoning, a vendor's own record of reasoning. Clients carry these parts as one string, in a member of their dialect
+//! that they send back unchanged.
 //!
-//! The string names the server that made it, and only that server gets the parts back. Parts only fill known members
-//! with text, so with a forged string a client can say nothing that it could not say elsewhere.
+//! The string names the server that made it, and only that server gets the parts back. Parts only put text into known
+//! members, so a forged string gives a client no abilities that it does not have anyway.
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use shared_catalog::Upstream;
 
-/// Prefix of every such string.
+/// Prefix of every string that carries parts.
 const PREFIX: &str = "fg1.";
 /// Number of digits that identify the server.
 const SERVER_DIGITS: usize = 16;
 /// Maximum number of parts in an answer: more than any answer has.
 pub const MOST_PARTS: usize = 4096;
-/// Maximum length of a string in characters: more than is kept of any answer.
+/// Maximum length of a string in characters: more than the parts of any answer take.
 const MOST_CHARS: usize = 16 << 20;
 
-/// The server that made a part: an address and a model, since a vendor refuses signatures of its other models.
+/// The server that made a part. It is identified by its address and model, since a vendor refuses signatures of its
+/// other models.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ServerId(u64);
 
 impl ServerId {
-    /// Any server that accepts parts of this form: the client did not get the part through this gateway.
+    /// Any server that accepts parts of this form. For a part that the client did not get through this gateway.
     pub const ANY: Self = Self(0);
 
     /// Returns the identity of a server, the same in every gateway.
@@ -40,11 +41,11 @@ impl ServerId {
     }
 }
 
-/// A part for the server's next turn, and the number of calls before it.
+/// A part that the server needs in its next turn, after the number of calls before the part.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlacedPart(pub u64, pub CarriedPart);
 
-/// A part for the server's next turn. It has no `Debug`, so that no log can show a thought.
+/// A part that the server needs in its next turn. It has no `Debug`, so that no log can show a thought.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CarriedPart {
@@ -91,7 +92,7 @@ pub fn carry(server: ServerId, parts: &[PlacedPart]) -> String {
     format!("{PREFIX}{:0SERVER_DIGITS$x}.{}", server.0, URL_SAFE_NO_PAD.encode(json))
 }
 
-/// Returns whether a text is such a string, or looks like one.
+/// Returns whether a text is a string that carries parts, or looks like one.
 pub fn is_carried(text: &str) -> bool {
     text.starts_with(PREFIX)
 }
@@ -102,11 +103,11 @@ pub fn server_of(text: &str) -> Option<ServerId> {
     Some(server)
 }
 
-/// Reads a string; `None` for any other text, or a truncated string.
+/// Reads a string that carries parts; `None` for any other text, or for a truncated string.
 pub fn read(text: &str) -> Option<(ServerId, Vec<PlacedPart>)> {
     let (server, parts) = split(text).filter(|_| text.len() <= MOST_CHARS)?;
     let json = URL_SAFE_NO_PAD.decode(parts).ok()?;
-    // Parts take several times the memory of their JSON, so they are counted first.
+    // Parts take several times as much memory as their JSON, so they are counted before they are read.
     let parts: Vec<&RawValue> = serde_json::from_slice(&json).ok()?;
     if parts.len() > MOST_PARTS {
         return None;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use raw_json::RawString;
 
-/// Ids of the calls in a request's conversation. Each is kept as an eight-byte digest, since an agent's conversation
-/// has thousands. If two ids collide, a call gets a new id without need, which is harmless.
+/// Ids of the calls in a request's conversation. Each id is kept as an eight-byte digest, since an agent's conversation
+/// has thousands of calls. If the digests of two ids are equal, a call gets a new id without need, which is harmless.
 #[derive(Default)]
 pub struct EarlierCalls(Vec<u64>);
 

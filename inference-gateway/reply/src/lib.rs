@@ -18,7 +18,7 @@ pub const MAX_CHOICES: u8 = 8;
 #[derive(Clone)]
 pub enum Reply {
     Chat {
-        /// Whether the stream ends with usage.
+        /// Whether the client asked for a chunk with usage at the end of the stream.
         include_usage: bool,
     },
     Responses(Arc<ResponsesReply>),
@@ -66,7 +66,7 @@ impl Reply {
     }
 }
 
-/// What a response repeats from its request, and what shapes the response.
+/// What a response repeats from its request, and what else of the request is needed to write the response.
 pub struct ResponsesReply {
     /// Members of the request to repeat, each preceded by a comma, on one line.
     pub echo: String,

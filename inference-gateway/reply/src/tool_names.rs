@@ -28,7 +28,7 @@ impl ToolNames {
         self.0.iter().map(|tool| size_of::<ToolName>() + texts(tool)).sum()
     }
 
-    /// Finds the tool behind a function, if it has another name or takes a text.
+    /// Finds the tool that upstreams know as this function, if its name differs or it takes a text.
     pub fn of_function(&self, flat: &str) -> Option<&ToolName> {
         self.0.iter().find(|tool| tool.flat == flat)
     }

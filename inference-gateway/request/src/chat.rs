@@ -21,7 +21,7 @@ use crate::{
     names::{caller, dropped::DroppedNames},
 };
 
-/// Members that are parsed here and, if needed, written anew. A model's extra parameters cannot have these names.
+/// Members that the gateway parses and, if needed, writes itself. A model's extra parameters cannot have these names.
 const READ_HERE: [&str; 15] = [
     "model",
     "messages",
@@ -72,7 +72,7 @@ pub fn parse(body: &Bytes) -> Result<Request, ApiError> {
     })
 }
 
-/// Refuses a body of the Responses API. The error names the route for it.
+/// Refuses a body of the Responses API. The error names the route for such bodies.
 fn refuse_other_dialect(members: &Members<'_, '_>) -> Result<(), ApiError> {
     if members.get("messages").is_some() || members.get("input").is_none() {
         return Ok(());

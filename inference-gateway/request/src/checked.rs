@@ -21,7 +21,7 @@ use crate::{
 /// Lowest output limit that the vendor of the Responses API accepts.
 const LEAST_OF_RESPONSES: u64 = 16;
 
-/// A request with a valid body. Whether the model exists and allows it is checked later.
+/// A request with a valid body. Later checks find out whether the model exists, and whether it allows this request.
 pub struct Request {
     pub model: String,
     pub stream: bool,
@@ -41,7 +41,7 @@ pub struct Request {
     pub(crate) dropped_members: DroppedNames,
     /// The checked request as a chat, without the head's members and the model's extra parameters.
     pub(crate) draft: Draft,
-    /// Members that are forwarded only if the model allows: slices of the body.
+    /// Members that are forwarded only if the model allows it. They are slices of the body.
     pub(crate) others: Vec<(String, Bytes)>,
     /// The client's own body, if some upstreams speak its API.
     pub(crate) passage: Option<Passage>,
@@ -51,7 +51,7 @@ pub struct Request {
 pub type Room<'r> = dyn FnMut(usize) -> Result<(), ApiError> + 'r;
 
 impl Request {
-    /// Counts the bytes that the request keeps in memory besides the received body.
+    /// Counts the bytes that the request keeps in memory in addition to the received body.
     pub fn kept_bytes(&self) -> usize {
         let replaced = self.passage.as_ref().map_or(0, Passage::replaced_bytes);
         self.draft.room() + self.reply.kept_bytes() + replaced
@@ -66,7 +66,7 @@ impl Request {
     pub fn forward_within(mut self, model: &Model, room: &mut Room<'_>) -> Result<Forward, ApiError> {
         self.check_served(model)?;
         for (name, json) in &mut self.others {
-            // A slice would keep the whole received body in memory.
+            // The value is copied, since a slice would keep the whole received body in memory.
             let is_sent = model.extra_params.contains(name);
             *json = if is_sent { Bytes::copy_from_slice(json) } else { Bytes::new() };
         }
@@ -138,7 +138,7 @@ impl Request {
         forms.iter().map(of_api).max().unwrap_or(self.n)
     }
 
-    /// Counts the parts of the conversation that the model's servers get back.
+    /// Counts the parts of earlier answers that the model's servers get back.
     fn count_carried(&mut self, model: &Model) {
         for (server, shown) in self.draft.carried.iter() {
             let is_its = |upstream| ServerId::of(upstream) == server;
@@ -221,7 +221,7 @@ impl Request {
             room(self.kept_bytes() + bodies.bytes() + 2 * bytes)?;
             bodies.pass(*form, passage.write(terms, &model.efforts, &mut dropped));
         }
-        // If an upstream gets a body of another form, the dropped names are noted already.
+        // If any upstream gets a body of another form, the dropped names were noted when that body was written.
         if !forms.is_empty() && forms.iter().all(|form| form.is_passed()) {
             self.dropped_tools = std::mem::take(&mut passage.dropped_tools);
             self.dropped_members = dropped;
@@ -251,7 +251,8 @@ impl Request {
         for name in &model.extra_params {
             if let Some((_, json)) = self.others.iter().find(|(other, _)| other == name) {
                 let json = String::from_utf8_lossy(json);
-                // Templates may put such parameters into the prompt, since most are the template's own arguments.
+                // Most such parameters are arguments of the chat template, so the template may put them into the
+                // prompt.
                 self.draft.shown.json(&json).map_err(|TooDeep| {
                     let message = format!("Invalid '{name}': is nested deeper than {MAX_DEPTH} levels.");
                     ApiError::at(Code::InvalidValue, name, message)
@@ -269,7 +270,7 @@ struct Written {
     opening: Bytes,
 }
 
-/// Returns the lowest limit to write for upstreams of another API, since they refuse lower ones.
+/// Returns the lowest output limit that upstreams of another API accept.
 fn least_to_write(forms: &[BodyForm]) -> u64 {
     let is_written = |form: &&BodyForm| form.api() == UpstreamApi::Responses && !form.is_passed();
     forms.iter().find(is_written).map_or(0, |_| LEAST_OF_RESPONSES)
@@ -291,7 +292,8 @@ impl Request {
     }
 }
 
-/// Refuses images that no upstream of the model accepts. Returns the kind of image URLs that an upstream must accept.
+/// Refuses images that no upstream of the model accepts. Returns the kind of image URLs that the request's upstream
+/// must accept.
 fn handed_to_some(model: &Model, need: Option<(ImageUrls, String)>) -> Result<ImageUrls, ApiError> {
     let Some((need, place)) = need else { return Ok(ImageUrls::Data) };
     let most = model.upstreams.iter().map(|upstream| upstream.image_urls).max().unwrap_or_default();

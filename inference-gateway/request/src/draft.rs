@@ -1,4 +1,4 @@
-//! The chat while it is written, and the parts that all dialects write in the same way.
+//! The chat while it is being written, and the parts that all dialects write in the same way.
 
 mod body;
 mod call_ids;

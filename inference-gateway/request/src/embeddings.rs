@@ -54,11 +54,11 @@ pub fn parse(body: &Bytes) -> Result<Request, ApiError> {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Element {
-    /// A text, which is one prompt.
+    /// A text, which is a prompt.
     Text,
     /// A token. All tokens together form the only prompt.
     Token,
-    /// A list of tokens, which is one prompt.
+    /// A list of tokens, which is a prompt.
     Tokens,
 }
 
@@ -83,7 +83,7 @@ impl Element {
     }
 }
 
-/// Checks and counts the prompts: a text, a list of tokens, or a list of one of these.
+/// Checks and counts the prompts. The input is a text, a list of tokens, a list of texts, or a list of lists of tokens.
 fn count(input: &Value<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
     if input.kind() == Kind::String {
         return text(input, draft);

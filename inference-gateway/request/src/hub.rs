@@ -1,4 +1,4 @@
-//! Writes a checked request for upstreams of other APIs, starting from chat, which all dialects are translated to.
+//! Writes a checked request for upstreams of other APIs. It converts the chat to which every dialect was translated.
 //!
 //! The parsers of this crate wrote the chat, so its members and types are known. What another API cannot express is
 //! left out and named, or refused if it would change the answer.
@@ -15,7 +15,7 @@ use crate::{forward::BodyForm, names::dropped::DroppedNames};
 pub(crate) use chat::Hub;
 
 impl Hub<'_> {
-    /// Writes the body of this form without its head. Adds the names of members that the API cannot express to
+    /// Writes the body of this form without its head. If the API cannot express a member, adds the member's name to
     /// `dropped`.
     pub(crate) fn write(&self, form: BodyForm, dropped: &mut DroppedNames) -> Result<String, ApiError> {
         match form {

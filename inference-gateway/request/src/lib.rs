@@ -1,7 +1,7 @@
 //! Turns a client's request, in any dialect, into the bytes that an upstream reads.
 //!
-//! No part of a body becomes a tree. Values are borrowed as spelled and checked in place, and the upstream's text is
-//! written in one pass, so each byte is copied once. Types with a prompt have no `Debug`, so that no log can show a
+//! No part of a body becomes a JSON tree. Values are borrowed as spelled and checked in place, and the upstream's text
+//! is written in one pass, so each byte is copied once. Types with a prompt have no `Debug`, so that no log can show a
 //! prompt.
 
 pub mod chat;

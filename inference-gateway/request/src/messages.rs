@@ -1,6 +1,6 @@
 //! Requests of the Messages API: from received bytes to a checked request, translated to a chat.
 //!
-//! Unknown members are dropped. Agents send many that only one provider knows, and stop if one is refused.
+//! Unknown members are dropped. Agents send many members that only one provider knows, and they stop if any is refused.
 
 mod content;
 mod passage;
@@ -24,7 +24,7 @@ use crate::{
 use content::BLOCKS;
 use passage::LIMIT;
 
-/// Name for the answer's schema, which this dialect does not name.
+/// Name for the answer's schema, since requests of this dialect do not name the schema.
 const SCHEMA_NAME: &str = r#""answer""#;
 
 /// Parses the body of a request. The error names the first fault and its location.
@@ -34,7 +34,7 @@ pub fn parse(body: &Bytes) -> Result<Request, ApiError> {
     read(&members, body)
 }
 
-/// Parses the body of a request to count a prompt, which needs no output limit.
+/// Parses the body of a request to count a prompt. Such a request needs no output limit.
 pub fn parse_to_count(body: &Bytes) -> Result<Request, ApiError> {
     read(&Members::of_body(body)?, body)
 }
@@ -58,7 +58,7 @@ fn read(members: &Members<'_, '_>, body: &Bytes) -> Result<Request, ApiError> {
         model,
         stream,
         n: 1,
-        // The answer gets what the reasoning budget leaves of the limit.
+        // The answer may use what the reasoning budget leaves of the limit, so the limit must exceed the budget.
         least_output: budget.map_or(1, |budget| budget.saturating_add(1)),
         limit,
         effort,
@@ -139,8 +139,8 @@ fn reasoning(members: &Members<'_, '_>, draft: &mut Draft) -> Result<Reasoning, 
     Ok(read)
 }
 
-/// Beginning of a system block, as a JSON string, in which agents tell their vendor whom to bill. It is not part of the
-/// prompt and differs in every request, so it would defeat any cache of the text after it.
+/// Beginning, as a JSON string, of a system block in which agents tell their vendor whom to bill. The block is not part
+/// of the prompt. It differs in every request, so no cache could find the text after it.
 const BILLING_BLOCK: &str = "\"x-anthropic-billing-header:";
 
 /// Returns the texts of the system prompt, without a billing block at its start.
@@ -152,7 +152,7 @@ fn system<'a>(members: &Members<'a, '_>, draft: &mut Draft) -> Result<Vec<&'a st
         if !std::mem::take(&mut may_bill) || !text.starts_with(BILLING_BLOCK) {
             texts.push(text);
         } else {
-            // A body that is passed on contains this text too.
+            // The block is counted, since a body that is passed on contains it.
             draft.shown.text(text);
         }
     })?;

@@ -1,4 +1,4 @@
-//! Names in requests: chosen by clients, or known to servers.
+//! Names in requests: names that clients choose, and names that servers know.
 
 pub(crate) mod caller;
 pub(crate) mod dropped;

@@ -1,7 +1,8 @@
 //! A body that is passed on to an upstream of its own API. It stays unchanged, except for members that cost money
-//! outside the usage, name the caller, or depend on the upstream. These are cut out; those that the upstream still
-//! needs are written into the head. Members that the API's vendor does not document pass only to the vendor's own
-//! servers, or where the catalogue names them: other servers may give them another meaning.
+//! outside the usage, name the caller, or depend on the upstream. Such members are cut out; if the upstream needs one
+//! of them, it is written into the head. Members that the API's vendor does not document are passed on only to the
+//! vendor's own servers, and to servers for which the catalogue names them. Another server may give such a member a
+//! different meaning.
 
 mod cuts;
 mod notes;
@@ -31,9 +32,9 @@ const OF_TOOLS: [&str; 3] = ["tools", "tool_choice", "parallel_tool_calls"];
 
 /// The top-level members of an API.
 pub(crate) struct ApiMembers {
-    /// Documented members that pass.
+    /// Documented members that are passed on.
     pub(crate) passed: &'static [&'static str],
-    /// Members that a passed body omits.
+    /// Members that a body omits when it is passed on.
     pub(crate) left: &'static [(&'static str, Left)],
     /// Members that were already refused.
     pub(crate) refused: &'static [&'static str],
@@ -41,7 +42,7 @@ pub(crate) struct ApiMembers {
     pub(crate) nested: &'static [(&'static str, &'static [&'static str])],
     /// Members whose depth is checked when they are read.
     pub(crate) read: &'static [&'static str],
-    /// Returns whether a member requests only a compaction. Otherwise notes compacting parts of it.
+    /// Returns whether a member requests only a compaction. If it does more, notes its compacting parts.
     pub(crate) compacts: Compacts,
 }
 
@@ -55,7 +56,7 @@ impl ApiMembers {
     }
 }
 
-/// What happens to a member that a passed body omits.
+/// What happens to a member that a body omits when it is passed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Left {
     /// It moves to the head.
@@ -66,7 +67,7 @@ pub(crate) enum Left {
     Out,
 }
 
-/// A body to be passed on.
+/// A client's body that may be passed on, and how to edit it.
 pub(crate) struct Passage {
     body: Bytes,
     /// Top-level members, in order.
@@ -76,14 +77,15 @@ pub(crate) struct Passage {
     cuts: Vec<Cut>,
     /// The requested effort and its location.
     effort: Option<(Effort, Range<usize>)>,
-    /// Members of the head that replace the caller's texts: their names, with the texts or the hashes of long ones.
+    /// Members of the head that replace texts of the caller. Each has the member's name, and the caller's text or, if
+    /// that is long, its hash.
     callers_texts: Vec<(&'static str, String)>,
     pub(crate) dropped_tools: DroppedNames,
     /// Error for servers that may not compact the conversation.
     pub(crate) compaction: Option<ApiError>,
 }
 
-/// A top-level member of a body, from after its comma to the end of its value.
+/// A top-level member of a body. It reaches from behind the comma before it to the end of its value.
 struct PassedMember {
     at: Range<usize>,
     fate: MemberFate,
@@ -91,11 +93,11 @@ struct PassedMember {
     name: String,
 }
 
-/// What happens to a member; it may depend on the server.
+/// What happens to a member. This may depend on the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MemberFate {
     Kept,
-    /// It, or a replacement for it, moves to the head.
+    /// The member, or a replacement for it, moves to the head.
     ToHead,
     Out,
     /// The vendor does not document it.
@@ -105,10 +107,10 @@ enum MemberFate {
     System,
 }
 
-/// Conditions for passing a body to a server.
+/// What determines how a body is passed on to a server.
 #[derive(Clone, Copy)]
 pub(crate) struct PassTerms<'u> {
-    /// Whether the server is the API vendor's own, so undocumented members pass.
+    /// Whether the server belongs to the API's vendor, so that undocumented members are passed on.
     is_vendors_own: bool,
     members: &'u [String],
     pub(crate) compaction: bool,
@@ -158,7 +160,7 @@ impl PassageNotes {
         members: &Members<'_, '_>,
         api: &ApiMembers,
     ) -> Result<Passage, ApiError> {
-        // Vendors refuse a tool choice without tools.
+        // Vendors refuse a tool choice in a request without tools.
         let is_toolless = !self.dropped_tools.is_empty() && !self.has_tools;
         let mut passed = Vec::new();
         let mut system = None;
@@ -207,7 +209,7 @@ impl PassageNotes {
     }
 }
 
-/// A passed body without its head, starting with a comma, and what the head needs from it.
+/// The body that is passed on, without its head and starting with a comma, and what the head needs from it.
 #[derive(Clone)]
 pub(crate) struct PassedBody {
     pub(super) rest: Bytes,
@@ -220,8 +222,7 @@ impl Passage {
         self.body.len()
     }
 
-    /// Counts the bytes written to replace parts of the body, and the bytes in the names of members that may be
-    /// omitted.
+    /// Counts the bytes that replace parts of the body, and the bytes in the names of members that may be omitted.
     pub(super) fn replaced_bytes(&self) -> usize {
         let cut =
             |cut: &Cut| cut.with.len() + cut.names.iter().map(String::len).sum::<usize>() + size_of::<Cut>();
@@ -229,7 +230,8 @@ impl Passage {
         self.cuts.iter().map(cut).sum::<usize>() + self.members.iter().map(member).sum::<usize>()
     }
 
-    /// Writes the body for a server of a model that accepts these efforts. Adds what it omits to `dropped`.
+    /// Writes the body for a server of a model that accepts these efforts. Adds the names of what the body omits to
+    /// `dropped`.
     pub(super) fn write(
         &self,
         terms: PassTerms<'_>,
@@ -237,7 +239,7 @@ impl Passage {
         dropped: &mut DroppedNames,
     ) -> PassedBody {
         let effort = self.effort.as_ref().filter(|(effort, _)| !efforts.contains(effort));
-        // Without a matching word, the model's default applies.
+        // If the model accepts no matching effort, its default applies.
         let word = effort.and_then(|(effort, _)| effort.nearest(efforts));
         let word = word.map(|word| format!("\"{}\"", word.word()));
         let mut cuts: Vec<(&Range<usize>, &str)> = Vec::with_capacity(self.cuts.len() + 1);

@@ -27,7 +27,7 @@ use passage::LIMIT;
 use schema::SUMMARIES;
 use tools::Tools;
 
-/// Reasoning mode that a model's prices are for, as a JSON string.
+/// Reasoning mode to which a model's prices apply, as a JSON string.
 const USUAL_MODE: &str = r#""standard""#;
 
 /// Parses the body of a request. The error names the first fault and its location. `passes` returns whether all answers
@@ -109,7 +109,7 @@ fn reasoning(members: &Members<'_, '_>, draft: &mut Draft) -> Result<(Option<Ask
     if let Some(mode) = reasoning.get("mode")
         && mode.raw() != USUAL_MODE
     {
-        // Another mode would have another price.
+        // The mode is replaced, since another mode would have another price.
         draft.passage.replace(&mode, USUAL_MODE);
     }
     // The summary's older name is `generate_summary`.

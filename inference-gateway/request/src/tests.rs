@@ -45,7 +45,7 @@ pub(crate) fn catalogue(kind: &str) -> String {
     )
 }
 
-/// Parses a body of the Responses API for a model some of whose answers are not passed on.
+/// Parses a body of the Responses API for a model of which not all answers are passed on.
 pub(crate) fn responses(body: &Bytes) -> Result<Request, ApiError> {
     crate::responses::parse(body, |_| false)
 }

@@ -5,8 +5,8 @@ use bytes::Bytes;
 /// Unused bytes that a body may keep. Copying it would cost more.
 const UNUSED: usize = 4 << 10;
 
-/// Returns the written bytes. They are copied if far more were reserved, since a body is kept until its upstream
-/// answers.
+/// Returns the written bytes. If far more memory was reserved, the bytes are copied to free it, because a body is kept
+/// until its upstream answers.
 pub(super) fn trimmed(written: Vec<u8>) -> Bytes {
     if written.capacity() - written.len() > UNUSED.max(written.len() / 8) {
         return Bytes::copy_from_slice(&written);

@@ -1,9 +1,10 @@
-//! Sends requests to the upstream that has their prefix in its cache, without revealing an account's prompts to others.
+//! Sends requests to the upstream that has their prefix in its cache, without revealing an account's prompts to other
+//! accounts.
 //!
 //! A caller that can see how many tokens of a prompt were cached, or how soon the answer came, can discover other
 //! callers' prompts, prefix by prefix. So everything here depends on the account: requests of two accounts with the
-//! same prefix are routed independently, and if an upstream can separate its cache by a salt, each account has its own
-//! part.
+//! same prefix are routed independently. If an upstream can separate its cache by a salt, each account has its own part
+//! of the cache.
 
 use shared::ids::AccountId;
 

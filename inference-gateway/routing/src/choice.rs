@@ -1,29 +1,29 @@
 //! Chooses the upstream that serves a request, from a snapshot of the model's upstreams.
 //!
 //! An upstream caches recent prompts, and does not process a cached prefix again. So requests with the same prefix go
-//! to the same upstream, chosen by rendezvous hashing: every gateway chooses the same one, and adding or removing an
-//! upstream moves only its own requests. If that upstream's load is far above its share, the request goes to its second
-//! choice, and so on.
+//! to the same upstream, chosen by rendezvous hashing: every gateway chooses the same upstream, and adding or removing
+//! an upstream moves only the requests of that upstream. If the load of the chosen upstream is far above its share, the
+//! request goes to the second choice, and so on.
 
 use std::{cmp::Ordering, time::Duration};
 
 use shared::ids::AccountId;
 
-/// Consecutive failures after which an upstream is set aside. The first may be the request's fault, and the second a
-/// coincidence.
+/// Consecutive failures after which an upstream is set aside. The first failure may be the request's fault, and the
+/// second a coincidence.
 const FAILURES: u32 = 3;
 /// How long an upstream is first set aside before a trial request: about as long as the fastest restart of a server.
-/// Every failed trial doubles it.
+/// Every failed trial doubles this time.
 const FIRST_ASIDE: Duration = Duration::from_secs(2);
 /// Maximum time until a recovered upstream is noticed, however long its outage was.
 const LONGEST_ASIDE: Duration = Duration::from_secs(30);
 /// How long an upstream that reports overload or is draining gets no new requests.
 const BREATHER: Duration = Duration::from_secs(1);
-/// How long failures are excused when several upstreams fail on the same requests and answer no others. Busy upstreams
-/// answer far more often, so an outage that they share is noticed soon.
+/// How long failures are excused if several upstreams fail at the same requests and answer nothing else. Healthy busy
+/// upstreams answer something far more often, so an outage of all upstreams is noticed soon.
 const EXCUSED_FOR: Duration = Duration::from_secs(10);
 /// Load of an upstream, in percent of its fair share, above which requests leave the upstream that caches their prefix.
-/// A quarter more costs less time than processing a long prompt again.
+/// Waiting at an upstream with a quarter more load costs less time than processing a long prompt again.
 const MOST_OF_SHARE: u64 = 125;
 
 /// Outcome of an attempt, with regard to the upstream's health.
@@ -39,27 +39,27 @@ pub enum AttemptOutcome {
     Failed,
     /// The connection was refused or could not be made.
     Unreachable,
-    /// A refusal of something that one client passed, which says nothing about the upstream.
+    /// The upstream refused something that one client passed. This says nothing about the upstream.
     Unjudged,
-    /// A failure of a request with this account's own query or headers, which may be the cause. It counts only for this
-    /// account, until a request that lacks them or comes from another account has also failed.
+    /// A request with a query or headers of this account failed, and these may be the cause. The failure counts only
+    /// for this account, until a request without these, or of another account, has also failed.
     FailedWithHead(AccountId),
-    /// A refusal either of something that this account passed, or of everything. It counts as a failure once another
-    /// account gets one too.
+    /// The upstream refused either something that this account passed, or every request. The refusal counts as a
+    /// failure once another account is refused too.
     Forbidden(AccountId),
-    /// A rate limit either on something that this account passed, or on everything. It counts as overload once another
-    /// account gets one too.
+    /// The upstream limited the rate either of something that this account passed, or of every request. This counts as
+    /// overload once it happens to another account too.
     Limited(AccountId),
 }
 
-/// An upstream's health, judged by its last requests. Times count from any common instant.
+/// An upstream's health, judged by its last requests. All times count from one common instant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Health {
     failures: u32,
     aside: Option<Aside>,
     /// Time of the first excused failure since the upstream's last answer.
     excused_since: Option<Duration>,
-    /// The one account whose passed query or headers were refused or failed since the last complete answer.
+    /// The only account whose query or headers were refused, or led to failures, since the last complete answer.
     alone: Option<Alone>,
 }
 
@@ -86,7 +86,7 @@ impl Health {
         let failures = self.failures.saturating_add(1);
         match (outcome, self.aside) {
             (AttemptOutcome::Served, _) => Self::default(),
-            // The failure count stays: an upstream whose answers all break is not healthy, although they begin.
+            // The number of failures stays: an upstream whose answers begin but all break off is not healthy.
             (AttemptOutcome::Answered, _) => {
                 let alone = self.alone.map(|alone| Alone { aside: None, ..alone });
                 Self { aside: None, excused_since: None, alone, ..self }
@@ -103,7 +103,8 @@ impl Health {
             {
                 Self { alone: Some(self.alone(account)), ..self.unjudged(now) }
             }
-            // The trial or an earlier request failed. The time of the next trial is already set.
+            // The trial failed, or a request from before the upstream was set aside. The time of the next trial is
+            // already set.
             (
                 AttemptOutcome::Overloaded
                 | AttemptOutcome::Limited(_)
@@ -130,7 +131,8 @@ impl Health {
         }
     }
 
-    /// Returns whether no other account was refused for what it passed.
+    /// Returns whether no other account's query or headers were refused or led to failures since the last complete
+    /// answer.
     fn is_alone(&self, account: AccountId) -> bool {
         self.alone.is_none_or(|alone| alone.account == account)
     }
@@ -140,7 +142,7 @@ impl Health {
     }
 
     /// Returns the health after a request that says nothing about the upstream. If it was a trial, the next request is
-    /// one too, so that refused requests do not keep an upstream aside.
+    /// a trial too, so that an upstream does not stay set aside because of refused requests.
     fn unjudged(self, now: Duration) -> Self {
         let again = |Aside { until, length }: Aside| Aside {
             until: until.min(now),
@@ -149,21 +151,22 @@ impl Health {
         Self { aside: self.aside.map(again), ..self }
     }
 
-    /// Returns the health after the last failure turned out to be the request's fault, since another healthy upstream
-    /// failed in the same way. An upstream that answers nothing else meanwhile is not excused for long.
+    /// Returns the health after the last failure turned out to be the request's fault, because another healthy upstream
+    /// failed in the same way. If the upstream answers no other request, its failures are excused only for a short
+    /// time.
     #[must_use]
     pub fn excused(self, now: Duration) -> Self {
         let since = self.excused_since.unwrap_or(now);
         if now.saturating_sub(since) >= EXCUSED_FOR {
             return self;
         }
-        // With fewer failures, the upstream was set aside for another reason.
+        // If there were fewer failures than this, the upstream was set aside for another reason, and stays so.
         let aside = self.aside.filter(|_| self.failures < FAILURES);
         Self { failures: self.failures.saturating_sub(1), aside, excused_since: Some(since), ..self }
     }
 
-    /// Returns the health after a request is sent. `account` is the request's, if known. If the upstream was set aside
-    /// for long enough, this request is a trial: unless it is answered, the upstream is set aside for twice as long.
+    /// Returns the health after a request is sent. `account` is the account of the request, if known. If the upstream's
+    /// time aside is over, this request is a trial: unless it is answered, the upstream is set aside for twice as long.
     #[must_use]
     pub fn tried(self, account: Option<AccountId>, now: Duration) -> Self {
         let again = |Aside { until, length }: Aside| {
@@ -200,7 +203,7 @@ impl Health {
 
 #[derive(Clone, Copy, Debug)]
 pub struct Candidate {
-    /// Identity, independent of the gateway and of the order in the catalogue.
+    /// Identity of the upstream. It depends neither on the gateway nor on the order in the catalogue.
     pub identity: u64,
     /// Share of the requests, relative to the model's other upstreams; at least 1.
     pub weight: u32,
@@ -209,12 +212,12 @@ pub struct Candidate {
     pub aside: bool,
 }
 
-/// Returns the index of the upstream for a request; `None` if only the `tried` one is left.
+/// Returns the index of the upstream for a request; `None` if there is none other than the upstream that was `tried`.
 ///
-/// A request with an `affinity`, shared by all requests with a prefix, goes to the upstream that owns the prefix,
-/// unless it is overloaded. A request without one goes to the upstream with the fewest requests for its weight. `turn`,
-/// a different number each time, breaks ties. If all upstreams are set aside, all are eligible, since trying is better
-/// than refusing.
+/// All requests with the same prefix have the same `affinity`. A request with an affinity goes to the upstream that
+/// owns the prefix, unless that upstream is overloaded. A request without an affinity goes to the upstream with the
+/// fewest requests for its weight. `turn`, a different number each time, decides between equals. If all upstreams are
+/// set aside, all are eligible, since trying is better than refusing.
 pub fn choose(
     candidates: &[Candidate],
     affinity: Option<u64>,
@@ -241,15 +244,15 @@ struct Share {
 
 impl Share {
     fn of<'a>(candidates: impl Iterator<Item = &'a Candidate>) -> Self {
-        // The request to be placed counts too.
+        // The request for which an upstream is sought counts too.
         candidates.fold(Self { requests: 1, weights: 0 }, |share, candidate| Self {
             requests: share.requests + candidate.in_flight,
             weights: share.weights + u64::from(candidate.weight),
         })
     }
 
-    /// Returns whether the candidate's load stays close to its fair share with one more request. At least one candidate
-    /// has room, since not all can be above the mean.
+    /// Returns whether the candidate's load, with one more request, stays close to its fair share. At least one
+    /// candidate has room, since not all can have more than the average.
     fn has_room(&self, candidate: &Candidate) -> bool {
         let most = (self.requests * u64::from(candidate.weight) * MOST_OF_SHARE).div_ceil(self.weights * 100);
         candidate.in_flight < most
@@ -266,10 +269,10 @@ fn by_turn(a: &Candidate, b: &Candidate, turn: u64) -> Ordering {
     distance(a, turn).total_cmp(&distance(b, turn))
 }
 
-/// Returns the distance of a key from an upstream. The nearest upstream owns the key. With weighted rendezvous hashing,
-/// an upstream's share of all keys is proportional to its weight.
+/// Returns the distance of a key from an upstream. The upstream with the smallest distance owns the key. With weighted
+/// rendezvous hashing, an upstream's share of all keys is proportional to its weight.
 fn distance(candidate: &Candidate, key: u64) -> f64 {
-    // 53 bits, which a float holds exactly, as a number strictly between 0 and 1.
+    // These are 53 bits, which a float represents exactly, as a number between 0 and 1 (both excluded).
     #[expect(clippy::cast_precision_loss, reason = "53 bits fit")]
     let unit = ((mix(candidate.identity ^ mix(key)) >> 11) as f64 + 0.5) / (1_u64 << 53) as f64;
     -unit.ln() / f64::from(candidate.weight)

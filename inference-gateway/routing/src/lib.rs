@@ -1,4 +1,4 @@
-//! Decides which upstream a request goes to, from the outcomes of earlier requests.
+//! Decides, by the outcomes of earlier requests, which upstream a request goes to.
 
 mod affinity;
 mod choice;

@@ -1,7 +1,8 @@
-//! Tokens that an upstream's template adds to a prompt beyond its bound, learned from the usage it reports.
+//! Learns, from the usage that an upstream reports, how many tokens its template adds to a prompt beyond the prompt's
+//! upper bound.
 //!
-//! A single report may be odd, so only the excess that the last three share counts. It is forgotten after a while,
-//! since the template may change.
+//! A single report may be odd, so only the excess that all of the last three reports show counts. Reports are forgotten
+//! after a while, since the template may change.
 
 use std::time::Duration;
 
@@ -9,10 +10,10 @@ use std::time::Duration;
 const REPORTS: usize = 3;
 /// Age at which a report is forgotten.
 const REMEMBERED: Duration = Duration::from_hours(1);
-/// Largest excess of a report, in tokens: more than any known template adds.
+/// Largest number of added tokens that is believed: more than any known template adds.
 const MOST_EXCESS: u64 = 8_192;
 
-/// The last reports of plain prompts. Times count from any common instant.
+/// The last reports of plain prompts. All times count from one common instant.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TemplateReports([Option<TemplateReport>; REPORTS]);
 

@@ -1,4 +1,4 @@
-//! The memory of an answer, taken from a budget that all answers share.
+//! The memory for an answer, taken from a budget that all answers share.
 //!
 //! Small answers take nothing from the budget, so most requests never touch it.
 
@@ -9,13 +9,14 @@ use shared::ids::AccountId;
 use shared_door::admission::{Owner, Permit, Quota};
 use tokio::time::Instant;
 
-/// Bytes of an answer that do not count: enough for an ordinary whole answer and its copy, or for the event that a
-/// stream waits for.
+/// Maximum size of an answer that needs no permit: enough for an ordinary whole answer and its copy, or for the event
+/// that a stream waits for.
 const UNCOUNTED_BYTES: usize = 64 << 10;
-/// Bytes taken at once. Larger steps lock the accounts' shares less often.
+/// Number of bytes that are taken from the budget at a time. The larger this is, the less often the accounts' shares
+/// are locked.
 const STEP_BYTES: usize = 256 << 10;
-/// Maximum total time that a whole answer waits for memory. The answer was generated and will be billed, so it is worth
-/// waiting for other answers to finish. Meanwhile, its upstream has to wait as well.
+/// Maximum total time that a whole answer waits for memory. The answer was generated and will be billed, so it is
+/// better to wait for other answers to finish than to drop it. Meanwhile, its upstream has to wait too.
 const WAIT_FOR_MEMORY: Duration = Duration::from_secs(10);
 
 /// Part of the budget that an answer holds until it is dropped.
@@ -31,8 +32,8 @@ impl AnswerPermit {
         Self { permit: budget.empty_permit(Owner::Account(account)), timeout: WAIT_FOR_MEMORY }
     }
 
-    /// Takes memory for exactly `bytes`. Returns whether the budget had that much; otherwise the answer keeps what it
-    /// had.
+    /// Takes memory for exactly `bytes`. Returns whether the budget had so much left. If not, the answer keeps the
+    /// memory that it had.
     pub(super) fn hold(&mut self, bytes: usize) -> bool {
         match counted(bytes).checked_sub(self.permit.amount()) {
             Some(0) => true,
@@ -44,7 +45,8 @@ impl AnswerPermit {
         }
     }
 
-    /// Takes memory for `bytes`, waiting for other answers if necessary. Returns whether it came in time.
+    /// Takes memory for `bytes`, waiting for other answers if necessary. Returns whether there was enough memory in
+    /// time.
     pub(super) async fn wait_for(&mut self, bytes: usize) -> bool {
         if self.hold(bytes) {
             return true;

@@ -1,5 +1,5 @@
-//! Opens the hold of a generation. If the prompt's upper bound cannot be paid but its exact count might be, the prompt
-//! is counted before the request is refused.
+//! Opens the hold of a generation. If there is too little money for the prompt's upper bound, there may be enough for
+//! its exact count. So the prompt is counted before the request is refused.
 
 use std::sync::Arc;
 
@@ -21,32 +21,34 @@ use upstreams::{CountTerms, NotCounted, PassedHead, Pool, Running, UpstreamFailu
 
 use super::{generator::Generator, job::Job};
 
-/// Minimum number of tokens to start a stream that is extended in grants. If other holds leave fewer, the client should
-/// retry later.
-const ENOUGH_BY_GRANTS: u64 = 64;
-/// Minimum number of tokens per choice to start an answer that cannot be extended. If other holds leave fewer, the
+/// Minimum number of tokens to start a stream that is extended in grants. If other holds leave money for fewer, the
 /// client should retry later.
+const ENOUGH_BY_GRANTS: u64 = 64;
+/// Minimum number of tokens per choice to start an answer that cannot be extended. If other holds leave money for
+/// fewer, the client should retry later.
 const ENOUGH_AT_ONCE: u64 = 4096;
 
 /// Maximum number of output tokens that a request needs if it sets no budget for the model's reasoning.
 const ENOUGH_WITHOUT_THINKING: u64 = 16;
-/// Prompt bound from which a vendor is asked to count the prompt, so that less is held. The bound, one token per byte,
-/// is about four times too high; counting a smaller prompt would free less than the output that every answer holds.
+/// If a prompt's upper bound is at least this, a vendor is asked to count the prompt, so that less is held. The bound,
+/// one token per byte, is about four times too high. For a smaller prompt, the difference is less than what every
+/// answer holds for its output.
 const WORTH_COUNTING: u64 = ENOUGH_AT_ONCE;
 
-/// Assumed room for tokens when an older key-service does not report it; only a count can tell.
+/// Number of tokens that a rate allows, if an older key-service does not report it. Only counting the prompt shows
+/// whether it fits.
 const UNTOLD_ROOM: TokenRoom = TokenRoom { limit: u64::MAX, remaining: u64::MAX };
 
 pub(super) struct Authorized {
     pub(super) hold: OpenHold,
     pub(super) asked: u64,
-    /// The upstream that counted the prompt, which will get the request.
+    /// The upstream that counted the prompt. It will get the request.
     pub(super) counted_by: Option<Running>,
 }
 
 impl Generator {
     pub(super) async fn authorize(&self, job: &mut Job, pool: &Pool) -> Result<Authorized, ApiError> {
-        // Only a stream that shows its tokens can be stopped at a grant.
+        // Only a stream that shows its tokens can be stopped at the end of a grant.
         let shows_progress = pool.shows_progress(&job.forward) && !job.forward.may_hide_tokens;
         let by_grants = job.forward.stream && shows_progress;
         let (asked, enough) = if by_grants {
@@ -89,10 +91,10 @@ impl Generator {
         }
     }
 
-    /// Opens the hold on an exact count, if the bound was refused or there is none (`denial` is absent). Meanwhile the
-    /// prompt's lower bound is held, so that the upstream does not count a prompt that the key cannot pay for anyway.
-    /// If the count fails, the hold is opened on the bound, provided that it fits and was refused only for taking much
-    /// of what is left.
+    /// Opens the hold for an exact count. For a prompt whose upper bound was refused, or that has no upper bound
+    /// (`denial` is absent). While the prompt is counted, its lower bound is held, so that the upstream does not count
+    /// a prompt that the key cannot pay for anyway. If the upper bound was refused only because it would take much of
+    /// what is left, and the count fails, the hold is opened for the upper bound.
     async fn authorize_counted(
         &self,
         job: &mut Job,
@@ -104,7 +106,7 @@ impl Generator {
             pool.choose(None, job.forward.image_urls, None, None).ok_or_else(UpstreamFailure::no_upstream)?;
         let uncounted = |forward: &Forward| denial.clone().map_or_else(uncountable, |d| refused(d, forward));
         if !running.upstream().counts(&job.forward) {
-            // If the key may not call at all, that is the answer.
+            // If the key may not call any model, the client gets that error instead.
             self.keys.authenticate(&job.credential, Class::Api).await??;
             return Err(uncounted(&job.forward));
         }
@@ -129,7 +131,7 @@ impl Generator {
                 return Err(not_counted());
             }
         };
-        // A token rate has counted the lower bound, and only a new hold makes it count the prompt.
+        // A token rate has counted the lower bound. Only with a new hold does it count the exact prompt.
         if !hold.has_token_rate() {
             let covered = match hold.extend(exact, again.images, asked).await {
                 Ok(Extended::Open(Extension { output_tokens, .. })) => output_tokens,
@@ -139,15 +141,15 @@ impl Generator {
                 return Ok(Authorized { hold, asked, counted_by: Some(running) });
             }
         }
-        // If there is too little money, the key-service decides whether that is final or because of other holds.
+        // If there is too little money, the key-service decides whether this is final, or only because of other holds.
         hold.release().await;
         let hold = self.authorize_anew(job, Authorize { prompt_tokens: exact, ..again }).await?;
         Ok(Authorized { hold, asked, counted_by: Some(running) })
     }
 
-    /// Opens the hold on an exact count, if the bound exceeds the tokens per minute. If there is no count, an estimate
-    /// must fit. A prompt that cannot fit now is not counted. Meanwhile the prompt's lower bound is held, so that the
-    /// rates treat every count as a request, whatever happens next.
+    /// Opens the hold for an exact count, if the upper bound exceeds the tokens per minute. If the upstream cannot
+    /// count, an estimate must fit. A prompt that cannot fit at the moment is not counted. While the prompt is counted,
+    /// its lower bound is held, so that the rates treat every count as a request, whatever happens next.
     async fn admit_counted(
         &self,
         job: &mut Job,
@@ -209,7 +211,7 @@ impl Generator {
     }
 
     /// Authorizes a request again, under a new generation id. The release of the last hold, or a copy of its
-    /// authorization, may still be in flight; with the same id, it would settle the new hold.
+    /// authorization, may still be in flight. With the same id, these would affect the new hold.
     async fn authorize_anew(&self, job: &mut Job, request: Authorize) -> Result<OpenHold, ApiError> {
         job.id = self.keys.new_generation();
         let (asked_at, prompt_tokens) = (Instant::now(), request.prompt_tokens);
@@ -222,8 +224,8 @@ impl Generator {
         self.open(job, grant, prompt_tokens, asked_at).await
     }
 
-    /// Counts the tokens of the prompt, if the upstream does so in time. Images that the count leaves out are added at
-    /// their bound.
+    /// Counts the tokens of the prompt, if the upstream does so in time. Images that the count leaves out are added
+    /// with their maximum number of tokens.
     pub(super) async fn count(&self, running: &Running, job: &Job) -> Option<u64> {
         self.try_count(running, job).await.ok()
     }
@@ -233,12 +235,12 @@ impl Generator {
         Ok(counted.bound(&job.forward))
     }
 
-    /// Terms of a count of this request's prompt.
+    /// Returns the terms under which this request's prompt is counted.
     fn terms_of<'t>(&'t self, job: &'t Job) -> CountTerms<'t> {
         CountTerms { owner: job.admitted.owner(), passed: &job.passed, admission: &self.admission }
     }
 
-    /// Counts a request that generates nothing against its key's rates, or refuses it.
+    /// Counts a request that generates nothing against the rates of its key. Refuses the request if a rate is exceeded.
     pub(crate) async fn admit_free(
         &self,
         credential: String,
@@ -271,7 +273,8 @@ impl Generator {
         Ok(())
     }
 
-    /// Counts the tokens of a prompt without sending it: exactly if the upstream can, or else by its bound.
+    /// Counts the tokens of a prompt without requesting an answer: exactly if the upstream can count, and otherwise by
+    /// the upper bound.
     pub(crate) async fn count_prompt(
         &self,
         pool: &Pool,
@@ -299,7 +302,7 @@ impl Generator {
     }
 }
 
-/// Makes a request for the lower bound of the cost, to hold while the prompt is counted.
+/// Makes a request to hold the lower bound of the cost. This hold is open while the prompt is counted.
 fn least_of(request: &Authorize, forward: &Forward) -> Authorize {
     Authorize {
         prompt_tokens: forward.prompt_least,
@@ -310,7 +313,7 @@ fn least_of(request: &Authorize, forward: &Forward) -> Authorize {
     }
 }
 
-/// Refuses a prompt with more tokens than its key may use in a minute. `size` describes how exactly they are known.
+/// Refuses a prompt with more tokens than its key may use in a minute. `size` says how exactly the number is known.
 fn never_fits(tokens: u64, size: &str, room: TokenRoom) -> ApiError {
     let message = format!(
         "The prompt {size} {tokens} tokens, but the API key or its group may use only {} tokens per minute: a prompt \
@@ -322,8 +325,8 @@ fn never_fits(tokens: u64, size: &str, room: TokenRoom) -> ApiError {
     error
 }
 
-/// Makes the error for a denial. If the request lets the model reason, what is left may pay for some output, but not
-/// for an answer.
+/// Makes the error for a denial. If the model may reason, what is left may pay for some output, but not for an answer
+/// after the reasoning; the error then says so.
 fn refused(denial: Denial, forward: &Forward) -> ApiError {
     let is_short = matches!(counting(&denial, forward), Counting::MayPay);
     let mut error = ApiError::from(denial);
@@ -338,7 +341,7 @@ fn refused(denial: Denial, forward: &Forward) -> ApiError {
     error
 }
 
-/// Makes the error for a prompt that would have to be counted.
+/// Makes the error for a prompt that would have to be counted, but that the model's server cannot count.
 fn uncountable() -> ApiError {
     let message = "Documents are accepted only if the model's server can count their tokens in advance, and this \
                    server cannot.";
@@ -355,12 +358,12 @@ fn is_worth_counting(forward: &Forward) -> bool {
     forward.prompt_bound >= WORTH_COUNTING && !forward.is_chat_alone()
 }
 
-/// Why to count a prompt whose bound was refused.
+/// Whether to count a prompt whose upper bound was refused, and why.
 enum Counting {
     Useless,
-    /// The remaining money may pay for fewer tokens.
+    /// The money that is left may pay for the exact number of tokens.
     MayPay,
-    /// Fewer tokens may fit the tokens per minute.
+    /// The exact number of tokens may fit into the tokens per minute.
     MayFitTokens,
 }
 
@@ -368,7 +371,8 @@ enum Counting {
 /// better than counting now.
 fn counting(denial: &Denial, forward: &Forward) -> Counting {
     match denial.refusal {
-        // The bound of an agent's long prompt would hold as much as several of its requests use.
+        // With the upper bound of its long prompt, an agent's request would hold as much money as several of its
+        // requests use.
         Refusal::SpendReserved if is_worth_counting(forward) => Counting::MayPay,
         Refusal::KeyLimitReached | Refusal::GroupLimitReached | Refusal::InsufficientCredits => {
             Counting::MayPay

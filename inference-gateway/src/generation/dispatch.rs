@@ -1,4 +1,4 @@
-//! Sends a generation to an upstream, and to another one if the first could not take it.
+//! Sends a generation to an upstream, and to another if the first could not take it.
 
 use holds::OpenHold;
 use http::HeaderValue;
@@ -12,15 +12,16 @@ use upstreams::{BegunAnswer, NotAnswered, Pool, Running, Terms, UpstreamFailure}
 
 use super::{generator::Generator, job::Job};
 
-/// Timeout of a whole answer, as a multiple of the answer deadline. After one deadline, the client gets a 504, and
-/// still pays.
+/// Timeout of a whole answer, as a multiple of the answer deadline. After one answer deadline, the client gets a 504,
+/// but pays for the answer when it ends.
 pub(super) const WHOLE_ANSWER: u32 = 3;
 
 /// How often a request is sent again after the upstream refused a part that it can do without.
 const MORE_TRIES: usize = 2;
 
-/// Minimum number of tokens that a limit is lowered to. With less room, a client that set a limit should learn that its
-/// prompt is too long: agents then shorten it, but would take so short an answer for a complete one.
+/// A limit is lowered to no fewer tokens than this. With less room, a client that set a limit should learn that its
+/// prompt is too long. Agents then shorten the prompt, whereas they would take such a short answer for a complete
+/// answer.
 const LEAST_ROOM: u64 = 256;
 
 /// A generation whose answer begins, with the hold that pays for it.
@@ -42,7 +43,7 @@ pub(super) struct Reached {
 /// The upstreams that a generation has tried.
 #[derive(Default)]
 pub(super) struct Route {
-    /// The upstream that counted the prompt, which will get the request.
+    /// The upstream that counted the prompt. It will get the request.
     pub(super) counted_by: Option<Running>,
     /// The upstream that has the request and has not answered yet.
     pub(super) asked: Option<Running>,
@@ -53,7 +54,7 @@ pub(super) struct Route {
 }
 
 impl Route {
-    /// Records which upstream is being asked, also in telemetry, since it may fail to answer.
+    /// Records which upstream is being asked. Telemetry records it too, since the upstream may fail to answer.
     fn ask(&mut self, running: Running) -> &Running {
         let upstream = running.upstream();
         self.asked_kind = Some(upstream.entry.kind);
@@ -86,7 +87,7 @@ enum SecondLimit {
 }
 
 impl Generator {
-    /// Extends the hold as far as useful, and sends the request.
+    /// Extends the hold as far as is useful, and sends the request.
     pub(super) async fn reach(
         &self,
         pool: &Pool,
@@ -105,7 +106,8 @@ impl Generator {
         self.send(pool, job, hold, max_tokens, route).await
     }
 
-    /// Counts the prompt exactly if the hold is short, since a smaller prompt leaves more for output. Extends the hold.
+    /// For a hold that covers less output than requested: counts the prompt exactly, since a smaller prompt leaves more
+    /// for output, and extends the hold.
     async fn widen(
         &self,
         hold: &OpenHold,
@@ -130,8 +132,8 @@ impl Generator {
         }
     }
 
-    /// Sends the request to the upstream that counted the prompt, or else to the best one. Tries another upstream once
-    /// if that may help.
+    /// Sends the request to the upstream that counted the prompt or, without a count, to the best upstream. Tries
+    /// another upstream once if that may help.
     async fn send(
         &self,
         pool: &Pool,
@@ -210,7 +212,8 @@ impl Generator {
             }
             answered = send(limit, refused).await;
         }
-        // What a server fetches for a client may change between two tries, and make the first one fail.
+        // A server may fetch images for a client. What it fetches may change between two tries, so a failure of the
+        // first try proves nothing about the server.
         let teaches = job.forward.image_urls == ImageUrls::Data;
         if teaches && answered.is_ok() && (refused != known || most.is_some()) {
             upstream.learn(refused, most);
@@ -227,8 +230,8 @@ impl Generator {
         answered.map(|answering| Answered { max_tokens: limit, answering })
     }
 
-    /// Decides the limit for a second try after the first one was refused; `None` if the refusal stands. Only the
-    /// upstream knows its room, which may be less than the catalogue's limit.
+    /// Decides the limit for a second try after the first limit was refused; `None` if the refusal is final. Only the
+    /// upstream knows how much output has room, which may be less than the catalogue's limit.
     async fn second_limit(
         &self,
         running: &Running,
@@ -242,7 +245,7 @@ impl Generator {
         let needs_limit = running.upstream().form(&job.forward).api() == UpstreamApi::Messages;
         let may_be_unlimited = !job.forward.limited && is_covered && !needs_limit;
         let room = match refused.room() {
-            // A count takes time, and an upstream without a limit does not need one.
+            // The prompt is not counted if the upstream needs no limit, since counting takes time.
             None if !may_be_unlimited && refused.room_beside(0).is_some() => {
                 let counted = self.count(running, job).await;
                 let bound = job.forward.prompt_bound.saturating_add(running.prompt_overhead());

@@ -16,7 +16,7 @@ pub(crate) struct Generator {
     pub(crate) holds: Holds,
     /// This worker's connections to upstreams.
     pub(crate) http: UpstreamClient,
-    /// Requests whose answer has not begun, and running generations.
+    /// Tracks requests whose answer has not begun, and running generations.
     pub(crate) running: TaskTracker,
     /// Cancelled when running generations must end.
     pub(crate) cut: CancellationToken,

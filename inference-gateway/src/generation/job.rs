@@ -1,4 +1,4 @@
-//! A request for a generation, and the answer that begins.
+//! A request for a generation, and a generation whose answer begins.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ const MAX_SHOWN_MODEL: usize = 120;
 const MAX_SHOWN_REASON: usize = 40;
 
 pub(crate) struct Job {
-    /// Id of the generation; each new authorization gets another.
+    /// Id of the generation. Each new authorization gets a new id.
     pub(crate) id: GenerationId,
     /// Id of the HTTP request, for the log and the bill.
     pub(crate) request: RequestId,
@@ -41,13 +41,13 @@ pub(crate) struct Job {
     pub(crate) session: Option<ClientRequestId>,
     /// Time of arrival, in seconds since 1970.
     pub(crate) created: i64,
-    /// The same on the monotonic clock.
+    /// Time of arrival, by the monotonic clock.
     pub(crate) accepted: Instant,
     pub(crate) credential: String,
     /// The models that were current when the request began.
     pub(crate) models: Arc<Models>,
     pub(crate) model: String,
-    /// The alias in the request, if it named the model by one.
+    /// The alias in the request, if the request names the model by an alias.
     pub(crate) alias: Option<String>,
     /// The request, in the form for upstreams.
     pub(crate) forward: Forward,
@@ -59,9 +59,9 @@ pub(crate) struct Job {
 
 /// A generation whose answer begins.
 pub(crate) struct Started {
-    /// Id of the paying hold, which is the generation's.
+    /// Id of the generation, and of the hold that pays for it.
     pub(crate) id: GenerationId,
-    /// Lowered value of `max_tokens`, if any.
+    /// The value to which `max_tokens` was lowered, if it was.
     pub(crate) max_tokens: Option<u64>,
     /// State of the key's and groups' rates.
     pub(crate) rates: Option<Box<RateStatus>>,
@@ -124,8 +124,8 @@ impl Job {
         failure.outcome()
     }
 
-    /// Returns the upstream's limit if it is lower than requested, because of the model or because no more can be paid
-    /// for.
+    /// Returns the upstream's limit if it is lower than requested, because of the model's limit or because there is too
+    /// little money.
     pub(super) fn lowered(&self, max_tokens: u64) -> Option<u64> {
         (max_tokens < self.forward.asked_tokens).then_some(max_tokens)
     }
@@ -170,7 +170,7 @@ impl Job {
         }
     }
 
-    /// Logs and counts an answer by a model other than the requested one.
+    /// Logs and counts an answer by a model other than the requested model.
     fn check_model(&self, counter: &UsageCounter, running: &Running, hold: &OpenHold) {
         let asked = &*running.upstream().entry.model;
         let Some(answered) = counter.model().filter(|answered| !is_same_model(asked, answered)) else {

@@ -39,17 +39,17 @@ pub(super) struct GenerationLog {
     pub(super) usage: Usage,
     pub(super) charge: Option<Charge>,
     first_token: Option<Duration>,
-    /// [`OK`](upstreams::OK), or how else the generation ended.
+    /// How the generation ended, such as [`OK`](upstreams::OK).
     pub(super) outcome: &'static str,
-    /// Span of the upstream's part, including retries.
+    /// Span of the inference: the time that the upstream takes, including retries.
     pub(super) inference: Span,
-    /// When the upstream's part began, and how long it took once it has ended.
+    /// When the inference began and, once it has ended, how long it took.
     inference_time: Option<(Instant, Option<Duration>)>,
-    /// Class of the error that ended the upstream's part.
+    /// Class of the error that ended the inference.
     failed: Option<&'static str>,
     /// Software of the upstream that answered.
     answered_by: Option<UpstreamKind>,
-    /// Software of the upstream asked last, even if it did not answer.
+    /// Software of the upstream that was asked last, even if it did not answer.
     pub(super) asked: Option<UpstreamKind>,
 }
 
@@ -71,7 +71,7 @@ impl GenerationLog {
         }
     }
 
-    /// Begins the upstream's part of the record.
+    /// Begins the record of the inference.
     pub(super) fn begin_inference(&mut self, job: &Job) {
         self.inference_time = Some((Instant::now(), None));
         self.inference = job.span.child(SpanKind::Client, || {
@@ -100,7 +100,7 @@ impl GenerationLog {
     pub(super) fn reached(&mut self, upstream: &Upstream) {
         self.answered_by = Some(upstream.entry.kind);
         self.inference.set("gen_ai.response.model", upstream.entry.model.clone());
-        // The client sees this as the answer's id.
+        // The client reads this id as the id of the answer.
         self.inference.set("gen_ai.response.id", self.generation.to_string());
     }
 
@@ -113,7 +113,7 @@ impl GenerationLog {
         }
     }
 
-    /// Ends the upstream's part, with the usage so far.
+    /// Ends the inference, with the usage so far.
     pub(super) fn end_inference(&mut self, usage: Usage) {
         self.usage = usage;
         if let Some((began, took)) = &mut self.inference_time {
@@ -121,14 +121,14 @@ impl GenerationLog {
         }
     }
 
-    /// Records the failure of the upstream's part.
+    /// Records that the inference failed.
     pub(super) fn fail(&mut self, error: &ApiError) {
         let class = error.code.as_str();
         self.inference.fail(class);
         self.failed = Some(class);
     }
 
-    /// Records the failure of a stream after its answer began with 200.
+    /// Records that a stream failed after its answer had begun with 200.
     pub(super) fn cut(&mut self, job: &Job, error: &ApiError) {
         self.fail(error);
         if error.code.status().is_server_error() {
@@ -136,7 +136,7 @@ impl GenerationLog {
         }
     }
 
-    /// Writes the usage to the span of the upstream's part.
+    /// Writes the usage to the span of the inference.
     fn note_usage(&self, job: &Job) {
         if !self.inference.is_sampled() {
             return;
@@ -153,7 +153,7 @@ impl GenerationLog {
         self.inference.set("faregate.outcome", self.outcome);
     }
 
-    /// Records the upstream's part in the metrics of OpenTelemetry's conventions.
+    /// Records the inference in the metrics with OpenTelemetry's names.
     fn record_inference(&self, job: &Job) {
         let Some((began, took)) = self.inference_time else { return };
         let waited = began.duration_since(self.began);
@@ -177,7 +177,7 @@ impl GenerationLog {
         self.first_token.get_or_insert_with(|| self.began.elapsed());
     }
 
-    /// Writes the log line and counts the metrics.
+    /// Writes the log line and updates the metrics.
     pub(super) fn write(&self, job: &Job) {
         let took = self.began.elapsed();
         if let Some(metrics) = job.models.metrics(&job.model) {

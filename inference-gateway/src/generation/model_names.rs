@@ -3,8 +3,8 @@
 /// Returns whether two names mean the same model. A vendor may answer with a dated version of a name, or leave out the
 /// part before the last `/`.
 pub(super) fn is_same_model(asked: &str, answered: &str) -> bool {
-    // A suffix such as `:nitro` selects how a model is served, and answers leave it out. In `llama3:8b` it belongs to
-    // the model.
+    // A suffix such as `:nitro` selects how a model is served, and answers leave it out. But in `llama3:8b`, the suffix
+    // belongs to the model's name.
     let (asked, answered) = match (asked.split_once(':'), answered.split_once(':')) {
         (Some((asked, _)), None) => (asked, answered),
         (None, Some((answered, _))) => (asked, answered),
@@ -18,7 +18,8 @@ fn undated(name: &str) -> &str {
     let mut name = name.rsplit('/').next().unwrap_or_default();
     while let Some((rest, end)) = name.rsplit_once(['-', '@']) {
         let is_digits = !end.is_empty() && end.bytes().all(|byte| byte.is_ascii_digit());
-        // Dates are `20260201`, `0201`, or `2026-02-01` in three parts; `4` and `70` belong to the name.
+        // Dates have the form `20260201`, `0201` or `2026-02-01`, of which the last has three parts. Numbers such as
+        // `4` and `70` belong to the name.
         let is_date = is_digits && (end.len() >= 4 || is_day(rest, end));
         if !is_date && !end.eq_ignore_ascii_case("latest") {
             break;

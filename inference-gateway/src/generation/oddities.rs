@@ -1,4 +1,4 @@
-//! Oddities in answers: counted by upstream, and each logged at most once an hour.
+//! Counts the oddities in answers by upstream, and logs each oddity at most once an hour.
 
 use answer::{Oddities, Oddity};
 use metering::UsageCounter;

@@ -1,5 +1,5 @@
-//! A streamed answer. It is metered and rewritten as it passes, its hold is extended ahead of need, and it is billed
-//! before the last event is sent.
+//! A streamed answer. It is metered and rewritten as it passes through. Its hold is extended before more tokens are
+//! needed, and it is billed before the last event is sent.
 
 mod deadlines;
 mod end;
@@ -35,12 +35,14 @@ use end::End;
 use extension::in_flight;
 use stream::Stream;
 
-/// Maximum number of bytes read to count an upstream's output after its client is no longer served: an event for each
-/// token of the longest answer.
+/// Maximum number of bytes that are read only to count an upstream's output, once its client is no longer served. It is
+/// enough for an event for each token of the longest answer.
 const MOST_COUNTED_BYTES: usize = 32 << 20;
-/// Maximum number of bytes kept for a client that reads nothing: a few thousand tokens, or a minute of most models.
+/// Maximum number of bytes kept for a client that reads nothing: a few thousand tokens, or what most models generate in
+/// a minute.
 const MOST_UNREAD_BYTES: usize = 1 << 20;
-/// Room required before more is read for a client that reads nothing: enough for a large piece from an upstream.
+/// More is read for a client that reads nothing only if there is room for this many bytes: enough for a large piece
+/// from an upstream.
 const PIECE_BYTES: usize = 64 << 10;
 
 /// Starts the answer with the stream.
@@ -93,8 +95,8 @@ pub(super) fn start(
         };
         async move {
             let end = stream.carry(body).await;
-            // The upstream's connection is closed by now, which stops generation. The end is boxed, so that open
-            // streams do not reserve memory for it.
+            // The upstream's connection is closed by now, so the upstream stops generating. The end is boxed, so that
+            // open streams do not reserve memory for it.
             Box::pin(stream.end(end)).await;
         }
     });
@@ -102,7 +104,7 @@ pub(super) fn start(
 }
 
 impl Stream {
-    /// Runs the stream to its end, including the count of the rest of the upstream's output.
+    /// Runs the stream to its end. Also counts the rest of the upstream's output.
     async fn carry(&mut self, mut upstream: Incoming) -> End {
         let end = self.carry_to_end(&mut upstream).await;
         match end {
@@ -116,8 +118,8 @@ impl Stream {
     async fn carry_to_end(&mut self, upstream: &mut Incoming) -> End {
         let (generator, pipe) = (self.generator.clone(), self.pipe.clone());
         let mut alarm = Box::pin(sleep_until(self.next_deadline()));
-        // These futures live across the stream's events, since creating new ones for each event would cost more than
-        // the event.
+        // These futures are kept from one event to the next, since creating new futures for each event would cost more
+        // than the event.
         let (mut left, mut cut) = (pin!(pipe.left()), pin!(generator.cut.cancelled()));
         let mut changed = pin!(self.hold.changed());
         loop {
@@ -174,9 +176,9 @@ impl Stream {
         self.memory.hold(self.meter.held_bytes());
     }
 
-    /// Decides whether to read the upstream. While the connection asks for the stream, waiting output stops the
-    /// reading. If the stream runs in its own task, its client reads nothing but the upstream should not be stopped, so
-    /// reading continues within bounds.
+    /// Decides whether to read the upstream. While the connection asks for more, nothing is read as long as output
+    /// waits for the client. If the stream runs in its own task, its client reads nothing. Since the upstream should
+    /// not be stopped for that, reading then continues until a limit is reached.
     fn listens(&mut self, detached: bool) -> bool {
         let (now, blocked) = (Instant::now(), self.deadlines.is_blocked());
         let free = !self.meter.has_output() || self.meter.is_finished();
@@ -191,8 +193,9 @@ impl Stream {
             && self.memory.hold(self.meter.held_bytes() + PIECE_BYTES)
     }
 
-    /// Counts the rest of the upstream's output without delivering it, after a used-up grant, an error, a client that
-    /// left, or a hold lost while the gateway was frozen. The time limit runs from `since`, or else from now.
+    /// Counts the rest of the upstream's output without delivering it. This happens when the grant is used up, after an
+    /// error, when the client has left, or when the hold was lost while the gateway was frozen. The time limit counts
+    /// from `since` or, without it, from now.
     async fn count_rest(&mut self, upstream: &mut Incoming, since: Option<Instant>) {
         let (began, mut bytes) = (since.unwrap_or_else(Instant::now), 0);
         let lost = self.hold.status() == HoldStatus::Gone;
@@ -226,7 +229,7 @@ impl Stream {
             Some(Err(e)) => self.meter.upstream_ended(Some(e.to_string())),
             None => self.meter.upstream_ended(None),
         };
-        // Comments and incomplete events count as silence.
+        // Comments and incomplete events do not end a silence.
         if self.meter.events() > events {
             let now = Instant::now();
             self.deadlines.read(now);
@@ -247,7 +250,7 @@ impl Stream {
         Some(End::Failed(ApiError::new(Code::Overloaded, message)))
     }
 
-    /// Handles an alarm. Deadlines move with every event, so the alarm may be early and is then reset.
+    /// Handles an alarm. Deadlines move with every event, so the alarm may go off too early. It is then set again.
     fn alarm(&mut self, alarm: &mut Pin<Box<Sleep>>) -> Option<End> {
         let now = Instant::now();
         if self.deadlines.reading_on_is_over(self.reading_on(), now) {
@@ -289,8 +292,9 @@ impl Stream {
         self.meter.is_finished() && self.meter.is_reported()
     }
 
-    /// Notes whether the stream is blocked: an event waits for tokens, or the lease may have run out. During silence
-    /// beyond the grant it also waits, but still reads. Returns whether the lease may have run out.
+    /// Notes whether the stream is blocked: an event waits for tokens, or the lease may have run out. If an upstream
+    /// was silent for so long that it may have exceeded the grant, the stream also waits, but it continues to read.
+    /// Returns whether the lease may have run out.
     fn stand_still_if_blocked(&mut self) -> bool {
         let now = Instant::now();
         let lapsed = self.hold.is_lapsed(now);

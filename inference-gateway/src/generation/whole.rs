@@ -25,9 +25,10 @@ use super::{
 };
 use crate::client::Client;
 
-/// Largest answer that is delivered, whatever the budget. Only usage is read from larger answers.
+/// Size of the largest answer that is delivered, however large the budget is. Of a larger answer, only the usage is
+/// read.
 const MAX_ANSWER_BYTES: u64 = 256 << 20;
-/// Bytes at each end of a larger answer that are searched for usage.
+/// Number of bytes at the beginning, and at the end, of a larger answer that are searched for usage.
 const USAGE_WITHIN: usize = 64 << 10;
 
 /// Copies of an answer in memory: the upstream's and the client's.
@@ -68,12 +69,13 @@ impl Deadline {
     }
 }
 
-/// Bounds on the reading of an answer.
+/// Limits for reading an answer.
 #[derive(Clone, Copy)]
 struct ReadBounds {
     /// Largest answer to keep, in bytes.
     largest: u64,
-    /// How long the upstream may be silent after the first byte. The first byte may take the generation's whole time.
+    /// How long the upstream may be silent after the first byte. Until the first byte, it may be silent for the whole
+    /// time of the generation.
     silence: Duration,
 }
 
@@ -102,7 +104,7 @@ enum Reason {
     TooLarge,
     /// Other answers use the memory.
     NoRoom,
-    /// The answer has more calls, or longer names, than may be delivered.
+    /// The answer has more calls than may be delivered, or longer ids or names.
     Calls,
     /// The answer is nested more deeply than clients can be expected to read.
     Nested,
@@ -126,7 +128,7 @@ impl Reason {
             }
         };
         let mut error = ApiError::new(Code::UpstreamError, message);
-        // A client that retries would pay twice.
+        // If the client retried, it would pay twice.
         error.final_answer = true;
         error
     }
@@ -248,7 +250,8 @@ async fn read(mut body: Incoming, bounds: ReadBounds, memory: &mut AnswerPermit)
     let ReadBounds { largest, silence } = bounds;
     let mut first: Option<Bytes> = None;
     let (mut kept, mut length, mut start) = (BytesMut::new(), 0_u64, Bytes::new());
-    // An announced length is reserved at once: answers that each held a part would wait for each other.
+    // If the length is announced, memory for all of it is reserved at once. If answers reserved their memory in parts,
+    // they could wait for each other.
     let announced = body.size_hint().exact().unwrap_or(0);
     let mut not_kept = refuse(announced, largest, memory).await;
     let mut next = next_bytes(&mut body).await;
@@ -289,7 +292,7 @@ async fn read(mut body: Incoming, bounds: ReadBounds, memory: &mut AnswerPermit)
     }
 }
 
-/// Reads a stream and folds it into a whole answer. An error is the upstream's.
+/// Reads a stream and folds it into a whole answer. If this fails, the error is the upstream's failure.
 async fn read_folded(
     mut body: Incoming,
     mut meter: Box<FoldMeter>,
@@ -340,7 +343,7 @@ async fn read_folded(
     })
 }
 
-/// Returns why an answer of this length is not kept, if so.
+/// Returns why an answer of this length is not kept; `None` if it is kept.
 async fn refuse(length: u64, largest: u64, memory: &mut AnswerPermit) -> Option<Reason> {
     if length > largest {
         return Some(Reason::TooLarge);
@@ -380,7 +383,7 @@ async fn not_kept(
         meter.counter()
     } else {
         let counter = job.usage_counter(hold.output_tokens() / job.forward.n, &running);
-        // A client can make the model write something that looks like usage, so the larger usage counts.
+        // A client can make the model write a text that looks like usage, so the larger of the two usages counts.
         let [of_start, of_its_end] = [start, end].map(|part| Reported::find_last(part));
         let told = of_its_end.max(of_start);
         of_end = counter.with_end_of_answer(*length, told);

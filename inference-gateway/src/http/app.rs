@@ -20,9 +20,9 @@ pub(crate) struct App {
     pub(crate) prefix: Prefix,
     /// The largest body of a chat request, in bytes.
     pub(crate) max_body: usize,
-    /// The management API and the dashboard of the key-services.
+    /// Client for the management API and the dashboard of the key-services.
     pub(crate) management: Arc<Management>,
-    /// Whether a proxy in front of the gateway is trusted to name the client.
+    /// Whether the gateway believes what a proxy in front of it says about the client.
     pub(crate) proxy_trusted: bool,
     /// Cancelled when `/health` should report that the gateway is stopping.
     pub(crate) stopping: CancellationToken,

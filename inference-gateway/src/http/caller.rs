@@ -13,7 +13,7 @@ use shared_rpc::Identity;
 use super::app::App;
 
 /// Returns the presented credential if it has the form of an API key. For a management key, the key-service is asked
-/// first, so that the error gives the right reason.
+/// first, so that the error says why the key cannot be used here.
 pub(super) async fn credential(app: &App, headers: &HeaderMap, caller: &Caller) -> Result<String, ApiError> {
     let presented = model_credential(headers)?;
     match app.prefix.recognise(presented) {

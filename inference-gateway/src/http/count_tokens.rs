@@ -18,7 +18,7 @@ use super::{
     model_call::check,
 };
 
-/// Tokens of a prompt.
+/// The answer: the number of tokens in a prompt.
 #[derive(JsonSchema, Serialize)]
 #[schemars(rename = "TokenCount")]
 pub(super) struct TokenCount {

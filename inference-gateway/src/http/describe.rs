@@ -117,7 +117,7 @@ pub(super) fn service(app: &App) -> Response {
     })
 }
 
-/// `GET /health`: this process serves. Its dependencies are not checked.
+/// `GET /health`: says that this process serves. Does not check its dependencies.
 pub(super) fn health(app: &App) -> Response {
     if app.stopping.is_cancelled() { stopping() } else { ok(&Health { status: "ok" }) }
 }

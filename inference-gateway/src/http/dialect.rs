@@ -14,7 +14,7 @@ use shared_catalog::{ANTHROPIC_VERSION, Catalog, UpstreamApi};
 
 /// Header with the request's id, as the Messages API names it.
 const REQUEST_ID: HeaderName = HeaderName::from_static("request-id");
-/// Longest `Retry-After` in the Messages API, in seconds. Its SDKs ignore longer ones.
+/// Longest `Retry-After` in the Messages API, in seconds. The API's SDKs ignore longer times.
 const MAX_RETRY_AFTER: u32 = 59;
 /// The Messages API's status for a service that is overloaded or briefly unavailable.
 const OVERLOADED: u16 = 529;
@@ -69,14 +69,14 @@ impl Dialect {
 /// The form in which errors are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ErrorForm {
-    /// As in the OpenAI API.
+    /// Errors have the form of the OpenAI API.
     OpenAi,
-    /// As in the Messages API.
+    /// Errors have the form of the Messages API.
     Messages,
 }
 
 impl ErrorForm {
-    /// Returns the form of errors for the sender of a request.
+    /// Returns the form of errors that the sender of a request expects.
     pub(super) fn of(request: &Request) -> Self {
         let path = request.uri().path();
         let is_below = |route: &str| {

@@ -1,4 +1,4 @@
-//! The key-services' HTTP, which carries the management API and the dashboard.
+//! Client of the key-services' HTTP ports, which serve the management API and the dashboard.
 
 mod accepted;
 mod client;
@@ -35,13 +35,14 @@ use replayable::RetrySafety;
 const DEADLINE: Duration = Duration::from_secs(10);
 /// How long a key-service may take to begin its answer if another can be asked. Lists and writes take milliseconds.
 const REPEATABLE_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long a key-service may take to show that it is awake.
+/// How long a key-service may take to answer a probe that shows that it does not hang.
 const PROBE: Duration = Duration::from_millis(500);
 
-/// Largest page that is read into memory. A longer answer, or one of unknown length, is an export.
+/// Largest page that is read into memory. A longer answer, or an answer of unknown length, is treated as an export.
 const MAX_PAGE: u64 = 1 << 20;
 
-/// Headers about one connection instead of the message (RFC 9110, section 7.6.1), and `Host`, which the gateway sets.
+/// Headers that belong to one connection and not to the message (RFC 9110, section 7.6.1), and `Host`, which the
+/// gateway sets.
 const CONNECTION_HEADERS: [HeaderName; 8] = [
     header::CONNECTION,
     header::PROXY_AUTHENTICATE,
@@ -53,7 +54,7 @@ const CONNECTION_HEADERS: [HeaderName; 8] = [
     header::HOST,
 ];
 
-/// Path requested without a credential, to see whether a key-service answers at all.
+/// Path that is requested, without a credential, to see whether a key-service answers.
 const PROBED: PathAndQuery = PathAndQuery::from_static("/v1/management/keys");
 
 /// The key-services' management API and dashboard, over HTTP.
@@ -78,7 +79,7 @@ enum SendFailure {
 }
 
 impl Management {
-    /// Makes a client of the key-services at these addresses, which are in the order of `health`.
+    /// Makes a client of the key-services at these addresses. The order must be that of `health`.
     pub(crate) fn new(
         addresses: Vec<Uri>,
         health: Arc<KeyServiceHealth>,
@@ -90,8 +91,8 @@ impl Management {
         Self { client, addresses, health, permits, accepted, token }
     }
 
-    /// Removes the connection's headers, and any internal token forged by the client. Adds the request's id and span
-    /// for the key-service, and the id for the log.
+    /// Removes the connection's headers, and any internal token forged by the client. Adds the request's id and its
+    /// span, which the key-service reads, and returns a span with the id for the log.
     pub(super) fn identified(
         &self,
         request: &mut Request<Body>,
@@ -133,7 +134,7 @@ impl Management {
         Ok(Response::from_parts(head, Body::from(page)))
     }
 
-    /// Sends the request to a key-service, and to another one if that is safe. `trace` is the span of all attempts.
+    /// Sends the request to a key-service, and to another if that is safe. `trace` is the span of all attempts.
     pub(super) async fn carry(
         &self,
         request: ReplayableRequest,
@@ -143,7 +144,7 @@ impl Management {
         let in_turn = self.health.in_turn();
         for (attempt, service) in in_turn.iter().copied().enumerate() {
             let others = attempt + 1 < in_turn.len();
-            // A request that cannot be sent again is not sent to a key-service that may hang.
+            // A request that may be unsafe to send again is sent only to a key-service that has just answered a probe.
             if others && request.repeat != RetrySafety::Always && !self.is_awake(service).await {
                 continue;
             }
@@ -193,7 +194,7 @@ impl Management {
         Err(failure)
     }
 
-    /// Returns whether the key-service answers anything.
+    /// Returns whether the key-service answers a request, with whatever status.
     async fn is_awake(&self, service: usize) -> bool {
         let Some(uri) = replayable::at(&self.addresses[service], &PROBED) else { return false };
         let mut request = Request::new(Body::empty());
@@ -213,7 +214,7 @@ pub(super) fn kept_until_taken<T: Send + 'static>(response: Response<Incoming>, 
 }
 
 pub(super) fn strip(headers: &mut HeaderMap) {
-    // Headers named by `Connection` also belong to the connection.
+    // Headers that `Connection` names belong to the connection too.
     let named: Vec<HeaderName> = headers
         .get_all(header::CONNECTION)
         .iter()

@@ -36,15 +36,15 @@ use crate::{
     generation::{AnswerBody, Job, Started},
 };
 
-/// Largest body that is read before its sender is authenticated, since reading it costs no more than authentication.
-/// Larger bodies, bodies of unknown size, and bodies beyond the budget of unauthenticated callers are read only after
+/// Largest body that is read before its sender is authenticated: reading it costs no more than authentication. Larger
+/// bodies, bodies of unknown size, and bodies that exceed the budget for unauthenticated callers are read only after
 /// authentication.
 const SMALL_BODY: u64 = 64 << 10;
 
 /// Response header with the generation's id, which is also the billing id.
 pub(super) const X_GENERATION_ID: HeaderName = HeaderName::from_static("x-generation-id");
-/// Response header with the value to which `max_tokens` was lowered, because of the model's limit or because no more
-/// can be paid for.
+/// Response header with the value to which `max_tokens` was lowered, because of the model's limit or because there is
+/// too little money.
 pub(super) const X_MAX_TOKENS: HeaderName = HeaderName::from_static("x-max-tokens");
 
 const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
@@ -107,8 +107,8 @@ pub(super) async fn create(app: Arc<App>, dialect: Dialect, call: Call) -> Resul
     let client = Client::default();
     let running = app.generator.clone().run(job, client.clone());
     let mut running = RunToEnd::new(running, client, &app.generator.running);
-    // The upstream's own deadline bounds the time until a stream begins. After this deadline, a whole answer continues
-    // in the background and is billed at its end.
+    // For a stream, the upstream's deadline limits the time until it begins. A whole answer that takes longer than this
+    // deadline continues in the background, and is billed at its end.
     let started = if stream {
         running.await
     } else if let Ok(started) = timeout(app.generator.answer_deadline, &mut running).await {
@@ -145,13 +145,13 @@ pub(super) struct Checked {
     /// The models that were current when the request was checked.
     pub(super) models: Arc<Models>,
     pub(super) model: String,
-    /// The alias in the request, if it named the model by one.
+    /// The alias in the request, if the request names the model by an alias.
     alias: Option<String>,
     pub(super) forward: Forward,
 }
 
-/// Reads and checks the request. The bytes of the body, and all bytes kept from it, count against the permit, which may
-/// already include some of them.
+/// Reads and checks the request. The bytes of the body, and all bytes that are kept of it, count against the permit,
+/// which may already cover some of them.
 pub(super) async fn check(
     app: &App,
     headers: &HeaderMap,

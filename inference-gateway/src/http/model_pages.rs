@@ -1,4 +1,4 @@
-//! Models as lists describe them, and the list in pages, as clients of the Messages API read it.
+//! Models as lists describe them, and pages of the list, as clients of the Messages API read them.
 
 mod codex;
 
@@ -27,13 +27,13 @@ pub(super) struct ModelObject<'a> {
     /// The model's id, if `id` is an alias of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     alias_of: Option<&'a str>,
-    /// Tokens of prompt and output together.
+    /// Context window: tokens of prompt and output together.
     context_length: u64,
-    /// The same, under the name that clients of vLLM read.
+    /// The context window, under the name that clients of vLLM read.
     max_model_len: u64,
-    /// The same, under the name that clients of the Messages API read.
+    /// The context window, under the name that clients of the Messages API read.
     max_input_tokens: u64,
-    /// Limit of output tokens; absent for a model that generates none.
+    /// Maximum number of output tokens; absent for a model that generates no tokens.
     #[serde(skip_serializing_if = "Option::is_none")]
     max_output_tokens: Option<u64>,
     /// Reasoning efforts that the model accepts.
@@ -41,8 +41,8 @@ pub(super) struct ModelObject<'a> {
     pricing: Pricing,
 }
 
-/// Prices of a model as decimal texts in USD: per token, per image and per request. A model with prices by prompt size
-/// shows the prices of its smallest prompts.
+/// Prices of a model as decimal texts in USD: per token, per image and per request. If prices depend on the size of the
+/// prompt, these are the prices for small prompts.
 #[derive(JsonSchema, Serialize)]
 struct Pricing {
     /// USD per token of the prompt.
@@ -74,7 +74,7 @@ impl Pricing {
 
 /// Converts a rate per million tokens to exact USD per token.
 fn per_token(rate: NanoUsd) -> String {
-    // The fifteenth decimal of a US dollar: a nano-USD per million tokens.
+    // A nano-USD per million tokens is one unit in the fifteenth decimal place of USD per token.
     const UNIT: i64 = 1_000_000_000_000_000;
     let (whole, rest) = (rate.nanos() / UNIT, rate.nanos() % UNIT);
     let text = format!("{whole}.{rest:015}");
@@ -131,7 +131,7 @@ impl<'a> PagedModel<'a> {
     }
 }
 
-/// Returns the page that a query asks for; without a `limit`, all models.
+/// Returns the page that a query asks for. Without a `limit`, the page has all models.
 pub(super) fn page<'a>(models: Vec<ModelObject<'a>>, query: Option<&str>) -> Result<ModelPage<'a>, ApiError> {
     let (mut limit, mut after, mut before) = (usize::MAX, None, None);
     for (name, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
@@ -151,7 +151,7 @@ pub(super) fn page<'a>(models: Vec<ModelObject<'a>>, query: Option<&str>) -> Res
     }
     let first = after.map_or(0, |after| after + 1);
     let end = before.unwrap_or(models.len()).max(first);
-    // A page before a model ends directly before that model.
+    // A page that is requested with `before_id` ends directly before that model.
     let (start, stop) = match before {
         Some(_) if after.is_none() => (end.saturating_sub(limit), end),
         Some(_) | None => (first, end.min(first.saturating_add(limit))),

@@ -24,7 +24,7 @@ pub(super) const HEALTH: &str = "/health";
 #[derive(Clone, Copy)]
 pub(super) struct AlreadyLogged;
 
-/// Facts about a request for the log line.
+/// What the log line says about a request.
 pub(super) struct Head {
     id: RequestId,
     client: Option<ClientRequestId>,
@@ -54,9 +54,10 @@ impl Head {
 
 /// A route whose responses are counted and logged.
 pub(super) struct Observed<'a> {
-    /// Pattern of the route. Patterns keep the number of labels small.
+    /// Pattern of the route. Patterns instead of paths keep the number of label values small.
     pub(super) route: &'static str,
-    /// Counter of `POST`s answered with 200, if it was already looked up, since a lookup costs more than counting.
+    /// Counter of `POST`s that were answered with 200, if it was looked up in advance. A lookup costs more than
+    /// counting.
     pub(super) served: Option<&'a Counter>,
 }
 
@@ -91,8 +92,8 @@ impl Observed<'_> {
     }
 }
 
-/// A request in progress. If the client leaves before the response begins, it counts as 499, a common convention of
-/// proxies.
+/// A request in progress. If the client leaves before the response begins, the request counts with status 499, as many
+/// proxies do it.
 struct InFlight<'a> {
     requests: Gauge,
     route: &'static str,
@@ -123,7 +124,7 @@ impl Drop for InFlight<'_> {
     }
 }
 
-/// Returns a method as a label. All unknown methods share one.
+/// Returns a method as a label value. All unknown methods have the same value.
 fn label(method: &Method) -> &'static str {
     match *method {
         Method::GET => "GET",

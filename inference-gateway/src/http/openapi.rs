@@ -27,7 +27,7 @@ use codes::{BODY, NO_CREDENTIAL, OURS};
 pub(super) use operation::JSON;
 use operation::Operation;
 
-/// Errors of an API key that may not call now.
+/// Errors for an API key that cannot make calls at present.
 const KEY: [Code; 8] = [
     Code::InvalidApiKey,
     Code::KeyDisabled,
@@ -77,7 +77,7 @@ pub(super) fn document(routes: impl Iterator<Item = (&'static str, &'static str,
     }
     management::add(&mut paths, &mut schemas);
     schemas.subschema_for::<ErrorBody<'_>>();
-    // Schema of each event of a stream. OpenAPI 3.1 cannot express it where the stream is described.
+    // Schema of each event of a stream. OpenAPI 3.1 has no place for it in the description of the stream.
     schemas.subschema_for::<ChunkSchema>();
     let bearer = |description: &str| json!({"type": "http", "scheme": "bearer", "description": description});
     json!({
@@ -102,7 +102,7 @@ pub(super) fn about(schemas: &mut SchemaGenerator, id: &str) -> Value {
 
 pub(super) fn health(schemas: &mut SchemaGenerator) -> Value {
     let operation = Operation::new("health", "Health of this gateway.").answers::<Health>(schemas, 200, &[]);
-    // Not an error: a stopping gateway reports this health.
+    // This 503 is not an error: a stopping gateway reports this health.
     operation.answers::<Health>(schemas, 503, &[]).refuses(&[Code::InternalError]).into_value()
 }
 

@@ -1,5 +1,5 @@
-//! Passes requests to the management API, the dashboard and the operators' pages to a key-service, and its answers
-//! back.
+//! Passes requests for the management API, the dashboard and the operators' pages on to a key-service, and passes its
+//! answers back.
 
 mod forwarded;
 
@@ -23,14 +23,15 @@ use forwarded::Forwarded;
 
 /// Maximum size of a form from a page, in bytes.
 const MAX_FORM: usize = 32 << 10;
-/// Bytes of a form that are read even if the budget of unauthenticated callers is used up, so that people can still
-/// sign in. The bound on requests of unauthenticated callers limits the memory for such small forms.
+/// Size in bytes up to which a form is read even if the budget for unauthenticated callers is used up, so that people
+/// can still sign in. The number of requests of unauthenticated callers is limited, and this limits the memory for such
+/// small forms.
 const SMALL_FORM: usize = 4 << 10;
 
 /// Path of the form that signs in with a password.
 const SIGN_IN: &str = "/dashboard/sign-in";
 
-/// Any method on `/v1/management/…`, and on the route that shows an API key to its holder.
+/// Handles all methods on `/v1/management/…`, and on the route that shows an API key to its holder.
 pub(super) async fn forward(app: Arc<App>, call: Call) -> Result<Response<Body>, ApiError> {
     let caller = call.caller();
     let Call { id, span: trace, mut request } = call;
@@ -52,7 +53,7 @@ pub(super) async fn forward(app: Arc<App>, call: Call) -> Result<Response<Body>,
     Ok(kept_until_taken(response, permit))
 }
 
-/// Finds the account of the request's key, if it has one of this class, before the body is read. A key-service is asked
+/// If the request has a key of this class, finds the key's account, before the body is read. A key-service is asked
 /// only about a credential that has not been accepted before.
 async fn account(
     app: &App,
@@ -70,7 +71,7 @@ async fn account(
     Ok(Some((identity.account(), mark)))
 }
 
-/// Gets the key-service's own refusal, for which it needs only the request's head.
+/// Gets the key-service's own refusal. The key-service needs only the request's head for that.
 async fn refused(
     app: &App,
     request: Request<Body>,
@@ -91,7 +92,8 @@ async fn refused(
     Ok(response)
 }
 
-/// Any method on `/dashboard…` and `/operator…`. The key-service gets the client's address and the host that it used.
+/// Handles all methods on `/dashboard…` and `/operator…`. The key-service gets the client's address, and the host that
+/// the client used.
 pub(super) async fn forward_page(app: Arc<App>, call: Call) -> Result<Response<Body>, ApiError> {
     let Call { id, span: trace, mut request } = call;
     let trace = trace.http_request(request.method());

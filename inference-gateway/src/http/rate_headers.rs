@@ -5,8 +5,8 @@ use std::time::Duration;
 use axum::http::{HeaderMap, HeaderValue};
 use shared::rates::{RateLimit, RateStatus};
 
-/// Headers for requests, then for tokens: the limit per minute, what remains, and the time until all of it is available
-/// again.
+/// Headers for requests, then for tokens. Each group has the limit per minute, what remains of it, and the time until
+/// the whole limit is available again.
 pub(super) const NAMES: [&str; 6] = [
     "x-ratelimit-limit-requests",
     "x-ratelimit-remaining-requests",

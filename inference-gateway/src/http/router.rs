@@ -42,13 +42,13 @@ struct Router {
 }
 
 impl Router {
-    /// Answers a request under a new id, and drains the unread rest of its body.
+    /// Answers a request under a new id, and reads and discards the rest of its body.
     async fn answer(self: Arc<Self>, request: Request) -> Response {
         let id = RequestId::generate(&*self.app.generator.clock);
         let mut request = request.map(drain_unread_body);
         let form = ErrorForm::of(&request);
-        // The order matters: a stopping gateway waits for arriving requests, then refuses new ones, then waits for
-        // running ones.
+        // The order matters: a stopping gateway waits for arriving requests, then refuses new requests, then waits for
+        // running requests.
         let _running = self.app.generator.running.token();
         let draining = self.app.draining.is_cancelled();
         note_arrival(request.extensions_mut());

@@ -32,22 +32,22 @@ use Methods::{Get, Passed, Post};
 static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| Bytes::from(document().to_string()));
 
 pub(super) struct PublicRoute {
-    /// Path, as in metrics and logs. `{id}` is one segment, and `{*rest}` all remaining ones.
+    /// Path, as it appears in metrics and logs. `{id}` is one segment, and `{*rest}` is all remaining segments.
     pub(super) pattern: &'static str,
     pub(super) methods: Methods,
     pub(super) handler: fn(Arc<App>, Call) -> Handled,
-    /// Description for `/openapi.json`. Management routes are described elsewhere, and pages are not described.
+    /// Description for `/openapi.json`. Management routes are described elsewhere, and pages have no description.
     description: Option<Describe>,
 }
 
-/// Future answer of a handler.
+/// The future that a handler returns.
 type Handled = Pin<Box<dyn Future<Output = Result<Response, ApiError>> + Send>>;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Methods {
-    /// `GET` and `HEAD`; allows scripts of any origin.
+    /// `GET` and `HEAD`. Scripts of any origin may use the route.
     Get,
-    /// `POST`; allows scripts of any origin.
+    /// `POST`. Scripts of any origin may use the route.
     Post,
     /// Any method, without CORS. A key-service decides.
     Passed,
@@ -202,7 +202,8 @@ mod tests {
         }
     }
 
-    /// Codes that no operation describes: they concern missing routes, methods and protocols.
+    /// Codes that no operation describes, because they are about routes and methods that do not exist, and about
+    /// protocols.
     const UNDESCRIBED: [Code; 3] = [Code::MethodNotAllowed, Code::UpgradeRequired, Code::RotationInProgress];
 
     #[test]

@@ -1,44 +1,47 @@
-//! Upper bound of the tokens of a prompt, computed from its bytes.
+//! Computes an upper bound of the tokens of a prompt from its bytes.
 //!
 //! A hold is opened on this bound before anything is counted, so it may be too high but never too low. It is high
 //! enough because:
 //! - A token of a byte-level BPE, or of a unigram model with byte fallback, stands for at least one byte. So the text
 //!   that the model's template renders has at most as many tokens as bytes.
-//! - Templates show texts unchanged or as JSON. Texts count as the client spelled them in JSON, quotes included: an
-//!   escape is never shorter than its character (`\u00e9` has six bytes, `é` has two), and a text that is written as
-//!   JSON again needs no more escapes than the client used.
-//! - Some tokenizers compose text first (Unicode's NFC), which lengthens a few characters. Those count more.
-//! - Tools and schemas are parsed and rewritten, by some templates with indentation, by some with `<`, `>`, `&` and `'`
-//!   escaped as `\u003c`. The longest of these spellings counts.
+//! - Templates show texts unchanged or as JSON. Texts are counted as the client spelled them in JSON, with their
+//!   quotes: an escape is never shorter than its character (`\u00e9` has six bytes, `é` has two), and a text that is
+//!   written as JSON again needs no more escapes than the client used.
+//! - Some tokenizers first compose characters (Unicode's NFC), which makes a few characters longer. More bytes are
+//!   counted for these.
+//! - Templates parse and rewrite tools and schemas. Some write them with indentation, some escape `<`, `>`, `&` and `'`
+//!   (as in `\u003c`). The longest of these spellings is counted.
 //! - The constants below cover the templates' own text: markers around messages, and how to call tools.
-//! - Images count at the model's own bound for each image. Their bytes are not text.
+//! - For each image, the model's own maximum is counted. The bytes of an image are not text.
 
 use shared_catalog::Model;
 
-/// Tokens around the messages: a beginning, the markers that open the answer, and a template's short system prompt.
+/// Tokens around all messages: the beginning, the markers that open the answer, and a short system prompt of the
+/// template.
 const PER_REQUEST: u64 = 64;
 /// Tokens around each message: the markers and the name of the role.
 const PER_MESSAGE: u64 = 16;
-/// Tokens that explain to the model how to call tools or format an answer. The longest known explanations have 300.
+/// Tokens that explain to the model how to call tools or format an answer. The longest known explanations have 300
+/// tokens.
 const PER_PREAMBLE: u64 = 512;
 /// Tokens around each tool, tool call, and tool answer: markers, or the tags of templates that write XML.
 const PER_TOOL: u64 = 64;
 
-/// Tokens that a vendor adds to describe one of its own tools that clients run. The longest descriptions have about
-/// 750.
+/// Tokens that a vendor adds to describe one of its own tools that clients run. The longest descriptions have about 750
+/// tokens.
 const PER_VENDORS_TOOL: u64 = 1024;
 
 /// Usual number of bytes of text per token.
 pub const BYTES_PER_TOKEN: u64 = 4;
 
 /// Maximum number of counted bytes per token. The longest known tokens are 128 blanks. A blank that the client spelled
-/// as an escape counts as six bytes, and rewritten JSON adds about the same again.
+/// as an escape is counted as six bytes, and if JSON is rewritten, about as many bytes are added.
 const COUNTED_BYTES_PER_TOKEN: u64 = 1024;
 
 /// Maximum number of varied bytes per token. Long words in scripts with three bytes per letter reach about 60.
 const VARIED_BYTES_PER_TOKEN: u64 = 128;
-/// Length from which a text's varied bytes are counted. Shorter texts would add few tokens, and every request would pay
-/// for the count.
+/// Length from which a text's varied bytes are counted. Shorter texts would add few tokens, but counting would cost
+/// time in every request.
 const LONG_TEXT: usize = 4 << 10;
 /// The longest escape of a character in JSON.
 const LONGEST_ESCAPE: u64 = 6;
@@ -115,13 +118,14 @@ impl PromptSize {
         Ok(())
     }
 
-    /// Counts a text that should be JSON. Templates show it unchanged, rewritten, or as a JSON string.
+    /// Counts a text that should be JSON. Templates show the text unchanged, rewritten, or as a JSON string.
     pub fn maybe_json(&mut self, text: &str) {
-        // A text nested too deeply for a parser is shown only as a string, which is at most six times as long.
+        // A text that is nested too deeply for a parser can be shown only as a string, which is at most six times as
+        // long.
         self.bytes += rewritten(text).unwrap_or(6 * text.len() as u64) + growth(text);
     }
 
-    /// Counts a JSON value that is passed on unread and read by the upstream.
+    /// Counts a JSON value that the gateway does not read, but that the upstream reads.
     pub fn unread(&mut self, json: &str) {
         self.more_than_texts = true;
         self.maybe_json(json);
@@ -142,7 +146,8 @@ impl PromptSize {
         self.more_than_texts |= other.more_than_texts;
     }
 
-    /// Counts a parameter that is passed on as spelled. Templates do not show it, but the server receives its bytes.
+    /// Counts a parameter that is passed on as spelled. Templates do not show the parameter to the model, but the
+    /// server receives its bytes.
     pub fn passed_on(&mut self, json: &str) {
         self.bytes += json.len() as u64;
     }
@@ -152,7 +157,8 @@ impl PromptSize {
         self.preamble
     }
 
-    /// Returns whether a prompt is only text, so that its reported tokens show what the template adds.
+    /// Returns whether a prompt is only text. If it is, the tokens that an upstream reports for it show what the
+    /// template adds.
     pub const fn is_plain(&self) -> bool {
         !self.more_than_texts && self.images == 0
     }
@@ -169,7 +175,7 @@ impl PromptSize {
     }
 
     /// Returns the tokens to bill for a prompt that was not counted: one for each [`BYTES_PER_TOKEN`] bytes of text.
-    /// Images vary more, so they count at their bound.
+    /// The tokens of images vary more, so an image is billed with its maximum.
     pub fn estimate(&self, model: &Model) -> u64 {
         self.most_of_text().div_ceil(BYTES_PER_TOKEN).saturating_add(self.most_of_images(model))
     }
@@ -201,8 +207,8 @@ const SPELLED: [u8; 256] = {
     }
 };
 
-/// Returns the upper bound of the bytes of a JSON text that is rewritten. A text that is not JSON counts at least as a
-/// JSON string.
+/// Returns an upper bound of the bytes of a JSON text after it is rewritten. For a text that is not JSON, the result is
+/// at least the length of the text as a JSON string.
 fn rewritten(json: &str) -> Result<u64, TooDeep> {
     let (mut bytes, mut depth, mut in_string, mut escaped) = (2, 0_u64, false, false);
     for byte in json.bytes() {
@@ -212,7 +218,7 @@ fn rewritten(json: &str) -> Result<u64, TooDeep> {
             escaped = !escaped && byte == b'\\';
             continue;
         }
-        // Bytes of a line break, and of the indentation after it.
+        // Number of bytes of a line break and the indentation after it.
         let new_line = 1 + INDENT * depth.min(MAX_DEPTH);
         bytes += match byte {
             b'{' | b'[' => {
@@ -236,9 +242,9 @@ fn rewritten(json: &str) -> Result<u64, TooDeep> {
     Ok(bytes)
 }
 
-/// Returns the lower bound of the bytes of a text that differ from the four before them, since tokens of hundreds of
-/// bytes repeat one or two characters. `token` is the text as spelled in JSON. Escapes do not count, since they may
-/// spell one character repeatedly.
+/// Returns a lower bound for the number of bytes in a text that differ from each of the four bytes before them. Only
+/// such bytes are counted, because a token of hundreds of bytes repeats one or two characters. `token` is the text as
+/// spelled in JSON. Escapes are not counted, since they may spell the same character again and again.
 fn varied(token: &str) -> u64 {
     let bytes = token.as_bytes();
     let different = bytes.array_windows().filter(|[before @ .., byte]: &&[u8; 5]| !before.contains(byte));
@@ -254,14 +260,16 @@ fn growth(text: &str) -> u64 {
     text.chars().map(added_by_composition_or_compatibility).sum()
 }
 
-/// Returns the maximum number of bytes that one character may add. The ranges are those of Unicode 14, joined across
-/// rare characters.
+/// Returns the maximum number of bytes that one character may add. The ranges are from Unicode 14. They include a few
+/// rare characters between them that add nothing.
 const fn added_by_composition_or_compatibility(c: char) -> u64 {
     match c {
         '\u{f77}'..='\u{f79}' | '\u{2033}'..='\u{2037}' | '\u{222c}'..='\u{2230}' => 6,
-        // A mark may separate a letter from its accent. The accent is then written separately, as is the stroke of ⫝̸.
+        // A combining mark may stand between a letter and its accent. The accent is then written separately, like the
+        // stroke of ⫝̸.
         '\u{300}'..='\u{36f}' | '\u{2adc}' | '\u{587}' | '\u{675}'..='\u{678}' | '\u{1fc1}'..='\u{1fee}' => 2,
-        // Spacing accents; letters of South Asia, Tibet and Hebrew, and some ideographs, which NFC decomposes.
+        // Spacing accents. Also letters of South Asia, Tibet and Hebrew and some ideographs, all of which NFC
+        // decomposes.
         '\u{a0}'..='\u{be}'
         | '\u{37a}'..='\u{385}'
         | '\u{958}'..='\u{95f}'
@@ -305,7 +313,7 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::{Value, json};
 
-    /// Writes a value with indented lines, as one family of templates writes tools.
+    /// Writes a value with indented lines, as some templates write tools.
     fn indented(value: &Value, depth: usize) -> String {
         let line = |depth: usize| format!("\n{}", " ".repeat(4 * depth));
         let list = |open, items: Vec<String>, close| {
@@ -415,7 +423,8 @@ mod tests {
 
         use super::*;
 
-        /// JSON counts for the longest spelling of any renderer, and so does a text that is not JSON.
+        /// The count of a JSON text is at least the length of the longest spelling that any template writes. So is the
+        /// count of a text that is not JSON.
         #[test]
         fn bounds_of_json() {
             fuzz(&Examples::folder("chat").and(Examples::folder("messages")), |input: &Input| {

@@ -7,7 +7,7 @@ use crate::{inside, operator};
 /// Replaces what is removed from a sentence.
 const LEFT_OUT: char = '…';
 
-/// Beginnings of sentences that point elsewhere, in lower case.
+/// Beginnings, in lower case, of sentences that refer the reader to another place.
 const REFERENCES: [&str; 20] = [
     "visit",
     "see",

@@ -2,8 +2,8 @@
 
 use crate::{cleaned::cleaned, name::without_name, sizes::ContextSizes};
 
-/// Phrases for a prompt that is too long, or that leaves too little room for the requested output. They come from the
-/// sources or the documentation of servers.
+/// Phrases with which servers say that a prompt is too long, or leaves too little room for the requested output. The
+/// phrases are from the sources or the documentation of servers.
 const TOO_LONG: [&str; 26] = [
     "maximum context length",         // OpenAI, vLLM, Mistral, DeepSeek, llama-cpp-python
     "context length",                 // SGLang, Ollama, LM Studio
@@ -38,8 +38,8 @@ const TOO_LONG_BY_NAME: [&str; 4] =
 /// Types and codes of errors that the request caused, whatever their status.
 const REQUEST_AT_FAULT: [&str; 4] =
     ["invalid_request_error", "exceed_context_size_error", "context_length_exceeded", "not_supported_error"];
-/// Words about a part of a request that a server cannot handle, from the servers' sources. Several servers report it
-/// with a 5xx status. The first match counts.
+/// Phrases with which servers say that they cannot handle a part of a request, from the servers' sources. Several
+/// servers report this with a 5xx status. The first match counts.
 const PARTS_AT_FAULT: [(PartAtFault, &[&str]); 5] = [
     (
         PartAtFault::CallArguments,
@@ -91,7 +91,7 @@ const PARTS_AT_FAULT: [(PartAtFault, &[&str]); 5] = [
 /// Longest location in a body that a client may see, in bytes.
 const MAX_PLACE_BYTES: usize = 200;
 /// Maximum number of bytes that are read from an error, since a parsed error takes many times its size in memory. A
-/// longer one is ignored.
+/// longer error is ignored.
 pub const MAX_ERROR_BYTES: usize = 64 << 10;
 
 /// An upstream's error; empty if it has no readable text. The text may quote the prompt.
@@ -128,7 +128,7 @@ pub enum PartAtFault {
 pub enum Verdict {
     /// The prompt, or the prompt with the requested output, exceeds the upstream's context.
     TooLong,
-    /// The request is invalid for another reason. The part at fault is given if the error's words are known.
+    /// The request is invalid for another reason. Names the part at fault, if the error's phrase is known.
     Invalid(Option<PartAtFault>),
     /// The request has more bytes than the upstream accepts.
     TooLarge,
@@ -142,7 +142,7 @@ pub enum Verdict {
 
 impl UpstreamError {
     /// Returns the error's cause, judged by the status and the text. Some servers report a client's mistake as a 500,
-    /// and only the text shows it.
+    /// and only the text shows whose mistake it is.
     pub fn verdict(&self, status: u16) -> Verdict {
         let part = self.part_at_fault();
         match status {
@@ -158,15 +158,15 @@ impl UpstreamError {
         }
     }
 
-    /// Returns the part of the text that a client may read. The upstream's own name for the model, which is
-    /// confidential, is replaced. Texts about the server's own failures are dropped, and anything that identifies the
-    /// operator's account is removed.
+    /// Returns the part of the text that a client may read. The upstream's own name for the model is confidential, so
+    /// it is replaced. Texts about the server's own failures are dropped, and anything that identifies the operator's
+    /// account is removed.
     pub fn for_client(&self, status: u16, upstream_model: &str) -> Option<String> {
         let shown = status < 500 && !self.message.is_empty();
         if shown { cleaned(&without_name(&self.message, upstream_model)) } else { None }
     }
 
-    /// Returns the location in the upstream's body that the error blames, if it is spelled as one.
+    /// Returns the location in the upstream's body that the error blames, if it has the form of a location.
     pub fn place(&self) -> Option<&str> {
         let is_of_place = |c: char| c.is_ascii_alphanumeric() || "_-.[]".contains(c);
         let is_place =

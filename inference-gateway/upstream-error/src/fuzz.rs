@@ -1,4 +1,4 @@
-//! Fuzz target for upstreams' errors.
+//! Fuzz target for the errors of upstreams.
 
 use shared_fuzz::{Examples, Input, fuzz};
 

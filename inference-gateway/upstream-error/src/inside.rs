@@ -1,11 +1,11 @@
 //! Detects internal details in a text: addresses, credentials, files, stack traces.
 //!
-//! When in doubt, a text counts as internal. Dropping an upstream's words loses little, but a leaked secret cannot be
-//! taken back.
+//! When in doubt, a text counts as internal. If an upstream's words are dropped, little is lost, but a leaked secret
+//! cannot be taken back.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// Parts of stack traces and headers, in lower case.
+/// Words that occur in stack traces and headers, in lower case.
 const TELLTALES: [&str; 7] = [
     "traceback",
     "stack trace",
@@ -36,9 +36,9 @@ const HOST_LABELS: [&str; 12] = [
 const FILE_ENDINGS: [&str; 10] = [".py", ".rs", ".go", ".c", ".cc", ".cpp", ".cu", ".js", ".so", ".java"];
 /// Prefixes of credentials that well-known services issue, in lower case.
 const KEY_PREFIXES: [&str; 5] = ["sk-", "sk_", "hf_", "ghp_", "akia"];
-/// From this length on, letters and digits together count as a token, a digest or an id.
+/// A word of letters and digits counts as a token, a digest or an id from this length on.
 const TOKEN_CHARS: usize = 20;
-/// From this length on, letters alone count as a token, a digest or an id.
+/// A word of letters only counts as a token, a digest or an id from this length on.
 const LETTERS_ONLY_CHARS: usize = 40;
 
 /// Prefixes of addresses where vendors document their APIs.
@@ -101,15 +101,15 @@ fn is_address(word: &str) -> bool {
         || word.split(['/', ':', '@', '%']).any(|part| part.parse::<Ipv4Addr>().is_ok() || is_host(part))
 }
 
-/// Returns whether a word has the form `name:8000`. A word that begins with a number is a time, or a position in a
-/// text.
+/// Returns whether a word has the form `name:8000`. A word that begins with a number is not, because it is a time or a
+/// position in a text.
 fn has_port(word: &str) -> bool {
     word.rsplit_once(':').is_some_and(|(host, port)| {
         host.contains(|c: char| c.is_ascii_alphabetic()) && port.parse::<u16>().is_ok()
     })
 }
 
-/// Returns whether a word is a host name. Locations in a request, such as `messages.0.content`, are not.
+/// Returns whether a word is a host name. Locations in a request, such as `messages.0.content`, are not host names.
 fn is_host(name: &str) -> bool {
     name == "localhost" || name.split('.').skip(1).any(|label| HOST_LABELS.contains(&label))
 }

@@ -2,7 +2,8 @@
 
 use crate::{error::UpstreamError, operator};
 
-/// The status that each type or code corresponds to: types of Anthropic's API, and codes of failed responses.
+/// Types and codes, each with the status to which it corresponds: types of Anthropic's API, and codes of failed
+/// responses.
 const STATUSES: [(&str, u16); 22] = [
     ("invalid_request_error", 400),
     ("authentication_error", 401),
@@ -21,7 +22,7 @@ const STATUSES: [(&str, u16); 22] = [
     ("rate_limit_exceeded", 429),
     ("slow_down", 503),
     ("server_is_overloaded", 503),
-    // Codes of Z.ai: too many requests at once, too many for now, and too many in total.
+    // Codes of Z.ai for too many requests: at once, in a short time, and in total.
     ("1302", 429),
     ("1303", 429),
     ("1305", 429),
@@ -52,7 +53,7 @@ const OF_ACCOUNT: [&str; 25] = [
     "PrepaidBillOverdue",
     "PostpaidBillOverdue",
     "CommodityNotPurchased",
-    // Codes of Z.ai: the account is not active, missing, locked, has no money, or broke the rules.
+    // Codes of Z.ai: the account is not active, does not exist, is locked, has no money, or broke the rules.
     "1110",
     "1111",
     "1112",
@@ -61,8 +62,8 @@ const OF_ACCOUNT: [&str; 25] = [
 ];
 
 impl UpstreamError {
-    /// Returns the status of an error event in a stream: its code if that is a status, or else the status that its type
-    /// or code corresponds to.
+    /// Returns the status of an error event in a stream. That is the event's code, if the code is a status, and
+    /// otherwise the status to which its type or code corresponds.
     pub fn status_in_stream(&self) -> u16 {
         let status =
             |name: &str| STATUSES.iter().find(|(known, _)| *known == name).map(|(_, status)| *status);

@@ -90,7 +90,7 @@ mod tests {
                 400,
                 r#"{"error":{"code":400,"message":"the request exceeds the available context size, try increasing it","type":"exceed_context_size_error","n_prompt_tokens":28680,"n_ctx":2048}}"#,
             ),
-            // llama-cpp-python: within a stream too, and in one version as a 500
+            // llama-cpp-python; it also sends this within a stream, and one version sends it with status 500
             (
                 500,
                 r#"{"error":{"message":"Requested tokens (28680) exceed context window of 2048","type":"internal_server_error","param":null,"code":null}}"#,
@@ -185,7 +185,7 @@ mod tests {
                 .replace(r"\\n", r"\n");
             assert_eq!(verdict(status, &body), Verdict::Invalid(Some(part)), "{body}");
         }
-        // Our credential is refused, whatever the words.
+        // With this status, the gateway's credential is refused, whatever the text says.
         assert_eq!(verdict(401, r#"{"error":{"message":"raise_exception"}}"#), Verdict::Broken);
     }
 
@@ -213,7 +213,7 @@ mod tests {
                 "{status}"
             );
         }
-        // A rejected credential of ours cannot mean that the client's request is too large.
+        // If the gateway's credential is refused, the error cannot mean that the client's request is too large.
         assert_eq!(
             verdict(401, r#"{"error":{"message":"m","type":"invalid_request_error"}}"#),
             Verdict::Broken
@@ -236,7 +236,8 @@ mod tests {
         }
     }
 
-    /// Vendors' sentences about the account of whoever asks, as their users report them, with the statuses.
+    /// Sentences with which vendors refuse requests because of the caller's account, with their statuses, as users have
+    /// reported them.
     const OF_ACCOUNT: [(u16, &str); 27] = [
         // OpenAI
         (

@@ -1,9 +1,9 @@
-//! Output limits that upstreams refuse, and the room that they report instead. All texts come from servers' sources or
+//! Output limits that upstreams refuse, and how many tokens they say would fit. All texts are from servers' sources or
 //! answers.
 
 use crate::error::UpstreamError;
 
-/// Lower-case texts that report a model's highest output; `#` is the number.
+/// Texts, in lower case, that report a model's highest output limit; `#` is the number.
 const MOST_OUTPUT: [&str; 11] = [
     "supports at most # completion tokens",                      // OpenAI
     "less than or equal to `#`",                                 // Groq
@@ -17,7 +17,7 @@ const MOST_OUTPUT: [&str; 11] = [
     "the maximum value is #",                                    // several
     "range of max_completion_tokens should be [1, #]",           // Alibaba
 ];
-/// Texts that report the lowest refused number of output tokens.
+/// Texts that report the lowest number of output tokens that is refused.
 const TOO_MUCH_OUTPUT: [&str; 2] = [
     "to # (exclusive)", // Gemini
     "range [1, #)",     // Gemini
@@ -35,8 +35,8 @@ const WINDOW: [&str; 8] = [
     "> #, decrease input length",          // Anthropic
 ];
 
-/// Texts that report the prompt's tokens. vLLM's "at least # input tokens" is left out if output was requested, since
-/// vLLM stops counting once the prompt no longer fits next to the output.
+/// Texts that report the number of tokens in the prompt. If output was requested, vLLM writes "at least # input
+/// tokens". This is not listed, because vLLM stops counting once the prompt no longer fits next to the output.
 const PROMPT: [&str; 9] = [
     "(# in the messages",                     // OpenAI, older vLLM
     "messages resulted in # tokens",          // OpenAI
@@ -49,7 +49,7 @@ const PROMPT: [&str; 9] = [
     "exceed context limit: # +",              // Anthropic
 ];
 
-/// Names of the limit, in errors that are about nothing else.
+/// Names of the limit, in errors that are only about the limit.
 const LIMIT_NAMES: [&str; 6] = [
     "max_tokens",
     "max_output_tokens",
@@ -59,7 +59,7 @@ const LIMIT_NAMES: [&str; 6] = [
     "output tokens",
 ];
 
-/// An output limit that an upstream refused, alone or together with the prompt.
+/// An output limit that an upstream refused, by itself or because of the prompt's length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RefusedLimit {
     /// Highest output limit for any request.
@@ -75,22 +75,22 @@ impl RefusedLimit {
         self.most
     }
 
-    /// Returns the output tokens that fit; `None` if the upstream does not say.
+    /// Returns how many output tokens fit; `None` if the upstream does not say.
     pub fn room(self) -> Option<u64> {
         let beside = self.prompt.and_then(|prompt| self.room_beside(prompt));
         self.most.into_iter().chain(beside).min()
     }
 
-    /// Returns the output tokens that fit with a prompt of this size; `None` if the upstream does not report its
+    /// Returns how many output tokens fit next to a prompt of this size; `None` if the upstream does not report its
     /// window.
     pub fn room_beside(self, prompt: u64) -> Option<u64> {
-        // SGLang requires one spare token.
+        // SGLang requires that one token stays free.
         Some(self.window?.saturating_sub(prompt).saturating_sub(1))
     }
 }
 
 impl UpstreamError {
-    /// Returns the refused output limit, if this error is about one.
+    /// If this error is about a refused output limit, returns what it says about the limit.
     pub fn refused_limit(&self, status: u16) -> Option<RefusedLimit> {
         let text = self.message.to_lowercase();
         let names_limit = LIMIT_NAMES.iter().any(|name| text.contains(name));
@@ -103,7 +103,7 @@ impl UpstreamError {
     }
 }
 
-/// Reads the number in place of `#`, if a text matches this form.
+/// If a text matches this template, reads the number in place of `#`.
 fn number(text: &str, template: &str) -> Option<u64> {
     let (before, after) = template.split_once('#')?;
     text.match_indices(before).find_map(|(at, _)| {
@@ -192,7 +192,7 @@ mod tests {
             ),
             // Ollama's cloud
             ("max_tokens (128000) exceeds model's maximum output tokens (65536) for model x", 65536),
-            // vLLM, for a prompt that alone is too long
+            // vLLM, for a prompt that is too long by itself
             (
                 "This model's maximum context length is 2048 tokens. However, your prompt contains at least 2049 input tokens, which exceeds this limit even without any output tokens.",
                 0,

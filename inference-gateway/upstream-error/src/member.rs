@@ -1,9 +1,9 @@
-//! Members of a request that a server refuses and that the request can do without.
+//! Members of a request that a server may refuse and that the request can do without.
 
-/// A member, or a form of one, that a server may refuse.
+/// A member, or a form of a member, that a server may refuse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefusedMember {
-    /// A whole answer: the server only streams, always or for a limit of this size.
+    /// A whole answer: the server only streams, always or for an output limit of this size.
     WholeAnswer,
     /// Ids of calls other than nine letters and digits.
     CallIds,
@@ -45,7 +45,7 @@ impl RefusedMembers {
     }
 }
 
-/// Words of servers that accept the request only as a stream.
+/// Phrases of servers that accept the request only as a stream.
 const STREAMS_ALONE: [&str; 6] = [
     "must have stream=true",       // Fireworks
     "only support stream mode",    // DashScope
@@ -54,9 +54,9 @@ const STREAMS_ALONE: [&str; 6] = [
     "only available in streaming", // several
     "streaming is required",       // Anthropic's SDK, proxies
 ];
-/// Words that demand another form of a call's id.
+/// Phrase that demands another form of a call's id.
 const NINE_CHARACTERS: &str = "with a length of 9"; // Mistral
-/// Words for encrypted reasoning that a model does not have.
+/// Phrases which say that a model has no encrypted reasoning.
 const NOT_ENCRYPTED: [&str; 2] = ["encrypted content is not supported", "reasoning.encrypted_content"]; // OpenAI
 
 /// Names of members, in the order in which they are searched.
@@ -69,10 +69,10 @@ const NAMES: [(&str, RefusedMember); 7] = [
     ("max_tokens", RefusedMember::LimitName),
     ("store", RefusedMember::Store),
 ];
-/// Words that servers also use about a member's value. For a limit, a known name with a refused value is more likely
-/// than an unknown name.
+/// Phrases that servers also use about a member's value. If such a phrase is about an output limit, the server more
+/// likely refuses the value than the name.
 const OF_VALUES: [&str; 4] = ["unexpected", "invalid argument", "not allowed", "is not available"];
-/// Words with which servers refuse an unknown member.
+/// Phrases with which servers refuse an unknown member.
 const REFUSALS: [&str; 14] = [
     "unsupported",           // OpenAI's newer models
     "not supported",         // OpenAI's newer models, Groq
@@ -106,7 +106,7 @@ impl RefusedMember {
         let refusals: Vec<&str> = REFUSALS.into_iter().filter(|words| text.contains(words)).collect();
         let refuses = |member: Self| match member {
             Self::LimitName => status < 500 && refusals.iter().any(|words| !OF_VALUES.contains(words)),
-            // A failing server may quote the whole request.
+            // A server that fails may quote the whole request, so the names of these members prove nothing in a 5xx.
             Self::CacheSalt | Self::CacheKey | Self::Store => status < 500 && !refusals.is_empty(),
             Self::WholeAnswer
             | Self::CallIds

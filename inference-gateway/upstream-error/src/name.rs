@@ -1,4 +1,4 @@
-//! Removes the upstream's own name for a model, which clients must not see.
+//! Removes the upstream's own name for a model from a text, since clients must not see this name.
 
 /// Replaces the name.
 const SHOWN: &str = "the model";

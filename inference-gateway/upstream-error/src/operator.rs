@@ -1,8 +1,8 @@
 //! Detects vendors' messages about the operator's account: its credit, its credentials, and its permissions. Clients
-//! can do nothing about them.
+//! can do nothing about such messages.
 
-/// Lower-case words about that account, from answers of OpenAI, Anthropic, Azure, Bedrock, Gemini and Vertex, Groq, and
-/// then Moonshot, DeepSeek, Z.ai, Alibaba, Fireworks, OpenRouter, Together, xAI and Cohere.
+/// Phrases about that account, in lower case, from answers of OpenAI, Anthropic, Azure, Bedrock, Gemini and Vertex,
+/// Groq, and then Moonshot, DeepSeek, Z.ai, Alibaba, Fireworks, OpenRouter, Together, xAI and Cohere.
 const OF_ACCOUNT: [&str; 57] = [
     "exceeded your current quota",
     "billing hard limit",
@@ -63,7 +63,7 @@ const OF_ACCOUNT: [&str; 57] = [
     "data policy",
 ];
 
-/// Lower-case words of sentences that advise the operator what to buy or whom to ask.
+/// Phrases, in lower case, of sentences that tell the operator what to buy or whom to ask.
 const TO_OPERATOR: [&str; 14] = [
     "your organization",
     "your account",
@@ -81,13 +81,13 @@ const TO_OPERATOR: [&str; 14] = [
     "project admin",
 ];
 
-/// Prefixes of vendors' names for accounts and what belongs to them, in lower case.
+/// Prefixes, in lower case, of the names that vendors give accounts and what belongs to them.
 const NAMES: [&str; 8] = ["org-", "org_", "proj-", "proj_", "arn:", "ak-", "projects/", "accounts/"];
-/// Lower-case words that precede the name of something in an account.
+/// Words, in lower case, that precede the name of something in an account.
 const BEFORE_NAME: [&str; 6] = ["organization", "project", "account", "deployment", "workspace", "team"];
 
-/// Returns whether a message is about the operator's account. Quoted parts may be the client's own text and do not
-/// count.
+/// Returns whether a message is about the operator's account. Quoted parts are ignored, since they may be the client's
+/// own text.
 pub(super) fn is_of_account(message: &str) -> bool {
     let lower = without_quotes(message).to_lowercase();
     OF_ACCOUNT.iter().any(|words| lower.contains(words))
@@ -99,7 +99,8 @@ pub(super) fn is_for_operator(sentence: &str) -> bool {
     TO_OPERATOR.iter().any(|words| lower.contains(words))
 }
 
-/// Returns whether a lower-case word names an account or something that belongs to one. `before` is the preceding word.
+/// Returns whether a lower-case word names an account, or something that belongs to an account. `before` is the
+/// preceding word.
 pub(super) fn is_name(word: &str, before: &str) -> bool {
     let is_named = |name: &&str| word.strip_prefix(*name).is_some_and(|rest| !rest.is_empty());
     let is_owned = || BEFORE_NAME.contains(&before) && has_name(word);
@@ -113,7 +114,8 @@ fn has_name(word: &str) -> bool {
     word.contains(|c: char| c.is_ascii_digit() || c == '-' || c == '_')
 }
 
-/// Removes quoted parts. An apostrophe within a word is not a quote, nor is an unclosed mark.
+/// Removes quoted parts. An apostrophe within a word, or a quotation mark that is never closed, does not begin a
+/// quotation.
 fn without_quotes(text: &str) -> String {
     let (mut kept, mut quoted, mut quote, mut before) =
         (String::with_capacity(text.len()), String::new(), None, ' ');

@@ -1,4 +1,4 @@
-//! Finds an error's words, wherever its server puts them.
+//! Finds the text of an error, wherever its server puts it.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use crate::{
     sizes::ContextSizes,
 };
 
-/// Maximum nesting down to which an error is read, including JSON within texts.
+/// Maximum number of levels of nesting to which an error is read, including JSON within texts.
 const MOST_LEVELS: usize = 8;
 /// Maximum number of values that are read from an error.
 const MOST_VALUES: usize = 64;
@@ -35,7 +35,7 @@ const MEMBERS: [&str; 17] = [
 /// Members that contain the cause of the surrounding error.
 const CAUSES: [&str; 1] = ["raw"];
 
-/// A sentence and its rank: a cause before its wrapper, and a message before a title.
+/// A sentence and its rank. A cause ranks before the error that wraps it, and a message before a title.
 struct Sentence {
     is_named_as_message: u8,
     is_cause: bool,
@@ -54,7 +54,7 @@ struct ErrorSearch {
 }
 
 impl UpstreamError {
-    /// Reads an error from a body or an event of a stream. Its words may be nested in objects and lists, in a text that
+    /// Reads an error from a body or an event of a stream. The text may be nested in objects and lists, in a text that
     /// contains JSON, or in an event.
     pub fn read(body: &[u8]) -> Self {
         if body.len() > MAX_ERROR_BYTES {
@@ -79,7 +79,7 @@ impl UpstreamError {
     }
 }
 
-/// Reads a body as JSON, or the first event with JSON of a body that is framed as a stream.
+/// Reads a body as JSON. If the body has the form of a stream, reads its first event with JSON.
 fn parsed(body: &[u8]) -> Option<Value> {
     if let Ok(value) = serde_json::from_slice(body) {
         return Some(value);
@@ -116,7 +116,7 @@ impl ErrorSearch {
 
     /// Notes the names that an object gives to its error.
     fn note_members(&mut self, object: &Value, name: &str, is_cause: bool) {
-        // In a `response` object that encloses the error, members with these names mean something else.
+        // In a `response` object that encloses the error, members with these names do not describe the error.
         if name == "response" {
             return;
         }
@@ -130,7 +130,7 @@ impl ErrorSearch {
         // If an event encloses the error, `type` is the type of the event.
         let kind = [&object["type"], &object["error_type"]].into_iter().find_map(text);
         let is_of_event = object["error"].is_object() || object["response"].is_object();
-        // In a validation detail, `type` names the failed check.
+        // In a detail of a validation error, `type` is the name of the check that failed.
         let is_of_check = object["loc"].is_array();
         self.kinds.extend(kind.filter(|_| !is_of_event && !is_of_check).map(|kind| (is_cause, kind)));
         self.params.extend(text(&object["param"]));
@@ -181,7 +181,7 @@ mod tests {
                 "",
             ),
             (r#"{"detail":[{"type":"t","loc":["body","messages"],"msg":"m"}]}"#, "m", ""),
-            // DashScope, framed as a stream
+            // DashScope, in the form of a stream
             (
                 "id:1\nevent:error\n:HTTP_STATUS/400\ndata:{\"error\":{\"code\":\"c\",\"message\":\"m\"}}\n\n",
                 "m",

@@ -1,4 +1,4 @@
-//! Sizes of a prompt that is too long, from the members or the text of an error.
+//! Reads the sizes of a prompt that is too long, from the members or the text of an error.
 
 use serde_json::Value;
 
@@ -23,7 +23,7 @@ const LIMITS: [&str; 14] = [
 /// Sizes of a prompt that is too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContextSizes {
-    /// Tokens of the prompt; `None` if the upstream does not say, or if the prompt alone fits.
+    /// Tokens of the prompt; `None` if the upstream does not say, or if the prompt by itself would fit.
     pub prompt: Option<u64>,
     /// Maximum number of tokens that the upstream accepts.
     pub most: u64,
@@ -62,7 +62,7 @@ struct Number {
     start: usize,
 }
 
-/// Finds the numbers of a text that may count tokens, ignoring parts of words and numbers of characters.
+/// Finds the numbers in a text that may be numbers of tokens. Parts of words and numbers of characters are ignored.
 fn numbers(text: &str) -> Vec<Number> {
     let bytes = text.as_bytes();
     let (mut found, mut at) = (Vec::new(), 0);
@@ -89,13 +89,15 @@ fn is_of_number(bytes: &[u8], at: usize) -> bool {
     is_digit(at) || (bytes[at] == b',' && is_digit(at + 1) && is_digit(at + 2) && is_digit(at + 3))
 }
 
-/// Returns how many bytes to skip if this phrase ends with the lower end of a range, which is not the limit.
+/// If the lower end of a range follows this phrase, returns how many bytes to skip, since the lower end is not the
+/// limit.
 fn skipped(text: &str, at: usize) -> usize {
     const RANGE: &str = "input length should be [1,";
     if text[at..].starts_with(RANGE) { RANGE.len() - 1 } else { 0 }
 }
 
-/// Finds the limit in a text: the first number after a phrase for it, or else the last number before the phrase.
+/// Finds the limit in a text: the first number after a phrase for the limit or, if there is none, the last number
+/// before the phrase.
 fn limit(text: &str, numbers: &[Number]) -> Option<u64> {
     let named = LIMITS.iter().find_map(|phrase| text.find(phrase));
     // Anthropic: "exceed context limit: 190000 + 20000 > 200000".

@@ -1,6 +1,7 @@
 //! A worker's client for upstreams: HTTP/1 with persistent connections.
 //!
-//! A request passes through no task or queue except its connection's. A general-purpose client's pool would add more.
+//! A request passes through no task or queue other than those of its connection. The pool of a general-purpose client
+//! would add some.
 
 use std::{
     collections::VecDeque,
@@ -32,7 +33,7 @@ const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
 const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(10);
 /// Maximum number of idle connections to a server.
 const IDLE_CONNECTIONS: usize = 1024;
-/// Time between two rounds of pruning. Each round closes the connections that were already idle in the round before.
+/// Time between two rounds of pruning. Each round closes the connections that have been idle since the round before.
 const PRUNE_EVERY: Duration = Duration::from_secs(45);
 
 type Body = Full<Chain<Bytes, Bytes>>;
@@ -40,11 +41,12 @@ type Body = Full<Chain<Bytes, Bytes>>;
 /// A server, as the client reaches it.
 pub(crate) struct Server {
     origin: Uri,
-    /// Key of the server's connections: scheme, authority, and how it is reached if not directly.
+    /// Key for the server's connections: its scheme, its authority and, if it is not reached directly, how it is
+    /// reached.
     name: Arc<str>,
     /// Value of `Host`, without the scheme's default port.
     host: HeaderValue,
-    /// Connector to the server, with its proxy and authority.
+    /// Connector to the server, through its proxy if it has one, with the certificate authorities to trust.
     connector: Connector,
 }
 
@@ -54,7 +56,7 @@ pub struct UpstreamClient(Arc<OpenConnections>);
 
 struct OpenConnections {
     idle: Mutex<IdleConnections>,
-    /// Replaces TCP for making connections.
+    /// Makes connections, instead of TCP.
     dial: Option<Arc<dyn Dial>>,
 }
 
@@ -69,7 +71,7 @@ struct IdleConnections {
 #[derive(Default)]
 struct ServerConnections {
     idle: Vec<Idle>,
-    /// Requests that are connecting, the oldest first.
+    /// Requests that wait for a connection, the oldest first.
     waiting: VecDeque<oneshot::Sender<SendRequest<Body>>>,
 }
 
@@ -79,7 +81,7 @@ struct Idle {
     since: u64,
 }
 
-/// Failure before the head of an answer.
+/// Why the head of an answer did not arrive.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SendError {
     #[error("no connection")]
@@ -135,7 +137,7 @@ impl UpstreamClient {
         Self(Arc::new(OpenConnections { idle: Mutex::default(), dial }))
     }
 
-    /// Sends a request, whose URI is a path, and returns the head of the answer.
+    /// Sends a request and returns the head of the answer. The request's URI is only a path.
     pub(crate) async fn request(
         &self,
         server: &Server,
@@ -162,7 +164,8 @@ impl UpstreamClient {
         }
     }
 
-    /// Connects, unless a connection becomes idle first. Returns the connection, and whether it is new.
+    /// Opens a connection, unless another connection becomes idle before that. Returns the connection, and whether it
+    /// is new.
     async fn connection(&self, server: &Server) -> Result<(SendRequest<Body>, bool), SendError> {
         let returned = self.0.wait(server.name.clone());
         let (connector, origin) = (server.connector.clone(), server.origin.clone());
@@ -180,7 +183,7 @@ impl UpstreamClient {
             biased;
             Ok(connection) = returned => {
                 let (connections, name) = (self.0.clone(), server.name.clone());
-                // The new connection serves a later request.
+                // The new connection is kept for a later request.
                 tokio::spawn(async move {
                     if let Ok(connection) = connecting.await {
                         connections.put(name, connection);

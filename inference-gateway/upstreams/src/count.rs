@@ -1,4 +1,4 @@
-//! Exact counts of a prompt's tokens, from servers that offer them.
+//! Exact counts of a prompt's tokens, from servers that can count.
 
 use std::time::Duration;
 
@@ -19,13 +19,13 @@ use crate::{
     upstream::{Upstream, UpstreamRequest},
 };
 
-/// Maximum time for an exact count, including the wait for a permit. It delays a request that would otherwise be
-/// refused.
+/// Maximum time for an exact count, including the wait for a permit. The wait is acceptable, because the request would
+/// otherwise be refused.
 const COUNT_DEADLINE: Duration = Duration::from_secs(10);
-/// Largest answer of a counter, in bytes.
+/// Largest answer to a request for a count, in bytes.
 const MAX_COUNT_BYTES: usize = 1 << 20;
 
-/// How to ask for a prompt's count.
+/// How to ask an upstream to count a prompt.
 pub struct CountTerms<'t> {
     pub owner: Owner,
     /// Query and headers for a body that is passed on.
@@ -56,15 +56,15 @@ impl PromptCount {
 pub enum NotCounted {
     /// The upstream cannot count this prompt at any time.
     Unsupported,
-    /// The upstream could not be reached, failed, or did not answer in time. This may last.
+    /// The upstream could not be reached, failed, or did not answer in time. This may last for some time.
     Away,
     /// The upstream is busy at the moment.
     Busy,
 }
 
 impl Upstream {
-    /// Counts the exact tokens of the request's prompt, if this upstream can. Few prompts are counted at once. While
-    /// more wait, accounts take turns.
+    /// Counts the exact tokens of the request's prompt, if this upstream can. Only a few prompts are counted at once.
+    /// If more are waiting, accounts take turns.
     pub async fn count(
         &self,
         client: &UpstreamClient,

@@ -5,16 +5,17 @@ use metering::UsageScope;
 use request::ProgressReports;
 use shared_catalog::UpstreamKind;
 
-/// Features of a kind of server beyond the OpenAI chat API.
+/// What a kind of server has in addition to the OpenAI chat API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Dialect {
-    /// Form in which a stream reports usage in progress. It makes bills exact for streams that clients leave.
+    /// Form in which a stream reports its usage while it is running. With such reports, bills are exact even if a
+    /// client leaves a stream.
     pub(crate) progress: ProgressReports,
     /// Route that counts a prompt's tokens.
     pub(crate) counter: TokenCounter,
-    /// Whether a `cache_salt` separates prompt caches.
+    /// Whether the server accepts a `cache_salt`, which separates prompt caches.
     pub(crate) salted: bool,
-    /// The output that reports cover in an answer with several choices.
+    /// Which output a usage report covers in an answer with several choices.
     pub(crate) usage: UsageScope,
 }
 
@@ -22,11 +23,12 @@ pub(crate) struct Dialect {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TokenCounter {
     None,
-    /// `/tokenize` next to `/v1`, which returns `{"count"}`. An image of any size counts as a placeholder.
+    /// `/tokenize` next to `/v1`. It returns `{"count"}`. An image of any size counts as a placeholder.
     BesideV1,
-    /// `/v1/tokenize`, which returns the same.
+    /// `/v1/tokenize`, with the same answer as [`Self::BesideV1`].
     UnderV1,
-    /// `/v1/chat/completions/input_tokens` or another API's counter, which returns `{"input_tokens"}`, images included.
+    /// `/v1/chat/completions/input_tokens`, or the counting route of another API. It returns `{"input_tokens"}`, and
+    /// counts images.
     InputTokens,
 }
 
@@ -58,9 +60,9 @@ impl Dialect {
         usage: UsageScope::Answer,
     };
 
-    /// vLLM. Progress reports cover the chunk's choice; the last report covers all. It sends `prompt_tokens_details`
-    /// only with `--enable-prompt-tokens-details`, and only in the last chunk, so if a client leaves a stream, its
-    /// prompt is billed as uncached.
+    /// vLLM. Reports during a stream cover the chunk's choice; the last report covers all choices. It sends
+    /// `prompt_tokens_details` only with `--enable-prompt-tokens-details`, and only in the last chunk. So if a client
+    /// leaves a stream, its prompt is billed as uncached.
     const VLLM: Self = Self {
         progress: ProgressReports::Usage,
         counter: TokenCounter::BesideV1,
@@ -68,14 +70,14 @@ impl Dialect {
         usage: UsageScope::ChunkChoice,
     };
 
-    /// SGLang. Progress reports cover the chunk's choice; the last report covers all. It reports cached tokens only
-    /// with `--enable-cache-report`. Versions whose `/v1/tokenize` accepts only plain text refuse a chat, which then
-    /// has no exact count.
+    /// SGLang. Reports during a stream cover the chunk's choice; the last report covers all choices. It reports cached
+    /// tokens only with `--enable-cache-report`. Versions whose `/v1/tokenize` accepts only plain text refuse to count
+    /// a chat.
     const SGLANG: Self = Self { counter: TokenCounter::UnderV1, ..Self::VLLM };
 
     /// llama.cpp's server. It counts each choice separately, even in the usage after the choice's end. A whole answer
-    /// has usage only for its first choice, so a request for several choices is sent as a stream. The cache belongs to
-    /// a slot and cannot be separated.
+    /// has usage only for its first choice, so a request for several choices is sent as a stream. Each slot has its own
+    /// cache, and a cache cannot be separated by account.
     const LLAMA_CPP: Self = Self {
         progress: ProgressReports::Timings,
         counter: TokenCounter::InputTokens,
@@ -87,7 +89,7 @@ impl Dialect {
     /// model's `context_window` and the server's `num_ctx` should agree.
     const OLLAMA: Self = Self::OPENAI;
 
-    /// The model inside the `faregate` binary. Progress reports cover all choices.
+    /// The model inside the `faregate` binary. Reports during a stream cover all choices.
     const BUILTIN: Self =
         Self { progress: ProgressReports::Usage, counter: TokenCounter::BesideV1, ..Self::OPENAI };
 

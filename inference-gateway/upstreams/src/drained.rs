@@ -1,5 +1,5 @@
-//! Addresses of upstreams that an operator has drained. They stay drained under a new catalogue, until they are
-//! restored or the process ends.
+//! Addresses of upstreams that an operator has drained. They stay drained when a new catalogue is loaded, until they
+//! are restored or the process ends.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ impl DrainedAddresses {
         self.0.lock().contains(address)
     }
 
-    /// Notes that an address is drained, or restored.
+    /// Notes that an address was drained or restored.
     pub(crate) fn set(&self, address: &str, drained: bool) {
         let mut addresses = self.0.lock();
         if drained {

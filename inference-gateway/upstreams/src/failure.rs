@@ -46,7 +46,7 @@ impl From<UpstreamFailure> for NotAnswered {
 /// Why an upstream did not answer with a 200.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UpstreamFailure {
-    /// No server listens at the address. Another upstream may be tried.
+    /// No server can be reached at the address. Another upstream may be tried.
     Unreachable(String),
     /// The upstream closed the connection before an answer. Another upstream may be tried.
     HungUp(String),
@@ -62,7 +62,8 @@ pub enum UpstreamFailure {
     CredentialRefused(u16),
     /// The upstream failed, or its answer was unusable. Another upstream may be tried.
     Broken(String),
-    /// The upstream's answer was empty: no output, no end, no tokens. Another upstream may be tried.
+    /// The upstream's answer was empty: it had no output, no finish reason and no tokens. Another upstream may be
+    /// tried.
     Empty,
     /// The upstream does not accept the client's query or headers. Another upstream may be tried.
     NotTaken(String),
@@ -73,8 +74,8 @@ const NOT_TAKEN: [StatusCode; 3] =
     [StatusCode::NOT_FOUND, StatusCode::URI_TOO_LONG, StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE];
 
 impl UpstreamFailure {
-    /// Returns whether the same request may succeed at another upstream. After a timeout, the client has waited long
-    /// enough.
+    /// Returns whether the same request may succeed at another upstream. After a timeout the request is not repeated,
+    /// because the client has waited long enough.
     pub const fn elsewhere(&self) -> bool {
         match self {
             Self::Unreachable(_)
@@ -119,15 +120,15 @@ impl UpstreamFailure {
                 AttemptOutcome::Failed
             }
             Self::Overloaded | Self::RateLimited(_) => AttemptOutcome::Overloaded,
-            // An upstream that judges requests is healthy.
+            // An upstream that can judge a request is healthy.
             Self::Refused(_) => AttemptOutcome::Served,
-            // A server that answers is healthy.
+            // A server that answers is not unhealthy.
             Self::Empty | Self::NotTaken(_) => AttemptOutcome::Unjudged,
         }
     }
 
-    /// Returns the effect on the upstream's health if the client's own body was passed on; `with_head` if its query or
-    /// headers were too. What they cause is not the upstream's fault.
+    /// Returns the effect on the upstream's health if the client's own body was passed on. `with_head` says that its
+    /// query or headers were passed on too. What these cause is not the upstream's fault.
     pub const fn outcome_of_passed(&self, account: AccountId, with_head: bool) -> AttemptOutcome {
         match self {
             Self::CredentialRefused(_) | Self::Broken(_) if with_head => {
@@ -202,7 +203,7 @@ impl fmt::Display for UpstreamFailure {
     }
 }
 
-/// Makes the error for the client. Details for the operator are logged by the caller.
+/// Makes the error for the client. The caller logs the details for the operator.
 impl From<UpstreamFailure> for ApiError {
     fn from(failure: UpstreamFailure) -> Self {
         match failure {
@@ -223,7 +224,7 @@ impl From<UpstreamFailure> for ApiError {
     }
 }
 
-/// Interprets a failure before any answer began.
+/// Interprets a failure that came before any answer.
 pub(crate) fn of_connection(error: &SendError) -> UpstreamFailure {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -237,7 +238,7 @@ pub(crate) fn of_connection(error: &SendError) -> UpstreamFailure {
     }
 }
 
-/// Longest `Retry-After` for clients, in seconds. SDKs ignore longer ones, or sleep for that long.
+/// Longest `Retry-After` for clients, in seconds. SDKs ignore longer times, or actually wait that long.
 const MAX_RETRY_AFTER: u32 = 30;
 
 /// Returns the seconds after which an upstream wants to be asked again.
@@ -246,8 +247,8 @@ pub(crate) fn retry_after(headers: &HeaderMap) -> Option<u32> {
     Some(seconds.clamp(1, MAX_RETRY_AFTER))
 }
 
-/// Makes the failure for a vendor's rate limit, in the vendor's words without those about the operator. Agents wait as
-/// long as the words or `Retry-After` say.
+/// Makes the failure for a vendor's rate limit. Its message repeats the vendor's words, except those about the
+/// operator, because agents wait as long as the words or `Retry-After` say.
 fn rate_limited(error: &UpstreamError, upstream_model: &str, retry_after: Option<u32>) -> UpstreamFailure {
     let words = error.for_client(StatusCode::TOO_MANY_REQUESTS.as_u16(), upstream_model);
     let message = if let Some(words) = words {
@@ -261,7 +262,8 @@ fn rate_limited(error: &UpstreamError, upstream_model: &str, retry_after: Option
     UpstreamFailure::RateLimited(error)
 }
 
-/// Returns the failure of a request whose body was passed on. `failure` is what it would be for any other request.
+/// Returns the failure of a request whose body was passed on. `failure` is the failure that it would be for any other
+/// request.
 pub(crate) fn of_passed(
     failure: UpstreamFailure,
     error: &UpstreamError,
@@ -291,7 +293,7 @@ pub fn of_event(error: &UpstreamError, entry: &Upstream, forward: &Forward) -> U
     of_error(error, error.status_in_stream(), entry, forward)
 }
 
-/// Interprets an error with this status. If the request caused the error, the client gets a report of it.
+/// Interprets an error with this status. If the request caused the error, the client is told what is wrong.
 pub(crate) fn of_error(
     error: &UpstreamError,
     status: u16,
@@ -321,7 +323,7 @@ pub(crate) fn of_error(
     }
 }
 
-/// Returns whether locations in the upstream's body are the same in the client's body.
+/// Returns whether a location in the upstream's body is at the same place in the client's body.
 fn keeps_places(form: BodyForm, reply: &Reply) -> bool {
     match reply {
         Reply::Chat { .. } | Reply::Embeddings => form.api() == UpstreamApi::Chat,

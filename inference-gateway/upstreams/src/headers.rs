@@ -12,9 +12,10 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-/// Maximum time to read changed values, including the wait for other readers. The request waits for it.
+/// Maximum time to read changed values, including the wait while another thread reads them. The request waits for the
+/// new values.
 const REREAD_DEADLINE: Duration = Duration::from_secs(2);
-/// Time between two log lines about a refused credential, which affects every request.
+/// Time between two log lines about a refused credential. Such a refusal affects every request.
 const TELL_EVERY: Duration = Duration::from_mins(1);
 
 /// Names and values of headers, in the order of the catalogue.
@@ -24,8 +25,8 @@ pub(crate) type HeaderValues = Box<[(HeaderName, HeaderValue)]>;
 pub(crate) struct UpstreamHeaders {
     access: Access,
     current: Arc<Current<HeaderValues>>,
-    /// Held while a thread rereads the files. A file that hangs, as on a dead mount, blocks only one thread, however
-    /// many requests are refused meanwhile.
+    /// This lock is held while a thread rereads the files. So a file that hangs, such as on a dead mount, blocks only
+    /// one thread, however many requests are refused meanwhile.
     rereading: Arc<tokio::sync::Mutex<()>>,
     /// Time of the last log line about a refusal.
     told: Mutex<Option<Instant>>,
@@ -42,8 +43,8 @@ impl UpstreamHeaders {
         self.current.get()
     }
 
-    /// Returns values that differ from those that the upstream refused, if there are any now. A short-lived credential
-    /// is replaced in its file and needs no reload.
+    /// If the values now differ from those that the upstream refused, returns the new values. So a short-lived
+    /// credential that is replaced in its file needs no reload.
     pub(crate) async fn replacing(&self, refused: &HeaderValues) -> Option<Arc<HeaderValues>> {
         timeout(REREAD_DEADLINE, self.reread(refused)).await.ok().flatten()
     }
@@ -58,7 +59,7 @@ impl UpstreamHeaders {
             return Some(known);
         }
         let (access, current) = (self.access.clone(), self.current.clone());
-        // Values that arrive after the deadline serve later requests.
+        // Values that are read after the deadline are used for later requests.
         let read_into_current = move || {
             match header_values(&access) {
                 Ok(read) if read == *known => {}

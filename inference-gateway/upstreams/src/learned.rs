@@ -4,8 +4,9 @@ use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 
 use upstream_error::RefusedMembers;
 
-/// What a server has refused. A refusal counts only after the server accepted the same request without the member.
-/// Requests that make the server fetch something do not count, since a client could make the first try fail.
+/// What a server has refused. A refusal is remembered only if the server then accepted the same request without the
+/// member. Requests that make the server fetch something are not considered, since a client could make the first try
+/// fail.
 pub(crate) struct Learned {
     refused: AtomicU16,
     most_output: AtomicU64,
@@ -26,7 +27,7 @@ impl Learned {
         self.most_output.load(Ordering::Relaxed)
     }
 
-    /// Notes refusals. Returns whether any is new.
+    /// Notes refusals. Returns whether any of them is new.
     pub(crate) fn learn(&self, refused: RefusedMembers, most_output: Option<u64>) -> bool {
         let before = self.refused.fetch_or(refused.bits(), Ordering::Relaxed);
         let most = most_output.unwrap_or(u64::MAX);

@@ -1,5 +1,5 @@
-//! Metrics of generations: durations and sizes under our own names, and tokens under the names of the GenAI semantic
-//! conventions.
+//! Metrics of generations: durations and sizes under names of the gateway's own, and tokens under the names of the
+//! GenAI semantic conventions.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use request::Forward;
 use shared::tokens::{TOKEN_KINDS, Usage};
 use shared_catalog::{Catalog, UpstreamKind};
 
-/// Outcome of an undisturbed generation.
+/// Outcome of a generation that ended as usual.
 pub const OK: &str = "ok";
 
 /// Counters of tokens, in the order of [`Usage::by_kind`].
@@ -21,7 +21,8 @@ const USAGE: [&str; TOKEN_KINDS] = [
     "gen_ai_client_inference_usage_reasoning_output_tokens_total",
 ];
 
-/// Metrics of each model, looked up once, since a lookup by name and labels costs more than a measurement.
+/// The metrics of each model. They are looked up only once, because a lookup by name and labels costs more than
+/// recording a value.
 pub(crate) struct Metrics(HashMap<String, ModelMetrics>);
 
 pub struct ModelMetrics {

@@ -47,7 +47,8 @@ pub struct OfferedModels {
     builtin: Option<Uri>,
     /// Addresses that an operator has drained.
     drained: DrainedAddresses,
-    /// The running check of the servers; dropping it stops it. Locked while models are replaced or upstreams drained.
+    /// The running check of the servers. If this is dropped, the check stops. The lock is held while models are
+    /// replaced or upstreams drained.
     checking: Mutex<Option<AbortOnDropHandle<()>>>,
 }
 
@@ -69,7 +70,8 @@ impl OfferedModels {
 
     /// Offers the models of another catalogue from now on.
     pub fn replace(&self, catalog: Catalog) -> Result<(), ConfigError> {
-        // Held to the end: draining an upstream in between would affect only the old models.
+        // The lock is held to the end. Otherwise an upstream could be drained in between, and this would affect only
+        // the old models.
         let mut checking = self.checking.lock();
         let models = Models::of(catalog, self.builtin.as_ref(), &self.drained)?;
         show_catalogue(models.catalog.checksum);
@@ -105,8 +107,8 @@ impl OfferedModels {
     }
 }
 
-/// Starts asking a catalogue's servers what they serve. Nothing waits for the answers: if the catalogue promises more
-/// than a server has, it is used until the operator corrects it.
+/// Starts asking a catalogue's servers what they serve. Nothing waits for the answers. If the catalogue promises more
+/// than a server has, the catalogue is used nevertheless, until the operator corrects it.
 fn check(catalog: &Catalog) -> AbortOnDropHandle<()> {
     let catalog = catalog.clone();
     AbortOnDropHandle::new(tokio::spawn(async move {

@@ -1,4 +1,4 @@
-//! The client's query and headers, passed on together with its body. With them, clients name the version of the
+//! The client's query and headers that are passed on together with its body. In these, clients name the version of the
 //! vendor's API.
 
 use http::{HeaderMap, HeaderName, HeaderValue, request::Parts, uri::PathAndQuery};
@@ -13,10 +13,10 @@ const USUAL_VERSION: &str = "2023-06-01";
 const MESSAGES: &str = "/v1/messages";
 /// Query parameter that every upstream may get. Agents send `?beta=true`.
 const BETA: &str = "beta";
-/// Longest query that is passed on, in bytes. Vendors use one or two words.
+/// Longest query that is passed on, in bytes. Vendors' queries have one or two words.
 const MAX_QUERY: usize = 256;
 /// Maximum size of all headers together, in bytes. An agent's list of extensions has a few hundred bytes. Servers
-/// refuse long heads with their own status, which would not help the client.
+/// refuse long heads with a status that would not help the client.
 const MAX_HEADERS: usize = 2 << 10;
 
 /// The client's query and headers that are passed on.
@@ -27,7 +27,7 @@ pub struct PassedHead {
 }
 
 impl PassedHead {
-    /// Takes the query and headers of a client's request. Headers that cannot be passed on are refused, since the
+    /// Takes the query and the headers of a client's request. Refuses headers that cannot be passed on, since the
     /// answer would differ without them.
     pub fn of(parts: &Parts) -> Result<Self, ApiError> {
         let query = parts.uri.query().filter(|query| (1..=MAX_QUERY).contains(&query.len()));
@@ -65,7 +65,7 @@ impl PassedHead {
         if passed.is_empty() { None } else { format!("{path}{joint}{passed}").parse().ok() }
     }
 
-    /// Returns whether this upstream gets anything that other clients do not send.
+    /// Returns whether this upstream gets a query or headers that are particular to this client.
     pub fn is_own(&self, upstream: &Upstream) -> bool {
         let is_usual =
             |(name, value): &(HeaderName, HeaderValue)| *name == ANTHROPIC_VERSION && value == USUAL_VERSION;
@@ -73,7 +73,7 @@ impl PassedHead {
     }
 
     /// Lists the query parameters that this upstream may get, each name once and with a plain value. Anything else
-    /// could make a server refuse the gateway itself.
+    /// could make a server refuse all requests of the gateway.
     fn members<'s>(&'s self, upstream: &'s Upstream) -> impl Iterator<Item = &'s str> {
         let mut names = Vec::new();
         let members = self.query.iter().flat_map(|query| query.split('&'));
@@ -86,7 +86,7 @@ impl PassedHead {
         })
     }
 
-    /// Inserts the headers, replacing others of the same names.
+    /// Inserts the headers, replacing headers with the same names.
     pub(crate) fn insert_into(&self, headers: &mut HeaderMap) {
         for (name, _) in &self.headers {
             headers.remove(name);
@@ -97,7 +97,7 @@ impl PassedHead {
     }
 }
 
-/// Returns whether every server reads this byte of a query alike.
+/// Returns whether all servers interpret this byte of a query in the same way.
 const fn is_plain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.')
 }
@@ -108,7 +108,7 @@ fn is_list_of_names(name: &HeaderName, value: &HeaderValue) -> bool {
     value.as_bytes().iter().all(|byte| is_plain(*byte) || separates(*byte))
 }
 
-/// Returns a query parameter's name as servers read it. Some ignore case.
+/// Returns a query parameter's name in lower case, since some servers ignore case.
 fn name_of(member: &str) -> String {
     let name = form_urlencoded::parse(member.as_bytes()).next().map(|(name, _)| name.to_ascii_lowercase());
     name.unwrap_or_default()
@@ -178,7 +178,7 @@ mod tests {
             path(messages, "key=1&region=eu&beta=true", &["region"]),
             "/v1/messages?region=eu&beta=true"
         );
-        // The catalogue's own query stays.
+        // The query in the catalogue stays.
         let azure = "/v1/responses?api-version=preview";
         for query in ["api-version=1", "API-Version=1", "api-version=1&api-version=2"] {
             assert_eq!(path(azure, query, &["api-version", "API-Version"]), azure, "{query}");

@@ -1,4 +1,4 @@
-//! A model's upstreams: the choice of one for a request, and the health of each.
+//! A model's upstreams: how one is chosen for a request, and how healthy each of them is.
 
 use std::sync::{
     Arc,
@@ -22,15 +22,15 @@ use crate::{
     upstream::Upstream,
 };
 
-/// The upstreams of every model, by id. All workers share them, and so see the same state.
+/// The upstreams of every model, by the model's id. All workers share them, and so see the same state.
 pub(crate) type Pools = HashMap<String, Pool>;
 
 /// The upstreams of a model.
 pub struct Pool {
     members: Vec<Arc<PoolMember>>,
-    /// Number of requests placed so far, to break ties between upstreams.
+    /// Number of requests so far for which an upstream was chosen. It decides between upstreams that are equally good.
     turns: AtomicU64,
-    /// Origin of all times here.
+    /// The time from which all times in the pool count.
     began: Instant,
 }
 
@@ -40,18 +40,18 @@ struct PoolMember {
     place: u32,
     in_flight: AtomicU64,
     state: Mutex<UpstreamState>,
-    /// Reports from which the template's unexpected tokens are learned.
+    /// Reports that show how many tokens the template adds beyond those in the prompt's bound.
     template: Mutex<TemplateReports>,
-    /// Fastest pace of a stream so far, in tokens per second for each choice; 0 before any was measured.
+    /// Fastest pace of a stream so far, in tokens per second for each choice; 0 before a pace was measured.
     fastest: AtomicU64,
 }
 
 /// A request in flight at an upstream. It counts towards the upstream's load until it is dropped.
 pub struct Running {
     member: Arc<PoolMember>,
-    /// Whether the upstream was not set aside when it was chosen.
+    /// Whether the upstream was in service, rather than set aside, when it was chosen.
     was_well: bool,
-    /// Origin of all times here.
+    /// The time from which all times in the pool count.
     began: Instant,
 }
 
@@ -83,15 +83,15 @@ impl Pool {
         Ok(Self { members, turns: AtomicU64::new(0), began: Instant::now() })
     }
 
-    /// Removes the upstreams from the metrics, since only running requests still use them.
+    /// Removes the upstreams from the metrics. Only requests that are already running still use them.
     pub(crate) fn retire(&self) {
         for member in &self.members {
             member.state.lock().retire();
         }
     }
 
-    /// Returns whether streams of every upstream show the tokens generated so far, so that a stream may hold one grant
-    /// at a time.
+    /// Returns whether streams of every upstream show the tokens generated so far, so that a stream needs to hold only
+    /// one grant at a time.
     pub fn shows_progress(&self, forward: &Forward) -> bool {
         self.members.iter().all(|member| member.upstream.shows_progress(forward))
     }
@@ -101,7 +101,7 @@ impl Pool {
         self.members.iter().all(|member| member.upstream.counts(forward))
     }
 
-    /// Returns the maximum number of tokens that a template of these upstreams adds to a prompt beyond the usual.
+    /// Returns the maximum number of tokens that a template of these upstreams adds beyond those in the prompt's bound.
     pub fn prompt_overhead(&self) -> u64 {
         let now = self.began.elapsed();
         self.members.iter().map(|member| member.prompt_overhead(now)).max().unwrap_or(0)
@@ -121,8 +121,8 @@ impl Pool {
     }
 
     /// Chooses an upstream other than `tried` for a request with these image URLs; `None` if there is no other. Drained
-    /// upstreams are not chosen. `account` is the caller, if known. `affinity` identifies what the request shares with
-    /// requests that an upstream may have in its cache.
+    /// upstreams are not chosen. `account` is the caller, if known. `affinity` identifies the beginning that the
+    /// request has in common with earlier requests, which an upstream may have in its cache.
     pub fn choose(
         &self,
         account: Option<AccountId>,
@@ -153,13 +153,13 @@ impl Running {
         self.member.place
     }
 
-    /// Returns the maximum number of tokens that the upstream's template adds to a prompt beyond the usual.
+    /// Returns the maximum number of tokens that the upstream's template adds beyond those in the prompt's bound.
     pub fn prompt_overhead(&self) -> u64 {
         self.member.prompt_overhead(self.began.elapsed())
     }
 
-    /// Learns from the tokens that the upstream reports for a prompt without images or tools, compared with the assumed
-    /// bound.
+    /// Learns how many tokens the template adds, from what the upstream reports for a prompt without images or tools
+    /// and from the prompt's upper bound.
     pub fn observe_prompt(&self, reported: u64, bound: u64) {
         let now = self.began.elapsed();
         let before = self.member.prompt_overhead(now);
@@ -174,13 +174,13 @@ impl Running {
 
     /// Records the pace of a stream.
     pub fn observe_pace(&self, pace: Pace) {
-        // Few paces exceed all earlier ones, and reading is cheaper than writing.
+        // A pace is rarely faster than all earlier paces, and reading the value is cheaper than writing it.
         if pace.per_second > self.member.fastest.load(Ordering::Relaxed) {
             self.member.fastest.fetch_max(pace.per_second, Ordering::Relaxed);
         }
     }
 
-    /// Returns the fastest pace of this upstream's streams, or an assumed one.
+    /// Returns the fastest pace of this upstream's streams or, if none was measured, an assumed pace.
     pub fn fastest_pace(&self) -> Pace {
         match self.member.fastest.load(Ordering::Relaxed) {
             0 => Pace::UNSEEN,
@@ -202,7 +202,7 @@ impl Running {
         self.member.state.lock().failed(kind, self.began.elapsed());
     }
 
-    /// Counts an oddity in an answer. Returns whether to log it: each is logged once an hour.
+    /// Counts an oddity in an answer. Returns whether to log it, which is done once an hour for each oddity.
     pub fn note_oddity(&self, oddity: &'static str) -> bool {
         let upstream = self.upstream().to_string();
         metrics::counter!("gateway_upstream_oddities_total", "upstream" => upstream, "kind" => oddity)
@@ -210,7 +210,7 @@ impl Running {
         self.member.state.lock().tells(oddity, self.began.elapsed())
     }
 
-    /// Ends the attempt. Its failure must already have been recorded.
+    /// Ends the attempt, whose failure must already have been recorded.
     pub fn failed(self) -> FailedAttempt {
         FailedAttempt { member: self.member.clone(), was_well: self.was_well }
     }
@@ -267,8 +267,8 @@ impl PoolMember {
         }
     }
 
-    /// Returns the tokens that the upstream's template adds to a prompt beyond the usual: the configured number, or the
-    /// learned one if it is larger.
+    /// Returns the number of tokens that the upstream's template adds beyond those in the prompt's bound: the
+    /// configured number or, if it is larger, the number that was learned.
     fn prompt_overhead(&self, now: Duration) -> u64 {
         self.upstream.entry.prompt_overhead.max(self.template.lock().excess(now))
     }
@@ -282,7 +282,7 @@ impl PoolMember {
         !before.is_set_aside() && after.is_set_aside()
     }
 
-    /// Changes the health. Returns it before and after.
+    /// Changes the health. Returns the health before and after the change.
     fn change(&self, now: Duration, change: impl FnOnce(Health) -> Health) -> (Health, Health) {
         let mut state = self.state.lock();
         let before = state.health();

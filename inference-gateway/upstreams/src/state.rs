@@ -1,11 +1,12 @@
-//! An upstream's state as this gateway knows it: health, whether an operator drained it, and its last failure.
+//! What this gateway knows about an upstream's state: its health, whether an operator has drained it, and its last
+//! failure.
 
 use routing::Health;
 use shared_catalog::Model;
 use shared_observe::metrics::Counted;
 use tokio::time::Duration;
 
-/// An upstream's current state. Durations count from now.
+/// An upstream's current state. Times are given as durations from now.
 pub struct UpstreamNow {
     pub name: String,
     pub address: String,
@@ -20,11 +21,12 @@ pub struct UpstreamNow {
     pub odd_answers: Vec<(&'static str, u64)>,
 }
 
-/// State of an upstream. While its catalogue is in use, metrics count upstreams by state. Times are the pool's.
+/// State of an upstream. While the upstream's catalogue is in use, metrics count upstreams by state. Times count from
+/// the same instant as in the pool.
 pub(crate) struct UpstreamState {
     model: String,
     health: Health,
-    /// Whether an operator drained it, so it gets no new requests.
+    /// Whether an operator has drained the upstream, so that it gets no new requests.
     drained: bool,
     /// When the upstream was set aside or drained, or returned to service.
     since: Duration,
@@ -40,7 +42,7 @@ struct KnownOddity {
     logged_at: Duration,
 }
 
-/// How long an oddity is not logged again.
+/// For this time, an oddity that was logged is not logged again.
 const TELL_AGAIN: Duration = Duration::from_hours(1);
 
 impl UpstreamState {
@@ -111,7 +113,7 @@ impl UpstreamState {
         is_due
     }
 
-    /// Lists the kinds of odd answers with the number of answers.
+    /// Lists the kinds of odd answers, each with the number of such answers.
     pub(crate) fn odd_answers(&self) -> Vec<(&'static str, u64)> {
         self.oddities.iter().map(|known| (known.kind, known.answers)).collect()
     }

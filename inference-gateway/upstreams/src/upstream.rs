@@ -1,4 +1,4 @@
-//! A model's server: how to ask it, and what it supports.
+//! A model's server: how requests are sent to it, and what it supports.
 
 use std::{fmt, time::Duration};
 
@@ -28,13 +28,14 @@ use crate::{
     passed_head::PassedHead,
 };
 
-/// Maximum number of prompts that an upstream counts at once. Counting is free of charge, and a prompt may have 64 MiB.
+/// Maximum number of prompts that an upstream counts at once. Such a limit is needed, because counting is free of
+/// charge and a prompt may have 64 MiB.
 const MAX_COUNTS_AT_ONCE: usize = 4;
-/// Maximum number of one account's prompts that are counted at once: half, so that an account's slow counts leave
-/// permits to others.
+/// Maximum number of one account's prompts that are counted at once. It is half of that, so that other accounts get
+/// permits even if this account's counts are slow.
 const MAX_COUNTS_OF_AN_ACCOUNT: usize = MAX_COUNTS_AT_ONCE / 2;
 
-/// A server of a model.
+/// A server that serves a model.
 pub struct Upstream {
     /// The server's entry in the catalogue.
     pub entry: shared_catalog::Upstream,
@@ -58,7 +59,7 @@ pub struct Upstream {
     pub(crate) counting: Quota,
     /// Name of the last unexpected model that answered.
     other_model: Mutex<String>,
-    /// Identifies the server as the maker of signed parts, which only it gets back.
+    /// Identifies the server as the one that made a signed part, since only this server gets the part back.
     pub signs_as: ServerId,
     learned: Learned,
 }
@@ -144,7 +145,7 @@ impl Upstream {
         forward.form(&self.entry)
     }
 
-    /// Notes that a model other than the requested one answered. Returns whether that is new.
+    /// Notes that a model other than the requested model answered. Returns whether that is new.
     pub fn answers_as(&self, model: &str) -> bool {
         let mut last = self.other_model.lock();
         let is_new = *last != model;
@@ -154,7 +155,7 @@ impl Upstream {
         is_new
     }
 
-    /// Returns the features of the server in the API that this request is sent in.
+    /// Returns the features of the server in the API in which this request is sent to it.
     pub(crate) fn dialect(&self, forward: &Forward) -> Dialect {
         match self.form(forward).api() {
             UpstreamApi::Chat => self.dialect,
@@ -179,14 +180,15 @@ impl Upstream {
         self.counter(forward).is_some()
     }
 
-    /// Returns whether a stream from this server may end without a report of the prompt's tokens, which are then
-    /// counted. Servers of the other APIs report them in the first event, or are read to the end if the client leaves.
+    /// Returns whether a stream from this server may end without a report of the prompt's tokens, so that these have to
+    /// be counted. Servers of other APIs than chat report them in the first event, or are read to the end if the client
+    /// leaves.
     pub fn counts_late(&self, forward: &Forward) -> bool {
         self.form(forward).api() == UpstreamApi::Chat && self.counts(forward)
     }
 
     /// Returns whether this server's streams show the tokens generated so far, in reports or token by token, so that a
-    /// stream may hold one grant at a time.
+    /// stream needs to hold only one grant at a time.
     pub fn shows_progress(&self, forward: &Forward) -> bool {
         let is_of_chat = self.form(forward).api() == UpstreamApi::Chat;
         // Progress is requested together with `stream_options`.
@@ -195,8 +197,8 @@ impl Upstream {
         is_of_chat && (is_reported || self.entry.streams_every_token)
     }
 
-    /// Returns whether this whole answer is requested as a stream and folded: the server would report usage only of the
-    /// first choice, or it refuses whole answers.
+    /// Returns whether this whole answer is requested as a stream and folded: either the server would report usage only
+    /// of the first choice, or it refuses whole answers.
     fn folds(&self, forward: &Forward, refused: RefusedMembers) -> bool {
         let of_one = self.usage_scope(forward) == UsageScope::Choice && forward.n > 1;
         let streams_alone = refused.contains(RefusedMember::WholeAnswer) && !self.form(forward).is_passed();
@@ -223,12 +225,13 @@ impl Upstream {
         self.learned.refused()
     }
 
-    /// Returns the highest output limit that the server accepts, as far as it has reported one.
+    /// Returns the highest output limit that the server accepts, if it has reported one.
     pub fn most_output(&self) -> u64 {
         self.learned.most_output()
     }
 
-    /// Learns which refused members and limit to leave out of all requests until the catalogue is reloaded.
+    /// Learns which members the server refuses and which limit it accepts. All requests take this into account until
+    /// the catalogue is reloaded.
     pub fn learn(&self, refused: RefusedMembers, most_output: Option<u64>) {
         if self.learned.learn(refused, most_output) {
             tracing::warn!(
@@ -267,7 +270,7 @@ impl Upstream {
         let (dialect, form) = (self.dialect(forward), self.form(forward));
         let salt = dialect.salted.then(|| cache_salt(terms.account));
         let folded = self.folds(forward, terms.refused);
-        // An answer that is read to its end needs usage only at the end of each choice.
+        // For an answer that is read to its end, usage at the end of each choice is enough.
         let progress = if folded { ProgressReports::None } else { dialect.progress };
         let params = UpstreamParams {
             form,
@@ -303,7 +306,8 @@ impl Upstream {
         Err(NotAnswered { failure, limit: error.refused_limit(status.as_u16()), member })
     }
 
-    /// Sends a request. Repeats it once if the upstream refuses a credential and its file now has another.
+    /// Sends a request. Repeats it once if the upstream refuses the credential and the file of the credential now has
+    /// another.
     pub(crate) async fn ask(
         &self,
         client: &UpstreamClient,

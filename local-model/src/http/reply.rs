@@ -25,12 +25,12 @@ use crate::{
 #[serde(default)]
 pub(super) struct StreamOptions {
     include_usage: bool,
-    /// As in vLLM, this does nothing without `include_usage`.
+    /// As in vLLM, this has no effect without `include_usage`.
     continuous_usage_stats: bool,
 }
 
 struct ChunkWriter {
-    /// Object without choices that each chunk is made from.
+    /// The object from which each chunk is made. It has no choices.
     header: Value,
     options: StreamOptions,
 }
@@ -58,8 +58,8 @@ pub(super) async fn whole(engine: &Engine, mut events: Events) -> Result<Respons
     Ok(ok(&object))
 }
 
-/// Answers with a stream, which begins with the first token; an earlier failure is an ordinary error. The stream ends
-/// with `[DONE]` only if nothing fails, so that a part is not mistaken for the whole.
+/// Answers with a stream. It begins with the first token; a failure before that is an ordinary error. The stream ends
+/// with `[DONE]` only if nothing fails, so that nobody takes a part of an answer for the whole.
 pub(super) async fn stream(
     engine: &Engine,
     mut events: Events,

@@ -1,7 +1,7 @@
 //! Checks the body of a chat request and turns it into a request to the engine.
 //!
-//! The gateway has checked all fields. A number outside its limits becomes the nearest allowed number, and other
-//! invalid values count as absent.
+//! The gateway has already checked all fields. Here, a number outside its limits becomes the nearest allowed number,
+//! and other invalid values count as absent.
 
 use std::collections::BTreeMap;
 
@@ -19,12 +19,12 @@ use crate::{
 };
 use local_model_transformer::CONTEXT_TOKENS;
 
-/// Fields that the model uses. All others are ignored, including `reasoning_effort`, since this model does not reason.
+/// Fields that the model uses. All other fields are ignored, even `reasoning_effort`, since this model does not reason.
 #[derive(Deserialize)]
 struct ChatBody {
     messages: Vec<Message>,
     tools: Option<Vec<Tool>>,
-    /// A mode, or a function by name.
+    /// A mode (such as `auto`), or an object that names a function.
     #[serde(default)]
     tool_choice: Value,
     parallel_tool_calls: Option<bool>,
@@ -53,7 +53,7 @@ pub(super) fn chat(engine: &Engine, body: &[u8]) -> Result<(Request, Option<Stre
         ));
     }
     if body.tool_choice == "none" {
-        // The prompt leaves out tools that must not be called.
+        // Tools that must not be called are left out of the prompt.
         body.tools = None;
     }
     let prompt = body.prompt(engine)?;
@@ -63,7 +63,7 @@ pub(super) fn chat(engine: &Engine, body: &[u8]) -> Result<(Request, Option<Stre
         stop => stop.as_str().map(str::to_owned).into_iter().collect(),
     };
     let bias = body.logit_bias.unwrap_or_default().into_iter().collect();
-    // A model this small is most often right with its likeliest tokens.
+    // Such a small model is right most often if it always chooses the likeliest token.
     let temperature = body.temperature.unwrap_or(0.0).clamp(0.0, 2.0);
     let seed = body.seed.map_or_else(|| engine.random(), i64::cast_unsigned);
     let request = Request {
@@ -90,7 +90,7 @@ fn read(body: &[u8]) -> Result<ChatBody, ApiError> {
 }
 
 impl ChatBody {
-    /// Checks that there is only text, and encodes it.
+    /// Checks that the messages contain only text, and encodes them.
     fn prompt(&self, engine: &Engine) -> Result<Prompt, ApiError> {
         if !self.messages.iter().all(Message::is_text) {
             let message = "This model cannot read images or files. Connect a model that can.";
@@ -100,8 +100,8 @@ impl ChatBody {
         prompt::encode(&engine.model.tokenizer, &self.messages, tools).ok_or_else(too_long)
     }
 
-    /// Returns what the answer may consist of, including the tools that it may call. Tools that a shortened prompt does
-    /// not show are called only if the request demands it.
+    /// Returns what the answer may consist of, including the tools that it may call. If the prompt was shortened, the
+    /// model does not see the tools, so it calls one only if the request demands a call.
     fn form(&mut self, engine: &Engine, is_shortened: bool) -> Result<Form, ApiError> {
         let named = self.tool_choice["function"]["name"].as_str();
         let must_call = named.is_some() || self.tool_choice == "required";

@@ -1,4 +1,4 @@
-//! Text that must be JSON is JSON, whatever the model considers likely.
+//! If an answer must be JSON, it is JSON, whatever the model considers likely.
 
 use axum::http::StatusCode;
 use serde_json::{Value, json};

@@ -49,7 +49,7 @@ async fn a_streamed_answer_is_the_whole_answer_in_parts() {
         let mut whole = ask(&router, &case).await;
         let chunks = stream(&router, &case).await;
         let mut message = joined(&chunks, 0);
-        // Every call has a separate id.
+        // Every call has an id of its own.
         for message in [&mut message, &mut whole["choices"][0]["message"]] {
             for call in message["tool_calls"].as_array_mut().into_iter().flatten() {
                 assert!(call["id"].take().as_str().unwrap().starts_with("call_"));
@@ -152,7 +152,7 @@ async fn a_prompt_that_is_far_too_long_is_refused_before_it_is_parsed_or_counted
 #[tokio::test]
 async fn the_last_place_of_the_context_is_used() {
     let router = router();
-    // The template takes a few tokens; each digit is one token.
+    // The template adds a few tokens; each digit is one token.
     let around = counted(&router, "").await;
     let fits = "1".repeat(2047 - around);
     let answer = ask(&router, &question(&fits, json!({}))).await;
@@ -180,7 +180,7 @@ async fn of_an_agents_conversation_the_last_question_is_read() {
     let (_, counted) = post(&router, "/tokenize", &agent).await;
     assert_eq!(counted["count"], alone["usage"]["prompt_tokens"]);
 
-    // Messages after the question are left out as well.
+    // Messages after the question are left out too.
     let call = json!({"id": "call_0", "type": "function", "function": {"name": "shell", "arguments": "{}"}});
     let messages = agent["messages"].as_array_mut().unwrap();
     messages.push(json!({"role": "assistant", "content": null, "tool_calls": [call]}));

@@ -66,8 +66,8 @@ pub(crate) fn question(text: &str, more: Value) -> Value {
     body
 }
 
-/// Returns a chat request with further fields whose answer ends only at its limits. The prompt is nothing that the
-/// model was trained on, so randomness has much to decide.
+/// Returns a chat request with further fields, whose answer ends only when a limit is reached. The prompt is unlike
+/// anything that the model was trained on, so much depends on random numbers.
 pub(crate) fn endless(more: Value) -> Value {
     let mut body = question("Hi", more);
     body["logit_bias"] = json!({"0": -100, "2": -100});
@@ -93,7 +93,7 @@ pub(crate) async fn begin(router: &Router, body: &Value) -> Body {
     body
 }
 
-/// Returns the chunks of a streamed answer, which must end with `[DONE]`.
+/// Returns the chunks of a streamed answer. The stream must end with `[DONE]`.
 pub(crate) async fn stream(router: &Router, body: &impl Serialize) -> Vec<Value> {
     let body = serde_json::to_string(body).unwrap().replacen('{', r#"{"stream":true,"#, 1);
     let response = router.clone().oneshot(request("/v1/chat/completions", body)).await.unwrap();
@@ -107,7 +107,7 @@ pub(crate) async fn stream(router: &Router, body: &impl Serialize) -> Vec<Value>
     events.into_iter().map(|event| serde_json::from_str(event).unwrap()).collect()
 }
 
-/// Returns the message that the deltas of one choice add up to.
+/// Joins the deltas of one choice to a message.
 pub(crate) fn joined(chunks: &[Value], choice: usize) -> Value {
     let (mut content, mut calls) = (String::new(), Vec::<Value>::new());
     let of_choice = chunks.iter().flat_map(|chunk| chunk["choices"].as_array().unwrap());
@@ -136,10 +136,10 @@ pub(crate) fn joined(chunks: &[Value], choice: usize) -> Value {
     message
 }
 
-/// A request with PyTorch's answer.
+/// A request, with PyTorch's answer.
 #[derive(Deserialize, Serialize)]
 pub(crate) struct Recorded {
-    // Raw, since the order of names matters.
+    // The JSON is kept raw, since the order of names matters.
     pub(crate) messages: Box<RawValue>,
     pub(crate) tools: Option<Box<RawValue>>,
     pub(crate) reasoning_effort: Option<String>,
@@ -153,7 +153,8 @@ pub(crate) struct Recorded {
 }
 
 impl Recorded {
-    /// Returns whether PyTorch, although nothing forces it, followed the schemas of its tools.
+    /// Returns whether PyTorch's answer happens to follow the schemas of its tools. Nothing forces PyTorch to follow
+    /// them.
     pub(crate) fn follows_its_schemas(&self) -> bool {
         let Some(written) = self.answer.split_once("<tool_call>").map(|(_, call)| call) else { return true };
         let written = written.split_once("</tool_call>").map_or(written, |(call, _)| call);

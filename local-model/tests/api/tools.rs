@@ -26,7 +26,7 @@ fn tools() -> Value {
     ])
 }
 
-/// Returns a request unlike anything in training, for which no answer would call these tools unless forced to.
+/// Returns a request that is unlike anything in training, so that the model calls these tools only if it is forced to.
 fn wild(seed: u64, more: Value) -> Value {
     let mut body = question("Tell me a story.", json!({"tools": tools(), "temperature": 2, "seed": seed}));
     let Value::Object(more) = more else { panic!("the fields are an object") };
@@ -75,13 +75,13 @@ async fn a_required_call_follows_its_schema_however_wild_the_text() {
 #[tokio::test]
 async fn several_calls_each_follow_their_schemas() {
     let router = router();
-    // Tokens that end answers are excluded, so that calls follow one another until the answer is cut off.
+    // The tokens that end an answer are excluded, so that the model writes call after call until the answer is cut off.
     let endless = json!({"tool_choice": "required", "logit_bias": {"0": -100, "2": -100}, "max_tokens": 400});
     for seed in 0..10 {
         let answer = ask(&router, &wild(seed, endless.clone())).await;
         assert_eq!(answer["choices"][0]["finish_reason"], "length");
         assert!(calls(&answer).len() > 1);
-        // The last one is cut off.
+        // The last call is cut off.
         calls(&answer).iter().rev().skip(1).for_each(check);
     }
 }

@@ -1,24 +1,26 @@
 //! The transformer's tensor operations, on plain slices of `f32`.
 //!
-//! Every sum is computed in a fixed order, so a result is the same to the last bit however a prompt is divided.
+//! Every sum is computed in a fixed order. So however a prompt is divided, the result is the same to the last bit.
 
-/// Number of sums computed side by side: enough for the vector registers of any CPU. All layer widths are multiples of
-/// it.
+/// Number of sums that are computed in parallel: enough for the vector registers of any CPU. The widths of all layers
+/// are multiples of this number.
 pub(crate) const LANES: usize = 16;
-/// Number of rows computed side by side, so that they share the weights once they are loaded.
+/// Number of rows that are computed together, so that weights are loaded only once for all of them.
 const ROWS: usize = 4;
-/// Added to a row's mean square, so that a row of zeros causes no division by zero, as in `weights/config.json`.
+/// This is added to a row's mean square, so that a row of zeros causes no division by zero. The value is from
+/// `weights/config.json`.
 const EPSILON: f32 = 1e-5;
 
 pub(crate) struct Linear {
     inputs: usize,
     outputs: usize,
-    /// For each group of [`LANES`] outputs in turn, the weights for each input, so that memory is read in order.
+    /// The weights, ordered first by groups of [`LANES`] outputs, then by input. In this order, memory is read
+    /// sequentially.
     panels: Vec<[f32; LANES]>,
 }
 
 impl Linear {
-    /// Packs weights that are stored as one row of `inputs` numbers for each output.
+    /// Reorders weights that are stored as one row of `inputs` numbers for each output.
     pub(crate) fn new(weights: &[f32], inputs: usize) -> Self {
         let groups = weights.chunks_exact(LANES * inputs);
         let panel = |group: &[f32], input| std::array::from_fn(|lane| group[lane * inputs + input]);
@@ -58,7 +60,8 @@ fn products<const N: usize>(panel: &[[f32; LANES]], rows: [&[f32]; N]) -> [[f32;
     sums
 }
 
-/// Adds products. A loop over the index is fast in every profile; iterators are three times slower in `release`.
+/// Adds products to sums. A loop over the index is fast in every profile, whereas iterators are three times slower in
+/// `release`.
 #[inline]
 fn add_products(sums: &mut [f32; LANES], left: &[f32; LANES], right: &[f32; LANES]) {
     for lane in 0..LANES {
@@ -66,7 +69,7 @@ fn add_products(sums: &mut [f32; LANES], left: &[f32; LANES], right: &[f32; LANE
     }
 }
 
-/// Normalises each row to a root mean square of 1, times `weight`.
+/// Normalises each row to a root mean square of 1, and multiplies it by `weight`.
 pub(crate) fn rms_norm(rows: &[f32], weight: &[f32]) -> Vec<f32> {
     let mut results = Vec::with_capacity(rows.len());
     for row in rows.chunks_exact(weight.len()) {

@@ -1,5 +1,5 @@
 //! The transformer: a decoder of the Llama architecture that computes logits for the next token. It is a separate crate
-//! so that only its arithmetic has to be optimised in an otherwise unoptimised build.
+//! so that, in a build that is not optimised, at least this arithmetic can be optimised.
 
 use safetensors::SafeTensors;
 
@@ -8,7 +8,7 @@ mod arithmetic;
 pub use arithmetic::softmax;
 use arithmetic::{Linear, add, dot, rms_norm, swiglu, weighted_sum};
 
-// Sizes of the shipped network, as in `weights/config.json`. All other sizes follow from its tensors.
+// Sizes of the shipped network, as in `weights/config.json`. All other sizes follow from the tensors.
 /// Maximum number of tokens in prompt and answer together.
 pub const CONTEXT_TOKENS: usize = 2048;
 const LAYERS: usize = 6;
@@ -19,7 +19,7 @@ const ROPE_THETA: f32 = 10_000.0;
 
 /// The trained network. A [`KvCache`] has the state of a sequence.
 pub struct Transformer {
-    /// Token embeddings, which also compute the logits (tied weights).
+    /// Token embeddings. The logits are computed with the same weights (tied weights).
     embeddings: Linear,
     layers: Vec<Layer>,
     norm: Vec<f32>,
@@ -51,7 +51,7 @@ struct LayerCache {
 }
 
 impl KvCache {
-    /// Forgets all positions but the first `length`.
+    /// Forgets all positions except the first `length`.
     pub fn truncate(&mut self, length: usize) {
         self.length = self.length.min(length);
         for LayerCache { keys, values } in &mut self.layers {
@@ -62,7 +62,7 @@ impl KvCache {
 }
 
 impl Transformer {
-    /// Loads the shipped network, which takes a few milliseconds.
+    /// Loads the shipped network. This takes a few milliseconds.
     pub fn shipped() -> anyhow::Result<Self> {
         let weights = SafeTensors::deserialize(include_bytes!("../../weights/model.safetensors"))?;
         Ok(Self {
@@ -72,8 +72,9 @@ impl Transformer {
         })
     }
 
-    /// Computes the logits after the last of `tokens`, which must not be empty and follow the positions in `cache`. The
-    /// logits are the same to the last bit however a sequence is divided.
+    /// Reads `tokens` and computes the logits for the token that follows them. There must be at least one token. The
+    /// first follows the last position in `cache`. However a sequence is divided, the logits are the same to the last
+    /// bit.
     pub fn forward(&self, tokens: &[u32], cache: &mut KvCache) -> Vec<f32> {
         let mut hidden: Vec<f32> =
             tokens.iter().flat_map(|&token| self.embeddings.row(token as usize)).collect();
@@ -108,8 +109,8 @@ impl Layer {
         })
     }
 
-    /// Computes the attention from each row to the positions up to its own. Adds the rows' keys and values to the
-    /// cache.
+    /// Computes the attention from each row to the positions up to its own position. Adds the keys and values of the
+    /// rows to the cache.
     fn attention(&self, rows: &[f32], rotations: &[(f32, f32)], cache: &mut LayerCache) -> Vec<f32> {
         let before = cache.keys.len() / (KV_HEADS * HEAD_WIDTH);
         let mut queries = self.query.forward(rows);
@@ -195,7 +196,7 @@ mod tests {
         let whole = transformer.forward(&tokens, &mut KvCache::default());
         for size in [1, 7, 64, 299] {
             let mut cache = KvCache::default();
-            // Positions that were read and forgotten leave nothing behind.
+            // Positions that were read and then forgotten have no effect.
             transformer.forward(&tokens[7..20], &mut cache);
             cache.truncate(0);
             let chunks = tokens.chunks(size).map(|chunk| transformer.forward(chunk, &mut cache));

@@ -1,4 +1,4 @@
-//! Access to an upstream: headers of every request, private authorities, and a proxy.
+//! Access to an upstream: the headers of every request, private certificate authorities, and a proxy.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -15,14 +15,14 @@ use crate::table::Fault;
 
 /// Header that names the version of the Messages API.
 pub const ANTHROPIC_VERSION: HeaderName = HeaderName::from_static("anthropic-version");
-/// Version of the Messages API that requests conform to.
+/// Version of the Messages API in which the gateway writes its requests.
 const WRITTEN_VERSION: &str = "2023-06-01";
 
-/// Headers that belong to the connection, the body or the trace. A catalogue cannot set them.
+/// Headers that describe the connection, the body or the trace. A catalogue cannot set them.
 const OWN_HEADERS: [&str; 7] =
     ["host", "connection", "content-length", "content-type", "transfer-encoding", "expect", "traceparent"];
 
-/// How to reach an upstream, beyond its address.
+/// How to reach an upstream, apart from its address.
 #[derive(Clone, Debug, Default)]
 pub struct Access {
     /// Headers that every request carries, including the one with the credential.
@@ -37,9 +37,9 @@ pub struct Access {
 #[derive(Clone, Debug)]
 pub struct Header {
     pub name: HeaderName,
-    /// Text before the value, such as `Bearer `.
+    /// Text that precedes the secret in the value, such as `Bearer `.
     pub prefix: &'static str,
-    /// Source of the rest of the value.
+    /// Where the rest of the value comes from.
     pub source: Source,
 }
 
@@ -48,7 +48,7 @@ pub enum Source {
     /// A text in the catalogue.
     Text(SecretString),
     Variable(String),
-    /// A file, whose content is trimmed.
+    /// A file. White space around its content is removed.
     File(PathBuf),
 }
 
@@ -64,7 +64,7 @@ impl fmt::Display for Source {
 }
 
 impl Access {
-    /// Adds a header with the version of the Messages API that requests conform to, unless the catalogue sets one.
+    /// Adds the header with [`WRITTEN_VERSION`], unless the catalogue sets that header.
     pub(super) fn name_version_of_messages(&mut self) {
         let name = ANTHROPIC_VERSION;
         if self.headers.iter().all(|header| header.name != name) {
@@ -106,7 +106,7 @@ pub(super) struct FileSource {
 }
 
 impl RawAccess {
-    /// Checks the members. `usual_auth` names the credential's header unless `auth` does.
+    /// Checks the members. Unless `auth` names the header that carries the credential, `usual_auth` does.
     pub(super) fn check(self, usual_auth: &str) -> Result<Access, Fault> {
         let mut headers = Vec::new();
         let credential = match (self.api_key_env, self.api_key_file) {

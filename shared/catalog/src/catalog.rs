@@ -9,11 +9,11 @@ use crate::{
 
 #[derive(Clone, Debug)]
 pub struct Catalog {
-    /// Description of this installation in `GET /v1`.
+    /// Description of this installation, which clients read at `GET /v1`.
     pub service: Service,
-    /// Models in the order of the file; never empty.
+    /// Models in the order of the file. There is at least one.
     pub models: Vec<Model>,
-    /// CRC-32 of the file's text, to distinguish catalogues.
+    /// CRC-32 of the file's text. Different catalogues have different checksums.
     pub checksum: u32,
 }
 
@@ -27,7 +27,7 @@ pub struct CatalogError {
 }
 
 impl Catalog {
-    /// Reads and checks a catalogue; errors name `file`.
+    /// Reads and checks a catalogue. Errors name `file`.
     pub fn parse(text: &str, file: &str) -> Result<Self, CatalogError> {
         let error = |span: Option<Range<usize>>, reason: String| CatalogError {
             file: file.to_owned(),
@@ -47,12 +47,12 @@ impl Catalog {
         Ok(Self { service: raw.service, models, checksum: crc32fast::hash(text.as_bytes()) })
     }
 
-    /// Finds the model with exactly this id or alias.
+    /// Finds the model that has exactly this name as its id or as an alias.
     pub fn model(&self, name: &str) -> Option<&Model> {
         self.models.iter().find(|model| model.id == name || model.aliases.iter().any(|alias| alias == name))
     }
 
-    /// Replaces each alias in a list of models with the model's id, since the ledger knows only ids. Unknown names
+    /// Replaces each alias in a list of models with the model's id, because the ledger knows only ids. Unknown names
     /// stay, because a list may name a model that is added later.
     pub fn name_by_id(&self, models: &mut Vec<String>) {
         for name in models.iter_mut() {
@@ -64,7 +64,7 @@ impl Catalog {
         models.retain(|name| listed.insert(name.clone()));
     }
 
-    /// Returns the ids of all models, for error messages.
+    /// Returns the ids of all models. Error messages list them.
     pub fn ids(&self) -> Vec<String> {
         self.models.iter().map(|model| model.id.clone()).collect()
     }

@@ -1,8 +1,8 @@
-//! Reasoning efforts: those a request may ask for, and those a model accepts.
+//! Reasoning efforts: which efforts a request may ask for, and which a model accepts.
 
 use serde::{Deserialize, Serialize};
 
-/// Reasoning effort, in the words of the APIs, least first.
+/// A reasoning effort, named as in the APIs. The lowest comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Effort {
@@ -16,12 +16,12 @@ pub enum Effort {
 }
 
 impl Effort {
-    /// Names of all efforts, least first.
+    /// Names of all efforts, the lowest first.
     pub const WORDS: [&str; 7] = ["none", "minimal", "low", "medium", "high", "xhigh", "max"];
     /// All efforts, in the order of [`Self::WORDS`].
     const ALL: [Self; 7] =
         [Self::None, Self::Minimal, Self::Low, Self::Medium, Self::High, Self::Xhigh, Self::Max];
-    /// Efforts of a model whose entry lists none.
+    /// Efforts that a model accepts if its entry lists none.
     pub(super) const USUAL: [Self; 2] = [Self::Low, Self::High];
 
     pub fn read(word: &str) -> Option<Self> {
@@ -32,9 +32,10 @@ impl Effort {
         Self::WORDS[self as usize]
     }
 
-    /// Finds the nearest of these efforts. Halfway between two, the lower one is chosen because it costs less, but
-    /// reasoning is never reduced to `none`. Returns `None`, which leaves the effort to the model, if the list is
-    /// empty, and for `medium` halfway between two, since most models default to about that.
+    /// Finds the effort in `taken` that is nearest to this one. If two are equally near, the lower is chosen, because
+    /// it costs less; but reasoning is never reduced to `none`. Returns `None`, which leaves the effort to the model,
+    /// if the list is empty. It does so too if two efforts are equally near to `medium`, because most models default to
+    /// about that.
     pub fn nearest(self, taken: &[Self]) -> Option<Self> {
         let distance = |other: Self| (other as usize).abs_diff(self as usize);
         let ends_reasoning = |other: Self| other == Self::None && self != Self::None;

@@ -1,4 +1,4 @@
-//! The catalogue's file format, and its checks.
+//! The file format of the catalogue, and the checks of a file.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -54,7 +54,7 @@ pub(super) struct RawModel {
     upstream: Vec<RawUpstream>,
 }
 
-/// Returns the date for models without one: 2026-01-01, in seconds since 1970.
+/// Returns when a model was added if its entry does not say so: 2026-01-01, in seconds since 1970.
 const fn default_created() -> i64 {
     1_767_225_600
 }
@@ -142,7 +142,7 @@ fn serves(apis: Spanned<Vec<ServedApi>>) -> Result<Serves, Fault> {
     Ok(Serves { chat, embeddings })
 }
 
-/// Checks that no word is listed twice.
+/// Checks that no effort is listed twice.
 fn efforts(efforts: Spanned<Vec<Effort>>) -> Result<Vec<Effort>, Fault> {
     let (at, efforts) = (efforts.span(), efforts.into_inner());
     let mut listed = efforts.iter().enumerate();
@@ -152,7 +152,7 @@ fn efforts(efforts: Spanned<Vec<Effort>>) -> Result<Vec<Effort>, Fault> {
     Ok(efforts)
 }
 
-/// Terms on which a model is sold.
+/// How a model is sold: at a price of its own, or at a markup on its cost.
 struct Sale {
     price: Option<Spanned<RawTable>>,
     markup: Option<Spanned<Markup>>,
@@ -160,7 +160,7 @@ struct Sale {
 }
 
 impl Sale {
-    /// Returns the price, checked against the costs of the upstreams.
+    /// Returns the price after comparing it with the costs of the upstreams.
     fn price(self, upstreams: &[Upstream]) -> Result<Price, Fault> {
         let (at, price) = match (self.price, self.markup) {
             (Some(_), Some(markup)) => {
@@ -201,7 +201,7 @@ impl Sale {
     }
 }
 
-/// Checks that no two models share an id or alias.
+/// Checks that no two models have the same name, be it an id or an alias.
 pub(super) fn check_names(models: &[RawModel]) -> Result<(), Fault> {
     let mut names = HashSet::new();
     for model in models {
@@ -245,7 +245,7 @@ struct RawUpstream {
     call_ids: CallIds,
     #[serde(default)]
     thought_signatures: bool,
-    /// Read only so that it can be refused with a reason.
+    /// This member is read only so that the catalogue can be refused with a reason.
     tokenizer: Option<Spanned<String>>,
     #[serde(default = "default_weight")]
     weight: u32,
@@ -282,7 +282,8 @@ const fn default_share_cache() -> bool {
 }
 
 impl RawUpstream {
-    /// Returns the form of earlier messages, with the defaults for the server's kind.
+    /// Returns the form in which the server wants a chat's earlier messages. Missing members get the defaults of the
+    /// server's kind.
     fn history(&self) -> HistoryForm {
         let kind = *self.kind.get_ref();
         HistoryForm {
@@ -293,7 +294,7 @@ impl RawUpstream {
         }
     }
 
-    /// Checks the upstream at this position among the model's upstreams, counted from 1.
+    /// Checks the upstream that has this position, from 1, among the model's upstreams.
     fn check(self, id: &str, place: usize) -> Result<Upstream, Fault> {
         let history = self.history();
         let name = self.name.map_or_else(|| Ok(format!("upstream-{place}")), name)?;
@@ -363,10 +364,10 @@ impl RawUpstream {
     }
 }
 
-/// Maximum length of a member's name in characters.
+/// Maximum length in characters of a member's name.
 const LONGEST_MEMBER: usize = 64;
 
-/// Checks the names of members. A dot separates a member from one inside it.
+/// Checks the names of members. In a name, a dot separates a member from a member inside it.
 fn pass_members(names: Spanned<Vec<String>>) -> Result<Vec<String>, Fault> {
     let (at, names) = (names.span(), names.into_inner());
     let is_of_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
@@ -383,7 +384,7 @@ fn pass_members(names: Spanned<Vec<String>>) -> Result<Vec<String>, Fault> {
     }
 }
 
-/// Maximum length of an upstream's name in characters.
+/// Maximum length in characters of an upstream's name.
 const LONGEST_NAME: usize = 64;
 
 fn name(name: Spanned<String>) -> Result<String, Fault> {
@@ -397,7 +398,7 @@ fn name(name: Spanned<String>) -> Result<String, Fault> {
     Ok(name)
 }
 
-/// Checks the name of a query parameter. It is compared exactly as clients spell it.
+/// Checks the name of a query parameter. Clients must spell the name exactly like this.
 fn query_name(name: Spanned<String>) -> Result<String, Fault> {
     let (at, name) = (name.span(), name.into_inner());
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
@@ -423,7 +424,7 @@ fn speaks(kind: UpstreamKind, listed: Spanned<Vec<UpstreamApi>>) -> Result<Vec<U
     Ok(listed)
 }
 
-/// Parses a base address to which paths can be appended.
+/// Parses a base address, to which paths can be appended.
 fn base_url(url: Spanned<String>) -> Result<Uri, Fault> {
     let at = url.span();
     let text = url.into_inner();

@@ -1,4 +1,4 @@
-//! Fuzz targets for catalogues, and for servers' descriptions of themselves.
+//! Fuzz targets for catalogues, and for the descriptions that servers give of themselves.
 
 use std::fmt::Write;
 
@@ -39,7 +39,7 @@ fn catalogues() {
     });
 }
 
-/// Rates that are written and read again stay the same.
+/// Rates stay the same when they are written and read again.
 #[test]
 fn rates() {
     fuzz(&Examples::of(["[5,1,9,null,7,null,null,8]", "[0,0,0,1,2,3,4,5,6,7]"]), |input: &Input| {
@@ -50,7 +50,8 @@ fn rates() {
     });
 }
 
-/// The names and windows that are read occur in the server's list, and an address below a base keeps its host.
+/// The server's list has every name that is read from it, and no window is 0. An address below a base address keeps its
+/// host.
 #[test]
 fn server_descriptions() {
     let examples = [

@@ -1,4 +1,4 @@
-//! Ways in which a valid catalogue may still lose money.
+//! Ways in which an operator may lose money although the catalogue is valid.
 
 use std::fmt;
 
@@ -9,12 +9,12 @@ use crate::{
     upstream::{LeftMidStream, Upstream, UpstreamKind},
 };
 
-/// A way in which an upstream may cost more than the model earns.
+/// A way in which a model may earn less than an upstream costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hint {
-    /// Its streams hide tokens, which are not billed if a client leaves midway.
+    /// The upstream's streams hide tokens, which are not billed if a client leaves midway.
     HidesTokens,
-    /// A rate of the price is lower than the same rate of the cost.
+    /// A rate of the model's price is lower than the same rate of the upstream's cost.
     SellsBelowCost(RatePair),
 }
 
@@ -32,7 +32,7 @@ impl fmt::Display for Hint {
     }
 }
 
-/// Lists these hints in the catalogue's order.
+/// Lists these hints for all upstreams, in the order of the catalogue.
 pub fn hints(catalog: &Catalog) -> impl Iterator<Item = (&Model, &Upstream, Hint)> {
     catalog.models.iter().flat_map(|model| {
         model.upstreams.iter().flat_map(move |upstream| {
@@ -45,7 +45,8 @@ pub fn hints(catalog: &Catalog) -> impl Iterator<Item = (&Model, &Upstream, Hint
     })
 }
 
-/// Returns whether an upstream may generate tokens that no chunk shows, and that it reports only at the end.
+/// Returns whether an upstream may generate tokens that no chunk shows. Such tokens are reported only at the end of a
+/// stream.
 const fn may_hide_tokens(upstream: &Upstream) -> bool {
     match upstream.kind {
         UpstreamKind::Openai | UpstreamKind::Anthropic | UpstreamKind::Ollama => {

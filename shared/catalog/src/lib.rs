@@ -1,4 +1,4 @@
-//! The catalogue: models, prices and upstreams. It is checked completely at the start.
+//! The catalogue: models, prices and upstreams. It is checked completely when a program starts.
 
 mod access;
 mod catalog;

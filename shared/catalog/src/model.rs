@@ -18,7 +18,7 @@ pub struct Service {
     pub docs: String,
 }
 
-/// A model as clients see it.
+/// A model, with what clients may request of it and the servers that run it.
 #[derive(Clone, Debug)]
 pub struct Model {
     /// Name that clients request, matched exactly.
@@ -26,28 +26,29 @@ pub struct Model {
     /// Other names that clients may request.
     pub aliases: Vec<String>,
     pub owned_by: String,
-    /// When the model was added, in seconds since 1970, for lists.
+    /// Time at which the model was added, in seconds since 1970. Lists of models show it.
     pub created: i64,
-    /// Maximum number of tokens of prompt and output together.
+    /// Maximum number of tokens that the prompt and the output may have together.
     pub context_window: u64,
-    /// Maximum number of output tokens per choice; 0 if a model without chat sets no limit.
+    /// Maximum number of output tokens per choice; 0 for a model that does not serve chat and for which no limit is
+    /// set.
     pub max_output_tokens: u64,
-    /// Maximum number of tokens for an image, used for holds.
+    /// Maximum number of tokens that an image may need. Holds are based on it.
     pub max_tokens_per_image: u64,
-    /// Request fields that are forwarded to the upstream beyond the allow-list.
+    /// Request fields that are forwarded to the upstream in addition to those on the allow-list.
     pub extra_params: Vec<String>,
-    /// APIs that the model is served through.
+    /// APIs through which clients can use the model.
     pub serves: Serves,
-    /// Reasoning efforts that the model accepts. If it accepts none, a request that names one is refused, or its effort
-    /// is dropped.
+    /// Reasoning efforts that the model accepts. If it accepts none, a request that names an effort is refused, or the
+    /// effort is dropped.
     pub efforts: Vec<Effort>,
-    /// Price of requests, shared with the holds that they open.
+    /// Price of requests. Each hold that a request opens keeps a reference to it.
     pub price: Arc<Price>,
-    /// Servers of the model; never empty.
+    /// Servers that run the model. There is at least one.
     pub upstreams: Vec<Upstream>,
 }
 
-/// APIs that a model is served through; at least one.
+/// APIs through which clients can use a model. At least one is true.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Serves {
     /// Chat completions, in each of their dialects.

@@ -1,4 +1,4 @@
-//! Presets: known vendors and local servers. They have no prices.
+//! Presets: settings for known vendors and for the software of local servers. They contain no prices.
 
 use http::Uri;
 use serde::{Deserialize, Serialize};
@@ -9,10 +9,10 @@ use crate::{
     upstream::{ImageUrls, LeftBeforeHead, LeftMidStream, LimitParam, UpstreamApi, UpstreamKind},
 };
 
-/// The table, compiled into every program.
+/// The table of presets, compiled into every program.
 const TABLE: &str = include_str!("../../../config/presets.toml");
 
-/// Minimum length of a word in capitals that counts as a blank for the operator to fill in.
+/// Minimum length of a word in capitals in an address. A word of this length is a blank that the operator must fill in.
 const MIN_BLANK: usize = 4;
 
 /// A vendor, or the software of a local server.
@@ -23,18 +23,18 @@ pub struct Preset {
     pub name: String,
     /// Name of the vendor, as people read it.
     pub title: String,
-    /// The vendor's names in public price lists.
+    /// Names of the vendor in public price lists.
     #[serde(default)]
     pub listed_as: Vec<String>,
-    /// Further hosts of this vendor. A leading dot stands for all subdomains.
+    /// Further hosts of this vendor. A name that begins with a dot stands for all subdomains.
     #[serde(default)]
     hosts: Vec<String>,
-    /// Value of `owned_by` in a server's list of models that identifies this software.
+    /// Value of `owned_by` by which the software is recognised. It is in the server's list of models.
     owned_by: Option<String>,
-    /// Whether the server's list may lack models that it serves, or may be missing altogether.
+    /// Whether the server may have no list of models, or a list that lacks some of the models that it serves.
     #[serde(default)]
     pub names_unlisted: bool,
-    /// Context window to assume for a server that does not report one.
+    /// Context window that is assumed if the server does not report one.
     pub context_window: Option<u64>,
     /// Advice on how to start the server.
     pub hint: Option<String>,
@@ -61,12 +61,12 @@ struct PresetTable {
 }
 
 impl Preset {
-    /// Reads all presets. A test does too, so that no program is released with a faulty table.
+    /// Reads all presets. A test reads them too, so that no program is released with a faulty table.
     pub fn all() -> Result<Vec<Self>, toml::de::Error> {
         toml::from_str::<PresetTable>(TABLE).map(|table| table.preset)
     }
 
-    /// Returns a preset for an unknown server with the OpenAI chat API at this address.
+    /// Returns a preset for an unknown server at this address that speaks the OpenAI chat API.
     pub fn unknown(url: &str) -> Self {
         Self {
             name: "openai-compatible".into(),
@@ -93,14 +93,14 @@ impl Preset {
         }
     }
 
-    /// Returns the word in capitals in the address, which the operator must replace.
+    /// Returns the word in capitals in the address. It is a blank that the operator must replace.
     pub fn blank(&self) -> Option<&str> {
         let words = self.url.split(|c: char| !c.is_ascii_uppercase());
         words.max_by_key(|word| word.len()).filter(|word| word.len() >= MIN_BLANK)
     }
 
-    /// Returns whether an address belongs to this vendor. Local servers are recognised by the way they describe
-    /// themselves.
+    /// Returns whether an address belongs to this vendor. This is always false for local servers, which are recognised
+    /// by how they describe themselves.
     pub fn is_at(&self, address: &Uri) -> bool {
         let Some(host) = address.host() else { return false };
         let own = self.url.parse::<Uri>().ok();
@@ -124,7 +124,7 @@ impl Preset {
         self.listed_as.iter().any(|name| name == owner)
     }
 
-    /// Returns the fields of `[[model.upstream]]` as TOML, without those that have their default value.
+    /// Returns the fields of `[[model.upstream]]` as TOML. Fields that have their default value are left out.
     pub fn upstream_fields(&self) -> impl Iterator<Item = (&'static str, String)> {
         let fields = [
             ("kind", toml_of(self.kind)),
@@ -143,13 +143,13 @@ impl Preset {
         fields.into_iter().filter_map(|(name, value)| Some((name, value?)))
     }
 
-    /// Returns the model's `efforts` in TOML, if they are not the default.
+    /// Returns the model's `efforts` as TOML, unless they are the default.
     pub fn efforts_field(&self) -> Option<String> {
         self.efforts.as_deref().and_then(list_of)
     }
 }
 
-/// Writes a value as TOML. Its strings are spelled like JSON's.
+/// Writes a value as TOML, with strings spelled as in JSON.
 fn toml_of(value: impl Serialize) -> Option<String> {
     serde_json::to_string(&value).ok()
 }
@@ -166,7 +166,7 @@ mod tests {
     use super::*;
     use crate::catalog::Catalog;
 
-    /// Returns a catalogue with one model at this preset.
+    /// Returns a catalogue with one model, whose upstream is this preset.
     fn catalogue(preset: &Preset) -> Catalog {
         let efforts =
             preset.efforts_field().map_or_else(String::new, |efforts| format!("efforts = {efforts}\n"));
@@ -193,7 +193,7 @@ mod tests {
             assert_eq!((url.to_string(), upstream.kind), (preset.url.clone(), preset.kind));
             assert_eq!(url.scheme_str() == Some("https"), !preset.is_local(), "{}", preset.name);
             assert_eq!(upstream.access.headers.is_empty(), preset.is_local(), "{}", preset.name);
-            // A local server does not use Faregate's own port. At a vendor, the prompt and all reasoning are billed
+            // No local server uses Faregate's own port. Exactly the vendors' presets bill the prompt and all reasoning
             // even if the client leaves.
             assert_ne!(url.port_u16(), Some(8080), "{}", preset.name);
             let bills_all = upstream.left_before_head == LeftBeforeHead::Prompt

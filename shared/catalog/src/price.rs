@@ -1,31 +1,31 @@
-//! A model's prices: rates per token, image and request, by prompt size.
+//! A model's prices: rates per token, per image and per request, which may depend on the prompt's size.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use shared::money::NanoUsd;
 
-/// Prices of a model, or of an upstream.
+/// What a model or an upstream charges.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Price {
-    /// Rates of a request below all tiers.
+    /// Rates of requests whose prompts are below all tiers.
     pub base: Rates,
-    /// Tiers in strictly rising order of `above`. Most models have none.
+    /// Tiers, sorted by `above`, which differs from tier to tier. Most models have no tiers.
     pub tiers: Vec<Tier>,
 }
 
 /// Rates for requests with a prompt of more than `above` tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tier {
-    /// Prompt tokens above which the whole request is billed at these rates.
+    /// A request is billed entirely at these rates if its prompt has more tokens than this.
     pub above: u64,
     pub rates: Rates,
 }
 
 macro_rules! rates {
     ($($(#[$doc:meta])* $rate:ident;)+) => {
-        /// Rates in nano-USD: per million tokens, per image and per request. Messages and files omit rates that equal
-        /// their default.
+        /// Rates in nano-USD: per million tokens, per image and per request. A rate that equals its default is left out
+        /// of messages and files.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
         #[serde(into = "Vec<Option<i64>>", try_from = "Vec<Option<i64>>")]
         pub struct Rates { $($(#[$doc])* pub $rate: NanoUsd),+ }
@@ -34,7 +34,7 @@ macro_rules! rates {
             /// Names of the rates in the catalogue, in the order of [`Rates::to_array`].
             pub const FIELDS: [&'static str; RATES] = [$(stringify!($rate)),+];
 
-            /// Makes rates from amounts in the order of [`Rates::FIELDS`].
+            /// Makes rates from amounts, which are in the order of [`Rates::FIELDS`].
             pub const fn of_array([$($rate),+]: [NanoUsd; RATES]) -> Self {
                 Self { $($rate),+ }
             }
@@ -49,12 +49,12 @@ macro_rules! rates {
 
 rates! {
     input;
-    /// Prompt tokens that the upstream had cached.
+    /// Prompt tokens that the upstream read from its cache.
     cached_input;
     output;
-    /// Prompt tokens written to the upstream's cache. Default: `input`.
+    /// Prompt tokens that the upstream wrote to its cache. Default: `input`.
     cache_write;
-    /// Prompt tokens written to the cache for an hour or longer. Default: `cache_write`.
+    /// Prompt tokens that the upstream wrote to its cache for an hour or longer. Default: `cache_write`.
     cache_write_long;
     /// Reasoning tokens of the output. Default: `output`.
     reasoning;
@@ -62,26 +62,26 @@ rates! {
     audio_input;
     /// Generated audio tokens. Default: `output`.
     audio_output;
-    /// Each image of the prompt, charged on top of its tokens. Default: zero.
+    /// Each image of the prompt, in addition to its tokens. Default: zero.
     image;
-    /// Each request, charged on top of its tokens. Default: zero.
+    /// Each request, in addition to its tokens. Default: zero.
     request;
 }
 
-/// The values of one rate in two prices.
+/// The same rate in two prices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RatePair {
-    /// Position of the rate in [`Rates::FIELDS`].
+    /// Index of the rate in [`Rates::FIELDS`].
     pub field: usize,
-    /// Prompt tokens above which the rates apply; `None` if they apply to every prompt.
+    /// Number of prompt tokens above which the two rates apply; `None` for the rates below all tiers.
     pub above: Option<u64>,
-    /// The rate of the first price.
+    /// The rate in the first price.
     pub first: NanoUsd,
-    /// The rate of the second price.
+    /// The rate in the second price.
     pub second: NanoUsd,
 }
 
-/// Writes the name of the rate, with its tier.
+/// Writes the name of the rate and the tier to which it belongs.
 impl fmt::Display for RatePair {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "`{}`", Rates::FIELDS[self.field])?;
@@ -91,7 +91,7 @@ impl fmt::Display for RatePair {
 
 pub const RATES: usize = 10;
 
-/// Rates in the order of [`Rates::FIELDS`], without defaults.
+/// Rates in the order of [`Rates::FIELDS`]. A rate is `None` if its default applies.
 pub type WrittenRates = [Option<NanoUsd>; RATES];
 
 impl Price {
@@ -106,7 +106,8 @@ impl Price {
         reached.map_or(&self.base, |tier| &tier.rates)
     }
 
-    /// Pairs each rate with the same rate of the other price, in every tier of either.
+    /// Pairs each rate with the same rate of the other price: below all tiers, and above the border of each tier of the
+    /// two prices.
     pub fn beside(&self, other: &Self) -> impl Iterator<Item = RatePair> {
         let tiers = [None].into_iter().chain(borders(&[self, other]).into_iter().map(Some));
         tiers.flat_map(move |above| {
@@ -116,7 +117,8 @@ impl Price {
         })
     }
 
-    /// Returns why this price cannot be billed, if it cannot: a rate is out of range, or the tiers are out of order.
+    /// Returns the reason why this price cannot be billed, if there is one: a rate is out of range, or the tiers are
+    /// out of order.
     pub fn fault(&self) -> Option<&'static str> {
         let rates = self.tiers.iter().map(|tier| tier.rates).chain([self.base]);
         if rates.flat_map(Rates::to_array).any(|rate| !(NanoUsd::ZERO..=NanoUsd::MAX).contains(&rate)) {
@@ -144,7 +146,7 @@ impl Rates {
         }
     }
 
-    /// Fills in defaults. Returns `None` if one of the first three rates, which have no default, is missing.
+    /// Fills in defaults. Returns `None` if one of the first three rates is missing: they have no default.
     pub fn resolve(written: WrittenRates) -> Option<Self> {
         let [input, cached_input, output, cache_write, ..] = written;
         let default = Self::of_three(input?, cached_input?, output?);
@@ -152,11 +154,11 @@ impl Rates {
         Some(Self::of_array(std::array::from_fn(|field| written[field].unwrap_or(default[field]))))
     }
 
-    /// Returns the rates to write so that [`Rates::resolve`] returns the same rates.
+    /// Returns the rates from which [`Rates::resolve`] makes these rates. Defaults are left out.
     pub fn written(self) -> WrittenRates {
         let default = Self::of_three(self.input, self.cached_input, self.output);
         let (default, rates) = (default.writing_long_at(self.cache_write).to_array(), self.to_array());
-        // The first three have no default.
+        // The first three rates have no default.
         std::array::from_fn(|field| (field < 3 || rates[field] != default[field]).then_some(rates[field]))
     }
 
@@ -165,8 +167,8 @@ impl Rates {
     }
 }
 
-/// Takes the rates that a tier leaves out from the table before it. Defaults apply afterwards, so a tier's `input` is
-/// also the default of its `cache_write`.
+/// Fills in the rates that a tier leaves out with those of the table before it. Defaults are filled in only later, so a
+/// tier's own `input` is the default of its `cache_write`.
 pub fn continued(before: WrittenRates, own: WrittenRates) -> WrittenRates {
     std::array::from_fn(|field| own[field].or(before[field]))
 }

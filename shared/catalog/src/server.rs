@@ -1,4 +1,4 @@
-//! How model servers describe themselves, compared with the catalogue.
+//! How model servers describe themselves, and where that differs from the catalogue.
 
 use http::Uri;
 use serde::Deserialize;
@@ -10,39 +10,39 @@ use crate::{
     upstream::{Upstream, UpstreamKind},
 };
 
-/// Maximum number of characters to show of a name that a server reports.
+/// A longer name that a server reports is shown up to this number of characters.
 const MAX_SHOWN_NAME: usize = 80;
-/// Maximum number of names to show from a server's list.
+/// Maximum number of names that are shown from a server's list.
 const SHOWN_NAMES: usize = 5;
-/// Tag that Ollama adds to a name without one.
+/// Tag that Ollama appends to a name that has no tag.
 const OLLAMA_TAG: &str = ":latest";
-/// Prefix of the names in Gemini's list of models.
+/// Prefix that the names have in Gemini's list of models.
 const GEMINI_FOLDER: &str = "models/";
 
-/// A server's models and windows, if it reports them.
+/// The models of a server, and their context windows if the server reports them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServerDescription {
-    /// Models that the server lists; empty if it lists none.
+    /// Models in the server's list; empty if it has no list.
     models: Vec<ServedModel>,
-    /// The server's window for every model.
+    /// The context window of every model, if the server reports one for all.
     window: Option<u64>,
 }
 
-/// A model in a server's list.
+/// A model in the list of a server.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 struct ServedModel {
     id: String,
-    /// Tokens of prompt and output together, as vLLM and SGLang report them.
+    /// The context window in tokens, as vLLM and SGLang report it.
     #[serde(default)]
     max_model_len: Option<u64>,
-    /// The same, as reported by Anthropic, by several vendors of open models, and by Groq.
+    /// The context window in tokens, as reported by Anthropic, by several vendors of open models, and by Groq.
     #[serde(default)]
     max_input_tokens: Value,
     #[serde(default)]
     context_length: Value,
     #[serde(default)]
     context_window: Value,
-    /// Owner of the model. Local servers name their software here.
+    /// Owner of the model. In the lists of local servers, this is the name of their software.
     #[serde(default)]
     owned_by: Option<String>,
 }
@@ -55,7 +55,7 @@ impl ServedModel {
     }
 }
 
-/// Returns the address of a path below a base address, with the base's query before the path's.
+/// Returns the address of a path below a base address. If both have a query, the base's comes first.
 pub fn address_below(base: &Uri, path: &str) -> Option<Uri> {
     address_at(base, base.path().trim_end_matches('/'), path)
 }
@@ -70,10 +70,11 @@ fn address_at(base: &Uri, folder: &str, path: &str) -> Option<Uri> {
 }
 
 impl ServerDescription {
-    /// Returns the address at which this kind of server describes itself; `None` for the built-in model, which the
-    /// catalogue describes.
+    /// Returns the address at which a server of this kind describes itself. `None` for the built-in model, which needs
+    /// no description.
     ///
-    /// llama.cpp's server has one model, whatever name a request uses, and reports its window next to `/v1`.
+    /// A server of llama.cpp has only one model, whatever name a request uses. It reports the model's context window at
+    /// an address next to `/v1`.
     pub fn address(kind: UpstreamKind, base: &Uri) -> Option<Uri> {
         match kind {
             UpstreamKind::Openai
@@ -89,14 +90,14 @@ impl ServerDescription {
         }
     }
 
-    /// Returns the address at which this kind of server lists its models.
+    /// Returns the address at which a server of this kind lists its models.
     pub fn list_address(kind: UpstreamKind, base: &Uri) -> Option<Uri> {
-        // Anthropic's API lists twenty models at a time unless asked for more.
+        // Anthropic's API lists only twenty models at a time unless a request asks for more.
         let path = if kind == UpstreamKind::Anthropic { "/models?limit=1000" } else { "/models" };
         address_below(base, path)
     }
 
-    /// Reads the answer of a kind of server; `None` if it does not describe models.
+    /// Reads the answer of a server of this kind; `None` if the answer does not describe models.
     pub fn read(kind: UpstreamKind, body: &[u8]) -> Option<Self> {
         #[derive(Deserialize)]
         struct Props {
@@ -115,7 +116,7 @@ impl ServerDescription {
     }
 
     pub fn read_list(body: &[u8]) -> Option<Self> {
-        /// Together AI's list of models has no enclosing object.
+        /// Together AI sends the list of models without an enclosing object.
         #[derive(Deserialize)]
         #[serde(untagged)]
         enum List {
@@ -134,12 +135,12 @@ impl ServerDescription {
         self.models.iter().find_map(|model| model.owned_by.as_deref())
     }
 
-    /// Returns the window of this model, if the server reports it.
+    /// Returns the context window of this model, if the server reports it.
     pub fn window_of(&self, name: &str) -> Option<u64> {
         self.served(name).and_then(ServedModel::window).or(self.window)
     }
 
-    /// Returns whether requests may use this name for a model that the server lists.
+    /// Returns whether the server lists a model that requests may call by this name.
     pub fn has(&self, name: &str) -> bool {
         self.served(name).is_some()
     }
@@ -148,7 +149,8 @@ impl ServerDescription {
         self.models.iter().find(|served| is_named(&served.id, name))
     }
 
-    /// Returns a sentence for everything that the catalogue promises of an upstream but the server does not offer.
+    /// Returns a sentence for each thing that the catalogue promises about the model at this upstream and that the
+    /// server does not offer.
     pub fn broken_promises(&self, model: &Model, upstream: &Upstream) -> Vec<String> {
         let mut broken = Vec::new();
         if self.served(&upstream.model).is_none() && !self.models.is_empty() {
@@ -177,7 +179,7 @@ impl ServerDescription {
     }
 }
 
-/// Returns whether requests may use `name` for the model that a server lists as `listed`.
+/// Returns whether requests may use `name` for a model that a server lists as `listed`.
 fn is_named(listed: &str, name: &str) -> bool {
     [Some(listed), listed.strip_suffix(OLLAMA_TAG), listed.strip_prefix(GEMINI_FOLDER)].contains(&Some(name))
 }
@@ -213,7 +215,7 @@ mod tests {
         assert_eq!(broken(UpstreamKind::LlamaCpp, props, "any", 4096, 2048), Vec::<String>::new());
         let gemini = r#"{"object":"list","data":[{"id":"models/gemini-x"}]}"#;
         assert_eq!(broken(UpstreamKind::Openai, gemini, "gemini-x", 10, 10), Vec::<String>::new());
-        // A server that lists nothing promises nothing.
+        // A server with an empty list makes no promise that could be broken.
         assert_eq!(broken(UpstreamKind::Openai, r#"{"data":[]}"#, "x", 10, 10), Vec::<String>::new());
     }
 

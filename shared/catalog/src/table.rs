@@ -1,4 +1,4 @@
-//! Tables of prices and costs, as written in the catalogue, and their checks.
+//! Tables of prices and costs in the catalogue, and the checks of a table.
 
 use std::ops::Range;
 
@@ -8,10 +8,10 @@ use toml::Spanned;
 
 use crate::price::{Price, Rates, Tier, WrittenRates, borders, continued};
 
-/// A fault and its location. Without a location, the text names the model.
+/// A fault and its location in the file. Without a location, the error names the line of the model's id.
 pub(super) type Fault = (Option<Range<usize>>, String);
 
-/// A table of rates: `[model.price]`, `[model.upstream.cost]`, or a tier of either.
+/// A table with rates: `[model.price]`, `[model.upstream.cost]`, or a tier of one of these.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawTable {
@@ -25,14 +25,14 @@ pub(super) struct RawTable {
     audio_output: Option<NanoUsd>,
     image: Option<NanoUsd>,
     request: Option<NanoUsd>,
-    /// Prompt tokens above which the tier applies.
+    /// Number of prompt tokens above which the tier applies.
     prompt_tokens: Option<Spanned<u64>>,
     #[serde(default)]
     above: Vec<Spanned<RawTable>>,
 }
 
 impl RawTable {
-    /// Returns the price in a table, with its tiers.
+    /// Checks a table and returns the price in it, with its tiers.
     pub(super) fn check(table: Spanned<Self>) -> Result<Price, Fault> {
         let (at, mut table) = (table.span(), table.into_inner());
         if let Some(border) = table.prompt_tokens {
@@ -93,14 +93,14 @@ fn in_range(rates: Rates, at: &Range<usize>) -> Result<(), Fault> {
     Price::flat(rates).fault().map_or(Ok(()), |fault| Err((Some(at.clone()), fault.into())))
 }
 
-/// Factor from the cost to the price, in billionths: at least 1.
+/// Factor by which a cost is multiplied to get the price, in billionths. It is at least 1.
 #[derive(Clone, Copy)]
 pub(super) struct Markup(i64);
 
 impl<'de> Deserialize<'de> for Markup {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        // A factor has as many decimals as an amount.
+        // A factor may have as many decimals as an amount of money, so it is parsed like one.
         let factor = NanoUsd::parse(&text).ok().filter(|factor| *factor >= NanoUsd::from_usd(1));
         factor.map(|factor| Self(factor.nanos())).ok_or_else(|| {
             serde::de::Error::custom(format!("a markup must be a number of at least 1, not `{text}`"))
@@ -109,9 +109,9 @@ impl<'de> Deserialize<'de> for Markup {
 }
 
 impl Markup {
-    /// Returns the price of a model from its upstreams' costs: each rate from the highest cost, rounded up.
+    /// Makes a model's price from the costs of its upstreams. Each rate is made from the highest cost, and rounded up.
     ///
-    /// `None` if a price is larger than the largest amount.
+    /// `None` if a rate would exceed the largest amount.
     pub(super) fn on(self, costs: &[&Price]) -> Option<Price> {
         let at = |prompt| self.times(dearest(costs, prompt));
         let base = at(0)?;
@@ -123,7 +123,7 @@ impl Markup {
     fn times(self, rates: Rates) -> Option<Rates> {
         let product =
             |rate: NanoUsd| (i128::from(rate.nanos()) * i128::from(self.0) + 999_999_999) / 1_000_000_000;
-        // A product above every amount saturates, and is then out of range.
+        // A product that exceeds the largest amount becomes `i64::MAX`, which is out of range.
         let product = |rate| NanoUsd::from_nanos(i64::try_from(product(rate)).unwrap_or(i64::MAX));
         let rates = Rates::of_array(rates.to_array().map(product));
         Price::flat(rates).fault().is_none().then_some(rates)

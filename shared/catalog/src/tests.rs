@@ -1,4 +1,4 @@
-//! Catalogues that are read, and those that are refused.
+//! Catalogues that are accepted, and catalogues that are refused.
 
 use shared::money::NanoUsd;
 
@@ -136,7 +136,7 @@ fn an_upstream_has_a_name_of_its_own_in_its_model() {
     assert!(names("name = \"\"", "").unwrap_err().contains("1 to 64 characters"));
 }
 
-/// Returns the access of an upstream with these lines added.
+/// Returns how to reach an upstream to which these lines are added.
 fn access(lines: &str) -> Result<Access, String> {
     let text = GOOD.replacen("model = \"Qwen/Qwen3\"", &format!("model = \"q\"\n{lines}"), 1);
     let catalog = Catalog::parse(&text, "m").map_err(|e| e.to_string())?;
@@ -179,8 +179,7 @@ fn an_access_that_cannot_be_meant_is_refused_with_its_place() {
     }
 }
 
-/// Returns the model of a catalogue with these tables instead of its price, and with these lines at the end of its
-/// upstream.
+/// Returns the model of a catalogue in which these tables replace the price and these lines are added to the upstream.
 fn sold(price: &str, upstream: &str) -> Result<Model, String> {
     let table = "[model.price]\ninput = \"0.10\"\ncached_input = \"0.025\"\noutput = \"0.40\"\n";
     let text = GOOD.replacen(table, price, 1) + upstream;
@@ -217,11 +216,13 @@ fn prices_have_their_defaults_and_tiers_continue_the_table_before() {
         |text: &str| Rates::of_array(text.split(' ').map(usd).collect::<Vec<_>>().try_into().unwrap());
     let price = sold(HOSTED, "").unwrap().price;
     assert_eq!(price.base, rates("3 0.3 15 3.75 6 15 3 15 0 0.001"));
-    // The default of audio input is the tier's own input; an explicit cache write stays.
+    // In a tier, audio input costs by default the same as the tier's own input. A rate for cache writes that the base
+    // states also applies in the tier.
     let first = Tier { above: 200_000, rates: rates("6 0.3 15 3.75 12 15 6 15 0 0.001") };
     let second = Tier { above: 500_000, rates: rates("6 0.3 15 9 12 15 6 15 0.002 0.001") };
     assert_eq!(price.tiers, [first, second]);
-    // By default, a cache write for an hour costs the same as one for minutes, separately in each tier.
+    // By default, writing to the cache for an hour costs the same as writing for minutes. This holds in each tier
+    // separately.
     let price = sold(&HOSTED.replace("cache_write_long", "audio_output"), "").unwrap().price;
     assert_eq!(price.base, rates("3 0.3 15 3.75 3.75 15 3 6 0 0.001"));
     assert_eq!(price.tiers[1].rates, rates("6 0.3 15 9 9 15 6 12 0.002 0.001"));
@@ -271,8 +272,8 @@ fn a_wrong_table_of_prices_is_refused_by_name() {
     assert!(fault.contains("the cost of model \"Model Flash\" has no `cached_input`"), "{fault}");
 }
 
-/// Costs of an upstream that charges 1.25 times the input rate for cache writes, and doubles its input rate above
-/// 200,000 tokens.
+/// Costs of an upstream. It charges 1.25 times the input rate for cache writes, and twice the input rate for prompts of
+/// more than 200,000 tokens.
 const COST: &str = r#"
 [model.upstream.cost]
 input = "2.5"
@@ -309,7 +310,7 @@ fn a_price_below_cost_is_refused_in_any_rate_and_tier_unless_it_is_meant() {
         );
         assert!(sold(&format!("sell_below_cost = true\n{price}"), COST).is_ok());
     }
-    // A cost without a corresponding rate in the price.
+    // The cost has a rate for images, but the price has none.
     let fault = sold(HOSTED, &COST.replacen("output", "image = \"0.01\"\noutput", 1)).unwrap_err();
     assert!(fault.contains("sells `image` for 0, but pays 0.01"), "{fault}");
 }
@@ -326,7 +327,7 @@ fn a_markup_makes_the_price_of_the_dearest_cost_rounded_up() {
         sold("markup = \"1.000000001\"\n", &smallest).unwrap().price.base.cached_input,
         usd("0.000000002")
     );
-    // A second upstream that is dearer only in output, and whose tier begins at another border.
+    // A second upstream whose output alone costs more, and whose tier begins at another number of tokens.
     let second = "[[model.upstream]]\nkind = \"openai\"\nurl = \"https://a.example/v1\"\nmodel = \"m\"\n";
     let other = COST.replace("\"10\"", "\"11\"").replace("200000", "100000").replace("\"5\"", "\"4\"");
     let price = sold("markup = \"1\"\n", &format!("{COST}{second}{other}")).unwrap().price;
@@ -411,7 +412,7 @@ fn a_model_says_through_which_apis_it_is_served() {
     for wrong in ["", "\"chat\", \"chat\""] {
         assert!(serves(wrong).unwrap_err().starts_with("m:13: `serves` must list"), "{wrong}");
     }
-    // Embeddings have no output to limit.
+    // Embeddings have no output that could be limited.
     let unlimited = |serves: &str| {
         let text = GOOD.replace("max_output_tokens = 131072\n", serves);
         Catalog::parse(&text, "m")

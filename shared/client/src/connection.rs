@@ -1,4 +1,4 @@
-//! Connections to other servers, and clients over them.
+//! Connections to other servers, and clients that pool such connections.
 
 use std::{error::Error, time::Duration};
 
@@ -28,36 +28,36 @@ use crate::{
     final_head::{FinalHead, Heads},
 };
 
-/// A client for http and https, with a pool of the connections that `C` makes. Cheap to clone.
+/// A client for http and https. It keeps a pool of connections, which `C` makes. Cheap to clone.
 pub type HttpClient<B, C = HttpConnector> = Client<Connecting<C, <C as Service<Uri>>::Response>, B>;
-/// Connector of a client with a pool.
+/// Makes the connections of a client's pool.
 type Connecting<C, S> =
     MapResponse<HttpsConnector<C>, fn(MaybeHttpsStream<S>) -> Bounded<TokioIo<MaybeHttpsStream<S>>>>;
-/// A connection with bounds on answers up to their final heads, and with fair reads.
+/// A connection that limits what an answer may send up to its final head, and that reads fairly.
 type Bounded<S> = TokioIo<FinalHead<FairRead<S>>>;
 
 /// Connects to a server over http or https. Cheap to clone.
 #[derive(Clone)]
 pub enum Connector {
-    /// Connects to the server itself.
+    /// Connects directly to the server.
     Direct(HttpsConnector<HttpConnector>),
-    /// Connects through a proxy with CONNECT.
+    /// Connects to the server through a proxy, with the method CONNECT.
     Tunnelled(HttpsConnector<Tunnel<HttpConnector>>),
 }
 
-/// Settings that differ between clients.
+/// Settings in which clients differ.
 pub struct ClientSettings {
-    /// Certificates to trust and to present; `None` trusts the public authorities.
+    /// Certificate authorities to trust, and the certificate to present; `None` trusts the public authorities.
     pub tls: Option<ClientConfig>,
     /// Timeout for connecting.
     pub connect_deadline: Duration,
     /// How long an idle connection is kept.
     pub idle: Duration,
-    /// Idle connections kept for a server.
+    /// Maximum number of idle connections that are kept for each server.
     pub idle_connections: usize,
 }
 
-/// Makes a client that connects within a deadline and sends small packets at once.
+/// Makes a client that must connect within a deadline and that sends small packets without delay.
 pub fn http_client<B>(settings: ClientSettings) -> HttpClient<B>
 where
     B: Body<Data: Send> + Send,
@@ -65,8 +65,8 @@ where
     http_client_over(tcp(settings.connect_deadline), settings)
 }
 
-/// Makes a connector that connects within `deadline`, through `proxy` if there is one. `tls` contains the authorities
-/// to trust; `None` trusts the public ones.
+/// Makes a connector that must connect within `deadline`. It goes through `proxy` if there is one. `tls` contains the
+/// authorities to trust; `None` trusts the public ones.
 pub(super) fn connector(
     deadline: Duration,
     tls: Option<ClientConfig>,
@@ -82,7 +82,8 @@ pub(super) fn connector(
     Connector::Tunnelled(https(tunnel, tls))
 }
 
-/// Opens an HTTP/1 connection to a server; `origin` has its scheme and authority. A task runs the connection.
+/// Opens an HTTP/1 connection to a server; `origin` contains the server's scheme and authority. The connection runs in
+/// a task of its own.
 pub async fn connect<B>(
     connector: &Connector,
     origin: Uri,
@@ -90,7 +91,8 @@ pub async fn connect<B>(
 where
     B: Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>>> + Send + 'static,
 {
-    // Each branch has its own type of task, so that connections without TLS reserve no memory for it.
+    // TLS and plain connections have different types of task, so that connections without TLS reserve no memory for
+    // TLS.
     let stream = match connector {
         Connector::Direct(direct) => direct.clone().oneshot(origin).await?,
         Connector::Tunnelled(tunnelled) => tunnelled.clone().oneshot(origin).await?,
@@ -101,20 +103,20 @@ where
     }
 }
 
-/// Opens an HTTP/1 connection over `stream`. The connection runs in a task.
+/// Opens an HTTP/1 connection over `stream`. The connection runs in a task of its own.
 pub async fn handshake<B, S>(stream: S) -> Result<SendRequest<B>, Box<dyn Error + Send + Sync>>
 where
     B: Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>>> + Send + 'static,
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
     let (requests, connection) = http1::handshake(bounded(stream)).await?;
-    // An error of the connection also reaches its request. The task is the connection itself: an async block around it
-    // would be twice as large.
+    // The result may be ignored, because an error of the connection also reaches its request. The task is the
+    // connection itself: an async block around it would need twice the memory.
     tokio::spawn(connection);
     Ok(requests)
 }
 
-/// Makes a connector that sends small packets at once.
+/// Makes a connector that sends small packets without delay.
 fn tcp(deadline: Duration) -> HttpConnector {
     let mut tcp = HttpConnector::new();
     tcp.set_nodelay(true);
@@ -132,7 +134,7 @@ pub(crate) fn https<C>(tcp: C, tls: Option<ClientConfig>) -> HttpsConnector<C> {
     builder.https_or_http().enable_http1().wrap_connector(tcp)
 }
 
-/// Makes a client over connections from `tcp`, which enforces its own deadline.
+/// Makes a client whose connections come from `tcp`. `tcp` must enforce its own deadline.
 pub fn http_client_over<B, C>(tcp: C, settings: ClientSettings) -> HttpClient<B, C>
 where
     B: Body<Data: Send> + Send,

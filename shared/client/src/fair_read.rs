@@ -1,4 +1,5 @@
-//! Reads that count by their bytes, so that a peer that sends without a pause does not starve the thread's other tasks.
+//! Reads whose cost depends on their size, so that a peer that never stops sending cannot starve the other tasks of the
+//! thread.
 
 use std::{
     io,
@@ -9,12 +10,12 @@ use tokio::task::coop::poll_proceed;
 
 use crate::watched_stream::{StreamWatch, WatchedStream};
 
-/// Bytes of a read that count as one step of a task. The runtime switches tasks after 128 steps, and counts a read of
-/// any size as one step. So a single turn could read megabytes of the smallest frames, which take a fifth of a second
-/// to process. With this number, a turn reads 32 KiB.
+/// A read counts as one more step of its task for each time that it contains this many bytes. The runtime switches
+/// tasks after 128 steps. It counts a read of any size as one step, so a task could read megabytes of the smallest
+/// frames before the next task runs, and process them for a fifth of a second. With this number, a task reads 32 KiB.
 const BYTES_OF_A_STEP: usize = 256;
 
-/// A connection whose reads count by their bytes.
+/// A connection whose reads count as more steps the more bytes they contain.
 pub type FairRead<S> = WatchedStream<S, CountedReads>;
 
 pub struct CountedReads;
@@ -26,7 +27,7 @@ impl StreamWatch for CountedReads {
     }
 }
 
-/// Counts a read's steps beyond the first, which the runtime counts itself.
+/// Counts the steps of a read in addition to the first step, which the runtime counts itself.
 fn count_read(context: &mut Context<'_>, bytes: usize) {
     for _ in 0..bytes / BYTES_OF_A_STEP {
         match poll_proceed(context) {

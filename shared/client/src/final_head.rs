@@ -1,58 +1,59 @@
-//! A bound on what a server may send before the final head of its answer.
+//! A limit on what a server may send before the final head of its answer.
 //!
-//! Hyper skips any number of interim heads (`100 Continue`, `103 Early Hints`) within one step of the connection's
-//! task. A server that sends nothing else would keep the thread from all other connections.
+//! Within one step of the connection's task, Hyper skips any number of interim heads (`100 Continue`, `103 Early
+//! Hints`). So without this limit, a server that sends only interim heads would keep the thread from serving all other
+//! connections.
 
 use std::{io, task::Context};
 
 use crate::watched_stream::{StreamWatch, WatchedStream};
 
-/// Maximum number of interim heads of an answer. Servers send one or two.
+/// Maximum number of interim heads before an answer. Servers send one or two.
 const MAX_INTERIM_HEADS: usize = 16;
-/// Maximum number of bytes up to the end of the final head: twice the size of a large head.
+/// Maximum number of bytes up to the end of the final head. It is twice the size of a large head.
 const MAX_HEAD_BYTES: usize = 64 << 10;
 
-/// Length of a status line up to the end of its code, as in `HTTP/1.1 200`.
+/// Length of a status line up to the end of its status code, as in `HTTP/1.1 200`.
 const STATUS: usize = 12;
-/// Beginning of every status line.
+/// Text with which every status line begins.
 const PROTOCOL: &[u8] = b"HTTP/1.";
 
-/// Error that ends a connection: an answer's final head did not come within the bounds.
+/// Error that ends a connection whose server exceeded the limits before the final head of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the answer has no final head within {MAX_INTERIM_HEADS} interim heads and {} KiB", MAX_HEAD_BYTES >> 10)]
 pub struct NoFinalHead;
 
-/// A client's connection that fails with [`NoFinalHead`] if an answer exceeds the bounds.
+/// A client's connection. It fails with [`NoFinalHead`] if an answer exceeds the limits.
 pub(crate) type FinalHead<S> = WatchedStream<S, Heads>;
 
-/// Reads the heads of an answer, up to the end of the final one.
+/// Reads the heads of an answer up to the end of the final head, and counts them.
 #[derive(Debug, Default)]
 pub struct Heads {
     place: HeadState,
-    /// Bytes of the answer's heads so far.
+    /// Number of bytes in the heads of the answer so far.
     bytes: usize,
     interim: usize,
 }
 
-/// The part of an answer that the next byte belongs to.
+/// What the next byte of the connection belongs to.
 #[derive(Debug, Default)]
 enum HeadState {
-    /// The body of an answer, or no answer yet: bytes do not count.
+    /// The body of an answer, or nothing because no answer is expected. Such bytes are not counted.
     #[default]
     Past,
-    /// A status line, up to its code. Holds the bytes so far, and their number.
+    /// A status line, up to the end of its code. Contains its bytes so far, and their number.
     Status([u8; STATUS], usize),
     /// The rest of a head.
     Lines {
         is_interim: bool,
-        /// Whether the line has only carriage returns so far.
+        /// Whether the current line contains only carriage returns so far.
         is_blank: bool,
     },
 }
 
 impl Heads {
-    /// Expects the head of an answer, since a request is being written. This is also called for the rest of a request
-    /// whose answer has begun. The bytes that follow are then not a status line, and are skipped.
+    /// Called when a request is written: expects the head of an answer. It is also called when the rest of a request is
+    /// written after its answer has begun. Then the next bytes are no status line, and are skipped.
     fn await_answer(&mut self) {
         if matches!(self.place, HeadState::Past) {
             *self = Self { place: HeadState::Status([0; STATUS], 0), bytes: 0, interim: 0 };
@@ -71,7 +72,7 @@ impl Heads {
         Ok(())
     }
 
-    /// Reads a byte of a status line, or the rest of a header line. Returns how many bytes it read.
+    /// Reads part of a status line, or the rest of a header line. Returns the number of bytes that it read.
     fn read_part(&mut self, bytes: &[u8]) -> usize {
         match &mut self.place {
             HeadState::Past => bytes.len(),
@@ -107,7 +108,7 @@ impl Heads {
     }
 }
 
-/// Returns the state after the code of a status line. Bytes that are not a status line are left to the parser.
+/// Returns the state after the code of a status line. If the bytes are no status line, the parser must refuse them.
 fn after_status(status: &[u8; STATUS]) -> HeadState {
     if !status.starts_with(PROTOCOL) {
         return HeadState::Past;
@@ -134,7 +135,7 @@ mod tests {
     const INTERIM: &str = "HTTP/1.1 100 Continue\r\n\r\n";
     const FINAL: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nOK";
 
-    /// Reads an answer in pieces of this size, and returns whether it reached the answer's final head.
+    /// Reads an answer in pieces of this size. Returns whether it reached the end of the answer's final head.
     fn read(answer: &str, piece: usize) -> Result<bool, NoFinalHead> {
         let mut heads = Heads::default();
         heads.await_answer();
@@ -180,7 +181,7 @@ mod tests {
             heads.await_answer();
             heads.read((INTERIM.repeat(16) + FINAL).as_bytes()).unwrap();
             heads.read(&body).unwrap();
-            // The rest of a request is written while the body of its answer arrives.
+            // The rest of the request is written while the body of its answer arrives.
             heads.await_answer();
             heads.read(&body).unwrap();
             assert!(matches!(heads.place, HeadState::Past));
@@ -192,7 +193,7 @@ mod tests {
 
         use super::*;
 
-        /// Where an answer is cut does not change whether its heads are within the bounds, nor where they end.
+        /// However an answer is cut into pieces, its heads are within the limits or not, and they end at the same byte.
         #[test]
         fn heads_of_answers() {
             let hints = "HTTP/1.0 103 Early Hints\nlink: </a>\r\nx: \r\n\n".repeat(15);

@@ -1,4 +1,4 @@
-//! HTTP clients for upstreams, key-services, webhook receivers and telemetry receivers. They speak HTTP/1, and bound
+//! HTTP clients for upstreams, key-services, webhook receivers and telemetry receivers. They speak HTTP/1, and limit
 //! what a server may send before the final head of its answer.
 
 mod connection;

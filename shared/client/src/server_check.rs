@@ -1,4 +1,4 @@
-//! Asks the model servers of a catalogue what they serve.
+//! Asks the model servers of a catalogue which models they serve.
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use tokio::task::JoinSet;
 
 use crate::upstream_call::UpstreamCall;
 
-/// How long a server may take to answer. A server that is loading its weights does not answer in time.
+/// How long a server may take to answer. A server that is still loading the model's weights does not answer in time.
 const ANSWER_DEADLINE: Duration = Duration::from_secs(10);
-/// Maximum number of servers asked at once, so that a long catalogue does not use many sockets and much memory.
+/// Maximum number of servers that are asked at once. It limits the sockets and the memory that a long catalogue needs.
 const SERVERS_AT_ONCE: usize = 8;
 
-/// A finding about an upstream for its operator.
+/// What the check found out about an upstream, for its operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerFinding {
     pub model: String,
@@ -25,11 +25,11 @@ pub struct ServerFinding {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FindingKind {
     Promise(String),
-    /// The server did not answer, or did not describe itself.
+    /// The server did not answer, or its answer does not describe it.
     NotTold(String),
 }
 
-/// A question to a server, with the means to reach it.
+/// A question to a server, and how to reach that server.
 #[derive(Clone)]
 struct ServerQuestion {
     uri: Uri,
@@ -37,8 +37,8 @@ struct ServerQuestion {
     access: Access,
 }
 
-/// Asks each server of a catalogue once. Returns, in the catalogue's order, what the catalogue promises but the servers
-/// do not offer.
+/// Asks each server of a catalogue once. Returns what the catalogue promises but its servers do not offer, and which
+/// servers gave no answer, in the order of the catalogue.
 pub async fn check_servers(catalog: &Catalog) -> Vec<ServerFinding> {
     let mut questions: Vec<ServerQuestion> = Vec::new();
     let upstreams =
@@ -57,7 +57,7 @@ pub async fn check_servers(catalog: &Catalog) -> Vec<ServerFinding> {
     findings.collect()
 }
 
-/// Returns the answers to all questions, in the same order.
+/// Asks all questions. Returns the answers in the same order.
 async fn ask(questions: &[ServerQuestion]) -> Vec<Option<Result<ServerDescription, String>>> {
     let mut answers = vec![None; questions.len()];
     let mut asked = JoinSet::new();
@@ -70,7 +70,7 @@ async fn ask(questions: &[ServerQuestion]) -> Vec<Option<Result<ServerDescriptio
         }
         match asked.join_next().await {
             Some(Ok((place, answer))) => answers[place] = Some(answer),
-            // A task that panicked has no answer.
+            // The task panicked, so its question has no answer.
             Some(Err(_)) => {}
             None => return answers,
         }
@@ -96,14 +96,15 @@ fn findings(
 }
 
 impl ServerQuestion {
-    /// Returns the question to an upstream; `None` for the built-in model.
+    /// Returns the question that an upstream must be asked; `None` for the built-in model.
     fn of(upstream: &Upstream) -> Option<Self> {
         let base = upstream.url.as_ref()?;
         let uri = ServerDescription::address(upstream.kind, base)?;
         Some(Self { uri, kind: upstream.kind, access: upstream.access.clone() })
     }
 
-    /// Returns whether both questions go to the same server, with credentials from the same sources.
+    /// Returns whether one answer serves for both questions: they go to the same server, with credentials from the same
+    /// sources.
     fn is(&self, other: &Self) -> bool {
         let way = |question: &Self| {
             let sources =

@@ -1,4 +1,4 @@
-//! Access to upstreams as described in the catalogue: header values, private authorities and proxies.
+//! Access to upstreams, as the catalogue describes it: header values, private certificate authorities and proxies.
 
 use std::{env, net::IpAddr, time::Duration};
 
@@ -42,13 +42,13 @@ fn value(header: &Header) -> Result<HeaderValue, ConfigError> {
     Ok(value)
 }
 
-/// Makes the connector of an upstream at `base`, which connects within `deadline`.
+/// Makes the connector of the upstream at `base`. It must connect within `deadline`.
 pub fn upstream_connector(base: &Uri, access: &Access, deadline: Duration) -> Result<Connector, ConfigError> {
     let tls = access.ca_file.as_deref().map(|file| trusting(&Pem::read(MODELS, file)?)).transpose()?;
     Ok(connector(deadline, tls, proxy(base, access)?.as_ref()))
 }
 
-/// Returns TLS settings that trust a file's authorities in addition to the public ones.
+/// Returns TLS settings that trust the certificate authorities in a file in addition to the public ones.
 fn trusting(authorities: &Pem) -> Result<ClientConfig, ConfigError> {
     let mut roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
     for authority in CertificateDer::pem_slice_iter(authorities.text().as_bytes()) {
@@ -61,7 +61,7 @@ fn trusting(authorities: &Pem) -> Result<ClientConfig, ConfigError> {
     Ok(versions.with_root_certificates(roots).with_no_client_auth())
 }
 
-/// Returns an upstream's proxy: from the catalogue or, for https, from the environment.
+/// Returns an upstream's proxy: the catalogue names it or, for https, the environment.
 fn proxy(base: &Uri, access: &Access) -> Result<Option<Intercept>, ConfigError> {
     let rules = match &access.proxy {
         Some(proxy) => Matcher::builder().all(proxy.expose_secret()),
@@ -77,13 +77,14 @@ fn proxy(base: &Uri, access: &Access) -> Result<Option<Intercept>, ConfigError> 
     }
 }
 
-/// Returns the value of the first of these environment variables that is set and not empty, or an empty text.
+/// Returns the value of the first of these environment variables that is set and is not empty. If there is none,
+/// returns an empty text.
 fn first_set(names: [&str; 2]) -> String {
     names.iter().find_map(|name| env::var(name).ok().filter(|value| !value.is_empty())).unwrap_or_default()
 }
 
-/// Rewrites a list of hosts to reach without a proxy. Curl, Go and Python also allow `*.` before a domain, and a port,
-/// which must then match the server's.
+/// Rewrites a list of hosts that are reached without a proxy. As in curl, Go and Python, an entry may begin with `*.`,
+/// and may end with a port. An entry with a port applies only if the server has that port.
 fn hosts_without_proxy(list: &str, base: &Uri) -> String {
     let port = base.port_u16().unwrap_or(if base.scheme_str() == Some("http") { 80 } else { 443 });
     let host_of = |entry: &str| {
@@ -92,7 +93,7 @@ fn hosts_without_proxy(list: &str, base: &Uri) -> String {
         let (host, named) = match entry.rsplit_once(':') {
             Some((host, digits)) if !is_address && !digits.is_empty() => match digits.parse::<u16>() {
                 Ok(named) => (host, Some(named)),
-                // An IPv6 network, such as 2001::/17.
+                // This is an IPv6 network, such as 2001::/17.
                 Err(_) => (entry, None),
             },
             Some(_) | None => (entry, None),

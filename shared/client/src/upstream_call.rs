@@ -1,4 +1,4 @@
-//! A request to an upstream that does not come from a client, but from a check at the start or an operator's command.
+//! A request that Faregate itself makes to an upstream: for a check at the start, or for an operator's command.
 
 use std::{error::Error, time::Duration};
 
@@ -14,17 +14,17 @@ use crate::{
     upstream_access::{header_values, upstream_connector},
 };
 
-/// Timeout for connecting to a server.
+/// Maximum time to connect to a server.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
-/// Maximum size of an answer in bytes. Hosted providers list hundreds of models, with descriptions.
+/// Maximum size of an answer in bytes. Hosted vendors list hundreds of models with their descriptions.
 const MAX_ANSWER_BYTES: usize = 8 << 20;
 
 pub struct UpstreamCall<'a> {
     pub uri: &'a Uri,
     pub access: &'a Access,
-    /// JSON to post; `None` sends a GET.
+    /// JSON that is sent with POST; `None` sends a GET.
     pub body: Option<Bytes>,
-    /// How long reading the answer may take in total.
+    /// Maximum time to read the whole answer.
     pub deadline: Duration,
 }
 
@@ -34,13 +34,13 @@ pub struct UpstreamAnswer {
     pub body: Bytes,
 }
 
-/// Why an upstream gave no answer.
+/// Why there is no answer from an upstream.
 #[derive(Debug, thiserror::Error)]
 pub enum NoAnswer {
-    /// The credential, an authority or the proxy cannot be used.
+    /// The credential, a certificate authority or the proxy cannot be used.
     #[error("{0}")]
     Access(#[from] ConfigError),
-    /// No connection was made, or it broke before the head of the answer.
+    /// The connection failed, or it broke before the head of the answer arrived.
     #[error("the server cannot be reached: {0}")]
     Unreachable(String),
     #[error("the server did not answer in time")]

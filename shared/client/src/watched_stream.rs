@@ -1,4 +1,4 @@
-//! A stream whose reads and writes are observed.
+//! A stream that reports its reads and writes to an observer.
 
 use std::{
     io::{self, IoSlice},
@@ -11,12 +11,13 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// Observes the reads and writes of a stream.
 pub trait StreamWatch {
-    /// Called after a read, with the bytes that it returned: none if it waits. An error fails the read.
+    /// Called after a read, with the bytes that the read returned. If the read has to wait, there are none. If this
+    /// returns an error, the read fails.
     fn after_read(&mut self, context: &mut Context<'_>, waits: bool, bytes: &[u8]) -> io::Result<()>;
 
     fn before_write(&mut self) {}
 
-    /// Called after a write, which may wait.
+    /// Called after a write. `_waits` says whether the write has to wait.
     fn after_write(&mut self, _waits: bool) {}
 }
 

@@ -1,10 +1,10 @@
-//! A value that is replaced as a whole while others use it.
+//! A value that can be replaced as a whole while others use it.
 
 use std::sync::Arc;
 
 use parking_lot::RwLock;
 
-/// The current value. Callers that already hold it keep their copy when it is replaced.
+/// The current value. When it is replaced, callers that already have it keep the old value.
 pub struct Current<T>(RwLock<Arc<T>>);
 
 impl<T> Current<T> {

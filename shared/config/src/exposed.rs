@@ -1,14 +1,14 @@
-//! Secrets passed as flags, which every user of the machine can read.
+//! Secrets that were passed as flags. Every user of the machine can read them in the list of processes.
 
 use std::ffi::{OsStr, OsString};
 
 use clap::{ArgMatches, Command, Parser, parser::ValueSource};
 
-/// Flags that carried a secret.
+/// Names of the flags that carried a secret.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExposedSecrets(Vec<String>);
 
-/// Reads a program's settings from command line and environment; invalid settings end the program.
+/// Reads a program's settings from its command line and its environment. If a setting is invalid, the program ends.
 pub fn parse<A: Parser>() -> (A, ExposedSecrets) {
     parse_from(std::env::args_os()).unwrap_or_else(|e| e.exit())
 }
@@ -23,7 +23,8 @@ fn parse_from<A: Parser>(
     Ok((A::from_arg_matches(&matches)?, exposed))
 }
 
-/// Treats an environment variable that is set but empty as unset, since deployment templates often produce it.
+/// Treats an environment variable that is set but empty as unset, because templates for deployments often produce such
+/// variables.
 fn without_empty(command: Command, is_empty: &dyn Fn(&OsStr) -> bool) -> Command {
     let command = command.mut_args(|argument| {
         let has_nothing = argument.get_env().is_some_and(is_empty);
@@ -33,8 +34,8 @@ fn without_empty(command: Command, is_empty: &dyn Fn(&OsStr) -> bool) -> Command
 }
 
 impl ExposedSecrets {
-    /// Collects secrets given as flags. A setting whose value `--help` hides is a secret, unless it is a URL without
-    /// credentials.
+    /// Collects the flags that carry a secret. A flag's value is a secret if `--help` hides it, unless it is a URL
+    /// without credentials.
     fn of(command: &Command, matches: &ArgMatches) -> Self {
         let secrets = command.get_arguments().filter(|argument| argument.is_hide_env_values_set());
         let given = secrets.filter(|argument| {

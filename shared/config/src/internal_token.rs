@@ -7,13 +7,13 @@ use shared::secret::{ExposeSecret, SecretString, same};
 
 use crate::current::Current;
 
-/// The internal token and, during a rotation, the previous one.
+/// The current internal token and, during a rotation, also the previous token.
 #[derive(Clone)]
 pub struct InternalTokens {
-    /// Sent with the calls of this process.
+    /// The token that this process sends with its calls.
     current: SecretString,
     header: HeaderValue,
-    /// Still accepted during a rotation.
+    /// The token that is still accepted during a rotation.
     previous: Option<SecretString>,
 }
 
@@ -26,7 +26,7 @@ impl InternalTokens {
     }
 }
 
-/// The internal tokens in use. Cheap to clone.
+/// The internal tokens that are in use. Cheap to clone.
 #[derive(Clone)]
 pub struct InternalToken(Arc<Current<InternalTokens>>);
 
@@ -35,12 +35,12 @@ impl InternalToken {
         Self(Arc::new(Current::new(tokens)))
     }
 
-    /// Replaces the tokens. Calls in flight keep the old ones.
+    /// Replaces the tokens. Calls in flight keep the old token.
     pub fn replace(&self, tokens: InternalTokens) {
         self.0.replace(tokens);
     }
 
-    /// Returns the header value for a call, marked as sensitive so that logs hide it.
+    /// Returns the header value of a call. It is marked as sensitive, so that logs hide it.
     pub fn header(&self) -> HeaderValue {
         self.0.get().header.clone()
     }
@@ -49,7 +49,7 @@ impl InternalToken {
     pub fn accepts(&self, presented: Option<&str>) -> bool {
         let tokens = self.0.get();
         let Some(presented) = presented else { return false };
-        // Both are always compared, so that the timing does not reveal which one matches.
+        // Both tokens are always compared, so that the time does not reveal which of them matches.
         let is_current = same(presented, tokens.current.expose_secret());
         let is_previous =
             tokens.previous.as_ref().is_some_and(|previous| same(presented, previous.expose_secret()));

@@ -1,5 +1,5 @@
-//! Settings of both services. Each has a flag and an environment variable; an invalid value is refused at start, and
-//! the error names the setting.
+//! Settings of both services. Each setting has a flag and an environment variable. A program with an invalid setting
+//! does not start, and its error names the setting.
 
 use std::{
     convert::Infallible,
@@ -26,12 +26,12 @@ pub mod internal_token;
 pub use exposed::{ExposedSecrets, parse};
 
 const DEFAULT_MODELS: &str = "config/models.toml";
-/// Catalogue to use if there is no catalogue file.
+/// The catalogue that is used if there is no catalogue file.
 const BUILT_IN_MODELS: &str = include_str!("../../../config/models.toml");
 
 /// Maximum size of a catalogue in bytes: enough for thousands of models.
 const MAX_CATALOG: usize = 16 << 20;
-/// Maximum size of a PEM file in bytes: several times the size of a system's complete list of CAs.
+/// Maximum size of a PEM file in bytes. A system's complete list of certificate authorities is several times smaller.
 const MAX_PEM: usize = 4 << 20;
 const MIN_TOKEN_BYTES: usize = 16;
 
@@ -74,7 +74,7 @@ pub struct ConfigError {
 }
 
 impl ConfigError {
-    /// Makes an error about a setting; `setting` is the environment variable's name.
+    /// Makes an error about a setting; `setting` is the name of its environment variable.
     pub fn new(setting: &'static str, reason: impl Display) -> Self {
         Self { setting, reason: format!("{reason}") }
     }
@@ -108,7 +108,7 @@ impl Common {
         self.internal_token()?.ok_or_else(unset)
     }
 
-    /// Returns the internal token, if configured.
+    /// Returns the internal token, if one is configured.
     pub fn internal_token(&self) -> Result<Option<SecretString>, ConfigError> {
         let token = either(
             ("FAREGATE_INTERNAL_TOKEN", self.internal_token.as_ref()),
@@ -127,7 +127,8 @@ pub fn internal_tokens(
     })
 }
 
-/// Checks that a token is too long to guess. A short or empty one would open the services to everyone on the network.
+/// Checks that a token is too long to guess. With a short or an empty token, everyone on the network could call the
+/// services.
 pub fn checked_token(token: SecretString) -> Result<SecretString, ConfigError> {
     if token.expose_secret().len() < MIN_TOKEN_BYTES {
         let reason = format!("must have at least {MIN_TOKEN_BYTES} characters");
@@ -154,7 +155,7 @@ pub fn either(
     }
 }
 
-/// Certificates or keys in PEM, with their file and the setting that names it.
+/// Certificates or keys in PEM, with the name of their file and of the setting that contains that name.
 #[derive(Clone)]
 pub struct Pem {
     setting: &'static str,
@@ -178,7 +179,7 @@ impl Pem {
         ConfigError::new(self.setting, format!("{}: {reason}", self.file))
     }
 
-    /// Returns the setting that names the file.
+    /// Returns the name of the setting that contains the file's name.
     pub const fn setting(&self) -> &'static str {
         self.setting
     }
@@ -197,7 +198,8 @@ fn parse_prefix(text: &str) -> Result<Prefix, String> {
     Prefix::parse(text).ok_or_else(|| "must be 1 to 16 characters a-z0-9".into())
 }
 
-/// Reads settings again. The returned function puts them in use; it runs only if all other settings could be read too.
+/// Reads some settings again, and returns a function that puts them in use. That function is called only if all
+/// settings could be read.
 pub type Reread = Box<dyn Fn() -> Result<Box<dyn FnOnce()>, ConfigError> + Send + Sync>;
 
 pub fn reread<T: 'static>(

@@ -1,4 +1,4 @@
-//! Answers of real servers, by server, and what clients must read from them. For tests only.
+//! Answers of real servers, sorted by server, and what clients must read from each of them. For tests only.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a case that cannot be read fails its test")]
 
@@ -10,13 +10,13 @@ mod read;
 
 pub use read::{ClientDialect, Read};
 
-/// Folder of the cases.
+/// Folder with the cases.
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/upstreams");
 
-/// Oddities that follow from the requested form, not from the case.
+/// Oddities of an answer that are due to the form that the client requested, so cases do not list them.
 pub const BY_REQUEST: [&str; 3] = ["sse_for_whole", "whole_for_stream", "message_in_stream"];
 
-/// Members of a case file.
+/// Members that a case file may have.
 const MEMBERS: [&str; 12] = [
     "api",
     "asks",
@@ -35,25 +35,25 @@ const MEMBERS: [&str; 12] = [
 /// A server's answer, and what clients must read from it.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// Server and case, such as `mistral/content-list`.
+    /// Name of the server and of the case, such as `mistral/content-list`.
     pub name: String,
-    /// API in which the server is asked: `chat`, `responses` or `messages`.
+    /// API in which the gateway calls the server: `chat`, `responses` or `messages`.
     pub api: String,
-    /// The requested form, if the server is asked in only one: `whole` or `stream`.
+    /// `whole` or `stream` if only this form of the answer may be requested.
     pub asks: Option<String>,
     pub status: u16,
     pub expected: Read,
-    /// Code of the error that clients get instead of an answer.
+    /// Code of the error that clients receive instead of an answer.
     pub error: Option<String>,
-    /// Oddities that are counted, besides [`BY_REQUEST`].
+    /// Oddities that the gateway counts in the answer, apart from those in [`BY_REQUEST`].
     pub odd: Vec<String>,
-    /// Whether the server counts as healthy after the answer.
+    /// Whether the gateway treats the server as healthy after this answer.
     pub is_well: bool,
-    /// The body, exactly as the server sends it.
+    /// Body of the answer, exactly as the server sends it.
     pub body: Vec<u8>,
 }
 
-/// Reads every case, in the order of names.
+/// Reads all cases, sorted by name.
 pub fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for server in sorted(Path::new(FOLDER)).into_iter().filter(|entry| entry.is_dir()) {
@@ -120,12 +120,12 @@ impl Case {
         }
     }
 
-    /// Returns whether a client may request this form.
+    /// Returns whether a client may request the answer in this form.
     pub fn is_asked_for(&self, form: &str) -> bool {
         self.asks.as_deref().is_none_or(|asks| asks == form)
     }
 
-    /// Returns what a client of this dialect must read. Not every dialect can express everything.
+    /// Returns what a client of this dialect must read. Not every dialect can express everything that another can.
     pub fn expected_in(&self, dialect: ClientDialect) -> Read {
         self.expected.clone().in_dialect(dialect)
     }

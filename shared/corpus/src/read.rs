@@ -1,4 +1,4 @@
-//! What a client reads from answers in its dialect, whole or streamed, as its SDK would combine them.
+//! Reads answers in each dialect, whole or streamed, and puts their parts together as a client's SDK does.
 
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ pub enum ClientDialect {
     Messages,
 }
 
-/// What a client has read of an answer.
+/// What a client has read from an answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Read {
     pub text: String,
@@ -17,9 +17,10 @@ pub struct Read {
     pub refusal: String,
     /// Name and arguments of each tool call.
     pub calls: Vec<[String; 2]>,
-    /// Finish reason, in chat's words.
+    /// Finish reason, in the words that chat uses.
     pub finish: String,
-    /// Prompt tokens, how many of them were cached, and output tokens; `None` if they are an estimate.
+    /// Number of prompt tokens, how many of them were cached, and number of output tokens; `None` if these numbers are
+    /// estimates.
     pub usage: Option<[u64; 3]>,
     /// Code of an error.
     pub error: Option<String>,
@@ -49,10 +50,10 @@ impl Read {
         }
     }
 
-    /// Returns the part of this that a dialect can express.
+    /// Returns what a client of this dialect reads instead, because the dialect cannot express everything.
     #[must_use]
     pub fn in_dialect(mut self, dialect: ClientDialect) -> Self {
-        // In Messages, a refusal is text with a stop reason.
+        // In Messages, a refusal is a text with a special stop reason.
         if dialect == ClientDialect::Messages && !self.refusal.is_empty() {
             self.text += &std::mem::take(&mut self.refusal);
             self.finish = "content_filter".into();
@@ -85,7 +86,7 @@ impl Read {
         read
     }
 
-    /// Adds a message or a delta as SDKs do, matching calls by their indexes.
+    /// Adds a message or a delta as SDKs do: pieces of a call are joined by the call's index.
     fn add_chat(&mut self, message: &Value) {
         self.text += &word(&message["content"]);
         self.reasoning += &word(&message["reasoning_content"]);
@@ -173,8 +174,8 @@ impl Read {
         if pieces.reasoning.is_empty() {
             pieces.reasoning = summary;
         }
-        // SDKs show the last event, which repeats the pieces. If the server's own events are passed on, it may contain
-        // more.
+        // SDKs show the last event, which repeats the pieces of all other events. If the server's own events are passed
+        // on, the last event may contain more than the pieces.
         let has_more = pieces.len() < end.len();
         Self {
             finish: end.finish.clone(),
@@ -184,7 +185,7 @@ impl Read {
         }
     }
 
-    /// Counts the bytes of all texts.
+    /// Returns the number of bytes in all texts together.
     fn len(&self) -> usize {
         let calls: usize = self.calls.iter().flatten().map(String::len).sum();
         self.text.len() + self.reasoning.len() + self.refusal.len() + calls
@@ -217,7 +218,7 @@ impl Read {
 
     fn of_message_events(events: &[Value]) -> Self {
         let (mut read, mut usage, mut inputs) = (Self::default(), Value::Null, Vec::new());
-        // Indexes of the blocks that are calls.
+        // For each call that has begun, the index of its block.
         let mut begun = Vec::new();
         for event in events {
             match event["type"].as_str().unwrap_or_default() {
@@ -247,7 +248,7 @@ impl Read {
                 _ => {}
             }
         }
-        // A call without pieces keeps the input that it started with.
+        // A call of which no piece arrived keeps the input that its block began with.
         for (call, input) in read.calls.iter_mut().zip(inputs) {
             if call[1].is_empty() {
                 call[1] = input;

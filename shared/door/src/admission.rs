@@ -1,6 +1,7 @@
 //! Admission: how much of a shared resource each caller may take.
 //!
-//! `owner`, `quota` and `eviction` decide, without clock, lock or I/O. In `permit`, callers wait their turn.
+//! `owner`, `quota` and `eviction` make the decisions, without clock, lock or I/O. In `permit`, callers wait for their
+//! turn.
 
 mod eviction;
 mod owner;

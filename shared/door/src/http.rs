@@ -1,4 +1,4 @@
-//! HTTP parts that both services share: error bodies, request ids, credentials and incoming bodies.
+//! What both services do with HTTP requests: error bodies, request ids, credentials and incoming bodies.
 
 use std::any::Any;
 
@@ -32,7 +32,7 @@ pub use framing::{ambiguity, refuse_ambiguous};
 pub use trace::{ClientRequestId, X_GATEWAY_REQUEST_ID, X_REQUEST_ID, gateway_request_id};
 pub use unread::{drain_unread, drain_unread_body};
 
-/// Header in which some SDKs send a model call's credential, instead of `Authorization`.
+/// Header in which some SDKs send the credential of a model call instead of `Authorization`.
 const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
 /// Middleware: answers 500 if a handler panics.
@@ -40,7 +40,7 @@ pub fn catch_panics() -> CatchPanicLayer<fn(Box<dyn Any + Send>) -> Response> {
     CatchPanicLayer::custom((|_| ApiError::internal().into_response()) as fn(_) -> _)
 }
 
-/// Answers a request for a path that this service does not have.
+/// Answers a request whose path this service does not have.
 #[expect(clippy::unused_async, reason = "handlers are async")]
 pub async fn unknown_url(request: Request) -> ApiError {
     let (method, path) = (shown_method(request.method()), shown_path(request.uri()));
@@ -56,8 +56,8 @@ pub async fn method_not_allowed(request: Request) -> ApiError {
     )
 }
 
-/// Returns the token of `Authorization: Bearer <token>`. The header must be sent exactly once; the case of the scheme
-/// does not matter.
+/// Returns the token of `Authorization: Bearer <token>`. The header must be sent exactly once. `Bearer` may be spelled
+/// in any case.
 pub fn bearer(headers: &HeaderMap) -> Result<&str, ApiError> {
     let mut values = headers.get_all(header::AUTHORIZATION).iter();
     let Some(value) = values.next() else {
@@ -79,8 +79,9 @@ pub fn bearer(headers: &HeaderMap) -> Result<&str, ApiError> {
     Ok(token)
 }
 
-/// Returns a model call's credential, from `Authorization` or `x-api-key`. If both are sent, they must be equal, but an
-/// empty `x-api-key` is ignored, since SDKs send one if only the other header is set.
+/// Returns a model call's credential, from `Authorization` or `x-api-key`. If both are sent, they must contain the same
+/// credential. Next to `Authorization`, an empty `x-api-key` is ignored, because SDKs send such a header if they only
+/// have a bearer token.
 pub fn model_credential(headers: &HeaderMap) -> Result<&str, ApiError> {
     let has_bearer = headers.contains_key(header::AUTHORIZATION);
     let mut values = headers.get_all(X_API_KEY).iter();
@@ -99,7 +100,7 @@ pub fn model_credential(headers: &HeaderMap) -> Result<&str, ApiError> {
     Ok(key)
 }
 
-/// Answers 200 with `value` as JSON.
+/// Answers 200, with `value` as JSON.
 pub fn ok<T: Serialize>(value: &T) -> Response {
     Json(value).into_response()
 }

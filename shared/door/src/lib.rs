@@ -1,4 +1,5 @@
-//! What a request passes through before its handler: listener, TLS, admission, and the checks of head and body.
+//! What a request passes through before it reaches its handler: listener, TLS, admission, and the checks of its head
+//! and body.
 
 pub mod admission;
 pub mod http;

@@ -1,4 +1,4 @@
-//! The limits of a process, and the number of connections that they allow.
+//! The limits of a process, and how many connections they allow.
 
 mod memory;
 
@@ -8,18 +8,18 @@ use shared_config::ConfigError;
 
 use crate::serve::{ConnectionOptions, LEAST_CONNECTIONS};
 
-/// Number of open files reserved for the store, logs, and connections between the services.
+/// Number of open files that are reserved for the store, for logs, and for connections between the services.
 const RESERVED_FILES: usize = 192;
-/// Maximum number of bytes that a silent connection takes, including half of the largest head. All connections together
-/// may take a quarter of the process's memory.
+/// Maximum number of bytes that a silent connection occupies, including half a head of the largest size. All
+/// connections together may take a quarter of the process's memory.
 const CONNECTION_BYTES: u64 = 32 << 10;
-/// Maximum number of bytes that TLS adds to a connection: an incomplete handshake message of the largest size, and the
-/// same again for keys and buffers.
+/// Maximum number of bytes that TLS adds to a connection: an incomplete handshake message of the largest size, and as
+/// much again for keys and buffers.
 const TLS_BYTES: u64 = 128 << 10;
-/// Maximum number of connections to the main port; open files and memory may allow fewer.
+/// Maximum number of connections to the main port. The number is smaller if open files or memory do not suffice.
 const MOST_CONNECTIONS: usize = 16_384;
 
-/// Settings that size a process.
+/// Settings from which the limits of a process follow.
 #[derive(Args, Clone, Debug)]
 #[group(id = "process")]
 pub struct LimitOptions {
@@ -34,19 +34,19 @@ pub struct LimitOptions {
     pub connections: ConnectionOptions,
 }
 
-/// Limits of a process, raised as far as allowed.
+/// Limits of a process. The system's limits are raised as far as it allows.
 #[derive(Clone, Debug)]
 pub struct Limits {
     pub files: usize,
-    /// Bytes of memory of the process.
+    /// Number of bytes of memory that the process may use.
     pub memory: u64,
     pub connections: ConnectionOptions,
     pub over_tls: bool,
 }
 
 impl LimitOptions {
-    /// Raises the limit of open files, turns off core dumps, which would hold keys and prompts, and logs the limits
-    /// that remain.
+    /// Raises the limit of open files, and turns off core dumps, which would contain keys and prompts. Logs the limits
+    /// that then apply.
     pub fn raise(&self) -> Limits {
         if let Err(e) = Resource::CORE.set(0, 0) {
             tracing::warn!(error = %e, "cannot turn off core dumps, which would contain keys and prompts");
@@ -66,8 +66,8 @@ impl LimitOptions {
 }
 
 impl Limits {
-    /// Returns the number of connections for each of `ports` ports: as configured, or what open files and memory allow.
-    /// `other_files` are used for other purposes.
+    /// Returns the number of connections that each of `ports` ports may have: the configured number, or as many as open
+    /// files and memory allow. `other_files` is the number of files that the process needs for other purposes.
     pub fn connections(&self, ports: usize, other_files: usize) -> Result<usize, ConfigError> {
         const SETTING: &str = "FAREGATE_MAX_CONNECTIONS";
         let files = self.files.saturating_sub(RESERVED_FILES + other_files) / ports;

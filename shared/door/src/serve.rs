@@ -1,7 +1,7 @@
-//! The HTTP server of every port. All decisions on how connections are served and when they end are made here.
+//! The HTTP server of every port. How connections are served and when they end is decided only here.
 //!
-//! Every new connection is admitted (`register`). A connection that sends no head, carries no request, or reads its
-//! answers too slowly is closed after a time limit. Progress is measured in requests, not in bytes.
+//! Every new connection is admitted (`register`). A connection is closed after a time limit if it sends no head,
+//! carries no request, or does not read its answers. Only complete heads and requests count as progress, not bytes.
 
 mod arrival;
 mod body;

@@ -1,5 +1,5 @@
-//! Mutual TLS between the services, and TLS of the public port. Each service has a certificate, and all trust the same
-//! authority.
+//! Mutual TLS between the services, and TLS of the public port. For mutual TLS, each service has a certificate, and all
+//! services trust the same authority.
 
 mod pem;
 mod public;
@@ -25,7 +25,7 @@ const CERT: &str = "FAREGATE_INTERNAL_TLS_CERT";
 const KEY: &str = "FAREGATE_INTERNAL_TLS_KEY";
 const CA: &str = "FAREGATE_INTERNAL_TLS_CA";
 
-/// Files of mutual TLS between the services: all three, or none.
+/// Files of mutual TLS between the services. Either all three are set, or none.
 #[derive(Args, Clone, Debug, Default)]
 #[group(id = "internal-tls")]
 pub struct TlsOptions {
@@ -43,29 +43,29 @@ pub struct TlsOptions {
     ca: Option<PathBuf>,
 }
 
-/// Mutual TLS with certificates that may be replaced. Existing connections keep theirs. Cheap to clone.
+/// Mutual TLS. Its certificates may be replaced, but existing connections keep their old ones. Cheap to clone.
 #[derive(Clone)]
 pub struct Tls {
     files: Arc<TlsOptions>,
     current: Arc<Current<MutualTls>>,
 }
 
-/// Both ends of mutual TLS.
+/// TLS settings for both ends of a connection between services.
 #[derive(Clone)]
 pub struct MutualTls {
     client: ClientConfig,
     server: Arc<ServerConfig>,
-    /// The server end for gRPC, which uses HTTP/2.
+    /// Settings of the server's end for gRPC, which uses HTTP/2.
     grpc_server: Arc<ServerConfig>,
-    /// This service's certificate, with all intermediate certificates.
+    /// This service's certificate, followed by all intermediate certificates.
     pub certificate: Pem,
     pub key: Pem,
-    /// The authority that both ends trust.
+    /// The certificate authority that both ends trust.
     pub authority: Pem,
 }
 
 impl TlsOptions {
-    /// Reads the files; `None` if none are configured.
+    /// Reads the files. Returns `None` if none are configured.
     pub fn open(&self) -> Result<Option<Tls>, ConfigError> {
         let Some(read) = self.read()? else { return Ok(None) };
         read.show();
@@ -81,12 +81,12 @@ impl TlsOptions {
 }
 
 impl Tls {
-    /// Returns the certificates for connections that begin now.
+    /// Returns the TLS settings with the current certificates, for connections that begin now.
     pub fn get(&self) -> Arc<MutualTls> {
         self.current.get()
     }
 
-    /// Reads the files again at a reload, and replaces the certificates.
+    /// When settings are reloaded, reads the files again and replaces the certificates.
     pub fn rereads(&self) -> Reread {
         let (files, current) = (self.files.clone(), self.current.clone());
         reread(
@@ -112,7 +112,7 @@ impl Tls {
 }
 
 impl MutualTls {
-    /// Makes mutual TLS from a certificate with its intermediates, its key, and the authority.
+    /// Makes mutual TLS from a certificate with its intermediate certificates, from its key, and from the authority.
     pub fn new(certificate: Pem, key: Pem, authority: Pem) -> Result<Self, ConfigError> {
         let chain = certificates(&certificate)?;
         let mut roots = RootCertStore::empty();
@@ -123,7 +123,7 @@ impl MutualTls {
         let provider = Arc::new(ring::default_provider());
         let demanding = WebPkiClientVerifier::builder_with_provider(roots.clone(), provider.clone());
         let demanding = demanding.build().map_err(|e| authority.refused(e))?;
-        // The certificate and the key must belong together.
+        // An error means that the certificate and the key do not belong together.
         let unfit = |e| unfit(&key, &certificate, &e);
         let client = client_versions(&provider)?
             .with_root_certificates(roots)
@@ -141,17 +141,17 @@ impl MutualTls {
         Ok(Self { client, server, grpc_server, certificate, key, authority })
     }
 
-    /// Exports when the certificates expire, and warns if that is soon.
+    /// Shows in a metric when the certificates expire, and warns if that is soon.
     fn show(&self) {
         validity::show(&[(&self.certificate, Decisive::First), (&self.authority, Decisive::Last)]);
     }
 
-    /// Returns the TLS settings for HTTP clients that call another service.
+    /// Returns the TLS settings of HTTP clients that call another service.
     pub fn client(&self) -> ClientConfig {
         self.client.clone()
     }
 
-    /// Returns the TLS acceptor for a service's HTTP listener.
+    /// Returns the TLS acceptor of a service's HTTP listener.
     pub fn acceptor(&self) -> TlsAcceptor {
         TlsAcceptor::from(self.server.clone())
     }
@@ -184,7 +184,7 @@ mod tests {
         mutual(&certificate, &key, &trusting.pem()).unwrap()
     }
 
-    /// Returns whether a server accepts a client with these TLS settings.
+    /// Returns whether the server accepts a client that has these TLS settings.
     async fn is_accepted(server: &MutualTls, client: ClientConfig) -> bool {
         let (ours, theirs) = tokio::io::duplex(16 << 10);
         let acceptor = server.acceptor();
@@ -195,8 +195,8 @@ mod tests {
         });
         let name = ServerName::try_from("localhost").unwrap();
         let connected = TlsConnector::from(Arc::new(client)).connect(name, ours).await;
-        // A client may learn only later that its certificate was refused, so the client stays connected until the
-        // server has read from it.
+        // A client may learn only after the handshake that its certificate was refused. So it stays connected until the
+        // server has read something from it.
         let connected = match connected {
             Ok(mut stream) => stream.write_all(b"hello").await.and(Ok(stream)),
             Err(e) => Err(e),

@@ -1,16 +1,16 @@
-//! Edits of an example: of single bytes, or of values in JSON, TOML and addresses.
+//! Edits of an example. They change single bytes, or values in JSON, in TOML and in addresses.
 
 use std::ops::Range;
 
 use rand::{Rng, rngs::StdRng};
 
-/// Values that a parser may not expect, one per line.
+/// Values that a parser may not expect. Each is on a line of its own.
 const WORDS: &str = include_str!("words.txt");
 
-/// Characters that structure formats.
+/// Characters with which formats mark their structure.
 const MARKS: &[u8] = b"\n\r \t\"\\,:;=.-+{}[]()/%&@#\0";
 
-/// An edit. Positions are taken modulo the length.
+/// A change to an example. A position is taken modulo the example's length.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Edit {
     Flip { at: u32, bit: u8 },
@@ -28,7 +28,7 @@ pub(super) enum Edit {
 }
 
 impl Edit {
-    /// Chooses an edit. All kinds are equally likely.
+    /// Chooses an edit at random. All kinds are equally likely.
     pub(super) fn random(random: &mut StdRng) -> Self {
         let (at, from, byte, example) = random.random();
         match random.random_range(0..12) {
@@ -47,7 +47,7 @@ impl Edit {
         }
     }
 
-    /// Edits `bytes`, possibly with part of another example.
+    /// Edits `bytes`. Some edits insert part of another example.
     pub(super) fn apply(self, bytes: &mut Vec<u8>, examples: &[Vec<u8>]) {
         let example = |number: u8| &examples[usize::from(number) % examples.len()];
         match self {
@@ -104,7 +104,7 @@ fn repeat(bytes: &mut Vec<u8>, range: Range<usize>, between: &[u8]) {
     bytes.splice(range.end..range.end, again);
 }
 
-/// Finds the next value after a position: a string, a list, an object, or else a word.
+/// Finds the next value after a position: a string, a list, an object or, if none of these follows, a word.
 fn value(bytes: &[u8], at: u32) -> Range<usize> {
     let is_word = |byte: &u8| byte.is_ascii_alphanumeric() || b"_.+-".contains(byte);
     let at = place(bytes, at);

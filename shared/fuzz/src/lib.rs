@@ -1,10 +1,10 @@
-//! Fuzz targets that are tests: examples of a format, edited at random.
+//! Fuzz targets that run as tests. Each checks examples of a format, edited at random.
 //!
-//! Random bytes hardly get past the first character of a JSON parser. So each target gets examples of its format,
+//! With random bytes, a JSON parser hardly gets past the first character. So each target gets examples of its format,
 //! edited at random. A failure prints the input.
 //!
-//! A test makes the same edits in the same order in each run, for one second; a faster machine makes more of them.
-//! `make fuzz` makes other edits each time, and its failures print a seed that repeats them.
+//! A test makes edits for one second. Each run makes the same edits in the same order; a faster machine only makes more
+//! of them. `make fuzz` makes other edits each time. If one of them fails, it prints a seed that repeats the edits.
 
 use std::{
     borrow::Cow,
@@ -20,18 +20,20 @@ mod edit;
 
 use edit::Edit;
 
-/// Maximum number of edits to an example. After more, a parser reads little beyond the beginning.
+/// Maximum number of edits to an example. With more edits, a parser would hardly get past the beginning.
 const MOST_EDITS: usize = 5;
 /// Maximum number of cuts that divide an input into pieces.
 const MOST_CUTS: usize = 6;
 
 /// How long a test edits examples.
 const TIME_OF_A_TEST: Duration = Duration::from_secs(1);
-/// How many seconds to edit examples at random instead. Set by `make fuzz`, together with the first seed.
+/// Environment variable with the number of seconds for which examples are edited at random instead. `make fuzz` sets
+/// it, together with the first seed.
 const SECONDS: &str = "FUZZ_SECONDS";
 const SEED: &str = "FUZZ_SEED";
 
-/// Checks every example unchanged, then edited: always the same edits for a second, or random edits for `FUZZ_SECONDS`.
+/// Checks every example as it is, and then edited examples: the same edits in every run, for one second, or random
+/// edits, for `FUZZ_SECONDS`.
 pub fn fuzz(examples: &Examples, check: impl Fn(&Input)) {
     let number = |name: &str| {
         let parse =
@@ -50,7 +52,7 @@ pub fn fuzz(examples: &Examples, check: impl Fn(&Input)) {
     }
 }
 
-/// Examples of a format, which are checked unchanged and edited at random.
+/// Examples of a format. Each is checked as it is, and again after edits.
 pub struct Examples(Vec<Vec<u8>>);
 
 impl Examples {
@@ -58,7 +60,7 @@ impl Examples {
         Self(texts.into_iter().map(|text| text.as_ref().to_vec()).collect())
     }
 
-    /// Reads the files of a folder of the corpus, sorted by name.
+    /// Reads the examples from the files in a folder of the corpus, sorted by name.
     pub fn folder(name: &str) -> Self {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(name);
         let entries = fs::read_dir(&folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
@@ -73,7 +75,7 @@ impl Examples {
         self
     }
 
-    /// Passes each example to `check`, whole and split in half.
+    /// Passes each example to `check`, as one piece and split in the middle.
     pub fn each(&self, check: impl Fn(&Input)) {
         assert!(!self.0.is_empty(), "there is nothing to edit");
         for bytes in &self.0 {
@@ -82,7 +84,7 @@ impl Examples {
         }
     }
 
-    /// Edits an example. A seed always makes the same edits.
+    /// Edits an example. The same seed always makes the same edits.
     fn edited(&self, seed: u64) -> Input {
         let random = &mut StdRng::seed_from_u64(seed);
         let mut bytes = self.0[random.random_range(0..self.0.len())].clone();
@@ -94,7 +96,7 @@ impl Examples {
     }
 }
 
-/// Prints the input, and the seed that made it, if its check panics.
+/// Prints the input and the seed that made it, if the check of the input panics.
 struct ShownAtPanic<'a> {
     input: &'a Input,
     seed: u64,
@@ -108,7 +110,7 @@ impl Drop for ShownAtPanic<'_> {
     }
 }
 
-/// An edited example, with random choices for the target.
+/// An edited example, and random choices that the target may make.
 pub struct Input {
     bytes: Vec<u8>,
     choices: Vec<usize>,
@@ -119,12 +121,12 @@ impl Input {
         &self.bytes
     }
 
-    /// Returns the edited example as text, with replacement characters for bytes that are not UTF-8.
+    /// Returns the edited example as text. Bytes that are not UTF-8 become replacement characters.
     pub fn text(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(&self.bytes)
     }
 
-    /// Returns the edited example in pieces, cut at random places. Some may be empty.
+    /// Returns the edited example cut at random places. Some pieces may be empty.
     pub fn pieces(&self) -> Vec<&[u8]> {
         let mut cuts: Vec<usize> = self.choices.iter().map(|cut| cut % (self.bytes.len() + 1)).collect();
         cuts.extend([0, self.bytes.len()]);
@@ -132,7 +134,8 @@ impl Input {
         cuts.windows(2).map(|cut| &self.bytes[cut[0]..cut[1]]).collect()
     }
 
-    /// Returns a number below `options`, or zero.
+    /// Returns a number below `options`, which was chosen at random. Without random choices or without options, returns
+    /// zero.
     pub fn choice(&self, options: usize) -> usize {
         self.choices.first().map_or(0, |choice| choice % options.max(1))
     }

@@ -1,4 +1,4 @@
-//! Failures that repeat while their cause lasts. They are logged once per process, not once per caller.
+//! Failures that repeat while their cause lasts. Each is logged once for the whole process, not once for each caller.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -10,42 +10,43 @@ use std::{
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// Time between two lines while failures continue.
+/// Time between two lines about failures that continue.
 const TELL_EVERY: Duration = Duration::from_mins(1);
-/// Minimum time without failures after which a new one is logged at once. Failures that come and go faster are logged
+/// After this time without failures, the next failure is logged at once. Failures that come and go faster are logged
 /// once a minute.
 const QUIET: Duration = Duration::from_secs(5);
 
-/// Failures of one cause, and when they were last logged.
+/// Keeps track of the failures of one cause, and of when they were last logged.
 #[derive(Debug, Default)]
 pub struct FailureLog {
-    /// Whether the last outcome was a failure. It is read without the lock, since nearly every success follows another.
+    /// Whether the last outcome was a failure. It is read without the lock, because nearly every success follows
+    /// another success.
     is_failing: AtomicBool,
     state: Mutex<FailureState>,
 }
 
 #[derive(Debug, Default)]
 struct FailureState {
-    /// The first failure since the last success.
+    /// Time of the first failure since the last success.
     began: Option<Instant>,
-    /// Number of failures since then, and number since the last log line.
+    /// Number of failures since the last success, and number of failures since the last log line.
     failures: u64,
     untold: u64,
-    /// When the last line was logged, and whether it is about these failures.
+    /// Time of the last log line, and whether that line was about the present failures.
     told: Option<Instant>,
     is_told: bool,
-    /// When a success last ended failures.
+    /// Time of the last success that ended failures.
     ended: Option<Instant>,
 }
 
-/// What to log about failures.
+/// What to log about the failures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failures {
-    /// Failures since the last success.
+    /// Number of failures since the last success.
     pub count: u64,
-    /// Failures since the last log line, for causes whose success is not recorded.
+    /// Number of failures since the last log line. It is for causes whose successes are not recorded.
     pub untold: u64,
-    /// Time since the first of them, in seconds.
+    /// Seconds since the first of these failures.
     pub seconds: u64,
 }
 
@@ -56,7 +57,8 @@ impl FailureLog {
         Self { is_failing: AtomicBool::new(false), state: Mutex::new(state) }
     }
 
-    /// Records a failure. Returns what to log if a line is due: for the first failure, then once a minute.
+    /// Records a failure. Returns what to log, if a line is due. A line is due for the first failure, and then once a
+    /// minute.
     pub fn failed(&self) -> Option<Failures> {
         let (mut state, now) = (self.state.lock(), Instant::now());
         self.is_failing.store(true, Ordering::Relaxed);
@@ -74,7 +76,7 @@ impl FailureLog {
         Some(Failures { count: state.failures, untold, seconds: since(began).as_secs() })
     }
 
-    /// Records a success. Returns what to log if it ends failures that were logged.
+    /// Records a success. If this ends failures that were logged, returns what to log.
     pub fn succeeded(&self) -> Option<Failures> {
         if !self.is_failing.load(Ordering::Relaxed) {
             return None;
@@ -89,7 +91,7 @@ impl FailureLog {
     }
 }
 
-/// Lets a warning pass at most once a minute for each `K`.
+/// Lets a warning through at most once a minute for each `K`.
 #[derive(Debug)]
 pub struct Throttle<K> {
     last: HashMap<K, Instant>,
@@ -102,7 +104,7 @@ impl<K> Default for Throttle<K> {
 }
 
 impl<K: Hash + Eq> Throttle<K> {
-    /// Returns whether the warning about `what` passes now.
+    /// Returns whether the warning about `what` may be logged now.
     pub fn passes(&mut self, what: K, now: Instant) -> bool {
         self.last.retain(|_, at| now.saturating_duration_since(*at) < TELL_EVERY);
         match self.last.entry(what) {

@@ -1,4 +1,4 @@
-//! Logs, spans and metrics of every program.
+//! Logs, spans and metrics, for every program.
 
 pub mod failure_log;
 pub mod log;

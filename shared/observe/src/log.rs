@@ -1,4 +1,4 @@
-//! The log: lines on standard error, in one of two formats, with a replaceable filter.
+//! The log: lines on standard error, in one of two formats, with a filter that can be replaced.
 
 mod lines;
 
@@ -38,20 +38,20 @@ use crate::traces;
 pub enum LogFormat {
     /// For people.
     Text,
-    /// One JSON object per line, for machines.
+    /// One JSON object on each line, for machines.
     Json,
 }
 
-/// Words that are levels if they are the whole filter.
+/// Words that mean a level if the filter consists of nothing else.
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
-/// The filter of log lines, once the log has started.
+/// The filter of log lines. It is set when the log starts.
 static FILTER: OnceLock<reload::Handle<EnvFilter, Registry>> = OnceLock::new();
 
 /// Starts logging to standard error. `filter` is in the syntax of `RUST_LOG`.
 pub fn start(chosen: LogFormat, filter: &str) -> Result<(), String> {
     let (filter, handle) = reload::Layer::new(read_filter(filter)?);
-    // A second start fails below.
+    // If the log was started before, the call below fails.
     let _ = FILTER.set(handle);
     let registry = tracing_subscriber::registry().with(filter);
     let started = match chosen {
@@ -72,8 +72,8 @@ pub fn start(chosen: LogFormat, filter: &str) -> Result<(), String> {
     LOG.start().map_err(|e| e.to_string())
 }
 
-/// Reads a filter. A single word must be a level: a misspelled one would count as a target, and the log would stay
-/// empty.
+/// Reads a filter. A filter of a single word must be a level. Otherwise, a misspelled level would count as a target,
+/// and the log would stay empty.
 fn read_filter(text: &str) -> Result<EnvFilter, String> {
     let is_level = |word: &str| LEVELS.iter().any(|level| word.eq_ignore_ascii_case(level));
     let words = text.split(',').map(str::trim).filter(|word| !word.is_empty());
@@ -89,12 +89,12 @@ fn read_filter(text: &str) -> Result<EnvFilter, String> {
     }
 }
 
-/// Returns the filter in use; empty before the log has started.
+/// Returns the filter that is in use. It is empty before the log has started.
 pub fn filter() -> String {
     FILTER.get().and_then(|handle| handle.with_current(ToString::to_string).ok()).unwrap_or_default()
 }
 
-/// Replaces the filter. On an error, nothing changes.
+/// Replaces the filter. If the new filter is wrong, nothing changes.
 pub fn replace_filter(text: &str) -> Result<(), String> {
     if text.is_empty() {
         return Err("send a level or a filter".to_owned());
@@ -103,12 +103,12 @@ pub fn replace_filter(text: &str) -> Result<(), String> {
     handle.reload(filter).map_err(|e| e.to_string())
 }
 
-/// Waits a bounded time for the last lines of the log.
+/// Waits for a limited time until the last lines of the log are written.
 pub fn flush() {
     LOG.flush();
 }
 
-/// JSON lines with the ids of the current span, in the form that log collectors expect.
+/// Writes JSON lines, and adds the ids of the current span in the form that log collectors expect.
 struct WithTrace<F>(F);
 
 impl<S, N, F> FormatEvent<S, N> for WithTrace<F>
@@ -133,7 +133,7 @@ where
     }
 }
 
-/// Writes a line's time in UTC with microseconds, at a third of the cost of the default.
+/// Writes the time of a line in UTC, with microseconds. It takes a third of the CPU time that the default takes.
 struct UtcTime;
 
 impl FormatTime for UtcTime {
@@ -143,7 +143,8 @@ impl FormatTime for UtcTime {
     }
 }
 
-/// Fields in the default format, without colours, and without formatting machinery for numbers and plain text.
+/// Writes fields in the default format, but without colours. Numbers and plain text are written directly, without a
+/// formatter.
 struct PlainFields;
 
 impl<'writer> FormatFields<'writer> for PlainFields {
@@ -154,10 +155,10 @@ impl<'writer> FormatFields<'writer> for PlainFields {
     }
 }
 
-/// The fields of a line that is being written.
+/// The fields of the line that is being written.
 struct PlainLine<'writer> {
     writer: Writer<'writer>,
-    /// The separator in front of the next field.
+    /// Separator that comes before the next field.
     before: &'static str,
     written: fmt::Result,
 }

@@ -1,4 +1,4 @@
-//! Metrics of a process: families, each declared once, and the text for a scraper.
+//! Metrics of a process: each family is declared once, and a scraper gets a text with all of them.
 
 mod common;
 mod counted;
@@ -16,22 +16,22 @@ pub use self::{
     family::Family,
 };
 
-/// Upper bounds of duration buckets in seconds, from a cache hit to a long generation.
+/// Upper bounds in seconds of the buckets for durations. They range from a cache hit to a long generation.
 pub const SECONDS: &[f64] =
     &[0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0, 120.0];
-/// Upper bounds of token buckets, as recommended by the GenAI semantic conventions.
+/// Upper bounds of the buckets for numbers of tokens, as the GenAI semantic conventions recommend them.
 pub const TOKENS: &[f64] =
     &[1.0, 4.0, 16.0, 64.0, 256.0, 1024.0, 4096.0, 16_384.0, 65_536.0, 262_144.0, 1_048_576.0];
-/// Upper bounds of batch-size buckets.
+/// Upper bounds of the buckets for sizes of batches.
 pub const CALLS: &[f64] = &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0];
 
-/// Time between two rounds of upkeep. At a thousand requests per second, a histogram collects a few hundred kilobytes
-/// of samples in between.
+/// Time between two rounds of upkeep. In this time, a histogram collects a few hundred kilobytes of samples at a
+/// thousand requests per second.
 const UPKEEP_EVERY: Duration = Duration::from_secs(5);
 
 pub struct Exported {
     pub program: &'static str,
-    /// Families in addition to those of every program.
+    /// Families of this program, in addition to those that every program has.
     pub families: &'static [&'static [Family]],
 }
 
@@ -41,17 +41,17 @@ impl Exported {
     }
 }
 
-/// Metrics of a process, collected for a scraper.
+/// The metrics of a process, which are collected for a scraper.
 pub struct Metrics {
     handle: PrometheusHandle,
     exported: &'static Exported,
 }
 
 impl Metrics {
-    /// Starts collecting metrics. Call it once per process, inside a runtime.
+    /// Starts to collect metrics. It must be called once in a process, inside a runtime.
     ///
-    /// Histograms keep every sample until it is folded into buckets. A task folds them regularly, so that memory stays
-    /// constant even without a scraper.
+    /// A histogram keeps each sample until the sample is added to a bucket. A task does this regularly, so that memory
+    /// does not grow even if there is no scraper.
     pub fn start(exported: &'static Exported) -> Result<Self, BuildError> {
         let mut builder = PrometheusBuilder::new();
         for family in exported.all() {
@@ -72,13 +72,13 @@ impl Metrics {
         Ok(Self { handle, exported })
     }
 
-    /// Returns a function that renders the current metrics, for pages of this process.
+    /// Returns a function that renders the current metrics. The pages of this process use it.
     pub fn reader(&self) -> impl Fn() -> String + Send + Sync + use<> {
         let handle = self.handle.clone();
         move || handle.render()
     }
 
-    /// Returns the text for a scraper. It contains every family, even one without series.
+    /// Returns the text for a scraper. It contains every family, even those that have no series yet.
     pub fn render(&self) -> String {
         let mut text = self.handle.render();
         for family in self.exported.all() {

@@ -1,5 +1,5 @@
-//! Receivers of OpenTelemetry's protocol (OTLP): settings, the process's name, and the client. Spans and metrics are
-//! sent if a receiver is configured.
+//! How spans and metrics are sent to a receiver over OpenTelemetry's protocol (OTLP): the settings, the name of the
+//! process, and the client. They are sent only if a receiver is configured.
 
 use std::{
     env,
@@ -20,20 +20,20 @@ use parking_lot::Mutex;
 use shared_client::{ClientSettings, HttpClient, http_client};
 use tokio::time::timeout;
 
-/// How long a stopping process tries to send its last spans and metrics.
+/// Maximum time in which a process that stops sends its last spans and metrics.
 pub(super) const FLUSH_DEADLINE: Duration = Duration::from_secs(2);
-/// Default bound on a request to the receiver, retries included.
+/// Default for the maximum time of a request to the receiver, including retries.
 const EXPORT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Timeout for connecting to the receiver.
+/// Maximum time to connect to the receiver.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
 /// Maximum time that an idle connection to the receiver is kept.
 const IDLE: Duration = Duration::from_secs(30);
-/// Maximum size in bytes of the receiver's answer.
+/// Maximum size in bytes of an answer from the receiver.
 const MAX_ANSWER_BYTES: usize = 64 << 10;
-/// Minimum time between two warnings about exports.
+/// Minimum time between two warnings about failed exports.
 const WARN_EVERY: Duration = Duration::from_mins(1);
 
-/// A setting of the export is unusable.
+/// Error about a setting of the export that cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("{name}: {reason}")]
 pub struct WrongSetting {
@@ -53,18 +53,19 @@ impl From<ExporterBuildError> for WrongSetting {
     }
 }
 
-/// Environment variables for spans or for metrics.
+/// Names of the environment variables that concern spans, or those that concern metrics.
 pub(super) struct Variables {
-    /// Names the exporter: `otlp`, or `none` to send nothing of this kind.
+    /// Variable with the exporter: `otlp`, or `none` if spans (or metrics) are not sent.
     pub(super) exporter: &'static str,
-    /// Full address of the receiver, for this kind only.
+    /// Variable with the full address of the receiver, for spans only or for metrics only.
     pub(super) endpoint: &'static str,
-    /// Bound on a request in milliseconds, for this kind only.
+    /// Variable with the maximum time of a request in milliseconds, for spans only or for metrics only.
     pub(super) timeout: &'static str,
 }
 
 impl Variables {
-    /// Returns the client of the configured receiver, if any, and the timeout of a request.
+    /// Returns the client of the receiver and the maximum time of a request. Returns `None` if no receiver is
+    /// configured.
     pub(super) fn client(&self) -> Result<Option<(ReceiverClient, Duration)>, WrongSetting> {
         let wanted = match setting(self.exporter).as_deref() {
             None | Some("otlp") => true,
@@ -85,20 +86,20 @@ impl Variables {
     }
 }
 
-/// Returns an environment variable that is set and not empty.
+/// Returns the value of an environment variable that is set and is not empty.
 pub(super) fn setting(name: &str) -> Option<String> {
     env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// Returns an environment variable in milliseconds, if set.
+/// Returns the value of an environment variable as milliseconds, if it is set.
 pub(super) fn milliseconds(name: &'static str) -> Result<Option<Duration>, WrongSetting> {
     let millis =
         setting(name).map(|value| value.parse().map_err(|e| WrongSetting::new(name, e))).transpose()?;
     Ok(millis.map(Duration::from_millis))
 }
 
-/// Describes the process to receivers, by `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES`, or else by the program's
-/// name.
+/// Describes the process to receivers: by `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` or, if these are not set,
+/// by the program's name.
 pub(super) fn resource() -> Resource {
     let named =
         Resource::builder().with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION")));
@@ -129,12 +130,13 @@ impl opentelemetry_http::HttpClient for ReceiverClient {
     }
 }
 
-/// When a failed export was last logged, so that a receiver's outage logs one line a minute.
+/// Time of the last log line about a failed export. So there is only one line a minute while the receiver does not
+/// work.
 #[derive(Debug, Default)]
 pub(super) struct Warned(Mutex<Option<Instant>>);
 
 impl Warned {
-    /// Returns whether a warning is due, and if so, counts it as given.
+    /// Returns whether a warning is due. If it is, counts it as logged.
     pub(super) fn is_due(&self) -> bool {
         let mut last = self.0.lock();
         let due = last.is_none_or(|last| last.elapsed() >= WARN_EVERY);

@@ -1,5 +1,5 @@
-//! Metrics under the names of OpenTelemetry's semantic conventions, sent to a receiver over OTLP. Without a receiver,
-//! every function returns after one check. `/metrics` uses other names.
+//! Metrics that have the names of OpenTelemetry's semantic conventions and are sent to a receiver over OTLP. If no
+//! receiver is configured, every function returns after one check. In `/metrics`, the metrics have other names.
 
 use std::{
     sync::{Arc, OnceLock},
@@ -40,7 +40,7 @@ const VARIABLES: Variables = Variables {
     endpoint: OTEL_EXPORTER_OTLP_METRICS_ENDPOINT,
     timeout: OTEL_EXPORTER_OTLP_METRICS_TIMEOUT,
 };
-/// Environment variable for the time between two exports, in milliseconds.
+/// Environment variable with the time between two exports, in milliseconds.
 const INTERVAL: &str = "OTEL_METRIC_EXPORT_INTERVAL";
 /// Default time between two exports.
 const EXPORT_EVERY: Duration = Duration::from_mins(1);
@@ -53,20 +53,20 @@ const USAGE: [&str; TOKEN_KINDS] = [
     "gen_ai.client.inference.usage.cache_write.input_tokens",
     "gen_ai.client.inference.usage.reasoning.output_tokens",
 ];
-/// Status of a call that succeeds.
+/// Status of a call that succeeded.
 const OK: &str = "OK";
 
-/// Bounds of the conventions' inference histogram, in seconds.
+/// Upper bounds in seconds of the buckets for the duration of an inference, from the conventions.
 const INFERENCE_SECONDS: [f64; 14] =
     [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92];
-/// Bounds of the conventions' time-to-first-chunk histogram, in seconds.
+/// Upper bounds in seconds of the buckets for the time to the first chunk, from the conventions.
 const FIRST_CHUNK_SECONDS: [f64; 16] =
     [0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0];
-/// Bounds of the conventions' histograms of calls and HTTP requests, in seconds.
+/// Upper bounds in seconds of the buckets for calls and for HTTP requests, from the conventions.
 const CALL_SECONDS: [f64; 14] =
     [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0];
 
-/// Instruments of this process, if a receiver is configured.
+/// The instruments of this process. They are set only if a receiver is configured.
 static INSTRUMENTS: OnceLock<Instruments> = OnceLock::new();
 
 struct Instruments {
@@ -77,16 +77,18 @@ struct Instruments {
     http_request: Histogram<f64>,
     client_call: Histogram<f64>,
     server_call: Histogram<f64>,
-    /// Instruments for inferences, by operation, provider and model. Catalogues bound their number.
+    /// Instruments for inferences, by operation, provider and model. There are not more of them than the catalogue
+    /// allows.
     inferences: RwLock<HashMap<Inferred, Arc<BoundInference>>>,
-    /// Durations of successful calls, by side and method.
+    /// Histograms for the durations of successful calls, by side and method.
     calls: RwLock<HashMap<(CallSide, &'static str), BoundHistogram<f64>>>,
 }
 
 /// Operation, provider and model of an inference.
 type Inferred = (&'static str, Option<&'static str>, String);
 
-/// Instruments with their attributes looked up once. A look-up costs several times as much as a measurement.
+/// Instruments whose attributes have been looked up. A look-up takes several times as long as a measurement, so it is
+/// made only once.
 struct BoundInference {
     tokens: [BoundCounter<u64>; TOKEN_KINDS],
     inference: BoundHistogram<f64>,
@@ -153,7 +155,7 @@ fn seconds(meter: &Meter, name: &'static str, bounds: &[f64]) -> Histogram<f64> 
     meter.f64_histogram(name).with_unit("s").with_boundaries(bounds.to_vec()).build()
 }
 
-/// Starts sending metrics if a receiver is configured. Call it once per process, within a runtime.
+/// Starts to send metrics if a receiver is configured. It must be called once in a process, inside a runtime.
 pub fn start() -> Result<(), WrongSetting> {
     let Some((client, timeout)) = VARIABLES.client()? else { return Ok(()) };
     let exporter = MetricExporter::builder().with_http().with_timeout(timeout).with_http_client(client);
@@ -161,18 +163,18 @@ pub fn start() -> Result<(), WrongSetting> {
     let every = milliseconds(INTERVAL)?.unwrap_or(EXPORT_EVERY);
     let reader = PeriodicReader::builder(exporter).with_interval(every).build();
     let provider = SdkMeterProvider::builder().with_resource(resource()).with_reader(reader).build();
-    // A second start changes nothing.
+    // If metrics were started before, nothing changes.
     let _ = INSTRUMENTS.set(Instruments::new(provider));
     Ok(())
 }
 
-/// Sends the last metrics within a bounded time, before the process stops.
+/// Sends the last metrics before the process stops, within a limited time.
 pub async fn flush() {
     let Some(Instruments { provider, .. }) = INSTRUMENTS.get() else { return };
     let (done, flushed) = oneshot::channel();
-    // Runs on a separate thread, so that the process does not wait beyond the bound.
+    // The flush runs on a thread of its own, so that the process need not wait longer than the limit.
     thread::spawn(move || {
-        // The exporter has logged any failure, and nobody may be waiting for the result.
+        // Both errors are ignored: the exporter logs its failures itself, and the caller may have stopped waiting.
         let _ = provider.force_flush();
         let _ = done.send(());
     });
@@ -181,7 +183,7 @@ pub async fn flush() {
     }
 }
 
-/// Exports on the SDK's own thread, with the runtime's timers and connections.
+/// Exports metrics on the SDK's own thread. Timers and connections belong to the runtime.
 struct Exporter {
     to: MetricExporter,
     runtime: Handle,
@@ -212,24 +214,24 @@ impl PushMetricExporter for Exporter {
     }
 }
 
-/// The upstream's part of a request.
+/// The part of a request that an upstream handles.
 pub struct Inference<'a> {
     pub operation: &'static str,
-    /// Value of `gen_ai.provider.name`, if an upstream has answered.
+    /// Value of `gen_ai.provider.name`; `None` if no upstream has answered.
     pub provider: Option<&'static str>,
-    /// The model's name in the catalogue.
+    /// The name of the model in the catalogue.
     pub model: &'a str,
-    /// Class of the error, if the inference failed.
+    /// Class of the error; `None` if the inference succeeded.
     pub error: Option<&'static str>,
     /// Time from the first attempt to the last byte.
     pub took: Duration,
-    /// Time to a stream's first chunk.
+    /// Time until the first chunk of a stream.
     pub first_chunk: Option<Duration>,
     pub usage: Usage,
 }
 
 impl Inference<'_> {
-    /// Records the durations and counts the tokens.
+    /// Records how long the inference took, and counts its tokens.
     pub fn record(&self) {
         let Some(instruments) = INSTRUMENTS.get() else { return };
         let inferred = (self.operation, self.provider, self.model.to_owned());
@@ -255,7 +257,7 @@ impl Inference<'_> {
     }
 }
 
-/// Times an incoming HTTP request until its answer has been read. Does nothing without a receiver.
+/// Times an incoming HTTP request until its answer has been read. Does nothing if no receiver is configured.
 #[derive(Debug)]
 pub struct HttpRequestTimer(Option<MeasuredRequest>);
 
@@ -266,7 +268,7 @@ struct MeasuredRequest {
 }
 
 impl HttpRequestTimer {
-    /// Starts timing a request. `route` is its path's pattern, if known.
+    /// Starts to measure a request. `route` is the pattern of its path, if it is known.
     pub fn start(method: &Method, over_tls: bool, route: Option<&str>) -> Self {
         Self(INSTRUMENTS.get().map(|_| {
             let mut attributes = vec![
@@ -278,7 +280,7 @@ impl HttpRequestTimer {
         }))
     }
 
-    /// Measures until the answer has been read or its client leaves.
+    /// Ends the measurement when the answer has been read or its client has left.
     pub fn answered(self, response: Response<Body>) -> Response<Body> {
         let Some(mut request) = self.0 else { return response };
         let status = response.status();
@@ -303,14 +305,14 @@ impl Drop for MeasuredRequest {
     }
 }
 
-/// Side of a call between the services.
+/// One side of a call between the services.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CallSide {
     Client,
     Server,
 }
 
-/// Times a call between the services. Does nothing without a receiver.
+/// Measures how long a call between the services takes. Does nothing if no receiver is configured.
 #[derive(Clone, Copy, Debug)]
 pub struct CallTimer(Option<(CallSide, &'static str, Instant)>);
 
@@ -319,7 +321,7 @@ impl CallTimer {
         Self(INSTRUMENTS.get().map(|_| (side, method, Instant::now())))
     }
 
-    /// Records the duration of the call, which ended with this status.
+    /// Records how long the call took. It ended with this status.
     pub fn stop(self, status: &'static str, failed: bool) {
         let (Some((side, method, began)), Some(instruments)) = (self.0, INSTRUMENTS.get()) else { return };
         let took = began.elapsed().as_secs_f64();

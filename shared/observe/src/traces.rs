@@ -1,5 +1,5 @@
-//! Spans of requests, as in OpenTelemetry. They exist only if a receiver is configured; otherwise every function
-//! returns after one check.
+//! Spans of requests, as OpenTelemetry defines them. They exist only if a receiver is configured. Otherwise, every
+//! function returns after one check.
 
 mod export;
 mod tracer;
@@ -25,23 +25,23 @@ pub use opentelemetry::{Array, KeyValue, StringValue, Value, trace::SpanKind};
 use shared::text::shown_path;
 use tracer::TRACER;
 
-/// Header that names the sender's span (W3C Trace Context).
+/// Header with the sender's span (W3C Trace Context).
 pub const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
-/// Attribute with the status of a call between the services.
+/// Name of the attribute that contains the status of a call between the services.
 pub const RPC_STATUS: &str = "rpc.response.status_code";
 
-/// Attribute with the class of an error.
+/// Name of the attribute that contains the class of an error.
 const ERROR_TYPE: &str = "error.type";
 
-/// A span, or none. Copies share the span, which ends with the last copy. If the trace is not sampled, only that
-/// decision is passed on.
+/// A span, or nothing. All copies belong to the same span, which ends when the last copy is dropped. If the trace is
+/// not sampled, this only passes on the decision not to sample it.
 #[derive(Clone, Debug, Default)]
 pub struct Span(Option<Context>);
 
 impl Span {
-    /// Starts the span of an incoming HTTP request, as a child of the sender's span if the headers name one. `route` is
-    /// the path's pattern, if known.
+    /// Starts the span of an incoming HTTP request. If the headers contain the sender's span, it is a child of that
+    /// span. `route` is the pattern of the path, if it is known.
     pub fn of_request<B>(request: &Request<B>, route: Option<&str>) -> Self {
         let Some(tracer) = TRACER.get() else { return Self(None) };
         let parent = request.headers().get(TRACEPARENT).and_then(|value| value.to_str().ok());
@@ -61,7 +61,7 @@ impl Span {
         span
     }
 
-    /// Begins the span of an outgoing HTTP request.
+    /// Starts the span of an outgoing HTTP request.
     #[must_use]
     pub fn http_request(&self, method: &Method) -> Self {
         self.child(SpanKind::Client, || {
@@ -70,8 +70,8 @@ impl Span {
         })
     }
 
-    /// Starts the span of a call, as a child of the sender's span `traceparent`. If the sender's is not sampled, there
-    /// is no span.
+    /// Starts the span of a call, as a child of the sender's span, which `traceparent` contains. If the sender's span
+    /// is not sampled, there is no span.
     pub fn of_call(traceparent: &str, method: &'static str) -> Self {
         if traceparent.is_empty() {
             return Self(None);
@@ -85,7 +85,7 @@ impl Span {
         Self::begin(tracer, builder.with_attributes(rpc(method)), &parent)
     }
 
-    /// Returns the span of the running future.
+    /// Returns the span in which the current future runs.
     pub fn current() -> Self {
         if TRACER.get().is_none() {
             return Self(None);
@@ -93,8 +93,8 @@ impl Span {
         Self(Some(Context::current()).filter(Context::has_active_span))
     }
 
-    /// Starts a child span with this name and these attributes. If the trace is not sampled, returns a copy of this
-    /// span.
+    /// Starts a child of this span. `describe` returns its name and its attributes. If the trace is not sampled,
+    /// returns a copy of this span.
     #[must_use]
     pub fn child(
         &self,
@@ -107,7 +107,7 @@ impl Span {
         Self::begin(tracer, builder, parent)
     }
 
-    /// Begins the span of an outgoing call between the services.
+    /// Starts the span of an outgoing call between the services.
     #[must_use]
     pub fn call(&self, method: &'static str) -> Self {
         self.child(SpanKind::Client, || (method.into(), rpc(method)))
@@ -117,14 +117,15 @@ impl Span {
         Self(Some(Context::new().with_span(tracer.build_with_context(builder, parent))))
     }
 
-    /// Sets an attribute. Values are bounded, and never contain a prompt, a completion or a credential.
+    /// Sets an attribute. The caller must ensure that the value is short, and that it contains no prompt, no completion
+    /// and no credential.
     pub fn set(&self, key: &'static str, value: impl Into<Value>) {
         if let Some(context) = self.sampled() {
             context.span().set_attribute(KeyValue::new(key, value));
         }
     }
 
-    /// Marks the operation as failed, with the class of the error.
+    /// Marks the operation of the span as failed, and records the class of the error.
     pub fn fail(&self, error: impl Into<Value>) {
         if let Some(context) = self.sampled() {
             context.span().set_status(Status::error(""));
@@ -140,8 +141,8 @@ impl Span {
         }
     }
 
-    /// Records the answer to an incoming request: a 5xx is an error, a 4xx is the client's. The span lasts until the
-    /// answer has been read, and an answer that breaks off is an error.
+    /// Records the answer to an incoming request. A 5xx is an error of this operation, and a 4xx is not, because it is
+    /// the client's. The span lasts until the answer has been read. If the answer breaks off before, this is an error.
     pub fn answered(&self, response: Response<Body>) -> Response<Body> {
         if !self.is_sampled() {
             return response;
@@ -159,28 +160,29 @@ impl Span {
         response.map(|body| Body::new(body.map_err(cut)))
     }
 
-    /// Returns whether the span is exported.
+    /// Returns whether the span will be exported.
     pub fn is_sampled(&self) -> bool {
         self.sampled().is_some()
     }
 
-    /// Returns the header that makes the called server's spans children of this one, or says that the trace is not
-    /// sampled.
+    /// Returns the header for an outgoing request. With it, the spans of the called server become children of this
+    /// span, or the server learns that the trace is not sampled.
     pub fn traceparent(&self) -> Option<HeaderValue> {
         self.0.as_ref().and_then(|context| HeaderValue::try_from(written(context)).ok())
     }
 
-    /// Returns the text that makes a key-service's spans children of this one; empty without a sampled span.
+    /// Returns the text with which a key-service makes its spans children of this span. The text is empty if there is
+    /// no sampled span.
     pub fn sampled_traceparent(&self) -> String {
         self.sampled().map(written).unwrap_or_default()
     }
 
-    /// Makes the span current until the guard is dropped.
+    /// Makes this the current span until the guard is dropped.
     pub fn enter(&self) -> Option<ContextGuard> {
         self.sampled().cloned().map(Context::attach)
     }
 
-    /// Runs a future within the span, so that new spans are its children and log lines include it.
+    /// Runs a future within the span: new spans become its children, and log lines contain its ids.
     pub fn around<F>(&self, future: F) -> Inside<F> {
         Inside { future, span: Self(self.sampled().cloned()) }
     }
@@ -190,7 +192,7 @@ impl Span {
     }
 }
 
-/// A future inside a span.
+/// A future that runs within a span.
 #[derive(Debug)]
 pub struct Inside<F> {
     future: F,
@@ -206,7 +208,7 @@ impl<F: Future + Unpin> Future for Inside<F> {
     }
 }
 
-/// Returns the ids of the current trace and span as hexadecimal digits, if sampled.
+/// Returns the ids of the current trace and span as hexadecimal digits, if the span is sampled.
 pub(super) fn current_ids() -> Option<(String, String)> {
     TRACER.get()?;
     Context::map_current(|context| {
@@ -216,12 +218,12 @@ pub(super) fn current_ids() -> Option<(String, String)> {
     })
 }
 
-/// Returns the attributes of a call between the services.
+/// Returns the attributes that the span of a call between the services has.
 pub(super) fn rpc(method: &'static str) -> Vec<KeyValue> {
     vec![KeyValue::new("rpc.system.name", "grpc"), KeyValue::new("rpc.method", method)]
 }
 
-/// Returns a method as an attribute. All non-standard methods share one value.
+/// Returns a method as the value of an attribute. All non-standard methods have the same value.
 pub(super) fn known_method(method: &Method) -> &'static str {
     match *method {
         Method::GET => "GET",
@@ -235,8 +237,8 @@ pub(super) fn known_method(method: &Method) -> &'static str {
     }
 }
 
-/// Reads the context in a `traceparent`; empty if malformed. `tracestate` is ignored, since the client chooses its
-/// text.
+/// Reads the context from a `traceparent`. If that is malformed, the context is empty. `tracestate` is ignored, because
+/// the client may write any text there.
 fn sender(traceparent: &str) -> Context {
     const NAME: &str = "traceparent";
     struct Header<'a>(&'a str);

@@ -1,8 +1,8 @@
 //! The admin port: probes, metrics, and operators' commands to the running process.
 //!
-//! The port is never published, but metrics scrapers reach it, and a web page in a browser on the same machine could
-//! reach it by DNS rebinding. So the port serves only known host names, and never a web page. A request that changes
-//! the process must come from the same machine or container, with the token from the data directory.
+//! The port must not be published. Scrapers of metrics can reach it, and so could a web page in a browser on the same
+//! machine, by DNS rebinding. So the port serves only host names that it knows, and no requests of web pages. A request
+//! that changes the process must come from the same machine or container and carry the token from the data directory.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -27,18 +27,19 @@ use shared_observe::metrics::Metrics;
 
 use super::{log_level, probe::Readiness};
 
-/// Maximum number of characters that a refusal repeats from a host.
+/// Maximum number of characters of a host that a refusal repeats.
 const MAX_SHOWN_HOST: usize = 100;
 
 /// Decides which requests an admin port accepts.
 pub(super) struct Guard {
     pub(super) address: IpAddr,
     pub(super) hosts: ServedHosts,
-    /// Token that changes require. `None` if the process has no data directory, in which case it accepts no changes.
+    /// Token that a request must carry to change something. `None` if the process has no data directory. Then it
+    /// accepts no changes.
     pub(super) token: Option<SecretString>,
 }
 
-/// Routes the internal paths: `/livez`, `/readyz`, `/metrics`, `/log-level`, and the program's own.
+/// Makes the routes of the admin port: `/livez`, `/readyz`, `/metrics`, `/log-level`, and the program's own routes.
 pub(super) fn admin_router(metrics: Metrics, ready: Readiness, own: Router, guard: Guard) -> Router {
     let metrics = Arc::new(metrics);
     let render = move || {
@@ -82,7 +83,7 @@ async fn check(State(guard): State<Arc<Guard>>, request: Request, next: Next) ->
 }
 
 impl Guard {
-    /// Returns why a request is refused, judged only by its head.
+    /// Returns the reason why a request is refused, if it is. Only its head is read.
     fn refusal(&self, request: &Request) -> Option<(StatusCode, String)> {
         if let Some(host) = self.hosts.foreign(request.uri(), request.headers()) {
             let says = format!(

@@ -1,4 +1,4 @@
-//! Commands to a running process through its admin port: how they are sent and read.
+//! Commands that are sent to a running process through its admin port.
 
 use std::{
     io,
@@ -18,18 +18,19 @@ use tokio::time::timeout;
 
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(5);
-/// Maximum size of an answer in bytes: room for a line for each upstream of a large catalogue.
+/// Maximum size of an answer in bytes. It is enough for a line about each upstream of a large catalogue.
 const MAX_ANSWER: usize = 4 << 20;
-/// Maximum size of a command's body in bytes. The body is an address or a log filter, so it is short.
+/// Maximum size of a command's body in bytes. The body is an address or a log filter, both of which are short.
 const MAX_COMMAND: usize = 4 << 10;
-/// File in the data directory with the token that changes require.
+/// Name of the file with the token for changes, in the data directory.
 pub(crate) const TOKEN_FILE: &str = "admin-token";
 
-/// A process's admin port, from its settings.
+/// How to reach the admin port of a process, according to its settings.
 #[derive(Clone, Debug)]
 pub struct AdminPort {
     pub listen: SocketAddr,
-    /// Data directory of the process, with the token for changes. Without one, the process accepts no changes.
+    /// Data directory of the process, which contains the token for changes. A process without a data directory accepts
+    /// no changes.
     pub data_dir: Option<PathBuf>,
 }
 
@@ -44,8 +45,8 @@ pub async fn command_text(body: Body) -> Result<String, (StatusCode, String)> {
     text.ok_or_else(|| (StatusCode::BAD_REQUEST, format!("Send a text of at most {MAX_COMMAND} bytes.\n")))
 }
 
-/// Sends a command to a process and returns the answer. The command is a change if `change` has a text, otherwise a
-/// question. The error is the process's answer, or says that no process answers.
+/// Sends a command to a process and returns the answer. If `change` is a text, the command changes something;
+/// otherwise, it only asks. The error contains the refusal of the process, or says that no process answers.
 pub async fn ask(admin: &AdminPort, path: &str, change: Option<&str>) -> io::Result<String> {
     let AdminPort { listen, data_dir } = admin;
     let method = if change.is_some() { Method::PUT } else { Method::GET };
@@ -74,7 +75,7 @@ pub async fn ask(admin: &AdminPort, path: &str, change: Option<&str>) -> io::Res
     timeout(ANSWER_TIMEOUT, asked).await?
 }
 
-/// Reads the credential for a change from the data directory.
+/// Reads the token for changes from the data directory, as the value of a header.
 fn credential(data_dir: Option<&Path>) -> io::Result<HeaderValue> {
     let unset = "set FAREGATE_DATA_DIR to the process's data directory: a change needs the admin-token there";
     let file = data_dir.ok_or_else(|| io::Error::other(unset))?.join(TOKEN_FILE);

@@ -1,4 +1,5 @@
-//! Findings of `doctor`: what works in an installation, and what to fix. Starting the program makes the same checks.
+//! Findings of `doctor`: what works in an installation, and what to fix. The program makes the same checks when it
+//! starts.
 
 use std::{
     fmt::Display,
@@ -23,9 +24,9 @@ use shared_door::{
 
 use super::basics::ServiceOptions;
 
-/// Mode bits that let others access a file, or let the group write it.
+/// Mode bits that let others access a file, or let its group write to it.
 const TOO_OPEN: u32 = 0o027;
-/// With a lower limit on open files, there is room for only a few connections.
+/// If the limit on open files is lower than this, only a few connections are possible.
 const FEW_FILES: usize = 4096;
 
 /// How a program reports on its installation. Exit status: 0 if all is well, 1 with warnings, 2 with errors
@@ -36,7 +37,7 @@ pub struct DoctorOptions {
     json: bool,
 }
 
-/// Severity of a finding, from good to bad.
+/// Severity of a finding. The best comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Severity {
@@ -59,18 +60,18 @@ pub struct Doctor {
     findings: Vec<Finding>,
 }
 
-/// Where a program gets its internal token.
+/// Where a program takes its internal token from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InternalTokenOf {
-    /// From a setting with the token, or with the name of its file.
+    /// A setting contains the token, or the name of a file with the token.
     Settings,
-    /// From a setting, or else from the data directory, where the program generates one.
+    /// If no setting contains the token, it is in the data directory, where the program makes one.
     SettingsOrDataDirectory,
 }
 
 impl Doctor {
     /// Makes every check of a service, and writes the report to standard output. `connections` returns how many
-    /// connections the limits allow; `own` makes the program's own checks.
+    /// connections the limits allow, and `own` makes the checks of this program.
     pub async fn examine(
         service: &ServiceOptions,
         token: InternalTokenOf,
@@ -79,7 +80,7 @@ impl Doctor {
         own: impl AsyncFnOnce(&mut Self),
     ) -> io::Result<ExitCode> {
         let mut doctor = Self::default();
-        // The settings have been read by now.
+        // When this line is reached, the settings have been read.
         doctor.well("settings", "are read");
         doctor.internal_token(&service.common, token);
         let mut limits = service.limits.raise();
@@ -98,17 +99,17 @@ impl Doctor {
         self.note(check, Severity::Well, says, None);
     }
 
-    /// Records a problem that may cause a failure later, and its fix.
+    /// Adds a finding about a problem that may cause a failure later, and how to solve it.
     pub fn warn(&mut self, check: &'static str, says: impl Display, todo: &str) {
         self.note(check, Severity::Warning, says, Some(todo));
     }
 
-    /// Records a problem that prevents the program from serving, and its fix.
+    /// Adds a finding about a problem that keeps the program from serving, and how to solve it.
     pub fn fail(&mut self, check: &'static str, says: impl Display, todo: &str) {
         self.note(check, Severity::Error, says, Some(todo));
     }
 
-    /// Records the result of a check and returns its value. The error names the setting to correct.
+    /// Adds a finding about the result of a check, and returns the value. The error must name the setting to correct.
     pub fn check<T, E: Display>(
         &mut self,
         check: &'static str,
@@ -156,7 +157,7 @@ impl Doctor {
         })
     }
 
-    /// Checks that others cannot read a secret's file.
+    /// Checks that nobody else can read the file of a secret.
     pub fn secret_file(&mut self, setting: &'static str, file: Option<&Path>) {
         let Some(file) = file else { return };
         match fs::metadata(file) {
@@ -199,7 +200,7 @@ impl Doctor {
         self.check("secrets", token, says);
     }
 
-    /// Records the limits of the process, and how many connections they allow.
+    /// Adds a finding about the limits of the process, and how many connections they allow.
     fn limits(&mut self, limits: &Limits, connections: Result<usize, ConfigError>) {
         let says = |connections: &usize| {
             let (files, mib) = (limits.files, limits.memory >> 20);
@@ -231,8 +232,8 @@ impl Doctor {
         self.check("certificates", options.open(), says).flatten()
     }
 
-    /// Reads the certificates of calls between the services. Returns `None` if they are unusable, and `Some(None)` if
-    /// calls are not encrypted.
+    /// Reads the certificates for calls between the services. Returns `None` if they cannot be used, and `Some(None)`
+    /// if calls are not encrypted.
     pub fn internal_tls(&mut self, options: &TlsOptions) -> Option<Option<Tls>> {
         self.check("certificates", options.open(), |tls| match tls {
             Some(_) => "calls between services use mutual TLS".to_owned(),
@@ -240,7 +241,7 @@ impl Doctor {
         })
     }
 
-    /// Records when each certificate expires.
+    /// Adds a finding for each certificate about when it expires.
     fn certificates(&mut self) {
         for (setting, end) in validity::in_use() {
             match validity::warning(end) {
@@ -255,7 +256,8 @@ impl Doctor {
         }
     }
 
-    /// Asks every upstream of the catalogue, with its credential, for its models and windows.
+    /// Asks every upstream of the catalogue for its models and their windows. The requests carry the upstream's
+    /// credential.
     async fn upstreams(&mut self, catalog: &Catalog) {
         let findings = check_servers(catalog).await;
         for model in &catalog.models {
@@ -291,7 +293,8 @@ impl Doctor {
     }
 }
 
-/// Returns the first digits of a secret's hash, to compare two machines. They reveal nothing about a random secret.
+/// Returns the first digits of a secret's hash. They show whether two machines have the same secret, and reveal nothing
+/// about a random one.
 fn fingerprint(secret: &SecretString) -> String {
     let hash = digest(&SHA256, secret.expose_secret().as_bytes());
     let first = hash.as_ref().first_chunk().copied().unwrap_or_default();

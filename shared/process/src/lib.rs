@@ -1,4 +1,4 @@
-//! How every program starts, serves, drains and stops.
+//! How every program starts, serves, finishes its running requests and stops.
 
 mod admin;
 pub mod admin_call;
@@ -52,13 +52,14 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// A program's command line, which includes the settings of every program.
+/// A program's command line. It includes the settings that every program has.
 pub trait CommandLine: Parser {
-    /// Returns these settings, and where a running process of this program reports readiness.
+    /// Returns the settings that every program has, and the address and path at which a running process of this program
+    /// reports whether it is ready.
     fn basics(&self) -> (&Basics, SocketAddr, &'static str);
 }
 
-/// Returns the version for `--version`, with the commit in `FAREGATE_COMMIT` if the build set it.
+/// Returns the text for `--version`. It contains the commit in `FAREGATE_COMMIT` if that was set for the build.
 pub fn version() -> &'static str {
     version_of(env!("CARGO_PKG_VERSION"), option_env!("FAREGATE_COMMIT"))
 }
@@ -66,7 +67,7 @@ pub fn version() -> &'static str {
 fn version_of(package: &'static str, commit: Option<&'static str>) -> &'static str {
     match commit {
         None | Some("") => package,
-        // Leaks a few bytes, once or twice per process.
+        // This leaks a few bytes once or twice in the life of a process.
         Some(commit) => Box::leak(format!("{package} ({commit})").into_boxed_str()),
     }
 }
@@ -95,7 +96,7 @@ where
     match outcome {
         Ok(code) => code,
         Err(e) => {
-            // If standard error is closed, the exit status alone reports the failure.
+            // If standard error is closed, only the exit status reports the failure.
             let _ = writeln!(io::stderr(), "error: {e:#}");
             ExitCode::FAILURE
         }
@@ -104,13 +105,13 @@ where
 
 /// A process before it serves.
 pub struct Process {
-    /// Limits of open files and memory.
+    /// The limits on open files and memory.
     pub limits: Limits,
-    /// Cancelled by the stop signal; probes fail from then on.
+    /// Cancelled by the stop signal. From then on, readiness probes fail.
     pub stopping: CancellationToken,
-    /// Cancelled when the services must stop.
+    /// Cancelled when the program's services must stop.
     pub shutdown: CancellationToken,
-    /// This program's own routes on the admin port.
+    /// Routes that this program adds to the admin port.
     pub admin_routes: Router,
     stop: StopSignal,
     drain_pause: Duration,
@@ -121,7 +122,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// Raises the process's limits, starts the return of idle memory and the collection of metrics, and listens for
+    /// Raises the process's limits, starts to return unused memory and to collect metrics, and begins to listen for
     /// probes and stop signals.
     pub fn start(
         service: &ServiceOptions,
@@ -159,7 +160,7 @@ impl Process {
         self.metrics.reader()
     }
 
-    /// Starts answering probes and metrics requests.
+    /// Starts to answer probes and requests for metrics.
     pub fn serve(self, ready: Readiness) -> io::Result<Serving> {
         let Self { stop, stopping, shutdown, admin_routes, drain_pause, metrics, admin, .. } = self;
         let address = admin.listener.local_addr()?;
@@ -175,7 +176,7 @@ impl Process {
     }
 }
 
-/// Reads the token for changes from the data directory. The first start creates it.
+/// Reads the token for changes from the data directory. The first start of the process creates the token.
 fn admin_token(data_dir: &Path) -> io::Result<SecretString> {
     let file = data_dir.join(TOKEN_FILE);
     let made = private_files::create_folder(data_dir).and_then(|()| secret::read_or_make(&file, &System));
@@ -186,7 +187,7 @@ fn admin_token(data_dir: &Path) -> io::Result<SecretString> {
 
 pub struct Serving {
     pub admin_address: SocketAddr,
-    /// Receives stop signals, from the start of the process.
+    /// Receives stop signals. It has done so since the process started.
     pub stop: StopSignal,
     stopping: CancellationToken,
     shutdown: CancellationToken,
@@ -195,9 +196,9 @@ pub struct Serving {
 }
 
 impl Serving {
-    /// Prints the addresses, serves until a signal and through the drain pause, then lets `drain` end the services.
-    /// Ends at once, and fails, if the process itself cancels `shutdown`. A signal during the start also counts. A
-    /// second signal ends the pause.
+    /// Prints the addresses, and serves until a stop signal. A signal that arrived during the start counts too. Then
+    /// serves during the drain pause, which a second signal ends, and lets `drain` end the services. If the process
+    /// itself cancels `shutdown`, there is no pause, and this fails.
     pub async fn until_signalled(
         mut self,
         announce: impl FnOnce(&mut StdoutLock<'_>) -> io::Result<()>,
@@ -216,7 +217,7 @@ impl Serving {
                 seconds = self.drain_pause.as_secs(),
                 "stopping soon; requests are still accepted"
             );
-            // A second signal ends the pause.
+            // A second signal may end the pause early.
             let _ = timeout(self.drain_pause, self.stop.arrival()).await;
         }
         tracing::info!("draining; running requests may finish");
@@ -232,7 +233,7 @@ impl Serving {
     }
 }
 
-/// Reports not ready as soon as the process is about to stop.
+/// Makes readiness fail as soon as the process is about to stop.
 fn until_stopping(ready: Readiness, stopping: CancellationToken) -> Readiness {
     Arc::new(move || {
         if stopping.is_cancelled() {
@@ -243,8 +244,8 @@ fn until_stopping(ready: Readiness, stopping: CancellationToken) -> Readiness {
     })
 }
 
-/// Reloads the catalogue and everything in `rereads` at each SIGHUP: all of it or nothing. `replace` takes the new
-/// catalogue or refuses it.
+/// Reloads the catalogue and everything in `rereads` at each SIGHUP: either all of it or nothing. `replace` puts the
+/// new catalogue in use or refuses it.
 pub fn reload_on_hangup(
     common: &Common,
     rereads: impl IntoIterator<Item = Option<Reread>>,
@@ -280,8 +281,8 @@ pub fn reload_on_hangup(
     });
 }
 
-/// Ctrl-C and SIGTERM. A process must have one listener for its whole life: signals are lost after the first listener
-/// is dropped.
+/// Listens for Ctrl-C and SIGTERM. A process must have a single listener for its whole life, because signals are lost
+/// after the first listener is dropped.
 pub struct StopSignal {
     terminate: Option<Signal>,
     interrupt: Option<Signal>,
@@ -294,7 +295,7 @@ impl StopSignal {
         Self { terminate, interrupt }
     }
 
-    /// Waits for the next signal. An earlier signal that nobody awaited counts.
+    /// Waits for the next signal. If a signal arrived before and nobody waited for it, returns at once.
     pub async fn arrival(&mut self) {
         tokio::select! {
             () = arrival(&mut self.terminate) => {}

@@ -8,7 +8,7 @@ use shared_observe::log;
 
 use super::admin_call::{AdminPort, ask, command_text};
 
-/// Path on the admin port of every program.
+/// Path of the log filter on the admin port of every program.
 const PATH: &str = "/log-level";
 
 #[derive(Args, Debug)]
@@ -26,7 +26,7 @@ impl LogLevel {
     }
 }
 
-/// Returns the route on the admin port.
+/// Returns the route of the log filter on the admin port.
 pub(super) fn routes() -> Router {
     Router::new().route(PATH, get(async || format!("{}\n", log::filter())).put(replace))
 }

@@ -1,4 +1,5 @@
-//! Readiness probe of a running process, for health checks in images without other programs.
+//! Asks a running process whether it is ready. This makes health checks possible in container images that contain no
+//! other program.
 
 use std::{io, net::SocketAddr, pin::Pin, sync::Arc, time::Duration};
 
@@ -8,18 +9,18 @@ use http_body_util::Empty;
 use hyper_util::{client::legacy::Client, rt::TokioExecutor};
 use tokio::time::timeout;
 
-/// Path that reports readiness on every admin port.
+/// Path on every admin port that reports whether the process is ready.
 pub const READY: &str = "/readyz";
 
-/// Checks whether the process can serve right now. The error says why not; a process that serves only in part says what
-/// is missing.
+/// Checks whether the process can serve now. The error says why it cannot. A process that can serve only partly returns
+/// what is missing.
 pub type Readiness =
     Arc<dyn Fn() -> Pin<Box<dyn Future<Output = Result<Option<String>, String>> + Send>> + Send + Sync>;
 
-/// How long an answer may take. Container engines wait slightly longer.
+/// Maximum time for an answer. Container engines wait slightly longer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Fails unless the server at this address answers `GET path` with success.
+/// Fails unless the server at this address answers `GET path` with a success.
 pub async fn probe(address: SocketAddr, path: &str) -> io::Result<()> {
     let url: Uri = format!("http://{address}{path}").parse().map_err(io::Error::other)?;
     let client: Client<_, Empty<Bytes>> = Client::builder(TokioExecutor::new()).build_http();

@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-/// Sends a state to the service manager, if there is one.
+/// Tells the service manager the state of the process, if there is a service manager.
 pub(super) fn tell(state: &str) {
     let Ok(socket) = env::var("NOTIFY_SOCKET") else { return };
     if let Err(e) = send(&socket, state) {
@@ -16,7 +16,7 @@ pub(super) fn tell(state: &str) {
     }
 }
 
-/// Sends a message to a socket: a path or, after an `@`, a name in the abstract namespace.
+/// Sends a message to a socket. `socket` is a path or, if it begins with `@`, a name in the abstract namespace.
 fn send(socket: &str, state: &str) -> io::Result<()> {
     let address = match socket.strip_prefix('@') {
         Some(name) => SocketAddr::from_abstract_name(name)?,

@@ -1,4 +1,4 @@
-//! A process that must wait before it can serve, for example for a store that starts later.
+//! A process that must wait before it can serve, for example because its store starts later.
 
 use std::{
     future,
@@ -13,7 +13,7 @@ use shared_config::current::Current;
 
 use super::{probe::Readiness, service_manager};
 
-/// Extra time to request from a service manager with each message: longer than the pause between attempts.
+/// Time by which each message asks a service manager to wait longer. It is more than the pause between two attempts.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 enum StartPhase {
@@ -21,22 +21,23 @@ enum StartPhase {
     Started(Readiness),
 }
 
-/// Readiness of a process from its first moment. Cheap to clone.
+/// Readiness of a process, from its first moment on. Cheap to clone.
 #[derive(Clone)]
 pub struct Starting {
     phase: Arc<Current<StartPhase>>,
-    /// Set once the service manager knows why the process waits.
+    /// Whether the service manager was told why the process waits.
     has_told: Arc<AtomicBool>,
 }
 
 impl Starting {
-    /// Starts as not ready, for this reason.
+    /// Makes the readiness of a process that is not ready yet, for this reason.
     pub fn new(why: &str) -> Self {
         let phase = Current::new(StartPhase::Waiting(why.to_owned()));
         Self { phase: Arc::new(phase), has_told: Arc::default() }
     }
 
-    /// Reports why the process waits, to probes and to the service manager, which would otherwise kill the process.
+    /// Reports why the process waits, to probes and to the service manager. Without such a report, the service manager
+    /// would kill the process.
     pub fn waits(&self, why: String) {
         let line = why.replace('\n', " ");
         self.phase.replace(StartPhase::Waiting(why));
@@ -45,7 +46,7 @@ impl Starting {
         self.has_told.store(true, Ordering::Relaxed);
     }
 
-    /// Makes this readiness answer probes from now on.
+    /// From now on, probes are answered with this readiness.
     pub fn started(&self, ready: Readiness) {
         self.phase.replace(StartPhase::Started(ready));
         if self.has_told.load(Ordering::Relaxed) {

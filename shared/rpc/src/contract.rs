@@ -1,5 +1,5 @@
-//! The calls between the services as checked types. Only [`crate::messages`] and the two gRPC edges use generated
-//! messages.
+//! The calls between the services, as types that can only have valid values. The generated messages are used only in
+//! [`crate::messages`] and at both ends of gRPC.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -20,25 +20,25 @@ use tonic::Code;
 
 #[derive(Clone, Debug)]
 pub enum Call {
-    /// Returns the owner of a credential that may spend.
+    /// Returns the owner of a credential, if the credential is accepted.
     Authenticate {
         /// The plaintext of a key.
         credential: String,
-        /// The class of key that the route needs.
+        /// The class of key that the route requires.
         required: Class,
     },
     /// Authenticates an API key, and opens a hold.
     Authorize(Authorize),
-    /// Renews the lease of a hold, reports progress, and requests more output tokens.
+    /// Renews the lease of a hold, reports progress, and asks for more output tokens.
     Extend(Extend),
-    /// Bills a generation and releases the rest of the hold.
+    /// Bills a generation, and releases what is left of its hold.
     Capture(Capture),
     /// Releases a hold whose generation cost nothing.
     Release(Release),
 }
 
 impl Call {
-    /// Returns the name of the method in spans.
+    /// Returns the name of the method, as spans show it.
     pub const fn method(&self) -> &'static str {
         match self {
             Self::Authenticate { .. } => "keyservice.v1.KeyService/Authenticate",
@@ -49,7 +49,7 @@ impl Call {
         }
     }
 
-    /// Returns the account of the call, if it names one.
+    /// Returns the account that the call is about, if the call contains it.
     pub const fn account(&self) -> Option<AccountId> {
         match self {
             Self::Extend(extend) => Some(extend.hold.account),
@@ -59,7 +59,7 @@ impl Call {
         }
     }
 
-    /// Returns the credential of the call, if it names no account.
+    /// Returns the credential in the call, if the call does not contain an account.
     pub fn credential(&self) -> Option<&str> {
         match self {
             Self::Authenticate { credential, .. } | Self::Release(Release::Unknown { credential, .. }) => {
@@ -74,7 +74,7 @@ impl Call {
 #[derive(Clone, Debug)]
 pub struct TracedCall {
     pub call: Call,
-    /// Span of the call; the store's spans are its children.
+    /// Span of the call. The spans of the store's work become its children.
     pub span: Span,
 }
 
@@ -89,35 +89,38 @@ impl From<Call> for TracedCall {
 pub struct Authorize {
     /// The plaintext of an API key.
     pub credential: String,
-    /// Id of the generation. It makes all later calls about the hold idempotent.
+    /// Id of the generation. Because of it, all later calls about the hold are idempotent.
     pub generation: GenerationId,
     /// The model's id in the catalogue.
     pub model: String,
-    /// Tokens of the prompt: an exact number, or an upper bound.
+    /// Number of tokens in the prompt: the exact number, or an upper bound.
     pub prompt_tokens: u64,
     pub images: u64,
-    /// Whether an earlier hold of the same request was released, so the request rate already counts it.
+    /// Whether the same request had a hold before, which was released. Then the rate limit has already counted the
+    /// request.
     pub readmitted: bool,
-    /// Prompt tokens that count for the token rate, if they differ from `prompt_tokens`.
+    /// Number of prompt tokens that count against the token rate, if it differs from `prompt_tokens`.
     pub rated_tokens: Option<u64>,
-    /// Whether nothing is generated: the request counts for the rates, and its hold is free of charge.
+    /// Whether the request generates nothing. It then counts against the rate limits, and its hold costs nothing.
     pub is_free: bool,
-    /// Output tokens wanted, over all choices.
+    /// Number of output tokens that the request may need, for all choices together.
     pub output_tokens: u64,
-    /// Smallest grant worth having. If other holds leave less, the request is refused with `spend_reserved`.
+    /// Smallest number of output tokens for which the request should start. If other holds leave fewer, the request is
+    /// refused with `spend_reserved`.
     pub enough_output_tokens: u64,
-    /// Smallest possible grant. If less is left even without other holds, the request cannot be served.
+    /// Smallest number of output tokens with which the request can be served. If fewer are left even without other
+    /// holds, the request is refused.
     pub least_output_tokens: u64,
-    /// Latest instant at which the call may take effect; `None` for no bound.
+    /// Last instant at which the call may take effect; `None` if there is no limit.
     pub valid_until: Option<Instant>,
     /// How the client made the request; `None` if the gateway's version does not report it.
     pub origin: Option<Arc<Origin>>,
-    /// `prompt_tokens` is an upper bound that the caller can replace with an exact count. If it would take more than a
-    /// quarter of what is available, the request is refused with `spend_reserved`.
+    /// Whether `prompt_tokens` is an upper bound that the caller can replace with an exact number. If that bound would
+    /// take more than a quarter of what is left to spend, the request is refused with `spend_reserved`.
     pub can_count: bool,
 }
 
-/// A hold, with its prices.
+/// A hold, and the prices at which it is billed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HoldRef {
     pub generation: GenerationId,
@@ -125,20 +128,22 @@ pub struct HoldRef {
     pub key: KeyId,
     /// The model's id in the catalogue.
     pub model: String,
-    /// Prices when the hold was opened.
+    /// The prices at the time when the hold was opened.
     pub price: Arc<Price>,
-    /// Position, from 1, of the serving upstream among the model's upstreams in the catalogue; 0 before one is chosen.
+    /// Position, from 1, of the upstream that serves the request, among the model's upstreams in the catalogue; 0 until
+    /// an upstream is chosen.
     pub upstream: u32,
     pub upstream_cost: UpstreamCost,
 }
 
-/// The operator's cost at the upstream that serves a hold.
+/// What the upstream that serves a hold charges the operator.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum UpstreamCost {
-    /// The current catalogue's cost, because no upstream is chosen or because a version without costs granted the hold.
+    /// The cost in the current catalogue. This is used if no upstream is chosen, or if the hold was granted by a
+    /// version that does not know costs.
     #[default]
     OfCatalogue,
-    /// The catalogue's cost when the hold was opened; `None` if it was not known.
+    /// The cost in the catalogue at the time when the hold was opened; `None` if the catalogue did not state it.
     OfHold(Option<Arc<Price>>),
 }
 
@@ -146,14 +151,15 @@ pub enum UpstreamCost {
 #[derive(Clone, Debug)]
 pub struct Extend {
     pub hold: HoldRef,
-    /// Tokens used so far. They are billed if the hold expires.
+    /// Number of tokens used so far. They are billed if the hold expires.
     pub usage: Usage,
-    /// Tokens of the prompt: the most exact number so far.
+    /// Number of tokens in the prompt, as exact as it is known so far.
     pub prompt_tokens: u64,
     pub images: u64,
-    /// Output tokens wanted in total. An extension never lowers a hold.
+    /// Total number of output tokens that the request may need. An extension never makes a hold smaller.
     pub output_tokens: u64,
-    /// Kept with the bill if the hold expires; `None` if the gateway's version does not report it.
+    /// How the generation has gone so far. It is stored with the bill if the hold expires; `None` if the gateway's
+    /// version does not report it.
     pub course: Option<Arc<Course>>,
 }
 
@@ -162,11 +168,11 @@ pub struct Extend {
 pub struct Capture {
     pub hold: HoldRef,
     pub usage: Usage,
-    /// The part of the usage to charge, if the upstream continued after its stream was cut; the rest is shortfall.
-    /// `None` charges all of it.
+    /// The part of the usage that is charged, if the upstream continued after its stream was cut. The rest becomes
+    /// shortfall. If this is `None`, all of the usage is charged.
     pub charged: Option<Usage>,
     pub estimated: bool,
-    /// Kept with the bill; `None` if the gateway's version does not report it.
+    /// How the generation went. It is stored with the bill; `None` if the gateway's version does not report it.
     pub course: Option<Arc<Course>>,
 }
 
@@ -174,16 +180,16 @@ pub struct Capture {
 pub enum Release {
     /// A hold that was granted.
     Hold(HoldRef),
-    /// A hold that an authorization with an unknown outcome may have opened.
+    /// A hold that may exist: it was requested by an authorization whose outcome is unknown.
     Unknown {
-        /// The credential that the authorization presented.
+        /// The credential that the authorization contained.
         credential: String,
-        /// The generation of the hold.
+        /// The generation for which the hold was requested.
         generation: GenerationId,
     },
 }
 
-/// The answer to a [`Call`] of the same kind.
+/// The answer to a [`Call`]. Each kind of call has its kind of answer.
 #[derive(Clone, Debug)]
 pub enum Answer {
     Authenticated(Result<Identity, Denial>),
@@ -193,12 +199,12 @@ pub enum Answer {
     Released,
 }
 
-/// The owner of an accepted credential.
+/// Whom an accepted credential belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// The owner of the credential.
     pub principal: Principal,
-    /// Ids of the models that an API key may use; `None` for all.
+    /// Ids of the models that an API key may use; `None` if it may use all models.
     pub models: Option<Vec<String>>,
 }
 
@@ -222,37 +228,38 @@ impl From<Principal> for Identity {
 #[derive(Clone, Debug)]
 pub struct Grant {
     pub hold: HoldRef,
-    /// Output tokens covered, over all choices.
+    /// Number of output tokens that the hold covers, for all choices together.
     pub output_tokens: u64,
-    /// How long the hold lives without an extension.
+    /// Time after which the hold expires if it is not extended.
     pub lease: Duration,
-    /// State of the key's and groups' rates; `None` if they have none.
+    /// State of the rate limits of the key and its groups; `None` if they have no rate limits.
     pub rates: Option<Box<RateStatus>>,
-    /// The operator's cost at each of the model's upstreams, in the catalogue's order; `None` if unknown. The list is
-    /// empty if the key-service's version does not report costs.
+    /// For each of the model's upstreams, in the order of the catalogue, what it charges the operator; `None` if that
+    /// is unknown. The list is empty if the key-service's version does not report costs.
     pub upstream_costs: Vec<Option<Arc<Price>>>,
 }
 
-/// The outcome of an extension.
+/// The result of an extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extended {
     Open(Extension),
-    /// The hold expired, or was resolved.
+    /// The hold has expired, or was captured or released.
     Gone,
 }
 
-/// A hold that was extended.
+/// What a hold is like after an extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extension {
-    /// Output tokens covered in total.
+    /// Total number of output tokens that the hold covers.
     pub output_tokens: u64,
-    /// How long the hold lives without another extension.
+    /// Time after which the hold expires if it is not extended again.
     pub lease: Duration,
-    /// Why nothing more is granted and a stream must end: the key was revoked or disabled, or a group archived.
+    /// Why nothing more is granted and a stream must end, if that is so: the key was revoked or disabled, or one of its
+    /// groups was archived.
     pub revoked_by: Option<Refusal>,
 }
 
-/// The outcome of a capture.
+/// The result of a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Captured {
     Billed(Charge),
@@ -264,21 +271,22 @@ pub enum Captured {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Charge {
     pub charged: NanoUsd,
-    /// Part of the cost that could not be billed.
+    /// The part of the cost that could not be charged.
     pub shortfall: NanoUsd,
 }
 
-/// Failure of a call. Unless the code says otherwise, the outcome is unknown and the same call may be repeated.
+/// Failure of a call. Unless the code says otherwise, it is unknown whether the call took effect, and the same call may
+/// be repeated.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message} ({code:?})")]
 pub struct CallFailure {
     pub code: Code,
-    /// The reason, for the log.
+    /// The reason, which is logged.
     pub message: String,
 }
 
 impl CallFailure {
-    /// Returns the name of the code in spans.
+    /// Returns the name of the code, as spans show it.
     pub const fn status(&self) -> &'static str {
         match self.code {
             Code::Cancelled => "CANCELLED",
@@ -293,20 +301,20 @@ impl CallFailure {
         }
     }
 
-    /// Returns whether the fault is the key-service's, not the caller's.
+    /// Returns whether the key-service is at fault, and not the caller.
     pub const fn is_servers(&self) -> bool {
         !matches!(self.code, Code::InvalidArgument | Code::FailedPrecondition | Code::Unauthenticated)
     }
 }
 
-/// Receives the answer to the call at an index.
+/// Receives an answer, and the index of the call that it answers.
 pub type TakeAnswer<'a> = dyn Fn(usize, Result<Answer, CallFailure>) + Send + Sync + 'a;
 
-/// The key-service's interface, also for a gateway in the same process.
+/// The interface of a key-service. A gateway in the same process uses it too.
 #[async_trait::async_trait]
 pub trait KeyService: Send + Sync {
-    /// Answers every call once, as soon as its answer is known, so that a slow call delays others by milliseconds at
-    /// most.
+    /// Answers every call once, as soon as its answer is known. So a slow call delays other calls by a few milliseconds
+    /// at most.
     async fn handle(&self, calls: Vec<TracedCall>, reply: &TakeAnswer<'_>);
 }
 

@@ -96,7 +96,7 @@ fn calls() -> Vec<Vec<u8>> {
     requests.map(|request| call(request).encode_to_vec()).into()
 }
 
-/// A call that was written as a message is read as the same call.
+/// A call that is written as a message and read again is the same call.
 #[test]
 fn calls_of_gateways() {
     let clock = SessionClock::starting(Instant::now());
@@ -110,7 +110,7 @@ fn calls_of_gateways() {
     });
 }
 
-/// An answer that was written as a message is read as the same answer.
+/// An answer that is written as a message and read again is the same answer.
 #[test]
 fn answers_of_key_services() {
     use v1::{authenticate_response::Result as Authenticated, authorize_response::Result as Authorized};
@@ -175,8 +175,8 @@ fn answers_of_key_services() {
     });
 }
 
-/// Whatever the file contains, each line is a delivery, a line kept as damaged, or a capture that is written again as
-/// it was read.
+/// Whatever the file contains, each line is a delivery, or is kept as damaged, or is a capture that stays the same when
+/// it is written and read again.
 #[test]
 fn spool() {
     let (generation, account, key) = ids();

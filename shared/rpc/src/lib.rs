@@ -1,4 +1,4 @@
-//! The gRPC contract in Rust: generated messages, and the conventions that both ends share.
+//! The gRPC contract in Rust: generated messages, and what both ends of a call must do in the same way.
 
 mod contract;
 mod messages;
@@ -22,17 +22,17 @@ use shared_config::internal_token::InternalToken;
 use shared_door::{admission::Owner, http::INTERNAL_TOKEN, serve::ConnectionTrust};
 pub use tls::client_tls;
 
-/// Messages and stubs generated from `proto/keyservice/v1`, which documents them. They are committed, since generating
-/// takes longer than compiling. `make generate` rewrites them.
+/// Messages and stubs generated from `proto/keyservice/v1`, which documents them. They are committed, because
+/// generating them takes longer than compiling them. `make generate` writes them again.
 #[allow(missing_docs, clippy::pedantic, reason = "generated code")]
 #[rustfmt::skip]
 pub mod v1;
 
-/// Maximum number of calls in a frame: enough for the busiest gateway, and few enough that a frame never delays the
-/// next one for long.
+/// Maximum number of calls in a frame. It is large enough for the busiest gateway, and so small that a frame never
+/// delays the next frame for long.
 pub const MAX_FRAME_CALLS: usize = 512;
 
-/// Time after which the outcome of a call between the services counts as unknown.
+/// Time after which it counts as unknown whether a call between the services took effect.
 pub const CALL_DEADLINE: Duration = Duration::from_secs(5);
 
 /// Adds the internal token to every call.
@@ -50,7 +50,7 @@ impl Interceptor for PresentToken {
     }
 }
 
-/// Refuses every call without the internal token.
+/// Refuses every call that does not carry the internal token.
 #[derive(Clone)]
 pub struct RequireToken(pub InternalToken);
 

@@ -1,4 +1,4 @@
-//! Conversions of calls and answers to and from protobuf messages.
+//! Converts calls and answers to protobuf messages and back.
 
 mod answers;
 mod calls;

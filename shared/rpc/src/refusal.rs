@@ -1,4 +1,4 @@
-//! Conversion of refusals to gRPC messages and back.
+//! Converts refusals to gRPC messages and back.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ macro_rules! messages {
             }
         }
 
-        /// Reads a refusal; `None` if it is unknown, from a newer key-service.
+        /// Reads a refusal; `None` if a newer key-service sent one that is unknown here.
         impl From<v1::Refusal> for Option<Refusal> {
             fn from(refusal: v1::Refusal) -> Self {
                 match refusal {
@@ -36,7 +36,7 @@ messages! {
     KeyDisabled
 }
 
-/// Writes a denial as messages: the refusal, and its details if there are any.
+/// Writes a denial as two messages: the refusal, and its details if it has any.
 pub(super) fn denial_messages(Denial { refusal, detail }: &Denial) -> (i32, Option<v1::RefusalDetail>) {
     let detail = detail.as_ref().map(|detail| v1::RefusalDetail {
         resets_at_ms: detail.resets_at.map(Timestamp::millis),
@@ -50,7 +50,7 @@ pub(super) fn denial_messages(Denial { refusal, detail }: &Denial) -> (i32, Opti
     (v1::Refusal::from(*refusal).into(), detail)
 }
 
-/// Reads a denial; `None` if the refusal is unknown, from a newer key-service. Unknown details are left out.
+/// Reads a denial; `None` if a newer key-service sent a refusal that is unknown here. Unknown details are left out.
 pub(super) fn read_denial(refusal: i32, detail: Option<v1::RefusalDetail>) -> Option<Denial> {
     let refusal = read_refusal(refusal)?;
     let detail = detail.map(|detail| DenialDetail {
@@ -65,7 +65,7 @@ pub(super) fn read_denial(refusal: i32, detail: Option<v1::RefusalDetail>) -> Op
     Some(Denial::new(refusal, detail.unwrap_or_default()))
 }
 
-/// Reads a refusal; `None` if it is unknown, from a newer key-service.
+/// Reads a refusal; `None` if a newer key-service sent one that is unknown here.
 pub(super) fn read_refusal(refusal: i32) -> Option<Refusal> {
     v1::Refusal::try_from(refusal).ok().and_then(Option::<Refusal>::from)
 }
@@ -95,7 +95,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns denials for a refusal, with the details that it may have.
+    /// Returns denials with this refusal, with each kind of details that it may have.
     fn denials(refusal: Refusal) -> Vec<Denial> {
         let detail = DenialDetail::default();
         let seconds = |seconds| Some(Duration::from_millis(seconds));

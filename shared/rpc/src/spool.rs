@@ -1,9 +1,9 @@
-//! The spool: captures that were not confirmed before their answers were sent. They stay on disk until they are
+//! The spool: captures that were not confirmed by the time their answers were sent. They stay on disk until they are
 //! delivered.
 //!
-//! The file has JSON lines: `{"capture":{…}}` for a new capture and `{"done":"gen_…"}` after its delivery. Unreadable
-//! lines are moved to another file, since each may be a charge that is owed. A crash may cut the last line short; its
-//! capture was then never confirmed.
+//! The file consists of JSON lines: `{"capture":{…}}` for a new capture and `{"done":"gen_…"}` after its delivery.
+//! Lines that cannot be read are moved to another file, because each may be a charge that somebody owes. A crash may
+//! cut the last line short; in that case, the capture in it was never confirmed.
 
 use std::{
     collections::BTreeMap,
@@ -23,32 +23,33 @@ use shared_catalog::{Price, Rates, Tier};
 
 use crate::contract::{Capture, HoldRef, UpstreamCost};
 
-/// Returns the spool's file in a data directory.
+/// Returns the path of the spool's file in a data directory.
 pub fn file(data_dir: &Path) -> PathBuf {
     data_dir.join("spool").join("captures.jsonl")
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpooledCapture {
-    /// When it was written, in milliseconds since 1970.
+    /// Time at which the capture was written, in milliseconds since 1970.
     pub at_ms: i64,
     pub generation: GenerationId,
     pub account: AccountId,
     pub key: KeyId,
     /// The model's id in the catalogue.
     pub model: String,
-    /// Rates in nano-USD: input, cached input and output, and any other rate that differs from its default.
+    /// Rates in nano-USD: for input, cached input and output, and any other rate that differs from its default.
     pub price: Rates,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tiers: Vec<Tier>,
-    /// Position, from 1, of the serving upstream among the model's upstreams; 0 if none was chosen.
+    /// Position, from 1, of the upstream that served the request, among the model's upstreams; 0 if no upstream was
+    /// chosen.
     #[serde(default, skip_serializing_if = "is_none_chosen")]
     pub upstream: u32,
-    /// The operator's cost at this upstream; absent if the hold did not record it.
+    /// What this upstream charges the operator; absent if the hold did not record it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upstream_cost: Option<SpooledCost>,
     pub usage: Usage,
-    /// The part of the usage to charge, if not all.
+    /// The part of the usage that is charged, if not all of it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub charged: Option<Usage>,
     pub estimated: bool,
@@ -56,7 +57,7 @@ pub struct SpooledCapture {
     pub course: Option<Course>,
 }
 
-/// The operator's cost at an upstream.
+/// What an upstream charges the operator.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpooledCost {
     /// Rates in the same form as `price`; absent if unknown.
@@ -91,25 +92,25 @@ const fn is_none_chosen(upstream: &u32) -> bool {
     *upstream == 0
 }
 
-/// A line of the file.
+/// A line of the spool's file.
 #[expect(clippy::large_enum_variant, reason = "a line is written or read, and then gone")]
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SpoolLine {
-    /// A capture to deliver.
+    /// A capture that must be delivered.
     Capture(SpooledCapture),
     /// The capture of this generation was delivered.
     Done(GenerationId),
 }
 
 impl SpoolLine {
-    /// Returns the text of the line, with a line end.
+    /// Returns the text of the line, with the line feed at its end.
     pub fn to_text(&self) -> io::Result<String> {
         Ok(serde_json::to_string(self)? + "\n")
     }
 }
 
-/// Returns the file next to the spool for lines that cannot be read.
+/// Returns the path of the file, next to the spool's, to which unreadable lines are moved.
 pub fn damaged_file(file: &Path) -> PathBuf {
     let mut name = file.as_os_str().to_owned();
     name.push(".damaged");
@@ -118,13 +119,13 @@ pub fn damaged_file(file: &Path) -> PathBuf {
 
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct SpoolContents {
-    /// Undelivered captures, in the order of writing.
+    /// Captures that are not delivered yet, in the order in which they were written.
     pub pending: Vec<SpooledCapture>,
-    /// The lines that cannot be read.
+    /// Lines that cannot be read.
     pub damaged: Vec<Vec<u8>>,
 }
 
-/// Reads the file. A missing file counts as empty.
+/// Reads the file. If it does not exist, it counts as empty.
 pub fn read(file: &Path) -> io::Result<SpoolContents> {
     let bytes = match fs::read(file) {
         Ok(bytes) => bytes,
@@ -154,7 +155,7 @@ pub fn read(file: &Path) -> io::Result<SpoolContents> {
 }
 
 impl SpooledCapture {
-    /// Makes a spooled capture that is written at `now`.
+    /// Makes the capture as it is written to the spool at `now`.
     pub fn new(capture: &Capture, now: Timestamp) -> Self {
         let Capture { hold, usage, charged, estimated, course } = capture;
         let HoldRef { generation, account, key, model, price, upstream, upstream_cost } = hold.clone();

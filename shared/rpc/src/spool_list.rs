@@ -1,4 +1,5 @@
-//! The command that lists a gateway's undelivered captures, shared by all programs with a gateway or a store.
+//! The command that lists a gateway's undelivered captures. All programs that contain a gateway or have a store share
+//! it.
 
 use std::{
     io::{self, Write},
@@ -10,7 +11,7 @@ use shared::{table, time::Timestamp};
 
 use crate::spool::{self, SpooledCapture};
 
-/// Commands on the spool of a gateway.
+/// A command about the spool of a gateway.
 #[derive(Debug, Subcommand)]
 pub enum SpoolCommand {
     /// List the captures that are not delivered yet, oldest first
@@ -24,7 +25,7 @@ pub enum SpoolCommand {
     },
 }
 
-/// Runs a command on the spool. It needs no store, and the gateway may be running.
+/// Runs a command about the spool. It needs no store, and the gateway may be running meanwhile.
 pub fn list_spool(
     SpoolCommand::List { data_dir, json }: &SpoolCommand,
     out: &mut (dyn Write + Send),

@@ -1,4 +1,4 @@
-//! What is known about a generation besides its tokens: how the caller asked, and how it went.
+//! What is known about a generation in addition to its tokens: how the caller requested it, and how it went.
 
 use minicbor::{Decode, Encode};
 use schemars::JsonSchema;
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{ids::RequestId, text::is_control};
 
-/// Maximum length in characters of the name that is kept for an end user. Vendors accept the same length.
+/// Maximum length in characters of an end user's name that is stored. Vendors accept names of the same length.
 const MAX_USER_CHARS: usize = 64;
 
 /// The API in which a model is called.
@@ -63,26 +63,26 @@ crate::names! {
 pub struct Origin {
     #[n(0)]
     pub api: ModelApi,
-    /// The caller requested a stream.
+    /// Whether the caller requested a stream.
     #[n(1)]
     pub stream: bool,
-    /// The caller's name for its end user, cleaned by [`kept_user`].
+    /// What the caller calls its end user, as [`kept_user`] returns it.
     #[n(2)]
     pub user: Option<String>,
-    /// The answer's `x-request-id`; `None` from versions that do not report it.
+    /// The `x-request-id` of the answer; `None` if the gateway's version does not report it.
     #[n(3)]
     pub request: Option<RequestId>,
 }
 
-/// How a generation has gone so far. Times are milliseconds since the request was accepted.
+/// How a generation has gone so far. Times are in milliseconds after the request was accepted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Course {
-    /// Name, in the catalogue, of the upstream that was asked last.
+    /// Name in the catalogue of the upstream that the gateway called last.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[n(0)]
     pub upstream: Option<String>,
-    /// When money was held for the request.
+    /// Time at which money was held for the request.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[n(1)]
     pub authorized_ms: Option<u64>,
@@ -90,7 +90,7 @@ pub struct Course {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[n(2)]
     pub first_token_ms: Option<u64>,
-    /// When the answer was complete or abandoned.
+    /// Time at which the answer was complete or was abandoned.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[n(3)]
     pub latency_ms: Option<u64>,
@@ -98,14 +98,15 @@ pub struct Course {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cbor(n(4), with = "crate::forms::stored::known_value", has_nil)]
     pub finish_reason: Option<FinishReason>,
-    /// Cost in nano-USD as the vendor reported it, if another model than the requested one answered. The bill is at
-    /// least this. Not stored with the bill.
+    /// Cost in nano-USD that the vendor reported, if it answered with a model that was not requested. The request is
+    /// billed at least this much. This is not stored with the bill.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cbor(skip)]
     pub least_cost_nanos: Option<i64>,
 }
 
-/// Shortens a caller's name for its user and removes control characters. `None` if nothing is left.
+/// Shortens the name that a caller gives its end user, and removes control characters. Returns `None` if nothing is
+/// left.
 pub fn kept_user(text: &str) -> Option<String> {
     let user: String = text.trim().chars().filter(|c| !is_control(*c)).take(MAX_USER_CHARS).collect();
     (!user.is_empty()).then_some(user)

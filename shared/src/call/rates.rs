@@ -1,17 +1,18 @@
-//! State of rate bounds, as callers of the model API see it.
+//! State of the rate limits, as callers of the model API see it.
 
 use std::time::Duration;
 
-/// State of the rate bounds of a key and its groups after an admission: for each kind, the tightest bound.
+/// State of the rate limits of a key and its groups after a request was admitted. For each kind, it is the state of the
+/// limit that leaves least.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RateStatus {
-    /// Requests per minute; `None` without such a bound.
+    /// Requests per minute; `None` if there is no such limit.
     pub requests: Option<RateLimit>,
-    /// Tokens per minute; `None` without such a bound.
+    /// Tokens per minute; `None` if there is no such limit.
     pub tokens: Option<RateLimit>,
 }
 
-/// The bound of a key or group that leaves no room for a request.
+/// The kind of limit, of a key or a group, that leaves no room for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RateBound {
     InFlight,
@@ -19,21 +20,22 @@ pub enum RateBound {
     Tokens,
 }
 
-/// Room that the token rates of a key and its groups leave for a prompt. Each number is the tightest bound's.
+/// How many tokens the token rates of a key and its groups leave for a prompt. Each number is that of the tightest
+/// limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TokenRoom {
-    /// Tokens allowed in a minute: a larger prompt never fits.
+    /// Number of tokens that are allowed in a minute. A larger prompt never fits.
     pub limit: u64,
     pub remaining: u64,
 }
 
-/// State of a rate bound.
+/// State of a rate limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateLimit {
-    /// Requests or tokens allowed in a minute.
+    /// Number of requests or tokens that are allowed in a minute.
     pub limit: u64,
-    /// Requests or tokens allowed now.
+    /// Number of requests or tokens that are allowed now.
     pub remaining: u64,
-    /// Time until `remaining` is back at `limit`, to the millisecond.
+    /// Time until `remaining` is `limit` again, to the millisecond.
     pub reset: Duration,
 }

@@ -1,4 +1,4 @@
-//! Reasons for refusing a request, from the key-service over gRPC to the client.
+//! Reasons for refusing a request. The key-service sends them over gRPC, and clients see them.
 
 use std::time::Duration;
 
@@ -8,24 +8,25 @@ use crate::{
     timing::time::Timestamp,
 };
 
-/// Largest `Retry-After` in seconds. SDKs sleep for exactly this time, or stop retrying.
+/// Largest `Retry-After` in seconds. SDKs wait for exactly the time that they get, or do not retry if it is long.
 const MOST_RETRY_SECONDS: u32 = 60;
 
 macro_rules! refusals {
     ($($(#[$doc:meta])* $variant:ident = $message:literal;)+) => {
-        /// Reason why a request was refused. A refusal changes nothing. The names are wire format: add, never rename.
+        /// Reason why a request was refused. A refusal changes nothing. The names are sent and stored: variants may be
+        /// added, but never renamed.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Refusal { $($(#[$doc])* $variant),+ }
 
         impl Refusal {
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
-            /// Returns the error code in the public API.
+            /// Returns the error code that the public API uses.
             pub const fn code(self) -> Code {
                 match self { $(Self::$variant => Code::$variant),+ }
             }
 
-            /// Returns the sentence in the public API.
+            /// Returns the sentence that the public API shows.
             pub const fn message(self) -> &'static str {
                 match self { $(Self::$variant => $message),+ }
             }
@@ -41,30 +42,30 @@ refusals! {
     KeyDisabled = "The API key is disabled. Whoever manages it can enable it again.";
     /// The `expires_at` of the key has passed.
     KeyExpired = "The key has expired.";
-    /// A management key on a model route.
+    /// A management key was used on a model route.
     ManagementKeyNotAllowed = "Management keys cannot make model calls; use an API key.";
-    /// An API key on a management route.
+    /// An API key was used on a management route.
     ManagementKeyRequired = "API keys cannot manage keys; use a management key.";
-    /// The key has spent its limit, or the rest cannot pay for this request.
+    /// The key has spent its limit, or what is left of it cannot pay for this request.
     KeyLimitReached = "The API key has reached its spend limit, or the rest of the limit cannot pay for this request.";
     /// The account's credit is empty, or cannot pay for this request.
     InsufficientCredits = "The account's credit is used up, or the rest of it cannot pay for this request.";
-    /// Requests in flight hold the rest.
+    /// Requests in flight hold what is left to spend.
     SpendReserved = "Requests in flight have reserved what is left to spend; try again in 1 s.";
     /// The model is not in the catalogue.
     ModelNotFound = "There is no such model.";
     /// The key's group, or its parent, is archived.
     GroupArchived = "The API key's group is archived.";
-    /// A group of the key has spent its limit, or the rest cannot pay for this request.
+    /// A group of the key has spent its limit, or what is left of it cannot pay for this request.
     GroupLimitReached = "A group of the API key has reached its spend limit, or the rest of the limit cannot pay for \
                          this request.";
     /// The key or one of its groups does not allow the model.
     ModelNotAllowed = "The API key may not use this model.";
-    /// A rate, or the bound on requests in flight, is used up.
+    /// A rate limit, or the limit on requests in flight, is used up.
     RateLimitExceeded = "The API key or its group has reached a rate limit; try again later.";
 }
 
-/// A refusal with the details for its caller.
+/// A refusal, with the details that its caller may see.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Denial {
     pub refusal: Refusal,
@@ -76,11 +77,11 @@ pub struct Denial {
 pub struct DenialDetail {
     /// End of the spending window that is used up.
     pub resets_at: Option<Timestamp>,
-    /// Time after which the rates may let the request in.
+    /// Time after which the rate limits may admit the request.
     pub retry_after: Option<Duration>,
-    /// The rate that is used up.
+    /// The rate limit that is used up.
     pub rate: Option<RateBound>,
-    /// Free tokens, if the rate counts tokens.
+    /// Number of tokens that are left, if the rate limit counts tokens.
     pub token_room: Option<TokenRoom>,
     /// Models that the key may use.
     pub models: Vec<String>,
@@ -92,12 +93,12 @@ impl Denial {
         Self { refusal, detail }
     }
 
-    /// Returns the rate that is used up, if a rate is the reason.
+    /// Returns the kind of rate limit that is used up, if this is why the request was refused.
     pub fn rate(&self) -> Option<RateBound> {
         self.detail.as_ref()?.rate
     }
 
-    /// Returns the room for tokens, if a token rate is the reason.
+    /// Returns how many tokens are left, if a token rate is why the request was refused.
     pub fn token_room(&self) -> Option<TokenRoom> {
         self.detail.as_ref()?.token_room
     }
@@ -109,14 +110,14 @@ impl From<Refusal> for Denial {
     }
 }
 
-/// Makes an error of the public API.
+/// Makes the error that the public API returns.
 impl From<Refusal> for ApiError {
     fn from(refusal: Refusal) -> Self {
         Denial::from(refusal).into()
     }
 }
 
-/// Makes an error of the public API with the details in its message.
+/// Makes the error that the public API returns, with the details in its message.
 impl From<Denial> for ApiError {
     fn from(Denial { refusal, detail }: Denial) -> Self {
         let mut error = Self::new(refusal.code(), refusal.message());
@@ -144,7 +145,7 @@ impl From<Denial> for ApiError {
     }
 }
 
-/// Returns the whole seconds of a time, rounded up.
+/// Returns a time in whole seconds, rounded up.
 fn whole_seconds(time: Duration) -> u64 {
     time.as_secs() + u64::from(time.subsec_nanos() > 0)
 }

@@ -1,4 +1,4 @@
-//! Plaintext of a key: `<prefix>_api_` or `<prefix>_mgmt_`, then 43 random base62 characters and 6 of checksum.
+//! Plaintext of a key: `<prefix>_api_` or `<prefix>_mgmt_`, then 43 random base62 characters and a checksum of 6.
 
 use std::{borrow::Cow, fmt, ops::Range};
 
@@ -6,13 +6,13 @@ use crate::credential::secret::SecretString;
 
 const ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
-/// Number of base62 characters that 256 bits need: 62^43 > 2^256.
+/// Number of base62 characters that 256 bits need, because 62^43 > 2^256.
 const RANDOM_CHARS: usize = 43;
 
-/// Number of base62 characters that 32 bits need: 62^6 > 2^32.
+/// Number of base62 characters that 32 bits need, because 62^6 > 2^32.
 const CHECKSUM_CHARS: usize = 6;
 
-/// Maximum length in characters of a prefix that configuration chooses.
+/// Maximum length in characters of the prefix that an installation may choose.
 const MAX_PREFIX_CHARS: usize = 16;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -21,18 +21,18 @@ pub enum Class {
     Management,
 }
 
-/// What a presented credential looks like.
+/// What a credential looks like that a caller presents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presented {
-    /// A key of this installation, judging by prefix and checksum.
+    /// It is a key of this installation, according to its prefix and checksum.
     Own(Class),
-    /// It may be an API key imported from another gateway.
+    /// It may be an API key that was imported from another gateway.
     Foreign,
-    /// It cannot be a credential, and is refused without a look-up.
+    /// It cannot be a credential, so it is refused without a look-up.
     Malformed,
 }
 
-/// Maximum length of an imported key in bytes: several times the longest in use.
+/// Maximum length of an imported key in bytes. Keys in use are several times shorter.
 const MAX_FOREIGN_BYTES: usize = 512;
 
 impl Class {
@@ -44,7 +44,7 @@ impl Class {
     }
 }
 
-/// First part of every key of this installation: 1 to 16 characters `a-z0-9`.
+/// The text with which all keys of this installation begin: 1 to 16 characters `a-z0-9`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prefix(String);
 
@@ -60,8 +60,8 @@ impl Prefix {
         format!("{body}{}", checksum(&body)).into()
     }
 
-    /// Classifies a presented credential. A text that begins like a key of this installation is either such a key or
-    /// malformed.
+    /// Says what a presented credential looks like. A text that begins like a key of this installation is either such a
+    /// key or malformed.
     pub fn recognise(&self, presented: &str) -> Presented {
         let own = [Class::Api, Class::Management].into_iter().find_map(|class| {
             let rest = presented.strip_prefix(&self.0).and_then(|rest| rest.strip_prefix(class.infix()));
@@ -86,7 +86,8 @@ impl fmt::Display for Prefix {
     }
 }
 
-/// Returns the part of a key that may be shown later: enough to distinguish keys, too little to guess one.
+/// Returns the part of a key that may be shown later: it is long enough to distinguish keys, and too short to guess a
+/// key.
 pub fn hint(plaintext: &str) -> String {
     let shown = plaintext.rfind('_').map_or(0, |at| at + 1 + 4);
     let head = plaintext.get(..shown).unwrap_or_default();
@@ -94,7 +95,8 @@ pub fn hint(plaintext: &str) -> String {
     format!("{head}…{tail}")
 }
 
-/// Prefixes of secrets: the classes of our keys, webhook secrets, and keys of other gateways, vendors and platforms.
+/// Texts with which secrets begin: keys of this program's classes, webhook secrets, and keys of other gateways, vendors
+/// and platforms.
 const BEFORE_SECRETS: [&str; 12] = [
     Class::Api.infix(),
     Class::Management.infix(),
@@ -109,14 +111,14 @@ const BEFORE_SECRETS: [&str; 12] = [
     "github_pat_",
     "glpat-",
 ];
-/// Prefix of webhook secrets, which continue in base64.
+/// Text with which webhook secrets begin. Base64 follows it.
 const WEBHOOK_SECRET: &str = "whsec_";
 
-/// Minimum length of a text after one of [`BEFORE_SECRETS`] that counts as a secret.
+/// Minimum number of characters after one of [`BEFORE_SECRETS`] that make a text count as a secret.
 const SECRET_CHARS: usize = 16;
 
-/// Removes keys and webhook secrets of any installation from a text for logs and errors. Such texts may quote paths and
-/// ids that clients sent.
+/// Removes the keys and webhook secrets of any installation from a text that is logged or shown in an error. Such texts
+/// may quote paths and ids that clients sent.
 pub fn without_keys(text: &str) -> Cow<'_, str> {
     let (mut kept, mut rest) = (String::new(), text);
     while let Some(Range { start, end }) = secret(rest) {
@@ -127,7 +129,7 @@ pub fn without_keys(text: &str) -> Cow<'_, str> {
     if kept.is_empty() { Cow::Borrowed(text) } else { Cow::Owned(kept + rest) }
 }
 
-/// Returns where the first secret in a text is.
+/// Returns the position of the first secret in a text.
 fn secret(text: &str) -> Option<Range<usize>> {
     let secrets = BEFORE_SECRETS.into_iter().flat_map(|before| {
         text.match_indices(before).filter_map(move |(at, _)| {
@@ -146,7 +148,7 @@ const fn is_secret_char(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '-' | '_')
 }
 
-/// Returns the CRC-32 (IEEE) of the text as 6 base62 characters.
+/// Returns the CRC-32 (IEEE) of a text as 6 base62 characters.
 fn checksum(text: &str) -> String {
     let mut rest = crc32fast::hash(text.as_bytes());
     let mut chars = [0; CHECKSUM_CHARS];
@@ -157,7 +159,7 @@ fn checksum(text: &str) -> String {
     chars.iter().map(|b| *b as char).collect()
 }
 
-/// Returns 256 bits as 43 base62 characters, by long division of the big-endian number by 62.
+/// Returns 256 bits as 43 base62 characters. It divides the big-endian number by 62 again and again.
 fn base62(mut number: [u8; 32]) -> String {
     let mut chars = [0; RANDOM_CHARS];
     for char in chars.iter_mut().rev() {

@@ -15,7 +15,7 @@ use crate::{
     timing::clock::{Clock, random_bytes},
 };
 
-/// Maximum size of a file that holds one secret, in bytes.
+/// Maximum size in bytes of a file that contains a secret.
 const MAX_SECRET: usize = 64 << 10;
 
 /// Compares two texts in constant time.
@@ -23,12 +23,13 @@ pub fn same(a: &str, b: &str) -> bool {
     a.as_bytes().ct_eq(b.as_bytes()).into()
 }
 
-/// Reads a secret from a file, without a trailing line break.
+/// Reads a secret from a file. A line break at its end does not belong to it.
 pub fn read_file(path: &Path) -> io::Result<SecretString> {
     bounded_file::read_text(path, MAX_SECRET).map(|text| text.trim_end_matches(['\r', '\n']).into())
 }
 
-/// Reads the secret in a file. A missing file is created first: private, with 256 random bits as hexadecimal digits.
+/// Reads the secret in a file. If the file does not exist, it is created first. It is private, and contains 256 random
+/// bits as hexadecimal digits.
 pub fn read_or_make(path: &Path, clock: &dyn Clock) -> io::Result<SecretString> {
     if !path.exists() {
         let draft = path.with_extension(format!("{}.tmp", hexadecimal(&random_bytes::<8>(clock))));
@@ -37,8 +38,9 @@ pub fn read_or_make(path: &Path, clock: &dyn Clock) -> io::Result<SecretString> 
     read_file(path)
 }
 
-/// Writes a file completely or not at all, and never over another, so that two processes that make a secret at the same
-/// time end up with the same one. The draft's name is random, so that the draft of a dead process disturbs nobody.
+/// Writes a file completely or not at all, and never replaces a file. So two processes that make a secret at the same
+/// time both use the same secret. The draft has a random name, so that the draft of a process that was killed disturbs
+/// nobody.
 fn publish(path: &Path, draft: &Path, text: &str) -> io::Result<()> {
     let mut file = private_files::options().write(true).create_new(true).open(draft)?;
     writeln!(file, "{text}")?;

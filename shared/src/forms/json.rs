@@ -1,4 +1,4 @@
-//! Parsing of JSON objects with unique names, whose members stay unparsed until needed.
+//! Parses JSON objects whose names are unique. Members are not parsed until they are needed.
 
 use std::{borrow::Cow, collections::HashSet, fmt, marker::PhantomData};
 
@@ -13,18 +13,18 @@ use crate::{
     text::shown,
 };
 
-/// Number of members up to which duplicates are found by comparing all pairs; beyond it, a set finds them.
+/// Up to this number of members, duplicates are found by comparing all pairs. If there are more members, a set is used.
 const FEW_MEMBERS: usize = 16;
 
-/// Maximum number of members in an object: far more than any valid object has, and few enough that very short names
-/// take little memory.
+/// Maximum number of members in an object. No valid object has nearly as many, and that many members with very short
+/// names still need little memory.
 const MAX_MEMBERS: usize = 4096;
 
 const MAX_SHOWN_NAME: usize = 80;
-/// Maximum number of characters of a parser's error in an answer. The error may quote a whole value of the wrong type.
+/// Maximum number of characters of a parser's error that an answer shows. The error may quote a whole value.
 const MAX_SHOWN_ERROR: usize = 300;
 
-/// Kind of a JSON value, recognised by its first character.
+/// Kind of a JSON value. Its first character shows the kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Null,
@@ -47,7 +47,7 @@ impl Kind {
         }
     }
 
-    /// Returns the kind with an article, for messages.
+    /// Returns the name of the kind with its article, for messages.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Null => "null",
@@ -60,17 +60,17 @@ impl Kind {
     }
 }
 
-/// Members of a JSON object in order. Names are unique; values are unparsed.
+/// The members of a JSON object, in their order. Names are unique, and values are not parsed.
 #[derive(Debug, Default)]
 pub struct Object<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
 
 impl<'a> Object<'a> {
-    /// Reads an object from the bytes of a body. The error describes the fault and its position.
+    /// Reads an object from the bytes of a body. The error says what is wrong, and where.
     pub fn from_slice(bytes: &'a [u8]) -> Result<Self, serde_json::Error> {
         from_slice(bytes)
     }
 
-    /// Reads an object from a value.
+    /// Reads an object from a value that was not parsed.
     pub fn from_raw(value: &'a RawValue) -> Result<Self, serde_json::Error> {
         serde_json::from_str(value.get())
     }
@@ -91,22 +91,22 @@ impl<'a> Object<'a> {
     }
 }
 
-/// Reads JSON. Checks UTF-8 once for the whole text, which is much cheaper than checking each string.
+/// Reads JSON. UTF-8 is checked once for the whole text, which takes much less time than checking each string.
 pub fn from_slice<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, serde_json::Error> {
     match std::str::from_utf8(bytes) {
         Ok(text) => serde_json::from_str(text),
-        // The text is not UTF-8; the parser's error names the position.
+        // The text is not UTF-8. The parser's error says where.
         Err(_) => serde_json::from_slice(bytes),
     }
 }
 
-/// Returns the elements of an array, unparsed.
+/// Returns the elements of an array, which are not parsed.
 pub fn elements(value: &RawValue) -> Result<Vec<&RawValue>, serde_json::Error> {
     serde_json::from_str(value.get())
 }
 
-/// Passes each element of an array to `take` while reading, so that an array of millions is never held as a list. Fails
-/// if `take` returns false.
+/// Passes each element of an array to `take` as soon as it is read. So there is never a list of all elements, of which
+/// there may be millions. Fails if `take` returns false.
 pub fn each_element<'a, T: Deserialize<'a>>(
     array: &'a RawValue,
     take: impl FnMut(T) -> bool,
@@ -133,7 +133,7 @@ impl<'de, T: Deserialize<'de>, F: FnMut(T) -> bool> Visitor<'de> for Elements<F,
     }
 }
 
-/// Returns a parser's error, cut for an answer.
+/// Returns a parser's error, shortened for an answer.
 pub fn parse_error(error: &serde_json::Error) -> String {
     shown(&error.to_string(), MAX_SHOWN_ERROR)
 }
@@ -191,7 +191,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Object<'a> {
     }
 }
 
-/// A string that borrows from the source where possible.
+/// A string. If possible, it borrows from the source.
 #[derive(Deserialize)]
 #[serde(transparent)]
 pub struct Text<'a>(#[serde(borrow)] pub Cow<'a, str>);

@@ -1,22 +1,22 @@
 //! The stored form of values: CBOR, with the fields of a struct as an array in the order of their numbers.
 //!
-//! A field's number is never used again. A program skips the fields of a struct that it does not know, and loses them
-//! when it writes the value. It refuses a value with an unknown variant, unless the field is a [`known_value`] or a
-//! [`shared_value`]. Tuples, arrays and packed counts have a fixed length. A record that an earlier program must not
-//! write has a higher form.
+//! The number of a field is never used for another field. A program skips fields of a struct that it does not know, and
+//! loses them when it writes the value. It refuses a value with a variant that it does not know, unless the field is a
+//! [`known_value`] or a [`shared_value`]. Tuples, arrays and packed counts have a fixed length. A record that an
+//! earlier program must not write gets a higher number of its form.
 
 use std::convert::Infallible;
 
 use minicbor::{Decode, Decoder, Encode, decode::Error, encode::Error as EncodeError};
 
-/// Appends the stored form of a value.
+/// Appends a value in its stored form.
 #[expect(clippy::expect_used, reason = "a vector takes all bytes, and no stored type refuses to be written")]
 pub fn append(value: &impl Encode<()>, to: &mut Vec<u8>) {
     let written: Result<(), EncodeError<Infallible>> = minicbor::encode(value, to);
     written.expect("a value is written to memory");
 }
 
-/// Writes the stored form of a value.
+/// Returns a value in its stored form.
 pub fn write(value: &impl Encode<()>) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(128);
     append(value, &mut bytes);
@@ -32,7 +32,7 @@ pub fn read<'a, T: Decode<'a, ()>>(bytes: &'a [u8]) -> Result<T, Error> {
     Ok(value)
 }
 
-/// Stores a type as text. `$write` turns a value into its text, and `$read` turns the text into the value.
+/// Stores values of a type as text. `$write` turns a value into its text, and `$read` turns the text into the value.
 #[macro_export]
 macro_rules! stored_as_text {
     ($($of:ty: $write:expr, $read:expr;)+) => {$(
@@ -57,7 +57,7 @@ macro_rules! stored_as_text {
     )+};
 }
 
-/// Optional values. A value with a variant that this program does not know is `None`.
+/// For optional values. If a value has a variant that this program does not know, it is read as `None`.
 pub mod known_value {
     use minicbor::{
         Decode, Decoder, Encode,
@@ -80,7 +80,8 @@ pub mod known_value {
         let begins = decoder.position();
         match Option::decode(decoder, context) {
             Err(error) if error.is_unknown_variant() => {
-                // Derived code would skip the item after the variant's number.
+                // The derived code has read the variant's number and would then skip one item too few, so this skips
+                // the whole value.
                 decoder.set_position(begins);
                 decoder.skip()?;
                 Ok(None)
@@ -98,7 +99,7 @@ pub mod known_value {
     }
 }
 
-/// Values that have no meaning if one of their variants is unknown. An unknown variant is an error even in an `Option`.
+/// For values that make no sense if one of their variants is unknown. Such a variant is an error even in an `Option`.
 pub mod whole_value {
     use minicbor::{Decode, Decoder, decode::Error};
 
@@ -111,7 +112,7 @@ pub mod whole_value {
     }
 }
 
-/// Optional values behind an [`Arc`](std::sync::Arc), otherwise like [`known_value`].
+/// For optional values behind an [`Arc`](std::sync::Arc). Otherwise, this is like [`known_value`].
 pub mod shared_value {
     use std::sync::Arc;
 
@@ -147,7 +148,7 @@ pub mod shared_value {
     }
 }
 
-/// Texts behind an [`Arc`](std::sync::Arc).
+/// For texts behind an [`Arc`](std::sync::Arc).
 pub mod shared_text {
     use std::sync::Arc;
 
@@ -182,7 +183,7 @@ mod tests {
         time::Timestamp,
     };
 
-    /// A record of an earlier program, of this one, and of a later one.
+    /// A record as an earlier program, this program and a later program write it.
     #[derive(Debug, PartialEq, Encode)]
     struct Later {
         #[n(0)]

@@ -1,5 +1,5 @@
-//! Reads files that settings name, up to a bound. A wrong path, such as an endless device, is an error and does not
-//! exhaust memory.
+//! Reads files that are named in settings, up to a maximum size. If a setting names something else, such as an endless
+//! device, this is an error and does not use up the memory.
 
 use std::{
     fs::File,
@@ -8,18 +8,18 @@ use std::{
     path::Path,
 };
 
-/// Opens a file or a pipe. Devices are refused, since they may be endless.
+/// Opens a file or a pipe. Devices are refused, because they may be endless.
 pub fn open(path: &Path) -> io::Result<File> {
     let file = File::open(path)?;
     let kind = file.metadata()?.file_type();
     if kind.is_file() || kind.is_fifo() || kind.is_dir() {
-        // Reading a folder fails with the system's own message.
+        // If the path is a folder, reading from it fails with the system's own message.
         return Ok(file);
     }
     Err(io::Error::new(io::ErrorKind::InvalidInput, "is neither a file nor a pipe"))
 }
 
-/// Reads a text of at most `most` bytes from a file or a pipe.
+/// Reads a text from a file or a pipe. The text may have at most `most` bytes.
 pub fn read_text(path: &Path, most: usize) -> io::Result<String> {
     let mut bytes = Vec::new();
     open(path)?.take(most as u64 + 1).read_to_end(&mut bytes)?;

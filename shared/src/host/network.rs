@@ -1,12 +1,13 @@
-//! Public networks, and networks that an operator names.
+//! Networks that are public, and networks that an operator names.
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
     str::FromStr,
 };
 
-/// Returns whether IANA's registries list the address as globally reachable. Tunnel and translator addresses do not
-/// count as public, since they contain another address, nor does a cloud's metadata service.
+/// Returns whether IANA's registries list the address as globally reachable. Addresses of tunnels and translators do
+/// not count as public, because they contain another address. The address of a cloud's metadata service does not count
+/// either.
 pub fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),
@@ -31,8 +32,8 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
     )
 }
 
-/// Returns whether the address is in the assigned part of the Internet, and neither a tunnel nor a documentation
-/// address.
+/// Returns whether the address is in the assigned part of the Internet, but is not that of a tunnel and is not reserved
+/// for documentation.
 fn is_public_v6(address: Ipv6Addr) -> bool {
     match address.segments() {
         [0x2001, 0..=0x1ff | 0xdb8, ..] | [0x2002, ..] | [0x3fff, 0..=0xfff, ..] => false,
@@ -41,7 +42,7 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
     }
 }
 
-/// A network in CIDR notation, such as `10.0.0.0/8`, or a single address.
+/// A network in CIDR notation, such as `10.0.0.0/8`. A single address is a network too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Network {
     address: IpAddr,

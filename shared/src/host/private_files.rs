@@ -1,4 +1,4 @@
-//! Files and folders that only the owner may read.
+//! Files and folders that nobody but their owner may read.
 
 use std::{
     fs::{self, DirBuilder, OpenOptions, Permissions},
@@ -10,24 +10,24 @@ use std::{
 const FILE: u32 = 0o600;
 const FOLDER: u32 = 0o700;
 
-/// Returns options for opening a file. If that creates the file, it is private.
+/// Returns options for opening a file. If the file is created by that, it is private.
 pub fn options() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.mode(FILE);
     options
 }
 
-/// Creates a folder and its missing parents, each private. An existing folder stays unchanged.
+/// Creates a folder and the folders above it that do not exist. They are private. An existing folder is not changed.
 pub fn create_folder(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(FOLDER).create(path)
 }
 
-/// Makes an existing file private, since an earlier version created it readable for everyone.
+/// Makes an existing file private. An earlier version created it so that everyone could read it.
 pub fn narrow(path: &Path) -> io::Result<()> {
     fs::set_permissions(path, Permissions::from_mode(FILE))
 }
 
-/// Overwrites a file; private if it is created.
+/// Overwrites a file. If it does not exist, it is created, and is private.
 pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     options().create(true).write(true).truncate(true).open(path)?.write_all(bytes)
 }

@@ -1,5 +1,6 @@
-//! Hosts that a port serves, against DNS rebinding: a page of another site can reach a port on this machine through a
-//! name it controls, but its requests then carry that name in `Host`. An IP address in `Host` cannot be rebound.
+//! The hosts for which a port answers requests. This prevents DNS rebinding: a page of another site can reach a port on
+//! this machine through a name that the site controls, but then its requests carry that name in `Host`. An IP address
+//! in `Host` cannot be rebound.
 
 use std::{
     net::{IpAddr, Ipv6Addr},
@@ -10,11 +11,11 @@ use http::{HeaderMap, Uri, header};
 
 const LOCALHOST: &str = "localhost";
 
-/// A host without its port.
+/// A host, without a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Host {
     Address(IpAddr),
-    /// In lower case, without a trailing dot.
+    /// A name in lower case, without a dot at its end.
     Name(String),
 }
 
@@ -42,43 +43,44 @@ impl FromStr for Host {
 }
 
 impl Host {
-    /// Parses a `Host` header. The port is ignored, since a tunnel or a published port changes it.
+    /// Parses a `Host` header. The port is ignored, because it is different behind a tunnel or a published port.
     fn of_authority(authority: &str) -> Option<Self> {
         let (host, port) = match authority.rsplit_once(':') {
             Some((host, port)) if !port.ends_with(']') => (host, port),
             _ => (authority, ""),
         };
         let is_port = port.is_empty() || port.parse::<u16>().is_ok();
-        // IPv6 addresses need brackets here; otherwise the last group would be read as a port.
+        // An IPv6 address must be in brackets here. Without them, its last group would be read as a port.
         let is_bare = host.contains(':') && !host.starts_with('[');
         if is_port && !is_bare { host.parse().ok() } else { None }
     }
 }
 
-/// Hosts that a port serves: `localhost`, the loopback, its own addresses, and names that a setting lists.
+/// The hosts for which a port answers: `localhost`, the loopback addresses, its own addresses, and the names in a
+/// setting.
 #[derive(Clone, Debug)]
 pub struct ServedHosts {
     listed: Vec<Host>,
-    /// The address that the port listens on. `None` if every IP address is served.
+    /// The address on which the port listens. `None` if the port answers for every IP address.
     address: Option<IpAddr>,
 }
 
 impl ServedHosts {
-    /// Returns the hosts of a port that listens on this address. A port that listens on all addresses serves every IP
-    /// address.
+    /// Returns the hosts of a port that listens on this address. A port that listens on all addresses answers for every
+    /// IP address.
     pub fn of_listener(address: IpAddr, listed: Vec<Host>) -> Self {
         let address = address.to_canonical();
         Self { listed, address: (!address.is_unspecified()).then_some(address) }
     }
 
-    /// Returns the hosts of a site with this public URL. Every IP address is served too, for access from inside.
-    /// Returns `None` if the URL has no valid host.
+    /// Returns the hosts of a site with this public URL. The site also answers for every IP address, so that it can be
+    /// reached from inside. Returns `None` if the URL has no valid host.
     pub fn of_site(public: &Uri) -> Option<Self> {
         let host = public.host()?.parse().ok()?;
         Some(Self { listed: vec![host], address: None })
     }
 
-    /// Returns whether the port serves this authority, such as `localhost:9090`.
+    /// Returns whether the port answers for this authority, such as `localhost:9090`.
     pub fn serve(&self, authority: &str) -> bool {
         let Some(host) = Host::of_authority(authority) else { return false };
         let is_own = match &host {
@@ -91,8 +93,8 @@ impl ServedHosts {
         is_own || self.listed.contains(&host)
     }
 
-    /// Returns the request's host if it is not served. A request may name a host in its URI, in `Host`, or in both;
-    /// HTTP/1.0 allows none.
+    /// Returns the host of a request if the port does not answer for it. The host may be in the URI, in `Host`, or in
+    /// both. An HTTP/1.0 request may have no host.
     pub fn foreign(&self, uri: &Uri, headers: &HeaderMap) -> Option<String> {
         let in_address = uri.authority().map(|authority| authority.as_str().to_owned());
         let in_headers = headers.get_all(header::HOST).iter();

@@ -1,11 +1,11 @@
-//! Tables for terminals. The widest cell of a column sets its width.
+//! Tables for terminals. Each column is as wide as its widest cell.
 
 use std::io::{self, Write};
 
 /// The gap between two columns.
 const GAP: &str = "  ";
 
-/// Writes a table. Every row must have as many cells as the header.
+/// Writes a table. Each row must have as many cells as the header.
 pub fn write<R: AsRef<[String]>>(
     out: &mut dyn Write,
     head: &[&str],

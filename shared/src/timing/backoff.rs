@@ -1,10 +1,10 @@
-//! Exponential back-off with jitter, so that many callers do not retry at the same moment.
+//! Pauses between retries that double, and vary at random so that many callers do not retry at the same moment.
 
 use std::time::Duration;
 
 use crate::timing::clock::{Clock, random_bytes};
 
-/// Pauses for one series of attempts.
+/// The pauses in one series of attempts.
 #[derive(Clone, Copy, Debug)]
 pub struct Backoff {
     first: Duration,
@@ -13,12 +13,12 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// Starts with a pause of about `first`; the pauses double up to `most`.
+    /// Starts with a pause of about `first`. The following pauses double, but do not exceed `most`.
     pub const fn new(first: Duration, most: Duration) -> Self {
         Self { first, most, step: first }
     }
 
-    /// Returns the pause before the next attempt: between half of the current step and the whole step.
+    /// Returns the pause before the next attempt: it is between half of the present step and the whole step.
     pub fn pause(&mut self, clock: &dyn Clock) -> Duration {
         let step = self.step.min(self.most);
         self.step = step.saturating_mul(2).min(self.most);
@@ -30,7 +30,7 @@ impl Backoff {
     }
 }
 
-/// Returns a pause between half of a step and the whole step, chosen by a random number.
+/// Returns a pause between half of a step and the whole step. `chance` is a random number that chooses it.
 pub fn jittered(step: Duration, chance: u16) -> Duration {
     step / 2 + (step / 2).saturating_mul(chance.into()) / u32::from(u16::MAX)
 }

@@ -1,4 +1,4 @@
-//! Calendar windows in UTC: hours, days, weeks from Monday, months.
+//! Calendar windows in UTC: hours, days, weeks that begin on Monday, and months.
 
 use std::time::Duration;
 
@@ -74,7 +74,7 @@ impl Per {
 }
 
 fn date(at: Timestamp) -> NaiveDate {
-    // Every timestamp is within chrono's range.
+    // chrono can represent every timestamp.
     DateTime::<Utc>::from_timestamp_millis(at.millis()).unwrap_or_default().date_naive()
 }
 
@@ -82,7 +82,7 @@ fn days_since_monday(date: NaiveDate) -> u64 {
     date.weekday().num_days_from_monday().into()
 }
 
-/// Returns the beginning of a day. The days next to any timestamp are within chrono's range.
+/// Returns the beginning of a day. chrono can represent the days before and after every timestamp.
 fn midnight(date: Option<NaiveDate>) -> Timestamp {
     let midnight = date.and_then(|date| date.and_hms_opt(0, 0, 0)).unwrap_or_default();
     Timestamp::from_millis(midnight.and_utc().timestamp_millis())

@@ -6,28 +6,28 @@ use rand::RngCore;
 
 use crate::timing::time::Timestamp;
 
-/// Source of time and of randomness: the system in production, simulated in tests.
+/// Source of time and of random bytes: the system in production, and a simulation in tests.
 pub trait Clock: Send + Sync + 'static {
     fn now(&self) -> Timestamp;
 
-    /// Fills `bytes` with randomness fit for secrets.
+    /// Fills `bytes` with random bytes from which secrets can be made.
     fn random(&self, bytes: &mut [u8]);
 }
 
-/// The operating system's clock and randomness.
+/// The clock and the random bytes of the operating system.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct System;
 
 impl Clock for System {
     #[expect(clippy::disallowed_methods, reason = "the one place that reads the ambient clock")]
     fn now(&self) -> Timestamp {
-        // A clock before 1970 reads as 1970, so that keys do not expire by mistake.
+        // If the clock shows a time before 1970, it is read as 1970, so that no key expires by mistake.
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Timestamp::from_millis(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
     }
 
-    /// Uses a cryptographic generator that the operating system seeds and reseeds after every 64 kB. Asking the system
-    /// directly took two system calls per request.
+    /// Uses a cryptographic generator that the operating system seeds and reseeds after every 64 kB. If the system were
+    /// asked for each request, that would take two system calls.
     #[expect(clippy::disallowed_methods, reason = "the one place that reads ambient randomness")]
     fn random(&self, bytes: &mut [u8]) {
         rand::rng().fill_bytes(bytes);

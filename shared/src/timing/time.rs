@@ -1,4 +1,4 @@
-//! Instants in milliseconds, with the ISO 8601 format of the API.
+//! Instants in milliseconds, and the ISO 8601 format in which the API shows them.
 
 use std::{fmt, time::Duration};
 
@@ -7,7 +7,7 @@ use minicbor::{Decode, Encode};
 use schemars::json_schema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Returns the whole milliseconds of a duration.
+/// Returns a duration in whole milliseconds.
 pub fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
@@ -17,13 +17,14 @@ pub fn millis(duration: Duration) -> u64 {
 #[cbor(transparent)]
 pub struct Timestamp(#[n(0)] i64);
 
-/// The first instant of the year 0. RFC 3339 cannot write earlier ones.
+/// The first instant of the year 0. Earlier instants cannot be written in RFC 3339.
 const FIRST_MILLI: i64 = -62_167_219_200_000;
-/// The last millisecond of the year 9999. RFC 3339 cannot write later ones.
+/// The last millisecond of the year 9999. Later instants cannot be written in RFC 3339.
 const LAST_MILLI: i64 = 253_402_300_799_999;
 
 impl Timestamp {
-    /// Milliseconds since 1970-01-01T00:00:00Z, clamped to the range of RFC 3339.
+    /// Makes an instant from the milliseconds since 1970-01-01T00:00:00Z. If it is outside the range of RFC 3339, it
+    /// becomes the first or the last instant of that range.
     pub const fn from_millis(millis: i64) -> Self {
         Self(if millis < FIRST_MILLI {
             FIRST_MILLI
@@ -42,30 +43,31 @@ impl Timestamp {
         self.0.div_euclid(1000)
     }
 
-    /// Cuts the instant to whole seconds.
+    /// Returns the instant without its fraction of a second.
     #[must_use]
     pub const fn to_whole_seconds(self) -> Self {
         Self(self.seconds() * 1000)
     }
 
-    /// Returns the instant this much later.
+    /// Returns the instant that is this much later.
     #[must_use]
     pub fn plus(self, duration: Duration) -> Self {
         Self::from_millis(self.0.saturating_add_unsigned(millis(duration)))
     }
 
-    /// Returns the instant this much earlier.
+    /// Returns the instant that is this much earlier.
     #[must_use]
     pub fn minus(self, duration: Duration) -> Self {
         Self::from_millis(self.0.saturating_sub_unsigned(millis(duration)))
     }
 
-    /// Parses the API's ISO 8601: RFC 3339 with any offset. It also accepts lower-case `t` and `z`, a space between
-    /// date and time, no seconds, an offset without colon, and no offset (then UTC). Digits beyond milliseconds are
-    /// cut. It refuses dates alone, leap seconds, days that do not exist, years after 9999 and surrounding blanks.
+    /// Parses a time of the API: ISO 8601 in the form of RFC 3339, with any offset. It also accepts a lower-case `t`
+    /// and `z`, a space between date and time, a time without seconds, an offset without a colon, and a time without an
+    /// offset, which is in UTC. Digits after the milliseconds are cut. It refuses dates without a time, leap seconds,
+    /// days that do not exist, years after 9999, and blanks before or after.
     pub fn parse(text: &str) -> Option<Self> {
         let bytes = text.as_bytes();
-        // chrono accepts more than ISO 8601: signs, blanks and short years are refused here.
+        // chrono also accepts signs, blanks and short years, which ISO 8601 does not. They are refused here.
         let dated = bytes.len() >= 16 && begins_like(bytes, b"0000-00-00");
         if !dated || !matches!(bytes[10], b'T' | b't' | b' ') || !text.is_ascii() {
             return None;
@@ -83,13 +85,13 @@ impl Timestamp {
     }
 }
 
-/// Returns whether a text begins like a shape, where a zero matches any digit.
+/// Returns whether a text begins like a pattern, in which a zero stands for any digit.
 fn begins_like(text: &[u8], shape: &[u8]) -> bool {
     let is_like = |(byte, sign): (&u8, &u8)| if *sign == b'0' { byte.is_ascii_digit() } else { byte == sign };
     text.len() >= shape.len() && text.iter().zip(shape).all(is_like)
 }
 
-/// Splits the offset, in milliseconds, off a time of day. Without an offset, the time is in UTC.
+/// Splits the offset off a time of day, and returns it in milliseconds. If there is none, the time is in UTC.
 fn split_offset(clock: &str) -> Option<(&str, i64)> {
     if let Some(clock) = clock.strip_suffix(['Z', 'z']) {
         return Some((clock, 0));
@@ -109,10 +111,10 @@ fn split_offset(clock: &str) -> Option<(&str, i64)> {
     (hours < 24 && minutes < 60).then_some((clock, sign * (hours * 60 + minutes) * 60_000))
 }
 
-/// Writes UTC with `Z`, with milliseconds only if there are any.
+/// Writes the time in UTC with `Z`. Milliseconds are written only if they are not zero.
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Every timestamp is within chrono's range.
+        // chrono can represent every timestamp.
         let at = DateTime::<Utc>::from_timestamp_millis(self.0).unwrap_or_default();
         let format = if at.nanosecond() == 0 { SecondsFormat::Secs } else { SecondsFormat::Millis };
         f.write_str(&at.to_rfc3339_opts(format, true))

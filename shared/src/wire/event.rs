@@ -9,7 +9,7 @@ use crate::{
     timing::time::Timestamp,
 };
 
-/// Types of events. Types are added, and never renamed.
+/// Types of events. Types may be added, but are never renamed.
 pub const EVENT_TYPES: [&str; 24] = [
     "account.created",
     "key.created",
@@ -37,10 +37,10 @@ pub const EVENT_TYPES: [&str; 24] = [
     "webhook.disabled",
 ];
 
-/// Type of the event that tests a webhook. It is sent only to that webhook and not stored.
+/// Type of the event that tests a webhook. It is sent only to that webhook, and is not stored.
 pub const TEST_EVENT_TYPE: &str = "webhook.test";
 
-/// Types in the order of their description.
+/// Returns the types in the order in which the API's description lists them.
 fn described_types() -> Vec<&'static str> {
     EVENT_TYPES.into_iter().chain([TEST_EVENT_TYPE]).collect()
 }

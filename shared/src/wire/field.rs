@@ -1,49 +1,50 @@
-//! The table of fields, with a row for each field of the management API's objects. Checks of request bodies, answers,
-//! forms and the API's description all come from it.
+//! The table of fields. It has a row for each field of the objects in the management API. Request bodies are checked
+//! with it, and answers, forms and the API's description are made from it.
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 
 use super::bounds::{MAX_EXTERNAL_ID_CHARS, MAX_LABEL_CHARS, MAX_LIFETIME_SECONDS, MAX_RATE, STATUSES};
 use crate::{money::NanoUsd, timing::time::Timestamp};
 
-/// Type of a field's values, and the check of a value that a client sends.
+/// Type of a field's values. It decides how a value is checked that a client sends.
 #[derive(Clone, Copy)]
 pub enum Kind {
-    /// A value with this schema that only answers contain.
+    /// A value that only answers contain. Its schema comes from this function.
     Answered(fn(&mut SchemaGenerator) -> Schema),
-    /// Text of at most `max` Unicode code points, without control characters. Never null.
+    /// A text of at most `max` Unicode code points, without control characters. It is never null.
     Line {
         /// Maximum number of code points.
         max: usize,
     },
-    /// Text like [`Kind::Line`], not empty, or null.
+    /// A text like that of [`Kind::Line`] that is not empty, or null.
     ExternalId {
         /// Maximum number of code points.
         max: usize,
     },
-    /// USD from 0 to [`super::bounds::MAX_LIMIT`], or null.
+    /// An amount in USD from 0 to [`super::bounds::MAX_LIMIT`], or null.
     Amount,
     /// An RFC 3339 time, or null.
     Time,
     /// An integer from 1 to `max`, or null.
     Count { max: u64 },
-    /// Amounts for calendar windows, at most one per length, or null.
+    /// Amounts for calendar windows, at most one for each length of window, or null.
     Limits,
-    /// A larger amount in place of the limit until a time, or null.
+    /// A larger amount that applies in place of the limit until a given time, or null.
     Raise,
     /// Ids of models, or null.
     Models,
-    /// Texts by name. A change merges them (RFC 7396), and null clears them.
+    /// Texts, each with a name. A change is merged into the old texts (RFC 7396), and null removes them all.
     Metadata,
     /// Id of a group, or null.
     Group,
-    /// URL that events are sent to. Never null.
+    /// URL to which events are sent. It is never null.
     Url,
     /// Types of events, or null.
     EventTypes,
-    /// True or false. Never null.
+    /// True or false. It is never null.
     Flag,
-    /// Default settings of keys made in a group. A change merges them (RFC 7396), and null clears them.
+    /// Default settings of keys that are created in a group. A change is merged into the old settings (RFC 7396), and
+    /// null removes them all.
     KeyDefaults,
 }
 
@@ -52,11 +53,11 @@ pub enum Kind {
 pub struct Field {
     /// Name of the field in JSON, and in forms.
     pub name: &'static str,
-    /// Type of the values, and how they are checked.
+    /// Type of the values. It decides how they are checked.
     pub kind: Kind,
-    /// Description in the API's reference, for developers.
+    /// Description of the field for developers, in the API's reference.
     pub description: &'static str,
-    /// The field's input in forms, if it has one.
+    /// How forms ask for the field, if they do.
     pub input: Option<Input>,
     /// Whether the field can only be set when the object is created.
     pub is_fixed: bool,
@@ -66,20 +67,20 @@ pub struct Field {
 
 #[derive(Clone, Copy)]
 pub struct Input {
-    /// Name of the input on the page.
+    /// Name that the page shows for the input.
     pub title: &'static str,
-    /// Explanation below the input; empty for none.
+    /// Explanation below the input; empty if there is none.
     pub hint: &'static str,
 }
 
-/// Fields of an object in the management API.
+/// The fields of an object in the management API.
 pub trait Fields: Copy + PartialEq + std::fmt::Debug + 'static {
-    /// Returns every field, in the order of answers.
+    /// Returns all fields, in the order in which answers contain them.
     fn all() -> impl Iterator<Item = Self>;
 
     fn row(self) -> Field;
 
-    /// Returns the fields that owners set.
+    /// Returns the fields that owners can set.
     fn settings() -> impl Iterator<Item = Self> {
         Self::all().filter(|field| !matches!(field.row().kind, Kind::Answered(_)))
     }
@@ -112,7 +113,7 @@ macro_rules! fields {
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum $object {
             $(#[doc = concat!("`", stringify!($before), "`")] $before,)*
-            /// A field of the budget.
+            /// A field with a limit on the use of the object, or with that usage.
             Bound(Bound),
             $(#[doc = concat!("`", stringify!($after), "`")] $after,)*
         }
@@ -137,17 +138,17 @@ macro_rules! fields {
 
 macro_rules! bounds {
     ($($bound:ident = $row:expr;)+) => {
-        /// A bound on the use of a key or a group, or its usage.
+        /// A field with a limit on the use of a key or a group, or with that usage.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Bound { $(#[doc = concat!("`", stringify!($bound), "`")] $bound),+ }
 
         impl Bound {
-            /// Returns every bound, in the order of answers.
+            /// Returns all these fields, in the order in which answers contain them.
             pub fn all() -> impl Iterator<Item = Self> {
                 [$(Self::$bound),+].into_iter()
             }
 
-            /// Returns the bounds that do not expire. Only these may be key defaults.
+            /// Returns the limits that do not end by themselves. Only these may be defaults for keys.
             fn lasting() -> impl Iterator<Item = Self> {
                 Self::all().filter(|bound| *bound != Self::LimitRaised)
             }
@@ -183,19 +184,19 @@ bounds! {
         .with_input("Requests at the same time", "");
 }
 
-/// The caller's own texts, on keys and groups.
+/// Texts that the caller attaches to keys and groups.
 const METADATA: Field = setting(
     "metadata",
     Kind::Metadata,
     "Your own strings, by name. Filter lists with `metadata[name]=value`.",
 );
 
-/// The time of creation, on keys, groups and webhooks.
+/// Time at which a key, a group or a webhook was created.
 const CREATED_AT: Field =
     answered("created_at", SchemaGenerator::subschema_for::<Timestamp>, "Time of creation.");
 
 fields! {
-    /// A field of an API key. Answers have `id` and `object` before the fields.
+    /// A field of an API key. In answers, `id` and `object` come before the fields.
     KeyField {
         Label = setting("label", Kind::Line { max: MAX_LABEL_CHARS }, "Name chosen by the owner.")
             .with_input("Label", "");
@@ -220,7 +221,7 @@ fields! {
 }
 
 fields! {
-    /// A field of a group. Answers have `id` and `object` before the fields.
+    /// A field of a group. In answers, `id` and `object` come before the fields.
     GroupField {
         Name = setting("name", Kind::Line { max: MAX_LABEL_CHARS }, "Name chosen by the owner.")
             .with_input("Name", "");
@@ -242,7 +243,7 @@ fields! {
 }
 
 fields! {
-    /// A field of a webhook. Answers have `id` and `object` before the fields.
+    /// A field of a webhook. In answers, `id` and `object` come before the fields.
     WebhookField {
         Url = setting("url", Kind::Url,
             "Address that events are sent to: https, or http to a loopback address such as 127.0.0.1.")
@@ -262,7 +263,7 @@ fields! {
 }
 
 fields! {
-    /// A setting of keys made in a group.
+    /// A setting of the keys that are created in a group.
     DefaultField {
         ..Bound(Bound::lasting())
         ExpiresInSeconds = setting("expires_in_seconds", Kind::Count { max: MAX_LIFETIME_SECONDS },

@@ -1,4 +1,4 @@
-//! Schemas of fields, in requests and in answers.
+//! Schemas of the fields, as requests and as answers contain them.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
@@ -43,7 +43,7 @@ struct LimitSchema {
 }
 
 impl Kind {
-    /// Returns the schema of the values in answers.
+    /// Returns the schema of the values that answers contain.
     pub(super) fn answered(self, schemas: &mut SchemaGenerator) -> Schema {
         match self {
             Self::Answered(schema) => schema(schemas),
@@ -65,12 +65,12 @@ impl Kind {
         }
     }
 
-    /// Returns the schema of the values in key defaults, which have no usage.
+    /// Returns the schema of the values in the defaults for keys, which contain no usage.
     fn defaulted(self, schemas: &mut SchemaGenerator) -> Schema {
         if matches!(self, Self::Limits) { limits(schemas, None) } else { self.answered(schemas) }
     }
 
-    /// Returns the schema of the values in requests.
+    /// Returns the schema of the values that requests contain.
     pub(super) fn requested(self, schemas: &mut SchemaGenerator) -> Schema {
         match self {
             Self::Answered(schema) => schema(schemas),
@@ -108,7 +108,8 @@ impl Kind {
     }
 }
 
-/// Returns the schema of limits by window in requests. `raised` is the schema of a raise, if raises are allowed.
+/// Returns the schema of the limits for calendar windows in requests. `raised` is the schema of a raise, if raises are
+/// allowed.
 fn limits(schemas: &mut SchemaGenerator, raised: Option<Schema>) -> Schema {
     let mut properties = Map::new();
     properties.insert("amount".into(), amount().to_value());
@@ -138,10 +139,10 @@ fn amount() -> Schema {
     json_schema!({"type": "number", "minimum": 0, "maximum": MAX_LIMIT_USD})
 }
 
-/// Pattern of texts without control characters.
+/// Pattern that matches texts without control characters.
 const NO_CONTROL: &str = r"^[^\x00-\x1f\x7f-\x9f]*$";
 
-/// Returns the schemas and names of the fields in answers. `of` makes the schema of a field's values.
+/// Returns the name and the schema of each field in answers. `of` makes the schema of a field's values.
 pub(super) fn properties<F: Fields>(
     schemas: &mut SchemaGenerator,
     fields: impl Iterator<Item = F>,

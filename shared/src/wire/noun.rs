@@ -1,4 +1,4 @@
-//! The table of nouns: the kinds of objects that owners manage.
+//! The table of nouns. A noun is a kind of object that owners manage.
 
 use super::path::{GROUPS, KEYS, WEBHOOKS};
 use crate::error::Code::{
@@ -15,13 +15,13 @@ pub enum Noun {
 /// A row of the table of nouns.
 #[derive(Clone, Copy)]
 pub struct NounRow {
-    /// Path of the account's objects.
+    /// Path of the list of an account's objects.
     pub path: &'static str,
-    /// Decides which credentials reach the objects.
+    /// The part of the account to which the objects belong. It decides which credentials can access them.
     pub reach: Reach,
-    /// Error for an unknown object, and the object's name in the message.
+    /// Error if an object does not exist, and what its message calls the object.
     pub unknown: (Code, &'static str),
-    /// Error for an account with too many of these objects, and their name in the message.
+    /// Error if an account has too many of these objects, and what its message calls them.
     pub too_many: (Code, &'static str),
 }
 
@@ -48,13 +48,14 @@ impl Noun {
     }
 }
 
-/// Part of the account that a route concerns. It decides which credentials may use the route.
+/// The part of the account that a route is about. It decides which credentials may use the route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
-    /// Keys and their bills, for management keys. A group's management key reaches only what is in the group.
+    /// Keys and their bills. Management keys may use the route; a group's management key can access only what is in the
+    /// group.
     Keys,
-    /// The whole account, for management keys without a group.
+    /// The whole account. Management keys that do not belong to a group may use the route.
     Account,
-    /// The API key that sends the request.
+    /// The API key that sends the request. Only it may use the route.
     Holder,
 }

@@ -1,6 +1,6 @@
 //! Paths of the management API.
 
-/// Paths of the management API, as a pattern.
+/// Pattern that all paths of the management API match.
 pub const MANAGEMENT: &str = "/v1/management/{*rest}";
 /// Path of an account's API keys.
 pub const KEYS: &str = "/v1/management/keys";
@@ -8,15 +8,15 @@ pub const KEYS: &str = "/v1/management/keys";
 pub const GROUPS: &str = "/v1/management/groups";
 /// Path of an account's webhooks.
 pub const WEBHOOKS: &str = "/v1/management/webhooks";
-/// Path of an account's money.
+/// Path of the credit of an account.
 pub const CREDITS: &str = "/v1/management/credits";
-/// Path of an account's counters.
+/// Path of the sums of an account's usage.
 pub const USAGE: &str = "/v1/management/usage";
-/// Path of an account's bills.
+/// Path of the bills of an account.
 pub const GENERATIONS: &str = "/v1/management/generations";
 /// Path of an account's refused calls.
 pub const REFUSALS: &str = "/v1/management/refusals";
 /// Path of an account's events.
 pub const EVENTS: &str = "/v1/management/events";
-/// Path of the requesting API key.
+/// Path at which an API key reads about itself.
 pub const OWN_KEY: &str = "/v1/key";

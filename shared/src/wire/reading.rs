@@ -1,4 +1,4 @@
-//! Objects that the management API shows but cannot change: money, counters, bills.
+//! Objects that can be read but not changed through the management API: money, sums of usage, bills.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -26,7 +26,8 @@ pub struct Credits {
     pub total_used: NanoUsd,
 }
 
-/// Sums of usage over everything that the object does not name.
+/// Sums of usage. They cover all keys, groups, models, users, upstreams and times, except as far as the object names
+/// some.
 #[derive(JsonSchema, Serialize)]
 #[schemars(rename = "UsageLine")]
 pub struct UsageObject<'a> {
@@ -53,14 +54,14 @@ pub struct UsageObject<'a> {
     /// `other_users`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<Option<&'a str>>,
-    /// True for the sum of all users of a day beyond the first 200 or so, who have separate sums.
+    /// True for the sum of all further users of a day. Only about the first 200 users have sums of their own.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub other_users: bool,
     /// The upstream that answered, where usage is grouped by upstream; null for bills that name none, and for `others`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub upstream: Option<Option<&'a str>>,
-    /// True for the sum of everything without a separate sum: beyond `top`, or by upstream, beyond the latest 50,000
-    /// bills.
+    /// True for the sum of everything that has no sum of its own: it is not among the `top`, or (by upstream) not among
+    /// the latest 50,000 bills.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub others: bool,
     /// Billed requests.
@@ -71,11 +72,11 @@ pub struct UsageObject<'a> {
     pub cached_tokens: u64,
     /// Tokens of answers.
     pub completion_tokens: u64,
-    /// Amount charged. Below zero on a day when corrections gave back more than was billed.
+    /// Amount charged. It is below zero on a day on which corrections gave back more than was billed.
     pub cost: NanoUsd,
 }
 
-/// A listing of sums of usage.
+/// A list of sums of usage.
 #[derive(JsonSchema, Serialize)]
 #[schemars(rename = "UsageList")]
 pub struct UsageList<'a> {
@@ -126,9 +127,9 @@ pub struct BillObject<'a> {
     pub stream: Option<bool>,
     /// The caller's name for its user, cut to 64 characters: `user`, `safety_identifier` or `metadata.user_id`.
     pub user: Option<&'a str>,
-    /// The request, as `x-request-id` of the answer named it.
+    /// Id of the request, which the answer contains as `x-request-id`.
     pub request_id: Option<RequestId>,
-    /// Name of the upstream that was asked last, by the catalogue.
+    /// Name in the catalogue of the upstream that was asked last.
     pub upstream: Option<&'a str>,
     /// Why the first choice ended.
     pub finish_reason: Option<FinishReason>,
@@ -155,15 +156,16 @@ pub struct RefusalObject<'a> {
     pub key_id: KeyId,
     /// Error code in the caller's answer.
     pub reason: &'a str,
-    /// The requested model. Null, like the members after it except the time, if the key may not make calls at all.
+    /// The requested model. If the key may not make any calls, this is null, as are all following members except the
+    /// time.
     pub model: Option<&'a str>,
     /// API of the call.
     pub dialect: Option<ModelApi>,
     /// Whether the answer was requested as a stream.
     pub stream: Option<bool>,
-    /// The caller's own name of its user, cut to 64 characters.
+    /// The name that the caller gave to its user, cut to 64 characters.
     pub user: Option<&'a str>,
-    /// The request, as `x-request-id` of the answer named it.
+    /// Id of the request, which the answer contains as `x-request-id`.
     pub request_id: Option<RequestId>,
     /// Time of the refusal.
     pub created_at: Timestamp,
@@ -177,7 +179,7 @@ pub struct RevokedKeys {
     /// `group.revoked_keys`
     #[schemars(extend("const" = "group.revoked_keys"))]
     pub object: &'static str,
-    /// Number of keys revoked by this request; keys revoked earlier do not count.
+    /// Number of keys that this request revoked; keys that were revoked before do not count.
     pub revoked: u64,
 }
 
@@ -196,7 +198,7 @@ pub struct AttemptObject<'a> {
     pub created_at: Timestamp,
     /// Duration in milliseconds.
     pub duration_ms: u64,
-    /// Status of the answer; null where there was none.
+    /// Status of the answer; null if there was no answer.
     pub status: Option<u16>,
     /// Why there was no answer.
     pub error: Option<&'a str>,

@@ -1,4 +1,4 @@
-//! The management API's routes. The key-service's router and `/openapi.json` are made from this list.
+//! The routes of the management API. The key-service's router and `/openapi.json` are made from this list.
 
 use http::Method;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -17,10 +17,10 @@ use crate::{
 };
 use Endpoint::Of;
 
-/// What a route does. The key-service has a handler for each.
+/// What a route does. The key-service has a handler for each of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Endpoint {
-    /// An act that all nouns share.
+    /// An act that exists for every noun.
     Of(Noun, NounAct),
     RotateKey,
     KeysOfGroup,
@@ -36,7 +36,7 @@ pub enum Endpoint {
     OwnKey,
 }
 
-/// An act that all nouns share.
+/// An act that exists for every noun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NounAct {
     List,
@@ -47,24 +47,24 @@ pub enum NounAct {
     Delete,
 }
 
-/// Makes the schema of a type.
+/// A function that makes the schema of a type.
 pub(super) type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
 
-/// A route with its method and its description in the API's reference.
+/// A route: its method, and its description in the API's reference.
 #[derive(Clone, Copy)]
 pub struct Route {
     pub endpoint: Endpoint,
-    /// Name of the operation in generated clients.
+    /// Name that the operation has in generated clients.
     pub id: &'static str,
-    /// Sentence for developers, in the API's description.
+    /// Sentence for developers that describes the route in the API's reference.
     pub summary: &'static str,
-    /// Part of the account that the route concerns.
+    /// The part of the account that the route is about.
     pub reach: Reach,
-    /// Path of the noun's objects, with which the route begins.
+    /// Path of the noun's objects, with which the route's path begins.
     pub of: &'static str,
-    /// Type of the id after it, the error for an unknown id, and the rest of the path.
+    /// If an id follows: the type of the id, the error if no object has it, and the rest of the path after it.
     pub named: Option<(SchemaOf, Code, &'static str)>,
-    /// Query parameters besides the paging ones.
+    /// Query parameters, in addition to those for paging.
     pub query: &'static [Parameter],
     /// Type of the cursor if the answer is a page.
     pub cursor: Option<SchemaOf>,
@@ -72,9 +72,9 @@ pub struct Route {
     pub body: Option<SchemaOf>,
     /// Type of the answer.
     pub answer: SchemaOf,
-    /// Status of the answer, and headers besides the request's id.
+    /// Status of the answer, and its headers in addition to the request's id.
     pub statuses: &'static [(u16, &'static [&'static str])],
-    /// Errors besides those that the rest of the row implies.
+    /// Errors, in addition to those that follow from the other members.
     pub refuses: &'static [Code],
 }
 
@@ -120,7 +120,7 @@ const TOP: Parameter = parameter("top", |_| {
     json_schema!({"type": "integer", "minimum": 1, "maximum": MAX_TOP, "description": description})
 });
 
-/// Maximum number of sums that a request for the largest ones may ask for.
+/// Maximum number of sums that a request may ask for if it asks for the largest sums.
 pub const MAX_TOP: usize = 1_000;
 
 fn time(_: &mut SchemaGenerator) -> Schema {
@@ -149,7 +149,7 @@ impl Route {
         }
     }
 
-    /// Returns whether the route supports idempotency keys.
+    /// Returns whether requests to the route may carry an idempotency key.
     pub const fn is_idempotent(&self) -> bool {
         matches!(self.endpoint, Of(_, NounAct::Create) | Endpoint::RotateKey)
     }
@@ -159,7 +159,7 @@ impl Route {
         named.map_or_else(|| (*of).to_owned(), |(_, _, rest)| format!("{of}/{{id}}{rest}"))
     }
 
-    /// Makes a route that answers 200 with this type.
+    /// Makes a route that answers 200 with a value of this type.
     const fn new<A: JsonSchema>(endpoint: Endpoint, id: &'static str, summary: &'static str) -> Self {
         Self {
             endpoint,
@@ -185,7 +185,7 @@ impl Route {
         self.at(noun.row().path, noun.row().reach)
     }
 
-    /// Puts the rest of the route's path after the id of an object of this noun.
+    /// Adds the id of an object of this noun and the rest of the path to the route's path.
     const fn below<O: Object>(self, rest: &'static str) -> Self {
         let named: (SchemaOf, _, _) =
             (SchemaGenerator::subschema_for::<O::Id>, O::NOUN.row().unknown.0, rest);
@@ -196,7 +196,7 @@ impl Route {
         Self { query, ..self }
     }
 
-    /// Makes the route answer with pages, whose cursors are ids of objects of this type.
+    /// Makes the route answer with pages. The cursors of the pages are ids of objects of this type.
     const fn paged<O: Listable>(self) -> Self {
         Self { cursor: Some(SchemaGenerator::subschema_for::<O::Id>), ..self }
     }
@@ -277,7 +277,7 @@ pub static ROUTES: [Route; 27] = [
             .below::<GroupObject>("/revoke_keys")
     },
     list::<WebhookObject>("listWebhooks", "Lists the webhooks."),
-    // A repeated request gets `not found` if the webhook has been removed in the meantime.
+    // If the webhook has been removed in the meantime, a repeated request is answered `not found`.
     create::<WebhookObject>("createWebhook",
         "Creates a webhook, which gets all later events. The secret that signs them is shown only in this answer.")
         .refusing(&[Code::WebhookNotFound, Code::TooManyWebhooks]),

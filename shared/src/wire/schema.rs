@@ -1,4 +1,4 @@
-//! Schemas of the management API's objects, from the table of fields.
+//! Schemas of the objects in the management API. They are made from the table of fields.
 
 use std::{borrow::Cow, marker::PhantomData};
 
@@ -18,7 +18,7 @@ use crate::{
     timing::time::Timestamp,
 };
 
-/// An object of the management API: its fields, and the members before them.
+/// An object of the management API: its fields, and the members that come before them.
 pub trait Object {
     type Fields: Fields;
     type Id: JsonSchema;
@@ -26,7 +26,7 @@ pub trait Object {
     const OBJECT: &'static str;
     /// The noun.
     const NOUN: Noun;
-    /// A member that only answers with a new plaintext or secret contain, with its description.
+    /// A member that is only in answers that show a new plaintext or secret, and its description.
     const ONCE: Option<(&'static str, &'static str)>;
 }
 
@@ -42,7 +42,7 @@ impl Object for KeyObject {
         Some(("key", "The plaintext, only when the key is created or rotated."));
 }
 
-/// A group of API keys that share bounds.
+/// A group of API keys, which share limits.
 pub struct GroupObject;
 
 impl Object for GroupObject {
@@ -54,7 +54,7 @@ impl Object for GroupObject {
     const ONCE: Option<(&'static str, &'static str)> = None;
 }
 
-/// An address that receives events.
+/// An address to which events are sent.
 pub struct WebhookObject;
 
 impl Object for WebhookObject {
@@ -71,7 +71,7 @@ crate::schema!(KeyObject, KeyObject::NAME, answered::<KeyObject>);
 crate::schema!(GroupObject, GroupObject::NAME, answered::<GroupObject>);
 crate::schema!(WebhookObject, WebhookObject::NAME, answered::<WebhookObject>);
 
-/// Returns the schema of an object in answers.
+/// Returns the schema that an object has in answers.
 fn answered<O: Object>(schemas: &mut SchemaGenerator) -> Schema {
     let id = described(schemas.subschema_for::<O::Id>(), "Permanent identifier.");
     let (fields, names) = properties(schemas, O::Fields::all(), Kind::answered);
@@ -101,9 +101,9 @@ fn own_key_schema(schemas: &mut SchemaGenerator) -> Schema {
 }
 
 pub(super) trait Listable: JsonSchema {
-    /// Type of the listing's cursor: an object's id.
+    /// Type of the ids that the list uses as cursors.
     type Id: JsonSchema;
-    /// True if the oldest objects are dropped over time; listings then have `complete_since`.
+    /// True if the oldest objects are dropped after some time. Lists of such objects have `complete_since`.
     const IS_DROPPED: bool = false;
 }
 
@@ -170,7 +170,7 @@ impl<O: Listable> JsonSchema for List<O> {
     }
 }
 
-/// A body that rotates a key.
+/// The body of a request that rotates a key.
 pub(super) struct Rotation;
 
 crate::schema!(Rotation, "ApiKeyRotation", rotation_schema);
@@ -187,7 +187,7 @@ fn rotation_schema(_: &mut SchemaGenerator) -> Schema {
     }})
 }
 
-/// A body that creates an object (`NEW`) or changes one.
+/// The body of a request that creates an object (`NEW`) or changes one.
 pub(super) struct Body<O, const NEW: bool>(PhantomData<O>);
 
 impl<O: Object, const NEW: bool> JsonSchema for Body<O, NEW> {

@@ -13,7 +13,7 @@ use crate::{
     timing::{calendar::Per, time::Timestamp},
 };
 
-/// A checked value of a field.
+/// A value of a field. It has been checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
     Null,
@@ -26,29 +26,29 @@ pub enum Value {
     Limits(Vec<Limit>),
     Raise(Raise),
     Texts(Vec<String>),
-    /// Texts by name; `None` removes a name.
+    /// Texts, each with a name. `None` removes the text with that name.
     Metadata(BTreeMap<String, Option<String>>),
     Group(GroupId),
-    /// Default settings of keys made in a group.
+    /// Default settings of keys that are created in a group.
     KeyDefaults(Vec<(DefaultField, Self)>),
 }
 
-/// A bound on the spend in each calendar window.
+/// A limit on what may be spent in each calendar window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
     /// Amount that may be spent in a window.
     pub amount: NanoUsd,
     pub per: Per,
-    /// Bound that applies instead of `amount` for a time.
+    /// A limit that applies instead of `amount` for some time.
     pub raised: Option<Raise>,
-    /// State of the current window, in answers.
+    /// State of the current window. Only answers contain it.
     pub window: Option<LimitWindow>,
 }
 
 /// A bound that applies until an instant, instead of a limit's own amount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Serialize, JsonSchema)]
 pub struct Raise {
-    /// Amount that may be spent until then.
+    /// Amount that may be spent until `until`.
     #[n(0)]
     pub amount: NanoUsd,
     /// Instant from which the limit's own amount applies again.
@@ -56,12 +56,12 @@ pub struct Raise {
     pub until: Timestamp,
 }
 
-/// The running window of a limit.
+/// The current window of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LimitWindow {
     /// Amount spent in the window.
     pub used: NanoUsd,
-    /// Amount left; below zero if the bound was lowered below `used`.
+    /// Amount that is left. It is below zero if the limit was lowered below `used`.
     pub remaining: NanoUsd,
     pub resets_at: Timestamp,
 }
@@ -79,7 +79,7 @@ impl Raise {
     }
 }
 
-/// Writes `raised` in every answer, but in settings only if it is set, so that settings without a raise look as they
+/// Every answer contains `raised`. Settings contain it only if it is set, so that settings without a raise look as they
 /// did before raises existed.
 impl Serialize for Limit {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -99,14 +99,14 @@ impl Serialize for Limit {
 }
 
 impl Value {
-    /// Returns the value as a request sets it, without the state of windows.
+    /// Returns the value as a request would set it. The state of windows is left out.
     #[must_use]
     pub fn setting(self) -> Self {
         let Self::Limits(limits) = self else { return self };
         Self::Limits(limits.into_iter().map(|limit| Limit { window: None, ..limit }).collect())
     }
 
-    /// Returns whether a setting with this value counts as never set.
+    /// Returns whether a setting that has this value counts as never set.
     pub fn is_unset(&self) -> bool {
         *self == Self::Null || *self == Self::Metadata(BTreeMap::new()) || *self == Self::Text(String::new())
     }
@@ -137,7 +137,8 @@ impl Serialize for Value {
     }
 }
 
-/// Writes the value for forms and digests: nothing for null, plain text for a text, number or time, JSON otherwise.
+/// Writes the value for forms and digests. Null becomes an empty text. A text, a number or a time becomes plain text,
+/// and everything else becomes JSON.
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -155,9 +156,9 @@ impl fmt::Display for Value {
     }
 }
 
-/// A Rust type that holds a field's values.
+/// A Rust type in which the values of a field are kept.
 pub trait Kept: Sized {
-    /// Converts a value; `None` if it is of another type.
+    /// Converts a value; `None` if the value is of another type.
     fn from_value(value: Value) -> Option<Self>;
 
     fn to_value(&self) -> Value;

@@ -1,4 +1,4 @@
-//! Randomness and time in the sample. Both are derived from the seed and the sample's end.
+//! Random numbers and times of the sample. They depend only on the seed and on the time at which the sample ends.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
@@ -7,7 +7,7 @@ use shared::{clock::Clock, time::Timestamp};
 /// Increment of SplitMix64.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// A random number generator that always gives the same numbers for a seed.
+/// A generator of random numbers. The same seed always gives the same numbers.
 pub(crate) struct Chance(u64);
 
 impl Chance {
@@ -20,17 +20,17 @@ impl Chance {
         mixed(self.0)
     }
 
-    /// Returns a number from 0 up to, but not including, `end`.
+    /// Returns a random number from 0 to `end`. `end` itself is excluded.
     pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.next() % end.max(1)
     }
 
-    /// Returns a number between two others, both included.
+    /// Returns a random number between these two, which are included.
     pub(crate) fn between(&mut self, [least, most]: [u64; 2]) -> u64 {
         least + self.below(most - least + 1)
     }
 
-    /// Returns an index into `weights`. A larger weight is more likely.
+    /// Returns a random index into `weights`. An index with a larger weight is more likely.
     pub(crate) fn weighted(&mut self, weights: &[u64]) -> usize {
         let mut left = self.below(weights.iter().sum());
         for (place, weight) in weights.iter().enumerate() {
@@ -43,14 +43,14 @@ impl Chance {
     }
 }
 
-/// Returns SplitMix64's output for a state.
+/// Returns the output of SplitMix64 for a state.
 const fn mixed(n: u64) -> u64 {
     let n = (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let n = (n ^ (n >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     n ^ (n >> 31)
 }
 
-/// A clock that the story sets.
+/// A clock whose time the story sets.
 pub(crate) struct StoryClock {
     now: AtomicI64,
     drawn: AtomicU64,

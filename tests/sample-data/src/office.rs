@@ -1,4 +1,4 @@
-//! Carries out the story through the key-service's own use cases, so that prices, holds, bills and refusals are real.
+//! Carries out the story with the key-service's own use cases, so that the prices, holds, bills and refusals are real.
 
 use std::{fmt::Debug, path::Path, sync::Arc, time::Duration};
 
@@ -25,19 +25,19 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{chance::StoryClock, traffic::SampleRequest};
 
-/// The sample's catalogue, which is also written into the data directory.
+/// The catalogue of the sample. It is also written to the data directory.
 pub(crate) const MODELS: &str = include_str!("models.toml");
-/// Lease of holds. No hold in the story is open for that long.
+/// Lease of the holds. The story leaves no hold open for that long.
 const LEASE: Duration = Duration::from_secs(30);
-/// How far back bills count for the health of upstreams; the store drops older counts.
+/// The health of upstreams is judged by the bills of this period. The store drops older counts.
 const HEALTH: Duration = Duration::from_hours(24);
 
-/// An open installation in memory, which is written to a file at the end.
+/// An installation in memory. At the end, it is written to a file.
 pub(crate) struct SampleOffice {
     pub(crate) clock: Arc<StoryClock>,
     pub(crate) management: Arc<Management>,
     records: Arc<dyn Records>,
-    /// The first bills everything before the last day; the second bills the last day.
+    /// The first service bills everything before the last day, and the second service bills the last day.
     services: [Arc<Service>; 2],
     last_day: Timestamp,
     shutdown: CancellationToken,
@@ -78,7 +78,8 @@ impl SampleOffice {
         Ok(Self { clock, management, records, services, last_day, shutdown, tasks })
     }
 
-    /// Sends a request with a key's plaintext. Returns whether it was billed; otherwise it was refused.
+    /// Sends a request with the plaintext of a key. Returns true if the request was billed, and false if it was
+    /// refused.
     pub(crate) async fn request(&self, credential: &str, request: &SampleRequest) -> anyhow::Result<bool> {
         let SampleRequest { model, prompt, completion, user, latency_ms, upstream, .. } = request;
         let generation = GenerationId::generate(&*self.clock);
@@ -137,7 +138,7 @@ impl SampleOffice {
         Ok(answer.ok_or_else(|| anyhow!("a call was not answered"))??)
     }
 
-    /// Writes what is still in memory, and copies everything to a file in the data directory.
+    /// Writes what is not written yet, and copies everything to a file in the data directory.
     pub(crate) async fn close(mut self, dir: &Path) -> anyhow::Result<()> {
         self.shutdown.cancel();
         while let Some(ended) = self.tasks.join_next().await {
@@ -149,7 +150,7 @@ impl SampleOffice {
     }
 }
 
-/// Converts a use case's error to an error of the program.
+/// Turns the error of a use case into an error of the program.
 pub(crate) fn done<T, E: Debug>(result: Result<T, E>) -> anyhow::Result<T> {
     result.map_err(|error| anyhow!("the store refuses the sample: {error:?}"))
 }

@@ -7,10 +7,10 @@ use shared::{calendar::Per, money::NanoUsd, time::Timestamp, wire::Limit};
 
 use crate::chance::Chance;
 
-/// Number of days that the sample covers, including the last one.
+/// Number of days that the sample covers, including the last day.
 pub(crate) const DAYS: u64 = 62;
 
-/// Names of the accounts. The first account contains nearly everything.
+/// Names of the accounts. Nearly everything happens in the first account.
 pub(crate) const ACCOUNTS: [&str; 14] = [
     "default",
     "initech",
@@ -27,10 +27,10 @@ pub(crate) const ACCOUNTS: [&str; 14] = [
     "cyberdyne",
     "pied-piper",
 ];
-/// The account that runs out of credit.
+/// Index of the account that runs out of credit.
 pub(crate) const INITECH: usize = 1;
 
-/// Groups with their parents and monthly limits in USD. Parents come first.
+/// Groups, each with the index of its parent and its monthly limit in USD. Parents come before their groups.
 pub(crate) const GROUPS: [(&str, Option<usize>, Option<i64>); 21] = [
     ("Engineering", None, Some(120)),
     ("Product", None, Some(60)),
@@ -63,33 +63,33 @@ const LARGE: &[&str] = &["claude-sonnet-5-5", "gpt-5.6", "mistral-large-4"];
 const SMALL: &[&str] = &["claude-haiku-5", "gpt-5.6-mini", "gemini-3-flash", "llama-4-70b"];
 const ONE: &[&str] = &["claude-sonnet-5-5"];
 
-/// When and how a key stops working before the end.
+/// How a key stops working before the end of the story.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeyEnding {
     Revoked,
     Disabled,
 }
 
-/// Which part of the story uses a key.
+/// The part that a key plays in the story.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeyRole {
-    /// Sends ordinary traffic, like most keys.
+    /// The key sends ordinary traffic, as most keys do.
     Usual,
-    /// Uses up its limit.
+    /// The key uses up its own limit.
     Student,
-    /// Uses up the limit of its group.
+    /// The key uses up the limit of its group.
     OfTinyTeam,
-    /// Has ended, but is still called this often on the last day.
+    /// The key no longer works, but is still used for this many calls on the last day.
     Ended(u64),
-    /// Requests a model that it may not use.
+    /// The key requests a model that it may not use.
     WrongModel,
-    /// Sends more requests per minute than its rate allows.
+    /// The key sends more requests per minute than its rate limit allows.
     Rated,
-    /// Spends 40 times its usual amount in the last five minutes.
+    /// In the last five minutes, the key spends 40 times its usual amount.
     Runaway,
 }
 
-/// A key and how it is used.
+/// A key, and how it is used.
 pub(crate) struct KeyPlan {
     pub(crate) label: String,
     pub(crate) group: Option<usize>,
@@ -98,7 +98,7 @@ pub(crate) struct KeyPlan {
     pub(crate) ending: Option<(Timestamp, KeyEnding)>,
     pub(crate) bounds: BoundsPatch,
     pub(crate) part: KeyRole,
-    /// Share of the account's requests, relative to the other keys.
+    /// How many of the account's requests use this key, compared with the weights of the other keys.
     pub(crate) weight: u64,
     pub(crate) models: &'static [&'static str],
     pub(crate) prompt: [u64; 2],
@@ -124,7 +124,7 @@ impl KeyPlan {
         }
     }
 
-    /// Returns the key's share of the account's requests at a given time.
+    /// Returns the key's weight at this time. It is zero before the key exists and after it stops working.
     pub(crate) fn weight_at(&self, at: Timestamp) -> u64 {
         let has_ended = self.ending.is_some_and(|(end, _)| end <= at);
         let has_expired = self.expires_at.is_some_and(|end| end <= at);
@@ -155,7 +155,7 @@ pub(crate) fn keys(account: usize, until: Timestamp, chance: &mut Chance) -> Vec
     keys
 }
 
-/// Adds keys for programs that call models all day.
+/// Adds the keys of programs that call models all day.
 fn services(keys: &mut Vec<KeyPlan>, begin: Timestamp) {
     let names = [
         ("search-ranking", 6),
@@ -193,7 +193,7 @@ fn services(keys: &mut Vec<KeyPlan>, begin: Timestamp) {
     }
 }
 
-/// Adds people's keys, some of which have ended.
+/// Adds the keys of people. Some of these keys no longer work.
 fn people(keys: &mut Vec<KeyPlan>, begin: Timestamp, chance: &mut Chance) {
     const NAMES: [&str; 20] = [
         "ada", "ben", "chloe", "dmitri", "elif", "farid", "grace", "hana", "ivan", "jun", "kofi", "lena",
@@ -223,7 +223,7 @@ fn people(keys: &mut Vec<KeyPlan>, begin: Timestamp, chance: &mut Chance) {
     }
 }
 
-/// Adds the keys that the story needs.
+/// Adds the keys that play a special part in the story.
 fn special(keys: &mut Vec<KeyPlan>, begin: Timestamp, before: impl Fn(u64) -> Timestamp) {
     let plan =
         |label: &str, group, part| KeyPlan { part, weight: 0, ..KeyPlan::new(label.into(), group, begin) };
@@ -255,12 +255,12 @@ fn limited(nanos: i64) -> BoundsPatch {
     BoundsPatch { limit: Some(Some(NanoUsd::from_nanos(nanos))), ..BoundsPatch::default() }
 }
 
-/// Returns a monthly limit in USD.
+/// Returns a limit of this many USD per month.
 pub(crate) fn monthly(usd: i64) -> BoundsPatch {
     windows(NanoUsd::from_usd(usd), Per::Month)
 }
 
-/// Returns a limit in calendar windows.
+/// Returns a limit of this amount in each calendar window of this length.
 pub(crate) fn windows(amount: NanoUsd, per: Per) -> BoundsPatch {
     BoundsPatch {
         windows: Some(vec![Limit { amount, per, raised: None, window: None }]),

@@ -1,4 +1,4 @@
-//! The events of the sample, in chronological order.
+//! The story of the sample: its steps, in chronological order.
 
 use std::{path::Path, time::Duration};
 
@@ -26,9 +26,10 @@ use crate::{
     traffic::{SampleRequest, burst, spread},
 };
 
-/// Number of requests of the first account, and of every other account, not counting special keys.
+/// Number of requests in the first account, and in each other account. Requests of keys with a special part are not
+/// included.
 const REQUESTS: [usize; 2] = [6_700, 60];
-/// Members of the first account, with the group that a lead manages.
+/// Members of the first account. A lead has the index of the group that it manages.
 const MEMBERS: [(&str, Option<usize>); 7] = [
     ("owner", None),
     ("maya@example.com", None),
@@ -38,11 +39,11 @@ const MEMBERS: [(&str, Option<usize>); 7] = [
     ("lead-search@example.com", Some(6)),
     ("lead-courses@example.com", Some(5)),
 ];
-/// The first members are owners; the rest are viewers or leads.
+/// Number of owners, who come first in the list of members. The other members are viewers or leads.
 const OWNERS: usize = 2;
 const WEBHOOKS: [&str; 3] =
     ["https://hooks.example.com/billing", "https://hooks.example.com/old", "https://hooks.example.com/new"];
-/// How long before the end the runaway key begins, and how many requests it sends.
+/// The runaway key begins this long before the end, and sends this many requests.
 const RUNAWAY: (Duration, u64) = (Duration::from_mins(5), 15);
 
 #[derive(Default)]
@@ -63,12 +64,12 @@ enum StoryStep {
     Request(SampleRequest),
 }
 
-/// Ids and secrets of the objects created so far.
+/// Ids and secrets of the objects that have been created so far.
 struct MadeSoFar {
     accounts: Vec<AccountId>,
     groups: Vec<GroupId>,
     webhooks: Vec<WebhookId>,
-    /// Keys of each account, in the order of its plans.
+    /// The keys of each account, in the order of the account's plans.
     keys: Vec<Vec<Option<(KeyId, String)>>>,
 }
 
@@ -102,7 +103,7 @@ pub(crate) async fn tell(dir: &Path, until: Timestamp, seed: u64) -> anyhow::Res
     Ok(told)
 }
 
-/// Returns the steps that create accounts, credit, groups, members and webhooks.
+/// Returns the steps that create the accounts, their credit, their groups, their members and their webhooks.
 fn beginnings(begin: Timestamp, until: Timestamp) -> Vec<(Timestamp, StoryStep)> {
     let minute = |n: usize| begin.plus(Duration::from_mins(n as u64));
     let day = |n: u64| begin.plus(Duration::from_hours(24 * n));
@@ -121,12 +122,13 @@ fn beginnings(begin: Timestamp, until: Timestamp) -> Vec<(Timestamp, StoryStep)>
     steps.extend((0..MEMBERS.len()).map(|member| (minute(60 + member), StoryStep::Member(member))));
     steps.extend((0..2).map(|webhook| (minute(90 + webhook), StoryStep::Webhook(webhook))));
     steps.extend([(day(5), StoryStep::WebhookFails(0)), (day(8), StoryStep::WebhookFails(1))]);
-    // A webhook does not receive events from before its creation, so serving the sample calls nobody.
+    // This webhook is created last. A webhook gets no events from before its creation, so an installation with the
+    // sample sends nothing to anybody.
     steps.push((until, StoryStep::Webhook(2)));
     steps
 }
 
-/// Returns the requests of a key that the story needs.
+/// Returns the requests of a key that plays a special part.
 fn special(
     of: (usize, usize),
     plan: &KeyPlan,

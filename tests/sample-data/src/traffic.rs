@@ -1,4 +1,4 @@
-//! When keys are used, and for which requests.
+//! When keys are used, and which requests they send.
 
 use std::time::Duration;
 
@@ -10,11 +10,12 @@ use crate::{
 };
 
 const DAY: u64 = 24 * 3_600_000;
-/// Share of each hour in UTC: people work during the day, and jobs run at night.
+/// How many requests each hour of the day (UTC) gets, compared with the others. People work during the day, and jobs
+/// run at night.
 const BY_HOUR: [u64; 24] = [3, 5, 5, 2, 1, 2, 4, 8, 14, 18, 18, 16, 13, 16, 18, 18, 15, 12, 8, 6, 5, 4, 3, 3];
-/// Share of each weekday, beginning with Thursday, the weekday of 1 January 1970.
+/// How many requests each weekday gets, compared with the others. The first is Thursday, the weekday of 1 January 1970.
 const BY_WEEKDAY: [u64; 7] = [20, 18, 6, 5, 18, 20, 20];
-/// Time before the end during which only the runaway key sends requests.
+/// Time before the end of the story in which only the runaway key sends requests.
 const QUIET: Duration = Duration::from_mins(6);
 const UPSTREAMS: [&str; 2] = ["eu-1", "us-1"];
 
@@ -48,7 +49,7 @@ impl SampleRequest {
     }
 }
 
-/// Spreads a number of requests over the days and keys of an account.
+/// Spreads a number of requests over the days of an account, and over its keys.
 pub(crate) fn spread(
     (account, keys): (usize, &[KeyPlan]),
     number: usize,
@@ -82,7 +83,7 @@ pub(crate) fn spread(
     requests
 }
 
-/// Sends a number of requests with a key within a period.
+/// Sends a number of requests with a single key within a period.
 pub(crate) fn burst(
     (account, key): (usize, usize),
     plan: &KeyPlan,

@@ -26,7 +26,7 @@ use crate::{
     },
 };
 
-/// Rough cost of a request: it holds 100 output tokens and about a hundred bytes of prompt.
+/// Rough cost of a request whose hold covers 100 output tokens and a prompt of about a hundred bytes.
 pub(crate) const REQUEST: i64 = 80_000;
 
 /// An account with four keys.
@@ -34,12 +34,12 @@ pub(crate) struct Account {
     pub(crate) id: AccountId,
     pub(crate) groups: Vec<GroupId>,
     pub(crate) keys: Vec<RunKey>,
-    /// The store, accessed directly.
+    /// The store itself, without delays and faults.
     pub(crate) store: Arc<Store>,
 }
 
-/// Opens an account that contains a group in a parent, and four keys: two in the group, one alone, and one that may
-/// spend all of the account's money.
+/// Opens an account. It has a group in a parent group, and four keys: two in the group, one in no group, and one that
+/// may spend all of the account's money.
 pub(crate) async fn open_account(maps: &Arc<SharedMaps>, began: Instant, dice: &mut Dice) -> Account {
     let clock = Arc::new(ProcessClock::new(began, dice.fork()));
     let use_cases = UseCases::over(Arc::new(Direct(maps.clone())), clock);

@@ -1,4 +1,4 @@
-//! A run's randomness and time. The seed determines both.
+//! The random numbers and the times of a run. The seed determines both.
 
 pub(crate) mod clock;
 pub(crate) mod dice;

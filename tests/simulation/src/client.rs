@@ -1,4 +1,4 @@
-//! Clients: each sends one request in some dialect, and reads the answer to its end or leaves midway.
+//! Clients. Each sends one request in one of the dialects, and either reads the answer to its end or leaves midway.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,15 +18,16 @@ use crate::{
     trace::{Trace, tell},
 };
 
-/// A request to be made.
+/// A request that a client will send.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    /// Index of the key among the run's keys.
+    /// Index of the request's key among the keys of the run.
     pub(crate) key: usize,
     pub(crate) model: &'static str,
     pub(crate) dialect: Dialect,
     pub(crate) is_stream: bool,
-    /// Whether the request announces the length of its body. If not, its key is checked before the body is read.
+    /// Whether the request announces the length of its body. If it does not, the gateway checks its key before it reads
+    /// the body.
     pub(crate) tells_length: bool,
     pub(crate) max_tokens: u64,
     pub(crate) script: Script,
@@ -43,9 +44,9 @@ pub(crate) struct Outcome {
     pub(crate) generation: Option<GenerationId>,
     /// Whether the answer was complete.
     pub(crate) is_complete: bool,
-    /// Cost that the answer reports.
+    /// The cost that the answer reports.
     pub(crate) cost: Option<NanoUsd>,
-    /// Text of the error, if any.
+    /// Text of the error, if there is one.
     pub(crate) says: String,
 }
 

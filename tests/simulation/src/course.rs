@@ -1,4 +1,4 @@
-//! One run: its load, its faults, and how it is judged.
+//! The course of a run: its load, its faults, and how it is judged.
 
 pub(crate) mod faults;
 pub(crate) mod judge;

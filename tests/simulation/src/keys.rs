@@ -1,4 +1,4 @@
-//! The keys of a run, shared by its clients, its owner and its judge.
+//! The keys of a run. The run's clients, its owner and its judge share them.
 
 use shared::ids::KeyId;
 use tokio::time::Instant;
@@ -6,6 +6,6 @@ use tokio::time::Instant;
 pub(crate) struct RunKey {
     pub(crate) id: KeyId,
     pub(crate) credential: String,
-    /// When the answer to a revocation arrived.
+    /// Time at which the answer to the key's revocation arrived.
     pub(crate) revoked: Option<Instant>,
 }

@@ -1,5 +1,5 @@
-//! A simulation of the real gateway and the real key-service: one thread, simulated time, and a network and a store
-//! that fail as the seed decides. The same seed gives exactly the same run.
+//! Runs the real gateway and the real key-service in a simulation: there is a single thread, time is simulated, and the
+//! network and the store fail when the seed says so. The same seed always gives exactly the same run.
 
 #[cfg(test)]
 mod account;

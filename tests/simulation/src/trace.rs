@@ -1,4 +1,4 @@
-//! The events of a run, described in words, and a hash of them.
+//! The events of a run, described in words, and their hash.
 
 use std::fmt;
 
@@ -42,12 +42,12 @@ impl Trace {
         told.lines.push(line);
     }
 
-    /// Returns a hash of all events with their times.
+    /// Returns a hash of all events and their times.
     pub(crate) fn hash(&self) -> String {
         self.told.lock().hasher.finalize().to_hex()[..32].to_owned()
     }
 
-    /// Returns all events, one per line.
+    /// Returns all events. Each is on a line of its own.
     pub(crate) fn text(&self) -> String {
         self.told.lock().lines.join("\n")
     }

@@ -1,4 +1,5 @@
-//! The world of a run: an account with its keys, two gateways, two key-services, two upstreams, and their environment.
+//! The world in which a run takes place: an account with its keys, two gateways, two key-services, two upstreams, the
+//! network and the store.
 
 use std::{
     collections::BTreeMap,
@@ -30,11 +31,11 @@ use crate::{
     trace::{Trace, tell},
 };
 
-/// Places of the gateways and key-services.
+/// Places of the gateways, and of the key-services.
 pub(crate) const GATEWAYS: [&str; 2] = ["gateway-1", "gateway-2"];
 pub(crate) const KEY_SERVICES: [&str; 2] = ["key-service-1", "key-service-2"];
 
-/// How long clients send requests and faults happen.
+/// Duration of the time in which clients send requests and faults happen.
 pub(crate) const BUSY: Duration = Duration::from_secs(10);
 
 pub(crate) struct World {
@@ -53,10 +54,10 @@ pub(crate) struct World {
     pub(crate) account: AccountId,
     pub(crate) groups: Vec<GroupId>,
     pub(crate) keys: Arc<Mutex<Vec<RunKey>>>,
-    /// The store, accessed directly.
+    /// The store itself, without delays and faults.
     pub(crate) present: Arc<Store>,
     pub(crate) outcomes: Mutex<Vec<Outcome>>,
-    /// Times of gateways' crashes. After a crash, holds may expire.
+    /// Times at which gateways were killed. After that, holds may expire.
     pub(crate) crashes: Mutex<Vec<Instant>>,
 }
 
@@ -95,7 +96,7 @@ impl World {
         self.dice.lock().fork()
     }
 
-    /// Returns the wall clock at a place. A restart does not change it.
+    /// Returns the wall clock at a place. It stays the same when the process there is restarted.
     pub(crate) fn clock(&self, place: &str) -> Arc<ProcessClock> {
         let clock = || Arc::new(ProcessClock::new(self.began, self.fork()));
         self.clocks.lock().entry(place.to_owned()).or_insert_with(clock).clone()
@@ -118,7 +119,7 @@ impl World {
     }
 }
 
-/// Returns a directory in memory if there is one, since a spool syncs every line.
+/// Returns a directory in memory, if the machine has one: a spool syncs every line, which is slow on a disk.
 fn folder() -> PathBuf {
     let memory = Path::new("/dev/shm");
     if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() }

@@ -1,19 +1,19 @@
-//! Request bodies: valid ones, valid ones with one fault, and damaged ones.
+//! Request bodies: some are valid, some are valid except for one fault, and some are damaged.
 
 use crate::upstream::{Fault, Script, Shape, Style};
 use serde_json::json;
 
 use super::rng::Rng;
 
-/// A generated request body.
+/// A request body that was generated.
 #[derive(Default)]
 pub(super) struct Body {
     pub(super) bytes: Vec<u8>,
-    /// Whether the body may make the model fail.
+    /// Whether this body may be answered with an error that blames the upstream.
     pub(super) blames_upstream: bool,
 }
 
-/// Replacements for valid values.
+/// Values that may replace valid values.
 const JUNK: [&str; 28] = [
     "null",
     "true",
@@ -44,7 +44,7 @@ const JUNK: [&str; 28] = [
     "[1,\"a\",{}]",
     "01",
 ];
-/// Members of a chat request with valid values.
+/// Members that a chat request may have, with valid values.
 const OPTIONS: [(&str, &str); 24] = [
     ("temperature", "0.5"),
     ("top_p", "1"),
@@ -71,7 +71,7 @@ const OPTIONS: [(&str, &str); 24] = [
     ("modalities", "[\"text\"]"),
     ("top_logprobs", "2"),
 ];
-/// Messages; the last message of a request contains the model's script.
+/// Messages of a request. After them comes a message with the model's script.
 const MESSAGES: [&str; 8] = [
     r#"{"role":"system","content":"s"}"#,
     r#"{"role":"developer","content":[{"type":"text","text":"s"}]}"#,
@@ -91,7 +91,7 @@ impl Body {
             pace_ms: rng.below(3) as u64,
             tool_calls: rng.below(2) as u64,
             reasoning_tokens: rng.below(4) as u64,
-            // As vLLM does, which the catalogue names as the kind of upstream.
+            // This is how vLLM reports usage, and the catalogue says that the upstream is a vLLM.
             style: Style { usage_by_choice: true, ..Style::default() },
             ..Script::tokens(rng.below(500) as u64, rng.below(60) as u64).fault(fault)
         };
@@ -100,7 +100,7 @@ impl Body {
         while rng.percent(40) {
             messages.push((*rng.pick(&MESSAGES)).into());
         }
-        // A damaged script would make the scripted model itself fail.
+        // If the script were damaged, the scripted model itself would fail.
         if !damaged {
             messages.push(json!({"role": "user", "content": script.message()}).to_string());
         } else if messages.is_empty() {
@@ -160,7 +160,7 @@ fn fault(rng: &mut Rng) -> Fault {
     ])
 }
 
-/// Builds an object from these members. Sometimes a member is missing, duplicated or of the wrong type.
+/// Builds an object from these members. Sometimes, a member is left out, repeated or given a value of the wrong type.
 fn object(rng: &mut Rng, mut members: Vec<(String, String)>) -> Vec<u8> {
     while rng.percent(25) && !members.is_empty() {
         let place = rng.below(members.len());
@@ -181,7 +181,7 @@ fn object(rng: &mut Rng, mut members: Vec<(String, String)>) -> Vec<u8> {
     format!("{blank}{{{}}}{blank}", members.join(",")).into_bytes()
 }
 
-/// Generates nested arrays or objects, possibly deeper than any parser accepts.
+/// Generates nested arrays or objects. Some are nested deeper than any parser accepts.
 fn nested(rng: &mut Rng) -> String {
     let depth = rng.below(2_000);
     if rng.percent(50) {

@@ -1,4 +1,4 @@
-//! Requests as bytes: request line, headers, framing of the body, and the sender's behaviour.
+//! Requests as bytes: the request line, the headers, how the body is framed, and what the sender does.
 
 use std::fmt;
 
@@ -7,38 +7,38 @@ use super::{
     rng::Rng,
 };
 
-/// Credentials that requests may carry.
+/// Credentials that the requests carry.
 pub struct Keys {
     pub good: String,
-    /// Keys that are refused, each for a different reason.
+    /// Keys that are refused. Each is refused for a different reason.
     pub refused: Vec<String>,
     pub management: String,
-    /// Id of a key that requests may change and revoke.
+    /// Id of a key that the requests may change and revoke.
     pub victim: String,
 }
 
-/// How a sender ends its connection.
+/// What a sender does after it has sent the request, or part of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// Sends everything and reads the whole answer: the request is valid HTTP and must be answered.
+    /// Sends everything and reads the whole answer. Such a request is valid HTTP, so it must be answered.
     Listen,
-    /// Sends everything, reads for this many milliseconds, and leaves.
+    /// Sends everything, reads for this number of milliseconds, and leaves.
     Glance { ms: u64 },
-    /// Sends everything, reads this many bytes, and leaves.
+    /// Sends everything, reads this number of bytes, and leaves.
     Leave { after: u64 },
-    /// Leaves after sending this many bytes of the request.
+    /// Leaves after it has sent this number of bytes of the request.
     Cut { after: usize },
 }
 
-/// A request and how it is sent.
+/// A request, and how it is sent.
 pub struct Sending {
     pub bytes: Vec<u8>,
-    /// Number of bytes per write.
+    /// Number of bytes that are sent at a time.
     pub piece: usize,
-    /// Pause between two writes in milliseconds.
+    /// Pause between two writes, in milliseconds.
     pub pause_ms: u64,
     pub ending: Ending,
-    /// Whether the model may fail on this request, so that an upstream error is a valid answer.
+    /// Whether the model may fail because of this request. Then an upstream error is a valid answer.
     pub blames_upstream: bool,
 }
 
@@ -110,7 +110,7 @@ const HEADERS: [&str; 12] = [
 ];
 
 impl Sending {
-    /// Draws a random request.
+    /// Generates a random request.
     pub fn roll(rng: &mut Rng, keys: &Keys) -> Self {
         let (line, mut body) = Self::line_and_body(rng, keys);
         let mut head = format!("{line} HTTP/1.1\r\nhost: fuzz\r\nconnection: close\r\n").into_bytes();
@@ -131,8 +131,8 @@ impl Sending {
         let mut bytes = frame(rng, head, &body.bytes);
         let mut ending = ending(rng, bytes.len());
         if rng.percent(6) {
-            // The bytes may no longer be HTTP, and then no answer is due; or the script may make the scripted model
-            // fail.
+            // The damaged bytes may no longer be HTTP, so there need not be an answer. Or the damaged script may make
+            // the scripted model fail.
             body.blames_upstream = true;
             body::damage(rng, &mut bytes);
             ending = Ending::Glance { ms: 100 };
@@ -151,7 +151,8 @@ impl Sending {
                     _ => format!("/v1/management/keys/{}", keys.victim),
                 };
                 let method = *rng.pick(&["GET", "POST", "PATCH", "PATCH", "DELETE"]);
-                // A revoked key accepts no further change, so most revocations are replaced.
+                // After the key is revoked, it cannot be changed any more. So most revocations are replaced by a HEAD
+                // request.
                 let method = if method == "DELETE" && rng.percent(95) { "HEAD" } else { method };
                 let body = if matches!(method, "POST" | "PATCH") { Body::key(rng) } else { Body::default() };
                 (format!("{method} {path}"), body)
@@ -169,7 +170,7 @@ fn push_line(head: &mut Vec<u8>, line: &str) {
     head.extend_from_slice(b"\r\n");
 }
 
-/// Draws values of `Authorization`: usually one, and usually a valid one.
+/// Draws the values of `Authorization` at random. Usually, there is one value, and it is valid.
 fn credentials(rng: &mut Rng, keys: &Keys, management: bool) -> Vec<String> {
     let good = if management { &keys.management } else { &keys.good };
     match rng.below(100) {
@@ -183,7 +184,7 @@ fn credentials(rng: &mut Rng, keys: &Keys, management: bool) -> Vec<String> {
     }
 }
 
-/// Joins head and body into one message, with `Content-Length` or in chunks of random size.
+/// Joins head and body into one message, with `Content-Length` or in chunks of a random size.
 fn frame(rng: &mut Rng, mut head: Vec<u8>, body: &[u8]) -> Vec<u8> {
     if body.is_empty() && rng.percent(80) {
         head.extend_from_slice(b"\r\n");
@@ -213,8 +214,8 @@ fn ending(rng: &mut Rng, length: usize) -> Ending {
     }
 }
 
-/// Draws the bytes per write, and the milliseconds between two writes. Most requests are sent in one write, and none
-/// takes long.
+/// Draws how many bytes each write sends, and how many milliseconds pass between two writes. Most requests are sent in
+/// one write, and no request takes long.
 fn pace(rng: &mut Rng, length: usize) -> (usize, u64) {
     match rng.below(100) {
         0..80 => (length.max(1), 0),

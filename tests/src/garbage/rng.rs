@@ -4,7 +4,7 @@
 pub struct Rng(u64);
 
 impl Rng {
-    /// Returns the random numbers for one request of a run.
+    /// Makes a generator of the random numbers for one of the requests in a run.
     pub fn new(seed: u64, number: u64) -> Self {
         let mut rng = Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ number);
         rng.next();
@@ -19,17 +19,17 @@ impl Rng {
         z ^ (z >> 31)
     }
 
-    /// Returns a number below `end`, which must not be zero.
+    /// Returns a random number below `end`, which must not be zero.
     pub fn below(&mut self, end: usize) -> usize {
         usize::try_from(self.next() % end as u64).unwrap()
     }
 
-    /// Returns true with this probability, in percent.
+    /// Returns true with a probability of `chance` per cent.
     pub fn percent(&mut self, chance: usize) -> bool {
         self.below(100) < chance
     }
 
-    /// Returns one of these items.
+    /// Returns one of these items at random.
     pub fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
         &from[self.below(from.len())]
     }

@@ -1,4 +1,4 @@
-//! The harness's own books: the possible costs of every request, for comparison with the bills.
+//! The harness's own book. It contains what each request may have cost, which is compared with the bills.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -14,7 +14,7 @@ use shared::money::NanoUsd;
 use super::{catalogue::cost, clients::client::nanos, servers::server::Settings};
 use crate::upstream::{End, Fault, Generation, Upstream};
 
-/// An account and a management key for it.
+/// An account, and a management key of it.
 #[derive(Clone, Debug)]
 pub struct Account {
     pub name: String,
@@ -22,22 +22,22 @@ pub struct Account {
     pub management_key: String,
 }
 
-/// State of an account as the command line reports it.
+/// The balance of an account, as the command line shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Balance {
     pub credit: NanoUsd,
-    /// Amount covered by open holds.
+    /// Sum of the account's open holds.
     pub held: NanoUsd,
 }
 
-/// Accounts with their deposits, and all requests with their reported costs.
+/// All accounts with their deposits, and all requests with the costs that the answers reported.
 #[derive(Default)]
 pub(super) struct Book {
     accounts: Mutex<Vec<(Account, NanoUsd)>>,
     entries: Mutex<Vec<Arc<Mutex<Line>>>>,
-    /// For imported keys, the amounts that they had spent before the import.
+    /// What each imported key had spent before it was imported.
     elsewhere: Mutex<HashMap<String, NanoUsd>>,
-    /// Whether clients other than the harness spend too; their requests are not in the book.
+    /// Whether clients other than the harness spend too. Their requests are not in the book.
     others: AtomicBool,
 }
 
@@ -51,14 +51,15 @@ struct Line {
     tag: String,
     model: String,
     told: Option<NanoUsd>,
-    /// Minimum and maximum cost that the test expects.
+    /// The lowest and the highest cost that the test expects.
     range: Option<(NanoUsd, NanoUsd)>,
-    /// Whether the process was killed during the request, so only its last report was billed.
+    /// Whether the process was killed during the request. Then only what it had reported last was billed.
     interrupted: bool,
 }
 
 impl Entry {
-    /// Enters the cost that a response's usage reports. It reports none if the charge was not confirmed in time.
+    /// Enters the cost that the usage in a response reports. It contains no cost if the charge was not confirmed in
+    /// time.
     pub(super) fn tell_of(&self, usage: &Value) {
         if let Some(cost) = usage.get("cost") {
             self.0.lock().unwrap().told = Some(nanos(cost));
@@ -67,7 +68,7 @@ impl Entry {
 }
 
 impl Book {
-    /// Enters an account with its first deposit, and creates a management key for it.
+    /// Enters an account with its first deposit, and creates a management key for the account.
     pub(super) fn open(&self, settings: &Settings, name: &str, paid: NanoUsd) -> Account {
         let printed = settings.cli(&["management-keys", "create", "--account", name, "--name", "tests"]);
         let account = Account { name: name.to_owned(), management_key: printed.trim().to_owned() };
@@ -86,7 +87,8 @@ impl Book {
         *paid = paid.checked_add(amount).unwrap();
     }
 
-    /// Enters a request. If the upstream's count does not determine the cost, `range` is its range.
+    /// Enters a request. If the cost does not follow from what the upstream counted, `range` contains the lowest and
+    /// the highest possible cost.
     pub(super) fn enter(
         &self,
         url: &str,
@@ -109,14 +111,14 @@ impl Book {
         Entry(line)
     }
 
-    /// Returns the tags of all requests with this key.
+    /// Returns the tags of all requests that carried this key.
     pub(super) fn tags_of(&self, key: &str) -> Vec<String> {
         let entries = self.entries.lock().unwrap();
         let lines = entries.iter().map(|line| line.lock().unwrap());
         lines.filter(|line| line.key == key).map(|line| line.tag.clone()).collect()
     }
 
-    /// Notes that the process at this address is about to be killed.
+    /// Records that the process at this address will now be killed.
     pub(super) fn crashed(&self, address: &str) {
         for line in &*self.entries.lock().unwrap() {
             let mut line = line.lock().unwrap();
@@ -124,7 +126,7 @@ impl Book {
         }
     }
 
-    /// Records what an imported key had spent before its import.
+    /// Enters what an imported key had spent before it was imported.
     pub(super) fn moved_in(&self, key: &str, used: NanoUsd) {
         self.elsewhere.lock().unwrap().insert(key.to_owned(), used);
     }
@@ -135,13 +137,13 @@ impl Book {
         used.checked_sub(elsewhere).unwrap()
     }
 
-    /// Notes that other clients spend too, so that the charges of single keys are unknown here.
+    /// Records that other clients spend too. What each key was charged is then unknown here.
     pub(super) fn others_spend(&self) {
         self.others.store(true, Ordering::Relaxed);
     }
 
-    /// Asserts that keys and accounts were billed the cost of their requests. `listed` contains the account, id and
-    /// charges of every key; without it, only the accounts are checked.
+    /// Asserts that each key and each account was billed the cost of its requests. `listed` contains the account, the
+    /// id and the billed amount of every key. Without it, only the accounts are checked.
     pub(super) fn assert_billed(
         &self,
         settings: &Settings,
@@ -190,9 +192,9 @@ impl Book {
         }
     }
 
-    /// Returns the minimum and maximum amount that may have been billed to each key, in nano-USD.
+    /// Returns the lowest and the highest amount that each key may have been billed, in nano-USD.
     fn expected(&self, generations: &[Generation]) -> HashMap<String, (i64, i64)> {
-        // If there were several attempts, only the last one can have been answered.
+        // If the upstream was asked several times, only the last attempt can have been answered.
         let by_tag: HashMap<&str, &Generation> = generations.iter().map(|g| (g.tag.as_str(), g)).collect();
         let mut keys: HashMap<String, (i64, i64)> = HashMap::new();
         for line in &*self.entries.lock().unwrap() {
@@ -205,7 +207,7 @@ impl Book {
     }
 }
 
-/// Returns the balance of every account by name, as the command line reports it.
+/// Returns the balance of every account, as the command line shows it, by the account's name.
 pub(super) fn balances(settings: &Settings) -> BTreeMap<String, Balance> {
     let printed = settings.cli(&["accounts", "list", "--json"]);
     let listed: Value = serde_json::from_str(&printed).unwrap_or_else(|e| panic!("no JSON, {e}: {printed}"));
@@ -231,12 +233,12 @@ impl Line {
     }
 }
 
-/// Returns the minimum and maximum correct charge for a generation whose cost did not reach the client.
+/// Returns the lowest and the highest correct charge for a generation, if the client did not learn its cost.
 pub fn billed(model: &str, served: &Generation) -> (NanoUsd, NanoUsd) {
     let truth = cost(model, served.served);
     let nothing = (NanoUsd::ZERO, NanoUsd::ZERO);
     let finished = served.ended_by(End::Finished);
-    // A whole answer is useful only if it is complete and valid. A finish reason `abort` is not valid.
+    // A whole answer is billed only if it is complete and valid. An answer with the finish reason `abort` is not valid.
     let in_order = served.script.fault == Fault::None && served.script.finish_reason.is_none();
     match served.streamed {
         _ if served.served.completion == 0 => nothing,
@@ -247,7 +249,7 @@ pub fn billed(model: &str, served: &Generation) -> (NanoUsd, NanoUsd) {
     }
 }
 
-/// An API key and its plaintext.
+/// An API key, with its plaintext.
 #[derive(Clone, Debug)]
 pub struct ApiKey {
     /// `ak_…`

@@ -1,38 +1,40 @@
-//! The tests' catalogue of models, and an independent calculation of the cost of requests.
+//! The catalogue of models that tests use. Also calculates the cost of requests, independently of the programs.
 
 use shared::money::NanoUsd;
 
 use crate::upstream::Usage;
 
-/// The model that most tests request.
+/// The model that most tests use.
 pub const FLASH: &str = "Model Flash";
 pub const MAX: &str = "Model Max";
 
-/// Prices per million tokens of input, cached input and output.
+/// For each model, the prices of a million tokens of input, cached input and output.
 const PRICES: [(&str, [&str; 3]); 2] = [(FLASH, ["0.10", "0.025", "0.40"]), (MAX, ["1.00", "0.25", "4.00"])];
 
-/// Models that a stack offers.
+/// The models that a stack offers, and their upstreams.
 pub enum Models {
-    /// Both models at the scripted upstream.
+    /// Both models. Their upstream is the scripted upstream.
     Scripted,
-    /// Both models at the scripted upstream, with these additional lines.
+    /// Both models. Their upstream is the scripted upstream, and its entries have these additional lines.
     With(&'static str),
-    /// Both models, at another address.
+    /// Both models. Their upstream is at this address.
     At(String),
-    /// Both models, at another address and at the scripted upstream.
+    /// Both models. They have an upstream at this address and the scripted upstream.
     Also(String),
-    /// Both models at the scripted upstream and at another address, each with additional lines.
+    /// Both models. They have an upstream at another address and the scripted upstream. The entries of each have
+    /// additional lines.
     Apart { scripted: &'static str, other: String, lines: &'static str },
-    /// This catalogue, with `{url}` in place of the scripted upstream's address.
+    /// The models in this catalogue. In it, `{url}` stands for the address of the scripted upstream.
     Text(&'static str),
-    /// No configuration: the model built into the binary.
+    /// No catalogue is configured, so only the model in the binary is offered.
     Builtin,
 }
 
 impl Models {
-    /// Returns the catalogue's text for upstreams of this kind. `scripted` is the scripted upstream's address.
+    /// Returns the text of the catalogue, with upstreams of this kind. `scripted` is the address of the scripted
+    /// upstream.
     pub fn catalogue(&self, kind: &str, scripted: &str) -> Option<String> {
-        // Allows image URLs from anywhere, except in tests about which URLs are allowed.
+        // Image URLs may point anywhere, except in tests about which URLs are allowed.
         let usual = "image_urls = \"any\"";
         let upstreams = match self {
             Self::Scripted => vec![(scripted, usual)],
@@ -93,7 +95,7 @@ pub fn cost(model: &str, usage: Usage) -> NanoUsd {
     NanoUsd::from_nanos(i64::try_from((total + 999_999) / 1_000_000).unwrap())
 }
 
-/// Returns the cost of this many prompt and completion tokens with [`FLASH`].
+/// Returns what this many prompt and completion tokens cost with the model [`FLASH`].
 pub fn cost_of(prompt: u64, completion: u64) -> NanoUsd {
     cost(FLASH, Usage { prompt, cached: 0, completion })
 }

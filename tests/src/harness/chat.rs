@@ -1,4 +1,4 @@
-//! Chat requests: builds them, sends them, reads their answers whole or as a stream, and enters them in the book.
+//! Chat requests. They are built and sent, entered in the book, and their answers are read, whole or as a stream.
 
 use std::{collections::VecDeque, fmt, sync::Arc, time::Instant};
 
@@ -21,7 +21,7 @@ use super::{
 };
 use crate::upstream::Script;
 
-/// A chat request that has not been sent.
+/// A chat request that was not sent yet.
 #[derive(Clone)]
 pub struct Call {
     http: Http,
@@ -30,7 +30,8 @@ pub struct Call {
     dialect: Dialect,
     key: ApiKey,
     headers: HeaderMap,
-    /// Range of the cost, if the response does not report the cost and the upstream's count is not what will be billed.
+    /// The lowest and the highest possible cost. It is used if the response does not report the cost and what the
+    /// upstream counted is not what will be billed.
     range: Option<(NanoUsd, NanoUsd)>,
     /// Tag of the request's script.
     pub tag: String,
@@ -48,14 +49,15 @@ impl Call {
         Self { http, book, base, dialect, key, headers, range: None, tag, body }
     }
 
-    /// Sends the call with another client.
+    /// Makes this client send the call.
     #[must_use]
     pub fn over(mut self, http: &Http) -> Self {
         self.http = http.clone();
         self
     }
 
-    /// Converts the call to another dialect. The body stays a chat request until the call is sent.
+    /// Makes the call use another dialect. The body remains a chat request until the call is sent, and is then
+    /// translated.
     #[must_use]
     pub fn speaking(self, dialect: Dialect) -> Self {
         Self { dialect, ..self }
@@ -82,18 +84,18 @@ impl Call {
         self
     }
 
-    /// Sets the range of the cost, for a response that does not report the cost.
+    /// Sets the lowest and the highest possible cost, for a response that does not report the cost.
     #[must_use]
     pub fn costing(self, least: NanoUsd, most: NanoUsd) -> Self {
         Self { range: Some((least, most)), ..self }
     }
 
-    /// Sends the request and reads the whole answer, successful or not.
+    /// Sends the request and reads the whole answer, whether it is a success or not.
     pub async fn send(self) -> Answer {
         self.try_send().await.unwrap_or_else(|e| panic!("no answer: {e}"))
     }
 
-    /// Sends the request; returns an error if no answer comes.
+    /// Sends the request. Returns an error if there is no answer.
     pub async fn try_send(self) -> Result<Answer, String> {
         let entry = self.enter();
         let answer = Answer::read(self.http.open(self.request()).await?).await?;
@@ -103,23 +105,23 @@ impl Call {
         Ok(answer)
     }
 
-    /// Sends the request as a stream that reports its usage.
+    /// Requests a stream that reports its usage.
     pub async fn stream(self) -> Stream {
         self.try_stream().await.unwrap_or_else(|answer| panic!("no stream: {answer}"))
     }
 
-    /// Sends the request as a stream that does not report its usage.
+    /// Requests a stream that does not report its usage.
     pub async fn stream_without_usage(self) -> Stream {
         let opened = self.with("stream", true).open().await.expect("there is an answer");
         opened.unwrap_or_else(|answer| panic!("no stream: {answer}"))
     }
 
-    /// Opens a stream; returns the answer if the request is refused.
+    /// Requests a stream. If the request is refused, returns the answer.
     pub async fn try_stream(self) -> Result<Stream, Answer> {
         self.reach_stream().await.expect("there is an answer")
     }
 
-    /// Opens a stream; returns an error if no answer comes.
+    /// Requests a stream. Returns an error if there is no answer.
     pub async fn reach_stream(self) -> Result<Result<Stream, Answer>, String> {
         self.with("stream", true).with("stream_options", json!({"include_usage": true})).open().await
     }
@@ -153,35 +155,35 @@ impl Call {
     }
 }
 
-/// An open stream. Dropping it closes the connection, as a client that leaves does.
+/// An open stream. When it is dropped, the connection is closed, as it is when a client leaves.
 pub struct Stream {
     pub headers: HeaderMap,
     /// Tag of the request's script.
     pub tag: String,
     dialect: Dialect,
     events: Events,
-    /// Events that have been received but not processed.
+    /// Events that have arrived but were not processed yet.
     read: VecDeque<Event>,
     entry: Entry,
     ended: Ended,
     opened: Instant,
 }
 
-/// Everything that was read from a stream.
+/// Everything that was read from a stream so far.
 #[derive(Clone, Default)]
 pub struct Ended {
     pub chunks: Vec<Value>,
-    /// The error event at the end.
+    /// The error event with which the stream ended.
     pub error: Option<Value>,
-    /// Whether `[DONE]` was received.
+    /// Whether `[DONE]` has arrived.
     pub done: bool,
     pub comments: Vec<String>,
-    /// Error of the connection, if it was cut.
+    /// Error of the connection, if it was cut off.
     pub broken: Option<String>,
 }
 
 impl Stream {
-    /// Reads until this many tokens in total have arrived.
+    /// Reads until this many tokens have arrived in total.
     pub async fn read_tokens(&mut self, tokens: usize) {
         while self.ended.tokens() < tokens {
             let ended = &self.ended;
@@ -190,7 +192,7 @@ impl Stream {
         }
     }
 
-    /// Reads until a choice is finished.
+    /// Reads until one of the choices is finished.
     pub async fn read_finish(&mut self) {
         while self.ended.finish_reasons().is_empty() {
             assert!(self.read_one().await, "ended early: {:?}", self.ended);
@@ -206,8 +208,8 @@ impl Stream {
         self.ended.comments[known].clone()
     }
 
-    /// Reads until an event, in the dialect's own format, satisfies the condition. Returns false if the stream ends
-    /// first.
+    /// Reads until an event satisfies the condition, which sees events in the dialect's own format. Returns false if
+    /// the stream ends first.
     pub async fn read_until(&mut self, mut wanted: impl FnMut(&Value) -> bool) -> bool {
         loop {
             while !self.read.is_empty() {
@@ -229,25 +231,25 @@ impl Stream {
         self.ended
     }
 
-    /// Reads the stream to its end, or until this time.
+    /// Reads the stream until it ends or until this time.
     pub async fn rest_until(mut self, until: Instant) -> Ended {
         while timeout_at(until.into(), self.read_one()).await.unwrap_or(false) {}
         self.ended
     }
 
-    /// Returns everything read so far.
+    /// Returns everything that was read so far.
     pub fn so_far(&self) -> &Ended {
         &self.ended
     }
 
-    /// Returns the value of a header; empty if it is missing.
+    /// Returns the value of a header. It is empty if there is no such header.
     pub fn header(&self, name: &str) -> &str {
         self.headers.get(name).map_or("", |value| value.to_str().unwrap())
     }
 
-    /// Reads one event; returns false at the end.
+    /// Reads one event. Returns false if the stream has ended.
     async fn read_one(&mut self) -> bool {
-        // The stream may contain an endless number of comments.
+        // Without this check, a stream that contains only comments could go on forever.
         assert!(self.opened.elapsed() < SERVER_PATIENCE, "the stream does not end: {:?}", self.ended);
         let event = loop {
             if let Some(event) = self.read.pop_front() {
@@ -281,7 +283,7 @@ impl Stream {
 }
 
 impl Ended {
-    /// Concatenates this member of all deltas of the first choice.
+    /// Joins the texts that this member has in the deltas of the first choice.
     pub fn joined(&self, name: &str) -> String {
         self.deltas(0).filter_map(|delta| delta[name].as_str()).collect()
     }
@@ -299,7 +301,8 @@ impl Ended {
         self.chunks.iter().filter_map(|chunk| chunk["choices"].as_array()).flatten()
     }
 
-    /// Returns the number of deltas with content, over all choices: the scripted upstream sends one per token.
+    /// Returns the number of deltas with content, in all choices together. The scripted upstream sends one for each
+    /// token.
     pub fn tokens(&self) -> usize {
         let says = |value: &Value| value.as_str().is_some_and(|text| !text.is_empty()) || value.is_array();
         let members = ["content", "reasoning_content", "tool_calls"];
@@ -311,23 +314,24 @@ impl Ended {
         self.choices().filter_map(|choice| choice["finish_reason"].as_str()).collect()
     }
 
-    /// Returns the usage, if it was reported.
+    /// Returns the usage, if the stream reported it.
     pub fn usage(&self) -> Option<&Value> {
         self.chunks.iter().map(|chunk| &chunk["usage"]).find(|usage| !usage.is_null())
     }
 
-    /// Returns the cost reported in the usage.
+    /// Returns the cost that the usage reports.
     #[track_caller]
     pub fn cost(&self) -> NanoUsd {
         nanos(&self.usage().unwrap_or_else(|| panic!("no usage: {self:?}"))["cost"])
     }
 
-    /// Returns the code of the final error; empty if there was none.
+    /// Returns the code of the error with which the stream ended. It is empty if there was no error.
     pub fn error_code(&self) -> &str {
         self.error.as_ref().and_then(|error| error["code"].as_str()).unwrap_or_default()
     }
 
-    /// Asserts that the stream ended with this error event, correctly terminated and without `[DONE]`.
+    /// Asserts that the stream ended with this error event, that the connection was closed correctly, and that there
+    /// was no `[DONE]`.
     #[track_caller]
     pub fn assert_error(&self, status: u16, code: &str) {
         let error = self.error.as_ref().unwrap_or_else(|| panic!("no error: {self:?}"));
@@ -344,7 +348,7 @@ impl Ended {
     }
 }
 
-/// Shows the end of the stream in failed tests rather than every chunk.
+/// In failed tests, only the end of the stream is shown, not every chunk.
 impl fmt::Debug for Ended {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let said: String = self.text().chars().take(200).collect();

@@ -1,4 +1,4 @@
-//! Clients of the programs, and a browser.
+//! Clients of the programs, among them a browser.
 
 pub(crate) mod browser;
 pub(crate) mod client;

@@ -1,4 +1,4 @@
-//! Runs commands to their end.
+//! Runs commands until they end.
 
 use std::{
     ffi::OsStr,
@@ -9,7 +9,7 @@ use std::{
 
 use super::patience::SERVER_PATIENCE;
 
-/// Runs a command to its end and returns what it printed. A command that hangs is killed, and the test fails.
+/// Runs a command until it ends, and returns what it printed. A command that hangs is killed, and the test fails.
 pub fn run_to_end(command: &mut Command) -> Output {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     let words = words.map(OsStr::to_string_lossy).collect::<Vec<_>>().join(" ");
@@ -25,7 +25,7 @@ pub fn run_to_end(command: &mut Command) -> Output {
     panic!("`{words}` does not end in {SERVER_PATIENCE:?}: {printed:?}");
 }
 
-/// Sends a signal with the shell's built-in `kill`, since the separate program may be missing.
+/// Sends a signal with the `kill` that is built into the shell, because there may be no program of that name.
 pub(crate) fn signal(pid: u32, name: &str) {
     let sent = Command::new("sh").args(["-c", &format!("kill -{name} {pid}")]).status();
     assert!(sent.is_ok_and(|status| status.success()), "the signal can be sent");

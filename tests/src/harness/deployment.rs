@@ -1,4 +1,4 @@
-//! The processes of an installation, and how they find each other.
+//! The processes of an installation, and how they reach each other.
 
 use std::{
     fs,
@@ -15,37 +15,40 @@ use super::{
 };
 use crate::{harness::catalogue::Models, upstream::Keep};
 
-/// Pepper for hashing keys, and token between the services.
+/// The pepper with which keys are hashed, and the token between the services.
 pub(super) const PEPPER: &str = "5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed";
 pub(super) const INTERNAL_TOKEN: &str = "between-the-services";
 
-/// Environment variable that swaps the single Redis and the cluster, so that each test also runs over the other one.
+/// Environment variable that makes tests use a cluster instead of a single Redis, and the other way round. With it,
+/// each test can be run over both.
 const SWAPPED: &str = "FAREGATE_TEST_SWAPPED";
 
-/// Processes that make up an installation.
+/// Which processes make up an installation.
 #[derive(Clone, Copy, Debug)]
 pub enum Deployment {
     /// `faregate`: both services and the store in one process.
     AllInOne,
-    /// Several `faregate` processes over a Redis.
+    /// Several `faregate` processes, which share a Redis.
     SideBySide { processes: usize, redis: Form },
-    /// The services as separate processes over a Redis.
+    /// The services as separate processes, which share a Redis.
     Services { gateways: usize, key_services: usize, redis: Form },
 }
 
 impl Deployment {
-    /// Services over this form of Redis, which `FAREGATE_TEST_SWAPPED` may replace.
+    /// Makes a deployment of separate services over this form of Redis. `FAREGATE_TEST_SWAPPED` may replace that form.
     pub fn services(gateways: usize, key_services: usize, redis: Form) -> Self {
         Self::Services { gateways, key_services, redis: as_asked(redis) }
     }
 
-    /// Several `faregate` processes over this form of Redis, which `FAREGATE_TEST_SWAPPED` may replace.
+    /// Makes a deployment of several `faregate` processes over this form of Redis. `FAREGATE_TEST_SWAPPED` may replace
+    /// that form.
     pub fn side_by_side(processes: usize, redis: Form) -> Self {
         Self::SideBySide { processes, redis: as_asked(redis) }
     }
 }
 
-/// Half of the tests with services use a single Redis and half use a cluster; the variable swaps the two.
+/// Half of the tests with separate services use a single Redis, and the other half use a cluster. The variable swaps
+/// the two.
 fn as_asked(form: Form) -> Form {
     let is_swapped = match std::env::var(SWAPPED).as_deref() {
         Ok("1") => true,
@@ -59,22 +62,22 @@ fn as_asked(form: Form) -> Form {
     }
 }
 
-/// Running processes of an installation.
+/// The running processes of an installation.
 pub struct Processes {
-    /// Processes that accept client connections.
+    /// The processes that accept client connections.
     pub gateways: Vec<Server>,
-    /// Key-services. Empty if the gateway's process contains the key-service.
+    /// The key-services. There are none if the gateway's process contains the key-service.
     pub key_services: Vec<Server>,
-    /// The Redis. `None` if the store is not a separate process.
+    /// The Redis. `None` if the store is not a process of its own.
     pub redis: Option<Redis>,
-    /// Clocks of the key-services, if each has its own.
+    /// The clocks of the key-services, if each has a clock of its own.
     pub clocks: Vec<WallClock>,
 }
 
 impl Deployment {
-    /// Starts the processes and creates the first run's account. Each process has a directory in `data` and this
-    /// environment. If `options.clocks` has a number for a key-service, or for the only process, its clock is that many
-    /// seconds ahead of the machine's.
+    /// Starts the processes, and creates the account that exists after the first run. Each process gets a directory in
+    /// `data` and this environment. If `options.clocks` has a number for a key-service or for the only process, the
+    /// clock of that process is so many seconds ahead of the machine's.
     pub async fn start(self, data: &Path, env: Vec<(&'static str, String)>, options: &Options) -> Processes {
         let clocks = &options.clocks;
         match self {
@@ -113,7 +116,7 @@ impl Deployment {
 }
 
 impl Processes {
-    /// Returns the settings of a process with access to the store, which can run the operator's commands.
+    /// Returns the settings of a process that can access the store. Operator's commands can be run with them.
     pub fn operator(&self) -> &Settings {
         self.key_services.first().unwrap_or(&self.gateways[0]).settings()
     }
@@ -144,7 +147,7 @@ async fn services(
     }
     let mut before = Vec::new();
     for number in 0..gateways {
-        // Each gateway prefers another key-service, so that all key-services receive calls.
+        // Each gateway prefers a different key-service, so that all key-services receive calls.
         let mut in_turn: Vec<&Server> = behind.iter().collect();
         in_turn.rotate_left(number % key_services);
         let grpc: Vec<&str> = in_turn.iter().map(|server| server.address("key-grpc")).collect();
@@ -159,44 +162,44 @@ async fn services(
     Processes { gateways: before, key_services: behind, redis: Some(redis), clocks }
 }
 
-/// Chooses the version that a process runs: with `beside`, processes with even numbers run the other version.
+/// Chooses the version that a process runs. If `beside` is set, processes with even numbers run that other version.
 fn in_version(options: &Options, number: usize, settings: Settings) -> Settings {
     let programs = options.beside.clone().filter(|_| number.is_multiple_of(2));
     Settings { programs, ..settings }
 }
 
-/// Returns the folder of a process, and creates it if it is missing.
+/// Returns the folder of a process. If it does not exist, creates it.
 fn folder(data: &Path, program: &str, number: usize) -> PathBuf {
     let folder = data.join(format!("{program}-{number}"));
     fs::create_dir_all(&folder).unwrap();
     folder
 }
 
-/// Name of the account that a first run creates.
+/// Name of the account that exists after the first run.
 pub const ACCOUNT: &str = "default";
 /// Credit of that account, in USD.
 pub(super) const FIRST_CREDIT: &str = "10";
 
-/// Settings of a stack.
+/// How a stack is set up.
 pub struct Options {
     /// The processes that make up the installation.
     pub deployment: Deployment,
     /// Kind of upstream in the catalogue.
     pub kind: &'static str,
-    /// Lease of a hold. The default is longer than the time in which a test expects holds to be resolved.
+    /// Lease of a hold. By default, it is longer than the time in which tests expect holds to be resolved.
     pub lease: Duration,
-    /// Models in the catalogue.
+    /// The models in the catalogue.
     pub models: Models,
     /// Additional environment variables.
     pub env: Vec<(&'static str, String)>,
-    /// For each key-service, how many seconds its wall clock is ahead of the machine's. If empty, all use the machine's
-    /// clock.
+    /// For each key-service, by how many seconds its wall clock is ahead of the machine's. If this is empty, all use
+    /// the machine's clock.
     pub clocks: Vec<i64>,
-    /// How the upstream records requests.
+    /// What the upstream records about requests.
     pub keep: Keep,
-    /// Whether the file sizes of gateways can be limited with [`Server::bound_files`].
+    /// Whether tests can limit the file sizes of gateways with [`Server::bound_files`].
     pub files_bounded: bool,
-    /// Folder with another version of the programs. If set, every second process of each kind runs that version.
+    /// Folder with another version of the programs. If it is set, every second process of each kind runs that version.
     pub beside: Option<PathBuf>,
 }
 

@@ -23,10 +23,10 @@ use tokio::{net::TcpListener, task::JoinHandle};
 
 type Body = UnsyncBoxBody<Bytes, hyper::Error>;
 
-/// A request and the part of its answer that has arrived so far.
+/// A request, and what has arrived of its answer so far.
 #[derive(Clone)]
 pub struct Exchange {
-    /// Method, path and query.
+    /// The request's method, path and query.
     pub request: String,
     /// Request headers.
     pub headers: HeaderMap,
@@ -36,11 +36,11 @@ pub struct Exchange {
     pub status: StatusCode,
     /// `Content-Type` of the answer.
     pub content_type: String,
-    /// Body of the answer.
+    /// Body of the answer so far.
     pub answer: Vec<u8>,
 }
 
-/// The recording proxy. It stops when dropped.
+/// A proxy that records. It stops when it is dropped.
 pub struct Door {
     address: SocketAddr,
     seen: Arc<Seen>,
@@ -51,7 +51,7 @@ pub struct Door {
 struct Seen(Mutex<Vec<Arc<Mutex<Exchange>>>>);
 
 impl Door {
-    /// Starts a proxy in front of the gateway at this base address.
+    /// Starts a proxy in front of the gateway that has this base address.
     pub async fn before(gateway: &str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("the loopback has a free port");
         let address = listener.local_addr().unwrap();
@@ -60,7 +60,7 @@ impl Door {
         Self { address, seen, task }
     }
 
-    /// Returns the proxy's base address.
+    /// Returns the base address of the proxy.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
@@ -78,7 +78,7 @@ impl Drop for Door {
 }
 
 impl Exchange {
-    /// Returns the exchange as JSON, for programs that check it.
+    /// Returns the exchange as JSON. Other programs check it.
     pub fn to_json(&self) -> Value {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let of_request = self.headers.get(header::CONTENT_TYPE).map(|value| text(value.as_bytes()));
@@ -101,7 +101,7 @@ async fn serve(listener: TcpListener, gateway: String, seen: Arc<Seen>) {
                 let (client, gateway, seen) = (client.clone(), gateway.clone(), seen.clone());
                 async move { Ok::<_, Infallible>(pass(&client, &gateway, request, &seen).await) }
             });
-            // When a client leaves or an answer is cut off, the connection ends with an error.
+            // If the client leaves or an answer is cut off, the connection ends with an error.
             let _ = hyper::server::conn::http1::Builder::new()
                 .serve_connection(TokioIo::new(stream), service)
                 .await;

@@ -4,15 +4,15 @@ use std::time::{Duration, Instant};
 
 use tokio::time::sleep;
 
-/// Longest wait for anything, so that a test fails rather than hangs.
+/// Maximum time to wait for anything. With it, a test fails instead of hanging.
 pub const PATIENCE: Duration = Duration::from_secs(30);
-/// Longest wait for servers to start, to end, to find each other, or to send something without a request. Only a server
-/// that hangs takes this long, however busy the machine is.
+/// Maximum time to wait until servers start, end, find each other, or send something without a request. However busy
+/// the machine is, only a server that hangs needs so much time.
 pub const SERVER_PATIENCE: Duration = Duration::from_mins(5);
-/// Interval at which a condition is polled.
+/// Time between two checks of a condition.
 pub const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// Waits until a condition holds.
+/// Waits until a condition holds. Checks it again and again.
 pub async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let deadline = Instant::now() + SERVER_PATIENCE;
     while !holds().await {

@@ -1,4 +1,4 @@
-//! Processes under test, and servers around them: a load balancer, receivers, a Redis, a vendor.
+//! The processes that are tested, and the servers that they need: a load balancer, receivers, a Redis, a vendor.
 
 pub(crate) mod balancer;
 pub(crate) mod otlp_receiver;

@@ -1,4 +1,4 @@
-//! Runs a command on a terminal and types a person's answers.
+//! Runs a command on a terminal, and types what a person would answer.
 
 use std::{collections::BTreeMap, path::Path, process::Command};
 
@@ -6,19 +6,20 @@ use serde_json::{Value, json};
 
 use super::{command::run_to_end, servers::server::binary};
 
-/// Script that opens the terminal in Python, since a pseudo-terminal in Rust would need unsafe code.
+/// Python script that opens the terminal. In Rust, a pseudo-terminal would need unsafe code.
 const SCRIPT: &str = include_str!("terminal.py");
 
-/// Everything that a terminal showed during a command, and the exit status, which is negative if a signal ended the
-/// command.
+/// What a terminal showed while a command ran, and the exit status of the command. The status is negative if a signal
+/// ended the command.
 #[derive(Debug)]
 pub struct Shown {
-    /// All text shown, including the answers.
+    /// Everything that the terminal showed, including what was typed.
     pub text: String,
     pub status: i64,
 }
 
-/// Runs a `faregate` command in a directory. Each step is a text to wait for, and what a person types after it.
+/// Runs a `faregate` command in a directory. Each step consists of a text to wait for, and of what a person types after
+/// that.
 pub fn on_terminal(folder: &Path, env: &[(&str, String)], words: &[&str], steps: &[(&str, &str)]) -> Shown {
     let env: BTreeMap<&str, &String> = env.iter().map(|(name, value)| (*name, value)).collect();
     let asked = json!({

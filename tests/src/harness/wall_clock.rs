@@ -1,38 +1,38 @@
-//! Wall clocks for single processes. They may differ from the machine's clock, and may jump.
+//! Wall clocks, each for a single process. They may differ from the machine's clock, and they may jump.
 
 use std::{
     fs,
     path::{Path, PathBuf},
 };
 
-/// Folder of libraries, with a subfolder for each architecture.
+/// Folder that contains the system's libraries. It has a subfolder for each architecture.
 const LIBRARIES: &str = "/usr/lib";
-/// Path within the subfolder of the library that replaces the system's clock.
+/// Path of the library that replaces the system's clock, within that subfolder.
 const LIBRARY: &str = "faketime/libfaketimeMT.so.1";
 
-/// Wall clock of one process, some seconds ahead of the machine's. The process still uses the machine's monotonic
-/// clock.
+/// The wall clock of a process. It is some seconds ahead of the machine's wall clock. The monotonic clock of the
+/// process remains the machine's.
 pub struct WallClock {
     file: PathBuf,
 }
 
 impl WallClock {
-    /// Creates a clock that is this many seconds ahead of the machine's. Its file is in this folder.
+    /// Creates a clock that is this many seconds ahead of the machine's. Its file is created in this folder.
     pub(super) fn ahead(folder: &Path, seconds: i64) -> Self {
         let clock = Self { file: folder.join("clock") };
         clock.set(seconds);
         clock
     }
 
-    /// Sets the clock to this many seconds ahead of the machine's (negative: behind).
+    /// Sets by how many seconds the clock is ahead of the machine's. If the number is negative, the clock is behind.
     pub fn set(&self, seconds: i64) {
-        // The file is replaced atomically, since the process may read it at any time.
+        // The file is replaced at once, because the process may read it at any time.
         let new = self.file.with_extension("new");
         fs::write(&new, format!("{seconds:+}s\n")).unwrap();
         fs::rename(new, &self.file).unwrap();
     }
 
-    /// Returns the environment variables of a process with this clock.
+    /// Returns the environment variables that make a process use this clock.
     pub(super) fn env(&self) -> Vec<(&'static str, String)> {
         vec![
             ("LD_PRELOAD", library()),

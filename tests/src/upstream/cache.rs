@@ -1,4 +1,4 @@
-//! The upstream's prefix cache, like the cache of recent prompts in model servers.
+//! The prefix cache of the upstream. It is like the caches in which model servers keep recent prompts.
 
 use std::{
     collections::{HashSet, VecDeque},
@@ -6,19 +6,19 @@ use std::{
     sync::Mutex,
 };
 
-/// Number of tokens in a block, the unit of caching.
+/// Number of tokens in a block. Only whole blocks are cached.
 const BLOCK_TOKENS: u64 = 16;
-/// Bytes of messages in a block: four per token.
+/// Number of bytes of messages in a block. Four bytes are a token.
 const BLOCK_BYTES: usize = 64;
-/// Maximum number of blocks; the oldest are dropped first.
+/// Maximum number of blocks. If there are more, the oldest are dropped.
 const MOST_BLOCKS: usize = 1 << 14;
 
-/// Blocks that were read recently, each identified by a hash of everything up to its end.
+/// Blocks that were read recently. Each is identified by a hash of the prompt up to the block's end.
 #[derive(Default)]
 pub(super) struct PrefixCache(Mutex<(HashSet<u64>, VecDeque<u64>)>);
 
 impl PrefixCache {
-    /// Reads a prompt and returns how many of its tokens were cached.
+    /// Reads a prompt. Returns how many of its tokens were cached before.
     pub(super) fn read(&self, salt: &str, messages: &str) -> u64 {
         let (known, order) = &mut *self.0.lock().unwrap();
         let mut all_before = DefaultHasher::new();

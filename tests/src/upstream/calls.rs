@@ -1,4 +1,4 @@
-//! Tool calls in scripted answers: names and arguments.
+//! The tool calls in scripted answers: their names and their arguments.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,12 +8,12 @@ use serde::{Deserialize, Serialize};
 pub struct ScriptedCall {
     /// Name of the tool.
     pub name: String,
-    /// Its arguments: JSON, or the text of a custom tool.
+    /// Arguments of the call. They are JSON or, for a custom tool, a text.
     pub arguments: String,
 }
 
 impl ScriptedCall {
-    /// Returns the arguments in the two pieces in which they are sent.
+    /// Returns the arguments in two pieces, as they are sent.
     pub(super) fn halves(&self) -> (String, String) {
         let half = self.arguments.chars().count() / 2;
         let middle = self.arguments.char_indices().nth(half).map_or(0, |(at, _)| at);

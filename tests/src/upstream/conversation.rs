@@ -1,10 +1,11 @@
-//! Finds the script of a conversation: in the last user message that has one, for the current round of tool calls.
+//! Finds the script of a conversation. It is in the last user message that contains one, and may have a part for the
+//! present round of tool calls.
 
 use serde_json::Value;
 
 use super::script::Script;
 
-/// Returns the script of these messages or items, some of which contain a tool's result.
+/// Returns the script in these messages or items. Some of them may contain the result of a tool.
 pub(super) fn script_of(items: &[Value], has_result: impl Fn(&Value) -> bool) -> Option<Script> {
     let users = items.iter().enumerate().filter(|(_, item)| item["role"] == "user");
     let (asked, script) =
@@ -13,7 +14,7 @@ pub(super) fn script_of(items: &[Value], has_result: impl Fn(&Value) -> bool) ->
     Some(script.after_rounds(rounds(&results)))
 }
 
-/// Returns the script in a content, which is a string or a list of parts.
+/// Returns the script in a message's content, which is a string or a list of parts.
 fn script_in(content: &Value) -> Option<Script> {
     match content {
         Value::String(text) => Script::in_message(text),
@@ -22,7 +23,7 @@ fn script_in(content: &Value) -> Option<Script> {
     }
 }
 
-/// Returns the number of rounds of tool calls that have results. Adjacent results count as one round.
+/// Returns how many rounds of tool calls have results. Results that follow each other belong to the same round.
 fn rounds(results: &[bool]) -> usize {
     let nexts = results.iter().skip(1).chain([&false]);
     results.iter().zip(nexts).filter(|(result, next)| **result && !**next).count()

@@ -1,4 +1,4 @@
-//! Deliberate faults, and how vendors word them.
+//! Faults that are caused on purpose, and the words of vendors' errors.
 
 pub(crate) mod cut;
 pub(crate) mod fault;

@@ -1,4 +1,5 @@
-//! OpenAI's Responses API and Anthropic's Messages API. This upstream is as strict as the vendors' own servers.
+//! OpenAI's Responses API and Anthropic's Messages API. In these APIs, this upstream is as strict as the vendors' own
+//! servers.
 
 use std::{future::pending, io, sync::atomic::Ordering};
 
@@ -130,7 +131,7 @@ fn answered(api: Api, plan: NativePlan, running: Running) -> Response<Body> {
     whole_text(&plan.text(&whole), &plan.script, running)
 }
 
-/// Returns how many prompt tokens were cached before, and how many become cached now.
+/// Returns how many prompt tokens were cached before, and how many are added to the cache.
 fn cached(prompt: &Prompt, total: u64, script: &Script, state: &State) -> (u64, CacheWrites) {
     let minimum = script.cache_minimum;
     if prompt.api == Api::Messages {
@@ -141,7 +142,7 @@ fn cached(prompt: &Prompt, total: u64, script: &Script, state: &State) -> (u64, 
     (if cached < minimum { 0 } else { cached }, CacheWrites::default())
 }
 
-/// Returns the script of a request, for the current state of the upstream.
+/// Returns the script of a request. The state of the upstream may change it.
 fn script_of(prompt: &Prompt, state: &State) -> Script {
     let mut script = prompt.script().unwrap_or_else(|| state.default_script());
     if script.faults > 0 && state.earlier(&script.tag) >= script.faults {
@@ -150,12 +151,12 @@ fn script_of(prompt: &Prompt, state: &State) -> Script {
     script
 }
 
-/// Returns an error response worded as the API's vendor words it.
+/// Returns an error response in the words of the API's vendor.
 pub(super) fn vendor_error(api: Api, error: VendorError, model: &str) -> Response<Body> {
     with_vendor_headers(api, ApiError::of_vendor(api, error, model).response(api))
 }
 
-/// Responds with the number of tokens in a prompt.
+/// Answers with the number of tokens in a prompt.
 pub(super) async fn count(api: Api, arrived: Arrived, state: &State) -> Response<Body> {
     state.token_counts.fetch_add(1, Ordering::Relaxed);
     let prompt = match read(api, Purpose::Count, &arrived, state) {

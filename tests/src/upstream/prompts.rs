@@ -1,4 +1,4 @@
-//! Prompts in the Responses and Messages APIs: their lengths, their planned answers, and their cache.
+//! Prompts in the Responses and Messages APIs: their lengths, what will be answered, and how they are cached.
 
 pub(crate) mod breakpoints;
 pub(crate) mod plan;

@@ -1,4 +1,4 @@
-//! Records of the upstream's requests.
+//! Records of the requests that the upstream received.
 
 use std::{
     sync::{Arc, Mutex},
@@ -11,10 +11,10 @@ use serde_json::Value;
 
 use super::script::{Script, Usage};
 
-/// Maximum number of records: a test that sends more requests has an error.
+/// Maximum number of records. If a test sends more requests, there is something wrong with the test.
 const MOST_RECORDS: usize = 200_000;
 
-/// An API of an upstream.
+/// An API in which an upstream can be called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Api {
     /// OpenAI's chat completions.
@@ -29,7 +29,7 @@ impl Api {
     pub const ALL: [Self; 3] = [Self::Chat, Self::Responses, Self::Messages];
 }
 
-/// A request for a generation and its outcome.
+/// A request for a generation, and how it went.
 #[derive(Clone, Debug)]
 pub struct Generation {
     /// API of the request.
@@ -46,20 +46,20 @@ pub struct Generation {
     pub body: Bytes,
     /// Whether the client asked for a stream.
     pub streamed: bool,
-    /// Tokens generated so far.
+    /// Number of tokens generated so far.
     pub served: Usage,
-    /// How and when the request ended.
+    /// How and when the request ended, if it has.
     pub ended: Option<(End, Instant)>,
 }
 
 /// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// Completed as the script says.
+    /// It was completed as the script says.
     Finished,
-    /// Ended by the script's fault.
+    /// The fault in the script ended it.
     Failed,
-    /// The client closed the connection first.
+    /// The client closed the connection before the end.
     ClientLeft,
 }
 
@@ -75,18 +75,18 @@ impl Generation {
     }
 }
 
-/// The record of a request when there are too many to keep whole requests.
+/// What is recorded of a request if there are too many requests to keep them whole.
 #[derive(Clone, Debug)]
 pub struct Count {
     /// Tag of the request's script.
     pub tag: String,
-    /// Tokens of the prompt, and those generated so far.
+    /// Number of tokens in the prompt, and number of tokens generated so far.
     pub served: Usage,
-    /// How and when it ended.
+    /// How and when the request ended, if it has.
     pub ended: Option<(End, Instant)>,
 }
 
-/// All records of an upstream: whole requests, or only counts.
+/// All records of an upstream. They contain whole requests, or only counts.
 pub(super) enum Records {
     /// Whole requests.
     Whole(Mutex<Vec<Arc<Mutex<Generation>>>>),
@@ -94,7 +94,7 @@ pub(super) enum Records {
 }
 
 impl Records {
-    /// Returns copies of all whole records.
+    /// Returns copies of all records, if they contain whole requests.
     pub(super) fn all(&self) -> Vec<Generation> {
         match self {
             Self::Whole(all) => {
@@ -144,17 +144,18 @@ impl Records {
     }
 }
 
-/// The record of one request.
+/// The record of a request.
 enum Record {
     Whole(Arc<Mutex<Generation>>),
     Count(Arc<Mutex<Count>>),
 }
 
-/// Updates the record of a running request. Dropping it unfinished means that the client left.
+/// Updates the record of a request that is running. If this is dropped before the end was recorded, the client has
+/// left.
 pub(super) struct Running(Option<Record>);
 
 impl Running {
-    /// Starts a record of a request with this tag and this prompt, if records are kept.
+    /// Starts a record of a request that has this tag and this prompt, if records are kept.
     pub(super) fn start(
         records: Option<&Records>,
         of: (&str, Usage),
@@ -163,7 +164,7 @@ impl Running {
         Self(records.map(|records| records.add(generation, of)))
     }
 
-    /// Records the tokens generated so far.
+    /// Records the number of tokens generated so far.
     pub(super) fn serve(&self, served: Usage) {
         match &self.0 {
             None => {}
@@ -172,7 +173,7 @@ impl Running {
         }
     }
 
-    /// Records the end. Only the first call has an effect.
+    /// Records how the request ended. Only the first call has an effect.
     pub(super) fn end(&self, end: End) {
         let end = (end, Instant::now());
         match &self.0 {

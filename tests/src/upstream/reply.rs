@@ -1,4 +1,4 @@
-//! Responses in every API.
+//! Responses, in every API.
 
 use std::io;
 
@@ -17,10 +17,10 @@ use super::{
     script::Script,
 };
 
-/// Body of every answer.
+/// The body that every response has.
 pub(super) type Body = UnsyncBoxBody<Bytes, io::Error>;
 
-/// Answers with this text, broken as the script's fault says.
+/// Answers with this text. If the script has a fault, the answer is broken accordingly.
 pub(super) fn whole_text(text: &str, script: &Script, running: Running) -> Response<Body> {
     let half = Bytes::copy_from_slice(&text.as_bytes()[..text.len() / 2]);
     let rest: Option<stream::BoxStream<'static, io::Result<Bytes>>> = match script.fault {
@@ -53,7 +53,7 @@ pub(super) fn whole_text(text: &str, script: &Script, running: Running) -> Respo
     respond(StatusCode::OK, "application/json", StreamBody::new(frames).boxed_unsync())
 }
 
-/// Sends the response's head immediately, and the body `ms` milliseconds later.
+/// Sends the head of the response at once, and the body `ms` milliseconds later.
 fn later(text: String, ms: u64, running: Running) -> Response<Body> {
     let body = stream::once(async move {
         sleep_ms(ms).await;
@@ -63,7 +63,7 @@ fn later(text: String, ms: u64, running: Running) -> Response<Body> {
     respond(StatusCode::OK, "application/json", StreamBody::new(body).boxed_unsync())
 }
 
-/// Returns an answer with this many mebibytes of spaces after its first brace.
+/// Returns an answer with this text, in which this many mebibytes of spaces follow the first brace.
 fn padded(text: &str, mib: usize) -> Response<Body> {
     let blanks = Bytes::from(vec![b' '; 1 << 20]);
     let pieces = std::iter::once(Bytes::copy_from_slice(&text.as_bytes()[..1]))
@@ -89,7 +89,7 @@ pub(super) fn respond(status: StatusCode, content_type: &'static str, body: Body
     *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
-    // Internal header that clients must never see.
+    // An internal header. Clients must never see it.
     headers.insert("x-scripted-upstream", HeaderValue::from_static("worker-7.internal"));
     response
 }

@@ -1,4 +1,4 @@
-//! Scripts: descriptions of an answer, contained in the request itself.
+//! Scripts. A script is in the request itself, and describes the answer to it.
 
 use std::borrow::Cow;
 
@@ -11,89 +11,90 @@ use super::{
     style::Style,
 };
 
-/// Description of the answer to one request.
+/// Describes the answer to a request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a separate fact about an upstream")]
 pub struct Script {
-    /// Names the request in the upstream's records.
+    /// Name of the request in the upstream's records.
     pub tag: String,
-    /// Name of the model in the answer; by default the requested one.
+    /// Name of the model that the answer contains. By default, this is the requested model.
     pub answers_as: Option<String>,
-    /// Number of prompt tokens; if `None`, one per four bytes of messages.
+    /// Number of prompt tokens. If it is `None`, four bytes of messages count as one token.
     pub prompt_tokens: Option<u64>,
-    /// Number of prompt tokens that were cached.
+    /// Number of prompt tokens that are reported as cached.
     pub cached_tokens: u64,
-    /// Whether to count as cached the prompt tokens that this upstream has read before, instead of `cached_tokens`.
+    /// Whether the prompt tokens that this upstream has read before are reported as cached, instead of `cached_tokens`.
     pub caches: bool,
-    /// Number of tokens in the shortest prefix that is cached in the Responses and Messages APIs. Vendors document
-    /// 1,024 and more.
+    /// In the Responses and Messages APIs, prefixes with fewer tokens are not cached. Vendors document 1,024 and higher
+    /// numbers.
     pub cache_minimum: u64,
-    /// Context size: maximum number of prompt and output tokens together. A request that exceeds it is refused.
+    /// Size of the context: the maximum number of tokens that prompt and output may have together. A request that
+    /// exceeds it is refused.
     pub context: Option<u64>,
-    /// How such a refusal is worded.
+    /// The words of that refusal.
     pub too_long: TooLong,
-    /// Number of text tokens that each choice generates, unless `max_tokens` ends it earlier.
+    /// Number of text tokens that each choice generates, if `max_tokens` does not end it before.
     pub completion_tokens: u64,
-    /// Number of tokens in each choice, so that choices finish at different times; a choice without a number gets all
-    /// of the script's tokens.
+    /// Number of tokens in each choice. With different numbers, choices finish at different times. A choice for which
+    /// there is no number gets all tokens of the script.
     pub lengths: Vec<u64>,
-    /// Number of text tokens, counted from the first, that are reasoning.
+    /// How many of the text tokens are reasoning. These come first.
     pub reasoning_tokens: u64,
     /// Whether reasoning is generated and counted, but not sent.
     pub hidden_reasoning: bool,
-    /// Number of tokens after which a choice sends neither text nor usage until it ends: its text never completes a
-    /// character, as if a bias favoured the first half of one.
+    /// After this number of tokens, a choice sends neither text nor usage until it ends. Its text then never completes
+    /// a character, as if a bias favoured the first half of a character.
     pub withheld_after: Option<u64>,
-    /// Number of text tokens in each event of a stream; 0 means one.
+    /// Number of text tokens that each event of a stream contains; 0 means one.
     pub event_tokens: u64,
-    /// Text of the answer, eight characters per token. It determines `completion_tokens`.
+    /// Text of the answer. Eight characters are a token, so the text decides `completion_tokens`.
     pub says: String,
-    /// Whether the text is sent as a refusal.
+    /// Whether that text is sent as a refusal.
     pub refuses: bool,
-    /// Number of tools that each choice calls after its text. Each call counts as three tokens.
+    /// Number of tools that each choice calls after its text. A call counts as three tokens.
     pub tool_calls: u64,
-    /// The calls, used in turn; if there are none, each call asks `lookup` for `x`.
+    /// The calls, which are used in turn. If there are none, each call asks the tool `lookup` for `x`.
     pub calls: Vec<ScriptedCall>,
-    /// Script that takes over once tools have answered a round of calls.
+    /// Script that applies after tools have answered a round of calls.
     pub then: Option<Box<Script>>,
     /// Additional bytes in the arguments of each call. They are sent in one event, and four bytes count as a token.
     pub tool_bytes: u64,
     /// Mebibytes of spaces in a whole answer, after its first brace.
     pub padding_mib: usize,
-    /// Whether images are refused, as llama.cpp's server does without a projector.
+    /// Whether images are refused, as they are by llama.cpp's server without a projector.
     pub takes_no_images: bool,
-    /// Status of an exact count's response; 0 for success.
+    /// Status of the answer to a request for an exact count; 0 for success.
     pub count_status: u16,
-    /// Whether everything is generated regardless of `max_tokens`.
+    /// Whether everything is generated, whatever `max_tokens` says.
     pub ignores_max_tokens: bool,
-    /// Delay of an exact count in milliseconds.
+    /// Milliseconds until a request for an exact count is answered.
     pub count_after_ms: u64,
-    /// Delay of the response's head in milliseconds.
+    /// Milliseconds until the head of the response is sent.
     pub head_after_ms: u64,
     /// Milliseconds between the head of a whole answer and its body, which is sent in one piece.
     pub body_after_ms: u64,
     /// Milliseconds between two tokens of a stream.
     pub pace_ms: u64,
-    /// Milliseconds between the last finish chunk of a stream and its usage.
+    /// Milliseconds between the last finish chunk of a stream and the chunk with the usage.
     pub usage_after_ms: u64,
-    /// Whether a stream is generated at its pace regardless of its reader, and stops only when the connection is
+    /// Whether a stream is generated at its pace even if nobody reads it. It then stops only when the connection is
     /// closed.
     pub own_pace: bool,
-    /// Finish reason to send instead of the true one.
+    /// Finish reason that is sent instead of the true one.
     pub finish_reason: Option<String>,
     /// Usage to report.
     pub told: Told,
     /// Fault to cause.
     pub fault: Fault,
-    /// Error to send instead of an answer, worded as the API's vendor words it.
+    /// Error that is sent instead of an answer, in the words of the API's vendor.
     pub says_error: Option<VendorError>,
-    /// Whether to send events of unknown types, unknown members in known events, and pings, in the Responses and
-    /// Messages APIs.
+    /// In the Responses and Messages APIs, whether events of unknown types, unknown members in known events, and pings
+    /// are sent.
     pub unknown_events: bool,
-    /// Number of requests with this tag that fail, counted from the first; 0 means all.
+    /// How many requests with this tag fail. These come first; 0 means that all fail.
     pub faults: u64,
-    /// Peculiarities of the imitated server.
+    /// Peculiarities of the server that is imitated.
     pub style: Style,
 }
 
@@ -150,11 +151,12 @@ pub enum Told {
     Nothing,
     /// This usage instead of the true one.
     Lie(Usage),
-    /// This usage in a stream's first chunk, and the true one from then on.
+    /// This usage in the first chunk of a stream, and the true usage after that.
     First(Usage),
-    /// Verbatim JSON: floats, texts, members of other APIs. Ordinary chunks report no usage.
+    /// JSON that is sent as it is. It may contain floats, texts, and members of other APIs. Ordinary chunks report no
+    /// usage.
     Json {
-        /// Usage in a stream's first chunk, as a converter from Anthropic's API sends it.
+        /// Usage in the first chunk of a stream. Servers that convert from Anthropic's API send it there.
         #[serde(default)]
         first: Option<String>,
         /// Usage at the end of a stream, and in a whole answer.
@@ -163,30 +165,30 @@ pub enum Told {
 }
 
 impl Told {
-    /// Returns verbatim usage for the end of an answer.
+    /// Reports this JSON as the usage, at the end of an answer.
     pub fn json(last: &str) -> Self {
         Self::Json { first: None, last: last.to_owned() }
     }
 }
 
-/// Token counts as an upstream reports them.
+/// Numbers of tokens, as an upstream reports them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
-    /// Tokens of the prompt.
+    /// Number of tokens in the prompt.
     pub prompt: u64,
     /// Number of prompt tokens that were cached.
     pub cached: u64,
-    /// Generated tokens, over all choices.
+    /// Number of generated tokens, in all choices together.
     pub completion: u64,
 }
 
-/// Number of characters in a token, if a script gives the text.
+/// Number of characters in a token, if the script contains the text.
 const PIECE: usize = 8;
 
-/// Number of tokens in a tool call: its name, and its arguments in two pieces.
+/// Number of tokens in a tool call: one for its name, and two for the two pieces of its arguments.
 pub(super) const TOKENS_PER_CALL: u64 = 3;
 
-/// One token of a choice.
+/// A token of a choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Token {
     /// The reasoning token with this index.
@@ -197,7 +199,7 @@ pub enum Token {
     Tool {
         /// Index of the call.
         call: u64,
-        /// Index of the piece: 0 is the name, the others are arguments.
+        /// Index of the piece. Piece 0 is the name; the other pieces are the arguments.
         part: u64,
     },
 }
@@ -214,7 +216,7 @@ impl Token {
 }
 
 impl Script {
-    /// Returns a script with a prompt and a completion of this many tokens.
+    /// Returns a script for a prompt and a completion with these numbers of tokens.
     pub fn tokens(prompt: u64, completion: u64) -> Self {
         Self { prompt_tokens: Some(prompt), completion_tokens: completion, ..Self::default() }
     }
@@ -225,19 +227,19 @@ impl Script {
         Self { fault, ..self }
     }
 
-    /// Returns a script with a prompt and with choices of these many tokens.
+    /// Returns a script for a prompt and for choices with these numbers of tokens.
     pub fn choices(prompt: u64, lengths: &[u64]) -> Self {
         let most = lengths.iter().copied().max().unwrap_or_default();
         Self { lengths: lengths.to_vec(), ..Self::tokens(prompt, most) }
     }
 
-    /// Returns the same script without a fault or an error, for requests after the last failure.
+    /// Returns the same script without its fault and its error, for requests that come after the last failure.
     #[must_use]
     pub(super) fn recovered(self) -> Self {
         Self { fault: Fault::None, says_error: None, ..self }
     }
 
-    /// Sets the milliseconds between two tokens.
+    /// Sets the time between two tokens, in milliseconds.
     #[must_use]
     pub fn pace(self, pace_ms: u64) -> Self {
         Self { pace_ms, ..self }
@@ -266,7 +268,7 @@ impl Script {
         }
     }
 
-    /// Returns the script after this many rounds of tool calls. The last script is used for all further rounds.
+    /// Returns the script after this many rounds of tool calls. After the last script, the same script is used again.
     #[must_use]
     pub(super) fn after_rounds(mut self, rounds: usize) -> Self {
         for _ in 0..rounds {
@@ -278,7 +280,7 @@ impl Script {
         self
     }
 
-    /// Sets `completion_tokens` to the length of the script's text.
+    /// Sets `completion_tokens` to the number of tokens in the script's text.
     fn measured(mut self) -> Self {
         if !self.says.is_empty() {
             let pieces = self.says.chars().count().div_ceil(PIECE) as u64;
@@ -288,12 +290,12 @@ impl Script {
         self
     }
 
-    /// Returns the name of the member that carries the text.
+    /// Returns the name of the member that contains the text.
     pub(super) const fn text_field(&self) -> &'static str {
         if self.refuses { "refusal" } else { "content" }
     }
 
-    /// Returns the text token with this index.
+    /// Returns the text of the text token that has this index.
     pub(super) fn word(&self, index: u64) -> Cow<'_, str> {
         if self.says.is_empty() {
             return word(index).into();
@@ -302,34 +304,34 @@ impl Script {
         self.says.chars().skip(before).take(PIECE).collect()
     }
 
-    /// Returns the text of the event that ends with this text token in a choice of this length; `None` if the event
-    /// continues after the token.
+    /// Returns the text of the event that ends with this text token, in a choice of this length. Returns `None` if the
+    /// event does not end with this token.
     pub(super) fn event(&self, index: u64, length: u64) -> Option<String> {
         let tokens = self.event_tokens.max(1);
-        // The last event may be shorter.
+        // The last event may contain fewer tokens.
         let last = self.completion_tokens.min(length).saturating_sub(self.reasoning_tokens + 1);
         let begins = index - index % tokens;
         let ends = index + 1 == begins + tokens || index >= last;
         ends.then(|| (begins..=index).map(|index| self.word(index)).collect())
     }
 
-    /// Returns the text of the first tokens.
+    /// Returns the text of this many tokens, from the first on.
     pub(super) fn words(&self, tokens: u64) -> String {
         (0..tokens).map(|index| self.word(index)).collect()
     }
 
-    /// Returns the number of tokens that this one counts as: more than one for the long arguments of a tool call.
+    /// Returns the number of tokens that are counted for this token. Long arguments of a tool call count as several.
     pub(super) fn weight(&self, token: Token) -> u64 {
         match token {
             Token::Tool { part: 2, call } => {
-                // A text token has at most eight characters.
+                // A token of text has at most eight characters, so long arguments count as several tokens.
                 1 + self.call(call).map_or(self.tool_bytes / 4, |call| call.arguments.len() as u64 / 8)
             }
             Token::Reasoning(_) | Token::Text(_) | Token::Tool { .. } => 1,
         }
     }
 
-    /// Returns the number of tokens that each choice would generate.
+    /// Returns the number of tokens that each choice has if nothing ends it before.
     pub fn length(&self) -> u64 {
         self.completion_tokens + self.tool_calls * TOKENS_PER_CALL
     }
@@ -348,33 +350,33 @@ impl Script {
 
 const WORDS: [&str; 8] = [" the", " quick", " brown", " fox", " jumps", " over", " lazy", " dogs"];
 
-/// Returns the text of the token with this index.
+/// Returns the text of the token that has this index.
 pub(super) fn word(index: u64) -> &'static str {
     WORDS[usize::try_from(index % 8).unwrap_or_default()]
 }
 
-/// Returns the text of this many tokens.
+/// Returns the text of this many tokens, from the first on.
 pub fn text(tokens: u64) -> String {
     (0..tokens).map(word).collect()
 }
 
-/// Arguments of a call that the script does not specify, in the pieces in which they are sent.
+/// Arguments of a call for which the script contains none, in the two pieces in which they are sent.
 const ARGUMENTS: (&str, &str) = (r#"{"q":"#, r#""x"}"#);
 
 impl Script {
-    /// Returns the call with this index, if the script specifies calls. They are used in turn.
+    /// Returns the call that has this index, if the script contains calls. They are used in turn.
     pub(super) fn call(&self, call: u64) -> Option<&ScriptedCall> {
         let turn = usize::try_from(call).expect("it is an index").checked_rem(self.calls.len())?;
         self.calls.get(turn)
     }
 
-    /// Returns the name of the tool that the call with this index asks for.
+    /// Returns the name of the tool that is called by the call with this index.
     pub(super) fn called_name(&self, call: u64) -> &str {
         self.call(call).map_or("lookup", |call| &call.name)
     }
 
-    /// Returns the arguments of a call that are sent with its token of this index: none with the name, the rest in two
-    /// pieces.
+    /// Returns the arguments that are sent with a token of a call. `part` is the index of the token. There are none
+    /// with the name; they are sent with the two following tokens.
     pub(super) fn arguments(&self, call: u64, part: u64) -> String {
         let (first, last) = self.call(call).map_or_else(|| self.lookup_arguments(), ScriptedCall::halves);
         match part {
@@ -384,8 +386,8 @@ impl Script {
         }
     }
 
-    /// Returns the arguments of a call that the script does not specify. The last piece is as long as the script
-    /// demands.
+    /// Returns the arguments of a call for which the script contains none. The last piece is as long as the script
+    /// says.
     fn lookup_arguments(&self) -> (String, String) {
         let more = "x".repeat(usize::try_from(self.tool_bytes).expect("it is a length"));
         (ARGUMENTS.0.to_owned(), format!("\"{more}{}", &ARGUMENTS.1[1..]))

@@ -1,4 +1,4 @@
-//! State that an upstream keeps between requests.
+//! What an upstream remembers between requests.
 
 use std::sync::{
     Mutex,
@@ -13,40 +13,41 @@ use crate::upstream::{
     script::Script,
 };
 
-/// How an upstream records its requests.
+/// How much an upstream records about its requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Keep {
-    /// Not at all, as for a benchmark.
+    /// Nothing, as in a benchmark.
     Nothing,
-    /// Only the tag, the tokens and the end of each request, for a load of any length.
+    /// Only the tag, the number of tokens and the end of each request, so that the load may have any length.
     Counts,
     /// Whole requests.
     #[default]
     Requests,
 }
 
-/// State shared by all connections of an upstream.
+/// What all connections of an upstream share.
 pub struct State {
-    /// Script for requests that have none.
+    /// Script for requests that contain none.
     pub(super) default: Mutex<Script>,
     pub(super) records: Option<record::Records>,
     pub(super) cache: cache::PrefixCache,
     pub(super) breakpoints: BreakpointCache,
     pub(super) open_connections: AtomicUsize,
     pub(super) token_counts: AtomicUsize,
-    /// Context window that the upstream reports for its models; none by default.
+    /// Context window that the upstream reports for its models. By default, it reports none.
     pub(super) window: Mutex<Option<u64>>,
-    /// Number of counts in progress, and the highest number so far.
+    /// Number of prompts whose tokens are being counted, and the highest number so far.
     pub(super) counting: AtomicUsize,
     pub(super) most_counting: AtomicUsize,
-    /// Credential that the Responses and Messages APIs demand; if `None`, they accept any.
+    /// Credential that requests in the Responses and Messages APIs must contain. If it is `None`, any credential is
+    /// accepted.
     pub(super) key: Mutex<Option<String>>,
-    /// Number of answers in the Responses and Messages APIs; their ids are made from it.
+    /// Number of answers so far in the Responses and Messages APIs. Ids are made from it.
     pub(super) answers: AtomicU64,
 }
 
 impl State {
-    /// Returns the state of a new upstream that keeps these records.
+    /// Makes the state of a new upstream that records this much.
     pub fn new(default: Script, keep: Keep) -> Self {
         Self {
             default: Mutex::new(default),
@@ -67,12 +68,12 @@ impl State {
         }
     }
 
-    /// Returns the number of earlier requests with this tag.
+    /// Returns how many requests with this tag arrived before.
     pub(super) fn earlier(&self, tag: &str) -> u64 {
         self.records.as_ref().map_or(0, |records| records.count(tag))
     }
 
-    /// Returns all requests for generations in order of arrival; empty if no records are kept.
+    /// Returns all requests for generations, in the order in which they arrived. If no records are kept, returns none.
     pub fn generations(&self) -> Vec<Generation> {
         self.records.as_ref().map_or_else(Vec::new, record::Records::all)
     }
@@ -86,7 +87,7 @@ impl State {
     }
 }
 
-/// Waits for the time that the script's counts take.
+/// Waits for as long as an exact count takes according to the script.
 pub(crate) async fn take_time_to_count(state: &State, script: &Script) {
     let at_once = state.counting.fetch_add(1, Ordering::Relaxed) + 1;
     state.most_counting.fetch_max(at_once, Ordering::Relaxed);

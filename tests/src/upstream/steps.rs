@@ -1,4 +1,5 @@
-//! Streams that are sent step by step, at the reader's pace or at their own, and the faults that end them.
+//! Streams that are sent step by step, and the faults that end them. Each is sent either when the reader asks for more
+//! or at a pace of its own.
 
 use std::{future::pending, io, pin::pin, time::Duration};
 
@@ -15,43 +16,43 @@ use super::{
     script::Script,
 };
 
-/// Pause between comments when an upstream has nothing else to send.
+/// Pause between two comments while an upstream has nothing else to send.
 const COMMENTS_EVERY: Duration = Duration::from_millis(100);
 
 /// One step of a stream.
 #[derive(Clone, Copy)]
 pub(super) enum Step<P> {
-    /// Part of the answer.
+    /// A part of the answer.
     Part(P),
     /// The script's fault.
     Fault,
 }
 
-/// The steps of a stream, in order.
+/// The steps of a stream, in their order.
 pub(super) type Steps<P> = Box<dyn Iterator<Item = Step<P>> + Send>;
 
-/// Writes an answer as a stream in an API's format.
+/// Writes an answer as a stream, in the format of an API.
 pub(super) trait StepWriter: Send + 'static {
-    /// Part of an answer that is written at once.
+    /// A part of an answer. It is written at once.
     type Part: Copy + Send + 'static;
 
     /// Returns the script of the answer.
     fn script(&self) -> &Script;
 
-    /// Returns the bytes of a part once it is time to send them; empty if the part sends nothing.
+    /// Waits until it is time to send a part, and returns its bytes. There are none if the part sends nothing.
     fn part(&mut self, part: Self::Part, running: &Running) -> impl Future<Output = String> + Send;
 
-    /// Returns the bytes that keep a stream alive while there is nothing else to send.
+    /// Returns bytes that keep a stream alive while nothing else can be sent.
     fn sign_of_life(&self) -> String;
 
     /// Returns an event with this text.
     fn data(&self, text: &str) -> String;
 
-    /// Returns the bytes of a failure in this shape.
+    /// Returns the bytes of a failure in this format.
     fn failure(&mut self, shape: Shape) -> String;
 }
 
-/// Returns all pieces of a stream.
+/// Returns a stream piece by piece.
 pub(super) fn pieces<W: StepWriter>(
     writer: W,
     steps: Steps<W::Part>,
@@ -65,8 +66,8 @@ pub(super) fn pieces<W: StepWriter>(
     if own_pace { at_own_pace(pieces).boxed() } else { pieces.boxed() }
 }
 
-/// Generates regardless of the reader, as inference engines do, until the connection is closed. The queue needs no
-/// limit, since the script limits the number of tokens.
+/// Generates until the connection is closed, whether somebody reads or not, as inference engines do. The queue needs no
+/// limit, because the script limits the number of tokens.
 fn at_own_pace(
     pieces: impl Stream<Item = io::Result<String>> + Send + 'static,
 ) -> impl Stream<Item = io::Result<String>> + Send {
@@ -78,7 +79,7 @@ fn at_own_pace(
                 () = sender.closed() => return,
                 piece = pieces.next() => piece,
             };
-            // The next round notices that the reader has left.
+            // If the reader has left, the next round of the loop notices it.
             let _ = match piece {
                 Some(piece) => sender.send(piece),
                 None => return,
@@ -88,7 +89,7 @@ fn at_own_pace(
     stream::unfold(receiver, async |mut receiver| Some((receiver.recv().await?, receiver)))
 }
 
-/// A stream in progress.
+/// A stream that is being sent.
 struct SteppedStream<W: StepWriter> {
     writer: W,
     running: Running,
@@ -107,7 +108,7 @@ impl<W: StepWriter> SteppedStream<W> {
                     return None;
                 }
             };
-            // An empty piece would end the body.
+            // An empty piece would end the body, so it is skipped.
             if !piece.as_ref().is_ok_and(String::is_empty) {
                 return Some(piece);
             }

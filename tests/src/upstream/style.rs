@@ -2,47 +2,49 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Ways in which model servers differ.
+/// The ways in which an imitated server differs from others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[expect(clippy::struct_excessive_bools, reason = "servers have these habits independently of each other")]
 pub struct Style {
-    /// Leaves usage out of ordinary chunks even when asked for `continuous_usage_stats`.
+    /// Leaves usage out of ordinary chunks even if `continuous_usage_stats` asks for it.
     pub usage_at_end_only: bool,
-    /// Counts only its own choice's tokens in an ordinary chunk, as vLLM, SGLang and llama.cpp's server do.
+    /// In an ordinary chunk, reports only the tokens of the choice to which the chunk belongs, as vLLM, SGLang and
+    /// llama.cpp's server do.
     pub usage_by_choice: bool,
-    /// Sends each choice's usage in a separate chunk after its finish chunk, and in a whole answer reports only the
-    /// first choice's usage, as llama.cpp's server does.
+    /// Sends the usage of each choice in a chunk of its own after the finish chunk. In a whole answer, reports only the
+    /// usage of the first choice. llama.cpp's server does both.
     pub usage_apart: bool,
-    /// Sends timings in every chunk on request, and usage only in the last one, as llama.cpp's server does.
+    /// Sends timings in every chunk if the request asks for them, and usage only in the last chunk, as llama.cpp's
+    /// server does.
     pub timings: bool,
     /// Refuses two things with a 500, as llama.cpp's server does: a system message that is not the first message, and a
     /// tool call in the history whose arguments are not JSON.
     pub strict_template: bool,
-    /// Repeats a call's id and name with every piece, as llama-cpp-python does.
+    /// Repeats the id and the name of a call in every piece of the call, as llama-cpp-python does.
     pub repeats_calls: bool,
-    /// Format of the tool calls' ids.
+    /// Format of the ids of tool calls.
     pub call_ids: CallIds,
     /// Repeats the role in every chunk, as Ollama does.
     pub role_everywhere: bool,
     /// Never sends the role.
     pub no_role: bool,
-    /// Name of the member for reasoning.
+    /// Name of the member that contains reasoning.
     pub reasoning: ReasoningField,
     /// Sends the last token in the finish chunk, as vLLM does.
     pub text_on_finish: bool,
-    /// Reports reasoning in addition to `completion_tokens`, so that `total_tokens` exceeds the sum of the other two,
-    /// as xAI does.
+    /// Does not count reasoning in `completion_tokens`, so that `total_tokens` exceeds the sum of prompt and
+    /// completion, as at xAI.
     pub reasoning_beside: bool,
-    /// Where reports contain the reasoning tokens.
+    /// Where usage reports contain the number of reasoning tokens.
     pub reasoning_told: ReasoningTold,
-    /// Generates one choice regardless of `n`, as Ollama does.
+    /// Generates a single choice, whatever `n` says, as Ollama does.
     pub one_choice: bool,
     /// Leaves `prompt_tokens_details` out.
     pub no_cached_tokens: bool,
     /// Leaves `prompt_tokens_details` out of ordinary chunks, as vLLM and SGLang do.
     pub cached_tokens_at_end: bool,
-    /// Sends all finish chunks after the last token of the longest choice, and without usage, as SGLang does.
+    /// Sends all finish chunks after the last token of the longest choice. They contain no usage. SGLang does the same.
     pub finishes_at_end: bool,
     /// Sends a comment before every token.
     pub comments: bool,
@@ -53,7 +55,7 @@ pub struct Style {
 }
 
 impl Style {
-    /// Returns the style of a hosted provider of the OpenAI API.
+    /// Returns the style of a hosted vendor with the OpenAI API.
     pub fn openai() -> Self {
         Self { usage_at_end_only: true, ..Self::default() }
     }
@@ -102,7 +104,7 @@ impl Style {
         }
     }
 
-    /// Returns the style of a kind of upstream, by its name in the catalogue.
+    /// Returns the style of an upstream of this kind. `kind` is its name in the catalogue.
     pub fn of(kind: &str) -> Self {
         match kind {
             "openai" => Self::openai(),
@@ -115,7 +117,8 @@ impl Style {
     }
 }
 
-/// Where `usage` contains the reasoning tokens, whether the report covers one choice or all.
+/// Where `usage` contains the number of reasoning tokens. It is the same for reports about one choice and about all
+/// choices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReasoningTold {
@@ -127,23 +130,23 @@ pub enum ReasoningTold {
     AtTop,
 }
 
-/// Ids that a server assigns to tool calls.
+/// The ids that a server gives to tool calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CallIds {
-    /// A distinct id for each call.
+    /// Each call has an id of its own.
     #[default]
     Given,
     /// `null`.
     Null,
     /// No member `id`.
     Missing,
-    /// An empty string, as Gemini does.
+    /// The id is an empty string, as at Gemini.
     Empty,
 }
 
 impl CallIds {
-    /// Returns the member `id` of a call, with the comma after it.
+    /// Returns the member `id` of a call, and the comma after it.
     pub(super) fn member(self, call: u64) -> String {
         match self {
             Self::Given => format!(r#""id":"call_{call}","#),
@@ -154,7 +157,7 @@ impl CallIds {
     }
 }
 
-/// Names of the member for reasoning.
+/// The names that the member with the reasoning may have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReasoningField {

@@ -1,4 +1,4 @@
-//! The gateway's APIs: their exact bytes, their descriptions, and clients in common use.
+//! The APIs of the gateway: the exact bytes that are sent, their descriptions, and clients that are widely used.
 
 pub(crate) mod clients;
 pub(crate) mod dialects;

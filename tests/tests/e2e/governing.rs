@@ -1,4 +1,4 @@
-//! Management of keys: who may do what, and which events receivers get.
+//! The management of keys: who may do what, and which events are sent to receivers.
 
 pub(crate) mod credentials;
 pub(crate) mod management;

@@ -1,4 +1,4 @@
-//! Hostile, damaged and oversized requests.
+//! Requests that are hostile, damaged or too large.
 
 pub(crate) mod attacks;
 pub(crate) mod bad_input;

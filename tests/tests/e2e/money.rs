@@ -1,4 +1,4 @@
-//! Money: limits hold and renew, and each served token is billed once.
+//! Money. Limits hold and are renewed, and each token that is served is billed once.
 
 pub(crate) mod budgets;
 pub(crate) mod caps;

@@ -1,4 +1,4 @@
-//! Two gateways, two key-services, one Redis: everything holds, no matter which of them serves a request.
+//! Two gateways, two key-services and one Redis. All promises hold, whichever of them serves a request.
 
 use std::{
     sync::atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -27,21 +27,22 @@ mod spread;
 pub(crate) mod told;
 mod webhooks;
 
-/// Time within which a revocation ends streams: the promised five seconds, plus two for slow machines.
+/// Time within which streams end after a revocation: the five seconds that are promised, and two more for slow
+/// machines.
 const REVOCATION: Duration = Duration::from_secs(7);
-/// Number of keys revoked under load, one after the other.
+/// Number of keys that are revoked under load, one after the other.
 const REVOKED: usize = 6;
-/// Number of requests sent after their key was revoked, unless `FAREGATE_TEST_REVOKED_TRIES` sets it.
+/// Number of requests that are sent after their key was revoked, unless `FAREGATE_TEST_REVOKED_TRIES` sets another.
 const TRIES: usize = 2_400;
-/// Number of clients that send one request after the other.
+/// Number of clients, each of which sends one request after the other.
 const CLIENTS: usize = 8;
 
-/// Returns the number in an environment variable.
+/// Returns the number that an environment variable contains, or the default.
 pub(crate) fn from_environment(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().unwrap())
 }
 
-/// Asks a process to end, as a supervisor does, and waits until it has ended.
+/// Asks a process to end, as a supervisor does. Waits until it has ended.
 async fn end(server: &Server) {
     server.terminate();
     let status = server.ended().await;
@@ -70,7 +71,7 @@ async fn a_request_costs_exactly_its_tokens_whichever_gateway_carries_it() {
         let ended = stack.call(&key, Script::tokens(1_000, 50)).stream().await.rest().await;
         assert_eq!(ended.assert_done().cost(), cost_of(1_000, 50));
         spent += cost_of(1_000, 50).nanos();
-        // One more request, so that the next round uses the gateways in the opposite order.
+        // With one more request, the next round uses the gateways in the opposite order.
         assert_eq!(stack.get(&key, "/v1/models").await.status, 200);
         assert_eq!(stack.used(&key).await.nanos(), spent, "streamed, round {round}");
     }
@@ -149,7 +150,7 @@ async fn a_revocation_ends_the_streams_of_both_gateways() {
     println!("streams end {took:?} after the revocation");
     assert!(took < REVOCATION, "after {took:?}");
     stack.released(PATIENCE).await;
-    // A token that was generated while the stream ended counts too.
+    // A token that was generated while the stream was being ended is billed too.
     let (billed, served) = (stack.used(&key).await.nanos(), stack.cost_of_served(&key).nanos());
     assert!((delivered..=served).contains(&billed), "{billed} for {delivered} delivered of {served} served");
 }

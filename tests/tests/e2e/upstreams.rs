@@ -1,4 +1,4 @@
-//! Model servers: each kind's own dialect, their faults, and how one is chosen.
+//! Model servers: the dialect of each kind, their faults, and how an upstream is chosen.
 
 pub(crate) mod adapters;
 pub(crate) mod corpus;

@@ -13,17 +13,18 @@ use crate::attack::row::Row;
 
 /// Tokens per minute of the customer's key.
 const PER_MINUTE: usize = 20_000;
-/// Tokens in each prompt, and also its bytes, since a prompt's upper bound in tokens is at least its length.
+/// Number of tokens in each prompt. It is also the length of its text in bytes, because the upper bound of a prompt's
+/// tokens is at least its length.
 const PROMPT: usize = 1_000;
-/// Pauses in which requests wait while the rate refills.
+/// Pauses during which the opened requests wait and the rate refills.
 const REFILLS: [Duration; 3] = [Duration::from_secs(5); 3];
-/// Time within which a gateway releases the hold of a client that left.
+/// Time within which a gateway releases the hold of a client that has left.
 const RELEASED: Duration = Duration::from_millis(500);
-/// When the upstream answers waiting requests: only after the attack.
+/// Time after which the upstream answers a request. It is so long that the attack ends first.
 const ANSWERED_MS: u64 = 60_000;
 
-/// Opens waiting requests whenever the rate has refilled, and later leaves them, one group after the other. After each
-/// group, only as many new requests may begin as the rate allows.
+/// Opens a group of waiting requests each time the rate has refilled, and later drops the groups one after the other.
+/// After each drop, opens as many new requests as the gateway admits: together no more than the rate allows.
 pub(crate) async fn saved_tokens(stack: &Stack) -> Row {
     let key = stack.key_with(json!({"tokens_per_minute": PER_MINUTE})).await;
     let mut waiting = vec![begin_all(stack, &key).await];
@@ -48,7 +49,7 @@ pub(crate) async fn saved_tokens(stack: &Stack) -> Row {
     }
 }
 
-/// Begins requests that wait, until the rate refuses one.
+/// Opens requests that wait, until the rate limit refuses one.
 async fn begin_all(stack: &Stack, key: &ApiKey) -> Vec<JoinHandle<()>> {
     let mut begun = Vec::new();
     loop {

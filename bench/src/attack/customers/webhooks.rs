@@ -12,15 +12,16 @@ use tests::harness::{Account, Deployment, Form, LOOK_EVERY, Options, Receiver, S
 
 /// Number of webhooks that an account may have.
 const WEBHOOKS: usize = 20;
-/// Number of attempts that an account may have in flight: a quarter of a key-service's.
+/// Number of delivery attempts that an account may have in flight: a quarter of what a key-service may have.
 const PLACES: usize = 16;
-/// Number of events that the webhooks rescan after they are enabled again, and number of concurrent requests that
-/// create them.
+/// Number of events that the webhooks rescan after they are enabled again, and the number of concurrent requests that
+/// create these events.
 const EVENTS: usize = 10_000;
 const AT_ONCE: usize = 32;
-/// Time after which every attempt that may start has reached a silent receiver, and none has ended.
+/// Time after which every attempt that may start has reached a receiver that does not answer, while none has timed out
+/// yet.
 const BEGUN: Duration = Duration::from_secs(5);
-/// Number of deliveries to the other customer, one after the other, and how long each may take.
+/// Number of deliveries to the other customer that are measured one after the other, and how long each may take.
 const DELIVERIES: usize = 10;
 const DELAY: Duration = Duration::from_secs(2);
 /// Time after which a delivery counts as lost.
@@ -56,7 +57,7 @@ pub(crate) async fn rows() -> Vec<Row> {
         held: begun == PLACES && slowest <= DELAY,
     }];
 
-    // No event has this type, so the webhook scans all events and sends none.
+    // None of the events has this type, so the webhook scans all events and delivers none of them.
     let paused = json!({"types": ["key.rotated"], "enabled": false});
     change(&stack, &greedy, &webhooks, &paused).await;
     let label = |number: usize| {
@@ -79,7 +80,7 @@ pub(crate) async fn rows() -> Vec<Row> {
     rows
 }
 
-/// Makes a webhook for new keys, and returns its id.
+/// Creates a webhook for events about new keys, and returns its id.
 async fn webhook(stack: &Stack, account: &Account, url: &str) -> String {
     let body = json!({"url": url, "types": ["key.created"]});
     let made = manage(stack, account, Method::POST, "", body).await;
@@ -99,7 +100,7 @@ async fn manage(stack: &Stack, account: &Account, method: Method, path: &str, bo
     answer.json()
 }
 
-/// Returns the longest time until an event of the stack's account arrives, over several events in a row.
+/// Creates several events of the stack's account one after the other. Returns the longest time that one took to arrive.
 async fn slowest_delivery(stack: &Stack, receiver: &Receiver) -> Duration {
     let mut slowest = Duration::ZERO;
     for _ in 0..DELIVERIES {

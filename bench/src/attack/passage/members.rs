@@ -1,6 +1,6 @@
 //! Bodies that the gateway passes to an upstream with the Responses or Messages API: members that no vendor documents,
-//! names in a different case, and requests for work that no limit covers. Compares what arrives at the upstream with
-//! what is allowed to.
+//! names in a different case, and requests for work that no limit covers. Checks that only allowed members arrive at
+//! the upstream.
 
 use http::{Request, header};
 use http_body_util::Full;
@@ -44,7 +44,7 @@ impl Api {
         }
     }
 
-    /// Returns the members of every request, and the members that the gateway itself writes.
+    /// Returns the names of the members that every request has, and of those that the gateway itself adds.
     const fn usual(self) -> &'static [&'static str] {
         match self {
             Self::Responses => &["model", "max_output_tokens", "input", "store", "prompt_cache_key"],
@@ -75,7 +75,7 @@ pub(crate) async fn rows() -> Vec<Row> {
     rows
 }
 
-/// Words that servers know, spelled in any case, and names that no server knows.
+/// Names that servers know, some of them in another case, and names that no server knows.
 const WORDS: [&str; 24] = [
     "model",
     "models",
@@ -103,7 +103,8 @@ const WORDS: [&str; 24] = [
     "prompt_cache_key",
 ];
 
-/// Draws a word. Some letters change case or are replaced by a letter with the same case folding.
+/// Draws one of the words at random. Changes the case of some letters, or replaces them by other letters with the same
+/// case folding.
 fn word(seed: &mut u64) -> String {
     let word = WORDS[draw(seed, WORDS.len() as u64)];
     let spelled = |letter: char, seed: &mut u64| match (draw(seed, 6), letter) {
@@ -115,7 +116,7 @@ fn word(seed: &mut u64) -> String {
     word.chars().map(|letter| spelled(letter, seed)).collect()
 }
 
-/// Draws a number below a bound.
+/// Draws a random number that is less than `below`.
 fn draw(seed: &mut u64, below: u64) -> usize {
     *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     usize::try_from((*seed >> 33) % below).unwrap_or(0)
@@ -129,7 +130,7 @@ async fn random_members(api: Api) -> Row {
     for number in 0..BODIES {
         let members: Vec<(String, Value)> = (0..=draw(&mut seed, 3))
             .map(|_| word(&mut seed))
-            // Under its exact name, a member would only be checked as usual.
+            // The body already has these members. Under its exact name, such a member would only get another value.
             .filter(|name| !api.usual().contains(&name.as_str()) && name != "stream")
             .map(|name| (name, json!("x")))
             .collect();
@@ -176,7 +177,8 @@ async fn compaction(api: Api) -> Row {
     }
 }
 
-/// Runs an account that guesses what another account has cached, while accounts do not share the cache.
+/// Runs an account that tries to hit prompts that another account has cached, although the accounts do not share a
+/// cache.
 async fn another_accounts_cache() -> Row {
     let stack = Api::Messages.stack("share_cache = false").await;
     stack.others_spend();

@@ -22,7 +22,7 @@ pub(crate) trait TurnWriter: Send {
     fn open(&mut self, block: &Block, out: &mut BytesMut);
     /// Adds a piece to the open block.
     fn add(&mut self, block: &Block, piece: Piece<'_>, out: &mut BytesMut);
-    /// Closes the open block. It is incomplete if the answer was cut within it.
+    /// Closes the open block. The block is incomplete if the answer was cut within it.
     fn close(&mut self, block: &Block, is_complete: bool, out: &mut BytesMut);
     /// Ends a stream that succeeded.
     fn done(&mut self, end: &TurnEnd, settled: Settled, out: &mut BytesMut);
@@ -36,7 +36,7 @@ pub(crate) trait TurnWriter: Send {
 
 /// A block of an answer.
 pub(crate) struct Block {
-    /// Index among the blocks of the answer, from 0 without gaps.
+    /// Index of the block in the answer, counted from 0 without gaps.
     pub(crate) index: u64,
     pub(crate) content: BlockContent,
 }
@@ -46,12 +46,13 @@ pub(crate) enum BlockContent {
         /// What the server wants back in the next request, known once the block is closed.
         carried: Option<String>,
     },
-    /// What the server wants back in the next request, without a thought that the client may read.
+    /// What the server wants back in the next request, if there is no thought that the client may read.
     Carried(String),
     Text,
     /// Text in which the model refuses the request.
     Refusal,
-    /// A call of a tool. Its pieces are arguments; id and name are spelled as in JSON, without quotes.
+    /// A call of a tool. The block's pieces are the call's arguments. The id and the name are spelled as in JSON,
+    /// without quotes.
     Call {
         place: u64,
         id: String,

@@ -26,12 +26,12 @@ const STOP_EVENT: &str = "event: message_stop\ndata: {\"type\":\"message_stop\"}
 pub(crate) struct MessagesStream {
     generation: GenerationId,
     server: ServerId,
-    /// Spelled as a JSON string.
+    /// Name of the model, spelled as a JSON string.
     model: String,
     reply: Arc<MessagesReply>,
     /// Number of tokens in the prompt, used until the upstream reports its own count.
     prompt_tokens: u64,
-    /// The last bytes of the text, which may end with a stop sequence.
+    /// The last bytes of the text. They may end with a stop sequence.
     tail: String,
     has_calls: bool,
     refused: bool,
@@ -147,13 +147,13 @@ impl MessagesStream {
         stops.iter().find(told).or_else(|| stops.iter().find(shown)).map(String::as_str)
     }
 
-    /// Returns the signature of a thought. Clients drop a thought without one, so it is never empty, even if the server
-    /// wants nothing back.
+    /// Returns the signature of a thought. Clients drop a thought without a signature, so the signature is never empty,
+    /// even if the server wants nothing back.
     fn signature<'c>(&self, carried: Option<&'c str>) -> Cow<'c, str> {
         carried.map_or_else(|| carry(self.server, &[]).into(), Cow::Borrowed)
     }
 
-    /// Writes an event of a content block. `members` come after its index.
+    /// Writes an event of a content block. `members` writes the members after the block's index.
     fn block_event(kind: &str, block: &Block, members: impl FnOnce(&mut BytesMut), out: &mut BytesMut) {
         put(out, "event: ");
         put(out, kind);
@@ -197,7 +197,7 @@ impl TurnWriter for MessagesStream {
     fn add(&mut self, block: &Block, piece: Piece<'_>, out: &mut BytesMut) {
         let delta = match block.content {
             BlockContent::Reasoning { .. } => r#","delta":{"type":"thinking_delta","thinking":"#,
-            // Its content was sent when it opened.
+            // The content was sent when the block opened.
             BlockContent::Carried(_) => return,
             BlockContent::Text | BlockContent::Refusal => {
                 self.keep_tail(piece.text);
@@ -261,9 +261,9 @@ fn put_redacted(carried: &str, out: &mut BytesMut) {
     put(out, "\"}");
 }
 
-/// Writes the arguments of a call as an object. Text that is no object was cut or is the model's mistake, and is
-/// written under a member name that no tool has. An object that strict readers refuse is treated the same, since they
-/// would refuse the whole message because of it.
+/// Writes the arguments of a call as an object. A text that is not an object was cut, or is a mistake of the model; it
+/// becomes a member with a name that no tool uses. An object that strict readers refuse is written in the same way,
+/// since they would otherwise refuse the whole message.
 fn put_input(arguments: RawString<'_>, out: &mut BytesMut) {
     let text = arguments.decoded();
     match object_of(&text) {
@@ -289,8 +289,8 @@ pub(crate) fn put_usage(Settled { usage: tokens, cost, .. }: Settled, out: &mut 
     put(out, "}");
 }
 
-/// Writes an error as JSON of the Messages API. Errors within a stream omit the request's id, which the stream's
-/// headers contain.
+/// Writes an error as JSON of the Messages API. Errors within a stream omit the request's id, because it is in the
+/// stream's headers.
 pub fn message_error(error: &ApiError, request: Option<&str>) -> String {
     let kind = error_type(error.code.status().as_u16());
     let mut written = json!({"type": "error", "error": {"type": kind, "message": error.message}});
@@ -325,7 +325,7 @@ impl PassedWriter for MessagesStream {
     }
 
     fn close_passed(&mut self, out: &mut BytesMut) {
-        // A thought gets no signature, since only the vendor can make one.
+        // A thought gets no signature, since only the vendor can make a valid signature.
         if let Some(index) = self.open.take() {
             let block = Block { index, content: BlockContent::Text };
             Self::block_event("content_block_stop", &block, |_| {}, out);

@@ -30,7 +30,7 @@ pub(crate) trait PassedWriter: TurnWriter {
     fn pass(&mut self, event: &Original<'_>);
     /// Closes the blocks or items that are open.
     fn close_passed(&mut self, out: &mut BytesMut);
-    /// Returns the output passed on so far; `None` in APIs whose last event does not repeat it.
+    /// Returns the output passed on so far; `None` in APIs whose last event does not repeat the output.
     fn output(&mut self) -> Option<String>;
     /// Returns the bytes that follow the upstream's last event.
     fn behind(&self) -> &'static str;
@@ -42,7 +42,7 @@ pub(crate) type UsageOf = fn(Settled, &mut BytesMut);
 
 pub(crate) struct PassedStream {
     writer: Box<dyn PassedWriter>,
-    /// Spelled as a JSON string.
+    /// Name of the model, spelled as a JSON string.
     model: String,
     /// Writes an answer that arrived whole, without events to pass on.
     turn: Turn,
@@ -66,7 +66,7 @@ impl PassedStream {
         Self { writer, model, turn, is_whole: false, has_begun: false, has_passed: false, end: None }
     }
 
-    /// Writes a chunk's event. Holds the last event back, and ignores events after it.
+    /// Writes the event of a chunk. Holds the stream's last event back, and ignores any event after that.
     pub(crate) fn chunk(&mut self, chunk: &Chunk<'_>, out: &mut BytesMut) -> Result<(), Nonsense> {
         if self.end.is_some() {
             return Ok(());
@@ -75,7 +75,7 @@ impl PassedStream {
             return self.whole(chunk, out);
         }
         let finish = chunk.finish_reasons().next();
-        // Clients know the last event only by the API's own names.
+        // Clients recognise the last event only by the API's own names for it.
         let is_misnamed = chunk.odd.has(Oddity::TerminalEvent);
         let Some(event) = chunk.original.filter(|event| !is_misnamed && !event.kind.is_empty()) else {
             self.left_out(finish, out);
@@ -216,7 +216,8 @@ impl Edited<'_> {
         }
     }
 
-    /// Writes the output into a last event without one. Servers may leave it out, and SDKs read nothing else.
+    /// Writes the output into a last event that has none. Servers may leave it out, but SDKs read the output only
+    /// there.
     fn repeat(&self, output: Option<String>, splice: &mut Splice<'_>) {
         let (Some(object), Some(output)) = (self.object, output) else { return };
         let Ok(RawOutput { output: known }) = serde_json::from_str(object) else { return };
@@ -227,7 +228,7 @@ impl Edited<'_> {
         }
     }
 
-    /// Rewrites a usage that repeats a member, since a client might read one value while the other is billed.
+    /// Rewrites a usage in which a member occurs twice, since a client might read one value while the other is billed.
     fn tell_once(&self, chunk: &Chunk<'_>, put_usage: UsageOf, splice: &mut Splice<'_>) {
         let repeats = |usage: &&str| usage.starts_with('{') && unique_members(usage).is_none();
         let Some(usage) = self.usage.filter(repeats) else { return };

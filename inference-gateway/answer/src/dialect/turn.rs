@@ -1,7 +1,7 @@
 //! Puts the pieces of an answer into the order of its blocks.
 //!
-//! Upstreams send pieces of all kinds in any order, and pieces of parallel calls interleaved. A piece waits if another
-//! block is open, until that block is complete.
+//! Upstreams send pieces of all kinds in any order, and pieces of parallel calls interleaved. If a piece arrives while
+//! another block is open, it waits until that block is complete.
 
 use std::collections::VecDeque;
 
@@ -83,7 +83,7 @@ impl Turn {
         for (content, text) in texts(&choice.delta, self.shows_reasoning) {
             self.text(content, Piece { text, logprobs: choice.logprobs }, writer, out);
         }
-        // Text after the finish reason is still shown. A call would contradict the reason.
+        // Text after the finish reason is still shown. A call after it is not, since it would contradict the reason.
         if self.end.is_some() {
             return Ok(());
         }
@@ -162,7 +162,7 @@ impl Turn {
         Ok(())
     }
 
-    /// Queues what the server wants back before a call, unless open reasoning will take it.
+    /// Queues what the server wants back, as a block before the call, unless an open block of reasoning will carry it.
     fn carry_before_call(&mut self) {
         let is_reasoning = |lane: &TurnLane| matches!(lane.block.content, BlockContent::Reasoning { .. });
         if self.open.as_ref().is_some_and(is_reasoning) && self.waiting.is_empty() {
@@ -173,7 +173,7 @@ impl Turn {
         }
     }
 
-    /// Opens the next waiting block as soon as the open one is complete.
+    /// Opens the next waiting block as soon as the open block is complete.
     fn advance(&mut self, writer: &mut dyn TurnWriter, out: &mut BytesMut) {
         while self.waiting.front().is_some_and(TurnLane::may_open) {
             if !self.may_close() {
@@ -220,7 +220,7 @@ impl Turn {
         }
     }
 
-    /// Writes what the server wants back if no block took it.
+    /// Writes the parts that the server wants back in the next turn, if no block has carried them yet.
     fn end_with_carried(&mut self, writer: &mut dyn TurnWriter, out: &mut BytesMut) {
         if let Some(carried) = self.carry.take() {
             self.open(TurnLane::new(BlockContent::Carried(carried)), writer, out);
@@ -270,13 +270,13 @@ impl TurnLane {
     }
 
     /// Returns whether the block may open. A call opens with its first arguments, since its name may continue until
-    /// then, and not before it has a name, which some servers send later.
+    /// then. It needs a name, which some servers send later.
     fn may_open(&self) -> bool {
         let is_nameless = matches!(&self.block.content, BlockContent::Call { name, .. } if name.is_empty());
         !self.is_call() || !is_nameless && !self.waiting.is_empty()
     }
 
-    /// Takes a piece of a call's arguments.
+    /// Notes a piece of a call's arguments.
     fn argue(&mut self, arguments: RawString<'_>) {
         self.has_arguments |= !arguments.is_empty();
         self.arguments.push(&arguments.decoded());

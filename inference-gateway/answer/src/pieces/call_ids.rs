@@ -1,8 +1,8 @@
-//! Ids of an answer's calls: the upstream's own, or a new one if it is missing or taken by another call of the
-//! conversation.
+//! Ids of an answer's calls: the upstream's id, or a new id if the upstream's is missing or belongs to another call of
+//! the conversation.
 //!
 //! Some servers number the calls of each answer from the start (`call_0`, `functions.read:0`). A client that tracks
-//! calls by id drops the second one, and asks for it forever.
+//! calls by id drops the second call with an id, and asks for that call forever.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ pub(crate) struct MadeIds {
 }
 
 impl MadeIds {
-    /// Returns the id of this call, which needs no escapes in JSON.
+    /// Returns the id of this call. The id needs no escapes in JSON.
     pub(crate) fn spelled(self, call: u64) -> String {
         let mut hasher = blake3::Hasher::new_derive_key("faregate 2026 ids of tool calls");
         hasher.update(self.generation.as_bytes());

@@ -1,5 +1,5 @@
 //! Puts streamed tool calls in order, so that a client that joins pieces gets each id and name once. A call without an
-//! id gets one, since the client needs it to answer.
+//! id gets an id, since the client needs it to answer the call.
 
 use bytes::BytesMut;
 use raw_json::RawString;
@@ -25,7 +25,7 @@ struct SentCall {
     index: u64,
     /// Id as the upstream spelled it; empty if it was generated here.
     id: String,
-    /// Name as spelled; empty until a piece has one.
+    /// Name as the upstream spelled it; empty until a piece has a name.
     name: String,
     /// Whether some of the arguments were sent.
     has_arguments: bool,
@@ -34,7 +34,7 @@ struct SentCall {
 /// Whether and how to write the id of a piece's call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PieceId {
-    /// An earlier piece contained it.
+    /// Do not write the id, since an earlier piece contained it.
     Sent,
     /// Write the id that the upstream gave.
     Upstream,
@@ -55,7 +55,7 @@ impl Calls {
         self.0.is_empty()
     }
 
-    /// Adds the piece at `place` of the array of calls.
+    /// Adds a piece of a call, found at `place` in the array of calls.
     ///
     /// SDKs merge pieces with the same index by concatenating their texts, and some use the index as a position in a
     /// list. So indexes count from zero. An id or a name that is repeated (llama-cpp-python does so in every piece) is
@@ -88,7 +88,8 @@ impl Calls {
         ToolCallDelta { index: call.index, id: PieceId::Sent, name_is_new }
     }
 
-    /// Lists the calls that have no arguments so far, each once.
+    /// Lists the calls that have no arguments so far. Each call is listed only once, even over several calls of this
+    /// method.
     pub(crate) fn without_arguments(&mut self) -> impl Iterator<Item = u64> {
         let unfilled = self.0.iter_mut().filter(|call| !call.has_arguments);
         unfilled.map(|call| {
@@ -99,7 +100,7 @@ impl Calls {
 }
 
 impl SentCall {
-    /// Returns whether a piece with this id and name begins another call. A new id alone does not, since some servers
+    /// Returns whether a piece with this id and name begins another call. A new id is not enough, since some servers
     /// make up an id for every piece. Without ids, a second name after arguments begins another call.
     fn is_another(&self, id: &str, name: &str) -> bool {
         let differs = if self.id.is_empty() {
@@ -136,8 +137,8 @@ impl ToolCall<'_> {
         put(out, "}");
     }
 
-    /// Writes a piece of a call: its index, its arguments, and members not sent before. As from OpenAI, every piece has
-    /// a function with arguments, which many clients read without asking.
+    /// Writes a piece of a call: its index, its arguments, and members not sent before. As in OpenAI's streams, every
+    /// piece has a `function` with `arguments`, since many clients do not check whether these members exist.
     pub(crate) fn write_piece(
         &self,
         piece: &ToolCallDelta,

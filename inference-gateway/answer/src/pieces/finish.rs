@@ -9,7 +9,7 @@ pub(crate) enum FinishWord {
     Known(FinishReason),
     /// A word that no known server uses. The answer is complete and billed, and clients read `stop`.
     Unknown,
-    /// A word for a failure. An answer that was cut short must not pass for a finished one.
+    /// A word for a failure. An answer that was cut short must not look like a finished answer.
     Failure,
 }
 

@@ -135,7 +135,8 @@ impl TokenLogprob<'_> {
         put(out, "}");
     }
 
-    /// Writes the bytes of the token's text, or null. A token may be part of a character, which text cannot show.
+    /// Writes the bytes of the token's text, or null. If a token is only part of a character, text cannot show it, so
+    /// the bytes are needed.
     fn write_bytes(&self, out: &mut BytesMut) {
         let bytes = self.bytes.and_then(|raw| serde_json::from_str::<Vec<u8>>(raw.get()).ok());
         let Some(bytes) = bytes else {

@@ -29,7 +29,7 @@ pub(crate) fn word(raw: Raw<'_>) -> &str {
     text(raw).map_or("", RawString::inner)
 }
 
-/// Returns a whole number, even one spelled as a text or with a fraction of zero.
+/// Returns a whole number. It may be spelled as a text, or with a fraction of zero.
 pub(crate) fn number(raw: Raw<'_>) -> Option<u64> {
     let spelled = raw?.get().trim_matches('"');
     let spelled = spelled.split_once('.').map_or(spelled, |(whole, fraction)| {
@@ -52,7 +52,7 @@ pub(crate) fn is_hollow(value: &RawValue) -> bool {
     spelled == "false" || spelled == "null" || inner.is_some_and(|inner| inner.trim_ascii().is_empty())
 }
 
-/// An object, or another value in its place.
+/// An object, or a value of another type where an object belongs.
 #[derive(Default)]
 pub(crate) enum Loose<T> {
     Object(T),
@@ -119,8 +119,8 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for LooseVisitor<T> {
     }
 }
 
-/// The objects of a list, or a single object where a list belongs. More than `MOST` elements are refused: a body could
-/// repeat `{}` millions of times, each many times larger in memory.
+/// The objects of a list, or a single object if it stands where a list is expected. A list of more than `MOST` elements
+/// is refused: a body could repeat `{}` millions of times, and each object takes many times that space in memory.
 pub(crate) struct Objects<T, const MOST: usize>(pub(crate) Vec<T>);
 
 impl<T, const MOST: usize> Default for Objects<T, MOST> {

@@ -22,7 +22,7 @@ pub enum Nonsense {
     /// The answer has no choice, or more than can be requested.
     #[error("no choices, or too many")]
     Choices,
-    /// The answer has more calls than any model makes, or longer names.
+    /// The answer has more calls than any model makes, or an id or a name that is too long.
     #[error("more calls, or longer names, than are accepted")]
     Beyond,
     /// The answer does not have the usual form, so it must be converted.
@@ -41,7 +41,7 @@ impl From<serde_json::Error> for Nonsense {
         if error.is_data() && error.to_string().starts_with(BEYOND) {
             return Self::Beyond;
         }
-        // The error's own text may quote generated text, so it is left out.
+        // The parser's message may quote generated text, so it is left out.
         Self::Malformed { line: error.line(), column: error.column() }
     }
 }

@@ -1,4 +1,4 @@
-//! Forms of answers that no API documents. They are read or skipped, and counted.
+//! Forms of answers that no API documents. Such forms are read or skipped, and counted.
 
 /// An undocumented form, counted by server to show operators what their servers send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,11 +15,11 @@ pub enum Oddity {
     MessageInStream,
     /// The arguments of a call were not a text.
     ArgumentsType,
-    /// The arguments of a call came only at its start, at its end, or with the last event.
+    /// The arguments of a call came only at the call's start, at its end, or with the last event.
     LateArguments,
-    /// A text came only at its end, or with the last event.
+    /// A text came only when it was complete, or with the last event.
     LateOutput,
-    /// A call had the form that OpenAI replaced in 2023.
+    /// A call had OpenAI's former form (`function_call`), which was replaced in 2023.
     OldCall,
     /// One answer came in several choices.
     ChoicesMerged,

@@ -10,7 +10,7 @@ use super::{
     oddity::{Oddities, Oddity},
 };
 
-/// Size of generated output, from which its tokens are estimated.
+/// Size of generated output. The number of its tokens is estimated from this.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OutputSize {
     /// Bytes of text, as spelled in JSON.
@@ -26,7 +26,7 @@ impl OutputSize {
     }
 }
 
-/// Reads an optional member, with `null` as a value: members edited in place must be found.
+/// Reads an optional member. `null` counts as a value, since the place of a member that will be edited must be known.
 pub(crate) fn even_null<'de: 'a, 'a, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<&'a RawValue>, D::Error> {
@@ -44,7 +44,7 @@ pub(crate) struct Delta<'a> {
     pub(crate) reasoning_details: Raw<'a>,
     /// Google's additions, such as the signature of a thought.
     pub(crate) extra_content: Raw<'a>,
-    /// Parts for the server's next turn, if this answer was folded here.
+    /// What the server needs back in its next turn, if this answer was folded by the gateway.
     pub(crate) parts: Raw<'a>,
     pub(crate) signed: Option<SignedPart<'a>>,
 }
@@ -60,17 +60,17 @@ pub(crate) enum SignedPart<'a> {
     Redacted(RawString<'a>),
     /// An encrypted item of the Responses API.
     Encrypted { id: RawString<'a>, content: RawString<'a> },
-    /// The answer began anew, so earlier parts are void.
+    /// The server began a new answer, so earlier parts no longer count.
     Restarted,
 }
 
-/// Maximum length of a list of choices. It exceeds what a request can ask for, since a chunk may have several pieces of
-/// one choice.
+/// Maximum length of a list of choices. It is larger than the number of choices that a request may ask for, since a
+/// chunk may have several pieces of one choice.
 pub(crate) const MAX_LISTED_CHOICES: usize = 64;
 /// Maximum number of tool calls in a message or a delta: more than any model makes.
 pub(crate) const MAX_CALLS: usize = 512;
-/// Maximum length of a call's id or name in bytes, as spelled. Ids have about 40, and names come from the request's
-/// tools.
+/// Maximum length of a call's id or name in bytes, as spelled. Ids have about 40 bytes, and names come from the
+/// request's tools.
 const MAX_NAME_BYTES: u64 = 1024;
 
 impl<'a> Delta<'a> {
@@ -137,7 +137,7 @@ impl<'a> Delta<'a> {
         self.texts().next().is_none() && self.calls().is_empty()
     }
 
-    /// Returns whether the delta contains something that only the server's next turn needs.
+    /// Returns whether the delta contains something that clients only have to send back to the server in the next turn.
     pub(crate) const fn is_carried(&self) -> bool {
         self.reasoning_details.is_some()
             || self.extra_content.is_some()
@@ -159,11 +159,11 @@ pub(crate) struct ToolCall<'a> {
 /// Arguments of a call, or a piece of them.
 pub(crate) enum CallArguments<'a> {
     Text(RawString<'a>),
-    /// JSON other than a text, converted to one.
+    /// A JSON value of another type, written as a text.
     Spelled(String),
 }
 
-/// Arguments of a call without any. Servers may send none, but clients parse them.
+/// Arguments for a call without arguments. Servers may send none, but clients parse them as JSON.
 pub(crate) const NO_ARGUMENTS: RawString<'_> = RawString::trusted(r#""{}""#);
 
 impl<'a> CallArguments<'a> {
@@ -209,7 +209,8 @@ impl<'a> ToolCall<'a> {
         Self { index, id, name, arguments: None, extra_content }
     }
 
-    /// Returns the upstream's index, or the place in the array if a call without one was sent whole.
+    /// Returns the index that the upstream gave. If a call was sent whole and without an index, returns its place in
+    /// the array.
     pub(crate) fn index(&self, place: usize) -> u64 {
         self.index.unwrap_or(place as u64)
     }

@@ -37,16 +37,16 @@ use crate::{
 pub(crate) struct ChatReader {
     /// Number of requested choices; 0 if unknown.
     pub(super) choices: u64,
-    /// Whether more events may come, which may repeat what whole messages contained.
+    /// Whether more events may come. These may repeat what whole messages contained.
     remembers: bool,
-    /// What whole messages contained. Deltas are not recorded, since nearly every chunk is one.
+    /// What whole messages contained. Deltas are not recorded, since nearly every chunk is a delta.
     messages: Progress,
-    /// Bit sets of choices to which a delta added a text, a thought or a call.
+    /// Three sets of choices, as bits: those to which a delta added a text, a thought, or a call.
     added: [u64; 3],
 }
 
 impl ChatReader {
-    /// Makes a reader of a stream, or of a body that may turn out to be one.
+    /// Makes a reader of a stream, or of a body that may turn out to be a stream.
     pub(super) fn of_events() -> Self {
         Self { remembers: true, ..Self::default() }
     }
@@ -65,7 +65,7 @@ impl ChatReader {
             return Ok(Event::Done);
         }
         let trimmed = payload.trim_ascii();
-        // Otherwise serde would read a list as the members in order of declaration.
+        // Without this check, serde would read a list as the struct's members, in the order of their declaration.
         if trimmed.first() == Some(&b'[') {
             let error = UpstreamError::read(trimmed);
             let chunk = Chunk::new(Vec::new(), None, None);
@@ -97,11 +97,11 @@ impl ChatReader {
         let mut chunk = Chunk::new(out.list, told, timings);
         (chunk.model, chunk.unknown_finish) = (model.map(RawValue::get), end.unknown);
         chunk.odd = out.odd;
-        // After a reason such as `abort`, the generated text is no answer.
+        // After a reason such as `abort`, the generated text must not count as an answer.
         Ok(if end.failed { Event::Failed(UpstreamError::default(), chunk) } else { Event::Chunk(chunk) })
     }
 
-    /// Adds a choice, or a part of one.
+    /// Adds a choice, or a part of a choice.
     fn choice<'a>(
         &mut self,
         place: usize,
@@ -150,7 +150,7 @@ impl ChatReader {
         Ok(())
     }
 
-    /// Adds whatever content of a whole message was not given earlier.
+    /// Adds the content of a whole message that was not passed on earlier.
     fn message<'a>(
         &mut self,
         message: RawMessage<'a>,
@@ -160,7 +160,7 @@ impl ChatReader {
         let mut whole = Pieces::default();
         add_message(message, index, &mut whole)?;
         out.odd.join(whole.odd);
-        // A message has all its calls, and the next message may repeat them.
+        // A message contains all of its calls, and the next message may repeat them.
         let key = PartKey { kind: PartKind::Call, item: index as u64, part: 0 };
         let has_calls = self.messages.is_given(key);
         let name = whole.list.iter().flat_map(|piece| piece.delta.calls()).find_map(|call| call.name);
@@ -269,7 +269,7 @@ fn add_message<'a>(message: RawMessage<'a>, index: usize, out: &mut Pieces<'a>) 
 fn read_call<'a>(call: RawCall<'a>, out: &mut Pieces<'a>) -> Result<ToolCall<'a>, Nonsense> {
     let function = call.function.object().unwrap_or_default();
     let arguments = function.arguments.or(call.arguments);
-    // Some proxies write an absent id or name as a word.
+    // Some proxies write the word `null` for an absent id or name.
     let told = |text: Option<RawString<'a>>| text.filter(|text| text.inner() != "null");
     Ok(ToolCall {
         index: number(call.index),

@@ -1,5 +1,5 @@
-//! Reads content in all its forms: texts, lists of parts, objects. Used for every API, and for both whole answers and
-//! streams.
+//! Reads content in all its forms: texts, lists of parts, and objects. The readers of all APIs use it, for whole
+//! answers and for streams.
 
 use raw_json::RawString;
 use serde::Deserialize;
@@ -24,7 +24,7 @@ pub(super) enum TextKind {
     Thought,
 }
 
-/// A part of content, under the names of all vendors.
+/// A part of content, with the member names that any vendor uses.
 #[derive(Deserialize)]
 struct RawContentPart<'a> {
     #[serde(borrow, rename = "type")]

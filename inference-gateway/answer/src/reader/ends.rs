@@ -1,4 +1,4 @@
-//! Reads an event's type and usage from both ends of a payload that is too long or cannot be read.
+//! Reads an event's type and usage from the beginning and the end of a payload that is too long or cannot be read.
 
 use shared::json::{RawValue, Text};
 
@@ -7,11 +7,11 @@ use crate::{
     usage::{ReportForm, largest_report},
 };
 
-/// Maximum length of an event's type in bytes, as spelled. Vendors use about forty.
+/// Maximum length of an event's type in bytes, as spelled. Vendors' types have about forty bytes.
 const MOST_OF_A_KIND: usize = 256;
 
-/// Returns the type of an event whose object begins or ends with it, as every vendor's does. The event's number may
-/// follow it. Members of nested objects are not mistaken for it.
+/// Returns the type of an event whose object begins or ends with the type, as the events of every vendor do. The
+/// event's number may follow the type. Members of nested objects are not mistaken for the type.
 pub(super) fn kind(ends: &PayloadEnds) -> Option<String> {
     first_member(&ends.start).or_else(|| last_member(&ends.end))
 }

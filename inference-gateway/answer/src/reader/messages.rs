@@ -22,7 +22,7 @@ use crate::{
 
 /// Maximum number of blocks in a message: more than any model makes.
 const MAX_BLOCKS: u64 = 4096;
-/// Blocks of the vendor's own tools, which clients of other APIs cannot read.
+/// Types of blocks that belong to the vendor's own tools. Clients of other APIs cannot read them.
 const NOT_SHOWN: [&str; 11] = [
     "server_tool_use",
     "web_search_tool_result",
@@ -48,7 +48,8 @@ pub(super) struct MessagesReader {
 /// State that the last event may have changed, so that it can be undone.
 #[derive(Clone, Copy, Default)]
 struct MessageState {
-    /// Number of messages that have begun. Each has its own blocks.
+    /// Number of messages that have begun so far in this stream. The blocks of each message are numbered from zero
+    /// again.
     messages: u64,
     /// Id of the most recent message.
     id: Option<Given>,
@@ -56,8 +57,8 @@ struct MessageState {
     block: u64,
 }
 
-/// Members common to all events. Others are read once the type is known, so that events of unknown types may contain
-/// anything.
+/// Members common to all events. Other members are read once the type is known, so that events of unknown types may
+/// contain anything.
 #[derive(Deserialize)]
 struct RawEvent<'a> {
     #[serde(borrow, rename = "type")]
@@ -73,7 +74,7 @@ struct RawEvent<'a> {
     stop_reason: Raw<'a>,
 }
 
-/// A whole message, or the beginning of one.
+/// A whole message, or the beginning of a message.
 #[derive(Deserialize)]
 struct RawMessage<'a> {
     #[serde(borrow)]
@@ -190,14 +191,15 @@ impl MessagesReader {
             }
             "message_stop" => return Ok(Event::Done),
             "error" => return Ok(failed(event.payload)),
-            // Errors from proxies in between have a different form.
+            // Errors from proxies between gateway and vendor have a different form.
             "" if raw.error.is_some_and(|error| !is_hollow(error)) => return Ok(failed(event.payload)),
             kind => out.odd.add_if(Oddity::UnknownItem, kind != "ping"),
         }
         Ok(Event::Chunk(out.into_chunk(None)))
     }
 
-    /// Begins a message. Another id means a new message, with its own blocks.
+    /// Begins a message. If the id differs from the last id, this is a new message, whose blocks are numbered from zero
+    /// again.
     fn start(&mut self, message: Option<&RawMessage<'_>>, out: &mut Pieces<'_>) {
         let id = message.map(|message| Given::of(word(message.id)));
         if self.state.messages > 0 && self.state.id != id {
@@ -225,7 +227,8 @@ impl MessagesReader {
                 let key = self.key(PartKind::Call, block);
                 let place = self.progress.begin_call(key)?;
                 let name = [short(started.id)?, short(started.name)?];
-                // Some servers send the whole input at once, and then no pieces or the same input in pieces.
+                // Some servers send the whole input at once. After that, they send no pieces, or the same input again
+                // in pieces.
                 let input = started.input.filter(|input| has_members(input) && !self.progress.is_given(key));
                 let arguments = input.map_or(CallArguments::Text(RawString::EMPTY), CallArguments::of_input);
                 if input.is_some() {
@@ -256,7 +259,7 @@ impl MessagesReader {
             "thinking_delta" => add_text(TextKind::Thought, delta.thinking, out),
             "input_json_delta" => {
                 let key = self.key(PartKind::Call, block);
-                // Input that arrived whole was also noted as a text.
+                // If an input arrived whole, a part of kind text was noted for it too.
                 let is_whole = self.progress.is_given(PartKey { kind: PartKind::Text, ..key });
                 let Some(place) = self.progress.call(key).filter(|_| !is_whole) else { return };
                 let Some(raw) = delta.partial_json else { return };
@@ -271,7 +274,7 @@ impl MessagesReader {
         }
     }
 
-    /// Ends a block's call. Only here is it known that a call has no arguments.
+    /// Ends the call in a block. Only here is it known whether a call has no arguments.
     fn end_call(&mut self, block: u64, out: &mut Pieces<'_>) {
         let key = self.key(PartKind::Call, block);
         if let Some(place) = self.progress.call(key).filter(|_| !self.progress.is_given(key)) {

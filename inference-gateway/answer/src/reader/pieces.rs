@@ -14,7 +14,7 @@ pub(crate) struct Pieces<'a> {
 }
 
 impl<'a> Pieces<'a> {
-    /// Adds a piece of the choice at this place.
+    /// Adds a piece of the choice with this index.
     pub(crate) fn push(&mut self, choice: usize, delta: Delta<'a>, logprobs: Option<&'a RawValue>) {
         let mut piece = ChunkChoice::of(delta, logprobs);
         piece.index = choice;

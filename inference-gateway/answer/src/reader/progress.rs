@@ -1,11 +1,12 @@
-//! Tracks the parts of an answer that were already given. Repeated content is not given again, and late content is
-//! given once.
+//! Tracks which parts of an answer were already passed on. Content that a server repeats is not passed on again, and
+//! content that arrives late is passed on once.
 
 use raw_json::RawString;
 
 use crate::pieces::{nonsense::Nonsense, parts::MAX_CALLS};
 
-/// Maximum number of parts that are remembered. In longer streams, late content is not noticed.
+/// Maximum number of parts that are remembered. Of further parts, pieces are passed on, but not whole texts, because
+/// nothing shows whether their pieces came before.
 const MOST_PARTS: usize = 8192;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,11 +31,11 @@ pub(super) struct PartKey {
 struct GivenPart {
     key: PartKey,
     given: Given,
-    /// Index of a call among the calls.
+    /// For a call, its index among the calls of the answer.
     place: u64,
 }
 
-/// Size and digest of the text given so far, as spelled in JSON.
+/// Size and digest of a text: as much of a part's text, as spelled in JSON, as was passed on so far.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Given {
     bytes: usize,
@@ -57,17 +58,17 @@ impl Given {
         Self { bytes: self.bytes + text.len(), digest }
     }
 
-    /// Returns whether a text begins with the text given so far.
+    /// Returns whether a text begins with the text that was passed on so far.
     fn begins(self, whole: &[u8]) -> bool {
         whole.get(..self.bytes).is_some_and(|start| Self::NOTHING.and(start).digest == self.digest)
     }
 }
 
-/// The parts, in the order in which they began. The last event can be undone, since an event that waits for tokens is
-/// read again.
+/// The parts, in the order in which they began. The last event can be undone, because an event that has to wait for
+/// tokens is read a second time.
 #[derive(Default)]
 pub(super) struct Progress {
-    /// Whether the answer is passed on whole, with all its calls.
+    /// Whether the answer is passed on whole, with any number of calls.
     pub(super) passes: bool,
     parts: Vec<GivenPart>,
     calls: u64,
@@ -107,8 +108,8 @@ impl Progress {
         }
     }
 
-    /// Returns the rest of a whole text after the pieces already given, and notes the rest as given. Returns nothing if
-    /// the text does not begin with those pieces.
+    /// Returns what a whole text has after the pieces that were already passed on, and notes this rest as passed on.
+    /// Returns nothing if the text does not begin with those pieces.
     pub(super) fn rest<'a>(&mut self, key: PartKey, whole: Option<RawString<'a>>) -> Option<RawString<'a>> {
         let whole = whole.filter(|whole| !whole.is_empty())?;
         let at = self.at_or_new(key)?;
@@ -118,7 +119,7 @@ impl Progress {
         Some(rest).filter(|rest| !rest.is_empty())
     }
 
-    /// Returns what a text adds to its part, whether it repeats the part so far or continues it.
+    /// Returns what a text adds to its part. The text may repeat the part from its beginning, or continue it.
     pub(super) fn more<'a>(&mut self, key: PartKey, text: Option<RawString<'a>>) -> Option<RawString<'a>> {
         let text = text.filter(|text| !text.is_empty())?;
         let given = self.at(key).map_or(Given::NOTHING, |at| self.parts[at].given);
@@ -129,7 +130,7 @@ impl Progress {
         Some(text)
     }
 
-    /// Begins a part's call, unless it has begun. Returns its index among the calls.
+    /// Begins the call with this key, unless it has begun. Returns the call's index among the calls.
     pub(super) fn begin_call(&mut self, key: PartKey) -> Result<u64, Nonsense> {
         if let Some(place) = self.call(key) {
             return Ok(place);
@@ -149,17 +150,17 @@ impl Progress {
         self.at(key).map(|at| self.parts[at].place)
     }
 
-    /// Returns whether any content of a part was given.
+    /// Returns whether any content of a part was passed on.
     pub(super) fn is_given(&self, key: PartKey) -> bool {
         self.at(key).is_some_and(|at| self.parts[at].given.bytes > 0)
     }
 
-    /// Counts the bytes given in all parts of a kind.
+    /// Counts the bytes that were passed on of all parts of a kind.
     pub(super) fn given(&self, kind: PartKind) -> usize {
         self.parts.iter().filter(|part| part.key.kind == kind).map(|part| part.given.bytes).sum()
     }
 
-    /// Returns the part of a kind that began at this place among its kind.
+    /// Returns the key of a part, given its kind and its position among the parts of this kind.
     pub(super) fn nth(&self, kind: PartKind, place: usize) -> Option<PartKey> {
         self.parts.iter().map(|part| part.key).filter(|key| key.kind == kind).nth(place)
     }

@@ -30,7 +30,7 @@ use crate::{
     stream::{Chunk, Edited, Event, Original},
 };
 
-/// Events that repeat others, or report the progress of the vendor's own tools.
+/// Events that only repeat other events, or report the progress of the vendor's own tools.
 const ADD_NOTHING: [&str; 8] = [
     "response.created",
     "response.in_progress",
@@ -42,7 +42,7 @@ const ADD_NOTHING: [&str; 8] = [
     "keepalive",
 ];
 
-/// Members common to all events. Others are read once the type is known.
+/// Members common to all events. Other members are read once the type is known.
 #[derive(Deserialize)]
 struct RawEvent<'a> {
     #[serde(borrow, rename = "type")]
@@ -89,7 +89,7 @@ enum ResponseStatus<'a> {
     Completed,
     Incomplete(&'a str),
     Failed,
-    /// The response continues, or its status is unknown.
+    /// The response has not ended, or its status is unknown.
     Other,
 }
 
@@ -223,8 +223,8 @@ impl ResponsesReader {
         Ok(ended(reason, usage, out))
     }
 
-    /// Reads both ends of an event. Only the last event's usage counts: other events repeat the request, in which a
-    /// client may write anything.
+    /// Reads the beginning and the end of an event. Usage counts only in the last event: other events repeat the
+    /// request, in which a client may have written anything.
     pub(super) fn ends<'a>(&self, ends: &'a PayloadEnds) -> Event<'a> {
         let kind = ends::kind(ends);
         let word = match kind.as_deref().unwrap_or_default() {
@@ -246,7 +246,7 @@ impl ResponsesReader {
 
     fn whole<'a>(&mut self, body: &'a str) -> Result<Event<'a>, Nonsense> {
         let response: RawResponse<'_> = serde_json::from_str(body)?;
-        // Some servers send the state so far as an event without a type.
+        // Some servers send the response so far as an event without a type.
         let is_begun = matches!(word(response.status), "queued" | "in_progress");
         if is_begun && response.output.is_none_or(is_hollow) && response.error.is_none_or(is_hollow) {
             return Ok(Event::nothing());
@@ -279,7 +279,7 @@ impl ResponsesReader {
         Ok(event)
     }
 
-    /// Adds a piece of a text in any form.
+    /// Adds a piece of a text. The value of the piece may have any form.
     fn said<'a>(&mut self, key: PartKey, delta: Raw<'a>, out: &mut Pieces<'a>) {
         let from = out.list.len();
         match (text(delta), delta) {
@@ -294,7 +294,7 @@ impl ResponsesReader {
         }
     }
 
-    /// Adds the rest of a whole text after the pieces already given.
+    /// Adds what a whole text has after the pieces that were already passed on.
     fn late<'a>(&mut self, key: PartKey, whole: Raw<'a>, out: &mut Pieces<'a>) {
         if let Some(rest) = self.progress.rest(key, text(whole)) {
             out.odd.add(Oddity::LateOutput);

@@ -2,7 +2,7 @@ use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 use shared::money::NanoUsd;
 
-/// A whole response, as the gateway writes it or as the vendor did. A vendor's may have more members.
+/// A whole response, written by the gateway or by the vendor. A vendor's response may have more members.
 pub struct ResponseObject;
 
 shared::schema!(ResponseObject, "Response", response_object_schema);

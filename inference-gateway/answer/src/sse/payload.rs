@@ -1,16 +1,17 @@
-//! Payloads of events. Only both ends of overlong payloads are kept.
+//! Payloads of events. Of an overlong payload, only the beginning and the end are kept.
 
 use bytes::{Bytes, BytesMut};
 use raw_json::is_deeper_than;
 
-/// Maximum size of an event that is kept whole, in bytes. A chunk of one or two tokens has a few hundred bytes; the
-/// bound is for upstreams that send a whole answer as one event: 131,072 tokens of eight choices, as JSON.
+/// Maximum size of an event that is kept whole, in bytes. A chunk of one or two tokens has a few hundred bytes. The
+/// limit allows upstreams to send a whole answer as one event, with eight choices of 131,072 tokens, as JSON.
 pub(crate) const MAX_EVENT_BYTES: usize = 16 << 20;
-/// Number of bytes kept from each end of a longer event, where vendors write its type and the usage.
+/// Number of bytes kept from the beginning, and from the end, of a longer event. Vendors write the event's type and the
+/// usage there.
 pub(crate) const END_BYTES: usize = 64 << 10;
 
-/// Maximum nesting of an answer that is passed on. Vendors repeat the schemas of tools, which have a few tens of
-/// levels. Beyond a thousand, many clients fail, and some crash.
+/// Maximum nesting of an answer that is passed on. Vendors repeat the schemas of tools in their answers, and such
+/// schemas have a few tens of levels. With more than a thousand levels, many clients fail, and some crash.
 const MOST_LEVELS: u64 = 256;
 
 /// Returns whether JSON is nested more deeply than clients can be expected to read.
@@ -30,13 +31,13 @@ pub(crate) fn is_done(payload: &[u8]) -> bool {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Payload {
     Whole(Bytes),
-    /// The whole body, which is JSON instead of a stream.
+    /// A body that is JSON instead of a stream, as a whole.
     Body(Bytes),
     /// A payload too long to keep.
     TooLong(PayloadEnds),
 }
 
-/// Both ends of a payload. They overlap if it is short.
+/// The beginning and the end of a payload. They overlap if the payload is short.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PayloadEnds {
     pub(crate) start: Bytes,
@@ -68,7 +69,7 @@ impl PayloadEnds {
     }
 }
 
-/// A long text that keeps only its two ends while it is read.
+/// A long text, of which only the beginning and the end are kept while it is read.
 #[derive(Debug)]
 pub(crate) struct LongText {
     start: Bytes,
@@ -145,7 +146,7 @@ impl Text {
         })
     }
 
-    /// Returns whether this is a whole event, since the next line begins another.
+    /// Returns whether this is a whole event. It is if it ends like an object and the next line begins a new object.
     pub(crate) fn is_event_before(&self, next: &Self) -> bool {
         let end = match self {
             Self::Short(text) => &text[..],
@@ -160,7 +161,7 @@ impl Text {
     pub(crate) fn join(self, line: Self) -> Self {
         let (before, line) = match (self, line) {
             (Self::Short(before), Self::Short(line)) if before.len() + 1 + line.len() <= MAX_EVENT_BYTES => {
-                // The payload grows in place unless it is shared.
+                // The payload grows in place, unless something else also refers to its memory.
                 let mut joined = BytesMut::from(before);
                 joined.extend_from_slice(b"\n");
                 joined.extend_from_slice(&line);

@@ -10,9 +10,9 @@ use super::{
     repeats::without_repeats,
 };
 
-/// Maximum number of payloads found within one: as many chunks as fit in the longest payload.
+/// Maximum number of payloads found within one payload: as many chunks as fit into the longest.
 const MOST_FOUND: usize = 1 << 16;
-/// Maximum number of events in one line that were cut off by the next one.
+/// Maximum number of events in one line that were each cut off by the next event.
 const MOST_CUT: usize = 16;
 /// What the line of an event's payload begins with.
 const FIELD: &str = "data:";
@@ -22,9 +22,9 @@ const NO_NUMBERS: [&str; 3] = ["NaN", "-Infinity", "Infinity"];
 const ESCAPED: &str = "\"\\/bfnrtu";
 
 impl Payload {
-    /// Finds the payloads within a payload that cannot be read: several in a row, one with numbers or control
-    /// characters that JSON does not have, one with bytes that are not UTF-8, one that repeats members, or one that
-    /// follows an incomplete payload in the same line. Returns none if only the payload itself is found.
+    /// Finds the payloads within a payload that cannot be read. It may consist of several payloads in a row, or of a
+    /// payload that follows an incomplete payload in the same line. It may have numbers or control characters that JSON
+    /// does not have, bytes that are not UTF-8, or repeated members. Returns none if only the payload itself is found.
     pub(super) fn repaired(&self) -> Vec<Self> {
         let (Self::Whole(data) | Self::Body(data)) = self else { return Vec::new() };
         let text = String::from_utf8_lossy(data);
@@ -72,16 +72,16 @@ impl Payload {
     }
 }
 
-/// Returns the payload of an event that follows an incomplete one in the same line.
+/// Returns the payload of an event that follows an incomplete event in the same line.
 fn event_behind(incomplete: &str) -> Option<&str> {
     let behind =
         incomplete.match_indices(FIELD).map(|(at, _)| incomplete[at + FIELD.len()..].trim_ascii_start());
-    // Within a text, the quotation mark would be escaped.
+    // Within a JSON string, the quotation mark would be escaped.
     behind.into_iter().find(|behind| behind.starts_with("{\"") || behind.starts_with(DONE))
 }
 
 /// Replaces what strict parsers refuse: numbers that JSON does not have become null, control characters in strings
-/// become escapes, and a backslash that escapes nothing stays one.
+/// become escapes, and a backslash that escapes nothing becomes an escaped backslash.
 fn valid(json: &str) -> Cow<'_, str> {
     let mut written = String::with_capacity(json.len());
     let (mut in_text, mut is_escaped, mut skipped) = (false, false, 0);

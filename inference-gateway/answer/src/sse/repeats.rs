@@ -1,4 +1,5 @@
-//! Removes repeated members from JSON. Servers that write a member twice mean one, but a strict reader refuses both.
+//! Removes repeated members from JSON. A server that writes a member twice means one member, but a strict reader
+//! refuses the whole object.
 
 use std::{borrow::Cow, collections::HashMap, fmt};
 
@@ -11,13 +12,13 @@ use shared::json::{Kind, RawValue, Text, elements};
 /// Number of an answer's nesting levels whose members are compared. The deepest member that a reader knows is on the
 /// tenth level.
 const LEVELS: u8 = 10;
-/// Maximum number of members in an object, so that short names take little memory.
+/// Maximum number of members in an object, so that an object with many short names takes little memory.
 const MOST_MEMBERS: usize = 4096;
-/// Members for usage, whose repeated values all count, since the larger one is billed.
+/// Members for usage. All their repeated values are kept, since the larger value is billed.
 const REPORTS: [&str; 2] = ["usage", "timings"];
 
-/// Returns a payload without repeated members; `None` if no member is repeated. Repeated objects are joined; of other
-/// repeated values, the last non-empty one stays.
+/// Returns a payload without repeated members; `None` if no member is repeated. If a member's values are objects, they
+/// are joined; otherwise the last value that is not empty is kept.
 pub(super) fn without_repeats(json: &str) -> Option<String> {
     let mut written = String::with_capacity(json.len());
     put(json, LEVELS, &mut written).ok()?.then_some(written)
@@ -78,7 +79,7 @@ fn put_object(object: &RawValue, levels: u8, out: &mut String) -> Result<bool, s
     Ok(repeats)
 }
 
-/// Returns the value of a repeated member.
+/// Returns the one value for a member that occurs twice.
 fn one_of<'a>(before: &str, after: &'a str) -> Cow<'a, str> {
     match (inside(before, ['{', '}']), inside(after, ['{', '}'])) {
         (Some(before), Some("")) => Cow::Owned(format!("{{{before}}}")),

@@ -34,8 +34,8 @@ fn reply(api: UpstreamApi, earlier: &[&str]) -> Reply {
     parsed.unwrap_or_else(|error| panic!("{error:?}")).reply
 }
 
-/// Returns the ids of an answer's calls as a client of this reply reads them, the same in a stream and in a whole
-/// answer.
+/// Returns the ids of an answer's calls as the client reads them, and asserts that they are the same in a stream and in
+/// a whole answer.
 fn ids(reply: &Reply, own: &[Option<&str>]) -> Vec<String> {
     let pieces = (0..).zip(own).map(|(index, id)| call(index, *id, Some("f"), "{}"));
     let chunks: Vec<Value> = pieces.chain([finish("tool_calls")]).collect();

@@ -1,4 +1,5 @@
-//! Compares answers with their schemas: every written member is described, and every described member is written.
+//! Compares answers with their schemas. Every member that is written must be described, and every member that is
+//! described must be written.
 
 use std::collections::BTreeSet;
 
@@ -22,7 +23,7 @@ fn described(schema: &Value, path: &str, paths: &mut Paths) {
     }
 }
 
-/// Collects the members of a value, and asserts that it has those that its schema requires.
+/// Collects the members of a value, and asserts that it has all members that its schema requires.
 fn written(value: &Value, schema: &Value, path: &str, paths: &mut Paths) {
     for element in value.as_array().into_iter().flatten() {
         written(element, &schema["items"], &format!("{path}[]"), paths);
@@ -38,7 +39,7 @@ fn written(value: &Value, schema: &Value, path: &str, paths: &mut Paths) {
     }
 }
 
-/// Asserts that the members of these values are those that the schema of `T` describes.
+/// Asserts that these values together have exactly the members that the schema of `T` describes.
 fn assert_described<T: JsonSchema>(values: &[Value]) {
     let schema = T::json_schema(&mut SchemaGenerator::default()).to_value();
     let (mut there, mut expected) = (Paths::new(), Paths::new());

@@ -1,4 +1,4 @@
-//! Streams and whole answers of the dialects with blocks.
+//! Streams and whole answers in the dialects that consist of blocks.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -7,7 +7,7 @@ use reply::{ToolName, ToolNames};
 
 use super::*;
 
-/// An event that a client has received: name and data.
+/// The name and the data of an event that a client has received.
 pub(super) type Received = (String, Value);
 
 pub(super) fn responses() -> Reply {
@@ -31,7 +31,7 @@ pub(super) fn messages() -> Reply {
     }))
 }
 
-/// Parses the events in a stream of bytes. Each has a name.
+/// Parses the events in a stream of bytes. Every event must have a name.
 fn received(out: &BytesMut) -> Vec<Received> {
     let text = std::str::from_utf8(out).unwrap();
     let event = |event: &str| {
@@ -44,7 +44,8 @@ fn received(out: &BytesMut) -> Vec<Received> {
     text.split_terminator("\n\n").map(event).collect()
 }
 
-/// Writes a stream of these chunks to its end: a success if a finish reason came, otherwise a cut or a failure.
+/// Writes a stream of these chunks, and its end. The stream succeeds if a finish reason came; otherwise it is cut, or
+/// fails.
 pub(super) fn streamed(reply: &Reply, chunks: &[Value], is_cut: bool) -> Vec<Received> {
     let mut writer = StreamWriter::new(generation(), reply, 99, false);
     let mut out = BytesMut::new();
@@ -645,7 +646,8 @@ proptest! {
         if events.last().unwrap().0 == "message_stop" {
             for (kind, sent) in sent {
                 let joined = folded_message(&events).into_iter().filter(|block| block.kind == kind);
-                // A text that waits for a call to end may come after a refusal that arrived later.
+                // A text that waits for the end of a call may be written after a refusal that arrived later than the
+                // text.
                 let sorted = |text: String| { let mut chars: Vec<char> = text.chars().collect(); chars.sort_unstable(); chars };
                 prop_assert_eq!(sorted(joined.map(|block| block.text).collect()), sorted(sent));
             }

@@ -9,7 +9,7 @@ use super::{
     *,
 };
 
-/// The payloads are those that the standard's algorithm finds in the whole text, wherever the text is cut.
+/// Wherever the text is cut, the payloads are those that the standard's algorithm finds in the whole text.
 #[test]
 fn server_sent_events() {
     let examples = Examples::folder("chat-streams").and(Examples::folder("messages-streams"));
@@ -24,7 +24,7 @@ fn server_sent_events() {
                     payloads.push(whole_payload(data).to_vec());
                 }
             }
-            // A body that is JSON has one payload, with its end.
+            // A body that is JSON is a single payload, which includes the end of the body.
             if !begins_as_json(input.bytes()) {
                 assert_eq!(payloads, reference_payloads(input.bytes()));
             }
@@ -38,8 +38,8 @@ fn begins_as_json(bytes: &[u8]) -> bool {
     matches!(bytes.iter().find(|byte| !is_blank(byte)), Some(b'{' | b'['))
 }
 
-/// Applies section 9.2.6 of the HTML standard to the whole text. Empty payloads are skipped, and an object that follows
-/// another begins a new payload.
+/// Applies section 9.2.6 of the HTML standard to the whole text. In addition, empty payloads are skipped, and an object
+/// that follows another object begins a new payload.
 fn reference_payloads(bytes: &[u8]) -> Vec<Vec<u8>> {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     let (mut payloads, mut data, mut line) = (Vec::new(), Vec::new(), Vec::new());
@@ -53,7 +53,7 @@ fn reference_payloads(bytes: &[u8]) -> Vec<Vec<u8>> {
                     colon.map_or((&field[..], &b""[..]), |at| (&field[..at], &field[at + 1..]));
                 if field.is_empty() {
                     let payload: Vec<u8> = std::mem::take(&mut data);
-                    // The last line's end is not part of the payload.
+                    // The line end after the last line is not part of the payload.
                     payloads.extend(payload.split_last().map(|(_, payload)| payload.to_vec()));
                 } else if name == b"data" || field.starts_with(b"error: {") {
                     let value = value.strip_prefix(b" ").unwrap_or(value);
@@ -89,8 +89,8 @@ fn responses_streams() {
     fuzz(&Examples::folder("responses-streams"), |input: &Input| check_stream(UpstreamApi::Responses, input));
 }
 
-/// Checks that events are JSON in every dialect, and that a chat contains the texts of the whole answer that the stream
-/// is folded into.
+/// Checks that events are JSON in every dialect, and that the stream of a chat has the same texts as the whole answer
+/// into which the upstream's stream is folded.
 fn check_stream(api: UpstreamApi, input: &Input) {
     for reply in [CHAT, responses(), messages()] {
         written(api, &reply, false, input);
@@ -109,7 +109,7 @@ fn payloads(input: &Input) -> Vec<Bytes> {
     std::iter::from_fn(|| decoder.next_data().map(whole_payload)).collect()
 }
 
-/// Writes the stream that a client reads, to its end. It succeeds if a finish reason came.
+/// Writes the stream that a client reads, and its end. The stream succeeds if a finish reason came.
 fn written(api: UpstreamApi, reply: &Reply, passes: bool, input: &Input) -> BytesMut {
     let (mut reader, mut writer) =
         (AnswerReader::new(api), StreamWriter::new(generation(), reply, 99, passes));
@@ -141,7 +141,7 @@ fn written(api: UpstreamApi, reply: &Reply, passes: bool, input: &Input) -> Byte
         if &data[..] == b"[DONE]" {
             ends += 1;
         } else {
-            // A tree cannot hold everything that a passed event may contain.
+            // A `Value` cannot represent everything that an event that is passed on may contain.
             let json = serde_json::from_slice::<&RawValue>(&data);
             assert!(!are_unique || is_unique(&data), "{}", String::from_utf8_lossy(&data));
             assert!(json.is_ok_and(|raw| raw.get().starts_with('{')), "{}", String::from_utf8_lossy(&data));
@@ -175,13 +175,14 @@ fn check_fold(input: &Input) {
     for payload in payloads(input) {
         match Event::read(&payload) {
             Ok(Event::Chunk(chunk)) => {
-                // A choice that continues after its end is cut only in the stream.
+                // If a choice continues after its end, the stream leaves out what follows, but the whole answer does
+                // not.
                 let goes_on = |index: &usize| chunk.choices.iter().any(|choice| choice.index == *index);
                 if finished.iter().any(goes_on) {
                     return;
                 }
                 finished.extend(chunk.choices.iter().filter(|it| it.finish.is_some()).map(|it| it.index));
-                // If a chunk has several pieces of a choice, one of them may come after the end too.
+                // If a chunk has several pieces of a choice, some of them may come after the choice's end.
                 let mut indexes: Vec<_> = chunk.choices.iter().map(|choice| choice.index).collect();
                 indexes.sort_unstable();
                 if indexes.windows(2).any(|pair| pair[0] == pair[1]) {
@@ -205,7 +206,7 @@ fn check_fold(input: &Input) {
     }
 }
 
-/// Checks that a stream of another API becomes a chat with one choice, if it can be converted.
+/// Checks that a stream of another API, if it can be converted, becomes a chat with one choice.
 fn check_fold_of(api: UpstreamApi, input: &Input) {
     let (mut reader, mut fold) = (AnswerReader::new(api), Fold::default());
     for payload in payloads(input) {
@@ -221,7 +222,7 @@ fn check_fold_of(api: UpstreamApi, input: &Input) {
     }
 }
 
-/// A whole answer is valid JSON in every dialect, with the texts that a tree contains.
+/// A whole answer is valid JSON in every dialect, and has the texts that a parser finds in the upstream's body.
 #[test]
 fn chat_answers() {
     fuzz(&Examples::folder("chat-answers"), |input: &Input| {
@@ -267,8 +268,8 @@ fn responses_answers() {
     fuzz(&Examples::folder("responses-answers"), |input: &Input| check_whole(UpstreamApi::Responses, input));
 }
 
-/// Checks that an answer that passes is valid JSON with the client's name of the model, and reports the same usage as a
-/// chat.
+/// Checks that an answer that is passed on is valid JSON, has the client's name of the model, and has the same usage as
+/// when it is converted to a chat.
 fn check_whole(api: UpstreamApi, input: &Input) {
     let body = Bytes::copy_from_slice(input.bytes());
     let chat = whole_as_chat(AnswerReader::new(api), body.clone());
@@ -291,7 +292,8 @@ fn check_whole(api: UpstreamApi, input: &Input) {
 /// Names of the members in which a body reports usage.
 const USAGE: [&str; 2] = ["usage", "timings"];
 
-/// The usage found at the end of a body is that of the whole body, if no other member has its name.
+/// The usage found in the end of a body equals the usage read from the whole body, if no other member has the same
+/// name.
 #[test]
 fn usage_in_the_end_of_a_body() {
     fuzz(&Examples::folder("chat-answers"), |input: &Input| {

@@ -1,10 +1,10 @@
-//! Answers made to break their readers.
+//! Answers that are made to break whoever reads them.
 
 use super::*;
 
 /// Levels of nesting that overflow the stack of a recursive parser.
 const LEVELS: usize = 100_000;
-/// As many levels as fit into an event of a few megabytes.
+/// About as many levels of nesting as fit into an event of a few megabytes.
 const MOST_LEVELS: usize = 2_000_000;
 
 /// Returns the bytes that clients get for one chunk, or why it is not an answer.
@@ -55,7 +55,7 @@ fn nesting_of_any_depth_neither_overflows_nor_gets_through() {
             r#"{"choices":[{"index":0,"delta":{"tool_calls":[{"id":DEEP}]}}]}"#,
             r#"{"choices":[{"index":0,"finish_reason":DEEP}]}"#,
         ] {
-            // A list of lists is a chunk without choices, as an empty list would be.
+            // A list of lists is read like an empty list: as a chunk without choices.
             let read = written(&place.replace("DEEP", deep));
             assert!(read.is_err() || read.is_ok_and(|written| written.len() < 1_000), "{place}");
         }

@@ -132,7 +132,8 @@ fn in_responses(at: usize, step: &Step, events: &mut Vec<Value>) {
     }
 }
 
-/// Returns what a client reads of these events. Each event is read twice, like an event that waits for tokens.
+/// Returns what a client reads when the upstream sends these events. The gateway reads each event twice, as it does if
+/// the event has to wait for tokens.
 fn read_by(reply: &Reply, api: UpstreamApi, events: &[Value]) -> String {
     let (mut reader, mut writer) =
         (AnswerReader::new(api), StreamWriter::new(generation(), reply, 99, false));
@@ -398,7 +399,7 @@ fn a_whole_message_is_read_as_an_answer_of_chat() {
     let expected = json!({"index": 0, "message": {"role": "assistant", "content": "Hi \"\u{e9}.", "refusal": null, "reasoning_content": "hm",
         "tool_calls": [call("toolu_1", "f", r#"{"q":"\"\n"}"#), call("toolu_2", "g", "{}")]},
         "logprobs": null, "finish_reason": "tool_calls", "read": [7, 4, 5]});
-    // Without a reason, the calls show why the answer ended.
+    // Without a finish reason, the calls show why the answer ended.
     for reason in [json!("tool_use"), Value::Null] {
         message["stop_reason"] = reason;
         let mut read = whole_of_api(UpstreamApi::Messages, &message).unwrap();

@@ -8,7 +8,7 @@ use super::{
     *,
 };
 
-/// A stream to a client of the API in which the upstream was asked.
+/// A stream to a client that uses the same API in which the upstream was asked.
 struct Passing {
     reader: AnswerReader,
     writer: StreamWriter,
@@ -91,7 +91,7 @@ const RESPONSE: [&str; 7] = [
     r#"{"type":"response.completed","sequence_number":6,"response":{"id":"resp_v","model":"gpt-x","status":"completed","output":[{"id":"msg_v"}],"usage":{"input_tokens":1,"output_tokens":2,"total_tokens":3}},"y":1}"#,
 ];
 
-/// Returns the bytes of an event that passes with these edits.
+/// Returns the bytes of an event after these edits, as it is passed on.
 fn edited(event: &str, edits: &[(&str, &str)]) -> String {
     let mut edited = event.to_owned();
     for (known, new) in edits {
@@ -141,7 +141,7 @@ fn a_last_event_without_output_repeats_what_passed_since_sdks_read_nothing_else(
         assert_eq!(data(&end)["response"]["output"], expected, "{end}");
         assert_eq!(end.matches(r#""output":"#).count(), 1, "{end}");
     }
-    // The last item may have no end.
+    // The event that ends the last item may be missing.
     let mut passing = Passing::of(UpstreamApi::Responses, &RESPONSE[..3]);
     passing.event(&RESPONSE[6].replace(r#"[{"id":"msg_v"}]"#, "[]"));
     let item = &data(&passing.done())["response"]["output"][0];

@@ -33,13 +33,13 @@ fn model(host: &str, lines: &str) -> Model {
     Catalog::parse(&catalogue, "test").unwrap().models.remove(0)
 }
 
-/// A server, and its answer, both whole and as events.
+/// A server, and its answer: as a whole, and as events.
 struct Server {
     lines: &'static str,
     api: UpstreamApi,
     whole: Value,
     events: Vec<Value>,
-    /// What it must get back in its next request.
+    /// What the server must get back in its next request.
     returned: Vec<Value>,
     /// Texts that no other server may get.
     secrets: &'static [&'static str],
@@ -227,7 +227,7 @@ fn read_whole(api: UpstreamApi, server: &Server, model: &Model) -> Value {
     read_folded(api, server, model)
 }
 
-/// Does the same for an answer that was first folded into a chat.
+/// Returns the same for an answer that was first folded into a chat.
 fn read_folded(api: UpstreamApi, server: &Server, model: &Model) -> Value {
     let body = Bytes::from(server.whole.to_string());
     let Ok(folded) = whole_as_chat(AnswerReader::new(server.api), body) else { panic!("{}", server.whole) };
@@ -313,7 +313,7 @@ fn blocks_of(events: &[Value]) -> Value {
     blocks.into()
 }
 
-/// Returns an earlier answer that consists of a call only.
+/// Returns an earlier answer that consists only of a call.
 fn empty(api: UpstreamApi) -> Value {
     match api {
         UpstreamApi::Chat => {
@@ -326,7 +326,7 @@ fn empty(api: UpstreamApi) -> Value {
     }
 }
 
-/// Returns whether a value is contained in another one: an object's members, among those of the other object.
+/// Returns whether a value is contained in another. An object is contained in an object that has all of its members.
 fn is_within(part: &Value, whole: &Value) -> bool {
     let fits = match (part, whole) {
         (Value::Object(part), Value::Object(whole)) => part.iter().all(|(name, value)| {

@@ -14,15 +14,15 @@ use shared::{
 
 use super::reported::{MOST_TOKENS, Reported};
 
-/// Highest cost that is believed, in nano-USD: about 1,100 USD.
+/// Highest reported cost that is believed, in nano-USD: about 1,100 USD.
 const MOST_COST: u64 = 1 << 40;
-/// Names for the tokens read from a cache, which cost less.
+/// Names for the number of tokens read from a cache. Such tokens cost less.
 const CACHED: [&str; 5] =
     ["cached_tokens", "cache_read_input_tokens", "num_cached_tokens", "prompt_cache_hit_tokens", "cache_n"];
 /// Members that only reports in the form of Anthropic's API have.
 const BY_ANTHROPIC: [&str; 3] = ["cache_read_input_tokens", "cache_creation_input_tokens", "cache_creation"];
 /// Maximum number of members with the same name that are read in the end of a body. A body that repeats the request has
-/// few, and each may be as long as the end.
+/// few such members, but each may be as long as the end that is read.
 const MOST_MEMBERS_OF_A_NAME: usize = 16;
 
 /// Objects of answers that report usage.
@@ -34,8 +34,8 @@ pub(crate) enum ReportForm {
     Timings,
 }
 
-/// Finds the largest report of a form in part of a body. It is usually the last one, but a body may repeat the member
-/// with a smaller count.
+/// Finds the largest report of a form in part of a body. Usually it is the last report, but a body may repeat the
+/// member with a smaller count.
 pub(crate) fn largest_report(form: ReportForm, part: &[u8]) -> Option<&RawValue> {
     let name: &[u8] = match form {
         ReportForm::Usage => br#""usage""#,
@@ -54,8 +54,8 @@ pub(crate) fn largest_report(form: ReportForm, part: &[u8]) -> Option<&RawValue>
 }
 
 impl Reported {
-    /// Reads a report. If a count has several names, the largest value wins, since servers with two names may leave one
-    /// at zero. If an object repeats a member, the value that costs more wins.
+    /// Reads a report. If a count has several names, the largest value wins, since servers that use two names may leave
+    /// one of the counts at zero. If an object repeats a member, the value that costs more wins.
     pub(crate) fn read(form: ReportForm, report: &RawValue) -> Self {
         let mut counts = ReportedCounts::default();
         counts.read(
@@ -68,8 +68,8 @@ impl Reported {
         counts.reported()
     }
 
-    /// Finds `usage` and `timings` in the end of a body that is not read whole. The body may repeat the request, whose
-    /// members with these names report nothing.
+    /// Finds `usage` and `timings` in the end of a body that is not read as a whole. The body may repeat the request;
+    /// members with these names in the request are no reports.
     pub fn find_last(part: &[u8]) -> Self {
         let find =
             |form| largest_report(form, part).map(|report| Self::read(form, report)).unwrap_or_default();
@@ -85,13 +85,13 @@ enum ReportObject {
     Prompt,
     /// Details of the output's tokens.
     Output,
-    /// Tokens written to a cache, by how long they are kept.
+    /// Tokens written to a cache, by how long the cache keeps them.
     Writes,
     Timings,
 }
 
 impl ReportObject {
-    /// Returns the kind of object with counts that this member contains, if any.
+    /// If this member contains an object with counts, returns the kind of the object.
     fn inner(self, member: &str) -> Option<Self> {
         match (self, member) {
             // The last name is Mistral's.
@@ -120,8 +120,8 @@ struct ReportedCounts {
     input: Option<u64>,
     /// Tokens of the prompt that were read from a cache.
     cached: Option<u64>,
-    /// The smallest value of `cached` if an object repeats the member. Cached tokens cost less, so only this many are
-    /// certain.
+    /// The smallest value of `cached`, if an object repeats the member. Cached tokens cost less, so only this many are
+    /// billed as cached.
     cached_for_certain: Option<u64>,
     /// Tokens of the prompt that were not read from a cache.
     uncached: Option<u64>,
@@ -138,14 +138,14 @@ struct ReportedCounts {
     cost: Option<u64>,
     /// Whether the report uses members of Anthropic's API.
     by_anthropic: bool,
-    /// Usage of rounds that the other members leave out.
+    /// Usage of rounds of generation that the report's other members do not include.
     apart: Reported,
-    /// Whether this is a round within another report, so it has no rounds itself.
+    /// Whether this report is of a round within another report. It then has no rounds itself.
     is_round: bool,
 }
 
 impl ReportedCounts {
-    /// Reads the counts of an object. Other values have none.
+    /// Reads the counts of an object. Values of other types have no counts.
     fn read(&mut self, place: ReportObject, value: &RawValue) {
         // The value is valid JSON, so the only possible error is that it is not an object.
         let _ = serde_json::Deserializer::from_str(value.get()).deserialize_map(Members(place, self));
@@ -188,7 +188,7 @@ impl ReportedCounts {
             | (Usage, "prompt_cache_hit_tokens")
             | (Timings, "cache_n") => &mut self.cached,
             (Usage, "prompt_cache_miss_tokens") | (Timings, "prompt_n") => &mut self.uncached,
-            // OpenAI's name, and three from gateways to Anthropic's API. The last is Anthropic's own.
+            // OpenAI's name, three names from gateways to Anthropic's API, and Anthropic's own name.
             (Prompt, "cache_write_tokens" | "cache_creation_tokens" | "cached_creation_tokens")
             | (Prompt | Usage, "cache_creation_input_tokens") => &mut self.written,
             (Writes, "ephemeral_5m_input_tokens" | "ttl_30m_tokens")
@@ -202,9 +202,9 @@ impl ReportedCounts {
     /// Reads the rounds of an Anthropic answer that its other members leave out: rounds that summarise the
     /// conversation, and rounds of an adviser.
     fn read_apart(&mut self, rounds: &RawValue) {
-        // Anything that is not a list of objects has none.
+        // Anything that is not a list of objects has no rounds.
         let _ = each_element(rounds, |round: &RawValue| {
-            // A round with two types is read too, since either may be meant.
+            // A round with two types is counted too, since either type may be meant.
             if !serde_json::from_str(round.get()).is_ok_and(|round: Round<'_>| !round.is_apart()) {
                 let mut counts = Self { is_round: true, ..Self::default() };
                 counts.read(ReportObject::Usage, round);
@@ -242,9 +242,9 @@ impl ReportedCounts {
         counted(whole).or(counted(both))
     }
 
-    /// Returns whether a prompt of `named` tokens leaves out its `cache` tokens, which were read from or written to a
-    /// cache. `input_tokens` of Anthropic's API leaves them out. Counts in OpenAI's form include them, unless the total
-    /// says otherwise.
+    /// Returns whether the reported prompt of `named` tokens does not include the `cache` tokens that were read from or
+    /// written to a cache. `input_tokens` of Anthropic's API does not include them. Counts in OpenAI's form include
+    /// them, unless the total shows otherwise.
     fn leaves_out(&self, cache: u64, named: u64) -> bool {
         // If totals contradict each other, bill the larger prompt.
         let says_so = self.totals_differ || self.total == Some(named + cache + self.completion.unwrap_or(0));
@@ -259,7 +259,7 @@ impl ReportedCounts {
     }
 }
 
-/// One round of generation in a report of several.
+/// One round of generation in a report of several rounds.
 #[derive(Deserialize)]
 struct Round<'a> {
     #[serde(borrow, rename = "type")]
@@ -300,18 +300,18 @@ impl<'de> Visitor<'de> for Members<'_> {
     }
 }
 
-/// Returns the tokens of a prompt. No chat template renders an empty prompt, so zero means that the server has not
-/// counted.
+/// Returns the tokens of a prompt; `None` for zero. No chat template renders an empty prompt, so zero means that the
+/// server has not counted the prompt.
 fn counted(tokens: Option<u64>) -> Option<u64> {
     tokens.filter(|tokens| *tokens > 0)
 }
 
-/// Adds the counts that are present.
+/// Adds two counts; an absent count adds nothing.
 fn sum(a: Option<u64>, b: Option<u64>) -> Option<u64> {
     a.or(b).map(|_| a.unwrap_or(0) + b.unwrap_or(0))
 }
 
-/// Reads a number of tokens: an integer, or one spelled as a float or a text.
+/// Reads a number of tokens: an integer, which may be spelled as a float or as a text.
 fn count(value: &RawValue) -> Option<u64> {
     let spelled = value.get();
     let spelled = spelled.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(spelled);
@@ -327,7 +327,7 @@ fn cost(value: &RawValue) -> Option<u64> {
     u64::try_from(NanoUsd::parse(value.get()).ok()?.nanos()).ok().filter(|cost| *cost <= MOST_COST)
 }
 
-/// Returns the count that an integral float stands for.
+/// Returns the integer that a float is equal to, if any.
 fn integral(tokens: f64) -> Option<u64> {
     #[expect(
         clippy::cast_possible_truncation,
@@ -335,6 +335,6 @@ fn integral(tokens: f64) -> Option<u64> {
         reason = "not negative and without a fraction; a larger one than any integer becomes the largest"
     )]
     let integer = tokens as u64;
-    // The remainder of a non-finite number is not a number either.
+    // For a number that is not finite, `tokens % 1.0` is NaN, so the comparison fails.
     (tokens >= 0.0 && tokens % 1.0 == 0.0).then(|| integer.min(MOST_TOKENS))
 }

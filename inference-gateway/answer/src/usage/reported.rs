@@ -1,6 +1,6 @@
-//! What an upstream reports of an answer's usage.
+//! The usage of an answer, as an upstream reports it.
 
-/// Replaces all larger counts. It is above any plausible request, and small enough that sums do not overflow.
+/// Larger counts are replaced by this. It is above any plausible count, and small enough that sums do not overflow.
 pub const MOST_TOKENS: u64 = 1 << 40;
 
 /// Usage reported by an upstream. A member is `None` if it is absent or not a number of tokens.
@@ -10,7 +10,7 @@ pub struct Reported {
     pub prompt: Option<u64>,
     /// Tokens of the prompt that were read from a cache.
     pub cached: Option<u64>,
-    /// Tokens of the prompt that were written to a cache, for however long.
+    /// Tokens of the prompt that were written to a cache, no matter how long the cache keeps them.
     pub written: Option<u64>,
     /// Tokens of the prompt that were written to a cache for an hour or longer.
     pub written_long: Option<u64>,
@@ -28,7 +28,8 @@ pub struct Reported {
 }
 
 impl Reported {
-    /// Returns the larger value of each member. Usage only grows, so the order and split of reports do not matter.
+    /// Returns the larger value of each member. Usage only grows, so it does not matter in which order reports come and
+    /// how they are split.
     #[must_use]
     pub fn max(self, other: Self) -> Self {
         self.join(other, Ord::max)
@@ -66,7 +67,7 @@ impl Reported {
         self.reasoning.or(self.audio_output).is_some()
     }
 
-    /// Joins two reports member by member. Only this function and the reader list all members.
+    /// Joins two reports member by member. All members are listed only here and in the code that reads reports.
     fn join(self, other: Self, join: impl Fn(Option<u64>, Option<u64>) -> Option<u64>) -> Self {
         Self {
             prompt: join(self.prompt, other.prompt),

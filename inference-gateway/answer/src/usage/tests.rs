@@ -12,10 +12,10 @@ fn reported(prompt: u64, cached: Option<u64>, completion: u64) -> Reported {
     Reported { prompt: Some(prompt), cached, completion: Some(completion), ..Reported::default() }
 }
 
-/// A report with the counts that it stands for, under the names of [`Reported`].
+/// A server, its report, and the counts in the report, under the names of [`Reported`].
 type Form = (&'static str, &'static str, &'static [(&'static str, u64)]);
 
-/// Reports of every kind of upstream, in every form that occurs.
+/// Reports of every kind of upstream, in every known form.
 const FORMS: &[Form] = &[
     (
         "openai: without details",
@@ -235,7 +235,7 @@ fn usage_is_read_in_every_form_in_which_it_comes() {
 
 #[test]
 fn parts_that_contradict_their_whole_are_read_as_reported() {
-    // Without a total, nothing shows that the prompt's count leaves them out.
+    // Without a total, nothing shows that the prompt's count does not include these tokens.
     let usage = r#"{"prompt_tokens":194,"completion_tokens":7,"cache_creation_input_tokens":9474,"cache_read_input_tokens":0}"#;
     let Reported { prompt, written, .. } = read(usage);
     assert_eq!((prompt, written), (Some(194), Some(9_474)));

@@ -1,15 +1,15 @@
 //! Joins characters that a stream cuts in two. JSON spells a character beyond U+FFFF as two escapes, and some servers
-//! send them in separate pieces. A client that decodes each piece alone would read two replacement characters.
+//! send the two in separate pieces. A client that decodes each piece alone would read two replacement characters.
 
 use raw_json::RawString;
 
 use crate::pieces::parts::{CallArguments, Delta, ToolCall};
 use crate::stream::{Chunk, ChunkChoice};
 
-/// Maximum number of halves to keep: at most one for each text of each choice.
+/// Maximum number of halves to keep. A text of a choice has at most one.
 const MOST_HALVES: usize = 64;
 
-/// A text that pieces extend.
+/// Names the text of a choice that a piece extends.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum TextOf {
     Content,
@@ -19,11 +19,11 @@ enum TextOf {
     Call(u64),
 }
 
-/// First halves of characters, each with its choice and its text.
+/// First halves of characters. Each is kept with the index of its choice, and with the text that it ends.
 #[derive(Default)]
 pub(crate) struct Halves(Vec<(usize, TextOf, String)>);
 
-/// The texts of a piece, joined with the halves before them, as JSON strings.
+/// The texts of a piece, as JSON strings. Each begins with the half that was kept of the same text, if any.
 #[derive(Default)]
 struct Joined {
     texts: [Option<String>; 3],
@@ -45,7 +45,7 @@ impl Halves {
         self.0.is_empty() && !chunk.choices.iter().any(|choice| has_half(&choice.delta))
     }
 
-    /// Passes on a chunk with whole characters, and keeps the halves at the ends of its texts.
+    /// Calls `write` with a chunk that has only whole characters, and keeps the halves at the ends of its texts.
     pub(crate) fn joined<R>(&mut self, chunk: &Chunk<'_>, write: impl FnOnce(&Chunk<'_>) -> R) -> R {
         let joined: Vec<Joined> = chunk.choices.iter().map(|choice| self.join(choice)).collect();
         let choices = chunk.choices.iter().zip(&joined).map(|(choice, joined)| joined.piece(choice));
@@ -67,7 +67,8 @@ impl Halves {
         Joined { texts, arguments: arguments.collect() }
     }
 
-    /// Completes a text with the half before it and removes the half at its end; `None` if it stays unchanged.
+    /// Puts the half that was kept before a text, and removes the half at its end. Returns `None` if the text stays
+    /// unchanged.
     fn text(
         &mut self,
         choice: usize,

@@ -1,8 +1,8 @@
-//! Health of the key-services, as reported by sessions and management requests. It decides the order in which
-//! key-services are asked, and what is logged about those that do not answer.
+//! Health of the key-services, as reported by sessions and management requests. It decides in which order key-services
+//! are asked, and what is logged when a key-service does not answer.
 //!
-//! A session takes calls from the queue when it is free, so a session without answers gets none. A management request
-//! has no session, and tries the key-services in the order given here.
+//! A session takes calls from the queue when it is free, so a session that gets no answers takes no calls. A management
+//! request has no session; it tries the key-services in the order returned here.
 
 use std::{
     fmt::Display,
@@ -21,7 +21,7 @@ const AVOIDED: Duration = Duration::from_secs(5);
 pub struct KeyServiceHealth {
     began: Instant,
     services: Vec<ServiceHealth>,
-    /// Number of requests so far, so that key-services take turns at being first.
+    /// Number of requests so far, by which the key-services take turns at being asked first.
     turns: AtomicUsize,
 }
 
@@ -41,7 +41,7 @@ struct ServiceHealth {
 
 #[derive(Default)]
 struct PortHealth {
-    /// The port is avoided until this many milliseconds since the start; 0 if it answers.
+    /// Until when the port is avoided, in milliseconds since the start; 0 if it answers.
     avoided_until: AtomicU64,
     /// Number of workers' sessions that are failing. The port is healthy again when no session fails.
     failing_sessions: AtomicUsize,
@@ -80,7 +80,7 @@ impl KeyServiceHealth {
     /// Notes that a key-service answered. `name` is its name in the log.
     pub fn answered(&self, service: usize, port: KeyServicePort, name: impl Display) {
         let Some(health) = self.services.get(service).map(|health| health.port(port)) else { return };
-        // Read before writing, since nearly every answer comes from a healthy key-service.
+        // Reading comes first, because nearly every answer is from a healthy key-service, and then nothing is written.
         if health.avoided_until.load(Ordering::Relaxed) != 0 {
             health.avoided_until.store(0, Ordering::Relaxed);
         }
@@ -91,8 +91,8 @@ impl KeyServiceHealth {
         }
     }
 
-    /// Notes that a key-service did not answer, or cannot reach the store. Logs the first failure, then at most one a
-    /// minute.
+    /// Notes that a key-service did not answer, or cannot reach the store. Logs the first failure, then at most one
+    /// failure a minute.
     pub fn failed(&self, service: usize, port: KeyServicePort, name: impl Display, error: &str) {
         let Some(health) = self.services.get(service).map(|health| health.port(port)) else { return };
         health.avoided_until.store(self.now() + millis(AVOIDED), Ordering::Relaxed);

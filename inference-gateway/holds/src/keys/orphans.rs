@@ -1,5 +1,5 @@
-//! Authorizations with an unknown outcome. Each call has a time after which the key-service refuses it. Once that and
-//! its execution are over, a hold that may have been opened is released.
+//! Authorizations with an unknown outcome. Each call has a time after which key-services refuse it. Some time after
+//! that, when the call can no longer be executing either, a hold that it may have opened is released.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,12 +11,12 @@ use tokio::time::Instant;
 use super::queue::Pending;
 
 /// Maximum time for a key-service to execute a call that it accepted in time: 1.5 s in its account's lane, 0.4 s for
-/// commits that lose to concurrent ones, 1.5 s for the last commit over Redis, and a margin. If SQLite's disk hangs for
-/// longer, the hold ends with its lease and nothing is billed.
+/// commits that lose to concurrent commits, 1.5 s for the last commit over Redis, and a margin. If SQLite's disk hangs
+/// for longer, the hold ends with its lease and nothing is billed.
 const LATE_EXECUTION_WINDOW: Duration = Duration::from_secs(4);
 /// How long a release is repeated: an ordinary lease, after which the hold expires anyway.
 const RELEASE_DEADLINE: Duration = Duration::from_secs(30);
-/// Maximum number of orphans kept. Any others end when their leases do.
+/// Maximum number of orphans that are kept. Further holds end when their leases run out.
 const MAX_ORPHANS: usize = 65_536;
 
 /// A hold that may be open although no request uses it.
@@ -107,7 +107,7 @@ impl<'a> OrphanGuard<'a> {
 impl Drop for OrphanGuard<'_> {
     fn drop(&mut self) {
         let copies: u32 = self.attempts.iter().map(|attempt| attempt.copies()).sum();
-        // An answered copy leaves nothing behind; all others may still be executed.
+        // A copy that was answered opens no hold that nobody knows of. All other copies may still be executed.
         if copies > u32::from(self.answered) {
             self.orphans.add(&self.authorize);
         }

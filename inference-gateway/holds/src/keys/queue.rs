@@ -1,9 +1,9 @@
 //! Queue of calls to the key-services. It decides which session sends a call.
 //!
-//! A session takes waiting calls when it is free to send. So a disconnected session gets none, and its unanswered calls
-//! go to the next free session. A call whose account is known waits for the key-service that all gateways prefer for
-//! that account, since it has copies of the account's records. After [`SPILL_AFTER`], any session takes the call.
-//! Correctness does not depend on this, only speed.
+//! A session takes waiting calls when it is free to send. So a disconnected session takes no calls, and its unanswered
+//! calls go to the next free session. A call whose account is known waits for the key-service that all gateways prefer
+//! for that account, since it has copies of the account's records. After [`SPILL_AFTER`], any session takes the call.
+//! This affects only speed, not correctness.
 
 use std::{
     collections::VecDeque,
@@ -26,8 +26,9 @@ use tokio::{
 /// Maximum number of calls awaiting answers at once: the default bound on chat requests. Further callers wait for a
 /// permit.
 const MAX_CALLS: usize = 8 * MAX_FRAME_CALLS;
-/// Queue length from which an idle session starts a second frame while another is in flight. Below it, one large frame
-/// is cheaper for the store than two small ones, and delays a waiting call by less than a millisecond.
+/// Queue length from which an idle session sends a frame although another frame is in flight. With fewer calls it is
+/// better to wait: one large frame is cheaper for the store than two small frames, and a waiting call is delayed by
+/// less than a millisecond.
 const SECOND_FRAME_THRESHOLD: usize = MAX_FRAME_CALLS / 8;
 
 /// How long a call waits for the key-service that is preferred for its account.
@@ -35,8 +36,8 @@ const SPILL_AFTER: Duration = Duration::from_millis(50);
 
 pub(super) type Answered = Result<Answer, CallFailure>;
 
-/// A call that waits for its answer. Copies may have been sent to several key-services. The first answer counts; a
-/// failure counts only if no other copy can still be answered.
+/// A call that waits for its answer. Copies of the call may have been sent to several key-services. The first answer
+/// counts; a failure counts only if no other copy can still be answered.
 pub(super) struct Pending {
     pub(super) call: Arc<Call>,
     pub(super) span: Span,
@@ -44,9 +45,9 @@ pub(super) struct Pending {
     made_at: Instant,
     answer: Mutex<Option<oneshot::Sender<Answered>>>,
     copies: AtomicU32,
-    /// Unanswered copies. A call that waits to be sent has one.
+    /// Number of unanswered copies. A call that waits to be sent counts as one copy.
     left: AtomicU32,
-    /// A bit for each session that has sent the call. A call is passed on to each session at most once.
+    /// A bit for each session that has sent the call, so that the call is passed on to each session at most once.
     sent_by: AtomicU64,
 }
 
@@ -79,12 +80,14 @@ impl Pending {
         waiting.is_some_and(|waiting| waiting.send(answered).is_ok())
     }
 
-    /// Delivers the failure of a copy if it is the last one. Returns whether a caller was waiting for it.
+    /// Delivers the failure of a copy to the caller if this was the last unanswered copy. Returns whether a caller was
+    /// waiting for it.
     pub(super) fn copy_failed(&self, failure: CallFailure) -> bool {
         self.left.fetch_sub(1, Ordering::AcqRel) == 1 && self.answer(Err(failure))
     }
 
-    /// Drops a copy that will not be answered. Returns false if it is the last one, which must be sent again.
+    /// Drops a copy that will not be answered. Returns false if it is the last copy: this must be sent again, so it is
+    /// not dropped.
     fn give_up_copy(&self) -> bool {
         let others = |left: u32| (left > 1).then(|| left - 1);
         self.left.fetch_update(Ordering::AcqRel, Ordering::Acquire, others).is_ok()
@@ -137,18 +140,18 @@ struct SessionOf {
     instance: u64,
     /// Calls for which this session's key-service is preferred.
     waiting: VecDeque<Arc<Pending>>,
-    /// Slow calls of other sessions that were passed on to this session alone.
+    /// Slow calls of other sessions that were passed on only to this session.
     passed_on: VecDeque<Arc<Pending>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SessionState {
     Idle,
-    /// Waits for calls, and for the time when calls of another session spill over.
+    /// The session waits for calls, and for the time when it may take calls that wait for another session.
     Watching,
-    /// A frame is in flight. The session takes more calls once it is answered, or slow.
+    /// A frame is in flight. Once this frame is answered, or proves slow, the session takes more calls.
     Busy,
-    /// Not connected, or without answers for too long.
+    /// The session is not connected, or got no answers for too long.
     Away,
 }
 
@@ -156,13 +159,13 @@ enum SessionState {
 pub(super) enum Work {
     /// A frame of at least one call.
     Frame(Vec<Arc<Pending>>),
-    /// Wait to be woken, at most until this time, when calls of other sessions spill over.
+    /// Wait to be woken, at most until this time, from which the session may take calls that wait for other sessions.
     Wait(Option<Instant>),
     End,
 }
 
 impl Queue {
-    /// Makes a queue for `sessions` sessions, which start as away.
+    /// Makes a queue for `sessions` sessions. Each counts as away until it is connected.
     pub(super) fn new(sessions: usize) -> Self {
         let away = |_| SessionOf {
             state: SessionState::Away,
@@ -183,7 +186,7 @@ impl Queue {
         self.state.lock().sessions[session].instance = instance;
     }
 
-    /// Takes a permit for a call, which is held until the answer.
+    /// Takes a permit for a call. The permit is held until the call is answered.
     pub(super) async fn permit(&self) -> Option<SemaphorePermit<'_>> {
         self.permits.acquire().await.ok()
     }
@@ -217,8 +220,8 @@ impl Queue {
         Work::Frame(calls)
     }
 
-    /// Marks the session as away, and requeues its unanswered calls before all others, unless other copies are in
-    /// flight.
+    /// Marks the session as away. Puts each of its unanswered calls at the head of the queue, unless another copy of
+    /// the call is in flight.
     pub(super) fn requeue(&self, session: usize, unanswered: Vec<Arc<Pending>>) {
         let mut state = self.state.lock();
         state.sessions[session].state = SessionState::Away;
@@ -230,9 +233,9 @@ impl Queue {
         self.notify(state);
     }
 
-    /// Offers each of these calls to one other session that has not sent it: a connected one, or else the next to
-    /// connect. The copy counts only once it is sent. Until then, a failure of the other copies is delivered as the
-    /// answer.
+    /// Offers each of these calls to another session that has not sent the call: preferably a connected session,
+    /// otherwise one that may connect later. The copy counts only once it is sent. Until then, if all other copies
+    /// fail, the failure is delivered as the answer.
     pub(super) fn pass_on(&self, session: usize, calls: Vec<Arc<Pending>>) {
         let mut state = self.state.lock();
         let count = state.sessions.len();
@@ -247,7 +250,7 @@ impl Queue {
         self.notify(state);
     }
 
-    /// Marks the session as away, unless all others are away too. Returns whether it did.
+    /// Marks the session as away, unless all other sessions are away too. Returns whether the session was marked.
     pub(super) fn yield_to_others(&self, session: usize) -> bool {
         let others = |(other, of): (usize, &SessionOf)| other != session && of.state != SessionState::Away;
         let any = self.state.lock().sessions.iter().enumerate().any(others);
@@ -261,13 +264,13 @@ impl Queue {
     pub(super) async fn woken(&self, session: usize, spill: Option<Instant>) {
         let notified = self.wakers[session].notified();
         match spill {
-            // When calls spill over, there may be a frame as well.
+            // From the time `spill` on, calls that wait for another session may make up a frame.
             Some(spill) => drop(timeout_at(spill, notified).await),
             None => notified.await,
         }
     }
 
-    /// Closes the queue, which ends the sessions.
+    /// Closes the queue. This ends the sessions.
     pub(super) fn close(&self) {
         self.state.lock().closed = true;
         self.wakers.iter().for_each(Notify::notify_one);
@@ -294,8 +297,8 @@ impl Queue {
 }
 
 impl QueueState {
-    /// Finds the session whose key-service is preferred for the account. All gateways that are connected to it choose
-    /// the same one.
+    /// Finds the session whose key-service is preferred for the account. All gateways that are connected to the same
+    /// key-services prefer the same.
     fn preferred(&self, account: AccountId) -> Option<usize> {
         let mut id = [0; 8];
         id.copy_from_slice(&account.as_bytes()[8..]);
@@ -331,14 +334,14 @@ impl QueueState {
         calls
     }
 
-    /// Returns when a call of another session spills over.
+    /// Returns the time from which this session may take the oldest call that waits for another session.
     fn next_spill(&self, session: usize) -> Option<Instant> {
         let others = self.sessions.iter().enumerate().filter(|(other, _)| *other != session);
         others.filter_map(|(_, of)| of.waiting.front()).map(|call| call.spills_at()).min()
     }
 
-    /// Returns the sessions to wake: one that has calls of its own, and one to take calls for any session, or to watch
-    /// the calls of a busy one.
+    /// Returns the sessions to wake: a session for which calls wait, and a session that takes calls for any session or
+    /// watches the calls that wait for a busy session.
     fn due(&self) -> [Option<usize>; 2] {
         let idle = |of: &SessionOf| matches!(of.state, SessionState::Idle | SessionState::Watching);
         let has_own = |of: &SessionOf| idle(of) && !(of.waiting.is_empty() && of.passed_on.is_empty());
@@ -368,7 +371,8 @@ fn enqueue(waiting: &mut VecDeque<Arc<Pending>>, pending: Arc<Pending>) {
     waiting.push_back(pending);
 }
 
-/// Returns a session's bit. If two sessions share a bit, one is not offered calls that the other has sent.
+/// Returns a session's bit. If two sessions share a bit, a call that one of them has sent is not passed on to the
+/// other.
 const fn bit(session: usize) -> u64 {
     1 << (session % 64)
 }
@@ -502,7 +506,7 @@ mod tests {
         assert!(!queue.yield_to_others(1), "the last one is asked all the same");
     }
 
-    /// Takes the next frame of a session, as if it was sent.
+    /// Takes the next frame of a session and treats it as sent.
     fn send(queue: &Queue, session: usize) -> Vec<Arc<Pending>> {
         let calls = take(queue, session);
         for call in &calls {

@@ -1,9 +1,10 @@
-//! Group commit with a key-service: calls that arrive while a frame is in flight are sent together in the next one.
+//! Sends calls to a key-service in groups: calls that arrive while a frame is in flight are sent together in the next
+//! frame.
 //!
-//! An idle gateway does not wait, and a busy one sends large frames. A slow frame does not block the next one, since
-//! its calls may belong to accounts whose part of the store is unreachable. If a session breaks or is silent, another
-//! one sends its unanswered calls again, which is safe because all calls are idempotent. A silent session gets new
-//! frames after its next answer.
+//! So calls do not wait in an idle gateway, and a busy gateway sends large frames. A slow frame does not block the next
+//! frame, since its calls may belong to accounts whose part of the store is unreachable. If a session breaks or is
+//! silent, another session sends its unanswered calls again, which is safe because all calls are idempotent. A silent
+//! session gets new frames after its next answer.
 
 mod exchange;
 mod in_flight;
@@ -50,11 +51,11 @@ use super::{
 const CONNECT_DEADLINE: Duration = Duration::from_secs(2);
 /// First pause after a failed session.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
-/// Longest pause after failed sessions. It is short, so that the gateway recovers within a second after the
-/// key-service.
+/// Longest pause after failed sessions. It is short, so that the gateway recovers within a second after the key-service
+/// has recovered.
 const LONGEST_PAUSE: Duration = Duration::from_millis(640);
-/// How long a key-service that cannot reach the store gets no calls while another is available. It is longer than a
-/// caller's pause between attempts, so that the next attempt goes to another key-service.
+/// How long a key-service that cannot reach the store gets no calls while another is available. This time is longer
+/// than a caller's pause between attempts, so that the next attempt goes to another key-service.
 const STORE_FAILURE_PENALTY: Duration = Duration::from_secs(1);
 /// Port to use if an address has none.
 const DEFAULT_PORT: u16 = 80;
@@ -115,7 +116,8 @@ pub(super) struct SessionTask {
     pub(super) orphans: Arc<Orphans>,
     pub(super) health: Arc<KeyServiceHealth>,
     pub(super) clock: Arc<dyn Clock>,
-    /// Whether the last attempt failed: no session, no answer, or the store was unreachable.
+    /// Whether the last attempt failed: the session could not be opened, got no answer, or the key-service could not
+    /// reach the store.
     pub(super) is_failing: AtomicBool,
 }
 
@@ -124,7 +126,7 @@ impl SessionTask {
     pub(super) async fn run(self) {
         let sessions = |state| metrics::gauge!("gateway_key_service_sessions", "state" => state);
         let counted = |state| Counted::by(sessions(state));
-        // Makes a gateway that never reaches a key-service report 0 open sessions instead of no value.
+        // With this, a gateway that never reaches a key-service reports 0 open sessions instead of no value.
         sessions("open").increment(0);
         let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
         let mut connecting = Some(counted("connecting"));
@@ -176,7 +178,7 @@ impl SessionTask {
                 connected.map_err(|e| Status::unavailable(format!("{:#}", anyhow::Error::from(e))))?;
             let mut client: KeyServiceClient<InterceptedService<Channel, PresentToken>> =
                 KeyServiceClient::with_interceptor(channel, token.clone());
-            // Has room for all frames in flight, so it fills up only if the key-service stops reading.
+            // The channel has room for all frames in flight, so it fills up only if the key-service stops reading.
             let (frames, outgoing) = mpsc::channel(MOST_FRAMES);
             let mut answers = client.session(ReceiverStream::new(outgoing)).await?.into_inner();
             let first = answers.message().await?.ok_or_else(closed)?;
@@ -244,8 +246,8 @@ impl SessionTask {
         session.send(first_id, calls)
     }
 
-    /// Delivers an answer. Returns whether it ended a frame whose answers show that the key-service cannot reach its
-    /// store.
+    /// Delivers an answer. Returns whether this was the last answer of a frame, and the frame's answers show that the
+    /// key-service cannot reach its store.
     fn hear(&self, in_flight: &mut SentFrames, id: u64, told: Heard) -> bool {
         let deliver = |pending: &Pending, is_handed_on: bool| {
             let answered = told.answer_to(&pending.call);
@@ -260,7 +262,7 @@ impl SessionTask {
         };
         match in_flight.answered(id, Instant::now(), deliver) {
             None => false,
-            // Within one process there is no other key-service to ask.
+            // A key-service in this process gets no pause, since there is no other key-service to ask.
             Some(FrameEnd::StoreFailed) if matches!(self.peer, Peer::Remote { .. }) => {
                 self.failed("it cannot reach the store");
                 true
@@ -272,8 +274,8 @@ impl SessionTask {
         }
     }
 
-    /// Makes another session resend the calls that have had no answer for too long. Fails if the session never got an
-    /// answer.
+    /// Makes another session send the calls that have had no answer for too long. Fails if nothing was answered for so
+    /// long that the session has to be closed.
     fn hedge(&self, in_flight: &mut SentFrames) -> Result<(), Status> {
         match in_flight.hedge(Instant::now()) {
             Hedge::None => {}
@@ -294,7 +296,7 @@ impl SessionTask {
         let opened = matches!(answered, Ok(Answer::Authorized(Ok(_))));
         let delivered = match answered {
             Ok(answer) => pending.answer(Ok(answer)),
-            // The copy that another session sends counts instead.
+            // A failure here does not count, because another session sends a copy of the call.
             Err(_) if is_handed_on => false,
             Err(failure) => pending.copy_failed(failure),
         };

@@ -16,7 +16,7 @@ fn counter() -> UsageCounter {
     UsageCounter::new(bounds, UsageScope::Answer)
 }
 
-/// Returns, for each dialect, a form of answer that shows clients as much as possible.
+/// Returns for each dialect the kind of reply in which clients see as much as possible.
 fn replies() -> [Reply; 3] {
     let earlier_calls = Arc::default();
     let responses = ResponsesReply {
@@ -81,7 +81,8 @@ fn whole(case: &Case, reply: &Reply) -> Option<(Vec<u8>, Oddities)> {
     }
 }
 
-/// Returns what a client reads of a whole answer if the server was asked for a stream, in pieces of this size.
+/// Returns what a client reads of a whole answer if the server was asked for a stream. The stream arrives in pieces of
+/// this size.
 fn folded(case: &Case, reply: &Reply, piece: usize) -> Option<(Vec<u8>, Oddities)> {
     let reader = AnswerReader::new(api(case)).of_choices(1);
     let mut meter = FoldMeter::new(reader, counter(), 1);
@@ -97,7 +98,7 @@ fn folded(case: &Case, reply: &Reply, piece: usize) -> Option<(Vec<u8>, Oddities
     Some((written.to_vec(), meter.oddities()))
 }
 
-/// Returns what a client reads of a stream in pieces of this size.
+/// Returns what a client reads of a stream that arrives in pieces of this size.
 fn streamed(case: &Case, reply: &Reply, passes: bool, piece: usize) -> Option<(Vec<u8>, Oddities)> {
     let passes = passes && reply.api() == api(case);
     let mut meter = StreamMeter::new(

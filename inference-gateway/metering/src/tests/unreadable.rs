@@ -23,7 +23,8 @@ fn response(blanks: usize, usage: &Value) -> Value {
     json!({"id": "resp_v", "instructions": " ".repeat(blanks), "model": "v", "output": [], "status": status, "usage": usage})
 }
 
-/// Returns an event about the response, with its type first, as the vendor writes it, or last, as other servers do.
+/// Returns an event about the response. Its type comes first, as the vendor writes it, or last, as other servers write
+/// it.
 fn about(kind: &str, response: &Value, first: bool) -> String {
     let kind = json!(kind);
     let event = if first {
@@ -189,7 +190,7 @@ fn usage_that_an_event_tells_twice_counts_once_and_at_its_largest() {
     let mut meter = meter(100, 1_000);
     assert!(meter.push(format!("{twice}\n\n").into()).is_none());
     assert_eq!(meter.usage(), Usage::of(40, 0, 3));
-    // A member that is read may occur only once. The last usage of an event that cannot be read is known nevertheless.
+    // An event in which `usage` occurs twice cannot be read. Its last usage is counted nevertheless.
     let twice = r#"data: {"choices":[],"usage":null,"usage":{"prompt_tokens":50,"completion_tokens":4}}"#;
     assert!(meter.push(format!("{twice}\n\n").into()).is_none());
     assert_eq!(meter.usage(), Usage::of(50, 0, 4));

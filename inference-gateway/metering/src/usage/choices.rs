@@ -1,11 +1,11 @@
-//! Output of each choice, as some upstreams report it separately, or else as estimated.
+//! Output of each choice: as reported, by upstreams that report each choice separately, and otherwise as estimated.
 
 use reply::MAX_CHOICES;
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Choices {
     each: [ChoiceOutput; MAX_CHOICES as usize],
-    /// Tokens by which the last report of all choices exceeded their texts.
+    /// Tokens by which the last report of all choices exceeded the texts that had come by then.
     ahead: u64,
 }
 
@@ -15,9 +15,9 @@ struct ChoiceOutput {
     reported: ReportedOutput,
     /// Estimated tokens of all text so far.
     passed: u64,
-    /// Tokens by which the last report of this choice exceeded its text.
+    /// Tokens by which the last report of this choice exceeded the text that had come by then.
     ahead: u64,
-    /// Tokens of text not covered by reports.
+    /// Tokens of the text that no report covers.
     counted: u64,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct ReportedOutput {
 pub(super) type OutputPart = fn(&mut ReportedOutput) -> &mut u64;
 
 impl Choices {
-    /// Counts text of a choice, without what the last reports already included.
+    /// Counts a text of a choice, except the tokens that the last reports already included.
     pub(super) fn pass(&mut self, choice: usize, tokens: u64) {
         let choice = &mut self.each[choice];
         choice.passed += tokens;
@@ -46,17 +46,19 @@ impl Choices {
         choice.counted += beyond;
     }
 
-    /// Returns the tokens of text not covered by reports.
+    /// Returns the tokens of all text that no report covers.
     pub(super) fn counted(&self) -> u64 {
         self.each.iter().map(|choice| choice.counted).sum()
     }
 
-    /// Returns the completion of all choices after a report for `choice`, or for all choices if that is `None`.
+    /// Returns the completion of all choices, given that a report for `choice` says `tokens`. If `choice` is `None`,
+    /// the report is for all choices.
     pub(super) fn completion_after(&self, tokens: u64, choice: Option<usize>) -> u64 {
         self.part_after(tokens, choice, |output| &mut output.completion)
     }
 
-    /// Returns one part of all choices' output after a report for `choice`, or for all choices if that is `None`.
+    /// Returns one part of the output of all choices, given that a report for `choice` says `tokens`. If `choice` is
+    /// `None`, the report is for all choices.
     pub(super) fn part_after(&self, tokens: u64, choice: Option<usize>, part: OutputPart) -> u64 {
         let Some(choice) = choice else { return tokens };
         let of = |mut output: ChoiceOutput| *part(&mut output.reported);
@@ -72,7 +74,7 @@ impl Choices {
         }
     }
 
-    /// Records a report of the output of `choice`, or of all choices.
+    /// Records a report of how many tokens `choice`, or all choices, have put out.
     pub(super) fn reported(&mut self, output: u64, choice: Option<usize>) {
         if let Some(choice) = choice {
             let choice = &mut self.each[choice];

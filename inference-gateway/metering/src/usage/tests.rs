@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// Maximum number of tokens that the catalogue of these tests allows: four times its prompt exceeds what is believed
-/// for any request.
+/// Maximum number of tokens that the catalogue allows in these tests. Four times its prompt exceeds
+/// [`BELIEVED_TOKENS`].
 const CATALOGUE: Usage = Usage::of(300_000, 300_000, 1_000);
 const BELIEVED_PROMPT: u64 = 1_200_000;
 
@@ -39,7 +39,7 @@ fn text(choice: u64) -> Value {
     json!({"choices": [{"index": choice, "delta": {"content": "12345678"}}]})
 }
 
-/// Returns a chunk with this usage; `timings` is the name that llama.cpp's server gives it.
+/// Returns a chunk with this usage in a member `name`. llama.cpp's server names it `timings`.
 fn with(mut chunk: Value, name: &str, usage: Value) -> Value {
     chunk[name] = usage;
     chunk
@@ -327,7 +327,7 @@ fn output_beyond_any_doubt_shows_an_upstream_that_does_not_obey_its_limit() {
     for (pieces, bytes, runs_away) in [
         (2_000, 5, false),
         (2_001, 5, true),
-        // Letter by letter, and long tokens.
+        // Text that comes letter by letter, and text with long tokens.
         (4_000, 1, false),
         (1_000, 60, false),
         (1_100, 60, true),
@@ -393,10 +393,10 @@ fn text_that_follows_a_report_of_its_own_tokens_is_billed_once() {
     // Each text has two tokens.
     assert_eq!([counted(1_000, 0), counted(1_000, 500), counted(1_000, 510)], [1_000, 1_000, 1_020]);
     assert_eq!([counted(1, 1), counted(1, 5)], [2, 10]);
-    // How far a report is ahead of one choice says nothing about another choice.
+    // If a report of one choice is ahead of its text, that says nothing about another choice.
     let chunks = [with(text(0), "usage", tokens(12, 100)), text(1), text(0)];
     assert_eq!(after(counter(UsageScope::ChunkChoice, 2), &chunks).completion(), 102);
-    // A report of all choices is ahead of all of them together.
+    // If a report of all choices is ahead, it is ahead of the text of all choices together.
     let chunks = [text(0), text(1), last(tokens(12, 10)), text(0), text(1), text(1), text(0)];
     assert_eq!(after(counter(UsageScope::ChunkChoice, 2), &chunks).completion(), 12);
     // A report covers the text before it. Text of other choices still counts.
@@ -455,7 +455,7 @@ fn parts_are_counted_apart_and_each_within_its_whole() {
     };
     assert_eq!((counted.usage().details, counted.is_estimate()), (expected, false));
     assert!(!counted.has_part_beyond_whole());
-    // In parts, in any order, and late. Pricing decides about written tokens.
+    // Reports come in parts, in any order, and late. The code that computes prices decides about written tokens.
     counted.learn(Reported { written: Some(40), audio_output: Some(40), ..Reported::default() }, None);
     let details = counted.usage().details;
     assert_eq!((details.cache_write, details.cache_write_long, details.audio_output), (36, 4, 9));
@@ -490,7 +490,7 @@ fn a_false_part_is_not_billed_and_makes_the_bill_an_estimate_until_a_true_one_co
     }
 }
 
-/// Generates counts that servers report, and counts that they never should.
+/// Generates counts that servers report, and counts that no server should report.
 fn any_count() -> impl Strategy<Value = Option<u64>> {
     prop_oneof![
         Just(None),

@@ -25,7 +25,7 @@ impl ChatRole {
             "user" => Ok(Self::User),
             "assistant" => Ok(Self::Assistant),
             "tool" => Ok(Self::Tool),
-            // The newer name for the same role. Few chat templates know it.
+            // `developer` is the newer name for the same role, but few chat templates know it.
             _ => Ok(Self::System),
         }
     }
@@ -123,7 +123,7 @@ fn reasoning<'a>(message: &Members<'a, '_>) -> Result<Option<&'a str>, ApiError>
     Ok(known.filter(|text| *text != EMPTY).or(other).or(known))
 }
 
-/// Writes a text and a refusal as one text. Templates and most servers do not know refusals, so the model reads both as
+/// Writes a text and a refusal as one text. Templates and most servers do not know refusals, so the model gets both as
 /// plain text.
 fn content_and_refusal(
     content: &Value<'_, '_>,
@@ -225,8 +225,8 @@ fn text_part(token: &str, role: ChatRole, draft: &mut Draft) {
     draft.push("}");
 }
 
-/// Writes a member with a message's text. It counts with the prompt unless it is an earlier message's reasoning, which
-/// templates leave out.
+/// Writes a member with a message's text, and counts the text. Only an earlier answer's text does not count towards the
+/// lower bound of the prompt, since templates may leave out reasoning in it.
 fn shown_text(name: &str, token: &str, role: ChatRole, draft: &mut Draft) {
     draft.shown_member(name, token);
     if role != ChatRole::Assistant {

@@ -1,4 +1,4 @@
-//! Scalar parameters: their checks and bounds, and how they are passed to the upstream.
+//! Scalar parameters: how they are checked, their bounds, and how they are passed to the upstream.
 
 use std::ops::RangeInclusive;
 
@@ -15,14 +15,14 @@ use crate::draft::{Draft, Limit, MAX_STOPS, TEMPERATURE, TOP_LOGPROBS, TOP_P, st
 pub(super) const PENALTY: RangeInclusive<f64> = -2.0..=2.0;
 /// Bounds of the bias on a token.
 pub(super) const BIAS: RangeInclusive<f64> = -100.0..=100.0;
-/// Makes tokens likelier, even ones that are half a character, which servers never show.
+/// This parameter makes tokens likelier, even tokens that are only half a character. Servers do not show such tokens.
 const BIAS_NAME: &str = "logit_bias";
 /// Maximum length in bytes of a parameter that is passed on: enough for a bias with as many tokens as an object may
 /// have members.
 const MAX_PASSED_ON_BYTES: usize = 128 << 10;
-/// Bytes of each such parameter that do not count as prompt: enough for numbers and names.
+/// Number of bytes of such a parameter that do not count towards the prompt: enough for numbers and names.
 const FREE_BYTES: usize = 64;
-/// Maximum number of kinds of output in a list, more than any API has.
+/// Maximum number of kinds of output in a list: more than any API has.
 const MAX_MODALITIES: usize = 16;
 
 /// Checks a value. Returns what is wrong with it.
@@ -52,7 +52,7 @@ pub(super) fn pass_on(body: &Members<'_, '_>, draft: &mut Draft) -> Result<(), A
     for (name, check) in PASSED_ON {
         if let Some(value) = body.get(name) {
             check(&value)?;
-            // An empty bias has no effect, and some servers refuse the name.
+            // An empty bias has no effect, so it is left out, since some servers refuse a parameter of this name.
             if name == BIAS_NAME && value.object()?.iter().next().is_none() {
                 continue;
             }

@@ -102,7 +102,7 @@ fn content(parts: &[Value]) -> Value {
     json!({"anyOf": [{"type": "string"}, {"type": "array", "minItems": 1, "items": {"anyOf": parts}}]})
 }
 
-/// Returns the schema of an earlier message of the model, which has at least one of these members.
+/// Returns the schema of an earlier message of the model. Such a message has at least one of these members.
 fn assistant(mut message: Value) -> Value {
     let members = [
         ("content", content(&[text_part(), refusal_part()])),
@@ -166,7 +166,7 @@ fn any_case(text: &str) -> String {
     text.chars().map(one).collect()
 }
 
-/// Returns the schema of choosing a function by name.
+/// Returns the schema of a choice that names a function.
 fn named() -> Value {
     function(&json!({"name": name()}), &["name"])
 }
@@ -257,7 +257,7 @@ mod tests {
     fn every_parameter_that_is_read_is_described_and_no_other() {
         let schema = ChatRequest::json_schema(&mut SchemaGenerator::default()).to_value();
         let described = schema["properties"].as_object().unwrap();
-        // Refused whatever their value is.
+        // These members are refused, whatever their value is.
         let refused = ["functions", "function_call", "audio", "modalities"];
         let read = READ_HERE.iter().copied().filter(|name| !refused.contains(name));
         let read: std::collections::BTreeSet<&str> = read.chain(PASSED_ON.map(|(name, _)| name)).collect();

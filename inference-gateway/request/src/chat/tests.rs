@@ -12,7 +12,7 @@ use crate::{
     tests::{catalogue, to_first},
 };
 
-/// A body with everything that is read.
+/// A body with every member that the gateway reads.
 const RICH: &str = r#"{
   "model": "Model Flash", "stream": true, "stream_options": {"include_usage": true, "x": 1},
   "max_completion_tokens": 100, "max_tokens": 100, "n": 2, "temperature": 0.70, "top_p": 1, "seed": -9223372036854775808,
@@ -167,7 +167,7 @@ fn each_upstream_is_sent_what_it_understands() {
     assert_eq!((forwarded.get("max_tokens"), &forwarded["cache_salt"]), (None, &json!("s\"t")));
 }
 
-/// Returns the beginning that a request shares with others.
+/// Returns the beginning of a conversation by which requests are sent to the same upstream.
 fn opening(messages: &Value) -> Option<Vec<u8>> {
     forward(&with_messages(messages)).prompt_prefix().map(<[u8]>::to_vec)
 }
@@ -545,7 +545,7 @@ fn what_is_passed_on_counts_with_the_prompt_and_the_prompt_has_a_least() {
     assert_eq!((plain.prompt_least, with(r#""temperature":1,"#).prompt_bound), (1, plain.prompt_bound));
     let message = json!([{"role": "user", "content": " ".repeat(1 << 20)}]);
     let blanks = forward(&with_messages(&message));
-    // The fewest possible: some tokenizers have a token of 128 blanks.
+    // The lower bound must be very low, because some tokenizers have a token of 128 blanks.
     assert!(blanks.prompt_least > 1_000 && blanks.prompt_least <= (1 << 20) / 128, "{}", blanks.prompt_least);
     let words = "all sorts of words ".repeat(100_000);
     let least = |role: &str| forward(&with_messages(&json!([{"role": role, "content": words}]))).prompt_least;

@@ -83,8 +83,8 @@ fn tool(tool: &Members<'_, '_>, draft: &mut Draft) -> Result<String, ApiError> {
     Ok(name)
 }
 
-/// Checks and writes the choice of tools. A choice of allowed tools is written as its mode, and the other tools are
-/// left out, so that servers without this kind of choice understand it too.
+/// Checks and writes the choice of tools. For a choice of allowed tools, only its mode is written, and all other tools
+/// are left out of the request. So even servers that do not know this kind of choice follow it.
 fn tool_choice(choice: &Value<'_, '_>, offered: &[String], draft: &mut Draft) -> Result<(), ApiError> {
     if choice.kind() == Kind::String {
         choice.one_of(&["none", "auto", "required"])?;
@@ -129,7 +129,7 @@ fn allowed(choice: &Value<'_, '_>) -> Result<Option<Vec<String>>, ApiError> {
     Ok(Some(names))
 }
 
-/// Returns the name in `{"type":"function","function":{"name":…}}`, which must be known.
+/// Returns the name in `{"type":"function","function":{"name":…}}`. The name must be known.
 fn function_name(tool: &Members<'_, '_>, is_known: impl Fn(&str) -> bool) -> Result<String, ApiError> {
     tool.require("type")?.one_of(&["function"])?;
     let function = tool.require("function")?;

@@ -1,4 +1,4 @@
-//! The chat while it is written.
+//! The chat while it is being written.
 
 use std::ops::Range;
 
@@ -12,19 +12,19 @@ use token_bounds::PromptSize;
 use super::places::{AnsweredPlace, CarriedSizes, Mark, MessageList, RefusablePlaces};
 use crate::{passage::PassageNotes, sampled::Sampling, trimmed::trimmed};
 
-/// Messages of at least this many bytes, about 250 tokens, return to the upstream that has read them. Shorter ones are
-/// quickly read again.
+/// If the opening messages have at least this many bytes, about 250 tokens, later requests of the conversation go to
+/// the upstream that has read them. Shorter messages are quickly read again.
 const WORTH_FINDING: usize = 1 << 10;
-/// Bytes that distinguish conversations. Requests whose first messages share more than this, such as a long system
-/// prompt, go to the same upstream, which has that prompt in its cache.
+/// Number of bytes by which conversations are distinguished. Requests whose first messages have more than this in
+/// common, such as a long system prompt, go to the same upstream, which has these bytes in its cache.
 const OPENING_BYTES: usize = 4 << 10;
 
-/// The body while being written, and the size of its prompt. Every member is written with a comma before it, since
-/// another always precedes it: the head, or an object's first member.
+/// The body while being written, and the size of its prompt. Every member is written with a comma before it, because
+/// something always precedes it: the body's head, or the first member of an object.
 pub(crate) struct Draft {
     pub(crate) json: Vec<u8>,
     pub(crate) shown: PromptSize,
-    /// Location of the messages that open the conversation.
+    /// Location of the conversation's opening messages.
     pub(crate) opening: Range<usize>,
     /// Whether a parameter may make an upstream generate tokens that it does not show.
     pub(crate) may_hide_tokens: bool,
@@ -41,13 +41,14 @@ pub(crate) struct Draft {
     pub(crate) marks: Vec<Mark>,
     /// Sizes of the parts that earlier answers carry for their servers.
     pub(crate) carried: CarriedSizes,
-    /// Error for the first part that only an upstream with the client's own API accepts.
+    /// If the request has parts that only an upstream with the client's own API accepts, the error about the first of
+    /// them.
     pub(crate) untranslatable: Option<ApiError>,
     /// Whether a part may have more tokens than its bytes show.
     pub(crate) needs_count: bool,
     /// Edits to the body if it is passed on.
     pub(crate) passage: PassageNotes,
-    /// Ids of the conversation's calls. Some dialects need new ids to differ from them.
+    /// Ids of the conversation's calls. In some dialects, the ids of new calls must differ from these.
     pub(crate) earlier_calls: EarlierCalls,
 }
 
@@ -55,14 +56,15 @@ pub(crate) struct Draft {
 pub(crate) struct AnswerEnd<'a> {
     /// Reasoning, a JSON string.
     pub(crate) reasoning: Option<&'a str>,
-    /// Whether a chat client sent it as `reasoning_content`.
+    /// Whether a chat client sent the reasoning as `reasoning_content`.
     pub(crate) is_as_sent: bool,
     pub(crate) carried: &'a [String],
     pub(crate) has_calls: bool,
 }
 
 impl Draft {
-    /// Makes an empty draft with room for the client's whole body. What is written is rarely longer.
+    /// Makes an empty draft with room for the client's whole body. What is written is rarely longer than the client's
+    /// body.
     pub(crate) fn new(room: usize) -> Self {
         Self {
             json: Vec::with_capacity(room),
@@ -166,7 +168,7 @@ impl Draft {
         }
     }
 
-    /// Writes a member's name; its value follows.
+    /// Writes a member's name. The caller then writes its value.
     pub(crate) fn name(&mut self, name: &str) {
         self.push(",\"");
         self.push(name);
@@ -190,7 +192,7 @@ impl Draft {
         Ok(())
     }
 
-    /// Returns the bytes that the draft takes in memory.
+    /// Returns the number of bytes that the draft takes in memory.
     pub(crate) fn room(&self) -> usize {
         self.json.capacity() + self.marks.capacity() * size_of::<Mark>()
     }

@@ -1,13 +1,13 @@
-//! Ids of calls for servers that refuse other forms. An id only links a call and its answer, so both get the same new
-//! id.
+//! Replaces ids of calls for servers that accept only certain forms of ids. An id only links a call to its answer, so
+//! both get the same new id.
 
 use raw_json::RawString;
 
 /// Maximum length in characters of an id that every vendor accepts.
 const MOST: usize = 64;
-/// Characters of the ids that Mistral accepts.
+/// Number of characters in the ids that Mistral accepts.
 const NINE: usize = 9;
-/// Digits of the digest that replaces a long id.
+/// Number of digits in the digest that replaces a long id.
 const DIGEST_DIGITS: usize = 32;
 const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
@@ -20,7 +20,7 @@ pub(super) fn short(token: &str) -> Option<String> {
     (id.chars().count() > MOST).then(|| digest(&id))
 }
 
-/// Returns a replacement of nine letters and digits for any other id. Both are JSON strings.
+/// Returns a replacement made of nine letters and digits, for an id of any other form. Both are JSON strings.
 pub(crate) fn nine(token: &str) -> Option<String> {
     let id = RawString::trusted(token).decoded();
     if id.len() == NINE && id.bytes().all(|byte| byte.is_ascii_alphanumeric()) {

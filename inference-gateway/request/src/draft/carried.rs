@@ -1,4 +1,4 @@
-//! Parts of earlier answers that clients send back, for the next turn of the server that made them.
+//! Parts of earlier answers that clients send back, because the server that made them needs them in its next turn.
 
 use raw_json::{ANY_NUMBER, Members, Value};
 use reply::carried::{self, CarriedPart, PlacedPart, ReasoningDetail, ServerId};
@@ -33,7 +33,8 @@ pub(crate) fn parts_at(parts: &[PlacedPart], place: u64) -> impl Iterator<Item =
     parts[from..].iter().take_while(move |PlacedPart(at, _)| *at == place).map(|PlacedPart(_, part)| part)
 }
 
-/// Reads the parts next to an answer that a chat client sent back: the gateway's string, or the vendor's own list.
+/// Reads the `reasoning_details` of an answer that a chat client sent back. They contain the gateway's string, or are
+/// the vendor's own list.
 pub(crate) fn of_details(details: &Value<'_, '_>, take: &mut dyn FnMut(String)) -> Result<(), ApiError> {
     if details.kind() != Kind::Array {
         return Ok(());
@@ -58,11 +59,11 @@ pub(crate) fn of_details(details: &Value<'_, '_>, take: &mut dyn FnMut(String)) 
     Ok(())
 }
 
-/// Reads the signature next to a call or a text: the gateway's string, or the vendor's own form.
+/// Reads the `extra_content` of a call or a text. It has the gateway's string, or a signature in the vendor's own form.
 pub(crate) fn of_extra(extra: &Value<'_, '_>, call: Option<u64>, take: &mut dyn FnMut(String)) {
     let Some(signature) = carried::google_signature(extra.raw()) else { return };
     let parts = match (carried::read(&signature), call) {
-        // The client may have dropped calls before this one.
+        // The client may have dropped calls before this call, so the index is set anew.
         (Some((server, mut parts)), Some(call)) => {
             for PlacedPart(at, _) in &mut parts {
                 *at = call;

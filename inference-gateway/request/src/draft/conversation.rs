@@ -13,12 +13,12 @@ use super::{
     places::MessageList,
 };
 
-/// Text of a tool's answer that contains only an image. The image follows in a user message, since templates allow
-/// images only there.
+/// Text that a tool's answer gets if it contains only an image. The image follows in a user message, since templates
+/// allow images only in user messages.
 const IMAGE_FOLLOWS: &str = r#""(The image follows.)""#;
 /// Role of a tool's answer.
 const TOOL: &str = "tool";
-/// Text before a tool's answer that is an error.
+/// Text that is put before a tool's answer if the answer is an error.
 const FAILED: &str = r#""Error:""#;
 
 pub(crate) struct Conversation<'d> {
@@ -27,7 +27,8 @@ pub(crate) struct Conversation<'d> {
     list: MessageList,
     /// Number of calls in the last answer that no tool has answered yet.
     unanswered: usize,
-    /// System message to write after those answers, a JSON string: servers want the answers right after the calls.
+    /// System message to write after the answers to these calls, as a JSON string, because servers require the answers
+    /// right after the calls.
     waiting: Option<String>,
 }
 
@@ -37,12 +38,12 @@ pub(crate) struct EarlierAnswer<'a> {
     reasoning: Vec<&'a str>,
     texts: Vec<&'a str>,
     calls: Vec<PastCall<'a>>,
-    /// Parts for its server.
+    /// Parts that its server needs back.
     carried: Vec<String>,
 }
 
 struct PastCall<'a> {
-    /// Id and name as JSON strings.
+    /// The call's id, a JSON string, like its name.
     id: &'a str,
     name: String,
     arguments: Arguments<'a>,
@@ -60,7 +61,7 @@ pub(crate) struct ToolAnswer<'a> {
     /// Id of the call, as a JSON string.
     pub(crate) id: &'a str,
     pub(crate) texts: Vec<&'a str>,
-    /// Whether images belong to the answer. They follow in a separate message.
+    /// Whether the answer has images. They follow in a separate message.
     pub(crate) has_images: bool,
     pub(crate) is_error: bool,
 }
@@ -88,7 +89,7 @@ impl<'a> EarlierAnswer<'a> {
         self.calls.push(PastCall { id, name, arguments });
     }
 
-    /// Adds parts for the server if this text contains them. Returns whether it looks like such a text.
+    /// If this text carries parts for the server, adds them. Returns whether the text looks as if it carried parts.
     pub(crate) fn carry(&mut self, text: &str) -> bool {
         if carried::read(text).is_some_and(|(_, parts)| !parts.is_empty()) {
             self.carried.push(text.to_owned());
@@ -133,7 +134,7 @@ impl<'d> Conversation<'d> {
         self.list.system(start..self.draft.len());
     }
 
-    /// Begins a message. Returns where it starts.
+    /// Begins a message. Returns the draft, and the position at which the message starts.
     fn message(&mut self, role: &str) -> (&mut Draft, usize) {
         if role != TOOL
             && let Some(text) = self.waiting.take()
@@ -244,7 +245,7 @@ impl<'d> Conversation<'d> {
         }
     }
 
-    /// Ends the messages; there must be at least one. `list` gives their location for the error.
+    /// Ends the messages; there must be at least one. If there is none, the error has the location of `list`.
     pub(crate) fn end(mut self, list: &Value<'_, '_>) -> Result<(), ApiError> {
         if let Some(text) = self.waiting.take() {
             self.write_system(&[&text]);
@@ -287,7 +288,8 @@ impl Draft {
         self.push(token);
     }
 
-    /// Counts a text that is shown as the arguments of a call, and notes the first such text that is not JSON.
+    /// Adds a text to the prompt's count that the model will see as a call's arguments. Notes the first such text that
+    /// is not JSON.
     pub(crate) fn show_spelled_arguments(&mut self, arguments: &Value<'_, '_>) -> Result<(), ApiError> {
         let text = arguments.string()?;
         self.shown.maybe_json(&text);
@@ -297,7 +299,7 @@ impl Draft {
         Ok(())
     }
 
-    /// Counts an object that is shown as the arguments of a call.
+    /// Adds an object to the prompt's count that the model will see as a call's arguments.
     pub(crate) fn show_arguments(&mut self, object: &Value<'_, '_>) -> Result<(), ApiError> {
         self.shown.json(object.raw()).map_err(|TooDeep| {
             object.error(Code::InvalidValue, &format!("is nested deeper than {MAX_DEPTH} levels"))

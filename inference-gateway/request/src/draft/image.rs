@@ -1,4 +1,4 @@
-//! Images: allowed sources, and the largest size within a body. The gateway fetches no image.
+//! Checks images: where they may come from, and how large they may be within a body. The gateway fetches no image.
 
 mod host;
 
@@ -14,7 +14,7 @@ const MAX_IMAGE_BYTES: usize = 20 << 20;
 const MAX_URL_BYTES: usize = 8 << 10;
 /// Accepted formats of images; `jpg` is an alias of `jpeg`.
 pub(crate) const FORMATS: [&str; 5] = ["png", "jpeg", JPG, "webp", "gif"];
-/// Not a registered media type, so servers that check the type refuse it.
+/// This is not a registered media type, so servers that check the type refuse it.
 const JPG: &str = "jpg";
 
 /// Checks an image by its URL, and writes the content part. The bytes of an image do not count as text.
@@ -54,7 +54,7 @@ pub(crate) fn image_data(
     Ok(())
 }
 
-/// Writes the content part of an image. Its URL is a JSON string in pieces.
+/// Writes the content part of an image. `url` has the pieces of its URL, as spelled within a JSON string.
 fn write(url: &[&str], detail: Option<&str>, draft: &mut Draft) {
     draft.shown.images += 1;
     draft.push("{\"type\":\"image_url\",\"image_url\":{\"url\":");
@@ -140,7 +140,7 @@ fn jpg_data(url: &str) -> Option<&str> {
 /// Returns whether all bytes are digits of base64.
 fn all_base64(digits: &str) -> bool {
     let is_digit = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/');
-    // Every block is read to its end, which compiles to SIMD instructions.
+    // Each block is read to its end even after an invalid byte, because such a loop compiles to SIMD instructions.
     digits
         .as_bytes()
         .chunks(4096)
@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn an_image_of_20_mib_is_the_largest() {
-        // 20 MiB leave a remainder of two when divided by three: 27,962,026 whole groups and two bytes.
+        // 20 MiB is not a multiple of three bytes: it has whole groups of three, and two bytes more.
         let whole = "A".repeat(MAX_IMAGE_BYTES / 3 * 4);
         let with = |last: &str| check_url(&format!("data:image/png;base64,{whole}{last}"));
         assert_eq!(with("AAA="), Ok(ImageUrls::Data));

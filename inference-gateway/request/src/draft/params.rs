@@ -10,7 +10,7 @@ use super::body::Draft;
 
 /// Maximum number of output tokens that a request may ask for. A model's bound may be lower.
 pub(crate) const MAX_TOKENS: i64 = 131_072;
-/// Bounds of the temperature. At 0 the likeliest token is always chosen.
+/// Bounds of the temperature. With temperature 0, the likeliest token is always chosen.
 pub(crate) const TEMPERATURE: RangeInclusive<f64> = 0.0..=2.0;
 pub(crate) const TOP_P: RangeInclusive<f64> = 0.0..=1.0;
 /// Bounds of the number of alternatives reported for each token.
@@ -26,18 +26,18 @@ pub(crate) struct Limit {
     pub(crate) tokens: u64,
     /// Name of the parameter that sets the limit.
     pub(crate) name: &'static str,
-    /// Whether a limit above the model's is lowered instead of refused, since the dialect requires one in every
-    /// request.
+    /// Whether a limit above the model's limit is lowered instead of refused, because the dialect requires a limit in
+    /// every request.
     pub(crate) is_lowered: bool,
 }
 
 impl Limit {
-    /// Reads an optional limit. One above the model's is refused later.
+    /// Reads an optional limit. If it is above the model's limit, the request is refused later.
     pub(crate) fn read(body: &Members<'_, '_>, name: &'static str) -> Result<Option<Self>, ApiError> {
         Self::read_within(body, name, MAX_TOKENS)
     }
 
-    /// Reads an optional limit. One above the model's is lowered later.
+    /// Reads an optional limit. If it is above the model's limit, it is lowered later.
     pub(crate) fn read_lowered(body: &Members<'_, '_>, name: &'static str) -> Result<Option<Self>, ApiError> {
         let limit = Self::read_within(body, name, i64::MAX)?;
         Ok(limit.map(|limit| Self { is_lowered: true, ..limit }))
@@ -63,9 +63,10 @@ impl Limit {
 /// Reasoning effort that a request asks for. The model decides later which words it accepts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AskedEffort {
-    /// `None` for a word that no model accepts.
+    /// The effort; `None` for a word that no model accepts.
     effort: Option<Effort>,
-    /// Whether the word must be one of the model's; otherwise the nearest is taken, as in the newer dialects.
+    /// Whether the model must accept exactly this effort. Otherwise the nearest effort that it accepts is used, as in
+    /// the newer dialects.
     is_exact: bool,
 }
 
@@ -73,20 +74,20 @@ impl AskedEffort {
     /// Name of the member in a chat.
     pub(crate) const NAME: &str = "reasoning_effort";
 
-    /// Reads a word that must be one of the model's.
+    /// Reads an effort that the model must accept.
     pub(crate) fn exact(value: &Value<'_, '_>) -> Result<Self, ApiError> {
         Ok(Self { effort: Effort::read(&value.string()?), is_exact: true })
     }
 
-    /// Reads any word that a model may take.
+    /// Reads any effort. The nearest that the model accepts is used.
     pub(crate) fn nearest(value: &Value<'_, '_>) -> Result<Self, ApiError> {
         Ok(Self { effort: Effort::read(value.one_of(&Effort::WORDS)?), is_exact: false })
     }
 
-    /// Asks for as little reasoning as the model can do.
+    /// Asks for as little reasoning as the model allows.
     pub(crate) const NONE: Self = Self { effort: Some(Effort::None), is_exact: false };
 
-    /// Returns the word for this model; `None` if the model's default is nearest.
+    /// Returns the effort to send to this model; `None` if the model's default is nearest.
     pub(crate) fn of_model(self, model: &Model) -> Result<Option<Effort>, ApiError> {
         match self.effort {
             Some(effort) if !self.is_exact => Ok(effort.nearest(&model.efforts)),
@@ -107,7 +108,7 @@ impl AskedEffort {
     }
 }
 
-/// Checks and writes temperature and `top_p`, which have the same bounds in the newer dialects.
+/// Checks and writes temperature and `top_p`. Their bounds are the same in both newer dialects.
 pub(crate) fn sampling(members: &Members<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
     for (name, bounds) in [("temperature", TEMPERATURE), ("top_p", TOP_P)] {
         if let Some(value) = members.get(name) {

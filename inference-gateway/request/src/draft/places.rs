@@ -1,4 +1,4 @@
-//! Locations in a body: of parts that an upstream may refuse, and of parts that are written differently for some
+//! Locations in a body of parts that an upstream may refuse, and of parts that are written differently for some
 //! servers.
 
 use std::ops::Range;
@@ -10,14 +10,14 @@ use token_bounds::PromptSize;
 #[derive(Clone, Default)]
 pub(crate) struct RefusablePlaces {
     pub(crate) image: Option<String>,
-    /// The first arguments of a call that are not JSON.
+    /// Location of the first arguments of a call that are not JSON.
     pub(crate) arguments: Option<String>,
 }
 
 /// Maximum number of servers in a conversation that get their parts back. Further servers get nothing.
 const MOST_SERVERS: usize = 16;
 
-/// Sizes of the parts that a conversation carries, by server.
+/// Sizes of the parts that a conversation carries for each server.
 #[derive(Default)]
 pub(crate) struct CarriedSizes(Vec<(ServerId, PromptSize)>);
 
@@ -54,7 +54,7 @@ pub(crate) struct MessageList {
 
 pub(super) struct SystemPlace {
     pub(super) at: Range<usize>,
-    /// Whether a user message comes right before it.
+    /// Whether a user message comes directly before this system message.
     pub(super) is_after_user: bool,
 }
 
@@ -94,7 +94,7 @@ impl MessageList {
         self.is_after_user = true;
     }
 
-    /// Notes a message of the model or a tool.
+    /// Notes a message of the model or of a tool.
     pub(crate) fn other(&mut self) {
         self.is_after_user = false;
     }

@@ -1,4 +1,4 @@
-//! Moves system messages that are not at the front, for servers that refuse them elsewhere.
+//! Moves system messages that are not at the front of the list, for servers that accept them only there.
 
 use raw_json::Members;
 use shared::error::ApiError;
@@ -23,8 +23,8 @@ impl Draft {
         self.list.end = self.json.len() - 1;
     }
 
-    /// Lists the edits that move system messages to where servers accept them. Those at the front are always merged
-    /// into one.
+    /// Lists the edits that move system messages to where servers accept them. Several system messages at the front are
+    /// always merged into one message.
     pub(super) fn system_edits(&self, wanted: SystemMessages) -> Result<Edits, ApiError> {
         let (list, leading) = (&self.list, self.list.leading_systems());
         let mut edits = Edits::new();
@@ -45,7 +45,7 @@ impl Draft {
         Ok(edits)
     }
 
-    /// Merges these messages into one at the front.
+    /// Merges these messages into one message at the front.
     fn merged_first(&self, systems: &[SystemPlace]) -> Result<Edits, ApiError> {
         let (start, end) = (self.list.start + 1, self.list.end);
         let mut merged = format!(r#"{{"role":"system","content":"{}"}}"#, self.texts(systems)?);
@@ -64,8 +64,9 @@ impl Draft {
         Ok(edits)
     }
 
-    /// Turns consecutive system messages into user text. It joins the user message before or after them, since many
-    /// templates require alternating roles, and becomes a separate message only without such a neighbour.
+    /// Turns consecutive system messages into user text. The text is added to the user message before or after them,
+    /// since many templates require alternating roles. It becomes a separate message only if there is no user message
+    /// next to them.
     fn as_user(&self, run: &[SystemPlace], is_after_user: bool, edits: &mut Edits) -> Result<(), ApiError> {
         let (start, end, text) = (run[0].at.start, run[run.len() - 1].at.end, self.texts(run)?);
         if text.is_empty() {
@@ -73,7 +74,7 @@ impl Draft {
             return Ok(());
         }
         if is_after_user {
-            // A brace and a comma follow the content.
+            // The content of the user message is followed by a brace and a comma.
             let close = start - 3;
             let is_text = self.json[close] == b'"';
             let more = if is_text { format!("\\n\\n{text}\"}}") } else { format!("{}]}}", part(",", &text)) };

@@ -1,4 +1,5 @@
-//! Writes the chat for each set of terms from one draft. Most servers get the draft unchanged.
+//! Writes a chat from the draft for each set of terms that the model's servers have. Most servers get the draft
+//! unchanged.
 
 use std::ops::Range;
 
@@ -18,11 +19,11 @@ use super::{
 /// Value that Google accepts instead of a lost signature, as its documentation says.
 const LOST_SIGNATURE: &str = "skip_thought_signature_validator";
 
-/// What a chat depends on besides the request.
+/// What the form of a chat depends on, apart from the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChatTerms {
     history: HistoryForm,
-    /// Whether the server is a vendor's, which accepts only the API's own members.
+    /// Whether the server belongs to a vendor, and so accepts only the API's own members.
     is_hosted: bool,
     /// The server, if the conversation has parts to return to it.
     server: Option<ServerId>,
@@ -45,7 +46,7 @@ impl ChatTerms {
         Self { history: upstream.history, is_hosted: upstream.kind == UpstreamKind::Openai, server }
     }
 
-    /// Returns whether the server gets back a part that `made_by` made.
+    /// Returns whether a server with these terms gets back this part, which the server `made_by` made.
     fn gets(&self, made_by: ServerId, part: &CarriedPart) -> bool {
         if self.server == Some(made_by) {
             return true;
@@ -133,7 +134,7 @@ struct EarlierEnd<'d> {
     /// The reasoning as a JSON string.
     reasoning: Option<&'d str>,
     place: &'d AnsweredPlace,
-    /// Where to insert further members of its calls.
+    /// For each of its calls, the position at which to insert further members.
     calls: &'d [usize],
 }
 

@@ -49,7 +49,8 @@ impl Function<'_, '_, '_> {
 }
 
 impl Draft {
-    /// Counts a tool that clients run and that the vendor describes to the model. Other upstreams do not get it.
+    /// Adds to the prompt's count a tool that clients run but the vendor describes to the model. Upstreams of other
+    /// APIs do not get the tool.
     pub(crate) fn vendors_tool(&mut self, tool: &Members<'_, '_>) -> Result<(), ApiError> {
         self.shown.vendors_tool();
         tool.iter().try_for_each(|(_, value)| {
@@ -59,8 +60,8 @@ impl Draft {
         })
     }
 
-    /// Counts the members of a tool other than `counted`. They are not translated, but a vendor that gets the tool
-    /// unchanged may show them to the model.
+    /// Adds the members of a tool to the prompt's count, except the members in `counted`. They are not translated, but
+    /// a vendor that gets the tool unchanged may show them to the model.
     pub(crate) fn shown_besides(&mut self, tool: &Members<'_, '_>, counted: &[&str]) {
         for (_, value) in tool.iter().filter(|(name, _)| !counted.contains(name)) {
             self.shown.maybe_json(value.raw());
@@ -75,7 +76,8 @@ impl Draft {
         self.push(name);
     }
 
-    /// Writes a call of an earlier answer. All three are JSON strings, and the arguments were counted already.
+    /// Writes a call of an earlier answer. `id`, `name` and `arguments` are JSON strings; the arguments were counted
+    /// already.
     pub(crate) fn call(&mut self, id: &str, name: &str, arguments: &str) {
         self.shown.tool();
         self.shown.text(id);
@@ -101,7 +103,7 @@ impl Draft {
     }
 }
 
-/// Checks and writes a requested format of the answer. `title` replaces a missing name of the schema.
+/// Checks and writes a requested format of the answer. If the schema has no name, `title` is used.
 pub(crate) fn json_schema(
     described: &Members<'_, '_>,
     title: Option<&str>,
@@ -138,7 +140,7 @@ fn schema(value: &Value<'_, '_>, name: &str, draft: &mut Draft) -> Result<(), Ap
     Ok(())
 }
 
-/// Counts a value that templates write as new JSON.
+/// Adds to the prompt's count a value that templates will write as JSON in their own way.
 fn show_json(value: &Value<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
     draft.shown.json(value.raw()).map_err(|TooDeep| {
         value.error(Code::InvalidValue, &format!("is nested deeper than {MAX_DEPTH} levels"))
@@ -160,7 +162,7 @@ pub(crate) fn name(value: &Value<'_, '_>) -> Result<String, ApiError> {
     Ok(name.into_owned())
 }
 
-/// Makes the error for a kind of value that is not supported. `what` names such values.
+/// Makes the error for a kind of value that is not supported. `what` names values of this sort in the error.
 pub(crate) fn unsupported_kind(kind: &Value<'_, '_>, what: &str, supported: &str) -> ApiError {
     let given = kind.string().map(|kind| plain(&kind)).unwrap_or_default();
     let problem = format!("{what} of the type '{given}' are not supported; send {supported}");

@@ -1,5 +1,5 @@
-//! Parts of a body that only an upstream with the client's own API reads. They are searched for images, which cost
-//! tokens, and for files and addresses, which are refused as elsewhere.
+//! Parts of a body that only an upstream with the client's own API reads. The gateway searches them only for images,
+//! which cost tokens, and for files and addresses, which are refused as they are elsewhere.
 
 use std::fmt;
 
@@ -18,12 +18,12 @@ use token_bounds::MAX_DEPTH;
 use super::{body::Draft, image::check_url};
 use crate::names::known::folded;
 
-/// Error for a stored file, or for one at an address.
+/// Error for a file that is stored, or that is at an address.
 const NO_FILES: &str = "no files are stored or fetched here; send the content";
 
 impl Draft {
     /// Notes members that only an upstream with the client's own API accepts; `fault` is the error for other upstreams.
-    /// Texts and images in them count.
+    /// Texts and images in these members count towards the prompt.
     pub(crate) fn pass_only(
         &mut self,
         part: &Members<'_, '_>,
@@ -42,7 +42,7 @@ impl Draft {
         self.pass_only(part, || fault)
     }
 
-    /// Counts the value of a member that is not read further.
+    /// Adds the value of a member to the prompt's count. The value is not read otherwise.
     pub(crate) fn pass_value(&mut self, name: &str, value: &Value<'_, '_>) -> Result<(), ApiError> {
         self.shown.unread(value.raw());
         let mut found = PartFindings::default();
@@ -61,7 +61,7 @@ impl Draft {
     }
 }
 
-/// Images in an unread part, and its first fault.
+/// The images found in an unread part, and the first fault.
 #[derive(Default)]
 struct PartFindings {
     images: u64,
@@ -70,16 +70,16 @@ struct PartFindings {
     fault: Option<(Code, &'static str)>,
 }
 
-/// Names of members that are treated specially here.
+/// Names of members that get special treatment in an unread part.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Name {
-    /// An image's address, or an object with one.
+    /// An image's address, or an object with that address.
     Image,
     /// A source: an object with an address, or with content and its type.
     Source,
-    /// The address in one of these.
+    /// The address in an image or a source.
     Url,
-    /// Type of the content next to it.
+    /// Type of the content, in a source with content.
     MediaType,
     /// A file, by id or address.
     File,
@@ -115,7 +115,7 @@ struct Walk<'f> {
 }
 
 impl PartFindings {
-    /// Checks a text of this name. Counts it if it is an image.
+    /// Checks a text in a member with this name. Counts it if it is an image.
     fn text(&mut self, name: Name, text: &str) -> Result<(), (Code, &'static str)> {
         match name {
             Name::Image | Name::Url => {

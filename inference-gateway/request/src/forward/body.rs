@@ -31,7 +31,7 @@ pub struct Forward {
     pub dropped_members: Option<String>,
     /// Output tokens for each choice: the request's limit, or the model's.
     pub max_tokens: u64,
-    /// Output tokens for each choice as requested, which may exceed the model's limit.
+    /// Output tokens for each choice, as the client requested. This may exceed the model's limit.
     pub asked_tokens: u64,
     pub limited: bool,
     /// Sampling parameters that the request sets.
@@ -47,28 +47,30 @@ pub struct Forward {
     pub images: u64,
     /// Maximum number of tokens in the prompt's images.
     pub image_tokens: u64,
-    /// Whether the prompt describes tools to the model. Not every exact count includes them.
+    /// Whether the prompt describes tools to the model. Some upstreams count a prompt without its tools.
     pub has_tools: bool,
     /// Whether the request may make an upstream generate tokens that it does not show. A bias towards half a character
     /// delays text and usage reports until the character is complete.
     pub may_hide_tokens: bool,
     /// Whether the prompt is only text: no images, tools or template parameters.
     pub is_plain: bool,
-    /// Upper bound of the prompt's tokens, without unusual additions by an upstream's template.
+    /// Upper bound of the prompt's tokens. It includes the tokens of usual templates, but not those that an upstream's
+    /// template adds to them.
     pub prompt_bound: u64,
     /// Tokens of the prompt if no exact count is available.
     pub prompt_estimate: u64,
     /// Lower bound of the prompt's tokens, with any tokenizer.
     pub prompt_least: u64,
-    /// Maximum number of tokens by which the prompt exceeds a count of it, since a count does not identify the account.
+    /// Maximum number of tokens that the prompt may have in addition to an upstream's count. The request for a count
+    /// leaves out what identifies the account.
     pub uncounted: u64,
     /// Locations that an upstream may refuse.
     pub(crate) places: RefusablePlaces,
-    /// Bounds that the catalogue sets. Usage beyond them is billed as reported, and logged.
+    /// Limits that the catalogue sets. Usage beyond these limits is billed as reported, and logged.
     pub bounds: Usage,
     /// Opening messages that later requests of the conversation repeat.
     pub(crate) opening: Bytes,
-    /// Servers whose parts the conversation carries.
+    /// Servers for which the conversation carries parts.
     pub(crate) carried: Vec<ServerId>,
     /// The request without its head, in each form that an upstream needs.
     pub(crate) bodies: Bodies,
@@ -156,7 +158,7 @@ impl Forward {
         }
     }
 
-    /// Returns whether every upstream gets a chat or a request for embeddings.
+    /// Returns whether every upstream gets the checked body, which is a chat or a request for embeddings.
     pub fn is_chat_alone(&self) -> bool {
         self.bodies.are_checked()
     }
@@ -172,8 +174,8 @@ impl Forward {
         self.opening = Bytes::new();
     }
 
-    /// Returns the prefix shared by later requests of the conversation, and by other requests with the same long
-    /// beginning. `None` if the messages are too short for the choice of the upstream to matter.
+    /// Returns the prefix that later requests of the conversation have too, and that other requests with the same long
+    /// beginning have. `None` if the messages are so short that it does not matter which upstream gets them.
     pub fn prompt_prefix(&self) -> Option<&[u8]> {
         (!self.opening.is_empty()).then_some(&self.opening[..])
     }

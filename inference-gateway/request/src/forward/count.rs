@@ -1,4 +1,5 @@
-//! Body that asks how many tokens a prompt has, with only the members that a counter accepts.
+//! Writes the body that asks an upstream how many tokens a prompt has. The body has only the members that the route for
+//! counting accepts.
 
 use std::ops::Range;
 
@@ -11,7 +12,7 @@ use super::{
     params::UpstreamParams,
 };
 
-/// Members that `/responses/input_tokens` accepts besides the model.
+/// Members, other than `model`, that `/responses/input_tokens` accepts.
 const COUNTED_BY_RESPONSES: [&str; 8] = [
     "input",
     "instructions",
@@ -22,7 +23,7 @@ const COUNTED_BY_RESPONSES: [&str; 8] = [
     "text",
     "truncation",
 ];
-/// Members that `/messages/count_tokens` accepts besides the model.
+/// Members, other than `model`, that `/messages/count_tokens` accepts.
 const COUNTED_BY_MESSAGES: [&str; 8] = [
     "messages",
     "system",
@@ -34,14 +35,14 @@ const COUNTED_BY_MESSAGES: [&str; 8] = [
     "context_management",
 ];
 
-/// A body that asks for the tokens of a prompt.
+/// A body that asks how many tokens a prompt has.
 pub enum CountBody {
     Written(BodyPieces),
-    /// A body that is yet to be made from the request's, which takes time and a copy.
+    /// A body that has yet to be made from the request's body. This takes time and a copy.
     Unwritten(UnwrittenCount),
 }
 
-/// Body for a counter that accepts only some members of the request.
+/// A body for a route that accepts only some members of the request.
 pub struct UnwrittenCount {
     head: Bytes,
     /// The beginning of the system prompt, if the rest continues it.
@@ -52,7 +53,7 @@ pub struct UnwrittenCount {
 }
 
 impl CountBody {
-    /// Makes the body for the counter of an API. `rest` is the request's body after its head.
+    /// Makes the body for the counting route of an API. `rest` is the request's body after its head.
     pub(super) fn of(api: UpstreamApi, to: UpstreamParams<'_>, rest: Bytes) -> Self {
         let counted: &[&str] = match api {
             UpstreamApi::Chat => &[],

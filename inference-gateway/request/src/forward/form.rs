@@ -1,4 +1,4 @@
-//! Forms of a request's body. The upstreams of one model may need several.
+//! Forms of a request's body. The upstreams of one model may need different forms.
 
 use std::fmt::Write as _;
 
@@ -12,7 +12,8 @@ use crate::{draft::ChatTerms, names::pseudonym::pseudonym, passage::PassedBody};
 /// Form of a body for an upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyForm {
-    /// The form that all dialects are checked into: a chat with certain terms, or a request for embeddings.
+    /// The form into which the parsers of all dialects translate: a chat with certain terms, or a request for
+    /// embeddings.
     Checked(ChatTerms),
     /// The chat, written for another API.
     Written {
@@ -26,13 +27,13 @@ pub enum BodyForm {
     /// The client's own body, passed on to an upstream with the client's API.
     Passed {
         api: UpstreamApi,
-        /// Index of the model's first upstream that gets the same members.
+        /// Index of the first of the model's upstreams that get the same members as this upstream.
         like: usize,
         is_separate: bool,
     },
 }
 
-/// A body for an upstream in two pieces.
+/// A body for an upstream, in two pieces.
 #[derive(Clone)]
 pub struct BodyPieces {
     /// The members that depend on the upstream.
@@ -110,7 +111,7 @@ impl BodyForm {
     }
 
     /// Returns whether the system prompt begins with a block that differs by account, so that accounts do not share the
-    /// vendor's cache. The head of the body ends with this block.
+    /// vendor's cache. The body's head ends with this block.
     pub(crate) const fn is_separate(self) -> bool {
         match self {
             Self::Checked(_) => false,
@@ -119,7 +120,7 @@ impl BodyForm {
     }
 }
 
-/// Opens the system prompt with an account's block, or with a block of the same length.
+/// Opens the system prompt with an account's block or, without an account, with another block of the same length.
 pub(crate) fn open_system(account: Option<AccountId>) -> String {
     let name = account.map_or_else(|| "0".repeat(SCOPE_DIGITS), |account| pseudonym(account, SCOPE));
     format!(r#","system":[{{"type":"text","text":"Account {}."}}"#, &name[..SCOPE_DIGITS])
@@ -127,10 +128,10 @@ pub(crate) fn open_system(account: Option<AccountId>) -> String {
 
 /// The text whose pseudonym separates an account in caches.
 const SCOPE: &str = "scope of the vendor's cache";
-/// Digits of that pseudonym: few, and still unlikely to be equal for two accounts.
+/// Number of digits of that pseudonym: few, but enough that two accounts hardly ever have the same pseudonym.
 const SCOPE_DIGITS: usize = 32;
-/// Maximum number of tokens by which two such blocks differ. It is added to a prompt that was counted with another
-/// block.
+/// Maximum number of tokens by which the blocks of two accounts differ. If a prompt was counted with another block,
+/// this is added to the count.
 pub(crate) const SCOPE_TOKENS: u64 = SCOPE_DIGITS as u64;
 
 /// Bodies of a request, without their heads.

@@ -1,4 +1,4 @@
-//! What a body depends on besides the request.
+//! What a body depends on, apart from the request.
 
 use shared::ids::AccountId;
 use shared_catalog::LimitParam;
@@ -20,7 +20,7 @@ pub enum ProgressReports {
 #[derive(Clone, Copy, Debug)]
 pub struct UpstreamParams<'a> {
     pub form: BodyForm,
-    /// Account that pays; `None` for a count, which does not identify the caller.
+    /// Account that pays; `None` for a request for a count, because it does not identify the caller.
     pub account: Option<AccountId>,
     pub model: &'a str,
     /// The upstream's name for the output limit.

@@ -1,4 +1,4 @@
-//! Removes what a server refuses from a body. This is repeated for each request, since few servers refuse anything.
+//! Removes from a body what the server refuses. This is done anew for each request, since few servers refuse anything.
 
 use bytes::Bytes;
 use memchr::memmem;
@@ -13,12 +13,12 @@ use crate::{
 
 /// Member that clients send and some servers refuse.
 const PARALLEL: &str = "parallel_tool_calls";
-/// Beginning of an escape that stands for an ASCII character, among others.
+/// Beginning of the escapes that may stand for an ASCII character.
 const ESCAPED_ASCII: &[u8] = br"\u00";
 /// Member that asks for parts of the answer.
 const INCLUDE: &str = "include";
 
-/// Removes what its server refuses from a body, which begins with a comma.
+/// Removes from a body what its server refuses. The body begins with a comma.
 pub(super) fn without(rest: Bytes, refused: RefusedMembers) -> Bytes {
     let is_refused = |member| refused.contains(member);
     if !names_any(&rest, refused) {
@@ -65,8 +65,9 @@ pub(super) fn without(rest: Bytes, refused: RefusedMembers) -> Bytes {
     trimmed(edited(&body, edits))
 }
 
-/// Returns whether a body may name anything that its server refuses, so that most bodies are neither copied nor parsed.
-/// Names within texts do not match, since their quotes are escaped. An escape may hide a letter of a name.
+/// Returns whether a body may name anything that its server refuses. With this check, most bodies are neither copied
+/// nor parsed. Names within texts do not match, since quotes within a text are escaped. A body with escapes of ASCII
+/// characters matches, since an escape may stand for a letter of a name.
 fn names_any(body: &[u8], refused: RefusedMembers) -> bool {
     let names = [
         (RefusedMember::ParallelToolCalls, r#""parallel_tool_calls""#),

@@ -1,4 +1,5 @@
-//! Errors for the client when an upstream refused the request: our sentence, with the location if the cause is known.
+//! Errors for the client when an upstream refused the request: the gateway's own sentence, and the location of the
+//! cause if it is known.
 
 use reply::Reply;
 use shared::error::{ApiError, Code};
@@ -7,8 +8,8 @@ use upstream_error::{ContextSizes, PartAtFault};
 use super::body::Forward;
 
 impl Forward {
-    /// Makes the error for a prompt that an upstream found too long, with the upstream's numbers or else its `words`,
-    /// in the form that clients of the dialect expect.
+    /// Makes the error for a prompt that an upstream found too long, in the form that clients of the dialect expect.
+    /// The error has the upstream's numbers or, without numbers, its `words`.
     pub fn too_long(&self, sizes: Option<ContextSizes>, words: Option<String>) -> ApiError {
         let input = self.reply.input();
         let message = match (&self.reply, sizes) {
@@ -30,8 +31,8 @@ impl Forward {
         ApiError::at(Code::ContextLengthExceeded, input, message)
     }
 
-    /// Makes the error for a request that an upstream found invalid, at the faulty part if it is known, or else with
-    /// the upstream's `words`.
+    /// Makes the error for a request that an upstream found invalid. The error names the location of the faulty part if
+    /// it is known; otherwise it has the upstream's `words`.
     pub fn invalid(&self, part: Option<PartAtFault>, words: Option<String>) -> ApiError {
         let input = || (self.reply.input().to_owned(), TEMPLATE);
         let of_image = |problem| self.places.image.clone().map(|place| (place, problem));
@@ -56,7 +57,8 @@ impl Forward {
     }
 }
 
-/// Sentence for messages that a template refuses. The template's own words may name the model.
+/// Sentence for messages that a template refuses. The template's own sentence is not passed on, because it may name the
+/// model.
 const TEMPLATE: &str =
     "the model's template refuses these messages; it may require other roles, another order, or other parts";
 /// Sentence for arguments of a call that are not JSON.

@@ -1,4 +1,4 @@
-//! A chat to be written for another API, and the steps that both APIs share.
+//! A chat that is to be written for another API, and the steps that are the same for both APIs.
 
 use raw_json::Members;
 use reply::{
@@ -13,7 +13,7 @@ use shared_catalog::Effort;
 
 use crate::{draft::parts_of, names::dropped::DroppedNames};
 
-/// Sampling parameters that neither API has. No answer is wrong without them.
+/// Sampling parameters that neither API has. An answer without them is not wrong, so they are left out.
 pub(super) const LEFT_OUT: [&str; 3] = ["seed", "frequency_penalty", "presence_penalty"];
 
 /// An empty text as a JSON string.
@@ -24,12 +24,12 @@ pub(crate) struct Hub<'h> {
     /// The chat, without the members of its head.
     pub(crate) chat: &'h Members<'h, 'h>,
     pub(crate) length: usize,
-    /// The client's dialect; errors use its parameter names.
+    /// The client's dialect. Errors use the parameter names of this dialect.
     pub(crate) reply: &'h Reply,
     pub(crate) choices: u64,
-    /// Requested reasoning effort, in the model's words.
+    /// The requested reasoning effort, replaced by the nearest effort that the model accepts.
     pub(crate) effort: Option<Effort>,
-    /// Whether the model accepts a reasoning effort, which means that it can reason.
+    /// Whether the model accepts a reasoning effort. If it does, it can reason.
     pub(crate) reasons: bool,
     /// The server, if the conversation has parts to return to it.
     pub(crate) server: Option<ServerId>,
@@ -41,7 +41,8 @@ impl Hub<'_> {
         String::with_capacity(self.length + self.length / 8 + 256)
     }
 
-    /// Refuses several choices, which neither API has, and biases, which the answer depends on.
+    /// Refuses a request for several choices or with a bias: neither API has these, and the answer would differ without
+    /// them.
     pub(super) fn refuse_unsaid(&self) -> Result<(), ApiError> {
         if self.choices > 1 {
             return Err(self.refusal("n"));
@@ -54,7 +55,7 @@ impl Hub<'_> {
         self.chat.get(name).map_or(Ok(()), |_| Err(self.refusal(name)))
     }
 
-    /// Makes the error that refuses a member, under the client's name for it.
+    /// Makes the error that refuses a member. The error uses the client's name for the member.
     pub(super) fn refusal(&self, name: &str) -> ApiError {
         let name = match (self.reply, name) {
             (Reply::Messages(_), "stop") => "stop_sequences",

@@ -15,10 +15,11 @@ use turns::Turns;
 const NO_PARAMETERS: &str = r#"{"type":"object","properties":{}}"#;
 /// Sampling parameters that the API refuses together with thinking.
 const REFUSED_BESIDE_THINKING: [&str; 3] = ["temperature", "top_p", "top_k"];
-/// Highest temperature that the API accepts. Higher ones are lowered to it, as in the vendor's own chat API.
+/// Highest temperature that the API accepts. A higher temperature is lowered to this, as in the vendor's own chat API.
 const MOST_TEMPERATURE: &str = "1";
 
-/// Writes the body without its head. A separate body starts within the system prompt, whose first block is in the head.
+/// Writes the body without its head. If accounts have separate caches, the body starts within the system prompt, whose
+/// first block is in the head.
 pub(super) fn write(
     hub: &Hub<'_>,
     cache_breakpoints: bool,
@@ -47,7 +48,8 @@ pub(super) fn write(
     stop_sequences(hub, &mut out);
     let mut breakpoints = Breakpoints::default();
     let end_of_tools = tools(hub, &mut out)?;
-    // A cache entry of the tools alone would be shared between accounts.
+    // The tools come before the block that differs by account, so a cache entry that ends with the tools would be
+    // shared by accounts.
     if let Some(brace) = end_of_tools.filter(|_| !is_separate) {
         breakpoints.after_tools(brace);
     }
@@ -61,7 +63,7 @@ pub(super) fn write(
     Ok(out)
 }
 
-/// Writes and returns whether the model thinks. The model cannot think if the tool choice forces a call.
+/// Writes whether the model is to think, and returns it. The model cannot think if the tool choice forces a call.
 fn thinking(hub: &Hub<'_>, is_forced: bool, out: &mut String) -> bool {
     match hub.effort {
         None => false,
@@ -87,12 +89,13 @@ fn sampling(hub: &Hub<'_>, out: &mut String) {
     hub.copy("top_k", out);
 }
 
-/// Writes the effort and the format of the answer. The API has schemas, but no free-form JSON.
+/// Writes the effort and the format of the answer. The API supports schemas for the answer, but not JSON without a
+/// schema.
 fn output_config(hub: &Hub<'_>, out: &mut String) -> Result<(), ApiError> {
     let mut members = String::new();
     match hub.effort {
         None | Some(Effort::None) => {}
-        // `low` is the lowest effort of the API.
+        // The lowest effort of the API is `low`.
         Some(Effort::Minimal) => member("effort", "\"low\"", &mut members),
         Some(effort) => member("effort", &format!("\"{}\"", effort.word()), &mut members),
     }

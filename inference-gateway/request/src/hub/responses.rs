@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{draft::parts_at, names::dropped::DroppedNames};
 
-/// The chat's member for stop sequences. This API has none.
+/// The chat's member for stop sequences. This API has no such member.
 const STOP: &str = "stop";
 
 /// Requests log probabilities, and reasoning that the next request sends back.
@@ -57,7 +57,7 @@ fn reasons(hub: &Hub<'_>) -> bool {
     hub.reasons && hub.effort != Some(Effort::None)
 }
 
-/// Writes the reasoning effort, and requests a summary if the client is shown one.
+/// Writes the reasoning effort, and requests a summary if the client is shown the reasoning.
 fn reasoning(hub: &Hub<'_>, out: &mut String) {
     let reasons = reasons(hub);
     let summary = if reasons && hub.shows_reasoning() { r#","summary":"auto""# } else { "" };
@@ -68,8 +68,8 @@ fn reasoning(hub: &Hub<'_>, out: &mut String) {
     }
 }
 
-/// Writes the functions. As in chat, arguments need not match the schema strictly unless the client says so: this API's
-/// default would refuse most schemas.
+/// Writes the functions. As in chat, the arguments must match the schema strictly only if the client says so. This is
+/// always written, since strict matching is this API's default, with which most schemas would be refused.
 fn tools(hub: &Hub<'_>, out: &mut String) -> Result<(), ApiError> {
     let mut before = ",\"tools\":[";
     hub.each_function(|function| {
@@ -100,7 +100,7 @@ fn tools(hub: &Hub<'_>, out: &mut String) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// Writes the format of the answer's text. This API has the schema next to the type.
+/// Writes the format of the answer's text. In this API, the members of the schema are next to the type.
 fn text_format(hub: &Hub<'_>, out: &mut String) -> Result<(), ApiError> {
     let Some(format) = hub.chat.get("response_format") else { return Ok(()) };
     let format = format.object()?;

@@ -15,7 +15,7 @@ use crate::{
 /// The errors' name for a list of blocks.
 pub(super) const BLOCKS: &str = "an array of content blocks";
 
-/// Types of blocks that are read here, refused, or counted by the upstream.
+/// Types of blocks that are read here, that are refused, or that the upstream has to count.
 const TYPES: [&str; 12] = [
     "compaction",
     "container_upload",
@@ -55,7 +55,7 @@ fn system(content: &Value<'_, '_>, conversation: &mut Conversation<'_>) -> Resul
         texts.push(content.string_token()?);
     } else {
         content.objects_if_any(ANY_NUMBER, |block| match &*block.require("type")?.string()? {
-            // Only the vendor allows tools to change within a conversation.
+            // Only in the vendor's own API may tools change within a conversation.
             "tool_addition" | "tool_removal" => tools::change(block, conversation.draft),
             _ => {
                 texts.push(text_of(block)?);
@@ -91,7 +91,7 @@ fn user(content: &Value<'_, '_>, conversation: &mut Conversation<'_>) -> Result<
     })
 }
 
-/// Returns the members of a block of this type that are checked when they are read.
+/// Returns the members of a block of this type whose depth is checked when they are read.
 fn read_later(kind: &str) -> &'static [&'static str] {
     match kind {
         "text" | "thinking" => &[],
@@ -133,8 +133,8 @@ fn parts(block: &Members<'_, '_>, before: &mut &'static str, draft: &mut Draft) 
     }
 }
 
-/// Notes a block that only an upstream of this API accepts. The upstream counts a document in it. Stored files and
-/// addresses are refused.
+/// Notes a block that only an upstream of this API accepts. If the block is a document, the upstream counts it. Stored
+/// files and addresses are refused.
 fn only_passed(block: &Members<'_, '_>, supported: &str, draft: &mut Draft) -> Result<(), ApiError> {
     let kind = block.require("type")?;
     known::refuse_lookalike_type(&kind, &TYPES)?;
@@ -214,7 +214,7 @@ fn assistant(content: &Value<'_, '_>, conversation: &mut Conversation<'_>) -> Re
             Ok(())
         })?;
         if is_kept.contains(&false) {
-            // A vendor refuses thoughts signed by another model.
+            // These blocks are cut, since a vendor refuses thoughts that another model has signed.
             conversation.draft.passage.cut_elements(content, &is_kept, CutWhen::Always, &[])?;
         }
     }
@@ -222,8 +222,9 @@ fn assistant(content: &Value<'_, '_>, conversation: &mut Conversation<'_>) -> Re
     Ok(())
 }
 
-/// Reads a block of an earlier answer. Thinking from any vendor's model is accepted, whatever its signature; a vendor's
-/// own encrypted thinking is dropped. Returns whether a passed body keeps the block.
+/// Reads a block of an earlier answer. Thinking of any vendor's model is accepted, whatever its signature is. Encrypted
+/// thinking that the client did not get through this gateway is not translated. Returns whether a body that is passed
+/// on keeps the block.
 fn earlier_block<'a>(
     block: &Members<'a, '_>,
     answer: &mut EarlierAnswer<'a>,
@@ -261,13 +262,13 @@ fn earlier_block<'a>(
     Ok(true)
 }
 
-/// Takes the parts for the server out of a text. Returns whether this gateway wrote the text.
+/// Takes the parts that the server needs back out of a text. Returns whether this gateway wrote the text.
 fn carries(text: &Value<'_, '_>, answer: &mut EarlierAnswer<'_>) -> bool {
     text.string().is_ok_and(|text| answer.carry(&text))
 }
 
-/// Returns a call's id as a JSON string. In a passed body it is replaced if the vendor would refuse it, since another
-/// server may have made it.
+/// Returns a call's id as a JSON string. In a body that is passed on, the id is replaced if the vendor would refuse it:
+/// another server may have made it.
 fn called<'a>(id: &Value<'a, '_>, draft: &mut Draft) -> Result<&'a str, ApiError> {
     let token = id.filled_string_token()?;
     if let Some(taken) = plain(&id.string()?) {

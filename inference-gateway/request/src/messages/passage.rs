@@ -14,13 +14,14 @@ use crate::{
     passage::{ApiMembers, CutWhen, Left, Passage, PassageNotes},
 };
 
-/// Member with the output limit. One above the model's is lowered, since every request must have one.
+/// Member with the output limit. A limit above the model's is lowered rather than refused, since this API requires a
+/// limit in every request.
 pub(super) const LIMIT: &str = "max_tokens";
 
 /// Members that refer to state stored by a vendor.
 const STORED: [&str; 2] = ["container", "thread"];
 
-/// Members that are translated to chat. Upstreams of other APIs do not get the rest.
+/// Members that are translated to chat. Upstreams of other APIs do not get any other member.
 const OF_CHAT: [&str; 14] = [
     "model",
     "max_tokens",
@@ -64,7 +65,8 @@ const MEMBERS: ApiMembers = ApiMembers {
         ("model", Left::ToHead),
         (LIMIT, Left::ToHead),
         ("metadata", Left::Pseudonym),
-        // These change the price, ask other models or servers, or choose which of the operator's customers pays.
+        // These members change the price, use other models or servers, or choose which of the operator's customers
+        // pays.
         ("service_tier", Left::Out),
         ("speed", Left::Out),
         ("inference_geo", Left::Out),
@@ -93,8 +95,8 @@ const COMPACTION: &str = "compaction";
 /// Type prefix of edits that only remove parts of a conversation.
 const CLEARS: &str = "clear_";
 
-/// Returns whether a member requests only a compaction. The vendor writes its summary in addition to the answer, so no
-/// limit covers its tokens. Otherwise, notes the compacting edits that it contains.
+/// Returns whether a member requests only a compaction. If it does more, notes the compacting edits in it. The vendor
+/// writes the summary in addition to the answer, so no limit covers the summary's tokens.
 fn compacts(name: &str, value: &Value<'_, '_>, notes: &mut PassageNotes) -> Result<bool, ApiError> {
     if name == COMPACTION && value.kind() != Kind::Null {
         notes.compacts(value);

@@ -171,7 +171,8 @@ fn a_billing_block_at_the_head_of_the_system_prompt_is_left_out() {
     let said = |text: &str| json!({"role": "system", "content": text});
     assert_eq!(system(json!([billing("cc_version=2; cch=1a2b3;"), brief])), said("Be brief."));
     assert_eq!(system(json!([billing("cch=1;")])), json!({"role": "user", "content": "Hi"}));
-    // Nothing else is left out: a later block, or a whole prompt that begins like this, is the caller's own.
+    // Nothing else is left out. A later block that begins like this, or a whole prompt that does, is the caller's own
+    // text.
     assert_eq!(system(json!([brief, billing("x")])), said("Be brief.\n\nx-anthropic-billing-header: x"));
     assert_eq!(
         system(json!("x-anthropic-billing-header: x\nBe brief.")),

@@ -16,7 +16,7 @@ pub(super) fn tools(body: &Members<'_, '_>, draft: &mut Draft) -> Result<Dropped
         list.objects_if_any(MAX_TOOLS, |tool| match tool.get("type") {
             Some(kind) if kind.string()? != "custom" => {
                 dropped.add(&kind.string()?);
-                // The vendor's own upstreams accept it.
+                // Upstreams of the vendor's own API accept this tool.
                 if is_run_by_vendor(tool)?.is_none() {
                     draft.vendors_tool(tool)?;
                 }
@@ -58,8 +58,8 @@ pub(super) fn is_run_by_vendor(tool: &Members<'_, '_>) -> Result<Option<String>,
     Ok((!is_run_by_client).then(|| kind.into_owned()))
 }
 
-/// Notes a block that adds or removes a tool within a conversation, which only an upstream of this API accepts. A tool
-/// that the vendor runs is refused.
+/// Notes a block that adds or removes a tool within a conversation. Only an upstream of this API accepts such a block.
+/// A tool that the vendor runs is refused.
 pub(super) fn change(block: &Members<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
     known::check(block, known::PARTS, &["tool"])?;
     let value = block.require("tool")?;

@@ -1,11 +1,11 @@
-//! The caller's name for its user, kept with the bill.
+//! The name that a caller gives its user. It is kept with the bill.
 
 use std::borrow::Cow;
 
 use raw_json::Members;
 use shared::generation::kept_user;
 
-/// Members of the OpenAI APIs that name the user. The first one present counts.
+/// Members of the OpenAI APIs that name the user. If a request has both, the first of this list is used.
 const USER: [&str; 2] = ["user", "safety_identifier"];
 
 /// Reads the user named in a body of the OpenAI APIs, in the form kept with bills. Only a text counts.

@@ -1,4 +1,4 @@
-//! Names that servers know, and lookalikes that a server might take for them.
+//! Names that servers know, and checks for similar names that a server might mistake for them.
 
 use std::borrow::Cow;
 
@@ -95,7 +95,8 @@ pub(crate) fn lookalike<'k>(name: &str, known: impl IntoIterator<Item = &'k &'k 
     }
 }
 
-/// Folds the case of a name, through upper case first: letters such as `ſ` have no other lower case.
+/// Folds the case of a name. It is converted to upper case first, because only through upper case do letters such as
+/// `ſ` become the usual lower-case letter.
 pub(crate) fn folded(name: &str) -> Cow<'_, str> {
     if !name.bytes().any(|byte| byte.is_ascii_uppercase() || !byte.is_ascii()) {
         return name.into();
@@ -103,7 +104,7 @@ pub(crate) fn folded(name: &str) -> Cow<'_, str> {
     name.chars().flat_map(char::to_uppercase).flat_map(char::to_lowercase).collect()
 }
 
-/// Refuses a member whose name differs from a known one only in case.
+/// Refuses a member whose name differs from a known name only in case.
 pub(crate) fn refuse_lookalike<'k>(
     name: &str,
     value: &Value<'_, '_>,
@@ -114,14 +115,15 @@ pub(crate) fn refuse_lookalike<'k>(
     })
 }
 
-/// Refuses a type that differs from a supported one only in case.
+/// Refuses a type that differs from a supported type only in case.
 pub(crate) fn refuse_lookalike_type(kind: &Value<'_, '_>, known: &[&str]) -> Result<(), ApiError> {
     lookalike(&kind.string()?, known).map_or(Ok(()), |known| {
         Err(kind.error(Code::UnsupportedValue, &format!("the type is spelled '{known}'")))
     })
 }
 
-/// Checks the members of an object that may be passed on: their names, and the depth of those not in `read`.
+/// Checks the members of an object that may be passed on: their names and, for members that are not in `read`, their
+/// depth.
 pub(crate) fn check(members: &Members<'_, '_>, known: &[&str], read: &[&str]) -> Result<(), ApiError> {
     members.iter().try_for_each(|(name, value)| {
         refuse_lookalike(name, &value, known)?;

@@ -14,7 +14,7 @@ pub(crate) fn pseudonym(account: AccountId, text: &str) -> String {
 /// Maximum length, in bytes, of a user's or cache's name that is kept unchanged. Vendors accept 64 to 256 characters.
 const MAX_NAME: usize = 256;
 
-/// Returns a caller's name for a user or a cache, or the hash of a long one, to keep with a request.
+/// Returns what is kept with a request of a caller's name for a user or a cache: the name or, if it is long, its hash.
 pub(crate) fn kept_name(name: &str) -> String {
     if name.len() <= MAX_NAME {
         return name.to_owned();

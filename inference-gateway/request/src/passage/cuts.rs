@@ -7,7 +7,7 @@ pub(crate) struct Cut {
     pub(super) at: Range<usize>,
     pub(super) with: String,
     pub(super) when: CutWhen,
-    /// Paths of the members that are lost.
+    /// Paths of the members that are lost by the cut.
     pub(super) names: Vec<String>,
 }
 
@@ -15,16 +15,16 @@ pub(crate) struct Cut {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CutWhen {
     Always,
-    /// Servers that get no undocumented members.
+    /// Servers to which undocumented members are not passed on.
     Unknown,
     /// Servers that may not compact a conversation.
     Compaction,
-    /// Servers for which a block separates the accounts' caches.
+    /// Servers for which a block in the system prompt separates the accounts' caches.
     Separate,
 }
 
-/// Finds the ranges to remove from a list or an object, each with the index of its value. `ends` contains each value's
-/// end and whether the value stays. If no value stays, a single range with the index 0 removes all of them.
+/// Finds the ranges to remove from a list or an object, each with the index of its value. `ends` contains the end of
+/// each value, and whether the value stays. If no value stays, a single range with the index 0 removes all values.
 pub(super) fn removals(json: &str, ends: &[(usize, bool)]) -> Vec<(usize, Range<usize>)> {
     let after_comma =
         |end: usize| end + memchr::memchr(b',', &json.as_bytes()[end..]).map_or(0, |comma| comma + 1);

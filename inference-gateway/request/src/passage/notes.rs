@@ -1,4 +1,4 @@
-//! Edits that a parser notes while it reads a body, to apply if the body is passed on.
+//! Edits that a parser notes while it reads a body. They are applied if the body is passed on.
 
 use std::ops::Range;
 
@@ -18,7 +18,7 @@ use crate::names::{
 
 /// Member that tells a vendor what to cache.
 const CACHE_CONTROL: &str = "cache_control";
-/// Maximum number of parts cut out of a body: far more than any client has tools.
+/// Maximum number of parts that are cut out of a body: far more than the number of tools that any client has.
 const MOST_CUTS: usize = 8192;
 /// Number of characters kept from an unknown member's name. Names in the catalogue are shorter.
 const KEPT_NAME: usize = 65;
@@ -47,14 +47,15 @@ impl PassageNotes {
         self.cuts.push(Cut { at, with: with.to_owned(), when: CutWhen::Always, names: Vec::new() });
     }
 
-    /// Notes a call's id to replace. Once half of all cuts are used, further ids stay unchanged.
+    /// Notes that a call's id must be replaced. Once half of the allowed cuts are used, further ids stay unchanged.
     pub(crate) fn replace_id(&mut self, id: &Value<'_, '_>, with: &str) {
         if self.cuts.len() < MOST_CUTS / 2 {
             self.replace(id, with);
         }
     }
 
-    /// Notes a part to cut out. A cut takes far more memory than the part may take in the body, so cuts are bounded.
+    /// Notes a part to cut out. A cut may take far more memory than its part takes in the body, so the number of cuts
+    /// is limited.
     fn cut(&mut self, part: &Value<'_, '_>, cut: Cut) -> Result<(), ApiError> {
         if self.cuts.len() >= MOST_CUTS {
             let problem = format!("more than {MOST_CUTS} of its parts cannot be sent to the model");
@@ -69,7 +70,7 @@ impl PassageNotes {
         Ok(())
     }
 
-    /// Notes a text that names the caller's user or cache, and the head's member for it.
+    /// Notes a text that names the caller's user or cache, and the member of the head that replaces it.
     pub(crate) fn name_caller(&mut self, member: &'static str, text: &str) {
         self.callers_texts.push((member, kept_name(text)));
     }
@@ -94,7 +95,8 @@ impl PassageNotes {
             if let Some(kind) = left {
                 self.dropped_tools.add(&kind);
             } else if let Some(cache) = tool.get(CACHE_CONTROL) {
-                // Without the mark, the vendor does not cache the tools separately from the system prompt after them.
+                // The mark is removed, so that the vendor caches the tools only together with the system prompt after
+                // them. The system prompt differs by account.
                 let (at, with) = (self.place(cache.raw()), "null".to_owned());
                 self.cut(&cache, Cut { at, with, when: CutWhen::Separate, names: Vec::new() })?;
             }
@@ -120,7 +122,7 @@ impl PassageNotes {
         Ok(())
     }
 
-    /// Cuts out of a list the elements that `is_kept` rejects.
+    /// Cuts those elements out of a list for which `is_kept` is false.
     pub(crate) fn cut_elements(
         &mut self,
         list: &Value<'_, '_>,
@@ -183,7 +185,7 @@ impl PassageNotes {
     }
 }
 
-/// Returns whether a tool, or one in a namespace, has undocumented members.
+/// Returns whether a tool, or a tool in a namespace, has undocumented members.
 fn has_unknown_members(tool: &Members<'_, '_>) -> Result<bool, ApiError> {
     if tool.iter().any(|(name, _)| !TOOLS.contains(&name)) {
         return Ok(true);

@@ -1,4 +1,4 @@
-//! Bodies that are passed on byte for byte, except for what is named here.
+//! Bodies that are passed on. Each test names what is changed; everything else must stay byte for byte.
 
 mod members;
 
@@ -119,7 +119,7 @@ fn parts_that_no_chat_has_pass_and_count() {
     let asked = forward(messages::parse, &blocks(search), MESSAGES).unwrap();
     assert!(asked.prompt_bound > plain.prompt_bound + 40, "{} {}", asked.prompt_bound, plain.prompt_bound);
     assert!(passed(messages::parse, &blocks(search), MESSAGES).contains(search));
-    // The chat API cannot express this.
+    // The chat API cannot express this block.
     let error = forward(messages::parse, &blocks(search), "").err().unwrap();
     assert_eq!(
         (error.code, error.param.as_deref()),
@@ -203,7 +203,7 @@ fn tools_that_the_vendor_runs_stay_behind_wherever_they_are_offered() {
     let inside = json!({"type": "function", "name": "f", "tools": [{"type": "mcp"}]});
     let offered = json!({"model": "m", "input": "Hi", "tools": [inside, {"type": "function", "name": "g"}]});
     assert!(!passed(responses, &offered.to_string(), RESPONSES).contains("mcp"));
-    // Neither in a namespace nor in an item of another type.
+    // Such tools are not allowed in a namespace, nor in an item of another type.
     for inner in
         [json!({"type": "web_search"}), json!({"type": "namespace", "name": "t", "tools": [{"type": "mcp"}]})]
     {
@@ -418,7 +418,8 @@ fn names_of_any_length_pass_as_pseudonyms_of_their_own() {
 }
 
 proptest! {
-    /// Members that pass stay in order and as spelled, whatever is next to them. Omitted members are gone.
+    /// Members that are passed on stay in order and as spelled, whatever is next to them. The members to omit are
+    /// missing.
     #[test]
     fn members_that_pass_are_never_touched(
         names in prop::collection::vec(prop::sample::select(vec!["include", "truncation", "max_tool_calls", "client_metadata", "prompt_cache_retention"]), 0..6),

@@ -8,7 +8,8 @@ use shared::{
 
 use crate::draft::MAX_TOOLS;
 
-/// Name of a member of the response, the kind of request value that it repeats, and its default.
+/// For each member of the response that repeats a member of the request: its name, the kind of value that is repeated,
+/// and its default.
 const REPEATED: [(&str, Kind, &str); 10] = [
     ("instructions", Kind::String, "null"),
     ("max_output_tokens", Kind::Number, "null"),
@@ -22,13 +23,14 @@ const REPEATED: [(&str, Kind, &str); 10] = [
     ("user", Kind::String, "null"),
 ];
 
-/// Maximum number of pairs in metadata, as at the vendor.
+/// Maximum number of pairs in metadata: the vendor's maximum.
 const MAX_METADATA: usize = 16;
-/// Maximum length in characters of a name or value in metadata, as at the vendor.
+/// Maximum length in characters of a name in metadata: the vendor's maximum.
 const MAX_METADATA_NAME: usize = 64;
+/// Maximum length in characters of a value in metadata: the vendor's maximum.
 const MAX_METADATA_TEXT: usize = 512;
 
-/// Checks the metadata. The answer repeats it, and no upstream gets it. Only an object is repeated.
+/// Checks the metadata. The answer repeats metadata if it is an object, and no upstream gets it.
 pub(super) fn check_metadata(members: &Members<'_, '_>) -> Result<(), ApiError> {
     let metadata = members.get("metadata").filter(|metadata| metadata.kind() == Kind::Object);
     let Some(metadata) = metadata else { return Ok(()) };
@@ -53,7 +55,8 @@ pub(super) fn check_metadata(members: &Members<'_, '_>) -> Result<(), ApiError> 
 /// Members whose values are the same in every response.
 const FIXED: &str = r#","previous_response_id":null,"background":false,"frequency_penalty":0,"presence_penalty":0,"max_tool_calls":null,"service_tier":"default","store":false,"truncation":"disabled""#;
 
-/// Returns the members, each with a comma before it. All are on one line, as an event of a stream needs.
+/// Returns the members that the response repeats, each with a comma before it. They are on one line, because an event
+/// of a stream has only one line.
 pub(super) fn echo(members: &Members<'_, '_>) -> Result<String, ApiError> {
     let mut echo = String::from(FIXED);
     for (name, kind, otherwise) in REPEATED {
@@ -74,12 +77,13 @@ pub(super) fn echo(members: &Members<'_, '_>) -> Result<String, ApiError> {
     let effort = of("reasoning", "effort", Kind::String, "null");
     let summary = of("reasoning", "summary", Kind::String, "null");
     put("reasoning", &format!(r#"{{"effort":{effort},"summary":{summary}}}"#), &mut echo);
-    // The text is kept until the request ends.
+    // The text is kept until the request ends, so it should take no more memory than needed.
     echo.shrink_to_fit();
     Ok(echo)
 }
 
-/// Members of a function that clients' types require, which are `null` if the request has none.
+/// Members that the types of clients require in a function. If the request does not have such a member, it is `null` in
+/// the response.
 const OF_FUNCTIONS: [&str; 3] = ["description", "parameters", "strict"];
 
 /// Returns the offered tools as spelled, with all members that clients require of a function.
@@ -104,12 +108,12 @@ fn tools(members: &Members<'_, '_>) -> Result<String, ApiError> {
     Ok(tools)
 }
 
-/// Returns the value as spelled, if it is of this kind.
+/// Returns the value as the client spelled it, if it is of this kind.
 fn repeated<'a>(value: Option<Value<'a, '_>>, kind: Kind) -> Option<&'a str> {
     value.filter(|value| value.kind() == kind).map(|value| value.raw())
 }
 
-/// Writes a member without line breaks. JSON allows them only between tokens, where they have no meaning.
+/// Writes a member without line breaks. JSON allows line breaks only between tokens, where they have no meaning.
 fn put(name: &str, json: &str, echo: &mut String) {
     echo.push_str(",\"");
     echo.push_str(name);

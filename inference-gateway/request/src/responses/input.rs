@@ -25,7 +25,7 @@ const PARTS: &str = "an array";
 /// Advice in errors about stored state.
 pub(super) const NOTHING_STORED: &str = "nothing is stored here; send the items, and set 'store' to false";
 
-/// Types of items that are read, and types with further requirements.
+/// Types of items that are read here, and types of items to which further rules apply.
 const TYPES: [&str; 13] = [
     "additional_tools",
     "compaction",
@@ -60,7 +60,7 @@ impl InputRole {
     }
 }
 
-/// Type of the item with additional tools, which are written first.
+/// Type of the item with additional tools. These tools are written before everything else.
 static FIRST: LazyLock<[Finder<'_>; 1]> = LazyLock::new(|| [Finder::new("additional_tools")]);
 
 /// Reads the additional tools in the items.
@@ -104,7 +104,7 @@ pub(super) fn messages(
         })?;
         items.flush()?;
         if is_kept.contains(&false) {
-            // The vendor refuses reasoning that another model encrypted.
+            // These items are cut, since the vendor refuses reasoning that another model has encrypted.
             let passage = &mut items.conversation.draft.passage;
             passage.cut_elements(input, &is_kept, CutWhen::Always, &[])?;
         }
@@ -116,14 +116,14 @@ pub(super) fn messages(
 struct Items<'a, 'd> {
     conversation: Conversation<'d>,
     names: &'d ToolNames,
-    /// The answer that the last items belong to.
+    /// The earlier answer to which the last items belong.
     answer: EarlierAnswer<'a>,
-    /// Tool outputs with images, which are written after the last output; each with the index of its item.
+    /// Tool outputs with images, each with the index of its item. Their images are written after the last tool output.
     images: Vec<(usize, &'a RawValue)>,
 }
 
 impl<'a> Items<'a, '_> {
-    /// Reads an item. Returns whether a passed body keeps it.
+    /// Reads an item. Returns whether a body that is passed on keeps the item.
     fn item(&mut self, item: &Members<'a, '_>, index: usize) -> Result<bool, ApiError> {
         if kind(item)? == "reasoning" {
             known::check(item, known::PARTS, &["tools"])?;
@@ -177,7 +177,7 @@ impl<'a> Items<'a, '_> {
                 let draft = &mut *self.conversation.draft;
                 let place = item.require("type")?;
                 known::refuse_lookalike_type(&place, &TYPES)?;
-                // This item reports the tools of an MCP server, and offers none.
+                // An `mcp_list_tools` item only reports the tools of an MCP server. It does not offer them.
                 if kind != "mcp_list_tools"
                     && let Some(found) = item.get("tools")
                 {
@@ -254,7 +254,8 @@ impl<'a> Items<'a, '_> {
         Ok(())
     }
 
-    /// Returns a call's id as a JSON string. In a passed body it is replaced if the vendor would refuse it.
+    /// Returns a call's id as a JSON string. In a body that is passed on, the id is replaced if the vendor would refuse
+    /// it.
     fn call_id(&mut self, item: &Members<'a, '_>) -> Result<&'a str, ApiError> {
         let id = item.require("call_id")?;
         let token = id.filled_string_token()?;
@@ -264,8 +265,8 @@ impl<'a> Items<'a, '_> {
         Ok(token)
     }
 
-    /// Adds reasoning to the answer that follows: its text, or else its summary, and the parts for its server. Returns
-    /// whether a passed body keeps the item.
+    /// Adds reasoning to the answer that follows: its text or, without a text, its summary, and the parts that its
+    /// server needs back. Returns whether a body that is passed on keeps the item.
     fn reasoning(&mut self, item: &Members<'a, '_>) -> Result<bool, ApiError> {
         self.images()?;
         let mut is_carried = false;
@@ -357,7 +358,7 @@ fn part(draft: &mut Draft, part: &Members<'_, '_>) -> Result<(), ApiError> {
     image_url(&url, part.get("detail").as_ref(), draft)
 }
 
-/// Notes a file sent by content, which only an upstream of this API accepts and counts.
+/// Notes a file whose content is in the request. Only an upstream of this API accepts and counts such a file.
 fn file(part: &Members<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
     known::check(part, known::PARTS, &[])?;
     for elsewhere in ["file_id", "file_url"] {

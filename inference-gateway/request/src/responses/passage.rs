@@ -15,7 +15,7 @@ pub(super) const LIMIT: &str = "max_output_tokens";
 /// Texts that name the caller's caches or users.
 const CALLERS_TEXTS: [&str; 3] = ["prompt_cache_key", "safety_identifier", "user"];
 
-/// Members that are translated to chat. Upstreams of other APIs do not get the rest.
+/// Members that are translated to chat. Upstreams of other APIs do not get any other member.
 const OF_CHAT: [&str; 14] = [
     "model",
     "input",
@@ -82,7 +82,7 @@ const MEMBERS: ApiMembers = ApiMembers {
         ("tool_choice", &["mode", "name", "namespace", "server_label", "tools", "type"]),
     ],
     read: &["input", "tools"],
-    // This member requests only compaction, and no limit covers its tokens.
+    // This member requests only a compaction, and no limit covers the tokens of the summary.
     compacts: |name, _, _| Ok(name == "context_management"),
 };
 
@@ -94,8 +94,8 @@ const RUN_BY_CLIENTS: [&str; 4] = ["function", "custom", "local_shell", "apply_p
 /// Types of tools that a namespace may contain.
 const IN_NAMESPACES: [&str; 2] = ["function", "custom"];
 
-/// Returns the type of a tool that the vendor runs, alone or in a namespace. It costs money that the usage does not
-/// show.
+/// Returns the tool's type if the vendor runs the tool, or a tool in the namespace. Such a tool costs money that the
+/// usage does not show.
 pub(super) fn is_run_by_vendor(tool: &Members<'_, '_>) -> Result<Option<String>, ApiError> {
     let kind = tool.require("type")?.string()?.into_owned();
     let says = |object: &str, name: &str, word: &str| {
@@ -108,11 +108,11 @@ pub(super) fn is_run_by_vendor(tool: &Members<'_, '_>) -> Result<Option<String>,
         text == Some(true)
     };
     let is_run_by_client = match &*kind {
-        // A shell or a search may run at the client or at the vendor.
+        // A shell or a search may be run by the client or by the vendor.
         "shell" => says("environment", "type", "local"),
         "tool_search" => says("execution", "", "client"),
         "namespace" => return run_in_namespace(tool),
-        // No other tool contains tools.
+        // No other tool that clients run contains tools.
         _ if tool.get("tools").is_some() => false,
         kind => RUN_BY_CLIENTS.contains(&kind),
     };

@@ -40,7 +40,7 @@ fn assert_refused(cases: &[(Value, Code, &str)]) {
     }
 }
 
-/// Returns the members of the response that repeat the request's.
+/// Returns the members of the response that repeat members of the request.
 fn echo(mut body: Value) -> Value {
     body["model"] = "Model Flash".into();
     let Reply::Responses(reply) = parse(&body).unwrap().reply else { panic!() };

@@ -1,4 +1,5 @@
-//! The offered tools (functions, custom tools, and namespaces of both) as functions of a chat.
+//! The offered tools as functions of a chat. The tools are functions, custom tools, and namespaces with tools of both
+//! kinds.
 
 use raw_json::{Members, Value};
 use reply::{ToolName, ToolNames};
@@ -13,19 +14,19 @@ use crate::{
     names::dropped::DroppedNames,
 };
 
-/// Digits of the digest in a name that was too long or taken.
+/// Number of digits of the digest that makes a name short or unique.
 const DIGEST_DIGITS: usize = 16;
 
-/// Schema of a function that replaces a custom tool: one text.
+/// Schema of a function that replaces a custom tool: its only argument is a text.
 const ONE_TEXT: &str = r#"{"type":"object","properties":{"input":{"type":"string"}},"required":["input"],"additionalProperties":false}"#;
 
 pub(super) struct Tools {
     choice: Choice,
     names: ToolNames,
     dropped: DroppedNames,
-    /// Names of the functions for upstreams, each with the client's name for it.
+    /// Names of the functions that upstreams get, each with the client's name for the tool.
     offered: Vec<OfferedTool>,
-    /// Number of tools in all lists, including dropped ones.
+    /// Number of tools in all lists, including the dropped tools.
     listed: usize,
     before: &'static str,
 }
@@ -35,7 +36,7 @@ struct OfferedTool {
     tool: Tool,
 }
 
-/// A tool in the client's words.
+/// A tool, as the client names it.
 #[derive(Clone, PartialEq, Eq)]
 struct Tool {
     namespace: Option<String>,
@@ -51,7 +52,7 @@ enum Choice {
 }
 
 impl Tools {
-    /// Reads the tool choice, before any tools.
+    /// Reads the tool choice. This must be done before the tools are read.
     pub(super) fn new(body: &Members<'_, '_>, draft: &mut Draft) -> Result<Self, ApiError> {
         Ok(Self {
             choice: Choice::read(body, draft)?,
@@ -63,7 +64,7 @@ impl Tools {
         })
     }
 
-    /// Checks the tools of a list, and writes the allowed ones.
+    /// Checks the tools of a list, and writes those that the model may call.
     pub(super) fn offer(&mut self, list: &Value<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
         list.objects_if_any(MAX_TOOLS, |tool| {
             self.tool(tool, None, draft)?;
@@ -98,7 +99,7 @@ impl Tools {
             (_, None) => {
                 self.listed += 1;
                 self.dropped.add(&kind.string()?);
-                // The vendor's own upstreams accept it.
+                // Upstreams of the vendor's own API accept this tool.
                 if is_run_by_vendor(tool)?.is_none() {
                     draft.vendors_tool(tool)?;
                 }
@@ -124,8 +125,8 @@ impl Tools {
         })
     }
 
-    /// Writes a custom tool as a function with one text. Upstreams do not support grammars, so the description includes
-    /// the grammar.
+    /// Writes a custom tool as a function whose only argument is a text. Upstreams do not support grammars, so the
+    /// description includes the grammar.
     fn custom(
         &mut self,
         tool: &Members<'_, '_>,
@@ -152,7 +153,7 @@ impl Tools {
             if !texts.is_empty() {
                 draft.joined("description", &texts);
             }
-            // Only deep nesting could be refused, and this has none.
+            // The only possible error is that the schema is nested too deeply, and this schema is not.
             let _ = draft.shown.json(ONE_TEXT);
             draft.member("parameters", ONE_TEXT);
             draft.push("}}");
@@ -184,7 +185,7 @@ impl Tools {
             Choice::Unset | Choice::Mode(_) | Choice::One(_) => false,
         };
         if is_hidden {
-            // A passed body contains the tool anyway.
+            // The tool is counted nevertheless, since a body that is passed on contains it.
             let mut hidden = Draft::new(0);
             write(&quoted(&flat), &mut hidden)?;
             draft.shown.add(&hidden.shown);
@@ -247,7 +248,7 @@ impl Choice {
                 let mode = members.require("mode")?.one_of(&["auto", "required"])?;
                 let mut allowed = Vec::new();
                 members.require("tools")?.objects(MAX_TOOLS, |tool| {
-                    // A hosted tool is dropped here, as in the list of tools.
+                    // A tool that the vendor runs is dropped here too, as in the list of tools.
                     if matches!(&*tool.require("type")?.string()?, "function" | "custom") {
                         allowed.push(Tool::read(tool)?);
                     }
@@ -272,7 +273,7 @@ impl Tool {
     }
 }
 
-/// Returns a tool's name for upstreams, which do not support namespaces.
+/// Returns a tool's name for upstreams. Upstreams do not support namespaces, so the name includes the namespace.
 pub(super) fn flat_name(namespace: Option<&str>, name: &str, is_taken: impl Fn(&str) -> bool) -> String {
     let Some(namespace) = namespace else { return name.to_owned() };
     let flat = format!("{namespace}__{name}");

@@ -12,7 +12,7 @@ fn chat_requests() {
     let models = models();
     fuzz(&Examples::folder("chat"), |input: &Input| {
         let Some(forward) = check(chat::parse, input, &models) else { return };
-        // What was written as a chat is a valid chat, and is written the same way again.
+        // The chat that was written is a valid chat, and is written identically when it is parsed again.
         let written = checked(&forward);
         let again = chat::parse(&written).and_then(|request| request.forward(&models[0]));
         let again = again.unwrap_or_else(|error| panic!("{error:?} {written:?}"));
@@ -51,7 +51,7 @@ fn embeddings_requests() {
     });
 }
 
-/// Returns a model for chats, followed by models of other servers and APIs.
+/// Returns several models: first a model with a chat server, then models with servers of other kinds and APIs.
 fn models() -> Vec<Model> {
     vec![
         model("openai"),
@@ -63,7 +63,7 @@ fn models() -> Vec<Model> {
     ]
 }
 
-/// Checks everything that a request becomes for each model. Returns what it becomes for the first one.
+/// Checks every form into which a request is translated for each model. Returns the form for the first model.
 fn check(
     parse: impl Fn(&Bytes) -> Result<Request, ApiError>,
     input: &Input,
@@ -112,7 +112,7 @@ fn check_body(forward: &Forward, form: BodyForm) {
     };
     let counted = [head, rest].concat();
     assert!(Object::from_slice(&counted).is_ok(), "{}", lossy(&counted));
-    // A tree can hold neither every number nor every depth that a body may have.
+    // A `serde_json::Value` cannot represent every number and every depth that a body may have.
     if let Ok(tree) = serde_json::from_slice::<Value>(&body) {
         let shown =
             shown_bytes(&tree["messages"]) + shown_bytes(&tree["input"]) + shown_bytes(&tree["tools"]);

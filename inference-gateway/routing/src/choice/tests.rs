@@ -42,7 +42,7 @@ fn equals_take_turns_by_weight() {
     let first =
         |two: &[Candidate]| (0..10_000).filter(|turn| choose(two, None, *turn, None) == Some(0)).count();
     assert!((4_700..5_300).contains(&first(&two)), "{}", first(&two));
-    // With none in flight, a request is a smaller load for the larger upstream.
+    // If no requests are in flight, a new request is a smaller load for the larger upstream.
     two[0].weight = 2;
     assert_eq!(first(&two), 10_000);
 }
@@ -154,7 +154,7 @@ fn an_upstream_whose_every_answer_breaks_is_not_well_because_it_begins_them() {
     assert!(health(&broken).is_set_aside());
 }
 
-/// Cache of the most recent conversations.
+/// An upstream's cache, which has the most recent conversations.
 struct Cache(VecDeque<u64>);
 
 impl Cache {
@@ -170,9 +170,9 @@ impl Cache {
     }
 }
 
-/// Returns how many of 8,000 requests went to an upstream that had their conversation in its cache. The requests belong
-/// to 200 conversations in random turns, each of four upstreams has room for 60, and 24 requests are in flight at any
-/// time.
+/// Returns how many of 8,000 requests went to an upstream that had their conversation in its cache. Each request
+/// belongs to a random one of 200 conversations. Each of the four upstreams has room for 60 conversations, and 24
+/// requests are in flight at any time.
 fn found(affine: bool) -> usize {
     let mut four = upstreams(&[0; 4]);
     let mut caches: Vec<_> = (0..4).map(|_| Cache(VecDeque::new())).collect();
@@ -217,7 +217,8 @@ fn a_failure_that_another_upstream_gave_alike_counts_against_neither() {
             health = health.after(AttemptOutcome::Answered, now);
         }
     }
-    // Several requests at once may set the upstream aside before they turn out to be the cause.
+    // Several requests at the same time may set the upstream aside before it turns out that they are the cause of their
+    // failures.
     let mut health = self::health(&[AttemptOutcome::Failed; 3]);
     assert!(health.is_set_aside());
     for _ in 0..3 {
@@ -285,7 +286,7 @@ fn a_server_that_is_broken_for_one_account_is_set_aside_for_that_account() {
     let broken = health(&[failed; 3]);
     assert!(broken.rests(Some(one), before(FIRST_ASIDE)) && !broken.rests(Some(one), FIRST_ASIDE));
     assert!(!broken.rests(Some(other), Duration::ZERO) && !broken.is_set_aside(), "others are served");
-    // A request of another account is not a trial; one of this account is.
+    // A request of another account is not a trial, but a request of this account is.
     assert!(!broken.tried(Some(other), FIRST_ASIDE).rests(Some(one), FIRST_ASIDE));
     let tried = broken.tried(Some(one), FIRST_ASIDE);
     assert!(tried.rests(Some(one), before(FIRST_ASIDE * 3)) && !tried.rests(Some(one), FIRST_ASIDE * 3));
@@ -306,7 +307,7 @@ fn a_trial_that_tells_nothing_leaves_the_next_request_to_try() {
     let later = FIRST_ASIDE + Duration::from_millis(5);
     let told_nothing = trial.after(AttemptOutcome::Unjudged, later);
     assert!(told_nothing.is_set_aside() && !told_nothing.rests(None, later));
-    // However many outcomes say nothing, a server that is gone stays set aside.
+    // However many outcomes say nothing about the server, a server that is gone stays set aside.
     let often = (0..50).fold(told_nothing, |health, _| health.after(AttemptOutcome::Unjudged, later));
     let gone = often.tried(None, later).after(AttemptOutcome::Unreachable, later);
     assert!(gone.rests(None, later + before(BREATHER)));

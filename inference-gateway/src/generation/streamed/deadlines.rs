@@ -1,10 +1,11 @@
-//! Deadlines of a stream: the upstream's silence, silence towards the client, and blocked streams.
+//! Deadlines of a stream: how long the upstream may be silent, when the client gets a keep-alive or counts as gone, and
+//! how long a stream may be blocked.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Interval of keep-alives during silence, so that proxies in between do not time out.
+/// Interval of keep-alives during silence, so that proxies on the way do not time out.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// How long an upstream may take to end a stream after all choices and their usage.
 const LINGER_SETTLED: Duration = Duration::from_secs(2);
@@ -16,16 +17,17 @@ const EXTENSION_BOUND: Duration = Duration::from_secs(5);
 /// Pause before a failed extension is retried.
 const EXTENSION_PAUSE: Duration = Duration::from_millis(500);
 
-/// Silence after which everything that the upstream sent before its client left has been read. The next token takes
-/// longer.
+/// If the upstream sends nothing for this long, everything that it sent before the client left has been read. The next
+/// token would take longer than this to come.
 pub(super) const CAUGHT_UP_AFTER: Duration = Duration::from_millis(10);
 /// Maximum time to read and count the upstream's output after a stream has ended. The upstream continues to generate
 /// during this time.
 pub(super) const CATCH_UP_BOUND: Duration = Duration::from_millis(100);
-/// Maximum time to read and count output after a lost hold. When a frozen gateway resumes, its sockets contain a lot.
+/// Maximum time to read and count output after a lost hold. It is longer because the sockets of a gateway that was
+/// frozen contain a lot.
 pub(super) const CATCH_UP_BOUND_OF_LOST: Duration = Duration::from_millis(500);
-/// Once the buffer of a client that reads nothing is full, its stream ends after this many quarters of `client_stall`.
-/// A client that returns before it counts as gone still gets the reason.
+/// Once the buffer for a client that reads nothing is full, its stream ends after this many quarters of `client_stall`.
+/// So a client that reads again before it counts as gone can still be told why the stream ended.
 const UNREAD_QUARTERS: u32 = 3;
 
 /// Times of a stream's last events. Every method takes the current time as an argument.
@@ -36,7 +38,7 @@ pub(super) struct Deadlines {
     is_blocked: bool,
     /// When the stream began to wait for an extension or a renewed lease, if it still does.
     waiting_since: Option<Instant>,
-    /// When reading stopped because the client reads nothing and its buffer is full, if that still holds.
+    /// If nothing is read because the client reads nothing and its buffer is full: when reading stopped.
     full_since: Option<Instant>,
     /// Whether the upstream is being read.
     listening: bool,
@@ -51,7 +53,7 @@ pub(super) struct Deadlines {
     left_at: Option<Instant>,
 }
 
-/// State of a stream from which its next deadline follows.
+/// What the next deadline of a stream depends on.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StreamState {
     /// Whether the answer and its usage are complete.
@@ -62,18 +64,18 @@ pub(super) struct StreamState {
     pub(super) extending: bool,
     /// Whether output waits for the client.
     pub(super) unwritten: bool,
-    /// Why to read on after the client left.
+    /// Why to continue reading after the client has left.
     pub(super) reading_on: ReadingOn,
 }
 
-/// Why to read an upstream whose client left.
+/// Why to continue reading an upstream whose client has left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReadingOn {
-    /// To count the output that was already sent.
+    /// To count the output that the upstream has already sent.
     Received,
     /// The choices are finished, but usage may be missing.
     Usage,
-    /// The catalogue demands it, for at most this long.
+    /// The catalogue says so (`left_mid_stream`). Reading continues for at most this long.
     ToTheEnd(Duration),
 }
 
@@ -119,7 +121,8 @@ impl Deadlines {
         self.listening = listening;
     }
 
-    /// Notes whether every choice is finished. Repeating it changes nothing, unless a choice continued in between.
+    /// Notes whether every choice is finished. The time at which they finished is kept, unless a choice continued in
+    /// between.
     pub(super) fn set_finished(&mut self, finished: bool) {
         self.finished_at = finished.then(|| self.finished_at.unwrap_or(self.read_at));
     }
@@ -134,8 +137,8 @@ impl Deadlines {
         self.left_at
     }
 
-    /// Notes whether the stream is blocked, and whether it waits for an extension or a renewed lease at all; a silent
-    /// upstream is read while it waits.
+    /// Notes whether the stream is blocked, and whether it waits for an extension although it is not blocked. The
+    /// latter happens when the upstream is silent: it is still read.
     pub(super) fn set_waiting(&mut self, blocked: bool, waiting: bool, now: Instant) {
         self.is_blocked = blocked;
         self.waiting_since = (blocked || waiting).then(|| self.waiting_since.unwrap_or(now));
@@ -181,7 +184,7 @@ impl Deadlines {
         self.reading_on_deadline(reading_on).is_some_and(|deadline| now >= deadline)
     }
 
-    /// Returns when something is next due, unless an event comes first.
+    /// Returns the time of the next deadline, unless an event comes before it.
     pub(super) fn next(&self, state: StreamState, now: Instant) -> Instant {
         let StreamState { settled, silence, extending, unwritten, reading_on } = state;
         let extension = self.waiting_since.filter(|_| !extending).map(|_| now + EXTENSION_PAUSE);
@@ -223,7 +226,7 @@ mod tests {
     const SILENCE: Duration = Duration::from_mins(5);
     const STALL: Duration = Duration::from_secs(12);
     const UNREAD_BOUND: Duration = Duration::from_secs(9);
-    /// A state with nothing reported, in flight or unwritten.
+    /// A state in which nothing is reported, in flight or unwritten.
     const PLAIN: StreamState = StreamState {
         settled: false,
         silence: None,

@@ -24,7 +24,7 @@ pub(super) enum End {
 }
 
 impl Stream {
-    /// Translates the end that the meter found.
+    /// Classifies the end that the meter found.
     pub(super) fn understand(&self, end: StreamEnd) -> End {
         match end {
             StreamEnd::Complete => End::Complete,
@@ -35,8 +35,8 @@ impl Stream {
         }
     }
 
-    /// Classifies an upstream's error. The request may be at fault: some servers notice only after they have begun to
-    /// answer, or once the context is full. The error's text may quote the prompt, so it is not logged.
+    /// Classifies an upstream's error. The request may be at fault: some servers notice this only after they have begun
+    /// to answer, or once the context is full. The error's text may quote the prompt, so it is not logged.
     fn complained(&self, error: &UpstreamError) -> End {
         match of_event(error, &self.running.upstream().entry, &self.job.forward) {
             UpstreamFailure::Refused(error) => End::Failed(error),
@@ -52,8 +52,8 @@ impl Stream {
         End::Failed(ApiError::new(Code::Overloaded, message))
     }
 
-    /// Settles the stream and writes the last bytes. A client that does not read or is gone misses them, and still pays
-    /// for all output.
+    /// Settles the stream and writes the last bytes. A client that does not read, or is gone, does not get them, but
+    /// pays for all output.
     pub(super) async fn end(mut self, end: End) {
         if !matches!(end, End::Failed(_)) || self.meter.is_unreadable() {
             self.count_prompt().await;
@@ -72,7 +72,7 @@ impl Stream {
         drop(running);
         let free = matches!(end, End::Failed(_)) && meter.is_free();
         let finish_reasons: &[FinishReason] = match &end {
-            // The grant ends every unfinished choice.
+            // Every unfinished choice ends because the grant is used up.
             End::GrantUsedUp => &[FinishReason::Length],
             End::Complete | End::Failed(_) | End::ClientGone => meter.finish_reasons(),
         };
@@ -114,8 +114,8 @@ impl Stream {
         pipe.put_last(memory.leave_with(meter.output().take()));
     }
 
-    /// Records what the end shows about the upstream's health. Unreadable output may be the request's fault, and a
-    /// server that answers is healthy, even if the answer is empty.
+    /// Records what the end shows about the upstream's health. Unreadable output may be the request's fault, so it is
+    /// not held against the upstream. A server that answers is healthy, even if the answer is empty.
     fn note_health(&self, end: &End) {
         let too_long = self.meter.too_long_events();
         if too_long > 0 {

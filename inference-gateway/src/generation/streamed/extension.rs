@@ -1,4 +1,5 @@
-//! Reports a stream's progress to its hold, extends the hold ahead of need, and retries while the stream may wait.
+//! Reports a stream's progress to its hold, extends the hold before more tokens are needed, and retries while the
+//! stream may wait.
 
 use std::future::pending;
 
@@ -11,7 +12,7 @@ use super::{
     stream::{Extending, Stream},
 };
 
-/// Waits for the extension in flight; forever if there is none.
+/// Waits for the extension that is in flight. If there is none, waits forever.
 pub(super) async fn in_flight(extending: &mut Option<Extending>) -> (u64, Result<Extended, Unavailable>) {
     match extending {
         Some(extending) => extending.await,
@@ -20,7 +21,8 @@ pub(super) async fn in_flight(extending: &mut Option<Extending>) -> (u64, Result
 }
 
 impl Stream {
-    /// Records the meter's progress, requests more tokens if due, and translates the end.
+    /// Records the meter's progress, requests more tokens if due, and classifies the end of the stream, if it has
+    /// ended.
     pub(super) fn metered(&mut self, end: Option<StreamEnd>) -> Option<End> {
         self.record();
         if self.meter.reported_prompt().is_some() {
@@ -68,7 +70,7 @@ impl Stream {
         }
     }
 
-    /// Handles a new status of the hold, as the heartbeat reported it.
+    /// Handles a new status of the hold that the heartbeat reported.
     pub(super) fn status_changed(&mut self) -> Option<End> {
         match self.hold.status() {
             HoldStatus::Revoked(refusal) => Some(End::Failed(refusal.into())),

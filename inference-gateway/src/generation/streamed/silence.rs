@@ -1,4 +1,5 @@
-//! Silence of an upstream that shows its progress. It may be generating tokens unseen, which must be held.
+//! Handles the silence of an upstream that shows its progress. During silence, the upstream may generate tokens that
+//! nobody sees, and these must be held.
 
 use std::time::Duration;
 
@@ -7,11 +8,11 @@ use tokio::time::Instant;
 
 use super::stream::Stream;
 
-/// Time between two checks of a silent upstream, in which it may generate some tens of tokens.
+/// Time between two checks of a silent upstream. In this time, it may generate some tens of tokens.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 impl Stream {
-    /// Notes signs of output. They end the silence and show the upstream's pace.
+    /// Notes signs of output. These end the silence and show the upstream's pace.
     pub(super) fn hear(&mut self, now: Instant) {
         let counter = self.meter.counter();
         if counter.signs() == self.signs {
@@ -25,7 +26,8 @@ impl Stream {
         self.deadlines.heard(now);
     }
 
-    /// Counts towards the hold what the upstream may have generated in the current silence.
+    /// Counts the tokens that the upstream may have generated during the current silence, so that the hold must cover
+    /// them.
     pub(super) fn count_silence(&mut self, now: Instant) {
         let tokens = self.silent_since().map_or(0, |since| {
             let silence = now.saturating_duration_since(since);
@@ -34,7 +36,7 @@ impl Stream {
         self.meter.assume_silent(tokens);
     }
 
-    /// Returns when to check an upstream that is or becomes silent.
+    /// Returns when to check for silence next, whether or not the upstream is silent now.
     pub(super) fn next_look(&self, now: Instant) -> Option<Instant> {
         self.silent_since().map(|since| (since + Pace::SILENCE_AFTER).max(now + LOOK_EVERY))
     }

@@ -28,9 +28,9 @@ pub(super) struct Stream {
     pub(super) memory: AnswerPermit,
     pub(super) extending: Option<Extending>,
     pub(super) deadlines: Deadlines,
-    /// Start of the stream, from which its pace is measured.
+    /// Start of the stream. The times of its pace count from here.
     pub(super) began: Instant,
     pub(super) pace: PaceMeter,
-    /// Signs of output so far.
+    /// Number of signs of output so far.
     pub(super) signs: u64,
 }

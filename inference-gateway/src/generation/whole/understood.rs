@@ -1,4 +1,4 @@
-//! Reads a whole answer: in the usual form directly, or converted from any other form.
+//! Reads a whole answer, either directly if it has the usual form, or after converting it.
 
 use answer::{AnswerReader, Completion, Event, Folded, NoAnswer, Nonsense, whole_as_chat};
 use bytes::Bytes;
@@ -10,13 +10,13 @@ use crate::generation::job::Job;
 
 /// Why an answer is not delivered.
 pub(super) enum NotUnderstood {
-    /// It has more calls, or longer names, than may be delivered. It was generated, though.
+    /// It has more calls than may be delivered, or longer ids or names. It was generated, so it is billed.
     Beyond,
     Failed(UpstreamFailure),
 }
 
-/// Everything readable was already folded, so the server has failed only if the answer broke off or the body contains
-/// none.
+/// Everything readable was already folded. So the server has failed only if the answer broke off, or if the body
+/// contains no answer.
 impl From<Nonsense> for NotUnderstood {
     fn from(nonsense: Nonsense) -> Self {
         match nonsense {
@@ -58,7 +58,7 @@ fn usual<'b>(job: &Job, running: &Running, body: &'b [u8]) -> Result<Completion<
         return Err(Nonsense::Form);
     }
     let completion = Completion::read(&job.forward.reply, body)?;
-    // Some servers split the only choice in two.
+    // Some servers split the only choice in two. Converting the answer joins them.
     if completion.outputs.len() as u64 > job.forward.n { Err(Nonsense::Form) } else { Ok(completion) }
 }
 
@@ -66,7 +66,7 @@ fn usual<'b>(job: &Job, running: &Running, body: &'b [u8]) -> Result<Completion<
 fn fold(job: &Job, running: &Running, body: &Bytes, nonsense: Nonsense) -> Result<Folded, NotUnderstood> {
     let upstream = running.upstream();
     if !job.forward.reply.is_of_chat() {
-        // An error with status 200 has the same form for all requests.
+        // An error with status 200 has the same form for embeddings as for chats.
         return Err(match AnswerReader::new(UpstreamApi::Chat).event(body) {
             Ok(Event::Failed(error, _)) => {
                 NotUnderstood::Failed(of_event(&error, &upstream.entry, &job.forward))
@@ -94,8 +94,8 @@ fn folded<'b>(job: &Job, folded: &'b Folded) -> Result<Completion<'b>, NotUnders
     Ok(completion)
 }
 
-/// Returns whether a body could come from a model server, rather than being a proxy's page or part of an answer. What
-/// the request made the model write may be why the JSON is broken.
+/// Returns whether a body could come from a model server, rather than being a proxy's page or a part of an answer. It
+/// may even be broken JSON, since a request may make the model write something that breaks it.
 fn is_an_answer(body: &[u8]) -> bool {
     match from_slice::<&RawValue>(body) {
         Ok(_) => true,

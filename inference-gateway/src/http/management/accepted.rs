@@ -1,16 +1,17 @@
 //! Remembers the accounts of credentials that a key-service has accepted.
 //!
-//! A gateway must know whose permits a request takes before it reads the body. A credential never changes its account,
-//! so the gateway asks once. After that, only the key-service that executes a request checks the credential.
+//! Before a gateway reads a request's body, it must know which account's permit the request needs. A credential always
+//! belongs to the same account, so the gateway asks only once. After that, only the key-service that executes a request
+//! checks the credential.
 
 use quick_cache::sync::Cache;
 use shared::{ids::AccountId, key::Class};
 
-/// Maximum number of credentials remembered: more than the programs that manage keys through one gateway. For others,
-/// the gateway asks again.
+/// Maximum number of credentials that are remembered: more than there are programs that manage keys through one
+/// gateway. For a credential that was forgotten, the gateway asks again.
 const REMEMBERED: usize = 4_096;
 
-/// Digest of a credential and of the class that its route needs. No plaintext is kept.
+/// Digest of a credential and of the class of credentials that its route needs. No plaintext is kept.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(in super::super) struct CredentialMark([u8; 32]);
 

@@ -12,15 +12,15 @@ use crate::sizes::MANAGEMENT_IN_FLIGHT;
 
 /// Timeout for connecting.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(2);
-/// Lifetime of an idle connection. It is shorter than the key-service's, so that no request is sent on a connection
-/// that is closing.
+/// How long an idle connection is kept. The key-service keeps it longer, so no request is sent on a connection that is
+/// being closed.
 const IDLE: Duration = Duration::from_secs(20);
 
 /// HTTP client. It is replaced when certificates change.
 pub(super) enum KeyServiceClient {
     /// Client for key-services without TLS.
     Plain(HttpClient<Body>),
-    /// With the certificates that the client was built with.
+    /// Client for key-services with TLS, together with the certificates with which it was built.
     Tls(Tls, Mutex<(Arc<MutualTls>, HttpClient<Body>)>),
 }
 

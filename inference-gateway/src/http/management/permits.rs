@@ -11,20 +11,21 @@ use crate::sizes::MANAGEMENT_IN_FLIGHT;
 
 /// Maximum number of an account's requests in flight.
 const IN_FLIGHT_PER_ACCOUNT: usize = MANAGEMENT_IN_FLIGHT / 4;
-/// Maximum number of unauthenticated callers' requests in flight. They are answered at once, so a key-service needs few
-/// connections for them.
+/// Maximum number of unauthenticated callers' requests in flight. Such requests are answered at once, so a key-service
+/// needs few connections for them.
 const UNAUTHENTICATED_IN_FLIGHT: usize = 16;
-/// Maximum number of requests for dashboard pages in flight. People look at a few at a time.
+/// Maximum number of requests for dashboard pages in flight. People look at only a few pages at a time.
 const PAGES_IN_FLIGHT: usize = 64;
-/// Maximum number of exports in flight: unbounded files and large pages, sent at the clients' pace. A network may use a
-/// quarter.
+/// Maximum number of exports in flight. Exports are files and large pages of any length, and are sent at the client's
+/// pace. A network may use a quarter of them.
 const EXPORTS_IN_FLIGHT: usize = 8;
-/// Maximum number of an account's exports in flight, since its members may come from many networks. A key-service
-/// allows the same number.
+/// Maximum number of an account's exports in flight. It is needed because an account's members may be in many networks.
+/// A key-service allows the same number.
 const EXPORTS_PER_ACCOUNT: usize = 2;
-/// Bytes of a page or a refusal that need no permit. Pages without a session are smaller.
+/// Size in bytes up to which a page or a refusal needs no permit. Pages that are shown without a session are smaller
+/// than this.
 const SMALL_PAGE: usize = 16 << 10;
-/// KiB of larger pages in memory until they are sent: hundreds of the largest. A network may use a quarter.
+/// KiB of memory for larger pages until they are sent: enough for hundreds of usual pages. A network may use a quarter.
 const PAGES_KIB: usize = 32 << 10;
 
 pub(in super::super) struct ManagementPermits {
@@ -39,7 +40,8 @@ pub(in super::super) struct ManagementPermits {
 impl ManagementPermits {
     pub(super) fn new() -> Self {
         let others = UNAUTHENTICATED_IN_FLIGHT + PAGES_IN_FLIGHT + EXPORTS_IN_FLIGHT;
-        // Each network may use a quarter, so that requests that wait for their caller leave permits to others.
+        // Each network may use a quarter of the permits, so that others get permits even if many requests wait for a
+        // slow caller.
         let of_networks = |total: usize| Quota::new(total, total / 4);
         Self {
             requests: Quota::new(MANAGEMENT_IN_FLIGHT - others, IN_FLIGHT_PER_ACCOUNT),
@@ -56,7 +58,7 @@ impl ManagementPermits {
         self.requests.try_take(Owner::Account(account), 1).ok_or_else(overloaded)
     }
 
-    /// Takes a permit for a request without a valid credential, which a key-service will refuse.
+    /// Takes a permit for a request without a valid credential. A key-service will refuse the request.
     pub(in super::super) async fn unauthenticated(&self, network: Network) -> Result<Permit, ApiError> {
         wait_for_permit(&self.unauthenticated, Owner::Network(network)).await.ok_or_else(overloaded)
     }
@@ -66,8 +68,8 @@ impl ManagementPermits {
         wait_for_permit(&self.pages, Owner::Network(network)).await.ok_or_else(overloaded)
     }
 
-    /// Takes permits for an export: one from the network that has this permit, and one from a signed-in member's
-    /// account.
+    /// Takes permits for an export: one for the network that has this permit and, if a member is signed in, one for the
+    /// member's account.
     pub(super) fn export(
         &self,
         permit: &Permit,
@@ -79,7 +81,7 @@ impl ManagementPermits {
         Ok((of_network, of_account))
     }
 
-    /// Takes a permit for `bytes` of a page in memory, from the owner of `permit`. A small page needs none.
+    /// Takes a permit for `bytes` of a page in memory, for the owner of `permit`. A small page needs no permit.
     pub(super) fn memory(&self, permit: &Permit, bytes: usize) -> Result<Option<Permit>, ApiError> {
         if bytes <= SMALL_PAGE {
             return Ok(None);

@@ -1,4 +1,5 @@
-//! A management request for a key-service, with everything needed to repeat it, and when repeating is safe.
+//! A management request for a key-service. It has everything that is needed to send it again, and knows when that is
+//! safe.
 
 use axum::body::Body;
 use bytes::Bytes;
@@ -17,13 +18,13 @@ pub(in super::super) struct ReplayableRequest {
     pub(super) repeat: RetrySafety,
 }
 
-/// When a request may be sent again. Each variant includes the previous ones.
+/// When a request may be sent again. Each variant includes the variants before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum RetrySafety {
-    /// Only if it was not sent, since a repetition would act twice.
+    /// Only if it was not sent, since it would otherwise be carried out twice.
     Unsent,
-    /// Once the key-service that has it can no longer execute it. The request sets a state, and a late execution would
-    /// undo a newer change.
+    /// Once the key-service that has it can no longer execute it. The request sets something to a value, and if it were
+    /// executed late, it would undo a newer change.
     OnceEnded,
     /// At any time, since repeating it has no further effect.
     Always,

@@ -7,7 +7,7 @@ use shared_catalog::{Effort, Model};
 /// Query parameter with which Codex requests its own form of the list.
 const CLIENT_VERSION: &str = "client_version";
 
-/// Codex's instructions to the model. Codex has no instructions of its own for a model from a list.
+/// Instructions that Codex gives the model. Codex has no instructions of its own for models from a list.
 const INSTRUCTIONS: &str = "You are Codex, a coding agent in a terminal on the user's computer. Work on the user's task with \
     the tools that you are given: read before you change, keep changes small, and run what shows that they work. Go on \
     until the task is done. Then say in a few sentences what you did, and what is left.";

@@ -14,9 +14,9 @@ use super::{
     operation::{JSON, Operation},
 };
 
-/// Errors of a management key that may not make this call.
+/// Errors for a management key that may not make this call.
 const MANAGEMENT_KEY: [Code; 3] = [Code::InvalidManagementKey, Code::KeyExpired, Code::ManagementKeyRequired];
-/// Errors of an API key whose holder asks about it.
+/// Errors for the holder of an API key who asks about the key.
 const HOLDER: [Code; 5] = [
     Code::InvalidApiKey,
     Code::KeyDisabled,

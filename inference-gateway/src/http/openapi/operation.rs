@@ -11,7 +11,8 @@ pub(in super::super) const JSON: &str = "application/json";
 pub(super) struct Operation(Map<String, Value>);
 
 impl Operation {
-    /// Starts an operation without request and responses. Generated clients name it `id`.
+    /// Starts the description of an operation that has no request and no responses yet. Generated clients use `id` as
+    /// its name.
     pub(super) fn new(id: &str, summary: &str) -> Self {
         let Value::Object(members) =
             json!({"operationId": id, "summary": summary, "security": [], "responses": {}})

@@ -8,19 +8,19 @@ use shared_door::{
     serve::{OverTls, PeerAddress},
 };
 
-/// Facts about the client's connection, or a trusted proxy's facts. In a list from the proxy, the last address counts,
-/// because the proxy added it.
+/// What the gateway knows about the client from the connection, or from a trusted proxy. In a list from the proxy, the
+/// last address counts, because the proxy has added it.
 pub(super) struct Forwarded {
     proto: &'static str,
     host: Option<String>,
     /// Network address of the client, if known.
     pub(super) address: Option<String>,
-    /// Whether the client claims to forward for others, and is not trusted to do so.
+    /// Whether the client claims to forward requests for others, but is not trusted to do so.
     pub(super) untrusted: bool,
 }
 
 impl Forwarded {
-    /// Reads the facts about a request, before its headers are stripped.
+    /// Reads this from a request, before headers are removed from it.
     pub(super) fn of(request: &Request<Body>, proxy_trusted: bool) -> Self {
         let peer = request.extensions().get::<PeerAddress>().map(|PeerAddress(address)| address.to_string());
         let from_proxy = |name: &HeaderName| last(request.headers(), name).filter(|_| proxy_trusted);
@@ -41,8 +41,8 @@ impl Forwarded {
         address.map_or(Network::UNKNOWN, Network::of)
     }
 
-    /// Replaces the client's headers with the facts. Call this after the headers named by `Connection` were removed, so
-    /// that a client cannot remove the facts by naming them there.
+    /// Replaces the client's headers of these names. Call this after the headers that `Connection` names were removed;
+    /// otherwise a client could have the new headers removed by naming them there.
     pub(super) fn write(&self, headers: &mut HeaderMap) {
         let (proto, host, address) = (Some(self.proto), self.host.as_deref(), self.address.as_deref());
         for (name, value) in
@@ -56,7 +56,7 @@ impl Forwarded {
     }
 }
 
-/// Returns the host and port that the client used. HTTP/2 has both in the URI.
+/// Returns the host and port that the client used. In HTTP/2, both are in the URI.
 fn host(request: &Request<Body>) -> Option<String> {
     let named = || request.headers().get(header::HOST)?.to_str().ok().map(str::to_owned);
     request.uri().authority().map(ToString::to_string).or_else(named)

@@ -1,4 +1,4 @@
-//! Connections to a server that counts them, keeps them or closes them.
+//! Connections to a server that counts its connections, and keeps or closes them.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -76,7 +76,7 @@ async fn a_connection_is_used_again_once_its_answer_was_read() {
 async fn a_request_that_cannot_connect_takes_the_next_connection_that_becomes_idle() {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
-    // One connection waits to be accepted, and no more are taken.
+    // One connection waits to be accepted, and the listener takes no further connections.
     let listener = socket.listen(0).unwrap();
     let address = listener.local_addr().unwrap();
     let server = Server::of(&format!("http://{address}").parse().unwrap(), &Access::default()).unwrap();
@@ -128,7 +128,7 @@ async fn interim_heads_are_skipped_and_those_without_end_cost_the_connection() {
                     return;
                 }
             }
-            // The client may have gone.
+            // The client may have left.
             let _ = stream.write_all(ANSWER).await;
             let _ = stream.read_to_end(&mut Vec::new()).await;
         };

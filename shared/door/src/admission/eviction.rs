@@ -1,52 +1,53 @@
-//! Chooses which connections are closed to make room for others, by fairness and age. A pure function of a snapshot of
-//! the connections.
+//! Chooses which connections are closed to make room for others: who has how many of them, and how old they are. The
+//! choice depends only on a snapshot of the connections.
 
 use std::{cmp::Reverse, time::Duration};
 
 use super::owner::Owner;
 
-/// How long a connection may carry no request before it is closed ahead of older ones. Callers may be far away or slow.
+/// After this time without a request, a connection counts as silent, and is closed before older connections that are in
+/// use. Callers may be far away or slow, so the time is not zero.
 const HESITATION: Duration = Duration::from_secs(1);
-/// Number of connections that an owner may have without being the first to lose one. A caller may open a few at once,
-/// while thousands of unauthenticated addresses have one each.
+/// Owners with this many connections or fewer are treated alike when one must be closed. Otherwise, while thousands of
+/// unauthenticated addresses have one connection each, a caller who opens a few at once would always lose one.
 const FEW: usize = 4;
-/// How many of an owner's connections to search for a silent one.
+/// How many of an owner's connections, the oldest first, are searched for a silent connection.
 const LOOKED_THROUGH: usize = 256;
 
-/// Snapshot of a connection at the moment of the choice.
+/// A connection at the moment of the choice.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Snapshot {
     /// Position in the order in which connections were opened.
     pub(crate) number: u64,
-    /// How long there has been no request; `None` while there is one.
+    /// How long the connection has carried no request; `None` while it carries one.
     pub(crate) idle: Option<Duration>,
-    /// Everything that the client has sent was read.
+    /// Whether everything that the client has sent so far was read.
     pub(crate) read: bool,
-    /// Weight of the connection's requests.
+    /// Weight of all requests on the connection.
     pub(crate) load: usize,
 }
 
-/// Connections by owner, read only as far as a choice needs.
+/// Connections by owner. A choice reads only what it needs.
 pub(crate) trait Connections {
-    /// Returns the owners, each with its number of connections and the number of its oldest.
+    /// Returns each owner, with the number of its connections and the position of its oldest connection.
     fn owners(&self) -> impl Iterator<Item = (Owner, usize, u64)>;
 
-    /// Returns the connections of an owner, oldest first.
+    /// Returns the connections of an owner, the oldest first.
     fn of(&self, owner: Owner) -> impl Iterator<Item = Snapshot>;
 }
 
-/// The bound that all connections together exceed.
+/// The limit that the connections together exceed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PassedBound {
-    /// One connection too many: one must be closed.
+    /// There is one connection too many, and one must be closed.
     Connections,
-    /// One connection too many, which may only replace an idle one.
+    /// There is one connection too many, and only an idle connection may be closed for it.
     IdleConnections,
-    /// Too much load, by this amount.
+    /// There is too much load, by this amount.
     Load(usize),
 }
 
-/// Chooses connections to close so that the bound is kept. Returns each with its owner.
+/// Chooses the connections to close so that the limit is kept again. Returns each with its owner.
 pub(crate) fn choose(connections: &impl Connections, passed: PassedBound) -> Vec<(Owner, u64)> {
     match passed {
         PassedBound::Connections => Vec::from_iter(oldest_of_most(connections)),
@@ -55,8 +56,9 @@ pub(crate) fn choose(connections: &impl Connections, passed: PassedBound) -> Vec
     }
 }
 
-/// Finds the oldest connection of the owner with the most connections, preferring silent ones. If several owners have
-/// the same number, or all have few, the owner of the oldest connection loses it.
+/// Finds the owner that has the most connections, and returns its oldest silent connection or, if none is silent, its
+/// oldest connection. If several owners have equally many connections, or if all have only a few, the owner of the
+/// oldest connection is chosen.
 fn oldest_of_most(connections: &impl Connections) -> Option<(Owner, u64)> {
     let rank = |(_, count, oldest): &(Owner, usize, u64)| ((*count).max(FEW), Reverse(*oldest));
     let (owner, _, oldest) = connections.owners().max_by_key(rank)?;
@@ -65,7 +67,8 @@ fn oldest_of_most(connections: &impl Connections) -> Option<(Owner, u64)> {
     Some((owner, silent.map_or(oldest, |it| it.number)))
 }
 
-/// Finds the longest-idle connection of the owner with the most connections, among owners with an idle one.
+/// Finds, among the owners that have an idle connection, the owner that has the most connections. Returns its
+/// connection that has been idle longest.
 fn longest_idle_of_most(connections: &impl Connections) -> Option<(Owner, u64)> {
     let longest_idle = |(owner, count, _)| {
         let idle = connections.of(owner).filter_map(|it| Some((it.idle?, Reverse(it.number))));
@@ -78,9 +81,10 @@ fn longest_idle_of_most(connections: &impl Connections) -> Option<(Owner, u64)> 
     Some((owner, number))
 }
 
-/// Finds connections that together carry `excess`: repeatedly the busiest one of the owner with the largest load.
+/// Finds connections that together carry at least `excess`. Again and again, it takes the busiest connection of the
+/// owner that then has the largest load.
 fn busiest(connections: &impl Connections, excess: usize) -> Vec<(Owner, u64)> {
-    // Connections of each owner, the busiest last.
+    // For each owner, its load and its connections, the busiest last.
     let mut owners = Vec::new();
     for (owner, ..) in connections.owners() {
         let mut busy: Vec<_> = connections.of(owner).map(|it| (it.load, it.number)).collect();

@@ -1,32 +1,34 @@
-//! Owners of connections, requests and memory.
+//! Owners of connections, of requests and of memory.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use shared::ids::AccountId;
 
-/// Number of leading bits of an IPv6 address that identify a subscriber's network. The subscriber chooses the rest.
+/// Number of leading bits of an IPv6 address that identify a subscriber's network. The subscriber can choose all other
+/// bits.
 const NETWORK_BITS: u32 = 64;
 
-/// Whom a permit counts against.
+/// Whose share a permit counts against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Owner {
-    /// Callers at a network address, without an accepted credential.
+    /// Callers from a network address that have no accepted credential.
     Network(Network),
     /// Everyone who uses this account's keys.
     Account(AccountId),
-    /// The installation itself: another service, or a request whose payer is not known yet. Its share is not limited.
+    /// The installation itself: another service, or a request for which it is not known yet who pays. Its share is not
+    /// limited.
     Service,
 }
 
-/// The network address that identifies a caller without a credential.
+/// The network address by which a caller without a credential is identified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Network(IpAddr);
 
 impl Network {
-    /// Represents all callers whose address is unknown.
+    /// Stands for all callers whose address is unknown.
     pub const UNKNOWN: Self = Self(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
 
-    /// Finds the network of a machine at this address.
+    /// Returns the network of a machine that has this address.
     pub fn of(address: IpAddr) -> Self {
         match address.to_canonical() {
             IpAddr::V4(address) => Self(address.into()),

@@ -1,4 +1,4 @@
-//! Quotas, the permits that callers hold, and the queue in which callers wait for them.
+//! Quotas, the permits that callers have, and the queues in which callers wait for a permit.
 
 use std::{mem, sync::Arc};
 
@@ -14,18 +14,18 @@ use super::{
     quota::{Granted, QuotaState},
 };
 
-/// A bounded number of units (requests or bytes) that owners share. Cheap to clone.
+/// A limited number of units (requests or bytes) that owners share. Cheap to clone.
 #[derive(Clone)]
 pub struct Quota(Arc<Mutex<QuotaState<oneshot::Sender<Permit>>>>);
 
-/// Units of a quota, released when dropped.
+/// Units of a quota. They are released when this is dropped.
 pub struct Permit {
     quota: Quota,
     owner: Owner,
     amount: usize,
 }
 
-/// Bytes with the permit that counts them while they are in use.
+/// Bytes, together with the permit that counts them for as long as they are in use.
 struct CountedBytes {
     bytes: Bytes,
     _permit: Permit,
@@ -49,8 +49,8 @@ impl Quota {
         taken.then(|| self.permit(owner, amount))
     }
 
-    /// Takes units, waiting for the owner's turn if necessary. Returns `None` at the deadline, or at once if the owner
-    /// may never have that many units.
+    /// Takes units. If too few are left, waits until it is the owner's turn. Returns `None` at the deadline, or at once
+    /// if the owner may never have that many units.
     pub async fn wait(&self, owner: Owner, amount: usize, deadline: Instant) -> Option<Permit> {
         let granted = {
             let mut state = self.0.lock();
@@ -82,7 +82,7 @@ impl Quota {
         self.hand_out(granted);
     }
 
-    /// Hands out permits to the callers whose turn has come. If a caller no longer waits, its units go to the next.
+    /// Gives permits to the callers whose turn has come. If a caller no longer waits, its units go to the next caller.
     fn hand_out(&self, mut granted: Vec<Granted<oneshot::Sender<Permit>>>) {
         while let Some(Granted { owner, amount, waiter }) = granted.pop() {
             if let Err(mut refused) = waiter.send(self.permit(owner, amount)) {
@@ -106,7 +106,7 @@ impl Permit {
         self.quota.0.lock().most_of(self.owner)
     }
 
-    /// Takes more units. Returns false if too few are left of the total or of the share.
+    /// Takes more units. Returns false if too few are left of the total or of the owner's share.
     pub fn try_grow(&mut self, more: usize) -> bool {
         let taken = self.quota.0.lock().take(self.owner, more);
         if taken {
@@ -115,7 +115,8 @@ impl Permit {
         taken
     }
 
-    /// Takes more units, waiting for the owner's turn if necessary. Returns whether they came before the deadline.
+    /// Takes more units. If too few are left, waits until it is the owner's turn. Returns whether the units were
+    /// available before the deadline.
     pub async fn grow_until(&mut self, more: usize, deadline: Instant) -> bool {
         let grown = self.quota.wait(self.owner, more, deadline).await;
         if let Some(mut grown) = grown {
@@ -134,7 +135,7 @@ impl Permit {
         }
     }
 
-    /// Splits off a permit of at most `amount` units.
+    /// Splits off a permit. It gets `amount` units, or all if there are fewer.
     #[must_use]
     pub fn split(&mut self, amount: usize) -> Self {
         let amount = amount.min(self.amount);
@@ -142,13 +143,13 @@ impl Permit {
         self.quota.permit(self.owner, amount)
     }
 
-    /// Attaches the permit to bytes. It is released when their last copy is dropped.
+    /// Attaches the permit to bytes. The permit is released when the last copy of the bytes is dropped.
     pub fn kept_by(self, bytes: Bytes) -> Bytes {
         Bytes::from_owner(CountedBytes { bytes, _permit: self })
     }
 
-    /// Counts the units against another owner. Returns false and changes nothing if that owner's share has too few
-    /// left.
+    /// Moves the units to the share of another owner. If that share has too few units left, returns false and changes
+    /// nothing.
     pub fn move_to(&mut self, owner: Owner) -> bool {
         let granted = self.quota.0.lock().move_to(self.owner, owner, self.amount);
         let Some(granted) = granted else { return false };
@@ -232,7 +233,7 @@ mod tests {
         assert!((&mut other).now_or_never().is_none());
         drop(running);
         drop(other.await.unwrap());
-        // All others get their turns, and the turn of the caller that stopped waiting is not lost.
+        // All other callers get their turns. The caller that stopped waiting leaves its turn to the next.
         for caller in many {
             drop(caller.await.unwrap());
         }

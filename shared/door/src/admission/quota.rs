@@ -1,4 +1,4 @@
-//! Divides a quota among owners: a total, a share for each owner, and turns for waiting callers.
+//! Divides a quota among owners. There is a total and a share for each owner, and waiting callers take turns.
 
 use std::collections::VecDeque;
 
@@ -6,16 +6,16 @@ use foldhash::HashMap;
 
 use super::owner::Owner;
 
-/// Units in use, and the callers that wait for units. `W` is a waiting caller.
+/// Units in use, and the callers that wait for units. `W` is the type of a waiting caller.
 pub(super) struct QuotaState<W> {
     total: usize,
-    /// Maximum number of units for a single owner.
+    /// Maximum number of units that a single owner may have.
     per_owner: usize,
     taken: usize,
-    /// Units in use by each owner whose share is less than the total.
+    /// For each owner whose share is less than the total, the number of units that it has.
     owned: HashMap<Owner, usize>,
     waiting: HashMap<Owner, VecDeque<QuotaWaiter<W>>>,
-    /// Owners with waiting callers, in the order of their next turns.
+    /// Owners that have waiting callers, in the order in which it is their turn.
     order: VecDeque<Owner>,
 }
 
@@ -53,8 +53,8 @@ impl<W> QuotaState<W> {
         }
     }
 
-    /// Takes units for an owner. Returns false and takes nothing if too few are left of the total or of the owner's
-    /// share.
+    /// Takes units for an owner. If too few are left of the total or of the owner's share, returns false and takes
+    /// nothing.
     pub(super) fn take(&mut self, owner: Owner, amount: usize) -> bool {
         let fits = self.fits(owner, amount);
         if fits {
@@ -63,7 +63,7 @@ impl<W> QuotaState<W> {
         fits
     }
 
-    /// Queues a caller behind the others of the same owner. Owners take turns, however many callers each of them has.
+    /// Puts a caller at the end of its owner's queue. Owners take turns, however many callers wait in each queue.
     pub(super) fn wait(&mut self, owner: Owner, amount: usize, waiter: W) {
         let Self { waiting, order, .. } = self;
         let callers = waiting.entry(owner).or_insert_with(|| {
@@ -80,8 +80,8 @@ impl<W> QuotaState<W> {
         self.next()
     }
 
-    /// Counts units of one owner against another. Returns the callers whose turn has come; or `None`, changing nothing,
-    /// if the other owner's share has too few units left.
+    /// Moves units from the share of one owner to that of another. Returns the callers whose turn has come then. If the
+    /// other owner's share has too few units left, changes nothing and returns `None`.
     pub(super) fn move_to(&mut self, from: Owner, to: Owner, amount: usize) -> Option<Vec<Granted<W>>> {
         if from == to {
             return Some(Vec::new());
@@ -94,8 +94,8 @@ impl<W> QuotaState<W> {
         Some(self.next())
     }
 
-    /// Grants units to waiting callers until they run out. Owners take turns, and each owner's callers are served in
-    /// order. A caller whose amount does not fit keeps its place.
+    /// Grants units to waiting callers until no units are left. Owners take turns, and the callers of each owner are
+    /// served in the order in which they came. A caller for whom too few units are left keeps its place in the queue.
     fn next(&mut self) -> Vec<Granted<W>> {
         let mut granted = Vec::new();
         let mut passed_over = 0;
@@ -135,7 +135,7 @@ impl<W> QuotaState<W> {
         amount <= (self.total - self.taken).min(self.left_of(owner))
     }
 
-    /// Returns what is left of an owner's share.
+    /// Returns how many units are left of an owner's share.
     fn left_of(&self, owner: Owner) -> usize {
         self.most_of(owner) - self.owned.get(&owner).copied().unwrap_or(0)
     }
@@ -146,7 +146,7 @@ impl<W> QuotaState<W> {
     }
 
     fn join(&mut self, owner: Owner, amount: usize) {
-        // A share as large as the total needs no count.
+        // If a share is as large as the total, the units in it need not be counted.
         if amount > 0 && self.most_of(owner) < self.total {
             *self.owned.entry(owner).or_default() += amount;
         }
@@ -155,7 +155,7 @@ impl<W> QuotaState<W> {
     fn leave(&mut self, owner: Owner, amount: usize) {
         if let Some(owned) = self.owned.get_mut(&owner) {
             *owned -= amount;
-            // Drops owners that have no units.
+            // An owner without units is removed.
             if *owned == 0 {
                 self.owned.remove(&owner);
             }

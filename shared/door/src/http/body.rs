@@ -1,4 +1,4 @@
-//! Incoming bodies: media types, and bytes within a bound and a deadline.
+//! Incoming bodies: their media types, and how they are read within a limit and a deadline.
 
 use std::time::Duration;
 
@@ -12,11 +12,11 @@ use shared::{
 };
 use tokio::time::{Instant, timeout, timeout_at};
 
-/// Maximum number of characters that the error repeats from an unsupported `Content-Encoding`.
+/// Maximum number of characters of an unsupported `Content-Encoding` that the error repeats.
 const MAX_SHOWN_ENCODING: usize = 40;
 
-/// Refuses a body whose declared type is neither JSON nor `also`. Without a type it counts as JSON. Compressed bodies
-/// are also refused, since their full size is unknown in advance.
+/// Refuses a body whose declared type is neither JSON nor `also`. A body without a declared type counts as JSON.
+/// Compressed bodies are refused too, because their full size is not known in advance.
 pub fn require_json(headers: &HeaderMap, also: Option<&str>) -> Result<(), ApiError> {
     for value in headers.get_all(header::CONTENT_ENCODING) {
         let value = value.to_str().unwrap_or("?").trim();
@@ -38,12 +38,13 @@ pub fn require_json(headers: &HeaderMap, also: Option<&str>) -> Result<(), ApiEr
     }
 }
 
-/// Reads a whole body of at most `limit` bytes. One that announces more is refused unread.
+/// Reads a whole body of at most `limit` bytes. A body that announces more bytes is refused before it is read.
 pub async fn read_body(headers: &HeaderMap, body: Body, limit: usize) -> Result<Bytes, ApiError> {
     read_body_within(headers, body, limit, |_| Ok(())).await
 }
 
-/// Reads a whole body of at most `limit` bytes. It calls `reserve` before it keeps each chunk.
+/// Reads a whole body of at most `limit` bytes. Before a chunk is kept, `reserve` is called with its size and may
+/// refuse it.
 pub async fn read_body_within(
     headers: &HeaderMap,
     body: Body,
@@ -63,18 +64,20 @@ pub fn content_length(headers: &HeaderMap) -> Option<u64> {
     headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
-/// Maximum number of bytes reserved for a body before its first byte arrives, since announced bytes may never come.
+/// Maximum number of bytes for which memory is reserved because a body announces them. Announced bytes may never
+/// arrive.
 const EAGER_ROOM: u64 = 1 << 20;
 
 /// Maximum time for which a client may pause within a body.
 const BODY_PAUSE: Duration = Duration::from_secs(30);
-/// Time after which a body must average `LEAST_BYTES_PER_SECOND`, so that one that trickles in cannot keep its memory.
+/// After this time, a body must have arrived at `LEAST_BYTES_PER_SECOND` on average. Otherwise, a body that trickles in
+/// could occupy memory for a long time.
 const BODY_GRACE: Duration = Duration::from_secs(10);
 const LEAST_BYTES_PER_SECOND: u64 = 8 << 10;
-/// Deadline for a whole body. The largest body meets it at two megabits a second.
+/// Maximum time for a whole body. At two megabits a second, even the largest body arrives in time.
 const BODY_DEADLINE: Duration = Duration::from_mins(5);
 
-/// Returns the deadline for the next chunk of a body, after `so_far` bytes.
+/// Returns the time by which the next chunk of a body must arrive, if `so_far` bytes have arrived.
 pub fn next_piece_deadline(began: Instant, so_far: usize) -> Instant {
     let progress = Duration::from_secs(so_far as u64 / LEAST_BYTES_PER_SECOND);
     (Instant::now() + BODY_PAUSE).min(began + BODY_GRACE + progress)
@@ -98,7 +101,7 @@ async fn read_rest(
             return Err(too_large(limit));
         }
         reserve(data.len())?;
-        // A body that is one chunk is not copied.
+        // A body that arrives as one chunk is not copied.
         match (first.take(), read.is_empty()) {
             (None, true) => first = Some(data),
             (None, false) => read.extend_from_slice(&data),

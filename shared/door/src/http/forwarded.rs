@@ -1,4 +1,4 @@
-//! Facts about a client's connection that a gateway passes on to a key-service. They are trusted only from callers with
+//! Headers in which a gateway tells a key-service about a client's connection. They are trusted only if the caller has
 //! the internal token.
 
 use axum::{
@@ -11,23 +11,23 @@ use shared_config::internal_token::InternalToken;
 
 use crate::serve::PeerAddress;
 
-/// Host and port that the client addressed.
+/// Host and port to which the client sent the request.
 pub const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
-/// `https` if the client came over TLS.
+/// `https` if the client's connection uses TLS.
 pub const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 /// Network address of the client.
 pub const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
-/// Name of the header, and of the gRPC metadata, that carries the token the services share.
+/// Name of the token that the services share, as a header and as gRPC metadata.
 pub const INTERNAL_TOKEN: &str = "x-internal-token";
-/// Header of the internal token, used only between the services.
+/// Header with the internal token. Only the services use it, for calls to each other.
 pub const X_INTERNAL_TOKEN: HeaderName = HeaderName::from_static(INTERNAL_TOKEN);
 
-/// Header with the account of the member who requested a page. The gateway uses it for its bounds, and does not pass it
-/// on.
+/// Header with the account of the member who requested a page. A key-service adds it to its answer. The gateway uses it
+/// for its own limits, and does not pass it on to the client.
 pub const X_ACCOUNT: HeaderName = HeaderName::from_static("x-account");
 
-/// Middleware: removes the internal token from a request. If the token is missing or wrong, this also removes the facts
-/// that only a gateway may state, and takes the connection's address for the client's.
+/// Middleware: removes the internal token from a request. If the token is missing or wrong, this also removes the
+/// headers that only a gateway may send, and takes the address of the connection for the client's.
 pub async fn believe_gateways(
     State(token): State<InternalToken>,
     mut request: Request,

@@ -1,6 +1,6 @@
-//! Refuses requests whose framing or host two servers could read differently (request smuggling).
+//! Refuses requests in which two servers could see different ends or different hosts (request smuggling).
 //!
-//! Hyper's parser accepts head lines that end with a bare line feed, and does not report them, so they cannot be
+//! Hyper's parser accepts lines of a head that end with a line feed alone. It does not report them, so they cannot be
 //! refused here.
 
 use axum::{
@@ -18,9 +18,9 @@ pub async fn refuse_ambiguous(request: Request, next: Next) -> Response {
     }
 }
 
-/// Refuses a request with a transfer coding other than `chunked`, since its coded bytes would be taken for the body,
-/// and an HTTP/1.1 request without a host or with two (RFC 9112, sections 6.1 and 3.2). The connection ends, since the
-/// bytes that follow cannot be trusted.
+/// Refuses a request that has a transfer coding other than `chunked`, because its coded bytes would be taken for the
+/// body. Also refuses an HTTP/1.1 request without a host or with two hosts (RFC 9112, sections 6.1 and 3.2). The
+/// connection then ends, because the bytes that follow cannot be trusted.
 pub fn ambiguity(request: &Request) -> Option<Response> {
     let error = check(request.version(), request.headers()).err()?;
     let mut response = error.into_response();

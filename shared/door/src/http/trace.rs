@@ -1,4 +1,4 @@
-//! Ids that identify a request in the logs of every service.
+//! Ids by which the logs of all services identify a request.
 
 use std::sync::Arc;
 
@@ -10,32 +10,33 @@ use axum::{
 use http::{HeaderMap, HeaderName, HeaderValue};
 use shared::{clock::Clock, ids::RequestId, key::without_keys, text::shown};
 
-/// Header with our id on a response. On a request, it is the client's own id, which is logged next to ours.
+/// Header of the request id. On a response, it contains our own id. On a request, it contains an id that the client
+/// chose, which is logged in addition to ours.
 pub const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-/// Header with the id that a gateway gave to a request that it passes on.
+/// Header in which a gateway passes on the id that it gave to a request.
 pub const X_GATEWAY_REQUEST_ID: HeaderName = HeaderName::from_static("x-gateway-request-id");
 
-/// Maximum length in characters of a client's id in logs: more than a UUID or a trace id has.
+/// Maximum length in characters of a client's id in the logs. UUIDs and trace ids are shorter.
 const MAX_CLIENT_ID_CHARS: usize = 64;
 
-/// Headers in which agents send their session's id.
+/// Headers in which agents send the id of their session.
 const SESSIONS: [HeaderName; 3] = [
     HeaderName::from_static("x-claude-code-session-id"),
     HeaderName::from_static("session-id"),
     HeaderName::from_static("x-session-id"),
 ];
 
-/// A client's id for a request or a session, made safe for logs.
+/// An id that a client gave to a request or to a session. It is made safe for logs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientRequestId(Arc<str>);
 
 impl ClientRequestId {
-    /// Reads the id in a request's headers, if there is one.
+    /// Reads the request's id from its headers, if they contain one.
     pub fn read(headers: &HeaderMap) -> Option<Self> {
         headers.get(X_REQUEST_ID).map(Self::of)
     }
 
-    /// Reads the id of a session in a request's headers, if there is one.
+    /// Reads the session's id from a request's headers, if they contain one.
     pub fn read_session(headers: &HeaderMap) -> Option<Self> {
         SESSIONS.into_iter().find_map(|name| headers.get(name)).map(Self::of)
     }
@@ -45,14 +46,14 @@ impl ClientRequestId {
         Self(shown(&without_keys(&value), MAX_CLIENT_ID_CHARS).into())
     }
 
-    /// Returns the id as text. Log lines quote it: without quotes, it could look like further fields.
+    /// Returns the id as text. A log line must quote it. Without quotes, it could look like further fields of the line.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// Middleware: gives the request an id, which the response's header shows. A request from a gateway keeps the gateway's
-/// id. The id is used only in logs, so forging one deceives nobody else.
+/// Middleware: gives the request an id, and returns it in a header of the response. A request from a gateway keeps the
+/// id that the gateway gave it. The id is used only in logs, so a caller that forges an id deceives nobody else.
 pub async fn gateway_request_id(
     State(clock): State<Arc<dyn Clock>>,
     mut request: Request,

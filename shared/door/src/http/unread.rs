@@ -1,4 +1,4 @@
-//! Reads the rest of a body that its handler did not read.
+//! Reads the part of a body that its handler did not read.
 
 use std::{
     pin::Pin,
@@ -17,17 +17,18 @@ use http_body_util::BodyExt;
 use hyper::body::{Frame, SizeHint};
 use tokio::{runtime::Handle, time::timeout};
 
-/// Maximum time spent on the rest of an unread body, and maximum number of its bytes to read.
+/// Maximum time, and maximum number of bytes, for reading the unread part of a body.
 const LINGER: Duration = Duration::from_secs(2);
 const LINGER_BYTES: usize = 8 << 20;
 
-/// Returns a body that is read and discarded to its end, within bounds, after it is dropped. Closing a connection with
-/// unread bytes resets it, and a client that sends everything before it reads would lose the answer.
+/// Returns a body whose unread part is still read, and discarded, after the body is dropped. If a connection with
+/// unread bytes were closed, it would be reset, and a client that sends everything before it reads would lose the
+/// answer.
 pub fn drain_unread_body(body: Body) -> Body {
     Body::new(Drained(Some(body)))
 }
 
-/// Middleware: drains the unread rest of a request's body.
+/// Middleware: reads and discards the part of a request's body that the handler did not read.
 pub async fn drain_unread(request: Request, next: Next) -> Response {
     next.run(request.map(drain_unread_body)).await
 }
@@ -70,7 +71,7 @@ impl Drop for Drained {
                 left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len));
             }
         };
-        // Without a runtime, the process is ending, and all connections with it.
+        // If there is no runtime, the process is ending and all connections end with it.
         if let Ok(runtime) = Handle::try_current() {
             runtime.spawn(timeout(LINGER, thrown_away));
         }
@@ -89,7 +90,7 @@ mod tests {
 
     use super::*;
 
-    /// Three frames, and a count of those that were taken.
+    /// A body of three frames, and a counter of the frames that were taken from it.
     struct Frames(usize, Arc<AtomicUsize>);
 
     impl HttpBody for Frames {

@@ -1,4 +1,5 @@
-//! Memory available to a process: the cgroup's limit, or else the machine's available memory.
+//! The memory that a process may use: the limit of its cgroup or, if there is none, the memory that is available on the
+//! machine.
 
 use std::{
     fs,
@@ -6,12 +7,12 @@ use std::{
 };
 
 const CGROUPS: &str = "/sys/fs/cgroup";
-/// Number of bytes above which a limit means no limit. For no limit, cgroups v1 reports a number near 2^63.
+/// A limit above this number of bytes stands for no limit. In cgroups v1, a group without a limit reports a number near 2^63.
 const UNBOUNDED: u64 = 1 << 50;
-/// Memory to assume if the system gives no figure.
+/// Memory in bytes that is assumed if the system reports none.
 const UNKNOWN: u64 = 1 << 30;
 
-/// Returns the bytes that this process may use, and where the figure comes from.
+/// Returns the number of bytes that this process may use, and where the number comes from.
 pub(super) fn of_process() -> (u64, &'static str) {
     let read = |path: &Path| fs::read_to_string(path).ok();
     if let Some(bound) = bound_of_cgroup(read) {
@@ -23,7 +24,7 @@ pub(super) fn of_process() -> (u64, &'static str) {
     }
 }
 
-/// Returns the smallest limit of the process's cgroup and its parents.
+/// Returns the smallest limit of the process's cgroup and of the cgroups above it.
 fn bound_of_cgroup(read: impl Fn(&Path) -> Option<String>) -> Option<u64> {
     let memberships = read(Path::new("/proc/self/cgroup"))?;
     let mut smallest: Option<u64> = None;
@@ -40,7 +41,7 @@ fn bound_of_cgroup(read: impl Fn(&Path) -> Option<String>) -> Option<u64> {
             continue;
         };
         let folder = root.join(path.trim_start_matches('/'));
-        // In a container the path may be the host's. Then only the root can be read.
+        // In a container, this may be the path on the host. Then only the limit at the root can be read.
         let folders = folder.ancestors().take_while(|folder| folder.starts_with(&root));
         let bounds = folders.filter_map(|folder| read(&folder.join(file))?.trim().parse::<u64>().ok());
         smallest = bounds.chain(smallest).filter(|bound| *bound < UNBOUNDED).min();

@@ -1,4 +1,4 @@
-//! The network that a request came from, and whether its connection is trusted.
+//! The network from which a request comes, and whether its connection is trusted.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -10,11 +10,11 @@ use crate::{
     serve::connection::Connection,
 };
 
-/// Network address of a request's client, or of the proxy in front.
+/// Network address of the client that sent a request, or of the proxy in front of this program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerAddress(pub IpAddr);
 
-/// Extension of requests that came over TLS.
+/// Extension that marks requests that came over TLS.
 #[derive(Clone, Copy, Debug)]
 pub struct OverTls;
 
@@ -26,13 +26,13 @@ pub fn note_arrival(request: &mut Extensions) {
     request.remove::<TaskTrackerToken>();
 }
 
-/// Whether a request's connection is trusted. Once a credential is accepted, the connection counts as one of an
-/// authenticated caller. Cheap to clone.
+/// Whether the connection of a request is trusted. As soon as a credential is accepted on a connection, it counts as
+/// the connection of an authenticated caller. Cheap to clone.
 #[derive(Clone, Default)]
 pub struct ConnectionTrust(Option<Arc<Connection>>);
 
 impl ConnectionTrust {
-    /// Finds a connection's trust in the extensions of a request.
+    /// Returns the trust of a request's connection, from the request's extensions.
     pub fn of(request: &Extensions) -> Self {
         Self(request.get().map(|CarriedBy(connection)| connection.clone()))
     }
@@ -44,13 +44,13 @@ impl ConnectionTrust {
         }
     }
 
-    /// Returns the owner of the connection: its network until a credential is accepted. Requests from inside the
-    /// process belong to the installation.
+    /// Returns the owner of the connection. Until a credential is accepted, this is its network. Requests that come
+    /// from inside the process belong to the installation.
     pub fn owner(&self) -> Owner {
         self.0.as_ref().map_or(Owner::Service, |connection| connection.owner())
     }
 
-    /// Returns the network that the connection comes from.
+    /// Returns the network from which the connection comes.
     pub fn network(&self) -> Network {
         self.0.as_ref().map_or(Network::UNKNOWN, |connection| connection.network)
     }

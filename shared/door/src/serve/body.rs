@@ -1,5 +1,5 @@
-//! Bodies of responses on their way to the client. They are counted until written, and dropped if the client stops
-//! reading them or reads a whole answer too slowly.
+//! Bodies of responses on their way to the client. A body counts as load until it is written. It is dropped if the
+//! client stops reading it, or reads a whole answer too slowly.
 
 use std::{
     pin::Pin,
@@ -19,42 +19,43 @@ use tokio::time::Instant;
 
 use super::connection::{Connection, Overdue, RequestGuard};
 
-/// Largest piece for an HTTP/2 stream. A stream keeps pieces beyond the client's window in memory, each with its whole
-/// underlying allocation, so pieces are copied.
+/// Size of the largest piece of an HTTP/2 stream. Pieces for which the client's window has no space stay in memory.
+/// Each would keep its whole underlying allocation there, so pieces are copied.
 const PIECE: usize = 16 << 10;
-/// Largest HTTP/2 piece on an unauthenticated connection, whose client may leave many answers unread.
+/// Size of the largest HTTP/2 piece on an unauthenticated connection. It is small, because the client may leave many
+/// answers unread.
 const UNAUTHENTICATED_PIECE: usize = 4 << 10;
-/// Largest piece for HTTP/1, where pieces are counted but not copied.
+/// Size of the largest piece in HTTP/1. There, pieces are counted but not copied.
 const PIECE_OF_HTTP1: usize = 64 << 10;
-/// Bytes per second at which a client must read a whole answer, after the time in which it may read nothing: a quarter
-/// of a megabit. A whole answer stays in memory until all of it is read; a stream keeps little, so it may be read at
-/// any speed.
+/// Number of bytes per second (a quarter of a megabit) at which a client must read a whole answer. At first, there is a
+/// time during which it need not read. A whole answer stays in memory until all of it is read. A stream needs little
+/// memory, so it may be read at any speed.
 const LEAST_RATE: u64 = 32 << 10;
-/// Time after which a stream is detached if the connection does not ask for more of it. Within the connection's task it
-/// would stop, and its upstream with it.
+/// If a connection has not asked for more of a stream for this long, the stream is detached. In the connection's task,
+/// the stream and its upstream would come to a stop.
 const DETACH_AFTER: Duration = Duration::from_secs(1);
 
-/// Response extension: what to do if the client does not read the response.
+/// Extension of a response: what happens if the client does not read the response.
 #[derive(Clone)]
 pub struct Unread {
-    /// How long the client may read nothing. This replaces the port's own bound.
+    /// For how long the client need not read. This replaces the limit of the port.
     pub bound: Duration,
-    /// A stream that can continue by itself while the client reads nothing.
+    /// A stream that can go on by itself while the client reads nothing.
     pub stream: Option<Arc<dyn Detach>>,
 }
 
-/// A stream that runs within the connection's task, whenever the connection asks for more.
+/// A stream that runs in the task of its connection: it makes progress whenever the connection asks for more.
 pub trait Detach: Send + Sync {
-    /// Moves the stream to its own task, since the connection is not asking for more.
+    /// Moves the stream to a task of its own. Called when the connection no longer asks for more.
     fn detach(&self);
 }
 
-/// A connection's responses that are not fully written, watched for clients that read nothing.
+/// The responses of a connection that are not fully written. They are watched, because clients may read nothing.
 #[derive(Default)]
 pub(super) struct Responses(Mutex<Vec<Arc<Response>>>);
 
 impl Responses {
-    /// Makes the body of a response, watched until the client has read everything.
+    /// Makes the body of a response. It is watched until the client has read everything.
     pub(super) fn respond(
         self: &Arc<Self>,
         request: RequestGuard,
@@ -66,16 +67,18 @@ impl Responses {
         WatchedBody(Arc::new(Untaken { response, responses: self.clone() }))
     }
 
-    /// Returns how long a write may wait: `unread`, unless a response may wait longer.
+    /// Returns the longest time for which a write on the connection may wait: `unread`, or more if one of the responses
+    /// allows more.
     pub(super) fn longest_wait(&self, unread: Duration) -> Duration {
         self.0.lock().iter().map(|response| response.unread.bound).fold(unread, Duration::max)
     }
 
-    /// Checks every response. Overdue responses are dropped, so that an abandoned answer frees its memory while others
-    /// on the connection continue; over HTTP/1 the connection ends. Streams that the connection no longer asks for are
-    /// detached. Returns when to check next, if necessary.
+    /// Checks every response. Overdue responses are dropped: this frees their memory, while other responses on the
+    /// connection continue. Over HTTP/1, the connection ends. Streams for which the connection no longer asks are
+    /// detached. Returns when to check again, if that is necessary.
     pub(super) fn look(&self, now: Instant) -> Result<Option<Instant>, Overdue> {
-        // Responses have their own locks, held while bodies are polled.
+        // This lock is not held any longer, because each response has a lock of its own, which is held while its body
+        // is polled.
         let responses = self.0.lock().clone();
         let (mut next, mut ends) = (None, false);
         for response in responses {
@@ -93,29 +96,30 @@ impl Responses {
     }
 }
 
-/// A response, shared by its body and the watch.
+/// A response. Its body and the watch over it share this state.
 struct Response {
     connection: Arc<Connection>,
     unread: Unread,
     /// True over HTTP/1, where a connection carries one response at a time.
     is_alone: bool,
     piece: usize,
-    /// When the answer began, if it was complete from the start.
+    /// The time at which the answer began, if its length was known from the start.
     whole_since: Option<Instant>,
-    /// False once the response has ended or was abandoned.
+    /// False as soon as the response has ended or was abandoned.
     is_open: AtomicBool,
     is_detached: AtomicBool,
     body: Mutex<BodyState>,
 }
 
 struct BodyState {
-    /// `None` after the response was abandoned.
+    /// `None` if the response was abandoned.
     body: Option<Body>,
-    /// The rest of an oversized piece.
+    /// The part of a piece that was too large to be sent at once.
     rest: Bytes,
-    /// Bytes that the connection has asked for.
+    /// Number of bytes that the connection has taken.
     taken: u64,
-    /// When the connection last asked for more; `None` while the handler is producing it.
+    /// Time at which the connection received the last piece, after which it has not asked for more; `None` while it
+    /// waits for the handler.
     untaken_since: Option<Instant>,
 }
 
@@ -146,8 +150,8 @@ impl Response {
         self.body.lock()
     }
 
-    /// Returns when to check the response next, if necessary. Fails if the client reads too slowly or not at all; the
-    /// error is the time at which the connection last asked for more.
+    /// Returns when to check the response again, if that is necessary. Fails if the client reads too slowly or does not
+    /// read. The error is the time since which the connection has not asked for more.
     fn look(&self, now: Instant) -> Result<Option<Instant>, Instant> {
         let state = self.body();
         let (since, taken) = (state.untaken_since, state.taken);
@@ -165,12 +169,14 @@ impl Response {
         Ok([next, self.detach_in_time(since, now)].into_iter().flatten().min())
     }
 
-    /// Detaches the stream if the connection has not asked for more for long enough, or returns when to check again.
+    /// Detaches the stream if the connection has not asked for more for [`DETACH_AFTER`]. Otherwise, returns when to
+    /// check again.
     fn detach_in_time(&self, untaken_since: Option<Instant>, now: Instant) -> Option<Instant> {
         let stream = self.unread.stream.as_ref().filter(|_| !self.is_detached.load(Ordering::Relaxed))?;
         let at = match untaken_since {
             Some(since) => since + DETACH_AFTER,
-            // Over HTTP/1, check the connection once a write waits. Over HTTP/2, no write waits for a closed window.
+            // The connection waits for the stream. Over HTTP/1, the stream need not be checked until a write waits.
+            // Over HTTP/2, no write waits when the client's window is closed, so the stream is checked regularly.
             None if self.is_alone && self.connection.write_waits_since().is_none() => return None,
             None => now + DETACH_AFTER,
         };
@@ -182,18 +188,19 @@ impl Response {
         None
     }
 
-    /// Marks the response as ended, or as unread since this instant. Only the first call counts.
+    /// Records that the response ended at this instant, or that it has not been read since then. Only the first call
+    /// has an effect.
     fn close(&self, since: Instant) {
         if self.is_open.swap(false, Ordering::Relaxed) {
             self.connection.end_response(since);
         }
     }
 
-    /// Drops the unread rest, so that the client sees the answer break off.
+    /// Drops the part of the response that was not read. The client sees that the answer breaks off.
     pub(super) fn abandon(&self) {
         let mut state = self.body();
         let left = (state.body.take(), std::mem::take(&mut state.rest));
-        // Dropping the body may have side effects, so it happens outside the lock.
+        // Dropping the body may run other code, so the lock is released first.
         drop(state);
         drop(left);
     }
@@ -214,7 +221,8 @@ impl Response {
         polled.map_ok(|frame| frame.map_data(|data| self.cut(state, data, false)))
     }
 
-    /// Cuts the first piece off `data`; the rest waits. `part` means that `data` continues a larger piece.
+    /// Splits the first piece off `data`, and keeps what is left for later. `part` means that `data` is itself the rest
+    /// of a larger piece.
     fn cut(&self, state: &mut BodyState, mut data: Bytes, part: bool) -> Bytes {
         let larger = data.len() > self.piece;
         if larger {
@@ -225,12 +233,13 @@ impl Response {
     }
 }
 
-/// Ends a body that the client read too slowly, or did not read for too long.
+/// Error that ends a body because the client read it too slowly, or did not read it for too long.
 #[derive(Debug, thiserror::Error)]
 #[error("the client read the answer too slowly")]
 struct TooSlow;
 
-/// Counts a response on its connection until its body and all pieces are dropped, written or not.
+/// Keeps a response counted on its connection until the body and all pieces are dropped, whether they were written or
+/// not.
 struct Untaken {
     response: Arc<Response>,
     responses: Arc<Responses>,
@@ -245,7 +254,7 @@ impl Drop for Untaken {
     }
 }
 
-/// A piece of a body until it is written. A full HTTP/2 piece weighs the same as a request.
+/// A piece of a body, until it is written. A full HTTP/2 piece has the same weight as a request.
 pub(super) struct Piece {
     data: Bytes,
     heavy: bool,
@@ -264,7 +273,7 @@ impl Piece {
 
 impl Drop for Piece {
     fn drop(&mut self) {
-        // The transport may hold locks here, so only the connection's count is touched.
+        // The transport may hold locks here. So this only changes the count of the connection.
         if self.heavy {
             self.of.response.connection.unload(1);
         }
@@ -285,12 +294,12 @@ impl Buf for Piece {
     }
 }
 
-/// Body of a response, as polled by the connection.
+/// The body of a response that the connection polls.
 pub(super) struct WatchedBody(Arc<Untaken>);
 
 pub(super) struct BodyOptions {
     pub(super) unread: Unread,
-    /// True over HTTP/2, where pieces stay in memory until the client's window has space.
+    /// True over HTTP/2. There, pieces stay in memory until the client's window has space for them.
     pub(super) http2: bool,
 }
 
@@ -303,7 +312,7 @@ impl HttpBody for WatchedBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Piece>, axum::Error>>> {
         let polled = self.0.response.poll_frame(context);
-        // Counted after the response's lock is released, since too much weight closes connections.
+        // The piece is counted only after the response's lock is released, because too much weight closes connections.
         polled.map_ok(|frame| frame.map_data(|data| Piece::new(data, self.0.clone())))
     }
 

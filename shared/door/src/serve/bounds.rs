@@ -1,15 +1,16 @@
-//! Bounds on connections, and their settings.
+//! The limits on connections, and the settings from which they follow.
 
 use std::time::Duration;
 
 use clap::Args;
 
-/// Minimum number of connections of the main port, whatever the limits of files and memory: with fewer, a server is
-/// useless.
+/// Minimum number of connections of the main port, even if open files and memory allow fewer: with fewer, a server
+/// would be useless.
 pub(crate) const LEAST_CONNECTIONS: usize = 64;
-/// Minimum number of connections for unauthenticated callers: more than a gateway opens to pass refusals on.
+/// Minimum number of connections for unauthenticated callers. A gateway that passes on refusals opens fewer.
 const LEAST_UNAUTHENTICATED: usize = 32;
-/// Number of connections of a port for probes and metrics: enough for one or two scrapers and an operator.
+/// Maximum number of connections of a port for probes and metrics. It is enough for one or two scrapers and an
+/// operator.
 const ADMIN_CONNECTIONS: usize = 64;
 
 /// Settings of every port of a program.
@@ -56,27 +57,28 @@ pub struct ConnectionOptions {
     ping_seconds: u64,
 }
 
-/// Bounds on the connections of a port.
+/// Limits on the connections of a port.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     pub connections: usize,
     /// Maximum number of connections without an accepted credential.
     pub unauthenticated: usize,
-    /// Maximum number of requests of authenticated callers at once, in addition to the number that every port allows.
+    /// Number of concurrent requests of authenticated callers that the port allows in addition to what every port
+    /// allows.
     pub requests: usize,
     pub streams: u32,
     pub head_bytes: u32,
-    /// How long the first head may take, from the start of the connection.
+    /// Maximum time until the first head is complete, from the start of the connection.
     pub head: Duration,
     pub idle: Duration,
-    /// How long a write may make no progress.
+    /// Maximum time for which a write may make no progress.
     pub unread: Duration,
-    /// Time between pings, and time to answer one.
+    /// Time between two pings. A ping must be answered within the same time.
     pub ping: Duration,
 }
 
 impl ConnectionOptions {
-    /// Returns the bounds of a port with this number of connections.
+    /// Returns the limits of a port that may have this number of connections.
     pub fn bounds(&self, connections: usize) -> Bounds {
         Bounds {
             connections,
@@ -91,20 +93,20 @@ impl ConnectionOptions {
         }
     }
 
-    /// Returns the bounds of a port whose callers need no credential.
+    /// Returns the limits of a port whose callers need no credential.
     pub fn open_bounds(&self, connections: usize) -> Bounds {
         Bounds { unauthenticated: connections, ..self.bounds(connections) }
     }
 
-    /// Returns the bounds of a port for probes and metrics.
+    /// Returns the limits of a port for probes and metrics.
     pub fn admin_bounds(&self) -> Bounds {
         self.open_bounds(ADMIN_CONNECTIONS)
     }
 }
 
 impl Bounds {
-    /// Returns how often to check a connection with requests: often enough for every bound, and seldom enough to be
-    /// cheap.
+    /// Returns the time between two checks of a connection that carries requests. It is short enough for every limit,
+    /// and long enough for checks to cost little.
     pub(super) fn look_every(&self) -> Duration {
         let shortest = self.head.min(self.idle).min(self.unread);
         (shortest / 4).min(Duration::from_secs(4))
@@ -112,7 +114,7 @@ impl Bounds {
 }
 
 impl Default for Bounds {
-    /// Returns the settings' defaults, for a number of connections that need not be derived.
+    /// Returns the limits that follow from the settings' defaults. The number of connections is fixed here.
     fn default() -> Self {
         let seconds = Duration::from_secs;
         Self {

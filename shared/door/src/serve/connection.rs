@@ -1,5 +1,5 @@
 //! State of a connection: its owner, its requests, and the progress of its writes. The connection reports events to the
-//! register, and the register decides.
+//! register. The register makes the decisions.
 
 use std::{
     sync::{
@@ -17,17 +17,17 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 use super::bounds::Bounds;
 use crate::admission::{Network, Owner, Snapshot};
 
-/// Number of bytes in a request's head that weigh as much as another request, since the head may stay in memory until
-/// the answer.
+/// This many bytes of a request's head weigh as much as another request, because the head may stay in memory until the
+/// answer begins.
 const HEAD_BYTES_OF_A_REQUEST: usize = 3 << 10;
 
-/// The step that a connection did not finish in time. Names are labels of a metric.
+/// What a connection did not do in time. The names are labels of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Overdue {
-    /// The first head is incomplete.
+    /// The first head did not arrive completely.
     Head,
     Idle,
-    /// The client reads an answer too slowly or not at all.
+    /// The client read an answer too slowly, or did not read it.
     Unread,
 }
 
@@ -41,9 +41,9 @@ impl Overdue {
     }
 }
 
-/// Receives the events of a port's connections.
+/// Is told about the events of a port's connections.
 pub(super) trait ConnectionReport: Send + Sync {
-    /// Adds load to the trusted or the untrusted connections.
+    /// Adds load to that of all trusted or of all untrusted connections.
     fn loaded(&self, trusted: bool, weight: usize);
 
     fn unloaded(&self, trusted: bool, weight: usize);
@@ -60,30 +60,31 @@ pub(super) struct Connection {
     report: Arc<dyn ConnectionReport>,
     opened: Instant,
     state: Mutex<PortConnectionState>,
-    /// When the waiting write began to wait, in milliseconds after `opened` and at least 1; 0 if no write waits.
+    /// Time at which the present write began to wait, in milliseconds after `opened`, but at least 1; 0 if no write
+    /// waits.
     write_waits_since: AtomicU64,
-    /// When a write that had waited last continued, in the same unit.
+    /// Time at which a write last continued after it had waited, in the same unit.
     write_went_on_at: AtomicU64,
-    /// Whether a write began to wait since the task last checked.
+    /// Whether a write has begun to wait since the task last checked.
     began_to_wait: AtomicBool,
-    /// Whether a read found no bytes, which means that everything sent earlier has been read.
+    /// Whether a read found no bytes, which means that everything that the client sent before has been read.
     found_nothing: AtomicBool,
     pub(super) evicted: Notify,
 }
 
 struct PortConnectionState {
-    /// Counts the connection as arriving until its first complete head.
+    /// While this exists, the connection counts as arriving. It is taken when the connection's first head is complete.
     arriving: Option<TaskTrackerToken>,
-    /// Its network, or the first owner whose credential was accepted on it.
+    /// The connection's network or, after that, the first owner whose credential was accepted on it.
     owner: Owner,
-    /// False after eviction, when requests no longer count.
+    /// False after the connection was evicted. Its requests then no longer count.
     admitted: bool,
     handling: usize,
-    /// Responses that are neither fully written nor abandoned.
+    /// Number of responses that are neither fully written nor abandoned.
     responding: usize,
-    /// Weight of all requests, as the register counts it: 1 each, and more for large heads.
+    /// Weight of all requests as the register counts it: each request weighs 1, or more if its head is large.
     load: usize,
-    /// When a request last began or ended.
+    /// Time at which a request last began or ended.
     quiet_since: Instant,
 }
 
@@ -146,7 +147,7 @@ impl Connection {
         self.found_nothing.store(true, Ordering::Relaxed);
     }
 
-    /// Records whether the last write waits for the peer.
+    /// Records whether the last write has to wait for the client.
     pub(super) fn note_write(&self, waits: bool) {
         let waited = self.write_waits_since.load(Ordering::Relaxed) != 0;
         if waits == waited {
@@ -161,7 +162,7 @@ impl Connection {
         }
     }
 
-    /// Returns whether a write began to wait since the last call.
+    /// Returns whether a write has begun to wait since the last call.
     pub(super) fn began_to_wait(&self) -> bool {
         self.began_to_wait.load(Ordering::Relaxed) && self.began_to_wait.swap(false, Ordering::Relaxed)
     }
@@ -175,7 +176,8 @@ impl Connection {
         (millis > 0).then(|| self.opened + Duration::from_millis(millis))
     }
 
-    /// Returns when to check the connection next, or the overdue step. A write may wait for `unread`.
+    /// Returns when to check the connection again, or what it did not do in time. A write may wait for as long as
+    /// `unread`.
     pub(super) fn look(&self, bounds: &Bounds, unread: Duration, now: Instant) -> Result<Instant, Overdue> {
         let state = self.state();
         let (arriving, busy, quiet_since) = (state.arriving.is_some(), !state.is_idle(), state.quiet_since);
@@ -187,14 +189,14 @@ impl Connection {
         } else if busy {
             return Ok(now + bounds.look_every());
         } else {
-            // A response's last bytes may stay in the connection's buffers after its body has ended.
+            // After the body of a response has ended, its last bytes may still be in the connection's buffers.
             let written = self.instant(&self.write_went_on_at).unwrap_or(quiet_since);
             (quiet_since.max(written) + bounds.idle, Overdue::Idle)
         };
         if deadline <= now { Err(overdue) } else { Ok(deadline.min(now + bounds.look_every())) }
     }
 
-    /// Counts a request whose complete head, of `head_bytes`, has arrived.
+    /// Counts a request. Its head is complete and has `head_bytes` bytes.
     pub(super) fn begin_request(self: &Arc<Self>, head_bytes: usize) -> RequestGuard {
         let weight = 1 + head_bytes / HEAD_BYTES_OF_A_REQUEST;
         let mut state = self.state();
@@ -205,19 +207,19 @@ impl Connection {
         RequestGuard { connection: self.clone(), weight, answered: false, arrival }
     }
 
-    /// Records that a response ended, or was abandoned because its client had read nothing since `since`.
+    /// Records that a response ended, or that it was abandoned because its client had not read anything after `since`.
     pub(super) fn end_response(&self, since: Instant) {
         let mut state = self.state();
         state.responding = state.responding.saturating_sub(1);
         state.quiet_since = state.quiet_since.max(since);
     }
 
-    /// Adds weight to the connection and to the total.
+    /// Adds weight to this connection, and to all connections together.
     pub(super) fn load(&self, weight: usize) {
         self.load_more(self.state(), weight);
     }
 
-    /// Removes weight from the connection and from the total.
+    /// Removes weight from this connection, and from all connections together.
     pub(super) fn unload(&self, weight: usize) {
         self.load_less(&mut self.state(), weight);
     }
@@ -225,7 +227,7 @@ impl Connection {
     fn load_more(&self, mut state: MutexGuard<'_, PortConnectionState>, weight: usize) {
         state.load += weight;
         let (admitted, trusted) = (state.admitted, state.is_trusted());
-        // The register looks at all connections, including this one, so the lock is released first.
+        // The register locks all connections, including this one. So this lock is released first.
         drop(state);
         if admitted {
             self.report.loaded(trusted, weight);
@@ -244,7 +246,7 @@ impl Connection {
         self.state().owner
     }
 
-    /// Reports that a credential of this owner was accepted, if it is the first on the connection.
+    /// Reports that a credential of this owner was accepted, unless another was accepted on the connection before.
     pub(super) fn trust(self: &Arc<Self>, owner: Owner) {
         if !self.is_trusted() {
             self.report.trusted(self, owner);
@@ -256,15 +258,15 @@ impl Connection {
         self.state().is_trusted()
     }
 
-    /// Assigns the connection to the owner of an accepted credential. Returns its load.
+    /// Makes the owner of an accepted credential the owner of the connection. Returns the connection's load.
     pub(super) fn become_trusted(&self, owner: Owner) -> usize {
         let mut state = self.state();
         state.owner = owner;
         state.load
     }
 
-    /// Makes the connection's task end. Returns whether the connection was trusted, and its load, which no longer
-    /// counts.
+    /// Makes the connection's task end. Returns whether the connection was trusted, and its load, which from now on no
+    /// longer counts.
     pub(super) fn evict(&self) -> (bool, usize) {
         let mut state = self.state();
         state.admitted = false;
@@ -275,22 +277,23 @@ impl Connection {
     }
 }
 
-/// A request whose handler runs.
+/// A request that is being handled.
 pub(super) struct RequestGuard {
     connection: Arc<Connection>,
     weight: usize,
     answered: bool,
-    /// Marks the connection as arriving, for its first request only.
+    /// While this exists, the connection counts as arriving. Only the first request of a connection has it.
     pub(super) arrival: Option<TaskTrackerToken>,
 }
 
 impl RequestGuard {
-    /// Turns the request into a response, which weighs 1 until its caller removes that from the connection's load.
+    /// Turns the request into a response. The response weighs 1 until the caller removes that weight from the
+    /// connection.
     pub(super) fn respond(mut self) -> Arc<Connection> {
         let mut state = self.connection.state();
         state.handling = state.handling.saturating_sub(1);
         state.responding += 1;
-        // The head was dropped with the handler.
+        // The head was dropped together with the handler, so its weight is removed.
         self.connection.load_less(&mut state, self.weight - 1);
         drop(state);
         self.answered = true;

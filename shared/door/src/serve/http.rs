@@ -1,4 +1,4 @@
-//! Serves HTTP on a connection, and closes it when a step is overdue.
+//! Serves HTTP on a connection, and closes the connection if its client does not do something in time.
 
 use std::{convert::Infallible, future::poll_fn, pin::pin, sync::Arc, task::Poll, time::Duration};
 
@@ -31,14 +31,16 @@ use super::{
     workers::Workers,
 };
 
-/// How long an idle connection may take to close, so that a request already in transit still gets an answer.
+/// Maximum time in which an idle connection is closed. During this time, a request that is already on its way is still
+/// answered.
 const GOODBYE: Duration = Duration::from_secs(2);
-/// Number of bytes that a client may send on an HTTP/2 stream, and on a whole connection, before any are read. They
-/// stay in memory. 128 KiB per round trip allow five megabytes per second at 25 ms.
+/// Number of bytes that a client may send on an HTTP/2 stream, and on a whole connection, before the server reads them.
+/// They stay in memory. With 128 KiB per round trip and round trips of 25 ms, a client can send five megabytes per
+/// second.
 const STREAM_WINDOW: u32 = 128 << 10;
 const CONNECTION_WINDOW: u32 = 256 << 10;
-/// Number of bytes of answers that an HTTP/2 stream buffers for the client, in addition to one piece. Each full piece
-/// counts as load.
+/// Number of bytes of an answer that an HTTP/2 stream buffers for the client, in addition to one piece. Each full piece
+/// in the buffer counts as load.
 const SEND_BUFFER: usize = 64 << 10;
 
 /// State that all connections of a port share.
@@ -50,11 +52,11 @@ pub(super) struct Server {
     ends: Ends,
 }
 
-/// Signals that end connections.
+/// Signals that make connections end.
 pub(super) struct Ends {
-    /// Cancelled when each connection should close with its next answer.
+    /// Cancelled when each connection should be closed after its next answer.
     pub(super) leaving: CancellationToken,
-    /// Cancelled when connections should close as soon as they are idle.
+    /// Cancelled when each connection should be closed as soon as it is idle.
     pub(super) shutdown: CancellationToken,
 }
 
@@ -84,7 +86,7 @@ pub(super) async fn serve_connection(
     connection: &Arc<Connection>,
     worker: usize,
 ) {
-    // Without TCP_NODELAY, a small write may wait 40 ms for the acknowledgement of the previous one.
+    // Without TCP_NODELAY, a small write may wait 40 ms until the client acknowledges the previous write.
     if let Err(e) = stream.set_nodelay(true) {
         tracing::debug!(error = %e, "cannot set TCP_NODELAY");
     }
@@ -93,14 +95,14 @@ pub(super) async fn serve_connection(
     let stream = WatchedStream::new(FairRead::new(stream, CountedReads), report);
     let peer = ConnectionPeer { address: peer, over_tls: server.tls.is_some() };
     let Some(tls) = &server.tls else { return serve_http(server, stream, peer, connection, worker).await };
-    // The deadline of the first head counts from the connection's start, so TLS does not extend it.
+    // The time for the first head begins when the connection is opened, so the TLS handshake does not extend it.
     let handshake = timeout(server.bounds.head, tls.acceptor().accept(stream));
     let shaken = tokio::select! {
         shaken = handshake => shaken,
         () = connection.evicted.notified() => return,
     };
     match shaken {
-        // Boxed separately, so that connections without TLS reserve no memory for it.
+        // The task for TLS is boxed separately, so that connections without TLS reserve no memory for it.
         Ok(Ok(stream)) => Box::pin(serve_http(server, stream, peer, connection, worker)).await,
         Ok(Err(e)) if tls.among_services => {
             tracing::warn!(error = %e, "the TLS handshake of a service failed");
@@ -110,7 +112,7 @@ pub(super) async fn serve_connection(
     }
 }
 
-/// Facts about a connection's other end, attached to each request.
+/// What is known about the other end of a connection. It is attached to each request.
 #[derive(Clone, Copy)]
 struct ConnectionPeer {
     address: Option<PeerAddress>,
@@ -144,7 +146,7 @@ async fn serve_http<S>(
     };
     let serving = server.http.serve_connection(TokioIo::new(stream), service);
     tokio::pin!(serving);
-    // In this order, a write that begins to wait is noticed at once.
+    // In this order, it is noticed at once if a write begins to wait.
     let ended = tokio::select! {
         biased;
         ended = serving.as_mut() => ended,
@@ -172,7 +174,7 @@ async fn serve_http<S>(
     }
 }
 
-/// Waits until the connection must close at the next idle moment.
+/// Waits until the connection must be closed as soon as it is idle.
 async fn ending(server: &Server, left: &Notify) {
     tokio::select! {
         () = server.ends.shutdown.cancelled() => {}
@@ -180,7 +182,7 @@ async fn ending(server: &Server, left: &Notify) {
     }
 }
 
-/// Waits until a step is overdue. Returns the step.
+/// Waits until the client has not done something in time. Returns what that is.
 async fn overdue(connection: &Connection, responses: &Responses, bounds: &Bounds) -> Overdue {
     let mut alarm = pin!(sleep_until(Instant::now()));
     poll_fn(|context| {
@@ -197,7 +199,7 @@ async fn overdue(connection: &Connection, responses: &Responses, bounds: &Bounds
     .await
 }
 
-/// Returns when to check a connection and its responses next, or what is overdue.
+/// Returns when to check a connection and its responses again, or what the client did not do in time.
 fn look(
     connection: &Connection,
     responses: &Responses,
@@ -210,11 +212,11 @@ fn look(
     Ok(of_responses.map_or(next, |at| next.min(at)))
 }
 
-/// Connection of a request, with the number of its worker.
+/// The connection on which a request came, and the number of its worker.
 struct Carried {
     connection: Arc<Connection>,
     responses: Arc<Responses>,
-    /// Notified when the connection should close after its requests.
+    /// Notified when the connection should be closed after its present requests.
     left: Arc<Notify>,
     worker: usize,
 }
@@ -245,7 +247,7 @@ async fn answer(
     Ok(response.map(|body| responses.respond(begun, body, BodyOptions { unread, http2 })))
 }
 
-/// Bytes of a request's head in memory.
+/// Returns how many bytes a request's head occupies in memory.
 fn head_bytes(request: &Request<Incoming>) -> usize {
     let uri = request.uri();
     let target = uri.path().len() + uri.query().map_or(0, str::len);
@@ -253,7 +255,7 @@ fn head_bytes(request: &Request<Incoming>) -> usize {
 }
 
 /// Removes slashes from the end of a request's path. `NormalizePath` of `tower-http` would also remove them from the
-/// start, and `//dashboard` would bypass a proxy that protects `/dashboard`.
+/// start. Then a request for `//dashboard` would bypass a proxy that protects `/dashboard`.
 fn normalized(mut request: Request<Incoming>) -> Request<Incoming> {
     let path = request.uri().path();
     if path.len() > 1 && path.ends_with('/') {

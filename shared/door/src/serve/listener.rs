@@ -1,4 +1,4 @@
-//! Accepts the connections of a port, and spawns a task for each.
+//! Accepts the connections of a port, and starts a task for each connection.
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -19,25 +19,27 @@ use super::{
     workers::{Worker, Workers},
 };
 
-/// Default time for requests in flight to finish during a shutdown.
+/// Default of the time that running requests get to finish during a shutdown.
 pub const DRAIN: Duration = Duration::from_secs(10);
-/// Pause after the system refuses a connection, for example with too many open files. It prevents a busy loop.
+/// Pause after the system could not accept a connection, for example because too many files are open. Without it, the
+/// task would try again in a busy loop.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// Length of the system's queue of connections to accept, at most `net.core.somaxconn`. The system drops connections
-/// beyond it, and their clients retry after a second.
+/// Length of the system's queue of connections that wait to be accepted. The system limits it to `net.core.somaxconn`.
+/// When the queue is full, the system drops further connections, and their clients try again after a second.
 const BACKLOG: u32 = 4096;
-/// Number of bytes of answers that the system buffers for a client; the system doubles it for its own bookkeeping. It
-/// reports progress only when a third is free, so with megabytes, a slow reader would seem to read nothing for minutes.
-/// This size still allows two megabytes per second at 100 ms.
+/// Number of bytes of answers that the system buffers for a client; the system doubles it for its own bookkeeping. The
+/// system reports progress only when a third of the buffer is free. If the buffer had megabytes, a client that reads
+/// slowly would seem to read nothing for minutes. With this size and round trips of 100 ms, a client can still read two
+/// megabytes per second.
 const SEND_BUFFER: u32 = 128 << 10;
 
-/// Listens on this address. An error names the setting. Needs a runtime.
+/// Listens on this address. An error names `setting`. Must be called in a runtime.
 pub fn bind(setting: &str, address: SocketAddr) -> io::Result<TcpListener> {
     let listen = || {
         let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-        // A restarted server need not wait until the previous process's connections are gone.
+        // With this, a restarted server need not wait until all connections of the previous process are gone.
         socket.set_reuseaddr(true)?;
-        // Accepted connections inherit the bound.
+        // Connections that are accepted inherit this size.
         socket.set_send_buffer_size(SEND_BUFFER)?;
         socket.bind(address)?;
         socket.listen(BACKLOG)
@@ -48,13 +50,14 @@ pub fn bind(setting: &str, address: SocketAddr) -> io::Result<TcpListener> {
 /// The listener of the public port.
 pub struct PublicListener {
     pub listener: TcpListener,
-    /// True for a socket that a service manager passed. Other processes may accept its connections too, and connections
-    /// that nobody accepts stay queued.
+    /// True if a service manager passed the socket. Then other processes may accept connections from it too. A
+    /// connection that no process accepts stays in the queue.
     pub is_handed_over: bool,
 }
 
 impl PublicListener {
-    /// Takes the socket that the service manager passed (`LISTEN_FDS`), or listens on this address. Needs a runtime.
+    /// Takes the socket that the service manager passed (`LISTEN_FDS`), or listens on this address if it passed none.
+    /// Must be called in a runtime.
     pub fn open(setting: &str, address: SocketAddr) -> io::Result<Self> {
         let mut handed_over = ListenFd::from_env();
         let Some(listener) = handed_over.take_tcp_listener(0)? else {
@@ -69,20 +72,21 @@ impl PublicListener {
     }
 }
 
-/// A port that serves HTTP/1.1 and HTTP/2. A slash at the end of a path is ignored.
+/// A port that serves HTTP/1.1 and HTTP/2. Slashes at the end of a path are ignored.
 pub struct Port {
     pub listener: TcpListener,
-    /// Bounds on each connection, and on all together.
+    /// Limits on each connection, and on all connections together.
     pub bounds: Bounds,
-    /// TLS, if any. It negotiates the protocol by ALPN.
+    /// TLS of the port, if it uses TLS. The handshake also agrees on the version of HTTP (ALPN).
     pub tls: Option<PortTls>,
-    /// Cancelled when clients should move to other servers: each connection closes with its next answer.
+    /// Cancelled when clients should move to other servers. Each connection is then closed after its next answer.
     pub leaving: CancellationToken,
-    /// Cancelled when connections are no longer accepted, at the shutdown or earlier.
+    /// Cancelled when no further connections are accepted: at the shutdown, or before it.
     pub closed: CancellationToken,
-    /// Connections whose first request has not reached the handler. Closed once connections are no longer accepted.
+    /// Counts connections whose first request has not reached the handler yet. It is closed when no further connections
+    /// are accepted.
     pub arriving: TaskTracker,
-    /// Time for running requests to finish during a shutdown.
+    /// Time that running requests get to finish during a shutdown.
     pub drain: Duration,
 }
 
@@ -93,13 +97,14 @@ impl Port {
     }
 }
 
-/// Serves until `shutdown`, then gives running requests a bounded time to finish.
+/// Serves until `shutdown`. Then running requests get a limited time to finish.
 pub async fn serve(port: Port, app: Router, shutdown: CancellationToken) {
     serve_on(port, vec![Worker { runtime: Handle::current(), handler: app.into() }], shutdown).await;
 }
 
-/// Serves on several runtimes until `shutdown`. A new connection goes to the runtime with the fewest connections, and
-/// stays there. Requests of an HTTP/2 connection, which may be the only one, are spread over all runtimes.
+/// Serves on several runtimes until `shutdown`. A new connection goes to the runtime that has the fewest connections,
+/// and stays there. There may be only one HTTP/2 connection with many requests, so its requests are spread over all
+/// runtimes.
 pub async fn serve_on(port: Port, workers: Vec<Worker>, shutdown: CancellationToken) {
     let Port { listener, bounds, tls, leaving, closed, arriving, drain } = port;
     let register = Register::new(&bounds, arriving.clone());

@@ -1,4 +1,4 @@
-//! Reports writes that make no progress, and reads that find nothing.
+//! Reports writes that make no progress, and reads for which no bytes have arrived.
 
 use std::{io, sync::Arc, task::Context};
 
@@ -7,10 +7,11 @@ use tokio::task::coop::has_budget_remaining;
 
 use super::connection::Connection;
 
-/// Reports a stream's reads and writes to its connection.
+/// Reports the reads and writes of a stream to its connection.
 pub(super) struct ProgressReport(pub(super) Arc<Connection>);
 
-/// Returns whether a wait is caused by the peer, not by the task's own budget.
+/// Returns whether it is the client that makes a read or write wait, and not the fact that the task has used up its
+/// steps.
 fn waits_for_peer(waits: bool) -> bool {
     waits && has_budget_remaining()
 }

@@ -1,10 +1,11 @@
-//! The connections of a port. Every new connection is admitted, if necessary by closing another one.
+//! The connections of a port. Every new connection is admitted. If there are too many, another connection is closed.
 //!
-//! Unauthenticated connections have separate bounds, on connections and on requests. When one is exceeded, the network
-//! address with the most loses its oldest connection, idle ones first, or its connections with the most requests. So
-//! unauthenticated callers compete only with each other, and a greedy caller with itself. Connections of authenticated
-//! callers share the rest, account by account: when they exceed their bound, the account with the most loses its
-//! longest-idle connection.
+//! Unauthenticated connections have limits of their own, on their number and on their requests. If there are too many
+//! connections, the network address that has the most connections loses one: its oldest silent connection or, if none
+//! is silent, its oldest. If there are too many requests, the address that has the most requests loses the connections
+//! that carry most of them. So unauthenticated callers compete only with each other, and a greedy caller competes with
+//! itself. Authenticated connections share what is left. If there are too many of them, the account that has the most
+//! connections loses the one that has been idle longest.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -25,14 +26,14 @@ use super::{
 };
 use crate::admission::{Connections, Network, Owner, PassedBound, Snapshot, choose};
 
-/// Number of requests that each side may carry in addition to two per connection. A large head counts as several. With
-/// this allowance, a few clients with many requests each are as welcome as many clients with one.
+/// Number of requests that each side may carry in addition to two for each connection. A request with a large head
+/// counts as several. The number is so large that a few clients may have many requests each.
 const REQUESTS_IN_ANY_CASE: usize = 4096;
-/// An overloaded side drops one in this many parts of its permitted load in addition to the excess, since choosing
-/// connections takes time.
+/// An overloaded side closes connections until its load is below the permitted load by this fraction (one sixteenth).
+/// Choosing connections takes time, so it should not be necessary after every request.
 const RELIEVED_PART: usize = 16;
 
-/// Open connections of a port.
+/// The open connections of a port.
 pub(super) struct Register {
     unauthenticated: Side,
     authenticated: Side,
@@ -40,26 +41,28 @@ pub(super) struct Register {
     next: AtomicU64,
 }
 
-/// The authenticated or the unauthenticated connections, and the load of their requests.
+/// One of the two sides of a port: its authenticated or its unauthenticated connections, and the load of their
+/// requests.
 struct Side {
     most_connections: usize,
     most_load: usize,
     load: AtomicUsize,
-    /// Locked before a connection's state, never after it. The lock of unauthenticated connections comes first.
+    /// This lock must be taken before the lock of a connection's state. If both sides are locked, the unauthenticated
+    /// side is locked first.
     connections: Mutex<ByOwner>,
 }
 
-/// Connections by owner, oldest first.
+/// Connections by their owner. For each owner, the oldest connection comes first.
 #[derive(Default)]
 struct ByOwner {
     owners: HashMap<Owner, BTreeMap<u64, Arc<Connection>>>,
     count: usize,
 }
 
-/// Connections by owner, seen at this instant.
+/// Connections by their owner, as they are at this instant.
 struct At<'a>(&'a ByOwner, Instant);
 
-/// A connection's registration, which ends when dropped.
+/// Keeps a connection registered until this is dropped.
 pub(super) struct Registration(pub(super) Arc<Connection>, Arc<Register>);
 
 impl Register {
@@ -87,7 +90,7 @@ impl Register {
         Registration(connection, self.clone())
     }
 
-    /// Closes connections to keep the exceeded bound. Returns how many.
+    /// Closes connections until the limit that was exceeded is kept. Returns the number of closed connections.
     fn evict(&self, connections: &mut ByOwner, passed: PassedBound, label: &'static str) -> usize {
         let chosen = choose(&At(connections, Instant::now()), passed);
         for (owner, number) in &chosen {
@@ -120,13 +123,14 @@ impl ConnectionReport for Register {
         self.side(trusted).load.fetch_sub(weight, Ordering::Relaxed);
     }
 
-    /// Moves a connection to the authenticated side. It stays if that side is at its bound and has no idle connection.
+    /// Moves a connection to the authenticated side. If that side is full and none of its connections is idle, the
+    /// connection stays on the unauthenticated side.
     fn trusted(&self, connection: &Arc<Connection>, owner: Owner) {
         let mut others = self.unauthenticated.connections.lock();
         let mut connections = self.authenticated.connections.lock();
         let most = self.authenticated.most_connections;
         let network = Owner::Network(connection.network);
-        // The connection may have been evicted in the meantime.
+        // The connection may have been evicted meanwhile.
         if most == 0 || !others.contains(network, connection.number) {
             return;
         }
@@ -149,7 +153,7 @@ impl Side {
         Self { most_connections, most_load, load: AtomicUsize::new(0), connections: Mutex::default() }
     }
 
-    /// Returns the excess load, plus a margin.
+    /// Returns by how much load the side must be relieved, if it is overloaded. This includes a margin.
     fn excess(&self) -> Option<usize> {
         let load = self.load.load(Ordering::Relaxed);
         (load > self.most_load).then(|| load - (self.most_load - self.most_load / RELIEVED_PART))
@@ -194,7 +198,7 @@ impl Connections for At<'_> {
 impl Drop for Registration {
     fn drop(&mut self) {
         let Self(connection, register) = self;
-        // The owner may change until the first side is locked.
+        // Until the unauthenticated side is locked, the connection's owner may still change.
         let mut others = register.unauthenticated.connections.lock();
         match connection.owner() {
             network @ Owner::Network(_) => others.remove(network, connection.number),

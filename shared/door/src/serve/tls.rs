@@ -4,16 +4,16 @@ use std::sync::Arc;
 
 use tokio_rustls::TlsAcceptor;
 
-/// TLS of a port. Its certificates may be replaced between two handshakes.
+/// TLS of a port. Its certificates may be replaced at any time; each handshake uses the current certificates.
 #[derive(Clone)]
 pub struct PortTls {
     acceptor: Arc<dyn Fn() -> TlsAcceptor + Send + Sync>,
-    /// Whether all peers are our services, so that a failed handshake deserves a warning.
+    /// Whether only our own services connect to the port. Then a failed handshake deserves a warning.
     pub(super) among_services: bool,
 }
 
 impl PortTls {
-    /// Makes the TLS of a port that is open to everyone. Each handshake calls `acceptor`.
+    /// Makes the TLS of a port that is open to everyone. `acceptor` is called for each handshake.
     pub(crate) fn for_clients(acceptor: impl Fn() -> TlsAcceptor + Send + Sync + 'static) -> Self {
         Self { acceptor: Arc::new(acceptor), among_services: false }
     }

@@ -1,4 +1,4 @@
-//! Runtimes of a server, and the handlers of requests on them.
+//! The runtimes of a server, and the handlers that answer requests on them.
 
 use std::{
     pin::Pin,
@@ -18,14 +18,14 @@ use tokio::runtime::Handle;
 use tokio_util::task::AbortOnDropHandle;
 use tower::ServiceExt;
 
-/// A runtime that serves connections, with its handler of requests.
+/// A runtime that serves connections, together with its handler of requests.
 #[derive(Clone)]
 pub struct Worker {
     pub runtime: Handle,
     pub handler: Handler,
 }
 
-/// Handles requests. Unlike a router, it is cheap to clone, and allocates only once per request.
+/// Handles requests. Unlike a router, it is cheap to clone, and needs only one allocation for a request.
 #[derive(Clone)]
 pub struct Handler(Arc<dyn Fn(Request<Body>) -> Answering + Send + Sync>);
 
@@ -69,7 +69,7 @@ impl Workers {
         Arc::new(Self { workers, next: AtomicUsize::new(0) })
     }
 
-    /// Assigns a new connection to the runtime that has the fewest.
+    /// Assigns a new connection to the runtime that has the fewest connections.
     pub(super) fn join(self: &Arc<Self>) -> (Handle, Assignment) {
         let connections = |number: &usize| self.workers[*number].1.load(Ordering::Relaxed);
         let number = (0..self.workers.len()).min_by_key(connections).unwrap_or(0);
@@ -78,8 +78,8 @@ impl Workers {
         (worker.runtime.clone(), Assignment { workers: self.clone(), number })
     }
 
-    /// Answers a request on the connection's own worker, or on the next worker in turn if the connection carries many
-    /// requests at once.
+    /// Answers a request. An HTTP/1 request is answered on the worker of its connection. HTTP/2 requests go to all
+    /// workers in turn, because a connection may carry many of them at once.
     pub(super) async fn answer(&self, own: usize, request: Request<Body>) -> Response {
         if request.version() != Version::HTTP_2 || self.workers.len() == 1 {
             return self.workers[own].0.handler.answer(request).await;
@@ -87,12 +87,12 @@ impl Workers {
         let next = self.next.fetch_add(1, Ordering::Relaxed) % self.workers.len();
         let (worker, _) = &self.workers[next];
         let answer = AbortOnDropHandle::new(worker.runtime.spawn(worker.handler.answer(request)));
-        // Routes catch panics. If the task is gone anyway, its runtime is ending.
+        // Panics are caught in the routes. So if the task has no result, its runtime is ending.
         answer.await.unwrap_or_else(|_| StatusCode::INTERNAL_SERVER_ERROR.into_response())
     }
 }
 
-/// A connection on a worker, counted until it is dropped.
+/// Counts a connection on its worker until this is dropped.
 pub(super) struct Assignment {
     workers: Arc<Workers>,
     pub(super) number: usize,

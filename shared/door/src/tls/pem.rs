@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 use shared_config::{ConfigError, Pem};
 
-/// Reads the files. Either all must be configured, or none.
+/// Reads the files. Either all of them must be configured, or none.
 pub(super) fn together<const N: usize>(
     files: [(&'static str, &Option<PathBuf>); N],
 ) -> Result<Option<[Pem; N]>, ConfigError> {

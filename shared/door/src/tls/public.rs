@@ -16,7 +16,7 @@ use crate::serve::PortTls;
 const CERT: &str = "FAREGATE_TLS_CERT";
 const KEY: &str = "FAREGATE_TLS_KEY";
 
-/// Files of the public port's TLS: both, or none.
+/// Files of the public port's TLS. Either both are set, or none.
 #[derive(Args, Clone, Debug, Default)]
 #[group(id = "public-tls")]
 pub struct PublicTlsOptions {
@@ -29,7 +29,7 @@ pub struct PublicTlsOptions {
     tls_key: Option<PathBuf>,
 }
 
-/// TLS of the public port, with a certificate that may be replaced. Cheap to clone.
+/// TLS of the public port. Its certificate may be replaced. Cheap to clone.
 #[derive(Clone)]
 pub struct PublicTls {
     files: Arc<PublicTlsOptions>,
@@ -37,7 +37,7 @@ pub struct PublicTls {
 }
 
 impl PublicTlsOptions {
-    /// Reads the files; `None` if none are configured.
+    /// Reads the files. Returns `None` if none are configured.
     pub fn open(&self) -> Result<Option<PublicTls>, ConfigError> {
         let Some((server, certificate)) = self.read()? else { return Ok(None) };
         validity::show(&[(&certificate, Decisive::First)]);
@@ -49,7 +49,7 @@ impl PublicTlsOptions {
         if self.tls_cert.is_some() { "https" } else { "http" }
     }
 
-    /// Reads the files. Also returns the certificate, so that its expiry can be exported.
+    /// Reads the files. Returns the TLS settings and the certificate, whose expiry is shown in a metric.
     fn read(&self) -> Result<Option<(ServerConfig, Pem)>, ConfigError> {
         let Some([cert, key]) = together([(CERT, &self.tls_cert), (KEY, &self.tls_key)])? else {
             return Ok(None);
@@ -66,7 +66,7 @@ impl PublicTlsOptions {
 }
 
 impl PublicTls {
-    /// Reads the files again at a reload, and replaces the certificate for connections that begin afterwards.
+    /// When settings are reloaded, reads the files again. Connections that begin after that use the new certificate.
     pub fn rereads(&self) -> Reread {
         let (files, current) = (self.files.clone(), self.current.clone());
         reread(

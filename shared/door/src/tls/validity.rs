@@ -1,4 +1,4 @@
-//! The expiry of certificates in use: a metric, and warnings before clients begin to refuse them.
+//! When the certificates in use expire: a metric shows it, and warnings are logged before clients begin to refuse them.
 
 use std::{collections::BTreeMap, sync::LazyLock, time::Duration};
 
@@ -11,24 +11,25 @@ use tokio::time::sleep;
 
 use super::pem::certificates;
 
-/// How long before a certificate's expiry the log starts to warn.
+/// Warnings begin this long before a certificate expires.
 const WARNED_BEFORE: Duration = Duration::from_hours(14 * 24);
-/// Time between two warnings, and between two checks.
+/// Time between two warnings about the same certificate, and between two checks.
 const WARNED_EVERY: Duration = Duration::from_hours(24);
 
-/// When each certificate in use expires, in seconds since 1970, by the setting that names its file.
+/// For each setting that names a certificate file, the time at which the certificate in use expires, in seconds since
+/// 1970.
 static IN_USE: LazyLock<Mutex<BTreeMap<&'static str, i64>>> = LazyLock::new(Mutex::default);
 
-/// Which of a file's certificates decides when it expires.
+/// Which of the certificates in a file decides when the file's certificates expire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decisive {
-    /// A chain expires with its first certificate.
+    /// A chain can be used only until the first of its certificates expires.
     First,
-    /// Authorities can replace each other, so the last one to expire decides.
+    /// One authority can stand in for another, so the authority that expires last decides.
     Last,
 }
 
-/// Returns when a file's certificates expire; `None` if that cannot be read.
+/// Returns when the certificates in a file expire; `None` if that cannot be read from them.
 fn not_after(pem: &Pem, decisive: Decisive) -> Option<i64> {
     let ends = certificates(pem).ok()?;
     let ends = ends.iter().filter_map(end_of);
@@ -38,7 +39,7 @@ fn not_after(pem: &Pem, decisive: Decisive) -> Option<i64> {
     }
 }
 
-/// Exports when the certificates now in use expire. Warns of those that expire soon.
+/// Shows in a metric when the certificates that are now in use expire. Warns about those that expire soon.
 pub fn show(in_use: &[(&Pem, Decisive)]) {
     let ends = in_use.iter().filter_map(|(pem, decisive)| Some((pem.setting(), not_after(pem, *decisive)?)));
     for (setting, end) in ends {
@@ -51,7 +52,7 @@ pub fn show(in_use: &[(&Pem, Decisive)]) {
     }
 }
 
-/// Warns daily of certificates that expire soon.
+/// Warns every day about certificates that expire soon.
 pub async fn keep_warning() {
     loop {
         sleep(WARNED_EVERY).await;
@@ -71,7 +72,7 @@ pub fn in_use() -> BTreeMap<&'static str, i64> {
     IN_USE.lock().clone()
 }
 
-/// Returns a warning about a certificate that has expired or expires soon.
+/// Returns a warning if the certificate has expired or expires soon.
 pub fn warning(end: i64) -> Option<String> {
     let left = end.saturating_sub(System.now().seconds());
     if left <= 0 {
@@ -95,7 +96,7 @@ fn end_of(certificate: &CertificateDer<'_>) -> Option<i64> {
     if tag == EXPLICIT_VERSION {
         rest = after;
     }
-    // Skips the serial number, the algorithm and the issuer.
+    // Before `notAfter` come the serial number, the algorithm and the issuer.
     for _ in 0..3 {
         (_, _, rest) = element(rest)?;
     }
@@ -104,7 +105,7 @@ fn end_of(certificate: &CertificateDer<'_>) -> Option<i64> {
     let (tag, time, _) = element(end)?;
     let time = std::str::from_utf8(time).ok()?;
     let with_century = match tag {
-        // Two-digit years mean 1950 to 2049.
+        // A year of two digits means a year from 1950 to 2049.
         UTC_TIME if time < "50" => format!("20{time}"),
         UTC_TIME => format!("19{time}"),
         GENERALIZED_TIME => time.to_owned(),
@@ -114,12 +115,12 @@ fn end_of(certificate: &CertificateDer<'_>) -> Option<i64> {
     Some(time.and_utc().timestamp())
 }
 
-/// Tags of the DER elements on the way to `notAfter`.
+/// Tags of the DER elements that lead to `notAfter`.
 const EXPLICIT_VERSION: u8 = 0xa0;
 const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
 
-/// Splits off the first element of DER: its tag, its content, and the rest.
+/// Splits off the first DER element. Returns its tag, its content, and the rest.
 fn element(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (&[tag, length], mut rest) = der.split_first_chunk::<2>()?;
     let mut size = usize::from(length);

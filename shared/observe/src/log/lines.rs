@@ -1,9 +1,9 @@
 //! Log lines on their way to standard error.
 //!
-//! A separate thread writes them, so that no request waits for a log that nobody reads, and lines that arrive together
-//! are written together. The `non_blocking` writer of `tracing-appender` also counts dropped lines, but flushes only
-//! when its worker ends, so a panic that aborts the process would lose the last lines uncounted. It bounds the number
-//! of lines instead of their memory, and allocates and writes each line separately.
+//! A separate thread writes them. So no request waits for a log that nobody reads, and lines that arrive together are
+//! written together. The `non_blocking` writer of `tracing-appender` counts dropped lines too, but it flushes only when
+//! its worker ends. If a panic aborted the process, the last lines would be lost and not counted. It also limits the
+//! number of waiting lines instead of their memory, and allocates and writes each line separately.
 
 use std::{
     backtrace::{Backtrace, BacktraceStatus},
@@ -17,22 +17,22 @@ use std::{
 use parking_lot::{Condvar, Mutex};
 use tracing::Level;
 
-/// Minimum time between two writes. Lines in between are written together.
+/// Minimum time between two writes. Lines that arrive in this time are written together.
 const GATHER: Duration = Duration::from_millis(20);
-/// Size in bytes at which a batch is written before [`GATHER`] has passed: the capacity of a pipe.
+/// When a batch has this many bytes, it is written before [`GATHER`] has passed. It is the capacity of a pipe.
 const FULL: usize = 64 << 10;
-/// Maximum number of bytes waiting: a third of a second's lines at ten thousand requests per second. Further lines are
-/// dropped.
+/// Maximum number of bytes that may wait. At ten thousand requests per second, it is enough for the lines of a third of
+/// a second. Further lines are dropped.
 const MAX_WAITING: usize = 1 << 20;
-/// Maximum time to wait until the last lines of a process are written.
+/// Maximum time for writing the last lines of a process.
 const FLUSH_DEADLINE: Duration = Duration::from_secs(1);
 
 pub(super) static LOG: Lines = Lines::new();
 
-/// Lines that wait to be written by a thread.
+/// Lines that wait until a thread writes them.
 pub(super) struct Lines {
     queue: Mutex<LineQueue>,
-    /// Signalled when the thread has something to do.
+    /// Signalled when there is something to do for the thread.
     arrived: Condvar,
     /// Signalled when all lines have been written.
     written: Condvar,
@@ -41,18 +41,18 @@ pub(super) struct Lines {
 struct LineQueue {
     bytes: Vec<u8>,
     writer: WriterState,
-    /// Number of callers that wait for the last line.
+    /// Number of callers that wait until all lines are written.
     flushing: usize,
 }
 
-/// State of the thread that writes.
+/// What the writing thread is doing.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum WriterState {
     Absent,
     Idle,
-    /// It wrote a moment ago, and lets lines accumulate.
+    /// It wrote a moment ago, and waits until more lines have arrived.
     Gathering,
-    /// It is writing bytes that have left the queue.
+    /// It is writing bytes that are no longer in the queue.
     Writing,
 }
 
@@ -62,8 +62,8 @@ impl Lines {
         Self { queue: Mutex::new(queue), arrived: Condvar::new(), written: Condvar::new() }
     }
 
-    /// Starts the thread that writes to standard error. Panics are logged too, so that their text does not interrupt
-    /// other lines.
+    /// Starts the thread that writes to standard error. From then on, panics are written as log lines, so that their
+    /// text does not appear in the middle of other lines.
     pub(super) fn start(&'static self) -> io::Result<()> {
         self.write_to(io::stderr())?;
         panic::set_hook(Box::new(log_panic));
@@ -79,14 +79,14 @@ impl Lines {
         let mut batch = Vec::new();
         loop {
             self.next_batch(&mut batch);
-            // If standard error is closed, there is nowhere to write the lines.
+            // If standard error is closed, the lines cannot be written anywhere.
             let _ = out.write_all(&batch);
             batch.clear();
             batch.shrink_to(FULL);
         }
     }
 
-    /// Waits for lines, and swaps them for the empty `batch`.
+    /// Waits for lines, and moves them into `batch`, which must be empty.
     fn next_batch(&self, batch: &mut Vec<u8>) {
         let mut queue = self.queue.lock();
         if queue.writer == WriterState::Writing {
@@ -103,7 +103,7 @@ impl Lines {
         mem::swap(&mut queue.bytes, batch);
     }
 
-    /// Adds a line. Drops it and returns false if too many are waiting.
+    /// Adds a line. If too many bytes are waiting, drops the line and returns false.
     fn add(&self, line: &[u8]) -> bool {
         let mut queue = self.queue.lock();
         let before = queue.bytes.len();
@@ -123,7 +123,7 @@ impl Lines {
         true
     }
 
-    /// Waits a bounded time until all lines are written.
+    /// Waits for a limited time until all lines are written.
     pub(super) fn flush(&self) {
         let mut queue = self.queue.lock();
         if queue.writer == WriterState::Absent {
@@ -137,7 +137,7 @@ impl Lines {
     }
 }
 
-/// Layers of `tracing_subscriber` write each line in one call.
+/// The layers of `tracing_subscriber` write each line with a single call.
 impl Write for &Lines {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         if !self.add(line) {
@@ -151,7 +151,7 @@ impl Write for &Lines {
     }
 }
 
-/// Logs a panic, whatever the filter, and waits for the line to be written: the panic may end the process.
+/// Logs a panic, whatever the filter says. Waits until the line is written, because the panic may end the process.
 fn log_panic(panic: &PanicHookInfo<'_>) {
     if !tracing::enabled!(Level::ERROR) {
         LOG.add(format!("{panic}\n").as_bytes());
@@ -216,7 +216,7 @@ mod tests {
         let metrics = recorder.handle().render();
         let counted = metrics.lines().find_map(|line| line.strip_prefix("log_lines_dropped_total "));
         let dropped: usize = counted.unwrap().parse().unwrap();
-        // Flushing gives up after its deadline.
+        // Flushing ends after its deadline, although nobody reads the log.
         Lines::flush(lines);
 
         let reader = thread::spawn(move || {

@@ -50,7 +50,7 @@ pub(super) const COMMON: &[Family] = &[
     ),
 ];
 
-/// Exports the program's version, and starts counting reloads at zero.
+/// Shows the program's version in a metric, and makes the counters of reloads start at zero.
 pub(super) fn show_build(program: &'static str) {
     metrics::gauge!("faregate_build_info", "program" => program, "version" => env!("CARGO_PKG_VERSION"))
         .set(1);
@@ -59,7 +59,7 @@ pub(super) fn show_build(program: &'static str) {
     }
 }
 
-/// Exports the checksum of the catalogue that is now in use.
+/// Shows in a metric the checksum of the catalogue that is now in use.
 pub fn show_catalogue(checksum: u32) {
     metrics::gauge!("faregate_catalogue_version").set(checksum);
     #[expect(clippy::cast_precision_loss, reason = "a metric")]
@@ -67,7 +67,7 @@ pub fn show_catalogue(checksum: u32) {
     metrics::gauge!("faregate_catalogue_loaded_timestamp_seconds").set(now);
 }
 
-/// Counts a reload by SIGHUP, done or refused.
+/// Counts a reload by SIGHUP as done or as refused.
 pub fn count_reload(is_done: bool) {
     reloads(if is_done { DONE } else { REFUSED }).increment(1);
 }

@@ -1,8 +1,8 @@
-//! A gauge that counts existing things.
+//! A gauge that shows how many things of a kind exist.
 
 use metrics::Gauge;
 
-/// Counts in a gauge until it is dropped.
+/// Adds one to a gauge until this value is dropped.
 pub struct Counted(Gauge);
 
 impl Counted {

@@ -1,4 +1,4 @@
-//! Families of metrics. `/metrics` shows each one's name, type and meaning even before the first measurement.
+//! Families of metrics. `/metrics` shows the name, type and meaning of each family even before its first measurement.
 
 use std::fmt::Write;
 
@@ -14,33 +14,33 @@ pub struct Family {
 enum MetricKind {
     Counter,
     Gauge,
-    /// A histogram, with the upper bounds of its buckets.
+    /// A histogram. Contains the upper bounds of its buckets.
     Histogram(&'static [f64]),
 }
 
 impl Family {
-    /// Declares a sum that never falls.
+    /// Declares a sum that only grows.
     pub const fn counter(name: &'static str, help: &'static str) -> Self {
         Self { name, kind: MetricKind::Counter, help, is_labelled: false }
     }
 
-    /// Declares a number that rises and falls.
+    /// Declares a number that may rise and fall.
     pub const fn gauge(name: &'static str, help: &'static str) -> Self {
         Self { name, kind: MetricKind::Gauge, help, is_labelled: false }
     }
 
-    /// Declares counts in buckets with these upper bounds.
+    /// Declares a histogram whose buckets have these upper bounds.
     pub const fn histogram(name: &'static str, buckets: &'static [f64], help: &'static str) -> Self {
         Self { name, kind: MetricKind::Histogram(buckets), help, is_labelled: false }
     }
 
-    /// Gives the family one series for each combination of labels. It starts with none.
+    /// Gives the family a series for each combination of labels. At first, it has no series.
     #[must_use]
     pub const fn labelled(self) -> Self {
         Self { is_labelled: true, ..self }
     }
 
-    /// Sets the buckets of a histogram.
+    /// Tells the builder which buckets the histogram has.
     pub(super) fn configure(&self, builder: PrometheusBuilder) -> Result<PrometheusBuilder, BuildError> {
         match self.kind {
             MetricKind::Counter | MetricKind::Gauge => Ok(builder),
@@ -50,7 +50,8 @@ impl Family {
         }
     }
 
-    /// Describes the family. Without labels, its series starts at zero, so that the first increase is visible.
+    /// Describes the family. If it has no labels, its only series starts at zero, so that the first increase is
+    /// visible.
     pub(super) fn register(&self) {
         let Self { name, help, .. } = *self;
         match self.kind {
@@ -68,7 +69,7 @@ impl Family {
         }
     }
 
-    /// Appends meaning and type to a text that has no series of the family yet.
+    /// Appends the family's meaning and type to a text that contains none of its series yet.
     pub(super) fn declare(&self, text: &mut String) {
         let Self { name, help, .. } = *self;
         let kind = match self.kind {
@@ -77,7 +78,7 @@ impl Family {
             MetricKind::Histogram(_) => "histogram",
         };
         if !text.contains(&format!("# TYPE {name} ")) {
-            // Writing to a text cannot fail.
+            // Writing to a string cannot fail.
             let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
         }
     }

@@ -1,7 +1,7 @@
-//! Resources that the process uses, read from `/proc` for every scrape.
+//! The resources that the process uses. They are read from `/proc` whenever a scraper asks.
 //!
-//! The crate `metrics-process` counts CPU time in whole seconds, which is too coarse for a rate over a minute, and
-//! takes ten seconds of CPU time to compile.
+//! The crate `metrics-process` counts CPU time in whole seconds, which is too coarse for a rate over a minute.
+//! Compiling it takes ten seconds of CPU time.
 
 use std::{
     fmt::Write,
@@ -10,15 +10,15 @@ use std::{
 
 use rlimit::Resource;
 
-/// Ticks per second in `/proc`: `USER_HZ`, which is 100 on every platform that the programs are built for.
+/// Ticks per second in `/proc`. This is `USER_HZ`, which is 100 on every platform for which the programs are built.
 const TICKS_PER_SECOND: f64 = 100.0;
-/// Positions of fields in `/proc/self/stat` after the name of the program, counted from 0.
+/// Positions of fields in `/proc/self/stat`, counted from 0 after the program's name.
 const USER_TICKS: usize = 11;
 const SYSTEM_TICKS: usize = 12;
 const THREADS: usize = 17;
 const START_TICKS: usize = 19;
 
-/// Adds the metrics of the process to a text, as far as the system reports them.
+/// Adds the metrics of the process to a text, if the system reports them.
 pub(super) fn render(text: &mut String) {
     let stat = read_to_string("/proc/self/stat").unwrap_or_default();
     let status = read_to_string("/proc/self/status").unwrap_or_default();
@@ -26,11 +26,11 @@ pub(super) fn render(text: &mut String) {
     let seconds = |ticks: f64| ticks / TICKS_PER_SECOND;
     let cpu = field(USER_TICKS).zip(field(SYSTEM_TICKS)).map(|(user, system)| seconds(user + system));
     let started = booted().zip(field(START_TICKS)).map(|(booted, ticks)| booted + seconds(ticks));
-    // One of them is the folder itself, open while it is read.
+    // One of the open files is this folder itself, which is open while it is read.
     let open = read_dir("/proc/self/fd").ok().map(|files| precise(files.count().saturating_sub(1)));
     let most = Resource::NOFILE.get_soft().ok().and_then(|most| usize::try_from(most).ok()).map(precise);
     let mut add = |name: &str, kind: &str, help: &str, value: Option<f64>| {
-        // Writing to a text cannot fail.
+        // Writing to a string cannot fail.
         let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
         if let Some(value) = value {
             let _ = writeln!(text, "{name} {value}");
@@ -51,14 +51,14 @@ fn field(stat: &str, place: usize) -> Option<f64> {
     fields.split_ascii_whitespace().nth(place)?.parse().ok()
 }
 
-/// Returns the bytes in a line of `/proc/self/status`, which gives kibibytes.
+/// Returns the number of bytes that a line of `/proc/self/status` states in kibibytes.
 fn memory(status: &str, label: &str) -> Option<f64> {
     let line = status.lines().find_map(|line| line.strip_prefix(label))?;
     let kibibytes: f64 = line.split_ascii_whitespace().next()?.parse().ok()?;
     Some(kibibytes * 1024.0)
 }
 
-/// Returns when the machine started, in seconds since 1970.
+/// Returns the time at which the machine started, in seconds since 1970.
 fn booted() -> Option<f64> {
     let stat = read_to_string("/proc/stat").ok()?;
     stat.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()

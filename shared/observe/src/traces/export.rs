@@ -1,8 +1,8 @@
-//! Exports spans over OTLP: a bounded queue, and one task that sends batches. A slow or absent receiver costs spans,
-//! never requests.
+//! Exports spans over OTLP: there is a limited queue, and a task that sends batches. If the receiver is slow or absent,
+//! spans are lost, but requests are not affected.
 //!
-//! The SDK's `BatchSpanProcessor` logs only once that its queue overflowed, and reports how many spans it dropped only
-//! at the end, so `/metrics` could not count them.
+//! With the SDK's `BatchSpanProcessor`, `/metrics` could not count dropped spans: it logs only once that its queue is
+//! full, and says how many spans it dropped only at the end.
 
 use std::{sync::OnceLock, time::Duration};
 
@@ -24,11 +24,11 @@ use tokio::{
 use super::tracer::TRACER;
 use crate::otlp::{FLUSH_DEADLINE, Variables, Warned, WrongSetting, resource, setting};
 
-/// Maximum number of spans waiting for export. Further spans are dropped. A span takes one to two kilobytes.
+/// Maximum number of spans that wait to be exported. Further spans are dropped. A span occupies one to two kilobytes.
 const QUEUED_SPANS: usize = 2048;
 /// Maximum number of spans in a request to the receiver.
 const BATCH_SPANS: usize = 512;
-/// How long a span waits for others to fill a batch.
+/// Maximum time that a span waits until a batch is full.
 const BATCH_AFTER: Duration = Duration::from_secs(1);
 const VARIABLES: Variables = Variables {
     exporter: "OTEL_TRACES_EXPORTER",
@@ -36,16 +36,16 @@ const VARIABLES: Variables = Variables {
     timeout: OTEL_EXPORTER_OTLP_TRACES_TIMEOUT,
 };
 
-/// Samplers that take no argument.
+/// Samplers that have no argument.
 const PLAIN_SAMPLERS: [&str; 4] =
     ["always_on", "always_off", "parentbased_always_on", "parentbased_always_off"];
-/// Samplers that take a ratio.
+/// Samplers whose argument is a ratio.
 const RATIO_SAMPLERS: [&str; 2] = ["traceidratio", "parentbased_traceidratio"];
 
-/// Queue of the exporting task, once started.
+/// Queue of the task that exports spans, once that task has started.
 static QUEUE: OnceLock<mpsc::Sender<ExportItem>> = OnceLock::new();
 
-/// Starts exporting spans if a receiver is configured. Call it once per process, within a runtime.
+/// Starts to export spans if a receiver is configured. It must be called once in a process, inside a runtime.
 pub fn start() -> Result<(), WrongSetting> {
     let Some((client, timeout)) = VARIABLES.client()? else { return Ok(()) };
     check_sampler()?;
@@ -63,13 +63,13 @@ pub fn start() -> Result<(), WrongSetting> {
     Ok(())
 }
 
-/// Sends the waiting spans within a bounded time, before the process stops.
+/// Sends the waiting spans before the process stops, within a limited time.
 pub async fn flush() {
     let Some(queue) = QUEUE.get() else { return };
     let flushed = async {
         let (done, flushed) = oneshot::channel();
         if queue.send(ExportItem::Flush(done)).await.is_ok() {
-            // An error means that the task has ended.
+            // An error means that the exporting task has ended.
             let _ = flushed.await;
         }
     };
@@ -78,7 +78,7 @@ pub async fn flush() {
     }
 }
 
-/// Checks the sampling settings. If the SDK cannot read one, it samples every trace.
+/// Checks the sampling settings. Without this check, the SDK would sample every trace if it cannot read a setting.
 fn check_sampler() -> Result<(), WrongSetting> {
     const SAMPLER: &str = "OTEL_TRACES_SAMPLER";
     const RATIO: &str = "OTEL_TRACES_SAMPLER_ARG";
@@ -105,11 +105,11 @@ fn dropped(reason: &'static str) -> Counter {
 #[derive(Debug)]
 enum ExportItem {
     Span(Box<SpanData>),
-    /// Requests that everything queued earlier be sent, and a confirmation of it.
+    /// Asks to send everything that was queued before, and to confirm it then.
     Flush(oneshot::Sender<()>),
 }
 
-/// Puts ended spans into the queue.
+/// Puts spans that have ended into the queue.
 #[derive(Debug)]
 struct SpanQueue {
     items: mpsc::Sender<ExportItem>,
@@ -125,7 +125,7 @@ impl SpanProcessor for SpanQueue {
         }
     }
 
-    /// Does nothing: [`flush`] waits without blocking a thread.
+    /// Does nothing, because [`flush`] waits without blocking a thread.
     fn force_flush(&self) -> OTelSdkResult {
         Ok(())
     }
@@ -150,13 +150,13 @@ async fn export(exporter: SpanExporter, mut items: mpsc::Receiver<ExportItem>) {
             }
         }
         if let Some(flush) = flush {
-            // The caller may be gone.
+            // The caller may have stopped waiting.
             let _ = flush.send(());
         }
     }
 }
 
-/// Returns the next batch, and the caller that waits for its export.
+/// Returns the next batch and, if a caller waits for the export of this batch, that caller.
 async fn next_batch(
     items: &mut mpsc::Receiver<ExportItem>,
 ) -> Option<(Vec<SpanData>, Option<oneshot::Sender<()>>)> {

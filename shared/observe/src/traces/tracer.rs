@@ -1,8 +1,8 @@
-//! The tracer of this process, once it is set.
+//! The tracer of this process, if it is set.
 
 use std::sync::OnceLock;
 
 use opentelemetry_sdk::trace::SdkTracer;
 
-/// Makes spans, if a receiver is configured.
+/// Makes spans. It is set only if a receiver is configured.
 pub(super) static TRACER: OnceLock<SdkTracer> = OnceLock::new();

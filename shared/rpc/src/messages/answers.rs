@@ -1,4 +1,4 @@
-//! Conversion of answers to messages and back.
+//! Converts answers to messages and back.
 
 use std::{sync::Arc, time::Duration};
 
@@ -32,7 +32,7 @@ impl Answer {
         }
     }
 
-    /// Reads the answer to `call` from a message.
+    /// Reads the answer to `call` from a message, which must be of the same kind.
     pub fn from_message(response: answer::Response, call: &Call) -> Result<Self, CallFailure> {
         match (response, call) {
             (answer::Response::Failure(v1::Failure { code, message }), _) => {
@@ -117,7 +117,7 @@ impl From<Extended> for v1::ExtendResponse {
         use v1::extend_response::Result as Wire;
         let result = match extended {
             Extended::Open(Extension { output_tokens, lease, revoked_by }) => {
-                // The most common reason is reported by a flag that every gateway understands.
+                // The flag `revoked` already means the most common reason, and every gateway understands it.
                 let reason = revoked_by.filter(|refusal| *refusal != Refusal::InvalidApiKey);
                 Wire::Extension(v1::Extension {
                     output_tokens,
@@ -211,7 +211,8 @@ fn read_captured(r: v1::CaptureResponse) -> Result<Answer, CallFailure> {
     }))
 }
 
-/// Reads a denial. An unknown refusal, from a newer key-service, cannot be reported to a client, so it is a failure.
+/// Reads a denial. A newer key-service may send a refusal that is unknown here. It cannot be reported to a client, so
+/// the call fails.
 fn denial(refusal: i32, detail: Option<v1::RefusalDetail>) -> Result<Denial, CallFailure> {
     read_denial(refusal, detail).ok_or_else(unfit)
 }

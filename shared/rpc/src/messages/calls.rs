@@ -1,4 +1,4 @@
-//! Conversion of calls to messages and back.
+//! Converts calls to messages and back.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::{
 };
 
 impl Call {
-    /// Writes the message for a session with this clock.
+    /// Writes the message for a session that has this clock.
     pub fn to_message(&self, clock: SessionClock) -> call::Request {
         match self {
             Self::Authenticate { credential, required } => {
@@ -39,7 +39,7 @@ impl Call {
                 output_tokens: a.output_tokens,
                 enough_output_tokens: a.enough_output_tokens,
                 least_output_tokens: a.least_output_tokens,
-                // Zero means no bound. A call cannot arrive within a session's first millisecond.
+                // Zero means that there is no limit. No call arrives within the first millisecond of a session.
                 valid_until_ms: a.valid_until.map_or(0, |until| clock.millis(until).max(1)),
                 origin: a.origin.as_deref().map(Into::into),
                 can_count: a.can_count,
@@ -72,7 +72,7 @@ impl Call {
         }
     }
 
-    /// Reads the call from a message of a session with this clock.
+    /// Reads the call from a message of a session that has this clock.
     pub fn from_message(request: Option<call::Request>, clock: SessionClock) -> Result<Self, Malformed> {
         Ok(match request.ok_or_else(|| missing("request"))? {
             call::Request::Authenticate(r) => {

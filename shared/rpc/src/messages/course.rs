@@ -1,4 +1,4 @@
-//! Messages with how a client requested a generation, and how it went.
+//! Converts to messages, and back, how a client requested a generation and how the generation went.
 
 use shared::{
     generation::{Course, FinishReason, ModelApi, Origin, kept_user},
@@ -20,7 +20,7 @@ impl From<&Origin> for v1::Origin {
     }
 }
 
-/// Reads how a client made its request; `None` for an unknown API, from a newer gateway.
+/// Reads how a client made its request; `None` if a newer gateway names an API that is unknown here.
 pub(super) fn read_origin(origin: &v1::Origin) -> Option<Origin> {
     let api = match origin.api() {
         v1::ModelApi::Unspecified => return None,
@@ -72,7 +72,7 @@ impl From<v1::Course> for Course {
             first_token_ms: course.first_token_ms,
             latency_ms: course.latency_ms,
             finish_reason,
-            // Only an amount that raises the bill matters.
+            // An amount of zero or less cannot raise the bill, so it is dropped.
             least_cost_nanos: course.least_cost_nano_usd.filter(|nanos| *nanos > 0),
         }
     }

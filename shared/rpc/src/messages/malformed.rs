@@ -1,8 +1,8 @@
-//! Messages that cannot be read.
+//! Errors about messages that cannot be read.
 
 use std::str::FromStr;
 
-/// A message whose field is missing or malformed.
+/// A message in which a field is missing or malformed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{field}` {problem}")]
 pub struct Malformed {

@@ -1,4 +1,4 @@
-//! Conversion of usage and prices to messages and back.
+//! Converts usage and prices to messages and back.
 
 use std::sync::Arc;
 

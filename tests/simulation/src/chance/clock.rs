@@ -1,4 +1,4 @@
-//! A process's wall clock: the simulation's time plus this clock's error.
+//! The wall clock of a process. It shows the time of the simulation plus an error of its own.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -8,12 +8,13 @@ use tokio::time::Instant;
 
 use crate::chance::dice::Dice;
 
-/// Wall time at which every run begins: in the middle of a day, since daily limits are not judged near midnight.
+/// Wall time at which every run begins. It is in the middle of a day, because the judge does not deal with daily limits
+/// near midnight.
 const BEGIN: i64 = 1_795_000_000_000;
 
 pub(crate) struct ProcessClock {
     began: Instant,
-    /// How far this clock is ahead, in milliseconds.
+    /// By how many milliseconds this clock is ahead.
     ahead: AtomicI64,
     dice: Mutex<Dice>,
 }
@@ -23,7 +24,7 @@ impl ProcessClock {
         Self { began, ahead: AtomicI64::new(0), dice: Mutex::new(dice) }
     }
 
-    /// Moves the clock forward by this many milliseconds, or back if the number is negative.
+    /// Moves the clock forward by this many milliseconds, or back if their number is negative.
     pub(crate) fn step(&self, millis: i64) {
         self.ahead.fetch_add(millis, Ordering::Relaxed);
     }

@@ -1,8 +1,8 @@
-//! Random numbers from a seed.
+//! Random numbers that follow from a seed.
 
 use std::{ops::RangeInclusive, time::Duration};
 
-/// A generator of random numbers (SplitMix64): small, and the same in every version of every library.
+/// A generator of random numbers (SplitMix64). It is small, and does not depend on the version of a library.
 #[derive(Clone, Debug)]
 pub(crate) struct Dice(u64);
 
@@ -11,7 +11,8 @@ impl Dice {
         Self(seed)
     }
 
-    /// Returns another generator, so that one part's draws do not affect another part's.
+    /// Returns another generator. With a generator of its own, a part of the run does not change the random numbers of
+    /// other parts.
     pub(crate) fn fork(&mut self) -> Self {
         Self(self.next())
     }
@@ -31,7 +32,7 @@ impl Dice {
         Duration::from_millis(self.within(range))
     }
 
-    /// Returns true once in this many times, on average.
+    /// Returns true in one of `times` cases, on average.
     pub(crate) const fn one_in(&mut self, times: u64) -> bool {
         self.next().is_multiple_of(times)
     }

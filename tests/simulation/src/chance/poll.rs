@@ -1,4 +1,4 @@
-//! Futures that never wait.
+//! Futures that never have to wait.
 
 use std::{
     pin::pin,

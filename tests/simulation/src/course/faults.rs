@@ -1,5 +1,5 @@
-//! Causes faults one after another. Each fault ends before the next begins, so that a hold whose gateway is alive is
-//! always renewed in time.
+//! Causes faults one after the other. Each fault ends before the next begins. So a hold is always renewed in time while
+//! its gateway is alive.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,24 +13,24 @@ use crate::{
     world::{BUSY, GATEWAYS, KEY_SERVICES, World},
 };
 
-/// A fault of the environment.
+/// A fault outside the services, or something that the owner does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
-    /// Nothing is delivered, in one direction or both.
+    /// Nothing that a gateway and some of its peers send to each other arrives, in one direction or in both.
     Cut,
-    /// Connections break, but new ones can be made.
+    /// The connections between two places break. New connections can be opened.
     Break,
     KillKeyService,
     KillGateway,
-    /// A gateway is cut off from all key-services until its bills are in its spool, and is killed then.
+    /// A gateway is cut off from all key-services until its bills are in its spool. Then it is killed.
     KillGatewayApart,
-    /// The store is slow.
+    /// The store answers slowly.
     Stall,
-    /// Some answers of the store are lost.
+    /// Some answers of the store get lost.
     LoseAnswers,
-    /// The store is killed twice, each time in the middle of a commit, and restarted.
+    /// The store is killed in the middle of a commit and restarted, and then the same happens again.
     TearFile,
-    /// A wall clock steps.
+    /// The wall clock of a process is moved.
     StepClock,
     /// The owner revokes a key.
     Revoke,
@@ -60,15 +60,15 @@ impl Fault {
     ];
 }
 
-/// Maximum time in milliseconds for which a gateway is cut off from all key-services: short enough for leases to be
+/// Maximum time in milliseconds for which a gateway is cut off from all key-services. It is so short that leases can be
 /// renewed afterwards.
 const MOST_APART: u64 = 4_000;
-/// How long a clock is wrong before it is corrected.
+/// A clock that is wrong is corrected after this time.
 const WRONG_FOR: Duration = Duration::from_secs(2);
-/// One seed in this many has no faults.
+/// One of this many seeds has no faults.
 const CALM: u64 = 6;
 
-/// Causes faults until the busy time is over. Returns the number of faults.
+/// Causes faults until the busy time of the run is over. Returns the number of faults.
 pub(crate) async fn happen(world: &Arc<World>, mut dice: Dice) -> usize {
     let until = Instant::now() + BUSY;
     let mut faults = 0;
@@ -111,7 +111,7 @@ async fn carry_out(world: &Arc<World>, fault: Fault, dice: &mut Dice) {
             tell!(world.trace, "{gateway} is apart from all key-services for {time:?}");
             apart(world, (gateway, &KEY_SERVICES), time, 2);
             sleep(time).await;
-            // The gateway is sometimes away until its holds have expired.
+            // Sometimes, the gateway is away until its holds have expired.
             kill_gateway(world, gateway, dice.millis(10..=16_000), dice).await;
         }
         Fault::Stall => {
@@ -138,7 +138,7 @@ async fn carry_out(world: &Arc<World>, fault: Fault, dice: &mut Dice) {
         Fault::StepClock => {
             let place = *dice.pick(&[GATEWAYS, KEY_SERVICES].concat());
             let drawn = i64::try_from(dice.within(0..=20_000)).unwrap();
-            // One step in four is up to three days long, and half of these are corrected after two seconds.
+            // One of four clocks is moved by up to three days. Half of these are corrected after two seconds.
             let hours = if drawn % 4 == 0 { drawn % 145 - 72 } else { 0 };
             let step = drawn * 60 - 600_000 + hours * 60 * 60 * 1_000;
             tell!(world.trace, "the clock of {place} moves by {step} ms");
@@ -159,12 +159,12 @@ async fn carry_out(world: &Arc<World>, fault: Fault, dice: &mut Dice) {
     }
 }
 
-/// Chooses a key other than the one for the last requests.
+/// Chooses a key. It is not the key that the last requests use.
 fn own_key(dice: &mut Dice) -> usize {
     usize::try_from(dice.within(0..=2)).unwrap()
 }
 
-/// Chooses the limit of such a key, or of a group.
+/// Chooses the limit of a key, which is not the key that the last requests use, or the limit of a group.
 fn own_limit(dice: &mut Dice) -> OwnLimit {
     if dice.one_in(2) {
         OwnLimit::Group(usize::try_from(dice.within(0..=1)).unwrap())
@@ -173,7 +173,7 @@ fn own_limit(dice: &mut Dice) -> OwnLimit {
     }
 }
 
-/// Cuts a gateway off from some of its peers, in one or both directions.
+/// Cuts a gateway off from some of its peers, in one direction or in both.
 async fn cut(world: &World, gateway: &str, dice: &mut Dice) {
     let peers: &[&str] = match dice.within(0..=3) {
         0 => &UPSTREAMS[..1],
@@ -188,7 +188,8 @@ async fn cut(world: &World, gateway: &str, dice: &mut Dice) {
     sleep_until(Instant::now() + time + Duration::from_millis(500)).await;
 }
 
-/// Delivers nothing between a gateway and its peers. `ways` 0 and 1 each cut one direction, 2 cuts both.
+/// Lets nothing arrive that a gateway and its peers send to each other. If `ways` is 0 or 1, this applies to one
+/// direction; if it is 2, to both.
 fn apart(world: &World, (gateway, peers): (&str, &[&str]), time: Duration, ways: u64) {
     for peer in peers {
         if ways != 0 {

@@ -1,4 +1,4 @@
-//! Compares what is promised with what happened.
+//! Compares what is promised with what has happened.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,10 +25,10 @@ use crate::{
     chance::poll::at_once, client::Outcome, services::key_service::words::usage, trace::tell, world::World,
 };
 
-/// More journal entries than any run produces.
+/// Maximum number of journal entries to read. No run produces as many.
 const ALL: usize = 10_000;
 
-/// Checks all limits after every write.
+/// Makes all limits be checked after every write.
 pub(crate) fn after_every_commit(world: &Arc<World>) {
     let (store, account, trace) = (world.present.clone(), world.account, world.trace.clone());
     let keys: Vec<KeyId> = world.keys.lock().iter().map(|key| key.id).collect();
@@ -50,7 +50,7 @@ pub(crate) fn after_every_commit(world: &Arc<World>) {
     }));
 }
 
-/// A key or group that may have limits.
+/// A key or a group, which may have limits.
 struct Limited {
     name: String,
     budget: Budget,
@@ -68,10 +68,11 @@ fn limited(store: &Store, account: AccountId, keys: &[KeyId], groups: &[GroupId]
     keys.iter().enumerate().map(key).chain(groups.iter().map(group)).collect()
 }
 
-/// Checks that after a commit, no budget has spent and held more than a limit that was in force for one of the commit's
-/// calls. Each call is judged at its own time; `judged_at` is the earliest of these. An existing excess may remain if
-/// the limit was lowered or its raise has ended. Once a raise has ended for all of the calls, it must be gone for good,
-/// even for a clock that is behind.
+/// Checks a budget after a commit: what it has spent and holds together must not exceed its limit. A commit carries out
+/// several calls, each of which is judged at its own time; `judged_at` is the earliest of these times, and the limit is
+/// that of the call with this time. If the limit was lowered or its raise has ended, the budget may stay above it, but
+/// must not grow. A raise that has ended for all of the calls must be removed. Otherwise, a process whose clock is
+/// behind could apply it again.
 fn limit_holds(now: &Budget, before: &Budget, judged_at: Option<Timestamp>) -> Result<(), &'static str> {
     let spent = |budget: &Budget| budget.used.nanos() + budget.held.nanos();
     if spent(now) <= spent(before) {
@@ -90,7 +91,7 @@ fn limit_holds(now: &Budget, before: &Budget, judged_at: Option<Timestamp>) -> R
     Ok(())
 }
 
-/// Judges a run once everything is quiet.
+/// Judges a run after everything has become quiet.
 pub(crate) async fn at_the_end(world: &World, faults: usize) {
     books(world).await;
     let journal = world.present.journal(world.account, 0, ALL).await.unwrap().entries;
@@ -118,7 +119,7 @@ pub(crate) async fn at_the_end(world: &World, faults: usize) {
     expiries(world, &journal);
 }
 
-/// Checks that the books balance and nothing is held.
+/// Checks that the books balance and that nothing is held.
 async fn books(world: &World) {
     let audit = world.present.audit(world.account).await.unwrap().unwrap();
     for wrong in audit.wrong {
@@ -130,8 +131,8 @@ async fn books(world: &World) {
     }
 }
 
-/// Checks that no entry is earlier than the previous one, unless a clock that was far ahead wrote the previous one; and
-/// that the lists of days together contain each entry once.
+/// Checks that no entry has an earlier time than the entry before it, unless a clock that was far ahead wrote that
+/// entry. Also checks that the lists of all days together contain each entry once.
 async fn lists(world: &World, journal: &[JournalEntry]) {
     let at = |entry: &JournalEntry| entry.entry.settlement.at;
     let follows = |before: Timestamp, after: Timestamp| before <= after || before > after.plus(MOST_CARRIED);
@@ -159,7 +160,7 @@ async fn lists(world: &World, journal: &[JournalEntry]) {
     }
 }
 
-/// Checks that each generation is billed once, and for what was served and reported.
+/// Checks that each generation is billed once, and that it is billed for what was served and reported.
 fn bills(world: &World, journal: &[JournalEntry], outcomes: &[Outcome]) {
     let mut by_generation: BTreeMap<GenerationId, Vec<&JournalEntry>> = BTreeMap::new();
     for entry in journal {
@@ -196,7 +197,8 @@ fn bills(world: &World, journal: &[JournalEntry], outcomes: &[Outcome]) {
             if cost != expected {
                 world.trace.break_promise(format!("{tag} cost {expected}, and is billed {cost} for {used}"));
             }
-            // If an upstream reports more than its limit, the bill is at most the held amount.
+            // If the upstream reports more than its limit allows, the bill may be lower than the cost, because it is at
+            // most the held amount.
             if charged != cost && outcome.plan.script.told == Told::Truth && world.crashes.lock().is_empty() {
                 world.trace.break_promise(format!("{tag} cost {cost}, and is charged {charged}"));
             }
@@ -215,7 +217,8 @@ fn bills(world: &World, journal: &[JournalEntry], outcomes: &[Outcome]) {
     }
 }
 
-/// Returns the usage that must be billed if the client has the whole answer and the upstream reported the truth.
+/// Returns the usage that must be billed, if the client received the whole answer and the upstream reported the whole
+/// usage. It is what the upstream reported: with [`Told::Truth`], what it served.
 fn exact(outcome: &Outcome, served: &[&Generation]) -> Option<Usage> {
     let script = &outcome.plan.script;
     if !outcome.is_complete || script.fault != Fault::None {
@@ -229,7 +232,8 @@ fn exact(outcome: &Outcome, served: &[&Generation]) -> Option<Usage> {
     }
 }
 
-/// Returns the most that may be billed for a request. An estimate may be too high, but never exceeds the held amount.
+/// Returns the highest amount that may be billed for a request. An estimate may be too high, but it never exceeds the
+/// held amount.
 fn most(outcome: &Outcome, served: &[&Generation], is_estimated: bool) -> NanoUsd {
     let script = &outcome.plan.script;
     if is_estimated {
@@ -243,16 +247,16 @@ fn most(outcome: &Outcome, served: &[&Generation], is_estimated: bool) -> NanoUs
     }
 }
 
-/// Returns the least usage that an upstream has reported. The Messages API reports the prompt first, and counts a first
-/// token with it.
+/// Returns the smallest usage that an upstream reported for what it served. In the Messages API, the first report
+/// already contains the prompt and one output token.
 fn told_first(served: &Generation) -> Usage {
     let least = u64::from(served.api == Api::Messages);
     let prompt = served.script.prompt_tokens.unwrap_or_default();
     Usage { prompt, cached: 0, completion: served.served.completion.max(least) }
 }
 
-/// Returns the price of a usage in the run's catalogue: 0.10 USD per million input tokens, and 0.40 USD per million
-/// output tokens.
+/// Returns the price of a usage in the run's catalogue. A million input tokens cost 0.10 USD, and a million output
+/// tokens cost 0.40 USD.
 fn price(usage: Usage) -> NanoUsd {
     let cached = i64::try_from(usage.cached).unwrap();
     let (prompt, completion) =
@@ -260,7 +264,7 @@ fn price(usage: Usage) -> NanoUsd {
     NanoUsd::from_nanos(prompt * 100 + cached * 25 + completion * 400)
 }
 
-/// Checks that no request was served if it was sent after the answer to its key's revocation.
+/// Checks that no request was served that was sent after the revocation of its key had been answered.
 fn revocations(world: &World, outcomes: &[Outcome]) {
     let keys = world.keys.lock();
     let revoked: Vec<Option<Instant>> = keys.iter().map(|key| key.revoked).collect();
@@ -275,8 +279,8 @@ fn revocations(world: &World, outcomes: &[Outcome]) {
     }
 }
 
-/// Checks that without environmental faults, each request is either served or refused for lack of money. If the
-/// upstream itself fails, the answer is a 502 or a 504.
+/// Checks a run without faults: each request must either be served or be refused because money or rate was used up. A
+/// request whose upstream fails may get another answer.
 fn calm(world: &World, outcomes: &[Outcome]) {
     for outcome in outcomes {
         let script = &outcome.plan.script;
@@ -291,7 +295,7 @@ fn calm(world: &World, outcomes: &[Outcome]) {
     }
 }
 
-/// Checks that no hold expires while every gateway is alive, since gateways renew holds and no fault lasts as long as a
+/// Checks that no hold expires if no gateway was killed: gateways renew their holds, and no fault lasts as long as a
 /// lease.
 fn expiries(world: &World, journal: &[JournalEntry]) {
     let expired = journal.iter().filter(|entry| entry.entry.settlement.ending == Ending::Expired);

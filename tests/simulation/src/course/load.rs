@@ -1,4 +1,4 @@
-//! The load: a few requests in every dialect, to upstreams that are slow, break off or report falsely.
+//! The load: a few requests in every dialect, to upstreams that may be slow, break off or report falsely.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,12 +20,12 @@ use crate::{
 
 /// Number of requests in a run.
 const REQUESTS: u64 = 7;
-/// Index of a key that nobody revokes and that has enough money.
+/// Index of a key that has enough money and that nobody revokes.
 pub(crate) const RICH: usize = 3;
-/// Maximum time for a request after all faults.
+/// Maximum time for a request that is sent after all faults.
 const LAST_REQUEST: Duration = Duration::from_secs(5);
 
-/// Starts each client at its time.
+/// Starts each client at the time when it sends its request.
 pub(crate) fn start(world: &Arc<World>, mut dice: Dice) -> Vec<JoinHandle<()>> {
     let client = |number: u64| {
         let (at, gateway) = (dice.millis(0..=BUSY.as_secs() * 1_000 * 2 / 3), *dice.pick(&GATEWAYS));
@@ -38,7 +38,7 @@ pub(crate) fn start(world: &Arc<World>, mut dice: Dice) -> Vec<JoinHandle<()>> {
     (0..REQUESTS).map(client).collect()
 }
 
-/// Checks that every gateway serves again after all faults.
+/// Checks, after all faults, that every gateway serves again.
 pub(crate) async fn last_requests(world: &Arc<World>) {
     for (number, gateway) in (100..).zip(GATEWAYS) {
         let script = Script { tag: format!("last-{number}"), ..Script::tokens(5, 4) };
@@ -97,7 +97,7 @@ fn plan(number: u64, dice: &mut Dice) -> Plan {
     }
 }
 
-/// Returns a false report that could be true, since impossible reports are not believed.
+/// Returns a false report of usage that could be true. Impossible reports would not be believed.
 fn told(dice: &mut Dice, completion: u64) -> Told {
     match dice.within(0..=11) {
         0 => Told::Nothing,

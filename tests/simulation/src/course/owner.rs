@@ -1,4 +1,4 @@
-//! The owner, who changes keys and groups while they spend.
+//! The owner, who changes keys and groups while they are in use.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use crate::{account::REQUEST, trace::tell, world::World};
 
-/// The key or group whose limit the owner changes. A key is identified by its index in the run.
+/// The key or group whose limit the owner changes. Each is identified by its index in the run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum OwnLimit {
     Key(usize),
@@ -35,8 +35,9 @@ pub(crate) async fn raise(world: &World, place: &'static str, of: OwnLimit, requ
     bound(world, place, of, BoundsPatch::of_limit(Some(limit))).await;
 }
 
-/// Temporarily raises a limit by the cost of this many requests, through one of the key-services. The end is set by the
-/// owner's own clock, which is right; a key-service whose clock is past the end refuses the raise.
+/// Temporarily raises a limit by the cost of this many requests, through one of the key-services. The owner's own
+/// clock, which is right, decides when the raise ends. If the clock of the key-service is already past that end, it
+/// refuses the raise.
 pub(crate) async fn raise_for(
     world: &World,
     place: &'static str,
@@ -51,12 +52,12 @@ pub(crate) async fn raise_for(
     bound(world, place, of, BoundsPatch { limit_raised, ..BoundsPatch::default() }).await;
 }
 
-/// Returns the rough cost of this many small requests.
+/// Returns about what this many small requests cost.
 fn cost_of(requests: u64) -> NanoUsd {
     NanoUsd::from_nanos(REQUEST / 4 * i64::try_from(requests).unwrap())
 }
 
-/// Returns a limit above the current one.
+/// Returns the present limit of the key or group plus the cost of this many small requests; `None` if it has no limit.
 async fn limit_above(world: &World, of: OwnLimit, requests: u64) -> Option<NanoUsd> {
     let budget = match of {
         OwnLimit::Key(number) => {
@@ -70,7 +71,7 @@ async fn limit_above(world: &World, of: OwnLimit, requests: u64) -> Option<NanoU
     budget.limit?.checked_add(cost_of(requests))
 }
 
-/// Changes limits through a key-service, and waits for the answer, if there is one.
+/// Changes the limits of a key or group through a key-service, and waits for the answer, which may never arrive.
 async fn bound(world: &World, place: &'static str, of: OwnLimit, bounds: BoundsPatch) {
     let Some(key_service) = world.key_services.lock().get(place).cloned() else { return };
     let by = || key_service.management.by(world.account, Actor::System);
@@ -94,7 +95,7 @@ async fn bound(world: &World, place: &'static str, of: OwnLimit, bounds: BoundsP
     tell!(world.trace, "the new limit of {of:?} is answered: {is_changed}");
 }
 
-/// Revokes a key through a key-service. The revocation takes effect when it is answered.
+/// Revokes a key through a key-service. From the moment when it is answered, the key must be refused.
 pub(crate) async fn revoke(world: &World, place: &'static str, key: usize) {
     let Some(key_service) = world.key_services.lock().get(place).cloned() else { return };
     let id = world.keys.lock()[key].id;

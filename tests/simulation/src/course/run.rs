@@ -1,4 +1,4 @@
-//! Runs one seed: setup, a busy time with faults, and a quiet time, after which the run is judged.
+//! Runs one seed: the setup, a busy time with faults, and a quiet time. Then the run is judged.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,27 +14,27 @@ use crate::{
     world::{BUSY, GATEWAYS, KEY_SERVICES, World},
 };
 
-/// Time within which requests end, restarts finish and sessions open again.
+/// Time in which requests end, restarts are completed, and sessions open again.
 const SETTLING: Duration = Duration::from_secs(6);
-/// Time within which an unused hold is resolved: a whole answer continues for 15 seconds without a client, and the hold
-/// of a lost gateway lasts 7/6 of a lease plus one second.
+/// Time in which a hold that is no longer used is resolved: after its client has left, a whole answer continues for 15
+/// seconds, and the hold of a lost gateway remains for 7/6 of a lease plus one second.
 const RESOLVED: Duration = Duration::from_secs(15 + LEASE.as_secs() + LEASE.as_secs() / 6 + 1);
-/// Time within which a late copy of an authorization arrives, and its release.
+/// Time in which a late copy of an authorization arrives, and then the release of its hold.
 const LATE: Duration = Duration::from_secs(8);
 
-/// The result of a run.
+/// What a run ended with.
 pub(crate) struct RunEnd {
     pub(crate) hash: String,
-    /// Broken promises; empty if all were kept.
+    /// The promises that were broken; empty if all were kept.
     pub(crate) broken: Vec<String>,
-    /// The events, one per line.
+    /// The events of the run. Each is on a line of its own.
     pub(crate) text: String,
-    /// Number of requests with a complete answer.
+    /// Number of requests that got a complete answer.
     pub(crate) served: usize,
     pub(crate) faults: usize,
 }
 
-/// Runs a seed in its own runtime.
+/// Runs a seed in a runtime of its own.
 pub(crate) fn run(seed: u64) -> RunEnd {
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(async {
@@ -64,7 +64,7 @@ async fn begin(seed: u64) -> Arc<World> {
 /// Lets clients send requests while faults happen, and waits until everything is quiet. Returns the number of faults.
 async fn live(world: &Arc<World>) -> usize {
     let (load, faults) = (world.fork(), world.fork());
-    // Gives sessions time to open.
+    // In this time, sessions open.
     sleep(Duration::from_millis(200)).await;
     let clients = load::start(world, load);
     let faults = faults::happen(world, faults).await;

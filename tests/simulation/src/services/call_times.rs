@@ -1,4 +1,4 @@
-//! The ledger as a key-service calls it, and the time that each call is judged at.
+//! The ledger as a key-service calls it, and the time at which each call is judged.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -11,12 +11,12 @@ use parking_lot::Mutex;
 use shared::{ids::AccountId, time::Timestamp};
 use tokio::time::Instant;
 
-/// How long after being abandoned a call may still be carried out: it waits in its lane for 1.5 s, loses races to the
-/// other key-service for 0.4 s, and is delayed by a stalled store for 2.5 s.
+/// A call that was abandoned may still be carried out within this time: it may wait in its lane for 1.5 s, lose races
+/// against the other key-service for 0.4 s, and be delayed by a stalled store for 2.5 s.
 const CARRIED_OUT_WITHIN: Duration = Duration::from_secs(5);
 
-/// Wall times of the ledger calls in progress in a process. Each call is judged at the time that its caller read from
-/// the clock.
+/// The times of all calls to the ledger that are in progress in a process. Each call is judged at the wall time that
+/// its caller read from the clock.
 #[derive(Default)]
 pub(crate) struct CallTimes(Mutex<CallsUnderWay>);
 
@@ -33,7 +33,7 @@ struct GivenUpCall {
 }
 
 impl CallTimes {
-    /// Returns the earliest judging time among the calls that a commit may carry out now; `None` if there is no such
+    /// Returns the earliest time at which a call is judged that a commit may carry out now; `None` if there is no such
     /// call.
     pub(crate) fn earliest(&self) -> Option<Timestamp> {
         let mut calls = self.0.lock();
@@ -51,7 +51,7 @@ impl CallTimes {
     }
 }
 
-/// A call to the ledger. Dropping it before its answer marks it as abandoned.
+/// A call to the ledger. If this is dropped before the answer, the call counts as abandoned.
 struct CallUnderWay<'t> {
     times: &'t CallTimes,
     number: u64,
@@ -75,7 +75,7 @@ impl Drop for CallUnderWay<'_> {
     }
 }
 
-/// The store of a key-service, which notes when its calls are judged.
+/// The store of a key-service. It records the times at which its calls are judged.
 pub(crate) struct TimedLedger {
     pub(crate) store: Arc<Store>,
     pub(crate) times: Arc<CallTimes>,

@@ -1,4 +1,4 @@
-//! A gateway: the real one, called directly instead of through a port.
+//! A gateway. It is the real gateway, but it is called directly and not through a port.
 
 use std::{
     path::PathBuf,
@@ -45,7 +45,7 @@ pub(crate) fn internal_token() -> InternalToken {
     InternalToken::new(InternalTokens::new(INTERNAL_TOKEN.into(), None).unwrap())
 }
 
-/// Returns the options and sizes, which are read once.
+/// Returns the options and sizes. They are read only once.
 fn settings() -> &'static (Options, Sizes) {
     static SETTINGS: OnceLock<(Options, Sizes)> = OnceLock::new();
     SETTINGS.get_or_init(|| {
@@ -63,7 +63,7 @@ pub(crate) struct Gateway {
     pub(crate) gateway: SimulatedGateway,
 }
 
-/// Starts a gateway at a place, with a directory for its spool.
+/// Starts a gateway at a place. It has a directory for its spool.
 pub(crate) fn start(
     place: &str,
     network: &Arc<Network>,

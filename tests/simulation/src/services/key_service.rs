@@ -1,4 +1,5 @@
-//! A key-service: the real spending service over the shared maps, with real gRPC over the simulated network.
+//! A key-service. It is the real spending service with real gRPC, but its store consists of the shared maps, and its
+//! network is simulated.
 
 use std::{sync::Arc, time::Duration};
 
@@ -49,11 +50,11 @@ use crate::{
 /// A running key-service.
 pub(crate) struct SimulatedKeyService {
     pub(crate) process: Arc<Process>,
-    /// The owners' use cases, in this process.
+    /// The owners' use cases. They run in the process of the key-service.
     pub(crate) management: Arc<Management>,
 }
 
-/// The use cases over a connection to the maps.
+/// The use cases of owners, with a connection to the maps.
 pub(crate) struct UseCases {
     pub(crate) store: Arc<Store>,
     pub(crate) credentials: Arc<Credentials>,
@@ -108,14 +109,14 @@ pub(crate) fn start(
             let serving = http2::Builder::new(TasksOf(of_process.clone()))
                 .timer(TokioTimer::new())
                 .serve_connection(TokioIo::new(wire), TowerToHyperService::new(routes));
-            // A connection ends with an error when its peer is gone.
+            // If the peer is gone, the connection ends with an error.
             of_process.spawn(async move { drop(serving.await) });
         }
     });
     SimulatedKeyService { process, management }
 }
 
-/// A key-service that records its calls and answers.
+/// A key-service that records its calls and its answers.
 struct Told {
     service: Service,
     trace: Arc<Trace>,
@@ -123,14 +124,14 @@ struct Told {
     keys: Arc<Mutex<Vec<RunKey>>>,
 }
 
-/// How long after its deadline an authorization may still be carried out. Later, the gateway releases the hold.
+/// An authorization may still be carried out this long after its deadline. Later, the gateway has released the hold.
 const LATE_EXECUTION_WINDOW: Duration = Duration::from_secs(4);
 
-/// Facts that decide which answers a call must not get.
+/// Facts about a call that decide which of its possible answers would break a promise.
 struct Judged {
-    /// Whether the key's revocation had been answered before the call arrived.
+    /// Whether the revocation of the call's key had been answered before the call arrived.
     is_revoked: bool,
-    /// Time from which no gateway uses the hold of an authorization any more.
+    /// For an authorization, the time from which no gateway uses its hold any more.
     released: Option<Instant>,
 }
 
@@ -145,7 +146,7 @@ impl Told {
             Call::Authenticate { credential, .. } => {
                 Judged { is_revoked: revoked(credential), released: None }
             }
-            // A copy of a call that was granted before is granted again.
+            // A copy of an authorization that was granted is granted again, even if the key was revoked meanwhile.
             Call::Authorize(Authorize { valid_until, .. }) => {
                 Judged { is_revoked: false, released: valid_until.map(|until| until + LATE_EXECUTION_WINDOW) }
             }
@@ -155,7 +156,7 @@ impl Told {
         }
     }
 
-    /// Records a broken promise if an answer allows what it must not allow.
+    /// If an answer allows what it must not allow, records a broken promise.
     fn judge(&self, name: &str, answer: &Result<Answer, CallFailure>, judged: &Judged) {
         let allows = matches!(answer, Ok(Answer::Authenticated(Ok(_)) | Answer::Authorized(Ok(_))));
         if allows && judged.is_revoked {
@@ -183,7 +184,7 @@ impl KeyService for Told {
     }
 }
 
-/// Describes calls and answers in a few words, without times from this machine's clock.
+/// Describes calls and answers in a few words. They contain no times of this machine's clock.
 pub(crate) mod words {
     use shared::tokens::Usage;
     use shared_rpc::{Answer, Call, CallFailure, Captured, Extended, Release};

@@ -1,7 +1,7 @@
-//! The network: in-memory connections with delays, partitions and breaks.
+//! The network. Its connections exist in memory; they have delays, can be cut for some time, and can break.
 //!
-//! Bytes arrive in order, as over TCP. A partition delays everything that is sent or in flight until the partition
-//! ends. A connection ends when it is broken or when one of its processes ends.
+//! Bytes arrive in order, as over TCP. While two places are cut off from each other, nothing arrives; what was sent
+//! arrives later. A connection ends when it is broken, or when one of its two processes ends.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -36,7 +36,7 @@ pub(crate) struct Network {
 struct State {
     dice: Dice,
     listeners: BTreeMap<String, UnboundedSender<NetworkWire>>,
-    /// For each sender and receiver, the time until which nothing arrives.
+    /// For each sender and receiver, the time before which nothing arrives.
     cuts: BTreeMap<(String, String), Instant>,
     connections: Vec<Ends>,
 }
@@ -47,14 +47,14 @@ impl Network {
         Arc::new(Self { trace, state: Mutex::new(State { dice, listeners, cuts, connections }) })
     }
 
-    /// Starts accepting connections at a place.
+    /// Starts to accept connections at a place.
     pub(crate) fn listen(&self, place: &str) -> UnboundedReceiver<NetworkWire> {
         let (accepted, connections) = unbounded_channel();
         self.state.lock().listeners.insert(place.to_owned(), accepted);
         connections
     }
 
-    /// Delivers nothing from one place to another for some time.
+    /// For some time, lets nothing arrive that is sent from one place to another.
     pub(crate) fn cut(&self, from: &str, to: &str, time: Duration) {
         let until = Instant::now() + time;
         self.state.lock().cuts.insert((from.to_owned(), to.to_owned()), until);
@@ -65,7 +65,8 @@ impl Network {
         self.end_where(|ends| ends.is_between(one, other));
     }
 
-    /// Ends a process and its connections. Its peers notice, unless the whole machine is gone; then they wait.
+    /// Ends a process and its connections. If `is_heard` is true, its peers notice. Otherwise, it is as if the whole
+    /// machine were gone, and the peers wait.
     pub(crate) fn kill(&self, process: &Process, is_heard: bool) {
         process.kill();
         let mut state = self.state.lock();
@@ -92,7 +93,7 @@ impl Network {
         });
     }
 
-    /// Returns the earliest time at which something sent now can arrive.
+    /// Returns the earliest time at which bytes can arrive that are sent now.
     fn arrival(&self, from: &str, to: &str) -> Instant {
         let mut state = self.state.lock();
         let delay = state.dice.millis(0..=2);
@@ -100,7 +101,7 @@ impl Network {
         Instant::now() + delay.max(state.cut_until(from, to).saturating_duration_since(Instant::now()))
     }
 
-    /// Returns the time until which nothing arrives.
+    /// Returns the time before which nothing arrives.
     fn cut_until(&self, from: &str, to: &str) -> Instant {
         self.state.lock().cut_until(from, to)
     }
@@ -132,7 +133,7 @@ impl State {
     }
 }
 
-/// The network as seen by a process.
+/// The network as a process sees it.
 pub(crate) struct NetworkOf {
     pub(crate) network: Arc<Network>,
     pub(crate) process: Arc<Process>,
@@ -153,7 +154,7 @@ pub(crate) struct NetworkWire {
     arrival: Option<Pin<Box<Sleep>>>,
 }
 
-/// Both directions of a connection, for the network.
+/// The two directions of a connection. The network keeps them to break the connection.
 struct Ends(Weak<Direction>, Weak<Direction>);
 
 struct Direction {
@@ -165,9 +166,9 @@ struct Direction {
 #[derive(Default)]
 struct Underway {
     pieces: VecDeque<(Instant, Bytes)>,
-    /// When the end of the stream arrives, after all pieces.
+    /// Time at which the end of the stream arrives, after all pieces.
     closed: Option<Instant>,
-    /// Whether the reader's end is broken, and whether the writer's end is.
+    /// Whether the reader's end is broken, and whether the writer's end is broken.
     broken: (bool, bool),
     reader: Option<Waker>,
 }
@@ -180,7 +181,7 @@ impl Underway {
     }
 }
 
-/// Returns a new connection: its two ends, and the network's reference to it.
+/// Makes a connection. Returns its two ends, and what the network keeps of it.
 fn connection(network: &Arc<Network>, near: &str, far: &str) -> (NetworkWire, NetworkWire, Ends) {
     let direction = |from: &str, to: &str| {
         Arc::new(Direction { from: from.to_owned(), to: to.to_owned(), state: Mutex::default() })
@@ -222,7 +223,7 @@ impl Ends {
         }
     }
 
-    /// Breaks one end because its process is gone. The other end is not notified.
+    /// Breaks one end, because its process is gone. The other end does not notice.
     fn end_at(&self, place: &str) {
         for direction in self.directions() {
             let mut state = direction.state.lock();
@@ -246,7 +247,8 @@ impl AsyncRead for NetworkWire {
         loop {
             let Some(network) = self.network.upgrade() else { return Poll::Pending };
             let incoming = self.incoming.clone();
-            // Read before locking this direction, since the network breaks connections while it holds its own lock.
+            // This is read before the direction is locked, because the network locks itself first and then the
+            // directions of the connections that it breaks.
             let cut_until = network.cut_until(&incoming.from, &incoming.to);
             let mut state = incoming.state.lock();
             if state.broken.0 {
@@ -271,7 +273,7 @@ impl AsyncRead for NetworkWire {
                 }
                 return Poll::Ready(Ok(()));
             }
-            // A break also wakes the reader.
+            // The reader is also woken if the connection breaks.
             state.reader = Some(context.waker().clone());
             drop(state);
             let arrival = self.arrival.get_or_insert_with(|| Box::pin(sleep_until(next)));
@@ -317,7 +319,7 @@ impl NetworkWire {
         let arrives = network.arrival(&self.outgoing.from, &self.outgoing.to);
         let mut state = self.outgoing.state.lock();
         let last = state.pieces.back().map_or(arrives, |(last, _)| *last);
-        // If the process is gone, its end of the stream does not arrive.
+        // If the process is gone, the end of its stream never arrives.
         if !state.broken.1 {
             state.closed.get_or_insert(arrives.max(last));
         }
@@ -326,7 +328,7 @@ impl NetworkWire {
 }
 
 impl Drop for NetworkWire {
-    /// Stops the peer from writing, since nobody reads any more.
+    /// Keeps the peer from writing, because nobody reads any more.
     fn drop(&mut self) {
         self.close();
         self.incoming.state.lock().broken.1 = true;

@@ -1,4 +1,4 @@
-//! A simulated process. Its tasks all end at the same time, and have no effect afterwards.
+//! A simulated process. All its tasks end at the same moment, and have no effect after that.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 
-/// A process at a place. A restart creates another process at the same place.
+/// A process at a place. After a restart, there is another process at the same place.
 pub(crate) struct Process {
     pub(crate) place: String,
     end: CancellationToken,
@@ -42,7 +42,7 @@ impl Process {
     }
 }
 
-/// Spawns a server's tasks as tasks of its process.
+/// Runs the tasks of a server as tasks of its process.
 #[derive(Clone)]
 pub(crate) struct TasksOf(pub(crate) Arc<Process>);
 

@@ -1,5 +1,5 @@
-//! The store: maps that all key-services share. Each key-service has its own connection, which takes time, stalls and
-//! loses answers.
+//! The store: maps that all key-services share. Each key-service has a connection of its own to them, which takes time,
+//! may stall, and may lose answers.
 
 use std::{
     sync::{
@@ -25,10 +25,11 @@ use crate::{
     services::{call_times::CallTimes, process::Process},
 };
 
-/// Timeout of a call, the same as with Redis.
+/// Maximum time of a call. It is the same as with Redis.
 const CALL_DEADLINE: Duration = Duration::from_millis(1_500);
 
-/// Function called after every commit that has written, with the earliest time at which one of its calls is judged.
+/// A function that is called after every commit that wrote something. Its argument is the earliest time at which one of
+/// the calls in the commit is judged.
 pub(crate) type AfterCommit = Box<dyn Fn(Option<Timestamp>) + Send + Sync>;
 
 /// The maps that all key-services share.
@@ -37,9 +38,9 @@ pub(crate) struct SharedMaps {
     pub(crate) maps: Maps,
     stalled_until: Mutex<Option<Instant>>,
     loses_answers: AtomicBool,
-    /// How long the store stays down after being killed in its next commit.
+    /// If this is set, the store is killed in its next commit, and starts again after this time.
     killed_for: Mutex<Option<Duration>>,
-    /// The part of a commit that was in the store's file when the store was killed.
+    /// The part of a commit that had been written to the store's file when the store was killed.
     torn: Mutex<Option<(Space, Vec<Write>)>>,
     after_commit: Mutex<Option<AfterCommit>>,
 }
@@ -49,12 +50,12 @@ impl SharedMaps {
         *self.after_commit.lock() = Some(ask);
     }
 
-    /// Delays the effects of calls for some time.
+    /// For some time, delays the effects of calls.
     pub(crate) fn stall(&self, time: Duration) {
         *self.stalled_until.lock() = Some(Instant::now() + time);
     }
 
-    /// Starts or stops losing some answers, although the calls take effect.
+    /// Starts or stops losing some of the answers. The calls themselves take effect.
     pub(crate) fn lose_answers(&self, loses: bool) {
         self.loses_answers.store(loses, Ordering::Relaxed);
     }
@@ -64,15 +65,16 @@ impl SharedMaps {
         *self.killed_for.lock() = Some(away);
     }
 
-    /// Restarts the store after it was killed in this commit. Like Redis, it reads its file up to the torn part and
-    /// appends after it, so that the torn part takes effect at the next start.
+    /// Restarts the store, which was killed while it carried out this commit. Like Redis, it reads its file up to the
+    /// torn part and then appends after that part. So the torn part takes effect when the store starts the next time.
     async fn start_after(&self, space: Space, writes: Vec<Write>) {
         let half = writes.len() / 2;
         let before = self.torn.lock().replace((space, writes.into_iter().take(half).collect()));
         if let Some((space, writes)) = before {
             let _ = self.maps.commit(&space, Commit { guards: Vec::new(), writes }).await;
         }
-        // The key-services have the file rewritten before they write anything else.
+        // The key-services make the store write its file anew before they write anything else, so the torn part is
+        // gone.
         *self.torn.lock() = None;
     }
 
@@ -81,7 +83,7 @@ impl SharedMaps {
     }
 }
 
-/// A key-service's connection to the maps.
+/// The connection of a simulated key-service to the maps of its store.
 pub(crate) struct WayToMaps {
     pub(crate) shared: Arc<SharedMaps>,
     pub(crate) process: Arc<Process>,
@@ -90,7 +92,7 @@ pub(crate) struct WayToMaps {
 }
 
 impl WayToMaps {
-    /// Makes a call. Once sent, it may take effect even if the process has ended.
+    /// Makes a call. A call that was sent may take effect even if its process has ended.
     async fn call<T, F>(&self, call: impl FnOnce(Arc<SharedMaps>) -> F + Send) -> Result<T, Failure>
     where
         T: Send + 'static,
@@ -108,7 +110,7 @@ impl WayToMaps {
             let sent = Instant::now();
             sleep(there).await;
             sleep_until(shared.stalled_until()).await;
-            // Like a Redis client, the backend drops a call that it could not begin in time.
+            // Like a Redis client, this drops a call that it could not send in time.
             if sent.elapsed() >= CALL_DEADLINE || (process.is_dead() && !arrives_late) {
                 return;
             }
@@ -162,7 +164,7 @@ impl Records for WayToMaps {
     }
 }
 
-/// The maps without a connection: every call is answered immediately.
+/// The maps without a connection. Every call is answered at once.
 pub(crate) struct Direct(pub(crate) Arc<SharedMaps>);
 
 #[async_trait]

@@ -1,4 +1,4 @@
-//! Model servers: the scripted upstream of the end-to-end tests, over the network.
+//! Model servers: the scripted upstream of the end-to-end tests, on the simulated network.
 
 use std::sync::Arc;
 
@@ -22,10 +22,10 @@ pub(crate) fn start(place: &str, network: &Arc<Network>) -> Arc<State> {
     state
 }
 
-/// Models, named after the APIs of their upstreams.
+/// Names of the models. Each is named after the API of its upstreams.
 pub(crate) const MODELS: [&str; 3] = ["chat", "responses", "messages"];
 
-/// Returns a catalogue with a model for each API, at both upstreams.
+/// Returns a catalogue that has a model for each API. Both upstreams serve each model.
 pub(crate) fn catalog() -> Catalog {
     let service =
         "[service]\nname = \"Faregate\"\nprovider = \"Model\"\ndocs = \"https://docs.example.com\"\n";

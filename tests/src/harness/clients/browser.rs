@@ -1,4 +1,4 @@
-//! A browser without scripts. It keeps cookies, follows redirects, and submits forms on pages.
+//! A browser that runs no scripts. It keeps cookies and submits the forms on pages.
 
 use std::collections::BTreeMap;
 
@@ -8,17 +8,17 @@ use http_body_util::Full;
 
 use super::client::{Answer, Http};
 
-/// A browser that is used with one installation.
+/// A browser. All its requests go to the same installation.
 #[derive(Clone)]
 pub struct Browser {
     http: Http,
     base: String,
     pub cookies: BTreeMap<String, String>,
-    /// Origin that the browser sends with forms.
+    /// The origin that the browser names when it sends a form.
     pub origin: String,
-    /// The form token of the last page.
+    /// The token in the forms of the last page.
     pub token: String,
-    /// Additional headers of the browser's requests.
+    /// Additional headers that all requests of the browser carry.
     pub headers: Vec<(&'static str, String)>,
 }
 
@@ -34,7 +34,8 @@ impl Browser {
         }
     }
 
-    /// Opens a sign-in link on this installation, ignoring the link's host, and confirms it. Returns the final answer.
+    /// Opens a sign-in link and confirms it. The host in the link is ignored: the requests go to this installation.
+    /// Returns the last answer.
     pub async fn sign_in(&mut self, link: &str) -> Answer {
         let opened = self.open_link(link).await;
         if opened.status != 200 {
@@ -43,18 +44,18 @@ impl Browser {
         self.post("/dashboard/sign-in/link/use", &[("link", link.trim())]).await
     }
 
-    /// Opens a sign-in link. The answer shows who will be signed in.
+    /// Opens a sign-in link. The answer shows who would be signed in.
     pub async fn open_link(&mut self, link: &str) -> Answer {
         self.get("/dashboard/sign-in/link").await;
         self.post("/dashboard/sign-in/link", &[("link", link.trim())]).await
     }
 
-    /// Opens a page, without following a redirect.
+    /// Opens a page. Redirects are not followed.
     pub async fn get(&mut self, path: &str) -> Answer {
         self.send(Method::GET, path, None).await
     }
 
-    /// Sends a form with the token of the last page, without following a redirect.
+    /// Sends a form with the token of the last page. Redirects are not followed.
     pub async fn post(&mut self, path: &str, fields: &[(&str, &str)]) -> Answer {
         let mut form = form_urlencoded::Serializer::new(String::new());
         form.extend_pairs(fields).append_pair("token", &self.token);
@@ -106,7 +107,7 @@ impl Browser {
     }
 }
 
-/// Finds the text on a page that follows `beginning`, up to the next quotation mark.
+/// Returns the text on a page that comes after `beginning`, up to the next quotation mark.
 pub fn attribute(page: &Answer, beginning: &str) -> Option<String> {
     let text = std::str::from_utf8(&page.body).ok()?;
     let (_, rest) = text.split_once(beginning)?;

@@ -1,4 +1,4 @@
-//! A plain HTTP client, and responses whose assertions explain themselves when a test fails.
+//! A plain HTTP client. If an assertion about a response fails, its message shows the response.
 
 use std::{fmt, time::Duration};
 
@@ -26,12 +26,12 @@ use tokio::{
 
 use crate::harness::patience::PATIENCE;
 
-/// HTTP client with pooled connections, HTTP/1.1 by default.
+/// An HTTP client that pools its connections. Unless a test chooses otherwise, it uses HTTP/1.1.
 #[derive(Clone)]
 pub struct Http {
     client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     http2: bool,
-    /// Authorities to trust for TLS, in PEM. Without them, no server is trusted.
+    /// Certificate authorities to trust for TLS, in PEM. If there are none, no server is trusted.
     authority: Option<String>,
 }
 
@@ -42,22 +42,22 @@ impl Default for Http {
 }
 
 impl Http {
-    /// Returns a client with its own connection pool.
+    /// Makes a client that has a pool of its own.
     pub fn new() -> Self {
         Self::with(false, None)
     }
 
-    /// Returns a client that uses HTTP/2 without TLS and sends all requests on one connection.
+    /// Makes a client that uses HTTP/2 without TLS. It sends all requests on a single connection.
     pub fn http2() -> Self {
         Self::with(true, None)
     }
 
-    /// Returns a client that trusts these authorities, over HTTP/2 or HTTP/1.1.
+    /// Makes a client that trusts these authorities, and uses HTTP/2 or HTTP/1.1.
     pub fn trusting(authority: &str, http2: bool) -> Self {
         Self::with(http2, Some(authority.to_owned()))
     }
 
-    /// Returns a client like this one, with its own connection pool.
+    /// Makes a client like this one that has a pool of its own.
     #[must_use]
     pub fn fresh(&self) -> Self {
         Self::with(self.http2, self.authority.clone())
@@ -82,7 +82,8 @@ impl Http {
         Self { client, http2, authority }
     }
 
-    /// Sends a request and returns the response's head, with the body still unread; an error if no head arrives.
+    /// Sends a request and returns the response's head, whose body was not read yet. Returns an error if no head
+    /// arrives.
     pub async fn open(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, String> {
         let sent = timeout(PATIENCE, self.client.request(request)).await;
         sent.map_err(|_| "no response in time".to_owned())?.map_err(|e| format!("{e:?}"))
@@ -95,7 +96,7 @@ impl Http {
         Answer::read(response).await.unwrap_or_else(|e| panic!("{shown}: {e}"))
     }
 
-    /// Sends a request with this key and, if given, this body, and reads the whole response.
+    /// Sends a request with this key and, if there is one, this body. Reads the whole response.
     pub async fn send_as(&self, secret: &str, method: Method, url: &str, body: Option<Value>) -> Answer {
         let mut request = Request::builder().method(method).uri(url);
         request = request.header(header::AUTHORIZATION, format!("Bearer {secret}"));
@@ -114,7 +115,8 @@ impl Http {
         self.send(Request::get(url).body(Full::default()).unwrap()).await
     }
 
-    /// Sends a `GET` request without a credential to a server that may not listen yet.
+    /// Sends a `GET` request without a credential to a server that may not listen yet. Returns `None` if it does not
+    /// answer.
     pub async fn try_get(&self, url: &str) -> Option<Answer> {
         let response = self.open(Request::get(url).body(Full::default()).unwrap()).await.ok()?;
         Answer::read(response).await.ok()
@@ -156,23 +158,23 @@ impl Answer {
         serde_json::from_slice(&self.body).unwrap_or_else(|e| panic!("no JSON, {e}: {self}"))
     }
 
-    /// Returns the value of a header; empty if it is missing.
+    /// Returns the value of a header. It is empty if there is no such header.
     pub fn header(&self, name: &str) -> &str {
         self.headers.get(name).map_or("", |value| value.to_str().unwrap())
     }
 
-    /// Returns the member `code` of an error; empty for anything else.
+    /// Returns the member `code` of an error. It is empty if this is no error.
     pub fn code(&self) -> String {
         let body: Value = serde_json::from_slice(&self.body).unwrap_or_default();
         body["error"]["code"].as_str().unwrap_or_default().to_owned()
     }
 
-    /// Returns the cost reported in the answer's usage.
+    /// Returns the cost that the usage in the answer reports.
     pub fn cost(&self) -> NanoUsd {
         nanos(&self.json()["usage"]["cost"])
     }
 
-    /// Asserts a documented error with all its members and headers.
+    /// Asserts that this is a documented error, with all its members and headers.
     #[track_caller]
     pub fn assert_error(&self, status: u16, code: &str) -> &Self {
         assert_eq!((self.status, self.code().as_str()), (status, code), "{self}");
@@ -192,13 +194,13 @@ impl Answer {
         self
     }
 
-    /// Asserts the error's `param`, which locates the fault in the request.
+    /// Asserts the `param` of the error, which says where the fault is in the request.
     #[track_caller]
     pub fn assert_param(&self, param: Option<&str>) {
         assert_eq!(self.json()["error"]["param"].as_str(), param, "{self}");
     }
 
-    /// Asserts that the request id has our format.
+    /// Asserts that there is a request id, in the form in which we make them.
     #[track_caller]
     pub fn assert_request_id(&self) {
         let id = self.header("x-request-id");
@@ -207,7 +209,7 @@ impl Answer {
     }
 }
 
-/// Asserts the four members of an error, and that its type fits its status.
+/// Asserts that an error has its four members, and that its type fits its status.
 #[track_caller]
 pub(crate) fn assert_error_object(error: &Value, status: u16) {
     let members = error.as_object().unwrap_or_else(|| panic!("no error: {error}"));
@@ -241,7 +243,7 @@ impl fmt::Display for Answer {
     }
 }
 
-/// Returns the amount in a JSON value.
+/// Returns the amount that a JSON value contains.
 #[track_caller]
 pub fn nanos(value: &Value) -> NanoUsd {
     NanoUsd::parse(&value.to_string()).unwrap_or_else(|e| panic!("{value} {e}"))
@@ -253,7 +255,7 @@ pub fn usd(text: &str) -> NanoUsd {
     NanoUsd::parse(text).unwrap_or_else(|e| panic!("{text} {e}"))
 }
 
-/// Sends bytes that no client library would send, and returns everything received until the connection ends.
+/// Sends bytes that no client library would send. Returns everything that arrives until the connection ends.
 pub async fn raw(base: &str, request: &str) -> String {
     let address = base.strip_prefix("http://").expect("a base address");
     let mut stream = TcpStream::connect(address).await.expect("the server accepts connections");

@@ -1,10 +1,11 @@
-//! Model calls in the other dialects, translated from chat requests, and their streams, translated to chat.
+//! Model calls in dialects other than chat. Tests write them as chat requests, which are translated. Streams are
+//! translated back to chat.
 
 use serde_json::{Value, json};
 
 use super::events::Event;
 
-/// A public dialect of model calls.
+/// A dialect of model calls that the public API offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
     /// `POST /v1/chat/completions`
@@ -18,7 +19,7 @@ pub enum Dialect {
 impl Dialect {
     pub const ALL: [Self; 3] = [Self::Chat, Self::Responses, Self::Messages];
 
-    /// Returns the path of model calls in this dialect.
+    /// Returns the path for model calls in this dialect.
     pub const fn path(self) -> &'static str {
         match self {
             Self::Chat => "/v1/chat/completions",
@@ -27,7 +28,7 @@ impl Dialect {
         }
     }
 
-    /// Returns the dialect's own name for an error in a stream; `code` is its code in chat.
+    /// Returns what this dialect calls an error in a stream. `code` is the code of the error in chat.
     pub fn error(self, code: &'static str) -> &'static str {
         match (self, code) {
             (Self::Chat | Self::Responses, code) => code,
@@ -37,7 +38,7 @@ impl Dialect {
         }
     }
 
-    /// Returns the body of a chat request, translated to this dialect.
+    /// Translates the body of a chat request to this dialect.
     pub(crate) fn body(self, chat: &Value) -> Value {
         let mut body = chat.clone();
         let members = body.as_object_mut().unwrap();
@@ -59,7 +60,7 @@ impl Dialect {
         body
     }
 
-    /// Returns the chat events equivalent to an event of this dialect.
+    /// Returns the events in chat that say the same as an event in this dialect.
     pub(crate) fn chat_events(self, event: Event) -> Vec<Event> {
         let Event::Data(data) = event else { return vec![event] };
         match self {
@@ -115,7 +116,7 @@ fn chunk(delta: &Value, finish: &Value) -> Event {
     Event::Data(json!({"choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}))
 }
 
-/// Returns the last chunk, with the usage, and the end of the stream.
+/// Returns the last chunk, which contains the usage, and the end of the stream.
 fn end(finish: &str, usage: &Value, prompt: &Value) -> Vec<Event> {
     let mut told = json!({"prompt_tokens": prompt, "completion_tokens": usage["output_tokens"]});
     if let Some(cost) = usage.get("cost") {

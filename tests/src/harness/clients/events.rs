@@ -1,4 +1,4 @@
-//! Server-sent events, read as they arrive.
+//! Reads server-sent events as they arrive.
 
 use std::collections::VecDeque;
 
@@ -19,23 +19,23 @@ pub enum Event {
     Comment(String),
 }
 
-/// A reader of the events in a response's body.
+/// Reads the events in the body of a response.
 pub struct Events {
     body: Incoming,
-    /// Bytes of an event that is not yet complete.
+    /// The bytes of an event that has not arrived completely.
     partial: Vec<u8>,
     ready: VecDeque<Event>,
     ended: bool,
 }
 
 impl Events {
-    /// Returns a reader of this body.
+    /// Makes a reader for this body.
     pub fn new(body: Incoming) -> Self {
         Self { body, partial: Vec::new(), ready: VecDeque::new(), ended: false }
     }
 
-    /// Reads the next event. Returns `None` at the end, and an error if the connection is cut or nothing arrives in
-    /// time.
+    /// Reads the next event. Returns `None` at the end of the stream, and an error if the connection is cut off or
+    /// nothing arrives in time.
     pub async fn next(&mut self) -> Option<Result<Event, String>> {
         loop {
             if let Some(event) = self.ready.pop_front() {
@@ -64,8 +64,8 @@ impl Events {
         }
     }
 
-    /// Removes the complete events from the buffer and queues them. Each event of the gateway is one line and ends with
-    /// a blank line.
+    /// Moves complete events from the buffer to the queue. Each event of the gateway consists of one line, after which
+    /// comes a blank line.
     fn split(&mut self) {
         while let Some(end) = self.partial.windows(2).position(|pair| pair == b"\n\n") {
             let rest = self.partial.split_off(end + 2);
@@ -80,7 +80,7 @@ fn parse(line: &str) -> Event {
     if let Some(comment) = line.strip_prefix(':') {
         return Event::Comment(comment.trim().to_owned());
     }
-    // Dialects with named events give each name twice.
+    // In dialects whose events have names, each name is there twice.
     let (name, line) = match line.strip_prefix("event: ").and_then(|line| line.split_once('\n')) {
         Some((name, line)) => (Some(name), line),
         None => (None, line),

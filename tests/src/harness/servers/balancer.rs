@@ -1,4 +1,4 @@
-//! A load balancer in front of gateways. It passes connections to ready gateways.
+//! A load balancer in front of gateways. It passes connections to gateways that are ready.
 
 use std::{
     net::SocketAddr,
@@ -18,7 +18,7 @@ use tokio::{
 use super::server::Server;
 use crate::harness::{clients::client::Http, patience::LOOK_EVERY};
 
-/// A balancer of TCP connections. It stops when dropped.
+/// A load balancer for TCP connections. It stops when it is dropped.
 pub struct Balancer {
     address: SocketAddr,
     tasks: Vec<JoinHandle<()>>,
@@ -32,7 +32,7 @@ struct Backend {
 }
 
 impl Balancer {
-    /// Starts a balancer in front of these gateways, which probes each many times a second.
+    /// Starts a balancer in front of these gateways. It asks each of them many times per second whether it is ready.
     pub async fn before(gateways: &[Server]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("the loopback has a free port");
         let address = listener.local_addr().unwrap();
@@ -48,7 +48,7 @@ impl Balancer {
         Self { address, tasks }
     }
 
-    /// Returns the base address of the installation behind the balancer.
+    /// Returns the base address of the balancer.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
@@ -82,10 +82,10 @@ async fn accept(listener: TcpListener, backends: Arc<[Backend]>) {
     }
 }
 
-/// Forwards a connection in both directions until it ends.
+/// Passes bytes between the client and a gateway, in both directions, until the connection ends.
 pub(crate) async fn pass(mut client: TcpStream, backend: String) {
     let Ok(mut server) = TcpStream::connect(backend).await else { return };
-    // Either side may leave at any time.
+    // Either side may have left already.
     let _ = client.set_nodelay(true).and(server.set_nodelay(true));
     let _ = copy_bidirectional(&mut client, &mut server).await;
 }

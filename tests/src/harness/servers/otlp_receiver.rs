@@ -1,4 +1,4 @@
-//! A receiver of spans and metrics over OTLP/HTTP, like a collector.
+//! A receiver of spans and metrics over OTLP/HTTP. It acts like a collector.
 
 use std::{
     convert::Infallible,
@@ -30,25 +30,25 @@ const METRICS: &str = "/v1/metrics";
 
 #[derive(Clone, Debug)]
 pub struct ReceivedSpan {
-    /// `service.name` of the process.
+    /// `service.name` of the process that sent the span.
     pub service: String,
     pub name: String,
-    /// Id of the trace in hexadecimal digits.
+    /// Id of the trace, as hexadecimal digits.
     pub trace: String,
     pub id: String,
-    /// Id of the parent span; empty for the first span.
+    /// Id of the parent span; empty if the span has no parent.
     pub parent: String,
-    /// Kind of the span: the part of, for example, `SPAN_KIND_SERVER` after the prefix.
+    /// Kind of the span. This is the name without its prefix, for example without that of `SPAN_KIND_SERVER`.
     pub kind: String,
-    /// Whether the span's status is an error.
+    /// Whether the status of the span is an error.
     pub failed: bool,
-    /// Start and end in nanoseconds since 1970.
+    /// Times of the start and of the end, in nanoseconds since 1970.
     pub times: (u64, u64),
     attributes: Vec<(String, Value)>,
 }
 
 impl ReceivedSpan {
-    /// Returns the value of an attribute; null if it is missing. An attribute is never set twice.
+    /// Returns the value of an attribute, or null if the span does not have it. Fails if the span has it twice.
     pub fn get(&self, name: &str) -> Value {
         let mut values =
             self.attributes.iter().filter(|(key, _)| key == name).map(|(_, value)| value.clone());
@@ -58,15 +58,15 @@ impl ReceivedSpan {
     }
 }
 
-/// A metric of a process and its attributes, as received last.
+/// A metric of a process with certain attributes, and its last value that was received.
 #[derive(Clone, Debug)]
 pub struct ReceivedMetric {
-    /// `service.name` of the process.
+    /// `service.name` of the process that sent the metric.
     pub service: String,
     pub name: String,
     pub unit: String,
     pub attributes: Map<String, Value>,
-    /// Sum of a counter, or number of values in a histogram.
+    /// The sum of a counter, or the number of values in a histogram.
     pub count: u64,
 }
 
@@ -76,7 +76,7 @@ pub struct OtlpReceiver {
     requests: Arc<Mutex<Vec<Export>>>,
 }
 
-/// Path and body of a request.
+/// Path and body of a request that the receiver got.
 type Export = (String, Bytes);
 
 impl OtlpReceiver {
@@ -85,7 +85,7 @@ impl OtlpReceiver {
         Self::answering(true).await
     }
 
-    /// Starts a receiver that reads requests and never answers.
+    /// Starts a receiver that reads the requests and never answers them.
     pub async fn hanging() -> Self {
         Self::answering(false).await
     }
@@ -105,7 +105,7 @@ impl OtlpReceiver {
         Self { address, requests }
     }
 
-    /// Returns the environment of a process that sends its spans here, and its metrics twice a second.
+    /// Returns environment variables that make a process send its spans here, and its metrics too, twice a second.
     pub fn env(&self) -> Vec<(&'static str, String)> {
         vec![
             ("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://{}", self.address)),
@@ -113,7 +113,7 @@ impl OtlpReceiver {
         ]
     }
 
-    /// Returns the bodies of the requests as they arrived.
+    /// Returns the bodies of all requests, in the order in which they arrived.
     pub fn requests(&self) -> Vec<Bytes> {
         self.requests.lock().unwrap().iter().map(|(_, body)| body.clone()).collect()
     }
@@ -123,8 +123,8 @@ impl OtlpReceiver {
         requests.iter().filter(|(to, _)| to == path).map(|(_, body)| body.clone()).collect()
     }
 
-    /// Waits until the metrics meet the condition. Returns the last value received for each metric and set of
-    /// attributes.
+    /// Waits until the received metrics meet the condition. Returns, for each metric and each set of attributes, the
+    /// value that was received last.
     pub async fn metrics(&self, complete: impl Fn(&[ReceivedMetric]) -> bool) -> Vec<ReceivedMetric> {
         let deadline = Instant::now() + SERVER_PATIENCE;
         loop {
@@ -144,12 +144,12 @@ impl OtlpReceiver {
         }
     }
 
-    /// Returns all spans that have arrived.
+    /// Returns all spans that have arrived so far.
     pub fn spans(&self) -> Vec<ReceivedSpan> {
         self.sent_to(TRACES).iter().flat_map(spans).collect()
     }
 
-    /// Waits until the spans of a trace meet the condition, and returns them.
+    /// Waits until the spans of a trace meet the condition. Returns them.
     pub async fn trace(&self, id: &str, complete: impl Fn(&[ReceivedSpan]) -> bool) -> Vec<ReceivedSpan> {
         let deadline = Instant::now() + SERVER_PATIENCE;
         loop {

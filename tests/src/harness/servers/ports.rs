@@ -1,4 +1,4 @@
-//! Ports of servers that are stopped and then started again at the same address.
+//! Ports of servers that are stopped and later started again at the same address.
 
 use std::{
     env,
@@ -8,22 +8,23 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-/// Ports below the range that Linux assigns to connections and to listeners without a fixed port
-/// (`net.ipv4.ip_local_port_range`), so that nothing takes a port while its server is down.
+/// The ports to choose from. They are below the range from which Linux takes ports for connections and for listeners
+/// that have no fixed port (`net.ipv4.ip_local_port_range`). So nothing takes the port of a server while that server
+/// does not run.
 const PORTS: Range<u32> = 10_000..32_000;
 
 /// Environment variable with the range of ports that this process may use, such as `10000-12750`.
-/// `tests/tools/tests.py` sets it, because it runs many processes with tests at a time.
+/// `tests/tools/tests.py` sets it, because it runs many test processes at the same time.
 const OWN: &str = "FAREGATE_TEST_PORTS";
 
-/// Number of ports that were handed out.
+/// Number of ports that this process has given out.
 static GIVEN_OUT: AtomicU32 = AtomicU32::new(0);
 
-/// Returns a free loopback port that no other call returns.
+/// Returns a free port of the loopback interface. No other call in this process returns the same port.
 pub fn free_port() -> u16 {
     let ports = own_ports();
     let count = ports.end - ports.start;
-    // Other test processes start at different ports.
+    // Test processes begin at different ports, so that they do not choose the same.
     let first = process::id().wrapping_mul(7_919) % count;
     for _ in ports.clone() {
         let place = (first + GIVEN_OUT.fetch_add(1, Ordering::Relaxed)) % count;

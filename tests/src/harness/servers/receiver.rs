@@ -1,4 +1,4 @@
-//! A webhook receiver that keeps each delivery.
+//! A receiver of webhooks. It keeps each delivery.
 
 use std::{
     convert::Infallible,
@@ -20,7 +20,7 @@ use tokio::{
 
 use crate::harness::patience::{LOOK_EVERY, SERVER_PATIENCE};
 
-/// A request that a receiver got.
+/// A request that a receiver has got.
 #[derive(Clone, Debug)]
 pub struct Received {
     /// Request headers.
@@ -29,12 +29,12 @@ pub struct Received {
     pub body: Bytes,
     /// Status of the answer.
     pub status: StatusCode,
-    /// Time at which the body had arrived.
+    /// Time at which the whole body had arrived.
     pub at: Instant,
 }
 
 impl Received {
-    /// Returns the event's id, which identifies repetitions.
+    /// Returns the id of the event. If a delivery is repeated, its id is the same.
     pub fn id(&self) -> String {
         self.headers["webhook-id"].to_str().unwrap().to_owned()
     }
@@ -44,7 +44,7 @@ impl Received {
     }
 }
 
-/// An HTTP server on the loopback interface. It stops when dropped.
+/// An HTTP server on the loopback interface. It stops when it is dropped.
 pub struct Receiver {
     address: String,
     received: Arc<Mutex<Vec<Received>>>,
@@ -52,7 +52,8 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// Starts a receiver. It answers request `n`, counted from zero, with the status `status(n)` after this pause.
+    /// Starts a receiver. It answers request number `n`, counted from zero, with the status `status(n)`. Before each
+    /// answer, it pauses.
     pub async fn start(status: fn(usize) -> u16, pause: Duration) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("the loopback has a free port");
         let address = listener.local_addr().unwrap().to_string();
@@ -61,22 +62,22 @@ impl Receiver {
         Self { address, received, task }
     }
 
-    /// Returns host and port.
+    /// Returns the host and the port of the receiver.
     pub fn address(&self) -> &str {
         &self.address
     }
 
-    /// Returns the URL for a webhook.
+    /// Returns a URL of the receiver for a webhook.
     pub fn url(&self) -> String {
         format!("http://{}/hook", self.address)
     }
 
-    /// Returns all requests so far, in the order in which their bodies arrived.
+    /// Returns all requests so far. Those whose bodies arrived first come first.
     pub fn received(&self) -> Vec<Received> {
         self.received.lock().unwrap().clone()
     }
 
-    /// Waits until the requests so far meet a condition, and returns them.
+    /// Waits until the requests that have arrived meet a condition. Returns them.
     pub async fn until(&self, what: &str, is_met: impl Fn(&[Received]) -> bool) -> Vec<Received> {
         let deadline = Deadline::now() + SERVER_PATIENCE;
         let met = async {
@@ -110,7 +111,7 @@ async fn serve(
                 let received = Arc::clone(&received);
                 async move { Ok::<_, Infallible>(answer(request, &received, status, pause).await) }
             });
-            // A sender that was killed ends its connection with an error.
+            // If a sender is killed, its connection ends with an error.
             let _ = hyper::server::conn::http1::Builder::new()
                 .serve_connection(TokioIo::new(stream), service)
                 .await;
@@ -126,7 +127,7 @@ async fn answer(
 ) -> Response<Full<Bytes>> {
     let (head, body) = request.into_parts();
     let mut answer = Response::new(Full::default());
-    // If the body breaks off, the sender is gone and will not read the answer.
+    // If the body breaks off, its sender has gone and does not read the answer.
     let Ok(body) = body.collect().await else { return answer };
     let status = {
         let mut received = received.lock().unwrap();

@@ -1,4 +1,5 @@
-//! A private Redis: real servers, single or as a cluster, that never lose an acknowledged write.
+//! A private Redis. It consists of real servers, either a single server or a cluster, which never lose a write that
+//! they have confirmed.
 
 use std::{path::Path, time::Duration};
 
@@ -15,47 +16,48 @@ mod node;
 mod pair;
 mod watched;
 
-/// Form of a Redis installation.
+/// The forms in which Redis can be installed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// One server that listens on a socket in its folder, without a network port.
+    /// One server. It listens on a socket in its folder, and not on a network port.
     Alone,
-    /// One server on a port that syncs its file once per second, as a real installation would. For measurements.
+    /// One server, for measurements. It listens on a port, and syncs its file once per second, as in real
+    /// installations.
     AsInstalled,
     /// Three masters that share the slots.
     Cluster,
     /// Three masters, each with a replica that takes over when its master is down.
     ClusterWithReplicas,
-    /// A master with a replica, and an address that always leads to the current master.
+    /// A master with a replica. A single address always leads to the present master.
     WithReplica,
-    /// A master with two replicas and a Sentinel. The master accepts no writes without a replica.
+    /// A master with two replicas, and a Sentinel. The master accepts no writes while it has no replica.
     Watched,
 }
 
-/// How a master disappears.
+/// How a master fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
     /// It is killed, as in a power failure.
     Killed,
-    /// It is stopped by a signal, so that its connections stay open.
+    /// It is stopped with a signal, so its connections stay open.
     Hung,
-    /// Only its clients reach it; its replicas and the Sentinel do not.
+    /// Its clients can reach it, but its replicas and the Sentinel cannot.
     CutOff,
 }
 
-/// A running Redis, killed when dropped.
+/// A running Redis. It is killed when this is dropped.
 pub struct Redis {
-    /// The masters at start, followed by their replicas in the same order.
+    /// The servers that are masters at the start, and then their replicas in the same order.
     nodes: Vec<Node>,
     form: Form,
-    /// Address of the current master, for a master with a replica.
+    /// For a master with a replica, the address that leads to the present master.
     master: Option<MasterAddress>,
-    /// The Sentinel that knows the current master, for the form `Watched`.
+    /// For the form `Watched`, the Sentinel that knows the present master.
     sentinel: Option<Sentinel>,
 }
 
 impl Redis {
-    /// Starts a Redis in this folder, which may hold the data of an earlier one.
+    /// Starts a Redis in this folder. The folder may contain the data of an earlier Redis.
     pub async fn start(form: Form, folder: &Path) -> Self {
         let nodes = match form {
             Form::Alone => vec![Node::on_a_socket(folder)],
@@ -83,7 +85,7 @@ impl Redis {
         redis
     }
 
-    /// Returns the URL of the Redis for `FAREGATE_STORE`.
+    /// Returns the URL of the Redis, for `FAREGATE_STORE`.
     pub fn url(&self) -> String {
         match self.form {
             Form::Alone | Form::AsInstalled => self.nodes[0].url(),
@@ -101,7 +103,7 @@ impl Redis {
         self.nodes.iter().map(Node::pid).collect()
     }
 
-    /// Returns the number of masters at the start.
+    /// Returns the number of servers that are masters at the start.
     pub fn masters(&self) -> usize {
         match self.form {
             Form::Alone | Form::AsInstalled | Form::WithReplica | Form::Watched => 1,
@@ -109,22 +111,22 @@ impl Redis {
         }
     }
 
-    /// Sends a command to one of the servers and returns its raw answer.
+    /// Sends a command to one of the servers. Returns the answer as it was sent.
     pub fn ask(&self, number: usize, command: &str) -> String {
         self.nodes[number].ask(command).unwrap_or_default()
     }
 
-    /// Ends all servers as a power failure would.
+    /// Ends all servers, as a power failure would.
     pub fn kill(&self) {
         self.nodes.iter().for_each(Node::kill);
     }
 
-    /// Ends one server as a power failure would.
+    /// Ends one of the servers, as a power failure would.
     pub fn kill_node(&self, number: usize) {
         self.nodes[number].kill();
     }
 
-    /// Starts all servers again on their data. Servers that still run are killed first.
+    /// Starts all servers again with their data. Servers that still run are killed first.
     pub async fn restart(&self) {
         self.kill();
         for node in &self.nodes {
@@ -133,14 +135,14 @@ impl Redis {
         self.heal().await;
     }
 
-    /// Starts one of the servers again.
+    /// Starts one of the servers again with its data.
     pub async fn restart_node(&self, number: usize) {
         self.nodes[number].kill();
         self.nodes[number].launch();
         self.heal().await;
     }
 
-    /// Waits until every running server answers and all slots are served.
+    /// Waits until every server that runs answers, and until all slots are served.
     async fn heal(&self) {
         for node in self.nodes.iter().filter(|node| node.is_running()) {
             node.ready().await;
@@ -150,7 +152,7 @@ impl Redis {
         }
     }
 
-    /// Moves all slots of a master to the others. Returns when all nodes have learnt of it.
+    /// Moves all slots of a master to the other masters. Returns when all nodes know of this.
     pub async fn move_slots_from(&self, master: usize) {
         tokio::task::block_in_place(|| cluster::move_slots_from(&self.nodes, master));
         self.heal().await;
@@ -166,24 +168,24 @@ impl Redis {
         self.nodes[self.pair().replica()].resume();
     }
 
-    /// Kills a master, and returns once another server has taken over and has replicas.
+    /// Kills a master. Returns when another server has taken over and the killed server is its replica.
     pub async fn fail_over(&self) {
         self.lose_master(0, Loss::Killed).await;
     }
 
-    /// Makes a master disappear, and returns once another server has taken over and the lost one is its replica. Only a
-    /// cluster's masters have numbers.
+    /// Makes a master fail. Returns when another server has taken over and the lost server is its replica. `number`
+    /// chooses a master of a cluster; in other forms, it has no meaning.
     pub async fn lose_master(&self, number: usize, how: Loss) {
         let lost = self.begin_to_lose(number, how);
         self.taken_over(number, lost).await;
-        // Clients that have not noticed the change still use the lost master.
+        // Until they notice the change, clients still use the lost master.
         if how == Loss::CutOff {
             sleep(Duration::from_secs(1)).await;
         }
         self.come_back(lost, how).await;
     }
 
-    /// Makes a master disappear. Returns the number of its server.
+    /// Makes a master fail. Returns the number of its server.
     pub fn begin_to_lose(&self, number: usize, how: Loss) -> usize {
         let lost = self.master(number);
         let node = &self.nodes[lost];
@@ -214,7 +216,7 @@ impl Redis {
         }
     }
 
-    /// Brings back a lost master as a replica.
+    /// Brings a lost master back, as a replica.
     pub async fn come_back(&self, lost: usize, how: Loss) {
         let node = &self.nodes[lost];
         match how {
@@ -231,13 +233,13 @@ impl Redis {
         self.heal().await;
     }
 
-    /// Ends replication in a pair once the replica has all writes. The master continues.
+    /// Ends the replication in a pair after the replica has received all writes. The master continues.
     pub async fn split(&self) {
         self.pair().caught_up(&self.nodes).await;
         self.pair().split(&self.nodes);
     }
 
-    /// Returns the number of the server that is now the master.
+    /// Returns the number of the server that is the master now.
     fn master(&self, number: usize) -> usize {
         match self.form {
             Form::WithReplica => 1 - self.pair().replica(),
@@ -256,7 +258,7 @@ impl Redis {
         self.sentinel.as_ref().expect("this form has a Sentinel")
     }
 
-    /// Stops the servers with a signal: connections stay open, but nothing is answered until the servers are resumed.
+    /// Stops the servers with a signal. Connections stay open, but nothing is answered until the servers are resumed.
     pub fn hang(&self) {
         self.nodes.iter().for_each(Node::hang);
     }

@@ -1,4 +1,4 @@
-//! A process under test, which can be started, called, signalled, killed and restarted.
+//! A process that is tested. It can be started, called, sent signals, killed and started again.
 
 use std::{
     collections::HashMap,
@@ -24,14 +24,14 @@ use crate::{
     upstream::UPSTREAM_KEY,
 };
 
-/// Number of log lines that a failed test shows.
+/// Maximum number of log lines that a failed test shows.
 const LAST_WORDS: usize = 60;
 
-/// Files with a process's output: standard output since the last start, and the log since the first start.
+/// Files with the output of a process: its standard output since the last start, and its log since the first start.
 const OUTPUT: &str = "stdout.txt";
 const LOG: &str = "stderr.txt";
 
-/// Listeners whose addresses the programs print, with the variables that set these addresses.
+/// Listeners whose addresses the programs print, and the environment variables that set these addresses.
 const LISTENERS: [(&str, &str); 4] = [
     ("public", "FAREGATE_LISTEN"),
     ("admin", "FAREGATE_ADMIN_LISTEN"),
@@ -39,44 +39,46 @@ const LISTENERS: [(&str, &str); 4] = [
     ("key-grpc", "FAREGATE_KEY_GRPC_LISTEN"),
 ];
 
-/// Time without a new line after which a log is complete: several times as long as a process buffers lines.
+/// If a log has no new line for this time, it counts as complete. The time is several times as long as a process
+/// buffers lines.
 const LOG_SETTLED: Duration = Duration::from_millis(100);
 
-/// Time after which a log that still grows is read as it is, since a process that has lost its store may write forever.
+/// After this time, a log is read as it is, even if it still grows. A process that has lost its store may write new
+/// lines forever.
 const LOG_GROWS: Duration = Duration::from_secs(5);
 
-/// Script that passes standard input on as a socket, as systemd does, and then becomes the program.
+/// Script that passes its standard input to the program as a socket, as systemd does. It then becomes the program.
 const HAND_OVER: &str = r#"exec 3<&0 </dev/null; export LISTEN_PID=$$ LISTEN_FDS=1; exec "$0" "$@""#;
 
-/// Script that becomes the program. Writes beyond the file-size limit fail instead of killing it. The log is a pipe,
-/// which has no such limit.
+/// Script that becomes the program. A write that exceeds the limit on file sizes fails, and does not kill the program.
+/// The log is a pipe, to which the limit does not apply.
 const FILES_BOUNDED: &str = r#"trap '' XFSZ; [ -p log ] || mkfifo log; cat log >&2 & exec "$0" "$@" 2>log"#;
 
-/// Environment variable with the folder of the last release's programs.
+/// Environment variable with the folder that contains the programs of the last release.
 pub const PREVIOUS: &str = "FAREGATE_TEST_PREVIOUS";
 
-/// Settings of a process.
+/// How a process is started.
 #[derive(Clone)]
 pub struct Settings {
     /// Name of the binary in this workspace.
     pub program: &'static str,
-    /// Working directory. It also holds the data directory and the output.
+    /// Working directory. It also contains the data directory and the output.
     pub data: PathBuf,
-    /// Environment in addition to addresses and the data directory.
+    /// Environment variables in addition to those for the addresses and the data directory.
     pub env: Vec<(&'static str, String)>,
-    /// Socket that is passed to the process as its public port.
+    /// Socket that is passed to the process as the one of its public port.
     pub listener: Option<Arc<TcpListener>>,
-    /// Whether the first start uses the last release's program, if `FAREGATE_TEST_PREVIOUS` names a folder that
-    /// contains it.
+    /// Whether the process is first started with the program of the last release. This happens only if
+    /// `FAREGATE_TEST_PREVIOUS` names a folder that contains it.
     pub upgraded: bool,
-    /// Whether the test limits the size of the process's files with [`Server::bound_files`] while it runs.
+    /// Whether the test limits the sizes of the process's files while the process runs, with [`Server::bound_files`].
     pub files_bounded: bool,
-    /// Folder of the program, if it is not the running executable's.
+    /// Folder that contains the program, unless it is the folder of the running executable.
     pub programs: Option<PathBuf>,
 }
 
 impl Settings {
-    /// Returns the settings of `faregate`, which runs everything in one process.
+    /// Returns the settings of `faregate`, which contains both services.
     pub fn all_in_one(data: &Path, env: Vec<(&'static str, String)>) -> Self {
         Self::of("faregate", data, env)
     }
@@ -119,7 +121,7 @@ impl Settings {
         command
     }
 
-    /// Writes a script that runs the program's commands into a folder. The script has the name that people use.
+    /// Writes a script into a folder. It runs the program's commands, and has the name that people type.
     pub fn install(&self, folder: &Path) {
         let quoted = |text: &OsStr| format!("'{}'", text.to_str().unwrap().replace('\'', "'\\''"));
         let command = self.command();
@@ -133,26 +135,26 @@ impl Settings {
         fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
     }
 
-    /// Runs a command, which must succeed, and returns its output.
+    /// Runs a command and returns what it printed. The command must succeed.
     pub fn cli(&self, arguments: &[&str]) -> String {
         let (status, printed, error) = self.try_cli(arguments);
         assert!(status.success(), "`{} {}` fails: {error}", self.program, arguments.join(" "));
         printed
     }
 
-    /// Starts a command, and kills it after this time as a power failure would.
+    /// Starts a command and, after this time, kills it as a power failure would.
     pub async fn kill_cli(&self, arguments: &[&str], after: Duration) {
         let mut command = self.command();
         let mut child = command.args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         tokio::time::sleep(after).await;
-        // If the command has ended, it need not be killed.
+        // If the command has ended already, it need not be killed.
         let _ = child.kill();
         child.wait().unwrap();
     }
 
-    /// Runs a command and returns its exit status, its standard output and its standard error.
+    /// Runs a command. Returns its exit status, its standard output and its standard error.
     pub fn try_cli(&self, arguments: &[&str]) -> (ExitStatus, String, String) {
-        // Only a serving process limits its files and needs a reader for its log.
+        // Only a process that serves limits its files, and needs a reader for its log.
         let free = Self { files_bounded: false, ..self.clone() };
         let output = run_to_end(free.command().args(arguments));
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
@@ -160,11 +162,11 @@ impl Settings {
     }
 }
 
-/// A running program, killed when dropped.
+/// A running program. It is killed when this is dropped.
 pub struct Server {
     settings: Settings,
     child: Mutex<Child>,
-    /// Addresses by the listener's name. They stay the same across restarts.
+    /// Address of each listener, by the listener's name. They are the same after a restart.
     addresses: HashMap<String, String>,
 }
 
@@ -177,12 +179,12 @@ impl Server {
         server
     }
 
-    /// Starts a process without waiting for it.
+    /// Starts a process and does not wait for it.
     pub fn launched(settings: &Settings) -> Self {
         Self::spawn(settings)
     }
 
-    /// Starts a process with settings that it must refuse, and returns its error output.
+    /// Starts a process with settings that it must refuse. Returns what it wrote to standard error.
     pub async fn refuses(settings: &Settings) -> String {
         let server = Self::spawn(settings);
         let status = server.ended().await;
@@ -197,15 +199,16 @@ impl Server {
         self.ready().await;
     }
 
-    /// Starts the process again at the same addresses, with this additional environment and without some variables.
+    /// Starts the process again at the same addresses, with these additional environment variables, and without some
+    /// others.
     pub async fn restart_with(&mut self, env: Vec<(&'static str, String)>, without: &[&str]) {
         self.settings.env.retain(|(name, _)| !without.contains(name));
         self.settings.env.extend(env);
         self.restart().await;
     }
 
-    /// Starts the process again at the same addresses without waiting for it, since what it depends on may not be
-    /// available yet.
+    /// Starts the process again at the same addresses and does not wait for it: what it depends on may not be available
+    /// yet.
     pub fn launch_again(&self) {
         self.kill();
         *self.child.lock().unwrap() = launch(&self.in_place());
@@ -216,8 +219,8 @@ impl Server {
         self.ready().await;
     }
 
-    /// Starts the process again. If it exits at once because its store is unavailable, repeats that as a supervisor
-    /// would.
+    /// Starts the process again. If it ends at once because its store is unavailable, starts it again and again, as a
+    /// supervisor would.
     pub async fn restart_supervised(&self) {
         self.kill();
         let deadline = Instant::now() + SERVER_PATIENCE;
@@ -230,7 +233,7 @@ impl Server {
         }
     }
 
-    /// Returns settings that start the process at the same addresses.
+    /// Returns settings with which the process starts at the same addresses.
     fn in_place(&self) -> Settings {
         let mut settings = Settings { upgraded: false, ..self.settings.clone() };
         for (name, variable) in LISTENERS {
@@ -250,8 +253,7 @@ impl Server {
         assert!(self.serves().await, "the server ended at once\n{}", self.last_words());
     }
 
-    /// Waits until the process prints the address of its probes, which means that it serves. Returns false if it exits
-    /// first.
+    /// Waits until the process prints the address for probes: then it serves. Returns false if the process ends before.
     async fn serves(&self) -> bool {
         let deadline = Instant::now() + SERVER_PATIENCE;
         while !self.listeners().contains_key("admin") {
@@ -264,7 +266,7 @@ impl Server {
         true
     }
 
-    /// Reads the lines `listening NAME ADDRESS`.
+    /// Returns the addresses in the lines `listening NAME ADDRESS`, by their names.
     fn listeners(&self) -> HashMap<String, String> {
         let printed = self.stdout();
         let complete = printed.rfind('\n').map_or("", |end| &printed[..end]);
@@ -275,7 +277,7 @@ impl Server {
             .collect()
     }
 
-    /// Returns the settings that the process was started with.
+    /// Returns the settings with which the process was started.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
@@ -285,7 +287,7 @@ impl Server {
         self.address("public")
     }
 
-    /// Returns the address of probes and metrics.
+    /// Returns the address for probes and metrics.
     pub fn admin(&self) -> &str {
         self.address("admin")
     }
@@ -298,20 +300,20 @@ impl Server {
         self.child.lock().unwrap().id()
     }
 
-    /// Returns the standard output since the last start.
+    /// Returns what the process has written to standard output since the last start.
     pub fn stdout(&self) -> String {
         read(&self.settings.data.join(OUTPUT))
     }
 
-    /// Returns the standard output once it contains this text. A program may serve before it has written its first
-    /// screen.
+    /// Waits until the standard output contains this text, and returns it. A program may serve before it has printed
+    /// everything.
     pub async fn printed(&self, text: &str) -> String {
         until(text, async || self.stdout().contains(text)).await;
         self.stdout()
     }
 
     /// Returns the log of this process and of its predecessors on the same data. Waits until no more lines arrive,
-    /// since a process buffers lines for a moment.
+    /// because a process buffers lines for a moment.
     #[expect(clippy::disallowed_methods, reason = "tests print logs where nothing can be awaited")]
     pub fn log(&self) -> String {
         let path = self.settings.data.join(LOG);
@@ -331,7 +333,7 @@ impl Server {
         is_running(self.pid())
     }
 
-    /// Limits the size of the process's files, so that a larger write fails as on a full disk.
+    /// Limits the size of the process's files, so that a write to a larger file fails as on a full disk.
     pub fn bound_files(&self, bytes: Option<u64>) {
         let most = bytes.map_or("unlimited".to_owned(), |bytes| bytes.to_string());
         let pid = self.pid().to_string();
@@ -339,7 +341,7 @@ impl Server {
         assert!(bounded.unwrap().success());
     }
 
-    /// Ends the process as a power failure would.
+    /// Ends the process, as a power failure would.
     pub fn kill(&self) {
         let mut child = self.child.lock().unwrap();
         // The process may have ended already.
@@ -362,7 +364,8 @@ impl Server {
         signal(self.pid(), "HUP");
     }
 
-    /// Stops the process with a signal: its connections stay open, but nothing is answered until it is resumed.
+    /// Stops the process with a signal. Its connections stay open, but nothing is answered until the process is
+    /// resumed.
     pub fn hang(&self) {
         signal(self.pid(), "STOP");
     }
@@ -372,7 +375,7 @@ impl Server {
         signal(self.pid(), "CONT");
     }
 
-    /// Returns the process's peak resident memory in bytes.
+    /// Returns the highest resident memory that the process has had, in bytes.
     pub fn peak_memory(&self) -> u64 {
         let status = read(Path::new(&format!("/proc/{}/status", self.pid())));
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -380,7 +383,7 @@ impl Server {
         kib.expect("Linux reports it in /proc") * 1024
     }
 
-    /// Waits until the process ends, and returns its exit status.
+    /// Waits until the process has ended. Returns its exit status.
     pub async fn ended(&self) -> ExitStatus {
         let deadline = Instant::now() + SERVER_PATIENCE;
         loop {
@@ -393,7 +396,7 @@ impl Server {
         }
     }
 
-    /// Returns the end of the log, for failed tests.
+    /// Returns the end of the log. Failed tests show it.
     pub fn last_words(&self) -> String {
         let (printed, log) = (self.stdout(), self.log());
         let lines: Vec<&str> = log.lines().collect();
@@ -419,16 +422,18 @@ fn launch(settings: &Settings) -> Child {
         .expect("the binary can be started")
 }
 
-/// Returns whether a process runs. A process that has ended but that nobody has waited for is a zombie, in state `Z`.
+/// Returns whether a process runs. If a process has ended but nobody has waited for it, it is a zombie, whose state is
+/// `Z`.
 pub(crate) fn is_running(pid: u32) -> bool {
     let stat = read(Path::new(&format!("/proc/{pid}/stat")));
     stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
 }
 
-/// Returns the path of a binary of this workspace. It is next to the running executable.
+/// Returns the path of a binary of this workspace. It is in the same folder as the running executable, or one folder
+/// above.
 pub fn binary(name: &str) -> PathBuf {
     let here = std::env::current_exe().expect("an executable has a path");
-    // Tests are in `deps`, one folder below the binaries.
+    // Tests are in `deps`, which is one folder below the programs.
     here.ancestors().skip(1).take(2).map(|folder| folder.join(name)).find(|path| path.is_file()).unwrap_or_else(
         || {
             panic!(
@@ -439,7 +444,7 @@ pub fn binary(name: &str) -> PathBuf {
     )
 }
 
-/// Reads a file. Reading anything else could block forever.
+/// Reads a file. If the path is not a file, reading it could block forever.
 fn read(path: &Path) -> String {
     if !path.is_file() {
         return String::new();

@@ -1,4 +1,4 @@
-//! A server that stands in for a vendor's. It answers with what a function returns, and records every request.
+//! A server that stands in for a vendor's server. A function decides what it answers. It records every request.
 
 use std::{
     convert::Infallible,
@@ -13,7 +13,7 @@ use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tokio::{net::TcpListener, task::JoinHandle};
 
-/// A request that a stand-in got.
+/// A request that a stand-in received.
 #[derive(Clone, Debug)]
 pub struct AskedOf {
     pub method: Method,
@@ -24,7 +24,7 @@ pub struct AskedOf {
 }
 
 impl AskedOf {
-    /// Returns the value of a header; empty if it is missing.
+    /// Returns the value of a header. It is empty if there is no such header.
     pub fn header(&self, name: &str) -> &str {
         self.headers.get(name).map_or("", |value| value.to_str().unwrap())
     }
@@ -39,7 +39,7 @@ pub type Given = (u16, String);
 
 type Answer = dyn Fn(&AskedOf) -> Given + Send + Sync;
 
-/// An HTTP server on the loopback interface. It stops when dropped.
+/// An HTTP server on the loopback interface. It stops when it is dropped.
 pub struct StandIn {
     address: String,
     asked: Arc<Mutex<Vec<AskedOf>>>,
@@ -47,7 +47,7 @@ pub struct StandIn {
 }
 
 impl StandIn {
-    /// Starts a server that answers with the status and the JSON that this function returns.
+    /// Starts a server. It answers with the status and the JSON that this function returns.
     pub async fn start(answer: impl Fn(&AskedOf) -> Given + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("the loopback has a free port");
         let address = listener.local_addr().unwrap().to_string();
@@ -81,7 +81,7 @@ async fn serve(listener: TcpListener, asked: Arc<Mutex<Vec<AskedOf>>>, answer: A
                 let (asked, answer) = (Arc::clone(&asked), Arc::clone(&answer));
                 async move { Ok::<_, Infallible>(respond(request, &asked, &*answer).await) }
             });
-            // A client that was killed ends its connection with an error.
+            // If a client is killed, its connection ends with an error.
             let _ = hyper::server::conn::http1::Builder::new()
                 .serve_connection(TokioIo::new(stream), service)
                 .await;

@@ -1,4 +1,4 @@
-//! The planned answer to one request: lengths, finish reasons and usage reports.
+//! What will be answered to a request: lengths, finish reasons and usage reports.
 
 use std::sync::Arc;
 
@@ -8,36 +8,36 @@ use super::{
 };
 use crate::upstream::script::{Script, Told, Usage};
 
-/// Planned generation for one request.
+/// What will be generated for a request.
 pub(crate) struct Plan {
     /// Script of the request.
     pub script: Script,
-    /// Model, under the upstream's own name for it.
+    /// The upstream's own name for the model.
     pub model: String,
-    /// Number of alternatives to report for each token of text.
+    /// Number of alternatives that are reported for each token of text.
     pub alternatives: Option<u64>,
     /// Number of tokens in each choice.
     pub lengths: Arc<[u64]>,
     options: StreamOptions,
     timings_per_token: bool,
-    /// Whether the request's limit cuts each choice short.
+    /// For each choice, whether the request's limit cuts it short.
     shortened: Vec<bool>,
     prompt: u64,
 }
 
-/// Place of a usage report in an answer.
+/// The part of an answer in which a usage report is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// First chunk of a stream.
+    /// The first chunk of a stream.
     First,
-    /// Later chunk of a choice.
+    /// A later chunk of a choice.
     Chunk,
-    /// End of a stream, or a whole answer.
+    /// The end of a stream, or a whole answer.
     End,
 }
 
 impl Plan {
-    /// Returns the plan for a request with this script.
+    /// Plans the answer to a request that has this script.
     pub(crate) fn new(asked: &Asked<'_>, script: Script) -> Self {
         let (lengths, shortened): (Vec<u64>, _) = asked.lengths(&script).into_iter().unzip();
         Self {
@@ -67,17 +67,18 @@ impl Plan {
         }
     }
 
-    /// Returns the true usage after this many generated tokens.
+    /// Returns the usage as it really is after this many generated tokens.
     pub(crate) fn served(&self, completion: u64) -> Usage {
         Usage { prompt: self.prompt, cached: self.script.cached_tokens, completion }
     }
 
-    /// Returns whether a stream ends with a report.
+    /// Returns whether a stream ends with a usage report.
     pub(crate) fn reports_at_end(&self) -> bool {
         self.options.include_usage && self.script.told != Told::Nothing
     }
 
-    /// Returns the usage report for choices of these many tokens; `None` if the script has none in this place.
+    /// Returns the usage report when the choices have these numbers of tokens; `None` if the script has no report in
+    /// this place.
     pub(crate) fn report(&self, choices: &[u64], place: Place) -> Option<String> {
         let completion: u64 = choices.iter().sum();
         let reasoning: u64 = choices.iter().map(|tokens| self.script.reasoning_tokens.min(*tokens)).sum();
@@ -92,7 +93,7 @@ impl Plan {
         Some(render::report(usage, reasoning, &self.script, place != Place::End))
     }
 
-    /// Returns whether a chunk of a choice contains a usage report.
+    /// Returns whether the chunks of choices in this place contain a usage report.
     pub(crate) fn reports_in(&self, place: Place) -> bool {
         let Self { options, timings_per_token, script, .. } = self;
         let at_first = place == Place::First && matches!(script.told, Told::First(_) | Told::Json { .. });

@@ -1,4 +1,4 @@
-//! Wire format of chat answers.
+//! Writes chat answers in their format.
 
 use std::{borrow::Cow, fmt::Write as _};
 
@@ -9,21 +9,21 @@ use crate::upstream::{
     style::{ReasoningTold, Style},
 };
 
-/// Creation time of every scripted generation.
+/// Creation time that every scripted generation has.
 const CREATED: u64 = 1_700_000_000;
 
-/// Writer of one stream's events.
+/// Writes the events of a stream.
 pub(crate) struct Events {
-    /// Start of each chunk, up to the choices.
+    /// Beginning of each chunk, up to its choices.
     head: String,
     style: Style,
-    /// Number of alternatives reported for each token of text.
+    /// Number of alternatives that are reported for each token of text.
     alternatives: Option<u64>,
     line_end: &'static str,
 }
 
 impl Events {
-    /// Returns a writer for a stream of this model, with this number of alternatives for each token of text.
+    /// Makes a writer for a stream of this model. It reports this number of alternatives for each token of text.
     pub(crate) fn new(model: &str, style: Style, alternatives: Option<u64>) -> Self {
         let head = format!(
             r#"{{"id":"chatcmpl-scripted","object":"chat.completion.chunk","created":{CREATED},"model":{},"system_fingerprint":"fp_scripted","choices":["#,
@@ -32,13 +32,13 @@ impl Events {
         Self { head, style, alternatives, line_end: if style.crlf { "\r\n" } else { "\n" } }
     }
 
-    /// Returns the first chunk of a choice. `report` is the rendered usage report, if the chunk has one.
+    /// Returns the first chunk of a choice. `report` is the text of the usage report, if the chunk has one.
     pub(crate) fn role(&self, choice: u64, report: Option<&str>) -> String {
         self.chunk(choice, r#""role":"assistant","content":"""#, None, None, report)
     }
 
-    /// Returns the chunk for the token with this index in a choice of this length; empty if the token is not sent, or
-    /// only together with a later one.
+    /// Returns the chunk for the token that has this index, in a choice of this length. It is empty if the token is not
+    /// sent, or is sent only together with a later token.
     pub(crate) fn token(
         &self,
         script: &Script,
@@ -95,12 +95,12 @@ impl Events {
         self.chunk(choice, "", None, Some(reason), report)
     }
 
-    /// Returns a chunk that contains only a usage report.
+    /// Returns a chunk that contains nothing but a usage report.
     pub(crate) fn report(&self, report: &str) -> String {
         format!("data: {}],{report}}}{}", self.head, self.gap())
     }
 
-    /// Returns a comment line, which is not an event.
+    /// Returns a comment. It is not an event.
     pub(crate) fn comment(&self) -> String {
         format!(": still here{}", self.gap())
     }
@@ -120,7 +120,7 @@ impl Events {
         let mut out = String::with_capacity(320);
         let _ = write!(out, r#"data: {}{{"index":{choice},"delta":{{{delta}}},"logprobs":"#, self.head);
         let _ = match logprobs {
-            // Within an event, each line break in the data starts another data line.
+            // In an event, data with line breaks consists of several `data` lines.
             Some(logprobs) if self.style.lines => {
                 write!(out, "{},", format!("{logprobs:#}").replace('\n', "\ndata: "))
             }
@@ -138,7 +138,7 @@ impl Events {
         out
     }
 
-    /// Returns the members that identify the call of a piece, up to the call's arguments.
+    /// Returns the members with which a piece of a call begins, up to the call's arguments.
     fn call_of(&self, script: &Script, call: u64) -> String {
         let (id, name) = (self.style.call_ids.member(call), script.called_name(call));
         format!(r#"{id}"type":"function","function":{{"name":"{name}","#)
@@ -149,11 +149,11 @@ impl Events {
     }
 }
 
-/// Returns log probabilities for these tokens, each with this number of alternatives, and with some members that the
-/// API does not define.
+/// Returns log probabilities for these tokens. Each has this number of alternatives, and some members that the API does
+/// not define.
 fn logprobs<'a>(script: &Script, tokens: impl IntoIterator<Item = Cow<'a, str>>, alternatives: u64) -> Value {
     let one = |token: &str, rank: u64| {
-        // The likeliest has -0.25, the next one -0.5, and so on: every float type holds these numbers exactly.
+        // The likeliest token has -0.25, the next token -0.5, and so on. These numbers are exact in every float type.
         let logprob = -f64::from(u32::try_from(rank + 1).unwrap()) / 4.0;
         json!({"token": token, "logprob": logprob, "bytes": token.as_bytes(), "token_id": rank})
     };
@@ -166,7 +166,7 @@ fn logprobs<'a>(script: &Script, tokens: impl IntoIterator<Item = Cow<'a, str>>,
     json!({script.text_field(): told.collect::<Vec<_>>(), "worker": "worker-7.internal"})
 }
 
-/// Returns a whole answer, given the length and the finish reason of each choice. The usage is optional.
+/// Returns a whole answer whose choices have these lengths and finish reasons. The usage may be absent.
 pub(crate) fn whole(
     model: &str,
     script: &Script,
@@ -186,7 +186,7 @@ pub(crate) fn whole(
     })
     .to_string();
     if let Some(report) = report {
-        // The report is inserted verbatim: reading it as JSON would change its numbers.
+        // The report is inserted as text, because its numbers would change if it were read as JSON.
         answer.truncate(answer.len() - 1);
         let _ = write!(answer, ",{report}}}");
     }
@@ -225,7 +225,7 @@ fn message(script: &Script, length: u64) -> Value {
     message
 }
 
-/// Returns the member `usage`, or `timings`, or both, as llama.cpp's server does at the end of a stream.
+/// Returns the member `usage` or `timings`. At the end of a stream, it may be both, as in llama.cpp's server.
 pub(crate) fn report(usage: Usage, reasoning: u64, script: &Script, in_chunk: bool) -> String {
     let left_out = script.style.no_cached_tokens || (in_chunk && script.style.cached_tokens_at_end);
     let (told, timings) = (usage_json(usage, reasoning, script, !left_out), timings_json(usage));
@@ -243,7 +243,7 @@ fn timings_json(Usage { prompt, cached, completion }: Usage) -> String {
     )
 }
 
-/// Returns the object `usage`, with or without the cached tokens.
+/// Returns the object `usage`, with or without the number of cached tokens.
 fn usage_json(usage: Usage, reasoning: u64, script: &Script, with_cached: bool) -> String {
     let Usage { prompt, cached, completion } = usage;
     let mut details = String::new();

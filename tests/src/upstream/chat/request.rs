@@ -1,5 +1,4 @@
-//! Chat requests. They are parsed only as far as necessary, since prompts may be long and benchmarks use this upstream
-//! too.
+//! Chat requests. Only what is needed is parsed, because prompts may be long and benchmarks use this upstream too.
 
 use std::borrow::Cow;
 
@@ -9,21 +8,21 @@ use serde_json::{Value, value::RawValue};
 
 use crate::upstream::{conversation::script_of, script::Script};
 
-/// Members of a request that the upstream uses.
+/// The members of a request that the upstream uses.
 #[derive(Deserialize)]
 pub(crate) struct Asked<'a> {
-    /// Model, under the upstream's own name for it.
+    /// The upstream's own name for the model.
     #[serde(borrow)]
     pub model: Cow<'a, str>,
     /// Messages, unparsed.
     #[serde(borrow)]
     pub messages: &'a RawValue,
-    /// Whether the answer is streamed.
+    /// Whether the client asks for a stream.
     #[serde(default)]
     pub stream: bool,
     #[serde(default)]
     pub stream_options: StreamOptions,
-    /// Whether every chunk reports the timings so far, as llama.cpp's server does.
+    /// Whether every chunk contains the timings so far, as in llama.cpp's server.
     #[serde(default)]
     pub timings_per_token: bool,
     #[serde(borrow, default)]
@@ -42,16 +41,16 @@ pub(crate) struct Asked<'a> {
 
 #[derive(Clone, Copy, Default, Deserialize)]
 pub(crate) struct StreamOptions {
-    /// Whether a separate chunk at the end reports the usage.
+    /// Whether a chunk of its own at the end reports the usage.
     #[serde(default)]
     pub include_usage: bool,
-    /// Whether every chunk reports the usage so far.
+    /// Whether every chunk contains the usage so far.
     #[serde(default)]
     pub continuous_usage_stats: bool,
 }
 
 impl Asked<'_> {
-    /// Returns the script of the last user message that has one, for the current round of tool calls.
+    /// Returns the script in the last user message that contains one, for the present round of tool calls.
     pub(crate) fn script(&self) -> Option<Script> {
         memmem::find(self.messages.get().as_bytes(), br#"{\"script\":"#)?;
         let messages: Vec<Value> = serde_json::from_str(self.messages.get()).ok()?;
@@ -62,8 +61,8 @@ impl Asked<'_> {
         self.n.unwrap_or(1)
     }
 
-    /// Returns the script's refusal, in its server's words, if the prompt and the largest completion together exceed
-    /// the context.
+    /// If the prompt and the largest possible completion together exceed the context, returns a refusal in the words of
+    /// the server that the script imitates.
     pub(crate) fn too_long(&self, script: &Script) -> Option<String> {
         let (context, prompt) = (script.context?, self.prompt_tokens(script));
         let most = self.most().unwrap_or(1);
@@ -74,17 +73,18 @@ impl Asked<'_> {
         self.max_tokens.or(self.max_completion_tokens)
     }
 
-    /// Returns the salt that separates the caches of different users.
+    /// Returns a salt. Users with different salts do not share cached prompts.
     pub(crate) fn cache_salt(&self) -> &str {
         self.cache_salt.as_deref().unwrap_or_default()
     }
 
-    /// Returns the number of alternatives to report for each token of text; `None` if no probabilities were requested.
+    /// Returns the number of alternatives that are reported for each token of text; `None` if no probabilities were
+    /// requested.
     pub(crate) fn alternatives(&self) -> Option<u64> {
         (self.logprobs == Some(true)).then(|| self.top_logprobs.unwrap_or(0))
     }
 
-    /// Returns the number of tokens in each choice, and whether the request's limit cut the choice short.
+    /// Returns for each choice the number of its tokens, and whether the request's limit cuts it short.
     pub(crate) fn lengths(&self, script: &Script) -> Vec<(u64, bool)> {
         let room = script.context.map(|context| context.saturating_sub(self.prompt_tokens(script)));
         let most = self.most().or(room).filter(|_| !script.ignores_max_tokens);

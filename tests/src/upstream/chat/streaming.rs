@@ -24,7 +24,7 @@ pub(in crate::upstream) fn pieces(plan: Plan, running: Running) -> BoxStream<'st
     steps::pieces(Streaming { plan, events, generated, round: 0, first: true }, steps, running)
 }
 
-/// Part of a stream.
+/// A part of a stream.
 #[derive(Clone, Copy)]
 enum Part {
     Role {
@@ -37,14 +37,14 @@ enum Part {
     Finish {
         choice: u64,
     },
-    /// Usage of one choice or, without one, of all choices.
+    /// The usage of a choice or, if there is none, of all choices together.
     Usage {
         choice: Option<u64>,
     },
     Done,
 }
 
-/// Returns all steps of a stream, including faults.
+/// Returns all steps of a stream, with the fault if there is one.
 fn steps(plan: &Plan) -> Steps<Part> {
     let (lengths, script, fault) = (plan.lengths.clone(), &plan.script, plan.script.fault);
     let style = script.style;
@@ -59,7 +59,7 @@ fn steps(plan: &Plan) -> Steps<Part> {
     };
     let ends: Vec<Part> =
         (0..choices).zip(&*lengths).flat_map(|(choice, length)| end_of(choice, *length)).collect();
-    // A choice without tokens ends in the first round.
+    // A choice that has no tokens ends in the first round.
     let rounds =
         lengths.iter().copied().max().unwrap_or_default().max(1).min(fault.after().unwrap_or(u64::MAX));
     let tokens = (0..rounds).flat_map(move |index| {
@@ -86,11 +86,11 @@ fn steps(plan: &Plan) -> Steps<Part> {
     Box::new(roles.chain(tokens).chain(ends).map(Step::Part).chain(tail))
 }
 
-/// A stream in progress.
+/// A stream that is being sent.
 struct Streaming {
     plan: Plan,
     events: Events,
-    /// Tokens of each choice so far.
+    /// Number of tokens that each choice has so far.
     generated: Vec<u64>,
     /// Index of the last token.
     round: u64,
@@ -166,7 +166,7 @@ impl Streaming {
         if style.comments { format!("{}{event}", self.events.comment()) } else { event }
     }
 
-    /// Returns the tokens so far, of this choice or of each choice.
+    /// Returns the number of tokens so far: of this choice, or of each choice.
     fn counted(&self, choice: Option<u64>) -> &[u64] {
         match choice {
             Some(choice) => {
@@ -177,7 +177,7 @@ impl Streaming {
         }
     }
 
-    /// Returns the usage report in the next chunk of a choice.
+    /// Returns the usage report that the next chunk of a choice contains.
     fn report_in_chunk(&self, choice: u64) -> Option<String> {
         let place = if self.first { Place::First } else { Place::Chunk };
         let counted = self.counted(self.plan.script.style.usage_by_choice.then_some(choice));

@@ -1,34 +1,34 @@
-//! Faults that a script causes, and the formats of model servers' errors.
+//! The faults that a script can cause, and the formats of model servers' errors.
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-/// A fault of the upstream. `after` counts the tokens of each choice. A fault that breaks a stream after some token
-/// breaks a whole answer in its middle.
+/// A fault of the upstream. `after` is a number of tokens in each choice. A fault that breaks a stream after that token
+/// breaks a whole answer in the middle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fault {
     /// No fault.
     None,
-    /// An error status instead of an answer.
+    /// There is an error status instead of an answer.
     Error {
         status: u16,
-        /// Format of the error's body.
+        /// Format of the body.
         shape: Shape,
     },
-    /// An error status for a request with a query or a header `anthropic-beta`, as from a vendor that reads its
-    /// credential from there.
+    /// There is an error status if the request has a query or a header `anthropic-beta`. A vendor that reads its
+    /// credential from there would answer like this.
     ErrorOfHead { status: u16 },
-    /// The connection is cut before the response's head.
+    /// The connection is cut before the head of the response.
     CutBeforeHead,
-    /// The response's head never comes.
+    /// The head of the response never arrives.
     StallBeforeHead,
-    /// Output stops; the connection stays open.
+    /// Output stops, but the connection stays open.
     Stall {
         /// Number of tokens before the fault.
         after: u64,
     },
-    /// Output stops; comments keep coming.
+    /// Output stops, but comments are still sent.
     Comments {
         /// Number of tokens before the fault.
         after: u64,
@@ -38,26 +38,26 @@ pub enum Fault {
         /// Number of tokens before the fault.
         after: u64,
     },
-    /// The stream ends without an error, but also without finish reason, usage and `[DONE]`.
+    /// The stream ends without an error, but also without a finish reason, usage and `[DONE]`.
     End {
         /// Number of tokens before the fault.
         after: u64,
     },
-    /// An error event, followed by `[DONE]`.
+    /// There is an error event, and then `[DONE]`.
     ErrorEvent {
         /// Number of tokens before the fault.
         after: u64,
         /// Format of the error.
         shape: Shape,
     },
-    /// An event that is not JSON, followed by silence; for a whole answer, a body that is not JSON.
+    /// There is an event that is not JSON, and then nothing. A whole answer has a body that is not JSON.
     Nonsense {
         /// Number of tokens before the fault.
         after: u64,
     },
     /// The connection is cut after the finish reason.
     CutBeforeUsage,
-    /// Everything is sent except a finish reason, which stays null.
+    /// Everything is sent except a finish reason, which is always null.
     NoFinishReason,
     /// Everything is sent except `[DONE]`.
     NoDone,
@@ -66,7 +66,8 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// Returns the number of tokens of a choice after which the fault occurs; `None` if it does not occur among tokens.
+    /// Returns the number of tokens of a choice after which the fault occurs; `None` if the fault does not depend on a
+    /// number of tokens.
     pub const fn after(self) -> Option<u64> {
         match self {
             Self::Stall { after }
@@ -88,13 +89,13 @@ impl Fault {
     }
 }
 
-/// Formats of model servers' errors.
+/// The formats in which model servers send errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Shape {
     /// `{"error":{message,type,param,code}}`, as vLLM sends it.
     Nested,
-    /// The members without the enclosing `error`, as SGLang sends them.
+    /// The same members without the enclosing `error`, as SGLang sends them.
     Flat,
     /// The error that llama.cpp's server sends for a prompt that is too long.
     TooLong,
@@ -104,14 +105,14 @@ pub enum Shape {
     Text,
     /// `{"detail":"…"}`, as FastAPI sends it.
     Detail,
-    /// vLLM's format, for any status, with a message that contains a host and a credential.
+    /// vLLM's format. Whatever the status, the message contains a host and a credential.
     Telling,
     /// HTML instead of JSON.
     Html,
 }
 
 impl Shape {
-    /// Returns the message of an error with this status.
+    /// Returns the message that an error with this status has.
     pub(crate) fn message(status: u16) -> String {
         match status {
             400 | 422 => "the scripted upstream refuses this request".to_owned(),
@@ -119,8 +120,8 @@ impl Shape {
         }
     }
 
-    /// Returns the body of the error. Unless the error is about the request, it contains an internal host, which
-    /// clients must never see.
+    /// Returns the body of the error. Most errors that do not blame the request name an internal host, which clients
+    /// must never see.
     pub fn body(self, status: u16) -> String {
         let message = Self::message(status);
         match self {
@@ -137,5 +138,5 @@ impl Shape {
     }
 }
 
-/// llama.cpp's message when a template raises an exception.
+/// What llama.cpp says when a template raises an exception.
 pub(crate) const TEMPLATE_RAISES: &str = "\n------------\nWhile executing CallExpression at line 85, column 32 in source:\n...first %}↵            {{- raise_exception('System message must be at the beginnin...\n                                           ^\nError: Jinja Exception: System message must be at the beginning.";

@@ -1,22 +1,23 @@
-//! Servers' errors about requests that exceed the context.
+//! What servers say about requests that exceed the context.
 
 use serde::{Deserialize, Serialize};
 
-/// How a server words the refusal of a request that exceeds its context.
+/// How a server refuses a request that exceeds its context.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TooLong {
-    /// Like vLLM, which counts a prompt only up to its window, and checks a limit above the window separately.
+    /// Like vLLM: it counts the tokens of a prompt only up to its window, and has a check of its own for a limit above
+    /// the window.
     #[default]
     Vllm,
-    /// Like SGLang, which gives all numbers.
+    /// Like SGLang: it states all numbers.
     Sglang,
-    /// Like a server that gives no number.
+    /// Like a server that states no number.
     Mute,
 }
 
 impl TooLong {
-    /// Returns the message about a prompt and a limit with these numbers of tokens.
+    /// Returns the message for a prompt and a limit with these numbers of tokens.
     pub(crate) fn words(self, context: u64, prompt: u64, most: u64) -> String {
         match self {
             Self::Vllm if most > context => format!(

@@ -19,7 +19,7 @@ mod responses;
 mod thinking;
 mod tools;
 
-/// Refuses a request without this credential, with or without `Bearer` before it.
+/// Refuses a request that does not contain this credential. `Bearer` may precede it.
 pub(super) fn credential(api: Api, headers: &HeaderMap, key: Option<&str>) -> Checked {
     let Some(key) = key else { return Ok(()) };
     let is_right = |value: &HeaderValue| {
@@ -39,7 +39,7 @@ pub(super) fn credential(api: Api, headers: &HeaderMap, key: Option<&str>) -> Ch
     Err(ApiError { status: 401, ..ApiError::invalid(message, None) })
 }
 
-/// Refuses a request that the vendor of the API refuses.
+/// Refuses a request that the API's vendor would refuse.
 pub(super) fn check(prompt: &Prompt, purpose: Purpose, headers: &HeaderMap) -> Checked {
     let beta = headers.get("anthropic-beta").and_then(|beta| beta.to_str().ok()).unwrap_or_default();
     if prompt.api == Api::Messages && !headers.contains_key("anthropic-version") {

@@ -1,4 +1,4 @@
-//! Errors in the vendors' formats and words.
+//! Errors in the formats and the words of the vendors.
 
 use http::{HeaderValue, Response, header};
 use serde_json::{Value, json};
@@ -14,22 +14,22 @@ use crate::upstream::{
 pub(super) struct ApiError {
     /// Status of the response.
     pub status: u16,
-    /// Message for people, and for agents that read it.
+    /// Message for people. Agents read it too.
     pub message: String,
-    /// Parameter at fault, in OpenAI's format.
+    /// The parameter that is at fault. Only OpenAI's format contains it.
     pub param: Option<String>,
-    /// Code in OpenAI's format; by default it depends on the status.
+    /// Code of the error. Only OpenAI's format contains it. By default, it depends on the status.
     pub code: Option<&'static str>,
-    /// Type of the error; by default it depends on the status.
+    /// Type of the error. By default, it depends on the status.
     pub kind: Option<&'static str>,
     /// Seconds after which a client may try again.
     pub retry_after: Option<u64>,
-    /// Whether the body is an HTML page with the message.
+    /// Whether the body is an HTML page that contains the message.
     pub html: bool,
 }
 
 impl ApiError {
-    /// Returns an error about the request.
+    /// Makes an error that is about the request.
     pub(super) fn invalid(message: &str, param: Option<&str>) -> Self {
         Self {
             status: 400,
@@ -42,7 +42,7 @@ impl ApiError {
         }
     }
 
-    /// Returns an error with this status in the vendor's format, or as HTML if the shape says so.
+    /// Makes an error with this status. It has the vendor's format or, if the shape says so, is HTML.
     pub(super) fn of_status(status: u16, shape: Shape) -> Self {
         let message = match shape {
             Shape::Telling => "bad key sk-SECRET123456 at http://10.0.0.5:8000/v1".to_owned(),
@@ -82,7 +82,7 @@ impl ApiError {
     }
 }
 
-/// Adds headers that identify the request and the operator's account.
+/// Adds the vendor's headers. They identify the request and the operator's account.
 pub(super) fn with_vendor_headers(api: Api, mut answer: Response<Body>) -> Response<Body> {
     let (request, organization) = match api {
         Api::Messages => ("request-id", "anthropic-organization-id"),
@@ -120,7 +120,7 @@ const fn responses_type(status: u16) -> &'static str {
     }
 }
 
-/// Returns the code of a Responses error that has no code of its own.
+/// Returns the code of an error in the Responses API if the error itself names no code.
 const fn responses_code(status: u16) -> Option<&'static str> {
     match status {
         401 => Some("invalid_api_key"),

@@ -12,14 +12,14 @@ use crate::upstream::{
     script::{Token, Usage, word},
 };
 
-/// Writer of an answer in the Messages API.
+/// Writes an answer in the Messages API.
 #[derive(Default)]
 pub(super) struct MessagesWriter {
-    /// Blocks of the answer. The last block may be open.
+    /// The blocks of the answer. The last of them may not have ended yet.
     blocks: Vec<Value>,
-    /// First token of the last block, until it is closed.
+    /// The first token of the last block, if that block has not ended yet.
     open: Option<Token>,
-    /// Arguments of the last call so far.
+    /// What has been written of the arguments of the last call.
     arguments: String,
 }
 
@@ -112,7 +112,7 @@ impl AnswerWriter for MessagesWriter {
 }
 
 impl MessagesWriter {
-    /// Starts the block for a token.
+    /// Begins the block to which a token belongs.
     fn open(&mut self, plan: &NativePlan, token: Token) -> Value {
         let block = match token {
             Token::Reasoning(_) => json!({"type": "thinking", "thinking": "", "signature": ""}),
@@ -130,7 +130,7 @@ impl MessagesWriter {
         event
     }
 
-    /// Returns a token's delta in the open block.
+    /// Returns the delta with which a token is added to the block that has begun.
     fn delta(&mut self, plan: &NativePlan, token: Token) -> Option<Value> {
         let index = self.blocks.len() - 1;
         match token {
@@ -157,7 +157,7 @@ fn delta(index: usize, delta: &Value) -> Value {
     json!({"type": "content_block_delta", "index": index, "delta": delta})
 }
 
-/// Returns whether thinking is sent: it is unless the request turned it off. Its tokens are generated in either case.
+/// Returns whether thinking is sent. It is, unless the request turned it off. Even then, its tokens are generated.
 fn shows_thinking(plan: &NativePlan) -> bool {
     !plan.script.hidden_reasoning && plan.prompt.body["thinking"]["type"] != "disabled"
 }
@@ -170,7 +170,7 @@ fn message(plan: &NativePlan, content: &[Value], stop_reason: &Value) -> Value {
     })
 }
 
-/// Returns the stop reason, and the details that accompany a refusal.
+/// Returns the stop reason and, if the answer is a refusal, its details.
 fn stop_reason(plan: &NativePlan) -> (Value, Option<Value>) {
     let calls = plan.script.tool_calls > 0;
     let reason = match (&plan.script.finish_reason, plan.shortened) {
@@ -186,7 +186,7 @@ fn stop_reason(plan: &NativePlan) -> (Value, Option<Value>) {
     (reason.into(), (reason == "refusal").then_some(details))
 }
 
-/// Returns the object `usage`, with or without the members that are reported only once.
+/// Returns the object `usage`. Some members are reported only once; `full` says whether they are included.
 fn usage(plan: &NativePlan, reported: Reported, full: bool) -> Option<Value> {
     let Usage { prompt, cached, completion } = match reported {
         Reported::Nothing => return None,

@@ -8,10 +8,10 @@ use crate::upstream::{
     script::Usage,
 };
 
-/// Creation time of every scripted response.
+/// Creation time that every scripted response has.
 const CREATED: u64 = 1_700_000_000;
 
-/// Returns the response with this status and these items. Only a finished response reports its usage.
+/// Returns the response with this status and these items. Only a response that is finished reports its usage.
 pub(super) fn response(plan: &NativePlan, status: &str, output: &[Value]) -> Value {
     let echoed = |member: &str, or: Value| plan.echoed(member, or);
     let text = echoed("text", json!({"format": {"type": "text"}, "verbosity": "medium"}));
@@ -45,7 +45,7 @@ pub(super) fn response(plan: &NativePlan, status: &str, output: &[Value]) -> Val
     })
 }
 
-/// Returns the status at the end, and why a response is incomplete.
+/// Returns the status that the response has at its end and, if it is incomplete, why.
 pub(super) fn status(plan: &NativePlan) -> (&'static str, Option<&str>) {
     match (&plan.script.finish_reason, plan.shortened) {
         _ if plan.script.fault == Fault::NoFinishReason => ("in_progress", None),
@@ -56,7 +56,7 @@ pub(super) fn status(plan: &NativePlan) -> (&'static str, Option<&str>) {
     }
 }
 
-/// Returns the object `usage`; null if no usage is reported.
+/// Returns the object `usage`. It is null if no usage is reported.
 pub(super) fn usage(plan: &NativePlan, reported: Reported) -> Value {
     let Usage { prompt, cached, completion } = match reported {
         Reported::Nothing => return Value::Null,

@@ -13,20 +13,20 @@ use crate::upstream::{
     script::{Token, word},
 };
 
-/// Writer of an answer in the Responses API.
+/// Writes an answer in the Responses API.
 #[derive(Default)]
 pub(super) struct ResponsesWriter {
-    /// Number of events so far.
+    /// Number of events that were written so far.
     events: u64,
-    /// Items of the answer. The last item may be open.
+    /// The items of the answer. The last of them may not have ended yet.
     items: Vec<Value>,
-    /// First token of the last item, until it is closed.
+    /// The first token of the last item, if that item has not ended yet.
     open: Option<Token>,
-    /// Last token that was written.
+    /// The token that was written last.
     last: Option<(u64, Token)>,
 }
 
-/// Members of an event other than its type and number.
+/// The members of an event, apart from its type and its number.
 type Members = (&'static str, Value);
 
 impl AnswerWriter for ResponsesWriter {
@@ -123,7 +123,7 @@ impl ResponsesWriter {
         events.into_iter().map(&mut one).collect()
     }
 
-    /// Returns the name of the last event, and the response in it.
+    /// Returns the name of the event that ends the answer, and the response in that event.
     fn ended(&self, plan: &NativePlan, tokens: u64) -> (&'static str, Value) {
         let (status, reason) = super::response_object::status(plan);
         let mut ended = response(plan, status, &self.items);
@@ -134,14 +134,14 @@ impl ResponsesWriter {
         (if reason.is_some() { "response.incomplete" } else { "response.completed" }, ended)
     }
 
-    /// Returns whether the answer ends before the open item does.
+    /// Returns whether the answer ends before its last item has ended.
     fn is_cut(&self, plan: &NativePlan) -> bool {
         let Some((index, token)) = self.last else { return false };
         let complete = matches!(token, Token::Tool { part: 2, .. });
         plan.shortened.is_some() && index + 1 == plan.length && !complete
     }
 
-    /// Starts the item for a token.
+    /// Begins the item to which a token belongs.
     fn open(&mut self, plan: &NativePlan, token: Token) -> Vec<Members> {
         let (output, serial) = (self.items.len(), plan.serial);
         let item = match token {
@@ -184,7 +184,7 @@ impl ResponsesWriter {
         events
     }
 
-    /// Returns a token's delta in the open item.
+    /// Returns the delta with which a token is added to the item that has begun.
     fn delta(&mut self, plan: &NativePlan, token: Token) -> Option<Members> {
         let output = self.items.len() - 1;
         let item = &mut self.items[output];
@@ -228,7 +228,7 @@ impl ResponsesWriter {
         Some((name, members))
     }
 
-    /// Returns the events that end the open item.
+    /// Returns the events that end the item that has begun.
     fn ending(&mut self, plan: &NativePlan, open: Token, status: &str) -> Vec<Members> {
         let output = self.items.len() - 1;
         let item = &mut self.items[output];
@@ -277,7 +277,7 @@ impl ResponsesWriter {
     }
 }
 
-/// Prefix of the id, type, and input member of a call whose input is text.
+/// For a call whose input is a text: the prefix of its id, its type, and the member that contains its input.
 const CUSTOM_CALL: (&str, &str, &str) = ("ctc", "custom_tool_call", "input");
 
 fn with(mut members: Value, name: &str, value: Value) -> Value {

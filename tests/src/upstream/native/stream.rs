@@ -16,7 +16,7 @@ use crate::upstream::{
     steps::{self, Step, StepWriter, Steps},
 };
 
-/// Returns all pieces of a stream.
+/// Returns a stream piece by piece.
 pub(super) fn pieces(
     plan: NativePlan,
     writer: Box<dyn AnswerWriter>,
@@ -26,7 +26,7 @@ pub(super) fn pieces(
     steps::pieces(NativeStream { plan, writer, generated: 0 }, steps, running)
 }
 
-/// Part of a stream.
+/// A part of a stream.
 #[derive(Clone, Copy)]
 enum Part {
     Start,
@@ -37,7 +37,7 @@ enum Part {
     Done,
 }
 
-/// Returns all steps of a stream, including faults.
+/// Returns all steps of a stream, with the fault if there is one.
 fn steps(plan: &NativePlan) -> Steps<Part> {
     let fault = plan.script.fault;
     let tokens = 0..plan.length.min(fault.after().unwrap_or(u64::MAX));
@@ -54,7 +54,7 @@ fn steps(plan: &NativePlan) -> Steps<Part> {
     Box::new(parts.map(Step::Part).chain(tail))
 }
 
-/// A stream in progress.
+/// A stream that is being sent.
 struct NativeStream {
     plan: NativePlan,
     writer: Box<dyn AnswerWriter>,

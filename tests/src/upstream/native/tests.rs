@@ -17,7 +17,7 @@ mod responses;
 mod strict_messages;
 mod strict_responses;
 
-/// A client of an upstream in one of the two APIs.
+/// A client that calls an upstream in one of the two APIs.
 struct Client {
     upstream: Upstream,
     api: Api,
@@ -29,7 +29,8 @@ impl Client {
         Self { upstream: Upstream::start(), api, http: Http::new() }
     }
 
-    /// Returns a request body with one user message that contains this script, and with these additional members.
+    /// Returns the body of a request. It has these additional members, and one user message, which contains this
+    /// script.
     fn body(&self, script: &Script, more: Value) -> Value {
         let mut body = match self.api {
             Api::Messages => json!({"model": "m", "max_tokens": 1000, "messages": [user(&script.message())]}),
@@ -55,7 +56,7 @@ impl Client {
         self.send(&self.body(script, more)).await.json()
     }
 
-    /// Returns the events of a stream, and how the stream broke, if it did.
+    /// Returns the events of a stream and, if the stream broke off, how.
     async fn stream(&self, script: &Script, more: Value) -> (Vec<Value>, Option<String>) {
         let mut body = self.body(script, more);
         body["stream"] = true.into();
@@ -73,7 +74,8 @@ impl Client {
         (all, None)
     }
 
-    /// Returns the answer of the endpoint that counts tokens. The endpoint accepts only these members.
+    /// Returns the answer of the endpoint that counts tokens. Only these members of the body are sent, because the
+    /// endpoint accepts no others.
     async fn count(&self, body: &Value, members: &[&str]) -> Value {
         let mut asked = body.clone();
         asked.as_object_mut().unwrap().retain(|name, _| members.contains(&name.as_str()));
@@ -94,14 +96,14 @@ fn user(text: &str) -> Value {
     json!({"role": "user", "content": text})
 }
 
-/// Returns the types of these events, without consecutive repetitions.
+/// Returns the types of these events. A type that follows itself is listed only once.
 fn types(events: &[Value]) -> Vec<&str> {
     let mut types: Vec<&str> = events.iter().map(|event| event["type"].as_str().unwrap()).collect();
     types.dedup();
     types
 }
 
-/// Joins a member of these events' deltas.
+/// Joins the texts that a member has in the deltas of these events.
 fn joined(events: &[Value], kind: &str, pointer: &str) -> String {
     let of_kind = events.iter().filter(|event| event["type"] == kind);
     of_kind.filter_map(|event| event.pointer(pointer)?.as_str()).collect()

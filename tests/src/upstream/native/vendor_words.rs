@@ -1,4 +1,4 @@
-//! The vendors' wording of refusals about an account.
+//! The words in which vendors refuse requests because of the operator's account.
 
 use super::error::ApiError;
 use crate::upstream::{
@@ -7,7 +7,7 @@ use crate::upstream::{
 };
 
 impl ApiError {
-    /// Returns this error as the API's vendor words it.
+    /// Makes this error in the words of the API's vendor.
     pub(super) fn of_vendor(api: Api, error: VendorError, model: &str) -> Self {
         match api {
             Api::Messages => of_anthropic(error),
@@ -15,7 +15,7 @@ impl ApiError {
         }
     }
 
-    /// Returns the error about a credential that the vendor does not know.
+    /// Makes the error that says that the vendor does not know the credential.
     pub(super) fn wrong_key(api: Api) -> Self {
         let message = match api {
             Api::Messages => "invalid x-api-key",
@@ -26,7 +26,7 @@ impl ApiError {
         Self { status: 401, ..Self::invalid(message, None) }
     }
 
-    /// Returns the error about a prompt that is longer than the window.
+    /// Makes the error that says that the prompt is longer than the window.
     pub(super) fn prompt_too_long(api: Api, prompt: u64, window: u64) -> Self {
         match api {
             Api::Messages => {

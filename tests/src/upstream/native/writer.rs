@@ -1,43 +1,44 @@
-//! Parts of each API's streams and whole answers.
+//! What is different between the two APIs' streams and whole answers.
 
 use serde_json::Value;
 
 use crate::upstream::{faults::fault::Shape, prompts::plan::NativePlan};
 
-/// Writes the events of an answer, and keeps their content for events that repeat it and for the whole answer.
+/// Writes the events of an answer. It keeps their content, because later events and the whole answer repeat it.
 pub(super) trait AnswerWriter: Send {
-    /// Returns the events before the first token.
+    /// Returns the events that come before the first token.
     fn start(&mut self, plan: &NativePlan) -> Vec<Value>;
 
-    /// Returns the events for the token with this index; none if it is not sent, or only together with a later one.
+    /// Returns the events for the token that has this index. There are none if the token is not sent, or is sent only
+    /// together with a later token.
     fn token(&mut self, plan: &NativePlan, index: u64) -> Vec<Value>;
 
-    /// Returns the events that end what the last token left open.
+    /// Returns the events that end the block or item that the last token belongs to.
     fn close(&mut self, plan: &NativePlan) -> Vec<Value>;
 
-    /// Returns the events with the end and the usage of an answer of this many tokens.
+    /// Returns the events at the end of an answer of this many tokens, which report its usage.
     fn finish(&mut self, plan: &NativePlan, tokens: u64) -> Vec<Value>;
 
-    /// Returns events that no client knows, and pings.
+    /// Returns pings, and events that no client knows.
     fn unknown(&mut self) -> Vec<Value>;
 
-    /// Returns the events after the end of the answer.
+    /// Returns the events that come after the end of the answer.
     fn done(&mut self) -> Vec<Value>;
 
-    /// Returns the events for an upstream failure, in the vendor's format.
+    /// Returns the events that report a failure of the upstream, in the vendor's format.
     fn failure(&mut self, plan: &NativePlan, shape: Shape) -> Vec<Value>;
 
-    /// Returns the bytes that keep a stream alive while there is nothing else to send.
+    /// Returns bytes that keep a stream alive while nothing else can be sent.
     fn sign_of_life(&self) -> &'static str;
 
-    /// Returns the whole answer, once all of its tokens have been written.
+    /// Returns the whole answer. All of its tokens must have been written.
     fn whole(&mut self, plan: &NativePlan, tokens: u64) -> Value;
 }
 
-/// Member that no client knows.
+/// Name of a member that no client knows.
 pub(super) const UNKNOWN_MEMBER: &str = "scripted_member";
 
-/// Returns the bytes of these events.
+/// Returns the bytes in which these events are sent.
 pub(super) fn event_text(plan: &NativePlan, events: &[Value]) -> String {
     let one = |event: &Value| {
         let name = event["type"].as_str().expect("every event has a type");
@@ -50,7 +51,7 @@ pub(super) fn event_text(plan: &NativePlan, events: &[Value]) -> String {
     events.iter().map(one).collect()
 }
 
-/// Appends to a text that is part of a value.
+/// Appends to a text within a value.
 pub(super) fn append(text: &mut Value, more: &str) {
     if let Value::String(text) = text {
         text.push_str(more);

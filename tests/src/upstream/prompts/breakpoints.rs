@@ -1,4 +1,5 @@
-//! Prompt cache of the Messages API: prefixes are written and read only at the request's breakpoints.
+//! The prompt cache of the Messages API. A prefix is written to it or read from it only if a breakpoint of the request
+//! says so.
 
 use std::{
     collections::HashSet,
@@ -13,12 +14,13 @@ use super::{
     prompt::{Prompt, written},
 };
 
-/// Number of blocks before a breakpoint that are searched for an earlier breakpoint, as Anthropic documents it.
+/// For each breakpoint, this many blocks are searched for the end of a known prefix: the block itself and those before
+/// it. This is Anthropic's documented number.
 const LOOKBACK_BLOCKS: usize = 20;
-/// Maximum number of prefixes; beyond it, all are forgotten.
+/// Maximum number of prefixes. If there are more, all of them are forgotten.
 const MOST_PREFIXES: usize = 1 << 14;
 
-/// Prefixes that were written, each identified by a hash of everything up to its end.
+/// The prefixes that were written. Each is identified by a hash of the prompt up to the prefix's end.
 #[derive(Default)]
 pub(in crate::upstream) struct BreakpointCache(Mutex<HashSet<u64>>);
 
@@ -29,19 +31,19 @@ enum Kept {
     AnHour,
 }
 
-/// A block of a prompt, and everything before it.
+/// A block of a prompt, together with everything before it.
 struct Prefix {
-    /// Hash of everything up to the block's end.
+    /// Hash of the prompt up to the end of the block.
     key: u64,
-    /// Tokens of everything up to the block's end.
+    /// Number of tokens up to the end of the block.
     tokens: u64,
-    /// How long the prefix is kept, if the block is a breakpoint.
+    /// If the block is a breakpoint, for how long the prefix is kept.
     mark: Option<Kept>,
 }
 
 impl BreakpointCache {
-    /// Reads a prompt of this many tokens. Returns how many of them were cached before, and how many are cached now in
-    /// addition. Prefixes of fewer tokens than `minimum` are not cached.
+    /// Reads a prompt of this many tokens. Returns how many of them were cached before, and how many are now added to
+    /// the cache. Prefixes with fewer tokens than `minimum` are not cached.
     pub(crate) fn read(&self, prompt: &Prompt, total: u64, minimum: u64) -> (u64, CacheWrites) {
         let known = &mut *self.0.lock().unwrap();
         let prefixes = prefixes(prompt, total);
@@ -73,8 +75,8 @@ impl BreakpointCache {
     }
 }
 
-/// Returns all prefixes of a prompt that end with a block: of its tools, its system message and its messages, in this
-/// order.
+/// Returns all prefixes of a prompt that end with a block. Its tools come first, then its system message, and then its
+/// messages.
 fn prefixes(prompt: &Prompt, total: u64) -> Vec<Prefix> {
     let body = &prompt.body;
     let mut all = Growing { hasher: DefaultHasher::new(), bytes: 0, total, prefixes: Vec::new() };
@@ -83,8 +85,8 @@ fn prefixes(prompt: &Prompt, total: u64) -> Vec<Prefix> {
         all.add("tool", tool);
     }
     all.add_blocks("system", &body["system"]);
-    // A different setting for thinking or for the choice of tools changes the messages' prefixes, but not the earlier
-    // ones.
+    // If the setting for thinking or for the choice of tools is different, the prefixes that end in the messages are
+    // different too. Earlier prefixes stay the same.
     for member in ["thinking", "tool_choice"] {
         written(&body[member]).hash(&mut all.hasher);
     }
@@ -98,17 +100,17 @@ fn prefixes(prompt: &Prompt, total: u64) -> Vec<Prefix> {
     prefixes
 }
 
-/// Prefixes that grow block by block.
+/// The prefixes of a prompt, while one block after the other is added.
 struct Growing {
     hasher: DefaultHasher,
     bytes: u64,
-    /// Tokens of the whole prompt.
+    /// Number of tokens in the whole prompt.
     total: u64,
     prefixes: Vec<Prefix>,
 }
 
 impl Growing {
-    /// Adds the blocks of a content. A string counts as one block.
+    /// Adds the blocks of a message's content. A string counts as one block.
     fn add_blocks(&mut self, role: &str, content: &Value) {
         match content {
             Value::Array(blocks) => blocks.iter().for_each(|block| self.add(role, block)),
@@ -126,7 +128,7 @@ impl Growing {
     }
 }
 
-/// Returns how long a block, or a request's body, asks to keep its prefix.
+/// Returns for how long a block, or the body of a request, asks to keep its prefix.
 fn mark(block: &Value) -> Option<Kept> {
     let control = block.get("cache_control").filter(|control| !control.is_null())?;
     Some(if control["ttl"] == "1h" { Kept::AnHour } else { Kept::FiveMinutes })

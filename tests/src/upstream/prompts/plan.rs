@@ -1,29 +1,30 @@
-//! Planned answer to a request in the Responses or Messages API: its length, its end and its usage.
+//! What will be answered to a request in the Responses or Messages API: the length, the end and the usage of the
+//! answer.
 
 use serde_json::{Map, Value};
 
 use super::prompt::Prompt;
 use crate::upstream::script::{Script, Told, Usage};
 
-/// Placeholders for the script's verbatim usage, since parsing it as JSON would change its numbers.
+/// Placeholders for the usage that the script gives as text. If that were parsed as JSON, its numbers would change.
 const FIRST_USAGE: &str = "verbatim usage of the script, first";
 const LAST_USAGE: &str = "verbatim usage of the script, last";
 
-/// Prompt tokens that a cache stored for later requests, by the time for which they are kept.
+/// Numbers of prompt tokens that are added to the cache, by the time for which they are kept.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CacheWrites {
-    /// Kept for five minutes.
+    /// Number of tokens that are kept for five minutes.
     pub short: u64,
-    /// Kept for an hour.
+    /// Number of tokens that are kept for an hour.
     pub long: u64,
 }
 
-/// Why an answer ends before its script does.
+/// Why an answer ends before its script says so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shortened {
-    /// By the request's limit.
+    /// The request's limit ends it.
     ByLimit,
-    /// By the script's context window.
+    /// The script's context window ends it.
     ByWindow,
 }
 
@@ -31,40 +32,40 @@ pub(crate) enum Shortened {
 #[derive(Clone, Debug)]
 pub(crate) struct CalledTool {
     pub name: String,
-    /// Whether its input is text, not JSON.
+    /// Whether the input of the tool is a text and not JSON.
     pub custom: bool,
 }
 
-/// Planned generation for one request.
+/// What will be generated for a request.
 pub(crate) struct NativePlan {
     /// Script of the request.
     pub script: Script,
     /// The request.
     pub prompt: Prompt,
-    /// Number of prompt tokens, including cached ones.
+    /// Number of tokens in the prompt, including cached tokens.
     pub prompt_tokens: u64,
-    /// Prompt tokens that were written to a cache.
+    /// Prompt tokens that are added to the cache.
     pub writes: CacheWrites,
     /// Number of tokens in the answer.
     pub length: u64,
-    /// Why the answer is shorter than the script.
+    /// If the answer is shorter than the script says, why.
     pub shortened: Option<Shortened>,
-    /// Number of the answer; its ids are made from it.
+    /// Number of the answer. Its ids are made from it.
     pub serial: u64,
 }
 
-/// Usage that an answer reports.
+/// The usage that an answer reports.
 #[derive(Clone, Copy)]
 pub(crate) enum Reported {
     /// No usage.
     Nothing,
     Counts(Usage),
-    /// The script's own JSON. This placeholder represents it until [`NativePlan::text`] writes it.
+    /// Text that the script gives. This placeholder stands for it until [`NativePlan::text`] inserts it.
     Verbatim(&'static str),
 }
 
 impl NativePlan {
-    /// Returns the plan for a request with this script.
+    /// Plans the answer to a request that has this script.
     pub(crate) fn new(prompt: Prompt, script: Script, writes: CacheWrites, serial: u64) -> Self {
         let prompt_tokens = prompt.tokens(&script);
         let wanted = script.lengths.first().map_or(script.length(), |own| script.length().min(*own));
@@ -79,13 +80,13 @@ impl NativePlan {
         Self { script, prompt, prompt_tokens, writes, length, shortened, serial }
     }
 
-    /// Returns the true usage after this many generated tokens.
+    /// Returns the usage as it really is after this many generated tokens.
     pub(crate) fn served(&self, completion: u64) -> Usage {
         let cached = self.script.cached_tokens.min(self.prompt_tokens);
         Usage { prompt: self.prompt_tokens, cached, completion }
     }
 
-    /// Returns the usage to report at the start of an answer, if the script reports it there.
+    /// Returns the usage that is reported at the start of an answer, if the script wants a report there.
     pub(crate) fn reported_first(&self) -> Reported {
         match &self.script.told {
             Told::Nothing | Told::Json { first: None, .. } => Reported::Nothing,
@@ -95,7 +96,7 @@ impl NativePlan {
         }
     }
 
-    /// Returns the usage to report at the end of an answer of this many tokens.
+    /// Returns the usage that is reported at the end of an answer of this many tokens.
     pub(crate) fn reported_last(&self, completion: u64) -> Reported {
         match &self.script.told {
             Told::Nothing => Reported::Nothing,
@@ -110,7 +111,7 @@ impl NativePlan {
         self.script.answers_as.as_deref().unwrap_or_else(|| self.prompt.model())
     }
 
-    /// Returns the JSON text of a value, with the script's verbatim usage.
+    /// Returns a value as JSON text. Placeholders are replaced by the usage that the script gives as text.
     pub(crate) fn text(&self, value: &Value) -> String {
         let text = value.to_string();
         match &self.script.told {
@@ -121,13 +122,13 @@ impl NativePlan {
         }
     }
 
-    /// Returns the number of reasoning tokens among the first `completion` tokens.
+    /// Returns how many of the first `completion` tokens are reasoning.
     pub(crate) fn reasoning(&self, completion: u64) -> u64 {
         self.script.reasoning_tokens.min(self.script.completion_tokens).min(completion)
     }
 
-    /// Returns the tool for a call: the script's or, if it names none, `lookup`. If the request declares only other
-    /// tools, they are used in turn.
+    /// Returns the tool that a call uses. This is the tool in the script or, if the script contains none, `lookup`. If
+    /// the request declares only other tools, these are used in turn.
     pub(crate) fn tool(&self, call: u64) -> CalledTool {
         let lookup = CalledTool { name: "lookup".into(), custom: false };
         let declared = self.prompt.body["tools"].as_array().into_iter().flatten();
@@ -143,13 +144,13 @@ impl NativePlan {
         own.into_iter().nth(turn).unwrap_or(lookup)
     }
 
-    /// Returns a member of the request, as answers repeat it; `or` if it is missing.
+    /// Returns a member of the request that answers repeat. If the request does not have it, returns `or`.
     pub(crate) fn echoed(&self, member: &str, or: Value) -> Value {
         self.prompt.body.get(member).filter(|value| !value.is_null()).cloned().unwrap_or(or)
     }
 }
 
-/// Returns the tool, if the client runs it and its input is a function's arguments or a text.
+/// Returns the tool if the client runs it and its input is either the arguments of a function or a text.
 fn run_by_the_client(tool: &Value) -> Option<CalledTool> {
     let custom = match tool["type"].as_str() {
         None | Some("function") => false,
@@ -159,7 +160,7 @@ fn run_by_the_client(tool: &Value) -> Option<CalledTool> {
     Some(CalledTool { name: tool["name"].as_str()?.to_owned(), custom })
 }
 
-/// Returns an object with these members. Members that are `None` are left out.
+/// Makes an object from these members. Members that are `None` are left out.
 pub(crate) fn object<const N: usize>(members: [(&str, Option<Value>); N]) -> Value {
     let present = members.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
     Value::Object(present.collect::<Map<_, _>>())

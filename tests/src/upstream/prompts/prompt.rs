@@ -8,12 +8,12 @@ use crate::upstream::{conversation::script_of, record::Api, script::Script};
 pub(crate) struct Prompt {
     /// API of the request.
     pub api: Api,
-    /// Body of the request, an object.
+    /// Body of the request. It is an object.
     pub body: Value,
 }
 
 impl Prompt {
-    /// Returns the parts of the prompt in the order in which they are cached.
+    /// Returns the names of the members that form the prompt, in the order in which they are cached.
     const fn parts(&self) -> [&'static str; 3] {
         match self.api {
             Api::Messages => ["tools", "system", "messages"],
@@ -21,7 +21,7 @@ impl Prompt {
         }
     }
 
-    /// Returns the script of the last user message that has one, for the current round of tool calls.
+    /// Returns the script in the last user message that contains one, for the present round of tool calls.
     pub(crate) fn script(&self) -> Option<Script> {
         match &self.body["input"] {
             Value::String(text) if self.api == Api::Responses => Script::in_message(text),
@@ -29,12 +29,12 @@ impl Prompt {
         }
     }
 
-    /// Returns the number of tokens in the prompt: one per four bytes, without cache breakpoints.
+    /// Returns the number of tokens in the prompt. Four bytes are a token, and cache breakpoints do not count.
     pub(crate) fn tokens(&self, script: &Script) -> u64 {
         script.prompt_tokens.unwrap_or_else(|| self.text().len() as u64 / 4)
     }
 
-    /// Returns the whole prompt in the order in which it is cached.
+    /// Returns the text of the whole prompt, in the order in which it is cached.
     pub(crate) fn text(&self) -> String {
         self.parts().map(|part| written(&self.body[part])).concat()
     }
@@ -46,24 +46,24 @@ impl Prompt {
         }
     }
 
-    /// Returns whether the answer is streamed.
+    /// Returns whether the client asks for a stream.
     pub(crate) fn streams(&self) -> bool {
         self.body["stream"] == true
     }
 
-    /// Returns the model, under the upstream's own name for it.
+    /// Returns the upstream's own name for the model.
     pub(crate) fn model(&self) -> &str {
         self.body["model"].as_str().unwrap_or_default()
     }
 
-    /// Returns the messages or items of the conversation; none if it is a single string.
+    /// Returns the messages or items of the conversation. There are none if the conversation is a single string.
     pub(crate) fn items(&self) -> &[Value] {
         let member = if self.api == Api::Messages { "messages" } else { "input" };
         self.body[member].as_array().map_or(&[], Vec::as_slice)
     }
 }
 
-/// Returns whether a message or an item contains a tool's result.
+/// Returns whether a message or an item contains the result of a tool.
 fn has_result(item: &Value) -> bool {
     let outputs = ["function_call_output", "custom_tool_call_output"];
     let blocks = item["content"].as_array().into_iter().flatten();
@@ -71,12 +71,14 @@ fn has_result(item: &Value) -> bool {
         || blocks.into_iter().any(|block| block["type"] == "tool_result")
 }
 
-/// Returns the text of a part of the prompt as the upstream reads it; empty for a missing part.
+/// Returns a part of the prompt as the text that the upstream reads. It is empty if the request does not have this
+/// part.
 pub(crate) fn written(part: &Value) -> String {
     if part.is_null() { String::new() } else { without_marks(part).to_string() }
 }
 
-/// Returns the value without `cache_control`, which is kept only inside the inputs and the definitions of tools.
+/// Returns the value without `cache_control`. Only within the inputs and the definitions of tools, a member of that
+/// name stays.
 fn without_marks(value: &Value) -> Value {
     match value {
         Value::Array(values) => values.iter().map(without_marks).collect(),

@@ -1,5 +1,5 @@
-//! Common clients: the official SDKs, frameworks and a command-line tool. The scripts in `tests/clients` assert what
-//! the clients observe; the tests here assert which requests reached the model.
+//! Clients that are widely used: the official SDKs, frameworks and a command-line tool. The scripts in `tests/clients`
+//! check what the clients see. The tests here check which requests reached the model.
 
 use std::{
     io::{Read, Seek},
@@ -21,19 +21,19 @@ use tokio::time::{sleep, timeout};
 
 mod agents;
 
-/// Maximum time for all facts about one client on a slow machine.
+/// Maximum time for checking everything about a client, even on a slow machine.
 const ALL_FACTS: Duration = Duration::from_mins(3);
 
 /// Pause between two checks of whether a client has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// Number of keys for the pagination tests.
+/// Number of keys that the tests of pagination need.
 const KEYS: usize = 7;
 
-/// Number of times that the SDKs send a request that may succeed later.
+/// How often the SDKs send a request if it may succeed later.
 const ATTEMPTS: usize = 3;
 
-/// Token between the services of the stack that produces errors.
+/// Token between the services in the stack whose gateways cause errors.
 const INTERNAL_TOKEN: &str = "between-the-services";
 
 #[apply(fact)]
@@ -181,7 +181,7 @@ async fn the_node_library_of_standard_webhooks_verifies_deliveries() {
     holds("node/webhooks.js", &stack, &stack.key().await, &[]).await;
 }
 
-/// Starts a stack whose upstream is called over this API. Clients outside the harness spend in it.
+/// Starts a stack whose upstream is called in this API. Clients that the harness does not know spend money in it.
 async fn at(api: Api) -> Stack {
     let (kind, lines) = match api {
         Api::Chat => ("vllm", "image_urls = \"any\""),
@@ -193,7 +193,7 @@ async fn at(api: Api) -> Stack {
     stack
 }
 
-/// Covers every documented error except internal ones, which no request can cause.
+/// Covers every documented error, except internal errors: no request can cause these.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "slow: `make test-slow`"]
 async fn the_sdks_make_of_every_error_what_it_is_and_try_again_where_they_should() {
@@ -213,7 +213,7 @@ async fn the_sdks_make_of_every_error_what_it_is_and_try_again_where_they_should
     let [alone_url, full_url] = [&alone, &full].map(|server| format!("{}/v1", server.public()));
     let more =
         [("POOR_KEY", poor.secret.as_str()), ("ALONE_URL", alone_url.as_str()), ("FULL_URL", &full_url)];
-    // Both run at the same time, since they mostly wait.
+    // Both run at the same time, because they wait most of the time.
     tokio::join!(
         holds("python/errors.py", &stack, &key, &more),
         holds("node/errors.js", &stack, &key, &more)
@@ -223,13 +223,13 @@ async fn the_sdks_make_of_every_error_what_it_is_and_try_again_where_they_should
         assert_eq!(reached("python"), 2 * ATTEMPTS, "{fault}: the sync client and the async one");
         assert_eq!(reached("node"), ATTEMPTS, "{fault}");
     }
-    // The stack's gateway must run until the hold is settled.
+    // The gateway of the first stack must run until the hold is settled.
     drop(first);
     stack.released(PATIENCE).await;
 }
 
-/// Runs the checks for a framework. Asserts the conversation that reached the model, the number of attempts at a
-/// failing request, and that the framework's keys were billed exactly for the generated tokens.
+/// Runs the checks of a framework. Asserts which conversation reached the model, how often a failing request was sent,
+/// and that the framework's keys were billed exactly for the generated tokens.
 async fn converses(script: &str, client: &str) -> Stack {
     let stack = of(Models::Scripted).await;
     let exchanges = holds(script, &stack, &stack.key().await, &[]).await;
@@ -245,8 +245,8 @@ async fn converses(script: &str, client: &str) -> Stack {
     stack
 }
 
-/// Asserts the conversation that the model received. In it, the model has refused, called a tool without an id, and
-/// reasoned.
+/// Asserts that the model received the right conversation. In it, the model has refused, has called a tool without an
+/// id, and has reasoned.
 fn assert_conversation(body: &Value) {
     let messages = body["messages"].as_array().unwrap();
     let roles: Vec<&str> = messages.iter().map(|message| message["role"].as_str().unwrap()).collect();
@@ -261,7 +261,7 @@ fn assert_conversation(body: &Value) {
     assert_eq!(messages[5]["content"], "It is 42.", "{body}");
 }
 
-/// Asserts that a stack's keys together were billed exactly for the tokens that its model generated.
+/// Asserts that all keys of a stack together were billed exactly for the tokens that its model generated.
 async fn assert_paid(stack: &Stack) {
     stack.released(PATIENCE).await;
     let listed = stack.manage(Method::GET, "", None).await.json();
@@ -271,14 +271,14 @@ async fn assert_paid(stack: &Stack) {
     assert_eq!(used, costs, "of {} generations", generated.len());
 }
 
-/// Starts a stack in which clients outside the harness spend.
+/// Starts a stack in which clients spend that the harness does not know.
 async fn of(models: Models) -> Stack {
     let stack = Stack::with(Options { models, ..Options::default() }).await;
     stack.others_spend();
     stack
 }
 
-/// Creates a key, and as many others as the pagination tests need.
+/// Creates a key and, for the tests of pagination, as many others as these need.
 async fn many_keys(stack: &Stack) -> ApiKey {
     for number in 1..KEYS {
         stack.key_with(json!({"label": number.to_string()})).await;
@@ -286,7 +286,8 @@ async fn many_keys(stack: &Stack) -> ApiKey {
     stack.key().await
 }
 
-/// Starts another gateway in front of the same upstream, with this key-service and this limit on requests in flight.
+/// Starts another gateway in front of the same upstream, which uses this key-service and has this limit on requests in
+/// flight.
 async fn gateway(stack: &Stack, name: &str, key_service: &str, most: &str) -> Server {
     let data = stack.data().join(name);
     std::fs::create_dir_all(&data).unwrap();
@@ -299,14 +300,14 @@ async fn gateway(stack: &Stack, name: &str, key_service: &str, most: &str) -> Se
     Server::start(&Settings::of("inference-gateway", &data, env)).await
 }
 
-/// Returns the requests with this tag as the model received them.
+/// Returns the requests with this tag, as the model received them.
 fn forwarded(stack: &Stack, tag: &str) -> Vec<Value> {
     let sent = stack.upstream.tagged(tag);
     assert!(!sent.is_empty(), "nothing of `{tag}` reached the upstream");
     sent.iter().map(Generation::json).collect()
 }
 
-/// Asserts the requests of an official SDK as the model received them.
+/// Asserts that the model received the requests of an official SDK as it should.
 fn assert_forwarded(stack: &Stack) {
     let bodies = |tag: &str| forwarded(stack, tag);
     for body in bodies("images") {
@@ -357,8 +358,8 @@ fn assert_forwarded(stack: &Stack) {
     }
 }
 
-/// Runs a script in `tests/clients` that prints one line per fact, and checks all recorded traffic against the OpenAPI
-/// description.
+/// Runs a script in `tests/clients`, which prints a line for each thing that it has checked. Then compares all recorded
+/// requests and answers with the OpenAPI description.
 async fn holds(script: &str, stack: &Stack, key: &ApiKey, more: &[(&str, &str)]) -> Vec<Exchange> {
     let door = Door::before(&stack.url("")).await;
     let mut command = client(script);
@@ -373,7 +374,7 @@ async fn holds(script: &str, stack: &Stack, key: &ApiKey, more: &[(&str, &str)])
     exchanges
 }
 
-/// Asserts that the requests that the service accepted, and its answers to them, match the OpenAPI description.
+/// Asserts that the OpenAPI description allows all requests that the service accepted, and the answers to them.
 pub(crate) async fn assert_described(stack: &Stack, exchanges: &[Exchange]) {
     let written: Vec<Value> = exchanges.iter().map(Exchange::to_json).collect();
     let file = tempfile::NamedTempFile::new().unwrap();
@@ -383,7 +384,7 @@ pub(crate) async fn assert_described(stack: &Stack, exchanges: &[Exchange]) {
     succeeds("python/described.py", command, ALL_FACTS).await;
 }
 
-/// Returns the command that runs a script in `tests/clients`.
+/// Returns a command that runs a script in `tests/clients`.
 pub(crate) fn client(script: &str) -> Command {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
     let (folder, file) = script.split_once('/').unwrap();
@@ -396,7 +397,7 @@ pub(crate) fn client(script: &str) -> Command {
     command
 }
 
-/// Runs a command to its end and asserts success. If the command fails or takes too long, shows everything that it
+/// Runs a command until it ends, and asserts that it succeeds. If it fails or takes too long, shows everything that it
 /// printed.
 pub(crate) async fn succeeds(script: &str, mut command: Command, patience: Duration) {
     let mut printed = tempfile::tempfile().unwrap();

@@ -1,4 +1,4 @@
-//! The Responses and Messages APIs: the same charges as in chat, in each API's own format.
+//! The Responses and Messages APIs. The charges are the same as in chat, and each API has its own format.
 
 use std::{
     collections::BTreeSet,
@@ -14,9 +14,9 @@ use tests::{
     upstream::{End, Fault, Script},
 };
 
-/// Maximum time until a revocation ends a stream.
+/// Maximum time until a stream ends after its key was revoked.
 const REVOCATION: Duration = Duration::from_secs(5);
-/// Number of concurrent agents.
+/// Number of agents that send requests at the same time.
 const AGENTS: u64 = 40;
 
 #[apply(fact)]
@@ -134,8 +134,8 @@ async fn a_revocation_ends_streams_in_every_dialect() {
     }
 }
 
-/// Sends Responses and Messages requests with tool calls as streams, half of them left midway, with keys that cannot
-/// pay for all of them.
+/// Sends Responses and Messages requests with tool calls, and gets streams. The clients leave half of them midway, and
+/// the keys cannot pay for all of them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn forty_agents_over_two_gateways_overspend_nothing_and_leave_nothing() {
     let deployment = Deployment::services(2, 1, Form::Alone);
@@ -165,7 +165,7 @@ async fn forty_agents_over_two_gateways_overspend_nothing_and_leave_nothing() {
     }
 }
 
-/// Returns a tool in a dialect's own format.
+/// Returns a tool in the format of a dialect.
 fn tool_of(dialect: Dialect, name: &str) -> Value {
     match dialect {
         Dialect::Chat => json!({"type": "function", "function": {"name": name}}),
@@ -358,7 +358,7 @@ async fn the_demo_model_calls_tools_in_both_dialects() {
     }
 }
 
-/// A chat model and an embedding model at the scripted upstream.
+/// A chat model and an embedding model. Their upstream is the scripted upstream.
 const WITH_EMBEDDINGS: &str = r#"
 [service]
 name = "n"

@@ -1,4 +1,4 @@
-//! The routes: their paths, methods, credentials and formats.
+//! The routes of the API: their paths, methods, credentials and formats.
 
 use futures_util::future::join_all;
 use http::{Method, Request};
@@ -100,7 +100,7 @@ async fn a_trailing_slash_is_ignored_and_head_works_where_get_does() {
     assert_eq!(stack.manage(Method::GET, "/", None).await.status, 200);
     let call = stack.call(&key, Script::default());
     let url = stack.url("/v1/chat/completions/");
-    // The harness does not count the usage of a request that it did not send itself.
+    // The harness did not send this request itself, so it does not count its usage.
     let wrong = stack.http.send_as(&key.secret, Method::POST, &url, Some(call.without("model").body)).await;
     wrong.assert_error(400, "missing_required_parameter");
     let bearer = format!("Bearer {}", key.secret);

@@ -1,4 +1,5 @@
-//! Conformance to the OpenAPI description: a property-based client generates requests from it and looks for deviations.
+//! Does the service do what the OpenAPI description says? A property-based client generates requests from the
+//! description and looks for deviations.
 
 use std::{env, path::Path, process::Command, time::Duration};
 
@@ -12,15 +13,15 @@ use tokio::{task::spawn_blocking, time::timeout};
 
 use crate::apis::clients::assert_described;
 
-/// Number of examples per route, unless `FAREGATE_SCHEMATHESIS_EXAMPLES` sets it.
+/// Number of examples for each route, unless `FAREGATE_SCHEMATHESIS_EXAMPLES` sets another number.
 const EXAMPLES: u32 = 20;
-/// Maximum time on a slow machine for one example, and for the client to start.
+/// Maximum time for one example, and for the start of the client, even on a slow machine.
 const PER_EXAMPLE: Duration = Duration::from_secs(1);
 const STARTING: Duration = Duration::from_mins(10);
 
 /// The check that is skipped. A description cannot express every rule, for instance that a model or a cursor exists, or
-/// that a limit does not round to zero. So a request that matches the description may still be refused, with a
-/// described error. All other checks run.
+/// that a limit does not round to zero. So a request that matches the description may still be refused, with an error
+/// that the description contains. All other checks run.
 const NOT_HELD: &str = "positive_data_acceptance";
 
 #[apply(fact)]
@@ -28,7 +29,8 @@ const NOT_HELD: &str = "positive_data_acceptance";
 async fn nothing_is_met_that_is_not_described() {
     let stack = Stack::start().await;
     stack.others_spend();
-    // The management key rotates and revokes its account's keys, so the API key belongs to another account.
+    // With the management key, the client rotates and revokes the keys of the account. So the API key belongs to
+    // another account.
     let account = stack.open_account("callers", usd("10"));
     let examples = env::var("FAREGATE_SCHEMATHESIS_EXAMPLES").map_or(EXAMPLES, |text| text.parse().unwrap());
     let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -60,8 +62,8 @@ async fn nothing_is_met_that_is_not_described() {
     assert!(ran.status.success(), "{said}\n{}", String::from_utf8_lossy(&ran.stderr));
 }
 
-/// Tests the other direction: every accepted request matches the description. The tests that run the clients check
-/// their requests in the same way.
+/// Tests the other direction: every request that is accepted must match the description. The tests of common clients
+/// check the clients' requests in the same way.
 #[apply(fact)]
 async fn what_is_taken_is_described_however_unusual() {
     let stack = Stack::start().await;
@@ -121,7 +123,7 @@ async fn settings_that_are_taken_are_described_however_unusual() {
     assert_described(&stack, &door.exchanges()).await;
 }
 
-/// Returns unusual bodies, at the limits of what is accepted.
+/// Returns unusual bodies. They are at the limits of what is accepted.
 fn unusual() -> Vec<Value> {
     let user = json!({"role": "user", "content": Script::tokens(1, 1).message()});
     let chat = |messages: Value, more: Value| {

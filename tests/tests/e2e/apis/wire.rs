@@ -1,4 +1,4 @@
-//! Bytes on the wire: the responses that clients read and the requests that upstreams receive.
+//! The exact bytes that clients read in responses and that upstreams receive in requests.
 
 use std::time::Instant;
 
@@ -284,6 +284,6 @@ async fn a_prompt_of_a_million_tokens_takes_memory_in_proportion_to_its_body() {
 
     assert_eq!((answer.status, answer.cost()), (200, cost_of(1_000_000, 5)), "{answer}");
     let took = stack.server().peak_memory() - before;
-    // Freed pages count as resident until the allocator returns them to the system.
+    // Pages that were freed count as resident until the allocator returns them to the system.
     assert!(took < 6 * BODY as u64, "{took} bytes of memory for {BODY} bytes of body");
 }

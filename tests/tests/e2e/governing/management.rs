@@ -1,4 +1,4 @@
-//! The management API, called through the gateway's address as clients do.
+//! The management API. It is called at the address of the gateway, as clients call it.
 
 use std::time::Duration;
 
@@ -70,7 +70,7 @@ async fn keys_are_listed_newest_first_whole_or_in_pages() {
     );
     let mut ids = Vec::new();
     for _ in 0..7 {
-        // Keys that are created within the same millisecond have no defined order.
+        // Keys that are created within the same millisecond may be listed in any order.
         sleep(Duration::from_millis(2)).await;
         ids.insert(0, stack.key().await.id);
     }

@@ -1,4 +1,5 @@
-//! Management keys with scope, group and expiry, through the public port and over every kind of store.
+//! Management keys that have a scope, a group or an expiry. They are used through the public port, with every kind of
+//! store.
 
 use std::time::{Duration, Instant};
 
@@ -36,7 +37,7 @@ struct Team {
     outside: String,
 }
 
-/// Sends a request to this path below `/v1/management`.
+/// Sends a request to a path. `path` is the part after `/v1/management`.
 async fn send(stack: &Stack, secret: &str, method: Method, path: &str, body: Option<Value>) -> Answer {
     stack.http.send_as(secret, method, &stack.url(&format!("/v1/management{path}")), body).await
 }
@@ -47,8 +48,8 @@ fn ids(answer: &Answer) -> Vec<String> {
     data.as_array().unwrap().iter().map(|object| object["id"].as_str().unwrap().to_owned()).collect()
 }
 
-/// Takes actions with the management keys of one group. For each action, checks the answer to a key that may only read,
-/// and to one that may write.
+/// Does various things with the management keys of one group. Checks what is answered to a key that may only read, and
+/// to a key that may write.
 async fn acts(stack: &Stack) {
     let team = Team::open(stack).await;
     let [reader, lead] =
@@ -147,7 +148,7 @@ async fn an_expired_management_key_is_refused_and_the_last_use_of_the_others_is_
     assert!(last_uses(&stack, &stack.account)[1].is_null(), "an expired key was never used");
 }
 
-/// Returns when the account's management keys were last used, except the first run's key.
+/// Returns when each management key of the account was last used. The key from the first run is left out.
 fn last_uses(stack: &Stack, account: &Account) -> Vec<Value> {
     let listed = stack.cli(&["management-keys", "list", "--account", &account.name, "--json"]);
     let keys: Vec<Value> = serde_json::from_str(&listed).unwrap();

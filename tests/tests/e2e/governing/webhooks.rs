@@ -1,4 +1,4 @@
-//! Webhooks of a running installation: what receivers get, and what the sender never does.
+//! The webhooks of a running installation: what receivers get, and what the sender never does.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,13 +10,13 @@ use serde_json::{Value, json};
 use tests::harness::{LOOK_EVERY, Options, PATIENCE, Received, Receiver, Stack};
 use tokio::time::{Instant, sleep};
 
-/// Number of keys created while a receiver fails half of the time.
+/// Number of keys that are created while the receiver fails half of the time.
 const KEYS: usize = 30;
-/// Minutes on the server's clock within which the deliveries must arrive, and how long each minute takes.
+/// Minutes, on the server's clock, in which all deliveries must arrive; and how long such a minute really takes.
 const MINUTES: i64 = 60;
 const A_MINUTE_TAKES: Duration = Duration::from_secs(1);
 
-/// Creates a webhook of the stack's account with this URL. Returns the object, including its secret.
+/// Creates a webhook of the stack's account with this URL. Returns the object, which includes the secret.
 pub(crate) async fn webhook(stack: &Stack, url: &str, types: &[&str]) -> Value {
     let body = json!({"url": url, "types": types});
     let answer = manage(stack, Method::POST, "/webhooks", Some(body)).await;
@@ -24,7 +24,7 @@ pub(crate) async fn webhook(stack: &Stack, url: &str, types: &[&str]) -> Value {
     answer
 }
 
-/// Returns the answer to a request to this path below `/v1/management`.
+/// Sends a request to a path, and returns the answer. `path` is the part after `/v1/management`.
 async fn manage(stack: &Stack, method: Method, path: &str, body: Option<Value>) -> Value {
     let url = stack.url(&format!("/v1/management{path}"));
     let answer = stack.http.send_as(&stack.account.management_key, method, &url, body).await;
@@ -32,14 +32,14 @@ async fn manage(stack: &Stack, method: Method, path: &str, body: Option<Value>) 
     answer.json()
 }
 
-/// Returns the events of a type, by id.
+/// Returns the events of a type, by their ids.
 pub(crate) async fn events(stack: &Stack, kind: &str) -> BTreeMap<String, Value> {
     let listed = manage(stack, Method::GET, &format!("/events?limit=1000&type={kind}"), None).await;
     let events = listed["data"].as_array().unwrap();
     events.iter().map(|event| (event["id"].as_str().unwrap().to_owned(), event.clone())).collect()
 }
 
-/// Returns the ids of the deliveries that were accepted.
+/// Returns the ids of the deliveries that the receiver accepted.
 fn accepted(received: &[Received]) -> BTreeSet<String> {
     received.iter().filter(|received| received.status.is_success()).map(Received::id).collect()
 }
@@ -54,7 +54,8 @@ async fn every_event_reaches_a_receiver_that_fails_half_of_the_time() {
     }
     let written = events(&stack, "key.created").await;
     assert_eq!(written.len(), KEYS);
-    // Pauses between attempts double, so the clock is moved forward for deliveries that fail repeatedly.
+    // The pause doubles after each failed attempt. So the clock is moved forward for deliveries that fail several
+    // times.
     for minute in 1..=MINUTES {
         if accepted(&receiver.received()).len() == KEYS {
             break;
@@ -96,7 +97,7 @@ async fn a_proxy_of_the_environment_is_not_used() {
     let stack = Stack::with(Options { env, ..Options::default() }).await;
     let receiver = Receiver::start(|_| 200, Duration::ZERO).await;
     webhook(&stack, &receiver.url(), &["key.created"]).await;
-    // The receiver does not use TLS, so the attempt fails at the receiver itself.
+    // The receiver does not use TLS, so the attempt fails there.
     let secure = webhook(&stack, &format!("https://{}/", receiver.address()), &["key.created"]).await;
     stack.key().await;
     receiver.until("the event arrives", |all| all.len() == 1).await;

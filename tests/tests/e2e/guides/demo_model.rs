@@ -1,4 +1,5 @@
-//! The built-in model behind the gateway: its answers are billed exactly, and unsupported requests get an error.
+//! The built-in model behind the gateway. Its answers are billed exactly, and requests that it does not support get an
+//! error.
 
 use serde_json::{Value, json};
 use tests::{

@@ -1,5 +1,5 @@
-//! `faregate init` writes a first catalogue, with a stand-in for every vendor, and in a dialogue with a person at a
-//! terminal.
+//! `faregate init` writes a first catalogue. It is tried with a stand-in for every vendor, and in a dialogue with a
+//! person at a terminal.
 
 mod dialogue;
 mod failures;
@@ -13,14 +13,14 @@ use shared_catalog::{Catalog, Model, Preset, UpstreamKind};
 use tempfile::TempDir;
 use tests::harness::{AskedOf, Given, Settings, StandIn};
 
-/// Credential of every vendor. It must not be in any output or file.
+/// Credential that every vendor accepts. No output and no file may contain it.
 const KEY: &str = "sk-init-secret-0123456789";
-/// Flags for a price: 3 USD per million prompt tokens, and 15 USD per million output tokens.
+/// Flags that state a price: 3 USD per million prompt tokens, and 15 USD per million output tokens.
 const PRICE: [&str; 2] = ["--price", "input=3,output=15"];
-/// Cost of the stand-ins' generation: 13 × 3 + 5 × 15 millionths of a USD.
+/// What the check prints about the generation of a stand-in. It costs 13 × 3 + 5 × 15 millionths of a USD.
 const COST: &str = "checked: 13 prompt tokens and 5 output tokens cost 0.000114 USD";
 
-/// A price list in LiteLLM's format, with one model that two vendors offer.
+/// A price list in LiteLLM's format, which contains one model. Two vendors offer it.
 const LIST: &str = r#"{
     "lark": {"litellm_provider": "openai", "input_cost_per_token": 3e-06, "output_cost_per_token": 1.5e-05,
         "cache_read_input_token_cost": 3e-07, "max_input_tokens": 400000, "max_output_tokens": 128000, "mode": "chat"},
@@ -28,7 +28,7 @@ const LIST: &str = r#"{
         "max_input_tokens": 131072, "max_output_tokens": 131072, "mode": "chat"}
 }"#;
 
-/// An empty folder in which `faregate` runs.
+/// An empty folder in which `faregate` is run.
 struct Folder(TempDir);
 
 impl Folder {
@@ -44,7 +44,7 @@ impl Folder {
         fs::read_to_string(self.path().join(name)).ok()
     }
 
-    /// Returns the names of all files, including drafts.
+    /// Returns the names of all files, including drafts of files.
     fn files(&self) -> Vec<String> {
         let files = fs::read_dir(self.path()).unwrap();
         files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect()
@@ -54,13 +54,13 @@ impl Folder {
     fn init(&self, env: &[(&'static str, &str)], flags: &[&str]) -> Result<String, String> {
         let env = env.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
         let words = [&["init"], flags].concat();
-        // The harness sets a key for upstreams, which a vendor's command does not need.
+        // The harness sets `UPSTREAM_KEY` for every command, but `init` for a vendor does not need that variable.
         let (status, printed, error) = Settings::all_in_one(self.path(), env).try_cli(&words);
         assert!(!printed.contains(KEY) && !error.contains(KEY), "{printed}{error}");
         if status.success() { Ok(printed) } else { Err(error) }
     }
 
-    /// Returns the only model in a catalogue that the check accepts.
+    /// Returns the only model of a catalogue, which the check must accept.
     fn model(&self, name: &str) -> Model {
         let text = self.file(name).unwrap();
         assert!(!text.contains(KEY), "{text}");
@@ -71,7 +71,7 @@ impl Folder {
     }
 }
 
-/// Starts a stand-in for a vendor that lists models and generates answers for callers with this header.
+/// Starts a stand-in for a vendor. It lists models and generates answers for callers that send this header.
 async fn vendor(header: &'static str, value: &'static str) -> StandIn {
     StandIn::start(move |asked| {
         if asked.header(header) != value {
@@ -83,7 +83,7 @@ async fn vendor(header: &'static str, value: &'static str) -> StandIn {
     .await
 }
 
-/// Returns a list of models, or a generation with usage in the format of the API.
+/// Answers with a list of models, or with a generation. Its usage is in the format of the API.
 fn answer(asked: &AskedOf) -> Given {
     let path = asked.path.split('?').next().unwrap();
     if asked.method == Method::GET && path.ends_with("/models") {
@@ -98,7 +98,7 @@ fn answer(asked: &AskedOf) -> Given {
     (200, json!({"id": "x", "usage": usage}).to_string())
 }
 
-/// Returns the header that a vendor demands, and its value.
+/// Returns the header that a vendor requires, and the value of that header.
 fn credential(preset: &Preset) -> (&'static str, &'static str) {
     match (preset.is_local(), preset.name.as_str()) {
         (true, _) => ("authorization", ""),
@@ -118,7 +118,7 @@ async fn every_preset_is_asked_for_its_models_and_checked_and_written_as_a_catal
         let path = preset.url.parse::<Uri>().unwrap().path().to_owned();
         let (address, out) = (stand_in.url(&path), format!("{name}.toml"));
         let flags = ["--vendor", name, "--address", &address, "--model", "lark", "--out", &out, "--check"];
-        // The process sees only the variable that the preset names.
+        // The process sees no other variable than the one that the preset names.
         let variable: Option<&'static str> = preset.api_key_env.clone().map(|name| &*name.leak());
         let env: Vec<_> = variable.map(|variable| (variable, KEY)).into_iter().collect();
         let printed =
@@ -186,7 +186,7 @@ async fn a_local_server_is_recognised_by_its_list_and_its_window_is_the_models()
         assert!(model.max_output_tokens * 2 <= window, "{printed}");
         assert_eq!(printed.contains("is a guess"), owner == "someone", "{printed}");
         assert_eq!(model.price.base.output, shared::money::NanoUsd::ZERO);
-        // A promised size that exceeds the server's is refused, and the refusal gives the server's number.
+        // A window that is larger than the server's is refused. The refusal contains the size of the server's window.
         if kind == UpstreamKind::Vllm {
             let more = [&flags[..5], &["--context-window", "8193", "--out", "more.toml"]].concat();
             assert!(folder.init(&[], &more).unwrap_err().contains("is 8192 tokens"));
@@ -215,7 +215,8 @@ async fn prices_and_windows_come_from_the_list_that_is_named() {
     let openai = write("openai", "OPENAI_API_KEY", "prices.json");
     assert_eq!(nanos(&openai), [3_000_000_000, 300_000_000, 15_000_000_000]);
     assert_eq!((openai.context_window, openai.max_output_tokens), (400_000, 128_000));
-    // The same model costs something else at another vendor. The longest answer leaves room in the window for a prompt.
+    // At another vendor, the same model has another price. Even the longest answer leaves room for a prompt in the
+    // window.
     let groq = write("groq", "GROQ_API_KEY", "prices.json");
     assert_eq!(nanos(&groq), [1_000_000_000, 1_000_000_000, 2_000_000_000]);
     assert_eq!((groq.context_window, groq.max_output_tokens), (131_072, 65_536));

@@ -1,4 +1,4 @@
-//! The pages for operators: their commands are run as printed, and their tables are complete.
+//! The pages for operators. Their commands are run as printed, and their tables are complete.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -28,7 +28,7 @@ const CALLERS: &str = include_str!("../../../../docs/callers.md");
 const STORE: &str = include_str!("../../../../docs/store.md");
 const OBSERVE: &str = include_str!("../../../../docs/observe.md");
 
-/// Headings with commands below them, on all pages. A test below runs each of them.
+/// All headings of these pages that have commands below them. For each of them, there is a test that runs the commands.
 const WITH_COMMANDS: [&str; 8] = [
     "The services on one machine",
     "`faregate` over Redis",
@@ -40,10 +40,10 @@ const WITH_COMMANDS: [&str; 8] = [
     "Rotating secrets",
 ];
 
-/// Headings with commands that need a container engine. `tests/compose/checks.py` runs these.
+/// Headings whose commands need a container engine. `tests/compose/checks.py` runs these commands.
 const WITH_COMMANDS_OF_COMPOSE: [&str; 2] = ["With Compose", "Redis of Compose"];
 
-/// Environment variables for commands.
+/// Environment variables of the commands.
 type Env = HashMap<&'static str, String>;
 
 #[test]
@@ -74,13 +74,13 @@ fn every_command_of_the_tables_is_there() {
     let data = tempfile::TempDir::new().unwrap();
     let mut asked = 0;
     for line in COMMANDS.lines().filter(|line| line.starts_with("| ")) {
-        // The first command in a row is complete; the following ones may leave out its first word.
+        // The first command in a row of the table is complete. The commands after it may leave out its first word.
         let Some(command) = line.split('`').nth(1) else { continue };
         let words: Vec<_> = command
             .split(' ')
             .take_while(|word| word.starts_with(|c: char| c.is_ascii_lowercase()))
             .collect();
-        // Only a gateway knows the upstreams.
+        // Of the separate services, only a gateway knows the upstreams.
         let apart = if words.first() == Some(&"upstreams") { "inference-gateway" } else { "key-service" };
         for program in ["faregate", apart] {
             let settings = Settings::of(program, data.path(), Vec::new());
@@ -109,7 +109,7 @@ fn every_refusal_says_what_to_tell_the_caller() {
 #[apply(fact)]
 async fn a_restored_sqlite_file_knows_keys_and_what_they_had_used() {
     let stack = Stack::start().await;
-    // The page says that spending after the backup is forgotten.
+    // The page says that everything that was spent after the backup is forgotten.
     stack.others_spend();
     let key = spending_key(&stack).await;
     let backup = stack.data().join("backup");
@@ -160,7 +160,7 @@ async fn a_restored_redis_knows_keys_and_what_they_had_used() {
 
 #[apply(fact)]
 async fn a_file_moves_to_redis_as_the_page_says() {
-    // Created before the stack, which needs it until the end.
+    // This is created before the stack, because the stack needs it until the end.
     let folder = tempfile::TempDir::new().unwrap();
     let redis = Redis::start(Form::Alone, folder.path()).await;
     let mut stack = Stack::start().await;
@@ -228,7 +228,7 @@ async fn both_forms_start_as_the_page_says() {
         let commands = blocks(RUN, heading).concat().replace("\\\n", "");
         let lines = commands.lines().map(|line| {
             let line = at_free_addresses(line.split("  #").next().unwrap().trim_end(), redis_port, &free);
-            // Each program runs until the shell ends it.
+            // Each of these programs runs until the shell ends it.
             match line.strip_suffix(" &") {
                 Some(program) => format!("{program} > /dev/null 2>&1 &\n"),
                 None => line + "\n",
@@ -253,7 +253,7 @@ async fn both_forms_start_as_the_page_says() {
     assert_eq!(said.matches("ready\n").count(), 3, "{said}");
 }
 
-/// Returns a command with its addresses replaced by addresses that are free here.
+/// Returns a command in which each address is replaced by an address that is free on this machine.
 fn at_free_addresses(command: &str, redis_port: u16, free: &[String]) -> String {
     let variables = match command.split_whitespace().next().unwrap() {
         "key-service" => format!(
@@ -265,7 +265,7 @@ fn at_free_addresses(command: &str, redis_port: u16, free: &[String]) -> String 
             "FAREGATE_LISTEN={} FAREGATE_ADMIN_LISTEN={} FAREGATE_KEY_SERVICE_HTTP_URL=http://{} ",
             free[4], free[5], free[2]
         ),
-        // The second process's flags precede these.
+        // If the command starts a second process, its flags are in the command and override these variables.
         "faregate" => format!(
             "FAREGATE_KEY_GRPC_LISTEN={} FAREGATE_KEY_HTTP_LISTEN={} FAREGATE_LISTEN={} FAREGATE_ADMIN_LISTEN={} ",
             free[0], free[2], free[4], free[5]
@@ -282,7 +282,7 @@ fn at_free_addresses(command: &str, redis_port: u16, free: &[String]) -> String 
     variables + &command
 }
 
-/// Creates a key that has spent the cost of one request.
+/// Creates a key, and spends the cost of one request with it.
 async fn spending_key(stack: &Stack) -> ApiKey {
     let key = stack.key().await;
     assert_eq!(stack.call(&key, Script::tokens(12, 5)).send().await.status, 200);
@@ -295,15 +295,15 @@ async fn spend_after_the_backup(stack: &Stack, key: &ApiKey) {
     assert!(stack.used(key).await > cost_of(12, 5));
 }
 
-/// Asserts that the key's usage is what it was at the backup, and continues from there.
+/// Asserts that the key has spent what it had spent at the backup, and that it can spend more.
 async fn assert_as_backed_up(stack: &Stack, key: &ApiKey) {
     assert_eq!(stack.used(key).await, cost_of(12, 5));
     assert_eq!(stack.call(key, Script::tokens(12, 5)).send().await.status, 200);
     assert_eq!(stack.used(key).await.nanos(), 2 * cost_of(12, 5).nanos());
 }
 
-/// Changes a data directory so that it seems to have last seen Redis two minutes later than it did, which is too long
-/// for a crash.
+/// Moves the time at which a key-service last saw the data of Redis, which it keeps in its data directory, by two
+/// minutes into the future. Redis then seems to have lost two minutes of data, which is more than a crash can lose.
 fn see_later(file: &Path) {
     let text = fs::read_to_string(file).unwrap();
     let (directory, millis) = text.trim_end().split_once(' ').unwrap();
@@ -328,12 +328,12 @@ fn blocks(page: &'static str, heading: &str) -> Vec<&'static str> {
     found.filter(|blocks| !blocks.is_empty()).unwrap_or_else(|| panic!("no commands in {heading}"))
 }
 
-/// Runs all commands below a heading of a page.
+/// Runs all commands below a heading of a page, and returns what they print.
 async fn run(page: &'static str, heading: &str, env: &Env, folder: &Path) -> String {
     shell(&blocks(page, heading).concat(), env, folder).await
 }
 
-/// Runs commands in a folder, with the programs in `PATH`, and returns what they print.
+/// Runs commands in a folder, and returns what they print. The programs are in `PATH`.
 async fn shell(commands: &str, env: &Env, folder: &Path) -> String {
     let programs = binary("faregate").parent().unwrap().display().to_string();
     let mut shell = Command::new("bash");

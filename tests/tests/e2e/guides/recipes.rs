@@ -1,4 +1,4 @@
-//! The recipes in `docs/governing.md`, run as printed.
+//! The recipes in `docs/governing.md`. They are run as printed.
 
 mod models;
 
@@ -15,7 +15,7 @@ use crate::money::budgets::manage;
 
 const PAGE: &str = include_str!("../../../../docs/governing.md");
 
-/// Returns the blocks of shell commands in each section of the page.
+/// Returns, for each section of the page, its blocks of shell commands.
 fn commands() -> HashMap<&'static str, String> {
     let sections = PAGE.split("\n## ").map(|section| {
         let title = section.lines().next().unwrap();
@@ -30,7 +30,7 @@ async fn run(stack: &Stack, title: &'static str, folder: &Path) -> String {
     run_and(stack, title, folder, "").await
 }
 
-/// Runs all commands in a section, followed by further commands of the test, in an empty folder.
+/// Runs all commands in a section and then further commands of the test, in an empty folder.
 async fn run_and(stack: &Stack, title: &'static str, folder: &Path, more: &str) -> String {
     stack.operator().install(folder);
     let commands = commands();
@@ -47,7 +47,7 @@ async fn run_and(stack: &Stack, title: &'static str, folder: &Path, more: &str) 
     printed
 }
 
-/// Sends a request with a plaintext key that a recipe created, and returns its status and its error code.
+/// Sends a request with the plaintext of a key that a recipe created. Returns the status and the error code.
 async fn chat(stack: &Stack, secret: &str, model: &str) -> (u16, String) {
     let body = serde_json::json!({
         "model": model,
@@ -112,7 +112,7 @@ async fn a_customer_pays_into_a_wallet_that_two_products_share() {
     let stack = Stack::start().await;
     stack.others_spend();
     let folder = tempfile::TempDir::new().unwrap();
-    // Ten more payments at the same time, each of them twice.
+    // Ten more payments are sent at the same time, each of them twice.
     let more = "for n in 3 4 5 6 7 8 9 10 11 12; do pay pay_$n 1 & pay pay_$n 1 & done; wait; pay pay_1 100";
     let printed = run_and(&stack, "A customer with a wallet and two products", folder.path(), more).await;
     let left: Vec<&str> = printed.lines().collect();

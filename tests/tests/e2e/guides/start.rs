@@ -1,5 +1,5 @@
-//! The pages in `docs/start`: the commands on each page are run as printed, with a stand-in for the vendor or the model
-//! server, and end with the bill.
+//! The pages in `docs/start`. The commands on each page are run as printed, with a stand-in for the vendor or the model
+//! server. The last commands show the bill.
 
 use std::{
     fs,
@@ -12,20 +12,20 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tests::harness::{AskedOf, Given, Server, Settings, StandIn, run_to_end};
 
-/// The command on each page that serves what the earlier commands have prepared.
+/// The command on each page that serves what the commands before it have prepared.
 const SERVES: &str = "faregate --models models.toml\n";
-/// Addresses on the pages that the stand-in replaces.
+/// Addresses on the pages. The stand-in takes their place.
 const ADDRESSES: [&str; 4] = [
     "http://127.0.0.1:8000/v1",
     "http://127.0.0.1:11434/v1",
     "https://api.openai.com/v1",
     "https://api.anthropic.com/v1",
 ];
-/// Address of the folder with the public price list.
+/// Address of the folder that contains the public price list.
 const LIST: &str = "https://raw.githubusercontent.com/BerriAI/litellm/main";
 
-/// Returns the stand-in's answers: a vendor's list of models and a model server's, the price list, and generations with
-/// 13 prompt tokens and 5 output tokens.
+/// Answers as the stand-in: with the list of models of a vendor or of a model server, with the price list, or with a
+/// generation of 13 prompt tokens and 5 output tokens.
 fn answer(asked: &AskedOf) -> Given {
     let path = asked.path.split('?').next().unwrap();
     let usage = json!({"input_tokens": 13, "output_tokens": 5, "total_tokens": 18});
@@ -65,7 +65,7 @@ fn answer(asked: &AskedOf) -> Given {
 
 /// Runs commands from a page in a folder, and returns what they print.
 async fn shell(folder: &Path, commands: &str, env: &[(&str, String)]) -> String {
-    // The environment already contains the keys that a page only asks for.
+    // A page only asks for these keys. They are already in the environment.
     let given = commands.lines().filter(|line| !line.starts_with("export FAREGATE="));
     let script = ["set -euo pipefail"].into_iter().chain(given).collect::<Vec<_>>().join("\n");
     let mut shell = Command::new("bash");
@@ -78,7 +78,7 @@ async fn shell(folder: &Path, commands: &str, env: &[(&str, String)]) -> String 
     printed
 }
 
-/// Runs all commands on a page. Returns the output of the commands that follow the start of the server.
+/// Runs all commands on a page. Returns the output of the commands that come after the start of the server.
 async fn run(page: &str) -> String {
     let text = fs::read_to_string(crate::house::documents::root().join("docs/start").join(page)).unwrap();
     let blocks = text.split("```sh\n").skip(1).map(|rest| rest.split("```").next().unwrap());
@@ -91,7 +91,8 @@ async fn run(page: &str) -> String {
     let replaced = |text: &str| {
         let text =
             ADDRESSES.iter().fold(text.replace(LIST, &files), |text, address| text.replace(address, &here));
-        // No page contains a vendor's address, since `init` knows it.
+        // The pages do not contain a vendor's address, because `init` knows it. So the test adds the stand-in's
+        // address.
         text.replace("--vendor openai", &format!("--vendor openai --address {here}"))
             .replace("--vendor anthropic", &format!("--vendor anthropic --address {here}"))
     };
@@ -114,12 +115,12 @@ async fn run(page: &str) -> String {
     printed
 }
 
-/// Returns the last line of a page's output, split into words.
+/// Returns the words in the last line of a page's output.
 fn last_words(printed: &str) -> Vec<&str> {
     printed.lines().last().unwrap().split_whitespace().collect()
 }
 
-/// Returns the last line of a page's output, which is JSON.
+/// Returns the JSON in the last line of a page's output.
 fn last_json(printed: &str) -> Value {
     serde_json::from_str(printed.lines().last().unwrap()).unwrap_or_else(|e| panic!("{e}: {printed}"))
 }

@@ -1,6 +1,6 @@
 //! Unauthenticated callers, silent sockets and clients that read nothing must not deny service to others.
 //!
-//! These are the quick attacks of `make attack`, with time limits of one second.
+//! These are the attacks of `make attack` that are quick. The time limits of connections are one second.
 
 use std::{
     fs::{self, OpenOptions},
@@ -42,7 +42,7 @@ use tokio::{
     time::{Instant as Deadline, sleep, timeout},
 };
 
-/// Sets every time limit of a connection to one second.
+/// Sets all time limits of a connection to one second.
 fn impatient() -> Vec<(&'static str, String)> {
     ["FAREGATE_HEAD_SECONDS", "FAREGATE_IDLE_SECONDS", "FAREGATE_UNREAD_SECONDS", "FAREGATE_PING_SECONDS"]
         .map(|setting| (setting, "1".to_owned()))
@@ -60,7 +60,7 @@ async fn silent_sockets_of_every_kind_are_closed_on_every_port() {
     let tried = ports.into_iter().flat_map(|port| Silence::ALL.map(|silence| (port, silence)));
     let closed = join_all(tried.map(|(port, silence)| {
         let address = address(stack.server().address(port));
-        // Clients that never read are answered until all buffers are full, which takes a while on a busy machine.
+        // Clients that never read get answers until all buffers are full. On a busy machine, this takes a while.
         async move { (port, silence, time_to_close(address, silence, 4 * PATIENCE).await) }
     }));
     for (port, silence, closed) in closed.await {
@@ -73,8 +73,8 @@ async fn connections_that_are_quiet_but_alive_stay() {
     let deployment = Deployment::services(1, 1, Form::Alone);
     let stack = Stack::with(Options { deployment, env: impatient(), ..Options::default() }).await;
     let key = stack.key().await;
-    // A stream with a token every two seconds, over HTTP/1 and HTTP/2, and a session between the services that has
-    // little traffic.
+    // A stream has a token every two seconds, first over HTTP/1 and then over HTTP/2. Meanwhile, the session between
+    // the services has little traffic.
     let slow = stack.call(&key, Script::tokens(12, 3).pace(2_000));
     slow.stream().await.rest().await.assert_done();
     let mut over_http2 = stack;
@@ -106,7 +106,7 @@ async fn unauthenticated_clients_that_take_all_connections_leave_one_for_a_calle
     let stack = stack(vec![("FAREGATE_MAX_CONNECTIONS", "100".to_owned())]).await;
     let key = stack.key().await;
     let public = address(stack.server().public());
-    // Each of these connections has a stalled request, so only the caller's connection is idle.
+    // Each of these connections carries a request that stalls. So only the caller's connection is idle.
     let stalling = Stalling::from_addresses(public, 3, 40).await;
     for _ in 0..5 {
         let mut caller = connect_from([127, 0, 0, 9].into(), public).await.unwrap();
@@ -147,7 +147,7 @@ async fn a_customer_that_reads_nothing_takes_its_share_and_loses_it_in_time() {
 
 #[apply(fact)]
 async fn bodies_of_unauthenticated_clients_take_little_memory_and_no_slot_of_a_customer() {
-    // On a busy machine, opening the connections takes a while, during which the caller's connection is idle.
+    // On a busy machine, it takes a while to open the connections. Meanwhile, the caller's connection is idle.
     let env = [("FAREGATE_MAX_CONNECTIONS", "400"), ("FAREGATE_IDLE_SECONDS", "300")];
     let stack = stack(env.map(|(setting, value)| (setting, value.to_owned())).to_vec()).await;
     let key = stack.key().await;
@@ -181,7 +181,7 @@ async fn answers_that_unauthenticated_clients_leave_unread_take_little_memory() 
     }
     assert!(unread.iter().any(|connection| connection.begun() == 100));
     let grown = stack.server().peak_memory().saturating_sub(before);
-    // The limit for unauthenticated clients admits a third of 4,000 answers with 46 KB each.
+    // There are 4,000 answers of 46 KB each. The limit on unauthenticated clients admits a third of them.
     assert!(grown < 60 << 20, "{} MiB", grown >> 20);
 }
 
@@ -211,8 +211,8 @@ async fn frames_without_a_pause_keep_no_one_waiting() {
         for _ in 0..11 {
             assert_eq!(stack.call(&key, Script::tokens(12, 5)).send().await.status, 200);
         }
-        // Machines differ between 12 and 33 MB. It would be 50 to 60 MB if a read of any size counted as one step of
-        // its task.
+        // Depending on the machine, it is 12 to 33 MB. If a read of any size counted as one step of its task, it would
+        // be 50 to 60 MB.
         let meanwhile = sending.taken() - before;
         assert!(
             meanwhile < 42_000_000,
@@ -249,14 +249,14 @@ async fn interim_heads_without_end_end_their_connection_and_keep_no_one_waiting(
     }
 }
 
-/// An export that is still open after its client has read one byte, and its status.
+/// An export whose client has read only one byte, and its status.
 struct UnreadExport {
     status: StatusCode,
     _unread: (Response<Incoming>, SendRequest<Full<Bytes>>),
 }
 
 impl UnreadExport {
-    /// Requests the journal of the browser's account, as a client in this network.
+    /// Requests the journal of the browser's account. The client seems to be in this network.
     async fn ask(stack: &Stack, browser: &Browser, network: &str) -> Self {
         let stream = TcpStream::connect(address(stack.server().public())).await.unwrap();
         let mut client = Builder::new(TokioExecutor::new());
@@ -282,7 +282,7 @@ async fn exports_that_one_network_leaves_unread_close_those_of_no_one() {
     let mut owners = Vec::new();
     for account in &accounts {
         owners.push(owner_of(&stack, account).await);
-        // The journal spans several pieces, since HTTP/2 buffers two in addition to the client's window.
+        // The journal consists of several pieces, because HTTP/2 buffers two pieces in addition to the client's window.
         let key = stack.key_of(account, json!({})).await;
         for _ in 0..5 {
             join_all((0..20).map(|_| stack.call(&key, Script::tokens(12, 5)).send())).await;
@@ -395,7 +395,7 @@ async fn a_log_that_nobody_reads_stops_no_request_and_lines_that_it_lacks_are_co
     let log = stack.server().settings().data.join("stderr.txt");
     fs::remove_file(&log).unwrap();
     assert!(Command::new("mkfifo").arg(&log).status().unwrap().success());
-    // The pipe is open but never read.
+    // The pipe is open, but nobody reads from it.
     let pipe = OpenOptions::new().read(true).write(true).open(&log).unwrap();
     stack.server().restart().await;
     let metrics = format!("{}/metrics", stack.server().admin());
@@ -424,7 +424,7 @@ async fn an_account_that_changes_its_keys_without_end_fills_no_redis_and_others_
     let other = stack.key().await;
     bound_memory(&stack, 6 << 20);
     let parties = (&greedy, &key, &other);
-    // Waits until the store is nearly full, which takes many seconds.
+    // The store must be nearly full first, which takes many seconds.
     let deadline = Instant::now() + SERVER_PATIENCE;
     loop {
         let long = change_without_end(&stack, parties, Duration::from_secs(1), long_names).await;

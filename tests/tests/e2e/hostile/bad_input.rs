@@ -10,7 +10,7 @@ use tests::{
     upstream::Script,
 };
 
-/// Body of a request, and the code and the `param` of the expected error.
+/// Body of a request, and the code and `param` of the error that it must get.
 type Case = (Value, &'static str, &'static str);
 
 #[expect(clippy::needless_pass_by_value, reason = "reads like the other cases")]
@@ -26,7 +26,7 @@ fn function(name: &str) -> Value {
     json!({"type": "function", "function": {"name": name, "parameters": {"type": "object"}}})
 }
 
-/// Returns members to set in an otherwise valid request; null removes a member.
+/// Returns cases. Each sets members in a request that is otherwise valid; null removes a member.
 fn members() -> Vec<Case> {
     let string = |length| "x".repeat(length);
     vec![
@@ -148,7 +148,7 @@ async fn every_fault_of_a_chat_request_is_named_with_its_place() {
     assert_unchanged(&stack, &key).await;
 }
 
-/// Asserts that nothing was billed, nothing is held, and nothing reached the upstream.
+/// Asserts that nothing was billed, that nothing is held, and that nothing reached the upstream.
 async fn assert_unchanged(stack: &Stack, key: &ApiKey) {
     let shown = stack.show(key).await;
     assert_eq!((&shown["used"], &shown["last_used_at"]), (&json!(0), &Value::Null));
@@ -162,7 +162,8 @@ async fn post(stack: &Stack, key: &ApiKey, content_type: Option<&str>, body: imp
     if let Some(content_type) = content_type {
         request = request.header("content-type", content_type);
     }
-    // Each request has its own connection: the server closes a connection whose body it has not read to the end.
+    // Each request has a connection of its own, because the server closes a connection if it has not read a body to the
+    // end.
     Http::new().send(request.body(Full::new(body.into())).unwrap()).await
 }
 
@@ -227,7 +228,8 @@ async fn bodies_are_json_of_a_bounded_size() {
     large.assert_error(413, "request_too_large");
     assert_unchanged(&stack, &key).await;
 
-    // Unusual but valid content types are accepted. The upstream counts bytes, so the response determines the cost.
+    // Content types that are unusual but valid are accepted. The upstream counts bytes, so only the response says what
+    // the request costs.
     for usual in [None, Some("application/json; charset=utf-8"), Some("APPLICATION/JSON")] {
         let call = stack.call(&key, Script::tokens(1, 1));
         assert_eq!(call.header("content-type", usual.unwrap_or("application/json")).send().await.status, 200);
@@ -284,7 +286,7 @@ async fn the_management_api_names_faults_the_same_way() {
             answer.assert_error(400, code).assert_param(Some(param));
         }
     }
-    // The valid half of a change is not applied without the invalid half.
+    // If one half of a change is invalid, the valid half must not take effect.
     let half = json!({"label": "changed", "limit": -1});
     stack
         .manage(Method::PATCH, &format!("/{}", key.id), Some(half))

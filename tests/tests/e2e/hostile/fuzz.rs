@@ -1,4 +1,5 @@
-//! Random and mutated requests over plain connections: each gets a valid answer, nothing hangs, and no hold remains.
+//! Requests that are random or damaged, over plain connections. Each gets a valid answer, nothing hangs, and no hold
+//! remains.
 
 use std::env;
 
@@ -9,11 +10,11 @@ use tests::{
 };
 use tokio::time::timeout;
 
-/// Number of requests, unless `FAREGATE_FUZZ_REQUESTS` sets it. Set `FAREGATE_FUZZ_SEED` to repeat a run.
+/// Number of requests, unless `FAREGATE_FUZZ_REQUESTS` sets another. To repeat a run, set `FAREGATE_FUZZ_SEED`.
 const REQUESTS: u64 = 2_000;
-/// Number of requests per installation, since more keys and records would only make it slower.
+/// Number of requests that are sent to one installation. With more keys and records, it would only become slower.
 const ROUND: u64 = 2_000;
-/// Number of concurrent connections.
+/// Number of connections that are open at once.
 const AT_ONCE: usize = 24;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -25,8 +26,8 @@ async fn whatever_comes_is_answered_and_nothing_is_held_for_good() {
     }
 }
 
-/// Sends a range of requests to a separate installation. Each request has its own seed, so that it can be repeated by
-/// itself.
+/// Sends requests with a range of numbers to an installation of their own. Each request has a seed of its own, so that
+/// it can be repeated alone.
 async fn round(seed: u64, numbers: std::ops::Range<u64>) {
     let stack = Stack::start().await;
     stack.others_spend();

@@ -1,4 +1,4 @@
-//! Checks everything that `docker-compose.yml` and the `Dockerfile` rely on, without a container engine.
+//! Checks, without a container engine, everything on which `docker-compose.yml` and the `Dockerfile` rely.
 
 use std::{
     collections::BTreeMap,
@@ -14,15 +14,15 @@ use shared_door::serve::DRAIN;
 use tests::harness::{ACCOUNT, Form, LOOK_EVERY, PATIENCE, Redis, Server, Settings};
 use tokio::time::sleep;
 
-/// Service in `docker-compose.yml` that runs to completion before the others start; not a program of this workspace.
+/// Service in `docker-compose.yml` that ends before the other services start. It is not a program of this workspace.
 const SECRETS: &str = "secrets";
-/// User and group of all containers.
+/// User and group of the processes in all containers.
 const USER: &str = "999:999";
-/// Time that a gateway needs to stop, in addition to the grace period for requests: cutting streams and delivering
-/// charges have separate time limits.
+/// Time that a gateway needs to stop, after the time in which running requests may finish. Cutting streams and
+/// delivering charges have time limits of their own.
 const LAST_WORDS: Duration = Duration::from_secs(32);
 
-/// Number of key-services that start at once.
+/// Number of key-services that start at the same time.
 const MANY: usize = 4;
 
 #[apply(fact)]
@@ -112,7 +112,7 @@ fn images_from_elsewhere_are_pinned_by_their_digests() {
     let (dockerfile, compose) = (read("Dockerfile"), compose());
     let bases = dockerfile.lines().filter_map(|line| line.strip_prefix("FROM ")?.split_once(" AS "));
     let (bases, stages): (Vec<_>, Vec<_>) = bases.unzip();
-    // A stage may be replaced by programs that have already been built.
+    // Another build may replace a stage with programs that were built before.
     let is_named = |base: &&str| *base == "scratch" || *base == "${PROGRAMS}" || stages.contains(base);
     let bases = bases.into_iter().filter(|base| !is_named(base));
     let others = compose.services.values().filter(|service| service.build.is_none());
@@ -124,7 +124,7 @@ fn images_from_elsewhere_are_pinned_by_their_digests() {
     }
 }
 
-/// Without a policy, Compose pulls a missing image, and builds it if the pull fails.
+/// If no policy is set, Compose pulls an image that is missing. If that fails, it builds the image.
 #[test]
 fn images_of_a_release_are_pulled_or_else_built_and_are_those_of_this_version() {
     let one_process: BTreeMap<String, Value> =
@@ -173,7 +173,8 @@ fn a_container_is_given_the_time_that_its_program_takes_to_end() {
     assert!(grace("local-model") > DRAIN);
 }
 
-/// Redis reads its configuration file as the user `default`, and drops everything that this user may not do.
+/// When it starts, Redis reads its append-only file as the user `default`, and drops every command that this user may
+/// not run.
 #[apply(fact)]
 async fn data_in_redis_survives_a_restart_under_its_users() {
     let data = tempfile::TempDir::new().unwrap();
@@ -210,7 +211,7 @@ async fn data_in_redis_survives_a_restart_under_its_users() {
     assert_eq!((accounts[0]["id"].as_str(), &accounts[0]["credit"]), (Some(made.trim()), &Value::from(7)));
 }
 
-/// Returns the output of a command, which is repeated until Redis is reachable.
+/// Runs a command again and again until it can reach Redis. Returns its output.
 async fn eventually(settings: &Settings, arguments: &[&str]) -> String {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -223,7 +224,7 @@ async fn eventually(settings: &Settings, arguments: &[&str]) -> String {
     }
 }
 
-/// The parts of `docker-compose.yml` that are tested.
+/// The parts of `docker-compose.yml` that are checked.
 #[derive(Deserialize)]
 struct Compose {
     services: BTreeMap<String, Service>,
@@ -262,7 +263,7 @@ struct EnvFile {
 }
 
 impl Compose {
-    /// Returns the services that are programs of this workspace, by the program's name.
+    /// Returns the services that are programs of this workspace, each with the name of its program.
     fn programs(&self) -> impl Iterator<Item = (&'static str, &Service)> {
         ["inference-gateway", "key-service", "local-model"]
             .map(|name| (name, &self.services[name]))
@@ -274,7 +275,7 @@ fn compose() -> Compose {
     serde_saphyr::from_str(&read("docker-compose.yml")).unwrap()
 }
 
-/// Returns the lines of one stage in the Dockerfile.
+/// Returns the lines of a stage in the Dockerfile.
 fn stage<'a>(dockerfile: &'a str, name: &str) -> &'a str {
     let (_, stage) = dockerfile.split_once(&format!(" AS {name}\n")).unwrap();
     stage.split("\nFROM ").next().unwrap()
@@ -285,7 +286,7 @@ fn read(name: &str) -> String {
     fs::read_to_string(format!("{}/../{name}", env!("CARGO_MANIFEST_DIR"))).unwrap()
 }
 
-/// Returns the output of a program's `--help`.
+/// Returns what a program prints for `--help`.
 fn help(program: &'static str) -> String {
     let data = tempfile::TempDir::new().unwrap();
     Settings::of(program, data.path(), Vec::new()).cli(&["--help"])

@@ -1,4 +1,4 @@
-//! Compares the files in `deploy/` with what the programs and Kubernetes understand.
+//! Checks that the programs and Kubernetes understand the files in `deploy/`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,7 +14,7 @@ use crate::house::documents::root;
 
 /// Programs that have settings.
 const PROGRAMS: [&str; 4] = ["faregate", "inference-gateway", "key-service", "local-model"];
-/// Variables in `docker-compose.yml` and arguments in the Dockerfile that no program reads.
+/// Variables in `docker-compose.yml`, and arguments in the Dockerfile, that none of our programs reads.
 const OF_CONTAINERS: [&str; 6] = [
     "FAREGATE_COMMIT",
     "FAREGATE_PROMETHEUS_PUBLISH",
@@ -23,9 +23,11 @@ const OF_CONTAINERS: [&str; 6] = [
     "FAREGATE_SOURCE",
     "FAREGATE_VERSION",
 ];
-/// Versions of Kubernetes that the chart is tested with: the oldest that it accepts, and the newest known.
+/// Versions of Kubernetes with which the chart is tested: the oldest version that it accepts, and the newest known
+/// version.
 const KUBERNETES: [&str; 2] = ["1.27", "1.37"];
-/// Settings that enable every part of the chart that is off by default and needs no operator's resource types.
+/// Settings that turn on all parts of the chart that are off by default. Parts that need the resource types of a
+/// Kubernetes operator are left out.
 const EVERYTHING: [&str; 5] = [
     "gateway.autoscaler.enabled=true",
     "gateway.ingress.enabled=true",
@@ -33,7 +35,7 @@ const EVERYTHING: [&str; 5] = [
     "internalTlsSecret=internal",
     "publicUrl=https://models.example.com",
 ];
-/// Setting that runs gateway and key-service in one process.
+/// Setting with which the gateway and the key-service run in one process.
 const ONE_PROCESS: &str = "oneProcess=true";
 
 #[test]
@@ -243,7 +245,7 @@ fn every_container_of_compose_has_a_bound_for_its_logs() {
     let files = ["docker-compose.yml", "deploy/compose/one-process.yml", "deploy/compose/two-of-each.yml"];
     for file in files.into_iter().chain(["deploy/compose/monitoring.yml", "deploy/compose/vllm.yml"]) {
         for (service, settings) in compose(file)["services"].as_object().unwrap() {
-            // The other containers inherit the image from the installation, or from the service that they extend.
+            // The other containers have the image of the installation, or that of the service that they extend.
             let has_image = settings["image"].is_string();
             assert!(!has_image || settings["logging"] == *bounded, "{file}: {service}");
         }
@@ -365,7 +367,7 @@ fn systemd_knows_every_line_of_the_units() {
     for entry in fs::read_dir(root().join("deploy/systemd")).unwrap() {
         let from = entry.unwrap().path();
         let to = folder.path().join(from.file_name().unwrap());
-        // Replaces our program, which may not be installed, with one that every machine has.
+        // Our program may not be installed, so it is replaced by a program that every machine has.
         let text = fs::read_to_string(&from).unwrap().replace("/usr/local/bin/", "/bin/true /");
         fs::write(&to, text).unwrap();
         verify.arg(to);
@@ -388,7 +390,7 @@ fn catalogues_under_deploy_are_accepted() {
     }
 }
 
-/// Returns the manifests that the chart generates, as YAML.
+/// Returns the manifests that the chart makes, as YAML.
 fn template(values: &[&str]) -> String {
     let mut arguments = vec!["template", "prod", "deploy/helm/faregate", "--namespace", "models"];
     arguments.extend(values.iter().flat_map(|value| ["--set", value]));
@@ -406,7 +408,7 @@ fn manifest<'a>(manifests: &'a [Value], kind: &str, name: &str) -> &'a Value {
     found.unwrap_or_else(|| panic!("no {kind} {name}"))
 }
 
-/// Returns the output of `helm`, run at the root of the workspace.
+/// Runs `helm` at the root of the workspace, and returns its output.
 fn helm(arguments: &[&str]) -> String {
     let helm = tests_folder().join(".tools/helm");
     let output = Command::new(helm).args(arguments).current_dir(root()).output().unwrap();
@@ -416,12 +418,12 @@ fn helm(arguments: &[&str]) -> String {
 }
 
 fn compose(name: &str) -> Value {
-    // `!reset` is Compose's tag for a value that an overlay removes.
+    // In Compose, `!reset` marks a value that an overlay removes.
     let parsed: BTreeMap<String, Value> = serde_saphyr::from_str(&read(name).replace("!reset ", "")).unwrap();
     parsed.into_iter().collect::<serde_json::Map<_, _>>().into()
 }
 
-/// Returns all files below a folder.
+/// Returns all files in a folder and below it.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()

@@ -1,4 +1,4 @@
-//! Documents: their links work, and the catalogues in them are valid.
+//! The documents. Their links must work, and the catalogues in them must be valid.
 
 use std::{
     fs,
@@ -7,7 +7,7 @@ use std::{
 
 use shared_catalog::Catalog;
 
-/// Head of a catalogue, which code blocks in documents leave out.
+/// The beginning of a catalogue. Code blocks in documents leave it out.
 const SERVICE: &str = "[service]\nname = \"f\"\nprovider = \"f\"\ndocs = \"f\"\n";
 
 /// The documents whose links are checked.
@@ -50,7 +50,7 @@ const DOCUMENTS: [&str; 36] = [
     "tests/README.md",
 ];
 
-/// Maximum number of lines in the architecture document, so that it can be read in one sitting.
+/// Maximum number of lines in the document about the architecture. It should be possible to read it in one sitting.
 const ARCHITECTURE_LINES: usize = 220;
 
 #[test]
@@ -72,7 +72,8 @@ fn documents_link_to_files_headings_and_names_that_are_there() {
                 heading.is_empty() || anchors.map(anchor).any(|it| it == heading),
                 "{document}: #{heading}"
             );
-            // A name in code style must be defined in the linked file, as a test, a type or a function.
+            // If the link's text is a name in code style, the linked file must define a test, a type or a function of
+            // that name.
             if let Some(name) = label.strip_prefix('`').and_then(|label| label.strip_suffix('`'))
                 && is_rust(&linked)
                 && !is_rust(name)
@@ -111,8 +112,8 @@ fn the_code_map_names_files_and_folders_that_are_where_it_says() {
     assert_eq!(missing_in("| `gone/` | nothing |"), ["gone/"]);
 }
 
-/// Returns the files and folders named in a row of the code map that do not exist. They may be in a folder from the
-/// row's first cell, in its `src`, or next to it.
+/// Returns the files and folders that a row of the code map names and that do not exist. They may be in a folder that
+/// the first cell of the row names, in the `src` of that folder, or next to it.
 fn missing_in(row: &str) -> Vec<String> {
     let is_path =
         |name: &&str| !name.contains(' ') && (name.ends_with('/') || Path::new(name).extension().is_some());
@@ -153,7 +154,8 @@ fn catalogues_that_documents_and_examples_show_are_read_and_leave_room_for_promp
     for (document, text) in shown {
         let catalog = Catalog::parse(&text, document).unwrap_or_else(|e| panic!("{e}\n{text}"));
         for model in &catalog.models {
-            // A request without a limit may use all of the output; the rest of the server's window is for the prompt.
+            // A request without a limit may use the longest output. What is left of the server's window is for the
+            // prompt.
             assert!(2 * model.max_output_tokens <= model.context_window, "{document}: {}", model.id);
         }
     }
@@ -219,7 +221,7 @@ pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
 }
 
-/// Adds the Rust files below a folder.
+/// Adds the Rust files in a folder and below it.
 pub(crate) fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -235,7 +237,7 @@ fn is_rust(file: impl AsRef<Path>) -> bool {
     file.as_ref().extension().is_some_and(|extension| extension == "rs")
 }
 
-/// Returns the labels and targets of links to files in the repository, outside of code blocks.
+/// Returns the texts and targets of links to files in the repository. Code blocks are left out.
 fn links(text: &str) -> impl Iterator<Item = (&str, &str)> {
     let prose = text.split("```").step_by(2);
     prose.flat_map(|part| {
@@ -247,7 +249,8 @@ fn links(text: &str) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
-/// Returns the anchor of a heading: lower case, hyphens for blanks, and no other punctuation.
+/// Returns the anchor of a heading. It is in lower case, has hyphens instead of blanks, and contains no other
+/// punctuation.
 fn anchor(heading: &str) -> String {
     let title = heading.trim_start_matches('#').trim().to_lowercase();
     let kept = title.chars().filter(|c| c.is_alphanumeric() || [' ', '-', '_'].contains(c));

@@ -1,4 +1,4 @@
-//! The harness detects the faults that it exists to detect.
+//! The test harness must detect the faults for which it exists.
 
 use http::Method;
 use tests::{harness::Stack, upstream::Script};

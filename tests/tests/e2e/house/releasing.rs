@@ -1,4 +1,4 @@
-//! Files in a release other than the programs.
+//! The files of a release, apart from the programs.
 
 use std::{
     collections::BTreeSet,
@@ -13,7 +13,7 @@ use tests::harness::binary;
 
 use crate::house::documents::root;
 
-/// Repository that the files name before the first release.
+/// Repository that the files contain until the first release.
 const PLACEHOLDER: &str = "faregate/faregate";
 
 #[test]
@@ -36,7 +36,7 @@ fn every_program_lists_what_it_is_made_of_with_licences_and_checksums() {
         for it in crates {
             assert!(it["licenses"][0]["expression"].is_string(), "{program}: {it}");
             let name = format!("\nname = {}\n", it["name"]);
-            // The lock file gives no source for the workspace's own crates.
+            // For crates of this workspace, the lock file contains no source.
             let is_own =
                 lock.split("[[package]]").any(|it| it.contains(&name) && !it.contains("\nsource = "));
             let checksum = it["hashes"][0]["content"].as_str();
@@ -95,7 +95,7 @@ fn the_image_and_the_release_are_built_in_the_same_way() {
         rest.split_whitespace().next().unwrap().to_owned()
     };
     assert_eq!(version(&dockerfile), version(&tool));
-    // A profile fits only programs built with the same command.
+    // A profile fits only programs that are built with the same command.
     for text in [&dockerfile, &script, &trained] {
         for part in ["cargo auditable build", "--locked", "--target \"$host\"", "-Cprofile-use="] {
             assert!(text.contains(part), "{part}: {text}");
@@ -208,7 +208,7 @@ fn a_dry_run_makes_a_release_that_installs_only_as_it_was_made() {
     assert!(install_with(&dist, &other, &path, &[("VERSION", this)]).status.success());
     fs::remove_dir_all(&other).unwrap();
 
-    // Writes a fake cosign with scripted answers.
+    // Writes a cosign that does nothing but give the answers in this script.
     let tools = folder.path().join("tools");
     fs::create_dir(&tools).unwrap();
     let path = format!("{}:{path}", tools.display());
@@ -252,7 +252,7 @@ fn an_installer_with_wget_alone_follows_no_redirection_away_from_tls() {
             symlink(found, tools.join(name)).unwrap();
         }
     }
-    // Writes a fake GNU wget that records the requested address and is redirected by its server.
+    // Writes a script that acts like GNU wget whose server redirects it. It records the address that it should fetch.
     let asked = folder.path().join("asked");
     let redirecting = |to: &str| {
         let text = format!(
@@ -276,7 +276,7 @@ fn an_installer_with_wget_alone_follows_no_redirection_away_from_tls() {
     let followed = redirecting("https://other.example/SHA256SUMS");
     assert_eq!(followed[..2], ["https://mirror.example/SHA256SUMS", "https://other.example/SHA256SUMS"]);
     assert_eq!(followed.len(), 10, "a circle ends");
-    // Writes a wget that cannot be prevented from following redirects.
+    // Writes a wget that has no option against redirects.
     script(&tools.join("wget"), "exit 1");
     let mut install = Command::new("sh");
     install.arg(root().join("deploy/install.sh")).env("PATH", &tools).env("INTO", folder.path().join("into"));
@@ -290,12 +290,12 @@ fn the_table_of_scaling_is_what_the_script_computes() {
     assert!(computed.lines().count() > 8 && read("docs/scaling.md").contains(&computed), "{computed}");
 }
 
-/// Builds a release in a folder, and returns its archive. All programs except `faregate` are stand-ins, since
-/// compressing them would take most of the time.
+/// Builds a release in a folder, and returns its archive. In place of all programs except `faregate`, there are
+/// stand-ins, because compressing the real programs would take most of the time.
 fn dry_run(folder: &Path, dist: &Path) -> PathBuf {
     let programs = folder.join("programs");
     fs::create_dir(&programs).unwrap();
-    // Strips the names for debuggers, which would take most of the time to pack and to install.
+    // Removes the names for debuggers. Packing and installing them would take most of the time.
     let stripped =
         Command::new("strip").arg("-o").arg(programs.join("faregate")).arg(binary("faregate")).status();
     assert!(stripped.unwrap().success());
@@ -321,7 +321,7 @@ fn dry_run(folder: &Path, dist: &Path) -> PathBuf {
     files.into_iter().find(|file| file.extension().is_some_and(|it| it == "gz")).unwrap()
 }
 
-/// Runs `install.sh` with the files of a folder.
+/// Runs `install.sh` with the files that are in a folder.
 fn install(dist: &Path, into: &Path, path: &str, programs: &[&str]) -> Output {
     let mut install = installer(dist, into, path);
     install.args(programs).output().unwrap()
@@ -339,7 +339,8 @@ fn installer(dist: &Path, into: &Path, path: &str) -> Command {
     install
 }
 
-/// Checks that the checksums are right and cover every file, including the chart and a list of crates for each program.
+/// Checks that the checksums are right, and that every file has one. The files include the chart and, for each program,
+/// a list of its crates.
 fn assert_sums_cover_all(dist: &Path) {
     let checked =
         Command::new("sha256sum").args(["--check", "SHA256SUMS"]).current_dir(dist).output().unwrap();
@@ -355,8 +356,8 @@ fn assert_sums_cover_all(dist: &Path) {
     }
 }
 
-/// Returns the repository that the files in a folder name. While it is a placeholder, it must be in a registry that
-/// nobody can push images to.
+/// Returns the repository that the files in a folder name. If it is still the placeholder, it must be in a registry to
+/// which nobody can push images.
 fn address(folder: &Path) -> String {
     let read = |file: &str| fs::read_to_string(folder.join(file)).unwrap();
     let (script, readme) = (read("deploy/install.sh"), read("README.md"));
@@ -380,7 +381,7 @@ fn address(folder: &Path) -> String {
     repository.to_owned()
 }
 
-/// Writes an executable shell script.
+/// Writes a shell script that can be executed.
 fn script(file: &Path, text: &str) {
     fs::write(file, format!("#!/bin/sh\n{text}\n")).unwrap();
     fs::set_permissions(file, fs::Permissions::from_mode(0o755)).unwrap();

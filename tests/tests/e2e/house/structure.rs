@@ -1,4 +1,5 @@
-//! The structure of the source code, which no compiler checks: imports go in one direction, and pure crates stay pure.
+//! The structure of the source code, as far as no compiler checks it. Imports must not form a circle, and pure crates
+//! must stay pure.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -6,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Crates with pure rules, by the names under which others import them.
+/// Crates that must stay pure. These are the names under which other crates import them.
 const PURE_CRATES: [(&str, &str); 10] = [
     ("domain", "key-service/domain"),
     ("key_service_moving", "key-service/moving"),
@@ -19,8 +20,8 @@ const PURE_CRATES: [(&str, &str); 10] = [
     ("token-bounds", "inference-gateway/token-bounds"),
     ("upstream-error", "inference-gateway/upstream-error"),
 ];
-/// Crates that a pure crate may use in addition to other pure crates: types of both services, and libraries for data,
-/// hashes, errors and tests.
+/// Crates that a pure crate may use, in addition to other pure crates: the types that both services share, and
+/// libraries for data, hashes, errors and tests.
 const PURE: [&str; 19] = [
     "base64",
     "blake3",
@@ -42,17 +43,17 @@ const PURE: [&str; 19] = [
     "thiserror",
     "totp-rs",
 ];
-/// Libraries that the types of both services may also use. They include no runtime and no network; `axum-core` defines
-/// responses, so that an error can become one.
+/// Libraries that the types shared by both services may use in addition. They contain no runtime and no network.
+/// `axum-core` defines responses, so that an error can be turned into a response.
 const OF_WORDS: [&str; 9] =
     ["axum-core", "chrono", "crc32fast", "http", "rand", "secrecy", "subtle", "toml", "uuid"];
 
-/// Names of files and folders that contain only tests.
+/// Names of files and folders that contain nothing but tests.
 const TESTS: [&str; 7] = ["tests", "suite", "histories", "testing", "reference", "fuzz", "examples"];
-/// First line of a file that was generated from the contract.
+/// First line of the file that was generated from the contract.
 const GENERATED: &str = "// This file is @generated";
 
-/// Maximum number of files in a folder: few enough to take in at a glance.
+/// Maximum number of files in a folder. So many can be taken in at a glance.
 const MOST_FILES: usize = 15;
 
 /// For each module, the modules that it imports.
@@ -104,7 +105,7 @@ fn no_folder_of_sources_has_more_files_than_a_reader_takes_in() {
 
 #[test]
 fn images_are_built_with_every_crate_of_the_workspace_at_hand() {
-    // Cargo reads the manifests of all crates, no matter what it builds.
+    // Whatever it builds, Cargo reads the manifests of all crates.
     let ignored = fs::read_to_string(root().join(".dockerignore")).unwrap();
     let kept: Vec<PathBuf> =
         ignored.lines().filter_map(|line| line.strip_prefix('!')).map(PathBuf::from).collect();
@@ -168,11 +169,11 @@ fn root() -> PathBuf {
 
 fn read(file: &Path) -> String {
     let text = fs::read_to_string(file).unwrap();
-    // Tests may import anything.
+    // Tests may import anything, so they are left out.
     text.split("\nmod tests {").next().unwrap().to_owned()
 }
 
-/// Returns the Rust files below a folder, except tests and generated files.
+/// Returns the Rust files in a folder and below it. Tests and generated files are left out.
 fn sources(folder: &Path) -> Vec<PathBuf> {
     let is_source = |file: &PathBuf| {
         let inside = file.strip_prefix(folder).unwrap().with_extension("");
@@ -182,7 +183,7 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     rust(folder).into_iter().filter(is_source).collect()
 }
 
-/// Returns all Rust files below a folder.
+/// Returns all Rust files in a folder and below it.
 fn rust(folder: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
@@ -196,13 +197,13 @@ fn rust(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Returns the folders with modules below a crate's source, beginning with the source itself.
+/// Returns the folders of a crate's source that contain modules. The first is that of the source itself.
 fn folders(source: &Path) -> BTreeSet<PathBuf> {
     let inside = |file: &PathBuf| file.strip_prefix(source).unwrap().parent().unwrap().to_owned();
     sources(source).iter().map(inside).collect()
 }
 
-/// Returns the imports between the modules directly below `parent`.
+/// Returns which of the modules directly below `parent` imports which other.
 fn imports(source: &Path, parent: &[&str]) -> Imports {
     let folder = parent.iter().fold(source.to_owned(), |folder, name| folder.join(name));
     let mut all = Imports::new();
@@ -219,14 +220,14 @@ fn imports(source: &Path, parent: &[&str]) -> Imports {
     all
 }
 
-/// Returns the path of the module in a file; empty for the root of a library or a program.
+/// Returns the path of the module that a file contains. It is empty for the root of a library or a program.
 fn module(source: &Path, file: &Path) -> Vec<String> {
     let inside = file.strip_prefix(source).unwrap().with_extension("");
     let parts = inside.iter().map(|part| part.to_str().unwrap().to_owned());
     parts.filter(|part| part != "lib" && part != "main").collect()
 }
 
-/// Returns the same path starting at the crate's root, if it belongs to the crate.
+/// Returns the same path from the root of the crate. Returns `None` if it does not lead into the crate.
 fn absolute(here: &[String], path: &[String]) -> Option<Vec<String>> {
     match path[0].as_str() {
         "crate" => Some(path[1..].to_vec()),
@@ -239,12 +240,12 @@ fn absolute(here: &[String], path: &[String]) -> Option<Vec<String>> {
     }
 }
 
-/// Returns the paths of all imports, and paths that the code names in full.
+/// Returns the paths of all imports, and all paths that the code writes in full.
 fn paths(text: &str) -> Vec<Vec<String>> {
     [use_paths(text), named_paths(text)].concat()
 }
 
-/// Returns paths in the code that start at the crate or at a parent module.
+/// Returns the paths in the code that begin with the crate or with a parent module.
 fn named_paths(text: &str) -> Vec<Vec<String>> {
     let mut paths = Vec::new();
     for line in text.lines().map(|line| line.split("//").next().unwrap()) {
@@ -256,7 +257,7 @@ fn named_paths(text: &str) -> Vec<Vec<String>> {
                     continue;
                 }
                 let end = line[at..].find(|c: char| !goes_on(c)).map_or(line.len(), |length| at + length);
-                // Names in braces belong to a `use`, which `use_paths` reads.
+                // Names in braces are part of a `use`. These are read by `use_paths`.
                 if line[end..].starts_with('{') {
                     continue;
                 }
@@ -268,7 +269,7 @@ fn named_paths(text: &str) -> Vec<Vec<String>> {
     paths
 }
 
-/// Returns the paths of all `use` declarations, one for each imported name.
+/// Returns the paths in all `use` declarations. There is one for each imported name.
 fn use_paths(text: &str) -> Vec<Vec<String>> {
     let mut paths = Vec::new();
     let mut rest = text;
@@ -309,8 +310,8 @@ fn expand(tree: &str, before: &[String], paths: &mut Vec<Vec<String>>) {
     }
 }
 
-/// Returns the modules in an import cycle, if there is one: the modules that remain after repeatedly removing those
-/// that import no remaining module.
+/// If modules import each other in a circle, returns them. To find them, modules that import none of the remaining
+/// modules are removed, again and again. What remains is the circle.
 fn circle(imports: &Imports) -> Option<Vec<String>> {
     let mut left = imports.clone();
     loop {

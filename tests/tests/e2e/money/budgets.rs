@@ -1,4 +1,5 @@
-//! Limits of keys and groups: each holds at each level, a refusal names the level, and windows renew.
+//! Limits of keys and groups. They hold at every level, a refusal says at which level the limit is, and windows are
+//! renewed.
 
 use futures_util::future::join_all;
 use http::Method;
@@ -9,11 +10,11 @@ use tests::{
     upstream::Script,
 };
 
-/// Number of prompt tokens in a request that several tests send.
+/// Number of prompt tokens in a request. Several tests send such requests.
 pub(crate) const PROMPT: u64 = 30;
 pub(crate) const COMPLETION: u64 = 40;
 
-/// Returns an amount as a JSON number.
+/// Returns an amount as a number for JSON.
 pub(crate) fn number(amount: NanoUsd) -> Value {
     serde_json::from_str(&amount.to_string()).unwrap()
 }
@@ -23,13 +24,13 @@ pub(crate) fn requests(count: i64) -> NanoUsd {
     NanoUsd::from_nanos(cost_of(PROMPT, COMPLETION).nanos() * count)
 }
 
-/// Sends a management request to this path below `/v1/management`.
+/// Sends a management request to a path. `path` is the part after `/v1/management`.
 pub(crate) async fn manage(stack: &Stack, method: Method, path: &str, body: Option<Value>) -> Answer {
     let url = stack.url(&format!("/v1/management{path}"));
     stack.http.send_as(&stack.account.management_key, method, &url, body).await
 }
 
-/// Creates a group and returns its object.
+/// Creates a group, and returns its object.
 pub(crate) async fn group(stack: &Stack, body: Value) -> Value {
     let answer = manage(stack, Method::POST, "/groups", Some(body)).await;
     assert_eq!(answer.status, 201, "{answer}");
@@ -44,13 +45,12 @@ pub(crate) async fn shown(stack: &Stack, group: &Value) -> Value {
     answer.json()
 }
 
-/// Sends a whole request whose limit is exactly the number of tokens that it gets.
+/// Sends a request that is not streamed. Its limit is exactly the number of tokens that it gets.
 pub(crate) async fn send(stack: &Stack, key: &ApiKey) -> Answer {
     stack.call(key, Script::tokens(PROMPT, COMPLETION)).with("max_tokens", COMPLETION).send().await
 }
 
-/// Sends whole requests one after the other until one is refused. Returns the number of served requests and the
-/// refusal.
+/// Sends such requests one after the other until one is refused. Returns how many were served, and the refusal.
 async fn until_refused(stack: &Stack, key: &ApiKey) -> (i64, Answer) {
     for count in 0..100 {
         let answer = send(stack, key).await;
@@ -163,7 +163,7 @@ async fn requests_per_minute_admit_exactly_as_many_at_once() {
     let key = stack.key_with(json!({"requests_per_minute": 20})).await;
     let answers = join_all((0..100).map(|_| send(&stack, &key))).await;
     let admitted = answers.iter().filter(|answer| answer.status == 200).count();
-    // While the requests arrive, the bucket refills by one every three seconds.
+    // While the requests arrive, the rate allows one more every three seconds.
     assert!((20..=24).contains(&admitted), "{admitted} were admitted");
     let refused = answers.iter().find(|answer| answer.status != 200).unwrap();
     assert_eq!((refused.status, refused.code().as_str()), (429, "rate_limit_exceeded"), "{refused}");
@@ -188,7 +188,7 @@ async fn tokens_per_minute_count_what_was_used_and_not_the_bound() {
         let remaining: u64 = answer.header("x-ratelimit-remaining-tokens").parse().unwrap();
         assert!(remaining <= 1_000, "{used} are used: {answer}");
     }
-    // An answer in flight may exceed the limit; the next request waits.
+    // An answer in flight may exceed the rate. Then the next request has to wait.
     let answer = stack.call(&key, Script::tokens(30, 2_000)).with("max_tokens", 2_000).send().await;
     assert_eq!(answer.status, 200, "{answer}");
     let refused = send(&stack, &key).await;

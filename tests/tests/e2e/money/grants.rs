@@ -1,5 +1,5 @@
-//! Contents of streams: large events, hidden tokens, different endings. Every generated token is held in advance and
-//! billed.
+//! Streams with different contents: large events, hidden tokens, different ends. For every generated token, money is
+//! held in advance, and every token is billed.
 
 use std::time::{Duration, Instant};
 
@@ -12,16 +12,16 @@ use tests::{
 
 /// Two kinds of upstreams: one that reports progress, and one that does not.
 const KINDS: [&str; 2] = ["vllm", "openai"];
-/// Number of concurrent streams.
+/// Number of streams that run at the same time.
 const STREAMS: usize = 20;
-/// Time within which streams must end, since clients expect an end within seconds.
+/// Time within which streams must end. Clients expect an end within seconds.
 const SOON: Duration = Duration::from_secs(8);
 
 async fn of_kind(over: Deployment, kind: &'static str) -> Stack {
     Stack::with(Options { kind, deployment: over, ..Options::default() }).await
 }
 
-/// Runs each test on `faregate` with SQLite, and on services over a Redis Cluster.
+/// Runs each test twice: on `faregate` with SQLite, and on separate services over a Redis Cluster.
 macro_rules! facts {
     ($($fact:ident)*) => {
         mod all_in_one {
@@ -117,7 +117,7 @@ async fn an_event_beyond_what_can_be_paid_is_not_delivered_and_passes_no_limit(o
 }
 
 async fn reasoning_that_is_not_seen_is_generated_within_the_limit_by_20_streams_at_once(over: Deployment) {
-    // Upstreams of this kind report no progress.
+    // Upstreams of this kind do not report their progress.
     let stack = of_kind(over, "openai").await;
     let limit = cost_of(2_000, 30_000);
     let key = stack.key_limited(limit).await;
@@ -180,7 +180,8 @@ async fn a_template_that_adds_more_than_assumed_is_covered_after_three_reports(o
     for _ in 0..3 {
         assert_eq!(call(&key).costing(cost_of(5_000, 5), cost_of(5_000, 5)).send().await.status, 200);
     }
-    // Enough for the text of the prompt, but not for the longer prompt that the upstream turns it into.
+    // This pays for the text of the prompt. It does not pay for the longer prompt that the upstream makes from that
+    // text.
     let poor = stack.key_limited(cost_of(2_000, 5)).await;
     call(&poor).send().await.assert_error(402, "key_limit_reached");
     assert_eq!(stack.cost_of_served(&poor), NanoUsd::ZERO, "nothing is generated for it");

@@ -1,5 +1,5 @@
-//! Outages slightly shorter and longer than a lease, while another client competes for the held money. The books are
-//! compared with the tokens that the upstream generated.
+//! Outages that are a little shorter or longer than a lease, while another client tries to spend the money that is
+//! held. The books are compared with what the upstream generated.
 
 use std::{
     io::{BufRead, BufReader},
@@ -22,23 +22,24 @@ use tokio::time::sleep;
 
 /// The shortest lease that is allowed.
 const LEASE: Duration = Duration::from_secs(3);
-/// Durations of outages slightly shorter and longer than a lease.
+/// Durations of an outage: a little shorter than a lease, and a little longer.
 const SHORTER: Duration = Duration::from_millis(2_500);
 const LONGER: Duration = Duration::from_secs(5);
-/// Number of prompt tokens in every request.
+/// Number of prompt tokens in each request.
 const PROMPT: u64 = 30;
 const COMPLETION: u64 = 400;
-/// Pace of a stream and duration of a whole answer, in milliseconds. Both last longer than the longest outage.
+/// Time between two tokens of a stream, and duration of a whole answer, in milliseconds. Both kinds of answer take
+/// longer than the longest outage.
 const PACE_MS: u64 = 25;
 const TAKES_MS: u64 = 9_000;
 
-/// Returns the limit of a key that pays for four requests at the same time, but not for a fifth.
+/// Returns the limit of a key. It pays for four requests at the same time, but not for a fifth.
 fn limit() -> NanoUsd {
     cost_of(4 * PROMPT + 1_600, 4 * COMPLETION + 100)
 }
 
-/// Runs two streams and two whole requests through an outage, while another client keeps sending similar requests. With
-/// `at_risk`, answers may be cut; otherwise, all must arrive complete and be billed.
+/// Runs two streams and two whole requests through an outage, while another client keeps sending similar requests. If
+/// `at_risk` is true, answers may be cut off. Otherwise, all answers must arrive completely and be billed.
 async fn survives(stack: &Stack, at_risk: bool, outage: impl Future<Output = ()>) {
     let limit = limit();
     let key = stack.key_limited(limit).await;
@@ -65,7 +66,7 @@ async fn survives(stack: &Stack, at_risk: bool, outage: impl Future<Output = ()>
     };
     let competing = async {
         let mut received = Vec::new();
-        // By now, all four requests are authorized.
+        // By now, all four requests have been authorized.
         sleep(Duration::from_secs(1)).await;
         while !over.load(Ordering::Relaxed) {
             let call = stack.call_at(last, &key, Script::tokens(PROMPT, COMPLETION));
@@ -100,7 +101,7 @@ async fn survives(stack: &Stack, at_risk: bool, outage: impl Future<Output = ()>
     assert_accounted_for(stack, &key, &received, at_risk).await;
 }
 
-/// What a client received of an answer.
+/// What a client received of its answer.
 struct Received {
     tag: Option<String>,
     generation: String,
@@ -113,15 +114,16 @@ impl Received {
         Self { tag: Some(stream.tag.clone()), generation, tokens: 0 }
     }
 
-    /// Reads a whole answer, or a refusal, which has no tokens.
+    /// Reads a whole answer, or a refusal. A refusal has no tokens.
     fn of(answer: &Answer) -> Self {
         let tokens = answer.json()["usage"]["completion_tokens"].as_u64().unwrap_or(0);
         Self { tag: None, generation: answer.header("x-generation-id").to_owned(), tokens }
     }
 }
 
-/// Asserts that everything received is recorded, and everything served is billed or recorded as shortfall. With
-/// `at_risk`, tokens on their way to a client whose stream was cut may be neither.
+/// Asserts that all that clients received is recorded, and that all that was served is billed or recorded as shortfall.
+/// If `at_risk` is true, there is an exception: tokens that were on their way to the client of a stream that was cut
+/// off.
 async fn assert_accounted_for(stack: &Stack, key: &ApiKey, received: &[Received], at_risk: bool) {
     let (limit, served, used) = (limit(), stack.cost_of_served(key), stack.used(key).await);
     let entries = stack.journal(&stack.account);
@@ -149,8 +151,8 @@ async fn assert_accounted_for(stack: &Stack, key: &ApiKey, received: &[Received]
     );
 }
 
-/// Asserts that the bill and the shortfall for an answer together cover everything that its client received, in tokens
-/// and in money.
+/// Asserts that the bill of an answer and its shortfall together contain everything that the client received, both as
+/// tokens and as money.
 fn assert_recorded(received: &Received, entries: &[Value]) {
     let Received { tag: _, generation, tokens } = received;
     if *tokens == 0 {
@@ -256,7 +258,7 @@ async fn a_gateway_that_is_frozen_for_longer_than_its_lease_has_what_is_unpaid_r
     survives(&stack, true, frozen).await;
 }
 
-/// Another process that holds a database's exclusive lock until it is dropped.
+/// Another process, which has the exclusive lock of a database until this is dropped.
 struct Lock(Child);
 
 impl Lock {

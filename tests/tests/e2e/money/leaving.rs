@@ -1,4 +1,4 @@
-//! Clients that leave before the end.
+//! Clients that leave before their answer ends.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,8 @@ use tests::{
 };
 use tokio::time::{sleep, timeout};
 
-/// Time within which the connection to the upstream is closed: one second as promised, plus one for slow machines.
+/// Time within which the connection to the upstream is closed: the second that is promised, and one more for slow
+/// machines.
 const AT_ONCE: Duration = Duration::from_secs(2);
 
 #[apply(fact)]
@@ -52,7 +53,7 @@ async fn a_client_that_leaves_before_the_first_word_pays_for_the_prompt() {
         let call = stack.call(&key, Script::tokens(12, 9).fault(Fault::Stall { after: 0 }));
         let stream = call.costing(cost_of(1, 0), cost_of(1_000, 0)).stream().await;
         let tag = stream.tag.clone();
-        // Gives the gateway time to read the bytes that the upstream sends before its first token.
+        // In this time, the gateway reads the bytes that the upstream sends before its first token.
         sleep(Duration::from_millis(200)).await;
         drop(stream);
         stack.upstream.wait_for(&tag, "stop", |generation| generation.ended_by(End::ClientLeft)).await;

@@ -1,4 +1,5 @@
-//! Payments that a billing system sends with `credits add --payment-id`: each is added once, however often it is sent.
+//! Payments that a billing system sends with `credits add --payment-id`. Each payment is added once, however often it
+//! is sent.
 
 use std::time::Duration;
 
@@ -13,14 +14,15 @@ use crate::money::budgets::manage;
 
 /// Number of programs that send the same payment at the same time.
 const PROGRAMS: usize = 20;
-/// Number of attempts that are killed, each a little later than the previous one: a command takes about 30 ms.
+/// Number of attempts that are killed. Each is killed a little later than the attempt before it; the command takes
+/// about 30 ms.
 const KILLS: u64 = 12;
 
 fn payment<'a>(id: &'a str, amount: &'a str) -> [&'a str; 8] {
     ["credits", "add", "--account", "default", "--amount", amount, "--payment-id", id]
 }
 
-/// Returns the events about payments, newest first: the payment's id and the amount.
+/// Returns the id and the amount of each payment about which there is an event. The newest comes first.
 async fn told(stack: &Stack) -> Vec<(String, Value)> {
     let events = manage(stack, Method::GET, "/events?type=credit.added", None).await.json();
     let data = events["data"].as_array().unwrap().iter().map(|event| &event["data"]);
@@ -28,14 +30,14 @@ async fn told(stack: &Stack) -> Vec<(String, Value)> {
     payments.map(|data| (data["payment_id"].as_str().unwrap().to_owned(), data["amount"].clone())).collect()
 }
 
-/// Returns the total credit ever added to the account.
+/// Returns the sum of all credit that was ever added to the account.
 async fn deposited(stack: &Stack) -> Value {
     manage(stack, Method::GET, "/credits", None).await.json()["total_deposited"].clone()
 }
 
 async fn a_payment_is_added_once(stack: &Stack) {
     let before = deposited(stack).await.as_f64().unwrap();
-    // Sends a payment twice in a row, and again after a request and another payment.
+    // The payment is sent twice in a row, and again after a request and after another payment.
     let first = stack.cli(&payment("pay_1", "50"));
     let key = stack.key().await;
     stack.call(&key, Script::tokens(10, 5)).send().await.cost();
@@ -46,7 +48,7 @@ async fn a_payment_is_added_once(stack: &Stack) {
     assert!(!status.success() && printed.is_empty(), "{printed}");
     assert!(error.contains("--payment-id: this payment was added before with 50 USD"), "{error}");
 
-    // Sends it from twenty programs at once.
+    // The payment is sent by twenty programs at once.
     let programs = (0..PROGRAMS).map(|_| {
         let operator = stack.operator().clone();
         tokio::task::spawn_blocking(move || operator.cli(&payment("pay_3", "20")))
@@ -58,7 +60,7 @@ async fn a_payment_is_added_once(stack: &Stack) {
     answers.dedup();
     assert_eq!(answers.len(), 1, "{answers:?}");
 
-    // Kills the command before, during or after the payment.
+    // The command is killed before, during or after the payment.
     for n in 0..KILLS {
         stack.operator().kill_cli(&payment("pay_4", "3"), Duration::from_millis(5 + 5 * n)).await;
     }

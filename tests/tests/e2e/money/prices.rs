@@ -1,5 +1,5 @@
-//! Prices beyond the basic three: everything that a hosted upstream bills is billed, and only owners see what the
-//! operator pays.
+//! Prices in addition to the three that every model has. Everything that a hosted upstream charges for is billed, and
+//! only owners see what the operator pays.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use tests::{
 
 use crate::{dashboard::signed_in, money::budgets::manage};
 
-/// Two models from a reseller: one with every price, one with a markup on the upstream's prices.
+/// Two models of a reseller. One model has every kind of price, and the other has a markup on the upstream's prices.
 const CATALOGUE: &str = r#"
 [service]
 name = "Faregate"
@@ -88,7 +88,7 @@ async fn told(stack: &Stack, key: &ApiKey, model: &str, usage: &str) -> Answer {
     answer
 }
 
-/// Returns the cost of a request whose upstream reports this usage.
+/// Returns what a request costs whose upstream reports this usage.
 async fn cost_of_told(usage: &str) -> (NanoUsd, Value) {
     let (stack, key) = reseller().await;
     let answer = told(&stack, &key, "hosted", usage).await;
@@ -102,7 +102,8 @@ async fn cache_writes_reasoning_and_requests_have_their_prices() {
         "prompt_tokens_details":{"cached_tokens":400,"cache_write_tokens":300},
         "completion_tokens_details":{"reasoning_tokens":40}}"#;
     let (cost, shown) = cost_of_told(usage).await;
-    // 300 × 3.00 + 400 × 0.30 + 300 × 3.75 + 60 × 15 + 40 × 20 = 3,845 per million; and 0.01 for the request.
+    // 300 × 3.00 + 400 × 0.30 + 300 × 3.75 + 60 × 15 + 40 × 20 = 3,845 USD per million requests; and 0.01 USD for each
+    // request.
     assert_eq!(cost, usd("0.013845"));
     assert_eq!(shown["prompt_tokens_details"]["cached_tokens"], 400);
     assert_eq!(shown["prompt_tokens_details"]["cache_write_tokens"], 300);
@@ -115,7 +116,8 @@ async fn writes_of_five_minutes_and_of_an_hour_are_billed_apart() {
         "cache_read_input_tokens":200,"cache_creation_input_tokens":500,
         "cache_creation":{"ephemeral_5m_input_tokens":400,"ephemeral_1h_input_tokens":100}}"#;
     let (cost, _) = cost_of_told(usage).await;
-    // 300 × 3.00 + 200 × 0.30 + 400 × 3.75 + 100 × 6.00 + 10 × 15 = 3,210 per million; and 0.01.
+    // 300 × 3.00 + 200 × 0.30 + 400 × 3.75 + 100 × 6.00 + 10 × 15 = 3,210 USD per million requests; and 0.01 USD for
+    // each request.
     assert_eq!(cost, usd("0.01321"));
 }
 
@@ -125,7 +127,8 @@ async fn parts_that_exceed_the_prompt_are_billed_within_it_and_counted() {
     let usage = r#"{"prompt_tokens":100,"completion_tokens":50,"total_tokens":150,
         "prompt_tokens_details":{"cached_tokens":80,"cache_write_tokens":70}}"#;
     let answer = told(&stack, &key, "hosted", usage).await;
-    // The most expensive parts that fit: 70 × 3.75 + 30 × 0.30 + 50 × 15 = 1,021.5 per million; and 0.01.
+    // The most expensive division that is possible: 70 × 3.75 + 30 × 0.30 + 50 × 15 = 1,021.5 USD per million requests;
+    // and 0.01 USD for each request.
     assert_eq!(answer.cost(), usd("0.0110215"));
     let metrics = stack.http.get(&format!("{}/metrics", stack.server().admin())).await;
     assert!(metrics.text().contains("faregate_usage_contradictions_total 1"), "{metrics}");
@@ -187,7 +190,8 @@ async fn owners_see_margins_by_model_key_and_group_and_viewers_see_nothing_of_th
     let mut viewer = signed_in(&stack, &stack.account, "viewer").await;
     for (by, name) in [("model", "marked-up"), ("key", "Customer A"), ("group", "Team A")] {
         let page = owner.get(&format!("/dashboard/margin?by={by}")).await;
-        // Cost: 600 × 0.10 + 400 × 0.01 + 100 × 0.40 = 104 per million; the price is 1.2 times that.
+        // The cost is 600 × 0.10 + 400 × 0.01 + 100 × 0.40 = 104 USD per million requests. The price is 1.2 times the
+        // cost.
         for shown in [name, "$0.000104", "$0.0001248", "$0.0000208", "16.6 %"] {
             assert!(page.text().contains(shown), "{by}, {shown}: {page}");
         }

@@ -1,4 +1,5 @@
-//! Limits raised until a certain time: each request is judged by the limit in force at its own time.
+//! Limits that are raised until a certain time. For each request, the limit applies that is in force when the request
+//! is made.
 
 use futures_util::future::join_all;
 use http::Method;
@@ -17,19 +18,19 @@ use tokio::time::{Duration, Instant, sleep};
 
 use crate::money::budgets::{COMPLETION, PROMPT, group, manage, number, requests, send, shown};
 
-/// Number of requests that the limits in these tests pay for when they are not raised.
+/// Number of requests for which the limits in these tests pay while they are not raised.
 const PLAIN: i64 = 10;
-/// Number of concurrent requests around the end of a raise.
+/// Number of requests in flight around the end of a raise.
 const AT_ONCE: usize = 24;
-/// Duration of a race before the end of a raise, and after it.
+/// How long requests are sent before the end of a raise, and how long after it.
 const RACE: Duration = Duration::from_millis(1_500);
 
-/// Returns a time after now, in whole milliseconds like the times in answers.
+/// Returns a time after now, in whole milliseconds. Times in answers are in whole milliseconds too.
 fn soon(duration: Duration) -> Timestamp {
     System.now().plus(duration)
 }
 
-/// Waits until this instant, by the clock that the services use as well.
+/// Waits until this instant, according to the clock that the services use.
 async fn reached(instant: Timestamp) {
     while System.now() < instant {
         sleep(Duration::from_millis(5)).await;
@@ -40,7 +41,7 @@ fn raise(requests_paid: i64, until: Timestamp) -> Value {
     json!({"amount": number(requests(requests_paid)), "until": until.to_string()})
 }
 
-/// Returns a monthly limit that pays for this many requests, raised until then.
+/// Returns a monthly limit. It pays for `paid` requests and, until `until`, for `raised` requests.
 fn month(paid: i64, raised: i64, until: Timestamp) -> Value {
     json!([{"amount": number(requests(paid)), "per": "month", "raised": raise(raised, until)}])
 }
@@ -76,7 +77,7 @@ async fn a_raise_counts_on_the_next_request_and_ends_without_anybodys_act() {
         let over = manage(&stack, Method::GET, &path, None).await.json();
         assert_eq!((&over["limit_raised"], nanos(&over["used"])), (&Value::Null, requests(3)));
         assert_eq!(nanos(&over["limit_remaining"]).nanos(), -requests(2).nanos());
-        // A later change does not bring a raise back, and a raise in the past is refused.
+        // A later change does not bring the raise back. A raise that would end in the past is refused.
         assert_eq!(patch(&stack, &path, json!({"metadata": {"a": "b"}})).await.status, 200);
         send(&stack, key).await.assert_error(402, code);
         let late = patch(&stack, &path, json!({"limit_raised": raise(9, until)})).await;
@@ -85,8 +86,8 @@ async fn a_raise_counts_on_the_next_request_and_ends_without_anybodys_act() {
     }
 }
 
-/// Sends concurrent requests with these keys, again and again, until some time after a raise has ended. Returns each
-/// answer with the time before the request was sent.
+/// Keeps sending requests with these keys, many at the same time, until a while after the end of a raise. Returns the
+/// answers. With each comes the time just before its request was sent.
 async fn race(stack: &Stack, keys: &[ApiKey], until: Timestamp) -> Vec<(Timestamp, Answer)> {
     reached(until.minus(RACE)).await;
     let last = until.plus(RACE);
@@ -102,7 +103,8 @@ async fn race(stack: &Stack, keys: &[ApiKey], until: Timestamp) -> Vec<(Timestam
     join_all(senders).await.into_iter().flatten().collect()
 }
 
-/// Checks that nothing held after the end is billed, and that everything held before fits into the raised limit.
+/// Checks that no request is billed that began after the end of the raise, and that the requests before the end cost no
+/// more than the raised limit.
 fn judge(stack: &Stack, answers: &[(Timestamp, Answer)], raised: NanoUsd, until: Timestamp, code: &str) {
     let mut served = 0;
     for (sent, answer) in answers {
@@ -126,7 +128,8 @@ fn judge(stack: &Stack, answers: &[(Timestamp, Answer)], raised: NanoUsd, until:
     assert!(refused > 0, "requests were sent after the end");
 }
 
-/// Races across the end of a raise of a key's or a group's limit, with the cap close or far away.
+/// Sends many requests around the end of a raise, for keys and groups, with a raised limit that they nearly reach and
+/// one that they do not.
 async fn the_end_of_a_raise_holds_against_many_at_once(deployment: fn() -> Deployment) {
     for (is_of_group, raised) in [(false, 10_000), (true, 10_000), (false, 60), (true, 60)] {
         let stack = Stack::with(Options { deployment: deployment(), ..Options::default() }).await;

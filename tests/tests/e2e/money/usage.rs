@@ -1,4 +1,4 @@
-//! Usage, as each kind of upstream reports it, truthfully or falsely, and as it is billed.
+//! Usage: each kind of upstream reports it in its own way, truly or falsely, and it must be billed correctly.
 
 use std::time::{Duration, Instant};
 
@@ -10,11 +10,11 @@ use tests::{
     upstream::{End, Fault, ReasoningTold, Script, Shape, Style, Told, Usage},
 };
 
-/// Kinds of upstreams that report only the usage of a chunk's own choice.
+/// Kinds of upstreams whose chunks report only the usage of the choice to which they belong.
 const BY_CHOICE: [&str; 3] = ["vllm", "sglang", "llama_cpp"];
-/// Numbers of tokens in eight choices, which finish at different times.
+/// Numbers of tokens in eight choices. The choices finish at different times.
 const LENGTHS: [u64; 8] = [3, 40, 7, 7, 1, 25, 12, 30];
-/// Total number of tokens in these choices.
+/// Number of tokens in these choices together.
 const TOKENS: u64 = 125;
 
 async fn of_kind(kind: &'static str) -> (Stack, ApiKey) {
@@ -23,7 +23,7 @@ async fn of_kind(kind: &'static str) -> (Stack, ApiKey) {
     (stack, key)
 }
 
-/// Waits until everything is settled. Returns the amount billed for the key's only request, and whether the bill is
+/// Waits until everything is settled. Returns what the only request of the key was billed, and whether the bill is
 /// marked as an estimate.
 async fn billed(stack: &Stack, key: &ApiKey) -> (NanoUsd, bool) {
     stack.released(PATIENCE).await;
@@ -58,8 +58,8 @@ async fn a_stream_that_is_left_pays_for_all_of_its_choices_exactly() {
     }
 }
 
-/// Sends a script's request whole and as a stream, each with its own key. Asserts that the cost is in this range, and
-/// whether it is marked as an estimate.
+/// Sends a request with this script twice: for a whole answer and for a stream, each with a key of its own. Asserts
+/// that the cost is in this range, and that it is marked as an estimate if, and only if, it should be.
 async fn assert_billed(
     kind: &'static str,
     script: &Script,
@@ -85,7 +85,7 @@ async fn false_numbers_bill_an_estimate() {
         for tokens in [1_000_000_000_000, u64::MAX, u64::from(u32::MAX)] {
             let lie = Usage { prompt: tokens, cached: tokens, completion: 9 };
             let script = Script { told: Told::Lie(lie), style: Style::of(kind), ..Script::tokens(12, 9) };
-            // For a stream, the upstream may be asked to count the prompt.
+            // For a stream, the upstream may be asked to count the tokens of the prompt.
             let estimated = (true, kind == "openai");
             assert_billed(kind, &script, (cost_of(1, 9), cost_of(1_000, 9)), estimated).await;
         }
@@ -125,7 +125,8 @@ async fn numbers_of_every_spelling_are_billed_as_reported() {
             let script = Script { told: Told::json(last), style: Style::of(kind), ..Script::tokens(12, 9) };
             assert_billed(kind, &script, (cost_of(12, 9), cost_of(12, 9)), (false, false)).await;
         }
-        // A prompt that was not reported is estimated, or counted if the stream's upstream can count.
+        // If the prompt was not reported, it is estimated. For a stream whose upstream can count tokens, it is counted
+        // instead.
         let last = r#"{"prompt_tokens":0,"completion_tokens":9}"#;
         let script = Script { told: Told::json(last), style: Style::of(kind), ..Script::tokens(12, 9) };
         assert_billed(kind, &script, (cost_of(1, 9), cost_of(1_000, 9)), (true, kind == "openai")).await;
@@ -187,7 +188,7 @@ async fn a_whole_answer_of_several_choices_of_llama_cpp_is_asked_for_as_a_stream
     assert_eq!((answer.cost(), &whole["usage"]["completion_tokens"]), (cost(FLASH, usage), &json!(TOKENS)));
     assert_eq!(billed(&stack, &key).await, (cost(FLASH, usage), false));
 
-    // With a single choice, or another kind of upstream, the gateway requests a whole answer.
+    // If there is a single choice, or if the upstream is of another kind, the gateway requests a whole answer.
     let one = stack.call(&key, script.clone());
     let tag = one.tag.clone();
     assert_eq!(one.send().await.status, 200);
@@ -307,14 +308,14 @@ async fn an_upstream_that_ignores_its_limit_and_reports_nothing_is_stopped_and_w
     }
 }
 
-/// How each dialect names its user, and how a bill names the dialect.
+/// For each dialect, the member that names the user, and what a bill calls the dialect.
 const USERS: [(Dialect, &str, &str); 3] = [
     (Dialect::Chat, "chat", "user"),
     (Dialect::Responses, "responses", "safety_identifier"),
     (Dialect::Messages, "messages", "metadata"),
 ];
 
-/// What a bill records about its request, in addition to tokens and money.
+/// What a bill contains about its request, in addition to tokens and money.
 const DETAILS: [&str; 9] = [
     "dialect",
     "stream",

@@ -1,5 +1,5 @@
-//! Calendar windows: they renew at midnight, on the first of the month and on Mondays, even if a clock steps by
-//! seconds.
+//! Calendar windows. They are renewed at midnight, on the first of a month and on Mondays, even if a clock steps by
+//! some seconds.
 
 use chrono::{DateTime, Datelike, Days, NaiveTime, Utc};
 use futures_util::future::join_all;
@@ -18,11 +18,11 @@ use crate::money::budgets::{COMPLETION, PROMPT, number, requests, send};
 
 /// Seconds between the start of a test and the end of its window.
 const BEFORE: i64 = 12;
-/// Number of streams that run across the end of a window.
+/// Number of streams that run when a window ends.
 const STREAMS: i64 = 50;
-/// Cap of a key in each window, in requests.
+/// What a key may spend in each window, as a number of requests.
 const CAP: i64 = 6;
-/// Maximum number of requests that try to use up the cap, at ten per second.
+/// Maximum number of requests that are sent to use up the limit, at ten per second.
 const MOST_TRIES: usize = 1_000;
 
 /// Returns the machine's time.
@@ -30,7 +30,7 @@ fn today() -> DateTime<Utc> {
     DateTime::from_timestamp_millis(System.now().millis()).unwrap()
 }
 
-/// Starts an installation whose clock reaches this instant in a few seconds.
+/// Starts an installation. In a few seconds, its clock reaches this instant.
 async fn shortly_before(instant: DateTime<Utc>) -> Stack {
     let ahead = (instant - today()).num_seconds() - BEFORE;
     Stack::with(Options { clocks: vec![ahead], ..Options::default() }).await
@@ -49,7 +49,7 @@ async fn window(stack: &Stack, key: &ApiKey, per: &str) -> Value {
     shown["limits"].as_array().unwrap().iter().find(|limit| limit["per"] == per).unwrap().clone()
 }
 
-/// Waits for the end of a key's window, which currently shows `resets_at`.
+/// Waits until a window of the key ends. At present, the window shows `resets_at`.
 async fn turned(stack: &Stack, key: &ApiKey, per: &str, resets_at: &Value) {
     for _ in 0..200 {
         if window(stack, key, per).await["resets_at"] != *resets_at {
@@ -90,7 +90,7 @@ async fn a_month_renews_on_the_first() {
     a_window_renews_at("month", next(|day| day.day() == 1)).await;
 }
 
-/// Runs streams across the end of a window, next to a key that uses up its cap in both windows.
+/// Runs streams while a window ends. Meanwhile, another key uses up its limit in both windows.
 async fn streams_across(per: &str, instant: DateTime<Utc>) {
     let stack = shortly_before(instant).await;
     let (prompt, completion) = (10, 40);
@@ -99,7 +99,7 @@ async fn streams_across(per: &str, instant: DateTime<Utc>) {
     let capped = stack.key_with(json!({"limits": [{"amount": number(requests(CAP)), "per": per}]})).await;
     let before = window(&stack, &capped, per).await;
     let streams = join_all((0..STREAMS).map(|number| {
-        // Some end in the first window, but most in the second.
+        // Some streams end in the first window, but most of them in the second.
         let pace = if number % 5 == 0 { 10 } else { 450 };
         stack.call(&key, Script::tokens(prompt, completion).pace(pace)).stream()
     }))
@@ -127,7 +127,7 @@ async fn streams_across(per: &str, instant: DateTime<Utc>) {
     assert_eq!(capped_before.nanos() + capped_after.nanos(), requests(served + 1).nanos());
 }
 
-/// Returns what a key was billed before an instant, and what it was billed afterwards.
+/// Returns what a key was billed before an instant, and what it was billed after it.
 fn billed_around(stack: &Stack, key: &ApiKey, instant: DateTime<Utc>) -> [NanoUsd; 2] {
     let mut billed = [0; 2];
     for entry in stack.journal(&key.account).iter().filter(|entry| entry["key_id"] == key.id.as_str()) {
@@ -137,8 +137,8 @@ fn billed_around(stack: &Stack, key: &ApiKey, instant: DateTime<Utc>) -> [NanoUs
     billed.map(NanoUsd::from_nanos)
 }
 
-/// Requests more than the cap in the window that ends at `resets_at` and in the next window, until the next one is used
-/// up. Returns the number of served requests.
+/// Sends more requests than the limit allows, first in the window that ends at `resets_at` and then in the next window,
+/// until the next window's limit is used up. Returns how many requests were served.
 async fn spend_in_both(stack: &Stack, key: &ApiKey, per: &str, resets_at: &Value) -> i64 {
     let mut served = 0;
     for _ in 0..MOST_TRIES {
@@ -175,7 +175,7 @@ async fn a_clock_that_steps_by_forty_seconds_frees_and_traps_nothing() {
     let ahead = (midnight(1) - today()).num_seconds() - BEFORE;
     let key = stack.key_with(json!({"limits": [{"amount": number(requests(2)), "per": "day"}]})).await;
     assert_eq!(send(&stack, &key).await.status, 200);
-    // The clock is ahead for a while: the next day begins early, and this is not undone.
+    // For a while, the clock is ahead. The next day then begins early, and this is not undone.
     stack.clocks[0].set(ahead + 40);
     assert_eq!(send(&stack, &key).await.status, 200);
     assert_eq!(send(&stack, &key).await.status, 200);

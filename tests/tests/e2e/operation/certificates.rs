@@ -1,4 +1,4 @@
-//! Certificates for TLS tests.
+//! Certificates for tests of TLS.
 
 use std::{fs, path::PathBuf};
 
@@ -6,23 +6,23 @@ use ::certificates::{Authority, Issued};
 use chrono::{Datelike, NaiveDate};
 use tempfile::TempDir;
 
-/// Files with a certificate authority, and with a certificate that it issued for 127.0.0.1.
+/// The files of a certificate authority, and of a certificate that it has issued for 127.0.0.1.
 pub(crate) struct Signed(TempDir);
 
 impl Signed {
-    /// Creates an authority, with a certificate in `cert.pem` and the certificate's key in `key.pem`.
+    /// Makes an authority. Its certificate for 127.0.0.1 is in `cert.pem`, and that certificate's key is in `key.pem`.
     pub(crate) fn new() -> Self {
         let signed = Self(TempDir::new().unwrap());
         signed.renew();
         signed
     }
 
-    /// Replaces all files with another authority's files.
+    /// Replaces all files by those of another authority.
     pub(crate) fn renew(&self) {
         self.issue(|authority| authority.issue("127.0.0.1"));
     }
 
-    /// Replaces certificate, key and authority; the certificate expires at the beginning of this day.
+    /// Replaces all files by those of another authority. Its certificate expires at the beginning of this day.
     pub(crate) fn renew_until(&self, day: NaiveDate) {
         let [month, of_month] = [day.month(), day.day()].map(|number| u8::try_from(number).unwrap());
         self.issue(|authority| authority.issue_until("127.0.0.1", (day.year(), month, of_month)));

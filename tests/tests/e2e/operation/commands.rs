@@ -1,5 +1,5 @@
-//! Commands sent to a running process through its admin port: draining upstreams, setting the log filter, and who may
-//! do so.
+//! Commands that are sent to a running process through its admin port. They drain upstreams and set the log filter. The
+//! tests also check who may send them.
 
 use std::{
     fs,
@@ -14,7 +14,7 @@ use tests::{
 };
 use tokio::time::sleep;
 
-/// Returns what a command prints, or its error.
+/// Returns what a command prints. If it fails, returns its error.
 fn command(server: &Server, arguments: &[&str]) -> Result<String, String> {
     let admin = server.admin().trim_start_matches("http://");
     let arguments = [&["--admin-listen", admin], arguments].concat();
@@ -144,7 +144,7 @@ async fn the_filter_of_log_lines_is_replaced_and_a_bad_one_is_refused_by_name() 
     command(&stack.key_services[0], &["log-level", "debug"]).unwrap();
 }
 
-/// Returns the status with which a server's admin port answers a request that has these header lines.
+/// Sends a request with these header lines to the admin port of a server. Returns the status of the answer.
 async fn status_of(server: &Server, request: &str, lines: &str, body: &str) -> u16 {
     let length = body.len();
     let request =

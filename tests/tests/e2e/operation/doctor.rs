@@ -1,4 +1,5 @@
-//! `doctor` in every program: what works, what does not, and an exit status that reflects the worst finding.
+//! The command `doctor` of every program. It reports what works and what does not, and its exit status is that of the
+//! worst finding.
 
 use std::{fs, os::unix::fs::PermissionsExt};
 
@@ -6,7 +7,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tests::harness::{Deployment, Form, Options, Server, Settings, Stack};
 
-/// Returns the exit status of a program's `doctor`, and its findings in its own words.
+/// Runs `doctor` of a program. Returns its exit status and its findings.
 fn findings(settings: &Settings) -> (i32, Vec<Value>) {
     let (status, printed, error) = settings.try_cli(&["doctor", "--json"]);
     let findings: Vec<Value> =
@@ -14,7 +15,7 @@ fn findings(settings: &Settings) -> (i32, Vec<Value>) {
     (status.code().unwrap(), findings)
 }
 
-/// Returns what a check with this severity reports.
+/// Returns the text of the findings of a check that have this severity.
 fn said<'a>(findings: &'a [Value], check: &str, severity: &str) -> Vec<&'a str> {
     let of = findings.iter().filter(|it| it["check"] == check && it["severity"] == severity);
     of.map(|it| it["says"].as_str().unwrap()).collect()
@@ -99,11 +100,11 @@ async fn a_first_look_makes_nothing_and_a_secret_that_others_may_read_is_a_warni
     let (status, found) = findings(&settings);
     assert_eq!(status, 0, "{found:?}");
 
-    // A file in use is checked as well.
+    // A file that a process is using can be checked too.
     let server = Server::start(&settings).await;
     let (_, found) = findings(&settings);
     assert!(said(&found, "store", "well").iter().any(|says| says.contains("accepts writes")), "{found:?}");
-    // This machine's disk may be full or nearly full.
+    // The disk of this machine may be full, or nearly full.
     let of_the_disk = |it: &Value| it["check"] == "store" && it["says"].to_string().contains("of its space");
     let troubles: Vec<_> = found.iter().filter(|it| it["severity"] != "well" && !of_the_disk(it)).collect();
     assert!(troubles.is_empty(), "{troubles:?}");

@@ -1,5 +1,5 @@
-//! The operator reloads a catalogue: either completely or not at all. Requests are billed at the prices in force when
-//! they began.
+//! The operator reloads a catalogue. This happens completely or not at all. Each request is billed at the prices that
+//! were in force when it began.
 
 use std::{
     fs,
@@ -20,7 +20,7 @@ use crate::{
     services::from_environment,
 };
 
-/// Log line after a reload.
+/// Line in the log after a reload.
 pub(crate) const RELOADED: &str = "catalogue and certificates were reloaded";
 pub(crate) const NOT_RELOADED: &str = "nothing was reloaded";
 
@@ -64,7 +64,7 @@ async fn a_reloaded_catalogue_holds_for_what_begins_and_a_wrong_one_changes_noth
     let offered = offered(&stack, &key).await;
     assert!(offered.contains(&"Model Later".to_owned()), "{offered:?}");
 
-    // The second model has a negative price, so nothing in this catalogue is used.
+    // The second model has a negative price, so nothing of this catalogue is used.
     fs::write(&file, first.replace("output = \"4.00\"", "output = \"-4.00\"")).unwrap();
     stack.server().reload();
     logged(stack.server(), NOT_RELOADED, 1).await;
@@ -81,7 +81,7 @@ async fn servers_that_have_less_than_the_catalogue_promises_are_named_at_start_a
         let options = Options { kind, models: Models::At(upstream.url()), ..Options::default() };
         let stack = Stack::with(options).await;
         let too_much = |window: u64| format!("context_window is 1048576 here and {window} at the server");
-        // Each of the two models promises more than its server has.
+        // For each of the two models, the catalogue promises more than the server has.
         logged(stack.server(), &too_much(8_192), 2).await;
         upstream.set_window(4_096);
         stack.server().reload();
@@ -96,15 +96,15 @@ async fn servers_that_have_less_than_the_catalogue_promises_are_named_at_start_a
         assert!(!printed.contains("at the server"), "{printed}");
         let address = upstream.url();
         drop(upstream);
-        // A server that is unavailable is not the catalogue's fault.
+        // If a server is unavailable, this is no fault of the catalogue.
         let printed = stack.cli(&["catalogue", "check", "--ask"]);
         assert!(printed.contains("cannot be reached"), "{address}: {printed}");
     }
 }
 
-/// Number of reloads of good and bad files in turn, unless `FAREGATE_TEST_RELOADS` sets it.
+/// Number of reloads, unless `FAREGATE_TEST_RELOADS` sets another. Good and bad files are reloaded in turn.
 const RELOADS: u64 = 20;
-/// Number of clients that meanwhile send one request after the other.
+/// Number of clients. Meanwhile, each sends one request after the other.
 const CLIENTS: usize = 8;
 
 #[apply(fact)]
@@ -152,7 +152,7 @@ async fn reloads_under_load_fail_no_request_and_charge_the_price_of_one_catalogu
     println!("{reloads} reloads, {} requests, none failed", sent.into_inner());
 }
 
-/// Waits until the log contains these words this many times.
+/// Waits until the log contains these words as often as this.
 pub(crate) async fn logged(server: &Server, words: &str, times: usize) {
     let deadline = Instant::now() + PATIENCE;
     while server.log().matches(words).count() < times {
@@ -161,7 +161,7 @@ pub(crate) async fn logged(server: &Server, words: &str, times: usize) {
     }
 }
 
-/// Returns the names of the offered models.
+/// Returns the names of the models that are offered.
 async fn offered(stack: &Stack, key: &ApiKey) -> Vec<String> {
     let models = stack.get(key, "/v1/models").await.json();
     let ids = models["data"].as_array().unwrap().iter().filter_map(|model| model["id"].as_str());

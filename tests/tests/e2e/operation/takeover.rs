@@ -1,4 +1,4 @@
-//! A program stops and a new one takes over on the same machine, with the protocols of a service manager.
+//! A program stops, and a new process takes over on the same machine. They use the protocols of a service manager.
 
 use std::{
     fs,
@@ -25,12 +25,12 @@ use tokio::{
 
 use crate::operation::reload::logged;
 
-/// Number of times that another program takes over.
+/// How often another process takes over.
 const TAKEOVERS: usize = 3;
-/// Number of clients that keep their connections, and number of clients that make a new connection for each request.
+/// Number of clients that keep their connections. As many other clients open a new connection for each request.
 const CLIENTS: usize = 4;
 
-/// Clients that send requests over the socket that is passed on.
+/// Clients that send their requests to the socket that is passed on.
 struct Load<'a> {
     stack: &'a Stack,
     key: &'a ApiKey,
@@ -104,7 +104,7 @@ async fn a_connection_that_was_accepted_before_a_socket_is_left_is_served_when_i
     settings.listener = Some(Arc::new(TcpListener::bind("127.0.0.1:0").unwrap()));
     let server = Server::start(&settings).await;
     let mut early = TcpStream::connect(server.public().trim_start_matches("http://")).await.unwrap();
-    // The server accepts this connection after the earlier one.
+    // This request comes over another connection. So the server has accepted the earlier connection by now.
     assert_eq!(Http::new().get(&format!("{}/v1", server.public())).await.status, 200);
     server.terminate();
     logged(&server, "draining", 1).await;
@@ -132,7 +132,7 @@ async fn a_request_that_is_being_read_when_a_drain_begins_is_answered() {
     assert_eq!(&read, b"HTTP/1.1 100 Continue\r\n\r\n");
     server.terminate();
     logged(server, "draining", 1).await;
-    // Waits for longer than idle connections may stay open at the end.
+    // This is longer than idle connections may stay open when a process ends.
     sleep(Duration::from_secs(3)).await;
     client.write_all(b"{}").await.unwrap();
     let mut answer = String::new();

@@ -17,7 +17,7 @@ use crate::operation::{
 const CERT: &str = "FAREGATE_TLS_CERT";
 const KEY: &str = "FAREGATE_TLS_KEY";
 
-/// Returns options for a stack whose public port uses this certificate.
+/// Returns options of a stack whose public port uses this certificate.
 pub(crate) fn options(signed: &Signed) -> Options {
     let env = vec![(CERT, signed.file("cert.pem")), (KEY, signed.file("key.pem"))];
     Options { env, ..Options::default() }
@@ -46,7 +46,7 @@ async fn a_public_port_with_a_certificate_speaks_tls_over_both_versions_of_http_
     let plain = stack.server().public().replace("https://", "http://");
     let answer = raw(&plain, "GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await;
     assert!(!answer.contains("HTTP/1.1"), "{answer:?}");
-    // Links use https, and pages make browsers keep using it.
+    // Links use https, and pages tell browsers to keep using it.
     let link = stack.cli(&["sign-in-link", "--account", "default"]);
     assert!(link.contains("https://"), "{link}");
     let page = stack.http.get(&stack.url("/dashboard/sign-in")).await;
@@ -60,14 +60,14 @@ async fn connections_that_never_agree_on_tls_are_closed_in_time_and_yield_to_oth
     let stack = over_tls(&signed, &bounds).await;
     let address = stack.server().public().trim_start_matches("https://").to_owned();
     let mut silent = Vec::new();
-    // Opens more connections than the port reserves for unauthenticated callers.
+    // Opens more connections than the port has for unauthenticated callers.
     for _ in 0..100 {
         silent.push(TcpStream::connect(&address).await.unwrap());
     }
     assert_eq!(stack.http.get(&stack.url("/health")).await.status, 200, "others are served meanwhile");
     for mut stream in silent {
         let mut received = Vec::new();
-        // A connection that is closed to make room may be reset.
+        // If a connection is closed to make room for another, it may be reset.
         let closed = timeout(PATIENCE, stream.read_to_end(&mut received)).await;
         assert!(closed.is_ok() && received.is_empty(), "{closed:?}");
     }
@@ -103,7 +103,7 @@ async fn a_certificate_is_reloaded_with_the_catalogue_whole_or_not_at_all() {
     running.read_tokens(5).await;
     let before = signed.text("ca.pem");
 
-    // The catalogue by itself would be valid.
+    // By itself, the catalogue would be valid.
     let file = stack.data().join("models.toml");
     let first = fs::read_to_string(&file).unwrap();
     fs::write(&file, first.replace("output = \"0.40\"", "output = \"0.80\"")).unwrap();
@@ -156,7 +156,7 @@ async fn the_end_of_a_certificate_is_a_metric_and_one_that_has_ended_is_warned_o
     signed.renew_until(day(2099, 1));
     stack.server().reload();
     logged(stack.server(), RELOADED, 2).await;
-    // When the stack is dropped, the books are compared over this connection.
+    // When the stack is dropped, the harness compares the books. It reads them over the connection that is set here.
     let mut stack = stack;
     stack.http = Http::trusting(&signed.text("ca.pem"), false);
 }

@@ -1,4 +1,4 @@
-//! Accounts distributed over a cluster's masters, and the loss of one master.
+//! Accounts that are distributed over the masters of a cluster, and the loss of a master.
 
 use std::{
     sync::{
@@ -19,11 +19,12 @@ use tokio::time::sleep;
 
 use super::faults::outages::{LEASE, heals};
 
-/// Number of accounts: so many that each of the three masters has some, except with a probability of one in 10¹⁵.
+/// Number of accounts. There are so many that each of the three masters has some of them. The probability that one has
+/// none is 1 in 10¹⁵ or less.
 const ACCOUNTS: usize = 72;
-/// Number of accounts that send requests, each with its own key.
+/// Number of accounts that send requests. Each has a key of its own.
 const BUSY: usize = 12;
-/// Time within which an answered write has reached the replica.
+/// Time within which a write that was answered has reached the replica.
 const REPLICATED: Duration = Duration::from_secs(1);
 
 async fn over(redis: Form) -> Stack {
@@ -46,12 +47,12 @@ async fn accounts_lie_on_every_master_and_each_is_billed_exactly() {
     }
 }
 
-/// A replica lags behind its master. Writes that the master acknowledged but had not replicated are lost with it.
-/// Charges that were answered shortly before may be lost, but nothing is billed that was not served.
+/// A replica lags behind its master. If the master is lost, so are the writes that it has confirmed but not replicated.
+/// Charges that were confirmed shortly before may be lost, but nothing is billed that was not served.
 #[apply(fact)]
 async fn a_master_that_is_lost_is_replaced_and_takes_at_most_its_last_moment_with_it() {
     let stack = over(Form::ClusterWithReplicas).await;
-    // The harness would fail if charges are lost, which this test measures itself.
+    // If charges are lost, the checks of the harness would fail. This test itself measures how many are lost.
     stack.others_spend();
     let keys = keys_of_many_accounts(&stack, BUSY).await;
     let told: Vec<Mutex<Vec<Instant>>> = keys.iter().map(|_| Mutex::default()).collect();
@@ -84,8 +85,8 @@ async fn a_master_that_is_lost_is_replaced_and_takes_at_most_its_last_moment_wit
     for (key, told) in keys.iter().zip(told) {
         let told = told.into_inner().unwrap();
         let used = stack.used(key).await;
-        // `heals` sends one more request to each gateway, after some requests that may have been served without an
-        // answer in time.
+        // To each gateway, `heals` sends one more request that is answered. Before it, there may be requests that were
+        // served but not answered in time.
         let billed = used.nanos() / cost_of(12, 5).nanos();
         assert_eq!(used, times(billed), "no charge is cut");
         let just_before = told.iter().filter(|at| **at <= killed && **at + REPLICATED > killed).count();
@@ -104,7 +105,7 @@ async fn a_master_that_is_lost_is_replaced_and_takes_at_most_its_last_moment_wit
     println!("{missing} of {answered} charges went with the master; its accounts were away for {away:?}");
 }
 
-/// A master stopped by a signal keeps its connections open and accepts new ones.
+/// A master that was stopped with a signal keeps its connections open and accepts new connections.
 #[apply(fact)]
 async fn a_master_that_hangs_is_left_for_its_replica_and_holds_up_no_other_account() {
     let stack = over(Form::ClusterWithReplicas).await;
@@ -148,7 +149,7 @@ async fn without_one_master_the_accounts_of_the_others_are_served_and_a_key_serv
     assert!(!dead.is_empty() && living.len() + dead.len() == keys.len(), "{statuses:?}");
     assert!(living.len() >= 4, "two masters are left: {statuses:?}");
 
-    // Requests for accounts on the lost master must not delay other requests.
+    // Requests of accounts on the lost master must not delay the requests of other accounts.
     let stop = AtomicBool::new(false);
     let of_the_dead = join_all(dead.iter().map(async |key| {
         while !stop.load(Ordering::Relaxed) {
@@ -166,8 +167,8 @@ async fn without_one_master_the_accounts_of_the_others_are_served_and_a_key_serv
             key_service.restart().await;
         }
         ready_without(&stack, Some(&address)).await;
-        // This gateway has no credentials in its cache, and those of some accounts are on a master that does not
-        // answer.
+        // The key-services have just been restarted, so they have cached no credentials. The credentials of some
+        // accounts are on the master that does not answer.
         let statuses = join_all(living.iter().map(|key| status(&stack, key))).await;
         assert!(statuses.contains(&200), "{statuses:?}");
         stop.store(true, Ordering::Relaxed);
@@ -188,7 +189,8 @@ async fn status(stack: &Stack, key: &ApiKey) -> u16 {
     stack.call(key, Script::tokens(12, 5)).send().await.status
 }
 
-/// Waits until every key-service is ready and reports this master as missing, or no master if `master` is `None`.
+/// Waits until every key-service is ready and says that this master is missing. If `master` is `None`, none may be
+/// missing.
 async fn ready_without(stack: &Stack, master: Option<&str>) {
     for key_service in &stack.key_services {
         let deadline = Instant::now() + PATIENCE;
@@ -205,7 +207,7 @@ async fn ready_without(stack: &Stack, master: Option<&str>) {
     }
 }
 
-/// Slots move while requests run, as when an operator adds or removes a master.
+/// Slots are moved while requests run. This happens when an operator adds or removes a master.
 #[apply(fact)]
 async fn a_third_of_the_slots_moves_under_load_and_each_request_is_billed_exactly() {
     let stack = over(Form::Cluster).await;
@@ -232,7 +234,7 @@ async fn a_third_of_the_slots_moves_under_load_and_each_request_is_billed_exactl
         }
         stop.store(true, Ordering::Relaxed);
     };
-    // Reads must also find the moved slots.
+    // The slots that were moved must also be found when records are only read.
     let (settings, is_over) = (stack.operator().clone(), Arc::clone(&stop));
     let auditing = tokio::task::spawn_blocking(move || {
         let mut audits = 0;
@@ -254,7 +256,7 @@ async fn a_third_of_the_slots_moves_under_load_and_each_request_is_billed_exactl
     let mut answers =
         (0..10).map(|_| stack.redis().ask(0, "KEYS *acct_*")).filter(|answer| !answer.is_empty());
     let left = answers.next().expect("the first master answers");
-    // A master without slots becomes a replica of another one, and then has the other master's records.
+    // A master that has no slots left becomes a replica of another master. It then has that master's records.
     let is_replica = stack.redis().ask(0, "ROLE").contains("slave");
     assert!(left.starts_with("*0") || is_replica, "the first master has records of accounts left: {left}");
     let sum = |of: fn(&(u64, u64)) -> u64| answered.iter().map(of).sum::<u64>();

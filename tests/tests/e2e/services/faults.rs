@@ -1,4 +1,4 @@
-//! Services that stop, hang, or lose each other.
+//! Services that stop or hang, or that cannot reach each other.
 
 pub(crate) mod away;
 pub(crate) mod clocks;

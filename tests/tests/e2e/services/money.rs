@@ -1,4 +1,4 @@
-//! Bills and budgets over several gateways and key-services.
+//! Bills and budgets, with several gateways and key-services.
 
 pub(crate) mod bills;
 pub(crate) mod budgets;

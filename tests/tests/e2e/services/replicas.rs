@@ -1,4 +1,4 @@
-//! With replicas that are waited for, everything that was answered survives the loss of the master, and clients abandon
+//! Replicas that the services wait for. Everything that was answered survives the loss of the master, and clients leave
 //! a master that is cut off.
 
 use std::{
@@ -20,9 +20,9 @@ use tokio::time::sleep;
 
 use super::from_environment;
 
-/// Number of masters to lose, unless `FAREGATE_TEST_FAILOVERS` sets it.
+/// Number of masters that are lost, unless `FAREGATE_TEST_FAILOVERS` sets another.
 const FAILOVERS: u64 = 5;
-/// Number of clients that meanwhile send one request after the other.
+/// Number of clients. Meanwhile, each sends one request after the other.
 const CLIENTS: usize = 8;
 
 async fn replicated() -> Stack {
@@ -71,8 +71,8 @@ async fn no_charge_is_lost_with_a_master_whose_replica_takes_over() {
     keeps_every_charge(&stack, async || stack.redis().fail_over().await).await;
 }
 
-/// What was in flight at both arrives once another server is the master. Both replicas are waited for, since either may
-/// take over.
+/// Commands that both the master and the key-service had in flight arrive only when another server is the master. The
+/// services wait for both replicas, because either of them may take over.
 #[apply(fact)]
 async fn no_charge_is_lost_with_a_master_that_stands_still_for_a_while_together_with_a_key_service() {
     let deployment = Deployment::Services { gateways: 1, key_services: KEY_SERVICES, redis: Form::Watched };
@@ -89,7 +89,7 @@ async fn no_charge_is_lost_with_a_master_that_stands_still_for_a_while_together_
     keeps_every_charge(&stack, pause).await;
 }
 
-/// Loses masters in this way while clients send requests, and compares the charges with the answers.
+/// Loses masters in this way while clients send requests. Then compares the charges with the answers.
 async fn keeps_every_charge(stack: &Stack, lose: impl AsyncFn()) {
     let failovers = from_environment("FAREGATE_TEST_FAILOVERS", FAILOVERS);
     stack.add_credit(&stack.account, usd("100"), "");
@@ -100,7 +100,7 @@ async fn keeps_every_charge(stack: &Stack, lose: impl AsyncFn()) {
             let before = answered.load(Ordering::Relaxed);
             lose().await;
             let deadline = Instant::now() + PATIENCE;
-            // Before the next loss, the master must have charges that only it has answered.
+            // Before the next loss, there must be charges that only the present master has answered.
             while answered.load(Ordering::Relaxed) < before + CLIENTS {
                 assert!(Instant::now() < deadline, "nothing is served after a failover");
                 sleep(LOOK_EVERY).await;
@@ -129,7 +129,7 @@ async fn keeps_every_charge(stack: &Stack, lose: impl AsyncFn()) {
         let used = join_all(keys.iter().map(|key| stack.used(key))).await;
         used.iter().map(|used| used.nanos()).sum::<i64>()
     };
-    // Charges for answers that ended during a failover come from the spool.
+    // Charges for answers that ended during a failover are delivered from the spool.
     let deadline = Instant::now() + PATIENCE;
     while charged().await < due && Instant::now() < deadline {
         sleep(LOOK_EVERY).await;
@@ -137,16 +137,18 @@ async fn keeps_every_charge(stack: &Stack, lose: impl AsyncFn()) {
     assert_eq!(charged().await, due, "each answer was charged once");
 }
 
-/// Number of key-services in an installation whose master is cut off or suspended.
+/// Number of key-services in an installation whose master is cut off or stands still.
 const KEY_SERVICES: usize = 2;
-/// Time within which an answered charge has reached the replicas, and within which an answer is written.
+/// Time within which a charge that was answered has reached the replicas. It is also the time within which an answer is
+/// written.
 const REPLICATED: Duration = Duration::from_secs(1);
 
-/// Cuts the master off from its replicas and its Sentinel, but not from key-services, and counts the lost charges.
+/// Cuts the master off from its replicas and its Sentinel, but not from the key-services. Counts the charges that are
+/// lost.
 async fn a_master_that_only_key_services_reach(min_replicas: u32) {
     let deployment = Deployment::Services { gateways: 1, key_services: KEY_SERVICES, redis: Form::Watched };
     let stack = Stack::with(Options { deployment, ..Options::default() }).await;
-    // The harness would fail if charges are lost, which this test counts itself.
+    // If charges are lost, the checks of the harness would fail. This test itself counts how many are lost.
     stack.others_spend();
     let redis = stack.redis();
     for server in 0..redis.pids().len() {
@@ -172,7 +174,7 @@ async fn a_master_that_only_key_services_reach(min_replicas: u32) {
         let cut = Instant::now();
         let lost = redis.begin_to_lose(0, Loss::CutOff);
         redis.taken_over(0, lost).await;
-        // The isolated master still answers, but no client may stay connected to it.
+        // The master that is cut off still answers, but no client may stay connected to it.
         let deadline = Instant::now() + SERVER_PATIENCE;
         let serve = |server| redis.ask(server, "CLIENT LIST").matches("name=faregate:fg").count();
         while (0..redis.pids().len()).filter(|server| *server != lost).map(serve).sum::<usize>()
@@ -192,7 +194,7 @@ async fn a_master_that_only_key_services_reach(min_replicas: u32) {
     let (_, (cut, left, lost)) = tokio::join!(join_all(clients), cut);
     redis.come_back(lost, Loss::CutOff).await;
     stack.released(PATIENCE).await;
-    // A master that refuses writes without replicas loses only what was in flight.
+    // If a master refuses writes while it has no replicas, only what was in flight is lost with it.
     let until = if min_replicas == 0 { left } else { cut };
     let mut gone = 0;
     for (key, told) in keys.iter().zip(told) {

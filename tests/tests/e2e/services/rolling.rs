@@ -1,5 +1,6 @@
-//! Rolling restarts: gateways and key-services are asked to stop and are restarted, one after the other, while clients
-//! retry elsewhere, or behind a load balancer. The upstream's own count is the reference, to the nano-dollar.
+//! Rolling restarts. Gateways and key-services are asked to stop and are started again, one after the other. Meanwhile,
+//! clients retry at another gateway, or are behind a load balancer. Bills are compared, to the nano-dollar, with what
+//! the upstream itself counted.
 
 use std::{
     sync::{
@@ -27,25 +28,25 @@ use super::{
     money::bills::{self, CUT, Sent},
 };
 
-/// Number of rounds in which each process is restarted once, unless `FAREGATE_TEST_ROLLING_ROUNDS` sets it.
+/// Number of rounds, unless `FAREGATE_TEST_ROLLING_ROUNDS` sets another. In each round, each process is restarted once.
 const ROUNDS: u64 = 3;
-/// Number of clients that send one request after the other, each with its own key.
+/// Number of clients. Each has a key of its own, and sends one request after the other.
 const CLIENTS: usize = 60;
-/// Number of times that a client retries a request.
+/// How often a client sends a request at most, the first time included.
 const TRIES: usize = 4;
-/// Pause before a retry, and between requests.
+/// Pause before a retry, and between two requests.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Seconds that a gateway gives its running requests. Some streams last longer and are cut off.
+/// How many seconds a gateway waits for its running requests. Some streams last longer, and are cut off.
 const DRAIN: &str = "2";
 
-/// Number of clients behind a balancer. Each has its own connections, and every fourth client uses HTTP/2.
+/// Number of clients behind a balancer. Each has connections of its own, and every fourth client uses HTTP/2.
 const BALANCED: usize = 200;
 const BALANCED_KEYS: usize = 20;
-/// Seconds for which a gateway announces its stop but still serves: longer than a request takes on a busy machine, so
-/// that every connection learns of it.
+/// For this many seconds, a gateway announces that it will stop but still serves. The time is longer than a request
+/// takes on a busy machine, so that every connection learns of the stop.
 const DRAIN_PAUSE: &str = "8";
 
-/// A restart, and how long it lasted.
+/// A restart, and when it began and ended.
 struct Restart {
     gateway: usize,
     from: Instant,
@@ -107,7 +108,7 @@ async fn a_rolling_restart_behind_a_balancer_fails_no_request() {
     let stack = Stack::with(options).await;
     stack.add_credit(&stack.account, usd("100"), "");
     let balancer = Balancer::before(&stack.gateways).await;
-    // Release 1.0.0 closes no connection before it refuses requests.
+    // Release 1.0.0 does not close connections before it begins to refuse requests.
     let connections_are_told = std::env::var_os(PREVIOUS).is_none();
     let keys = join_all((0..BALANCED_KEYS).map(|_| stack.key())).await;
     let (over, sent) = (AtomicBool::new(false), AtomicUsize::new(0));
@@ -160,8 +161,8 @@ async fn restart(server: &Server) {
     sleep(PAUSE).await;
 }
 
-/// Sends requests of all kinds. If a request is refused or ends before its answer begins, retries it on the other
-/// gateway, as a balancer and an SDK would do.
+/// Sends requests of all kinds. If a request is refused, or ends before its answer begins, retries it at the other
+/// gateway. A balancer or an SDK would do the same.
 async fn client(stack: &Stack, number: usize, key: &ApiKey, over: &AtomicBool, sent: &Mutex<Vec<Sent>>) {
     let mut prompts = bills::FEWEST..bills::MOST;
     let mut turn = number;
@@ -170,7 +171,7 @@ async fn client(stack: &Stack, number: usize, key: &ApiKey, over: &AtomicBool, s
         for again in 0..TRIES {
             let prompt = prompts.next().unwrap();
             let (script, streamed) = match turn % 8 {
-                // Some streams last longer than the drain.
+                // Some streams last longer than a gateway waits for them.
                 0 => (Script::tokens(prompt, 150).pace(20), true),
                 1 => (Script { head_after_ms: 1_500, ..Script::tokens(prompt, 150) }, false),
                 even if even % 2 == 0 => (Script::tokens(prompt, 30).pace(10), true),
@@ -197,16 +198,16 @@ fn reason(
     let drained = restarts
         .iter()
         .any(|restart| restart.gateway == sent.gateway && restart.from < sent.to && restart.to > sent.from);
-    // The upstream may have sent its last tokens when the gateway stops reading, so only the entry shows that the
-    // stream was cut.
+    // When the gateway stops reading, the upstream may already have sent its last tokens. So only the journal entry
+    // shows that the stream was cut off.
     let unfinished = entry.is_some_and(|entry| entry["finish_reason"].is_null());
     let cut = drained && generation.streamed && unfinished;
     let right = !bills::is_above(generation, entry) && !bills::is_estimated(entry);
     (cut && right && bills::lacks_only_tokens_on_their_way(generation, sent, entry)).then_some(CUT)
 }
 
-/// Asserts that each key's `used` is the cost of everything served to the key, except for the explained differences,
-/// and that it matches the key's journal.
+/// Asserts that the `used` of each key is the cost of everything that was served with the key, apart from differences
+/// that have a reason, and that it is the sum of the key's journal.
 async fn assert_used_is_served(stack: &Stack, keys: &[ApiKey], differences: &[bills::Difference]) {
     let journal = stack.journal(&stack.account);
     for key in keys {
@@ -221,7 +222,7 @@ async fn assert_used_is_served(stack: &Stack, keys: &[ApiKey], differences: &[bi
     }
 }
 
-/// Returns whether a generation is billed: a whole answer if it was finished, a stream if it had begun.
+/// Returns whether a generation is billed. A whole answer is billed if it was finished, and a stream if it had begun.
 fn counts(generation: &Generation) -> bool {
     generation.streamed || generation.ended_by(End::Finished)
 }

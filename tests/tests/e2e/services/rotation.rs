@@ -1,4 +1,4 @@
-//! Rotations of keys under load over two gateways and two key-services.
+//! Keys that are rotated under load, with two gateways and two key-services.
 
 use std::{
     collections::BTreeSet,
@@ -21,13 +21,13 @@ use tokio::time::sleep;
 
 use super::two_of_each;
 
-/// Grace period of the rotation under load, in seconds.
+/// Grace period, in seconds, of the rotation under load.
 const GRACE: u64 = 3;
-/// Number of clients with the old plaintext, and number of clients with the new one.
+/// Number of clients that use the old plaintext. As many others use the new plaintext.
 const CLIENTS: usize = 4;
-/// Number of requests that must be refused after a plaintext has ended.
+/// After a plaintext has ended, this many requests with it must be refused.
 const REFUSED: usize = 200;
-/// Number of rotations without a grace period.
+/// Number of rotations that have no grace period.
 const ROTATIONS: usize = 6;
 
 /// Rotates a key. Returns the object, and the key with its new plaintext.
@@ -39,7 +39,7 @@ async fn rotate(stack: &Stack, key: &ApiKey, terms: Value) -> (Value, ApiKey) {
     (object, ApiKey { secret, ..key.clone() })
 }
 
-/// Returns the status of a small request, or of a request for the key or the models.
+/// Sends a small request, or asks for the key or for the models. Returns the status.
 async fn status(stack: &Stack, key: &ApiKey, turn: usize) -> u16 {
     let answer = match turn % 4 {
         0 => stack.get(key, "/v1/key").await,
@@ -94,7 +94,7 @@ async fn both_plaintexts_are_served_until_the_grace_is_over_and_then_the_new_one
         "served: {served_old} with the old plaintext, {served_new} with the new one; refused: {refused}"
     );
     assert!(served_old > 0 && served_new > 0);
-    // Streams that began with the old plaintext continue.
+    // Streams that began with the old plaintext go on.
     for stream in running {
         stream.rest().await.assert_done();
     }
@@ -133,7 +133,7 @@ async fn without_a_grace_no_gateway_serves_the_old_plaintext_once_the_rotation_i
         (_, key) = tokio::join!(join_all((0..CLIENTS).map(client)), rotation);
         assert!(plaintexts.insert(key.secret.clone()));
     }
-    // Every earlier plaintext stays refused, on both gateways.
+    // All earlier plaintexts are still refused, at both gateways.
     for secret in plaintexts.iter().filter(|secret| **secret != key.secret) {
         for turn in 0..4 {
             let earlier = ApiKey { secret: secret.clone(), ..key.clone() };

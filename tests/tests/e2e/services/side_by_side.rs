@@ -1,5 +1,5 @@
-//! Several `faregate` processes over one Redis: each is both gateway and key-service, and no call leaves the process
-//! except to the store.
+//! Several `faregate` processes over one Redis. Each is both a gateway and a key-service, and calls nothing outside its
+//! process except the store.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use tests::{
 
 use crate::money::caps;
 
-/// A lease that tests can wait for.
+/// A lease that is so short that tests can wait until it expires.
 const LEASE: Duration = Duration::from_secs(3);
 
 async fn two() -> Stack {
@@ -54,7 +54,7 @@ async fn a_process_that_dies_is_survived_by_the_other_which_bills_its_streams() 
     broken.read_tokens(200).await;
     stack.kill_gateway(0);
     assert_eq!(kept.rest().await.assert_done().cost(), cost_of(12, 500));
-    // Only the other process can resolve the hold.
+    // Only the other process is left to resolve the hold.
     stack.released(PATIENCE).await;
     dying.restart().await;
     assert!(stack.used(&key).await > cost_of(24, 500), "the broken stream is billed as last reported");

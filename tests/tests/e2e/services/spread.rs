@@ -1,5 +1,5 @@
-//! As long as one key-service is healthy, another one that hangs or dies has no effect on requests, and abandoned calls
-//! leave no holds.
+//! Key-services that hang or are killed. As long as another one is healthy, requests do not notice, and calls that were
+//! given up leave no holds.
 
 use std::time::{Duration, Instant};
 
@@ -14,14 +14,14 @@ use tokio::time::{sleep, timeout};
 
 use super::two_of_each;
 
-/// Time within which holds are released: far less than a lease, so that the test fails if a hold merely expires.
+/// Time within which holds are released. It is far less than a lease, so that the test fails if a hold only expires.
 const SETTLING: Duration = Duration::from_secs(10);
-/// Maximum time that a management request may take while a key-service is down.
+/// Maximum time of a management request while a key-service is down.
 const BEARABLE: Duration = Duration::from_secs(5);
-/// Longer than a gateway waits for an authorization.
+/// This is longer than a gateway waits for an authorization.
 const GIVEN_UP: Duration = Duration::from_secs(4);
 
-/// Sends every kind of management request through both gateways; none may fail.
+/// Sends every kind of management request through both gateways. None of them may fail.
 async fn govern(stack: &Stack, rounds: usize) {
     for round in 0..rounds {
         let began = Instant::now();
@@ -71,7 +71,7 @@ async fn a_key_is_made_once_whichever_key_service_dies_meanwhile() {
         for number in 0..60 {
             let body = json!({"label": format!("number {number}")});
             let answer = stack.manage(Method::POST, "", Some(body)).await;
-            // A call whose connection broke may have been carried out, so it is not repeated.
+            // If the connection broke, the call may have been carried out. So it is not repeated.
             assert!(matches!(answer.status, 201 | 503), "{answer}");
             made += usize::from(answer.status == 201);
             sleep(Duration::from_millis(20)).await;
@@ -102,10 +102,10 @@ async fn calls_that_were_given_up_while_no_key_service_answered_leave_no_hold() 
         };
         assert!(given_up, "no key-service could answer");
     }
-    // After this time, no gateway waits for any of the calls.
+    // After this time, no gateway waits for any of the calls any more.
     sleep(GIVEN_UP).await;
     stack.key_services.iter().for_each(Server::resume);
-    // In this time, the key-services read the calls that were sent to them.
+    // In this time, the key-services read the calls that have been sent to them.
     sleep(Duration::from_secs(1)).await;
     stack.released(SETTLING).await;
     assert_eq!(stack.used(&key).await, NanoUsd::ZERO);
@@ -119,7 +119,7 @@ async fn a_call_that_is_over_before_a_hung_key_service_goes_on_leaves_no_hold() 
     for key_service in &stack.key_services {
         key_service.hang();
         for gateway in &stack.gateways {
-            // The client leaves before the first token, and its hold is released.
+            // The client leaves before the first token, so its hold is released.
             let script = Script { head_after_ms: 2_000, ..Script::tokens(12, 5) };
             let call = stack.call_at(gateway, &key, script);
             assert!(timeout(Duration::from_millis(1_500), call.reach_stream()).await.is_err());

@@ -1,4 +1,4 @@
-//! What an operator sees, step by step: probes, metrics, alerts and the log.
+//! What an operator sees in probes, metrics, alerts and the log, step by step.
 
 use std::{
     collections::BTreeSet,
@@ -27,13 +27,13 @@ use crate::{
     operation::{certificates::Signed, metrics::promtool_path, reload::RELOADED},
 };
 
-/// Minutes for which the alerts observe the programs: longer than any alert waits, except tickets, which wait an hour.
+/// The alerts see the programs for this many minutes. That is longer than any alert waits.
 const WATCHED_MINUTES: u32 = 90;
 
-/// Number of bytes of Redis's memory to fill at once.
+/// Number of bytes by which Redis's memory is filled at a time.
 const BALLAST: u32 = 1_000_000;
 
-/// Number of clients that send one request after the other during a rotation.
+/// Number of clients. During a rotation, each sends one request after the other.
 const CLIENTS: usize = 4;
 
 #[apply(fact)]
@@ -104,7 +104,7 @@ async fn a_redis_that_fills_is_told_before_its_end_at_it_and_when_it_is_enlarged
     while add(&stack, ballast) {
         ballast += 1;
     }
-    // Lowers the limit as well, since the last pieces may have left space for small writes.
+    // The limit is lowered too, because the last pieces may have left space for small writes.
     assert!(stack.redis().ask(0, "CONFIG SET maxmemory 48mb").starts_with("+OK"));
     let said = readiness(&stack, key_service, 503).await;
     assert!(said.text().contains("the store refuses writes") && said.text().contains("OOM"), "{said}");
@@ -182,7 +182,7 @@ async fn the_internal_token_and_all_certificates_are_rotated_under_load_without_
             shows(&stack, server, "faregate_reloads_total{result=\"refused\"}", |refused| refused < 0.5)
                 .await;
         }
-        // New sessions present the new token, over the new certificates.
+        // New sessions use the new token, over connections with the new certificates.
         for key_service in &stack.key_services {
             key_service.restart().await;
             sleep(Duration::from_millis(500)).await;
@@ -199,7 +199,7 @@ async fn the_internal_token_and_all_certificates_are_rotated_under_load_without_
 const OLD: &str = "between-the-services";
 const NEW: &str = "a-newer-one-between-them";
 
-/// Replaces the internal token in the three steps of `docs/upgrade.md`.
+/// Replaces the internal token in the three steps that `docs/upgrade.md` describes.
 async fn rotate_token(stack: &Stack, files: &Signed) {
     files.write("previous", OLD);
     files.write("of-key-services", NEW);
@@ -210,7 +210,7 @@ async fn rotate_token(stack: &Stack, files: &Signed) {
     reload_all(stack, &stack.key_services).await;
 }
 
-/// Replaces the services' certificate and its authority. Both authorities are trusted meanwhile.
+/// Replaces the services' certificate and its authority. Meanwhile, both authorities are trusted.
 async fn rotate_certificates(stack: &Stack, files: &Signed, next: &Signed) {
     files.write("ca.pem", &(files.text("ca.pem") + &next.text("ca.pem")));
     reload_everywhere(stack).await;
@@ -227,11 +227,12 @@ async fn reload_everywhere(stack: &Stack) {
     reload_all(stack, &stack.gateways).await;
 }
 
-/// Asserts that a chat, a management request, and a request for the models over a new connection are answered.
+/// Asserts that three requests are answered: a chat, a management request, and a request for the models over a new
+/// connection.
 async fn serves(stack: &Stack, key: &ApiKey) {
     let answer = stack.call(key, Script::tokens(12, 5)).send().await;
     assert_eq!(answer.status, 200, "{answer}");
-    // This request is forwarded over HTTP, with the token in a header.
+    // This request is forwarded over HTTP. A header contains the token.
     stack.show(key).await;
     let anew = stack.http.fresh();
     let listed = anew.send_as(&key.secret, Method::GET, &stack.url("/v1/models"), None).await;
@@ -245,8 +246,8 @@ async fn over(redis: Form) -> Stack {
     Stack::with(Options { deployment, ..Options::default() }).await
 }
 
-/// Fills Redis until this share of its memory is used and the key-service reports it. Returns the total number of
-/// pieces.
+/// Fills Redis until this share of its memory is used, and until the key-service reports that. Returns how many pieces
+/// Redis then contains.
 async fn fill(stack: &Stack, pieces: u32, to: f64) -> u32 {
     let mut pieces = pieces;
     let field = |info: &str, name: &str| {
@@ -265,14 +266,14 @@ async fn fill(stack: &Stack, pieces: u32, to: f64) -> u32 {
     pieces
 }
 
-/// Adds the piece with this number to Redis. Returns false if Redis has no space.
+/// Adds the piece that has this number to Redis. Returns false if Redis has no space for it.
 fn add(stack: &Stack, piece: u32) -> bool {
     let said = stack.redis().ask(0, &format!("SETRANGE ballast-{piece} {BALLAST} x"));
     assert!(said.starts_with([':', '-']), "{said}");
     said.starts_with(':')
 }
 
-/// Asks whether a process is ready, until it answers with this status.
+/// Asks a process whether it is ready, until the answer has this status.
 pub(crate) async fn readiness(stack: &Stack, server: &Server, status: u16) -> Answer {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -287,7 +288,7 @@ pub(crate) async fn readiness(stack: &Stack, server: &Server, status: u16) -> An
     }
 }
 
-/// Waits until a series of a process has such a value.
+/// Waits until a process shows a value of this series that `is_right` accepts.
 pub(crate) async fn shows(stack: &Stack, server: &Server, series: &str, is_right: impl Fn(f64) -> bool) {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -302,8 +303,8 @@ pub(crate) async fn shows(stack: &Stack, server: &Server, series: &str, is_right
     }
 }
 
-/// Asserts that since this position in its log, a process has written exactly one warning or error, and that it
-/// contains these words.
+/// Asserts that, after this position in its log, a process has written exactly one warning or error, which contains
+/// these words.
 pub(crate) fn assert_told_once(server: &Server, since: usize, words: &str) {
     let log = server.log();
     let lines = log[since..].lines().filter(|line| line.contains("WARN") || line.contains("ERROR"));
@@ -311,12 +312,13 @@ pub(crate) fn assert_told_once(server: &Server, since: usize, words: &str) {
     assert!(lines.len() == 1 && lines[0].contains(words), "{words}: {lines:#?}");
 }
 
-/// Asserts that since this position in a log, a line contains these words, and no warning or error was repeated.
+/// Asserts that, after this position in the log, exactly one line contains these words, and that no warning or error is
+/// there twice.
 pub(crate) fn assert_each_told_once(server: &Server, since: usize, words: &str) {
     let log = server.log();
     let lines = log[since..].lines().filter(|line| line.contains("WARN") || line.contains("ERROR"));
-    // Takes each line without its time, up to the first field, and with the reason, since calls may fail for several
-    // reasons.
+    // Of each line, this takes the text up to the first field, without the time. It adds the reason, because calls may
+    // fail for several reasons.
     let said: Vec<String> = lines
         .map(|line| {
             let text = line.split(' ').skip(1).take_while(|word| !word.contains('='));
@@ -329,8 +331,8 @@ pub(crate) fn assert_each_told_once(server: &Server, since: usize, words: &str) 
     assert_eq!(once.len(), said.len(), "{said:#?}");
 }
 
-/// Asserts that exactly these alerts fire if the programs keep reporting the same values. Gauges take a moment to
-/// follow.
+/// Asserts that exactly these alerts would fire if the programs always reported what they report now. It may take a
+/// moment until gauges have the right values.
 pub(crate) async fn assert_fires(stack: &Stack, alerts: &[&str]) {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -343,7 +345,8 @@ pub(crate) async fn assert_fires(stack: &Stack, alerts: &[&str]) {
     }
 }
 
-/// Returns whether Prometheus fires exactly these alerts for what all programs report now, and Prometheus's output.
+/// Returns whether exactly these alerts fire in Prometheus if the programs always report what they report now. Also
+/// returns the output of Prometheus.
 async fn fires(stack: &Stack, alerts: &[&str]) -> (bool, String) {
     let mut series = Vec::new();
     for server in stack.gateways.iter().chain(&stack.key_services) {
@@ -371,7 +374,7 @@ async fn fires(stack: &Stack, alerts: &[&str]) -> (bool, String) {
             }],
         }],
     });
-    // Every JSON document is valid YAML.
+    // The document is JSON, which is also valid YAML.
     let file = stack.data().join("told.test.yml");
     fs::write(&file, case.to_string()).unwrap();
     let mut promtool = Command::new(promtool_path());
@@ -381,8 +384,8 @@ async fn fires(stack: &Stack, alerts: &[&str]) -> (bool, String) {
     (output.status.success(), said.concat())
 }
 
-/// Returns a series that keeps the value in this line, with further labels. Times are moved to the test's clock, which
-/// begins at zero.
+/// Returns a series that always has the value in this line, with additional labels. Times are converted to the clock of
+/// Prometheus's test, which begins at zero.
 fn constant(line: &str, labels: &str) -> Option<serde_json::Value> {
     let (series, value) = line.rsplit_once(' ').filter(|_| !line.starts_with('#'))?;
     let mut value: f64 = value.parse().ok().filter(|value: &f64| value.is_finite())?;

@@ -1,4 +1,4 @@
-//! Two key-services deliver events from one store, and one of them is killed.
+//! Two key-services deliver events from the same store, and one of them is killed.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -7,18 +7,18 @@ use tokio::time::{Instant, sleep};
 
 use crate::governing::webhooks::{events, webhook};
 
-/// Number of keys created before the kill, and again afterwards.
+/// Number of keys that are created before the kill. As many are created after it.
 const KEYS: usize = 40;
-/// How long the receiver takes to answer, so that attempts are always in flight.
+/// How long the receiver takes to answer. So there are always attempts in flight.
 const PAUSE: Duration = Duration::from_millis(300);
-/// Maximum number of attempts that a key-service has in flight for one webhook.
+/// Maximum number of attempts for the same webhook that a key-service has in flight.
 const MAX_ATTEMPTS: usize = 4;
-/// Seconds after which a dead key-service's claims have ended.
+/// After this many seconds, the claims of a key-service that was killed have ended.
 const CLAIMS_ENDED: i64 = 31;
-/// Time within which both key-services have checked for due deliveries and finished their attempts.
+/// Time in which both key-services look for deliveries that are due, and finish their attempts.
 const TWO_LOOKS: Duration = Duration::from_secs(2);
 
-/// Returns the number of requests for each event.
+/// Returns how many requests there were for each event.
 fn arrivals(received: &[Received]) -> BTreeMap<String, usize> {
     received.iter().fold(BTreeMap::new(), |mut counts, one| {
         *counts.entry(one.id()).or_default() += 1;
@@ -26,7 +26,7 @@ fn arrivals(received: &[Received]) -> BTreeMap<String, usize> {
     })
 }
 
-/// Returns the number of attempts that a key-service has finished.
+/// Returns how many attempts a key-service has finished.
 async fn attempts_of(stack: &Stack, key_service: &Server) -> u64 {
     let metrics = stack.http.get(&format!("{}/metrics", key_service.admin())).await;
     let ended = |line: &str| line.starts_with("keyservice_webhook_attempts_total");
@@ -61,7 +61,7 @@ async fn two_key_services_never_make_the_same_attempt_and_one_that_is_killed_los
     }
     receiver.until("some arrive", |all| all.len() >= before + MAX_ATTEMPTS).await;
     stack.key_services[0].kill();
-    // The other key-service continues with everything except what the dead one has claimed.
+    // The other key-service delivers everything except what the killed key-service has claimed.
     let left = 2 * KEYS - MAX_ATTEMPTS;
     receiver.until("the others arrive", |all| arrivals(all).len() >= left).await;
     sleep(TWO_LOOKS).await;

@@ -1,4 +1,4 @@
-//! How processes end: orderly shutdowns and crashes.
+//! How processes end: in order, or by a crash.
 
 use std::time::{Duration, Instant};
 
@@ -11,11 +11,11 @@ use tests::{
 };
 use tokio::time::sleep;
 
-/// Number of streams in flight when the process is killed.
+/// Number of streams that are in flight when the process is killed.
 const STREAMS: usize = 50;
-/// Maximum time until a waiting charge is delivered.
+/// Maximum time until a charge that waits is delivered.
 const SETTLED: Duration = Duration::from_secs(10);
-/// The shortest lease allowed, because tests wait for it.
+/// The shortest lease allowed, because tests wait until it expires.
 const LEASE: Duration = Duration::from_secs(3);
 
 #[apply(fact)]
@@ -30,7 +30,7 @@ async fn after_kill_9_every_stream_of_any_dialect_is_billed_what_it_last_reporte
     let calls = calls.map(|(key, dialect)| stack.call(key, script.clone()).speaking(dialect));
     let streams = join_all(calls.map(Call::stream)).await;
     let tags: Vec<_> = streams.iter().map(|stream| stream.tag.clone()).collect();
-    // Until the crash, the leases are renewed, each time with a report of progress.
+    // Until the crash, the leases are renewed. Each renewal reports the progress.
     let reading: Vec<_> = streams.into_iter().map(|stream| tokio::spawn(stream.rest())).collect();
     sleep(LEASE + LEASE / 3).await;
 
@@ -97,7 +97,7 @@ async fn an_interrupted_server_lets_what_runs_finish_and_takes_nothing_new() {
     assert_eq!(stack.used(&key).await.nanos(), spent);
 }
 
-/// Asserts that `/health` soon reports draining, so that a load balancer stops sending requests.
+/// Asserts that `/health` soon says that the process is draining. A load balancer then sends it no further requests.
 async fn assert_drains_soon(stack: &Stack) {
     let deadline = Instant::now() + Duration::from_secs(2);
     loop {

@@ -1,4 +1,5 @@
-//! Changes, bills and their events while processes are killed: there is never one without the other.
+//! Changes and bills, and their events, while processes are killed. There is never a change or a bill without its
+//! event, and never an event without what it reports.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,23 +24,23 @@ use tokio::time::{Instant, sleep};
 
 use crate::services::from_environment;
 
-/// Total number of kills over both stores, unless `FAREGATE_TEST_EVENT_KILLS` sets it.
+/// Number of kills with both stores together, unless `FAREGATE_TEST_EVENT_KILLS` sets another.
 const KILLS: u64 = 40;
-/// Seed for the changes.
+/// Seed from which the changes follow.
 const SEED: u64 = 20_261_123;
 /// Number of clients that make changes, and number of clients that spend.
 const GOVERNORS: u64 = 4;
 const SPENDERS: usize = 2;
-/// Number of kills after which a spender gets another key, and number of requests that the limit of such a key pays
-/// for.
+/// A client that spends gets another key after this many kills. The second number says for how many requests the limit
+/// of such a key pays.
 const KILLS_A_KEY: u64 = 4;
 const REQUESTS: i64 = 4;
-/// Minimum number of changes between two kills.
+/// Minimum number of changes that are made between two kills.
 const ACTS: u64 = 3;
-/// The shortest lease allowed, because the test waits for it.
+/// The shortest lease allowed, because the test waits until it expires.
 const LEASE: Duration = Duration::from_secs(3);
 
-/// The objects that the clients created, and counts of what they did.
+/// The objects that the clients have created, and numbers of what they have done.
 #[derive(Default)]
 struct Made {
     keys: Mutex<Vec<String>>,
@@ -58,7 +59,7 @@ async fn every_act_and_every_threshold_leaves_one_event_over_a_redis_whatever_is
     kill_and_compare(Deployment::services(1, 1, Form::Alone)).await;
 }
 
-/// Kills the process that writes while clients make changes and spend, then compares the result with the events.
+/// While clients make changes and spend, kills the process that writes. Then compares the result with the events.
 async fn kill_and_compare(deployment: Deployment) {
     let kills = from_environment("FAREGATE_TEST_EVENT_KILLS", KILLS) / 2;
     let stack = Stack::with(Options { deployment, lease: LEASE, ..Options::default() }).await;
@@ -100,12 +101,12 @@ async fn kill_and_compare(deployment: Deployment) {
     println!("{kills} kills, {sent} acts answered, {total} events: {acts} of acts, {passed} of thresholds");
 }
 
-/// Returns the cost of this many requests from a spender.
+/// Returns what this many requests of a client that spends cost.
 fn spent(requests: i64) -> NanoUsd {
     NanoUsd::from_nanos(requests * cost_of(10, 5).nanos())
 }
 
-/// Creates, changes and ends keys and groups at random until told to stop.
+/// Creates, changes and ends keys and groups at random until it is told to stop.
 async fn govern(stack: &Stack, made: &Made, mut chance: u64) {
     let mut next = move |below: u64| {
         chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -131,7 +132,7 @@ async fn govern(stack: &Stack, made: &Made, mut chance: u64) {
             _ => of("groups", &group).map(|path| (Method::DELETE, path, Value::Null)),
         };
         let Some((method, path, body)) = act else { continue };
-        // Without an answer, it is unknown whether the change was made; the comparison finds out.
+        // If there is no answer, the change may have been made or not. The comparison finds out.
         let Ok(answer) = manage(stack, method, &path, &body).await else {
             sleep(LOOK_EVERY).await;
             continue;
@@ -144,14 +145,14 @@ async fn govern(stack: &Stack, made: &Made, mut chance: u64) {
     }
 }
 
-/// Spends with the keys in turn, one request after the other, until each key's limit is used up.
+/// Sends one request after the other. Uses one key until its limit is used up, and then the next key.
 async fn spend(stack: &Stack, made: &Made, keys: &[ApiKey]) {
     for key in keys.iter().cycle() {
         if made.stop.load(Ordering::Relaxed) {
             return;
         }
         for _ in 0..REQUESTS {
-            // Requests to a killed process get no answer. The books are compared when the stack is dropped.
+            // If the process is killed, there is no answer. The books are compared when the stack is dropped.
             if stack.call(key, Script::tokens(10, 5)).try_send().await.is_err() {
                 sleep(LOOK_EVERY).await;
             }
@@ -159,7 +160,7 @@ async fn spend(stack: &Stack, made: &Made, keys: &[ApiKey]) {
     }
 }
 
-/// Sends a management request. Returns an error if no answer comes.
+/// Sends a management request. Returns an error if there is no answer.
 async fn manage(stack: &Stack, method: Method, path: &str, body: &Value) -> Result<Answer, String> {
     let mut request = Request::builder().method(method).uri(stack.url(&format!("/v1/management{path}")));
     request = request.header(header::AUTHORIZATION, format!("Bearer {}", stack.account.management_key));
@@ -171,8 +172,8 @@ async fn manage(stack: &Stack, method: Method, path: &str, body: &Value) -> Resu
     Answer::read(stack.http.open(request.body(Full::new(bytes)).unwrap()).await?).await
 }
 
-/// Returns all events of the account in order. Asserts that they are numbered without gaps and that their ids are
-/// unique.
+/// Returns all events of the account in their order. Asserts that their numbers have no gaps, and that no two have the
+/// same id.
 fn exported(stack: &Stack) -> Vec<Value> {
     let printed = stack.cli(&["events", "export", "--account", &stack.account.name]);
     let events: Vec<Value> = printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -182,7 +183,7 @@ fn exported(stack: &Stack) -> Vec<Value> {
     events
 }
 
-/// Compares each key and each group with its events. Returns the number of these events.
+/// Compares each key and each group with the events about it. Returns the number of these events.
 async fn compare_objects(stack: &Stack, events: &[Value]) -> usize {
     let mut compared = 0;
     for (kind, plural, member, ended) in
@@ -214,7 +215,8 @@ async fn compare_objects(stack: &Stack, events: &[Value]) -> usize {
     compared
 }
 
-/// Asserts that an object's changes follow from each other and lead to its current state.
+/// Asserts that each change of an object begins where the change before it ended, and that the last one ends in the
+/// object's present state.
 fn assert_leads_to(object: &Value, events: &[&Value]) {
     let mut state: BTreeMap<&str, &Value> = BTreeMap::new();
     for event in events {
@@ -230,7 +232,8 @@ fn assert_leads_to(object: &Value, events: &[&Value]) {
     }
 }
 
-/// Compares what the spenders' keys used with the reported thresholds. Returns the number of these events.
+/// Compares what the keys of clients that spend have used with the events about thresholds. Returns the number of these
+/// events.
 async fn compare_thresholds(stack: &Stack, events: &[Value], keys: &[ApiKey]) -> usize {
     let mut compared = 0;
     for key in keys {
@@ -244,14 +247,14 @@ async fn compare_thresholds(stack: &Stack, events: &[Value], keys: &[ApiKey]) ->
             [50, 80, 95].into_iter().filter(|percent| used * 100 >= limit * percent).collect();
         assert_eq!(told("key.threshold_reached"), passed, "{object}");
         let at_limit = told("key.limit_reached");
-        // A request that the remaining money cannot pay for also reports the threshold.
+        // The event is also recorded when what is left cannot pay for a request.
         assert!(at_limit.is_empty() && used < limit || at_limit == [100], "{object}: {at_limit:?}");
         compared += passed.len() + at_limit.len();
     }
     compared
 }
 
-/// Returns all objects of a kind, page by page.
+/// Returns all objects of a kind. They are listed page by page.
 async fn all(stack: &Stack, plural: &str) -> Vec<Value> {
     let mut objects: Vec<Value> = Vec::new();
     loop {

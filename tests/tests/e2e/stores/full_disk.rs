@@ -1,4 +1,4 @@
-//! A full disk under the embedded store: nothing is lost or billed twice, and operators see the whole problem.
+//! The disk of the embedded store is full. Nothing is lost or billed twice, and operators see all there is to see.
 
 use std::{
     env, fs,
@@ -15,14 +15,15 @@ use tests::{
 
 use crate::services::told::{assert_each_told_once, assert_fires, readiness, shows};
 
-/// Environment variable of a test process that may mount disks without the rest of the machine seeing them.
+/// Environment variable that is set for a test process that may mount disks. The rest of the machine does not see these
+/// disks.
 const MOUNTS: &str = "FAREGATE_TEST_OWN_MOUNTS";
 
-/// Size of the disk in MiB, and size to which it is enlarged.
+/// Size of the disk in MiB, and the size to which it is enlarged.
 const SIZE: u32 = 16;
 const ENLARGED: u32 = 64;
 
-/// Number of requests that arrive while there is no space.
+/// Number of requests that arrive while the disk has no space.
 const REFUSED: usize = 10;
 
 #[apply(fact)]
@@ -32,7 +33,7 @@ async fn a_store_whose_files_cannot_grow_refuses_and_goes_on_once_they_can() {
     let bounded = Settings { files_bounded: true, ..stack.server().settings().clone() };
     stack.gateways = vec![Server::start(&bounded).await];
     let (fill, enlarge) = (|| stack.server().bound_files(Some(1)), || stack.server().bound_files(None));
-    // No alerts are checked here, since they would also depend on how full the machine's own disk is.
+    // Alerts are not checked here. They would also depend on how full the machine's own disk is.
     fills_and_is_enlarged(&stack, fill, enlarge, None).await;
 }
 
@@ -77,8 +78,8 @@ async fn on_a_small_disk() {
     assert_fires(&stack, &[]).await;
 }
 
-/// Fills a store's disk while a stream runs, and frees the space again. If alerts are given, exactly these fire
-/// meanwhile.
+/// Fills the disk of a store while a stream runs, and later frees the space again. If alerts are given, exactly these
+/// must fire meanwhile.
 async fn fills_and_is_enlarged(
     stack: &Stack,
     fill: impl FnOnce(),
@@ -118,7 +119,7 @@ async fn fills_and_is_enlarged(
     assert_eq!(log[mark..].matches("the store accepts writes again").count(), 1, "{log}");
 }
 
-/// An in-memory disk that no other process on the machine sees.
+/// A disk in memory. No other process on the machine sees it.
 struct Disk(TempDir);
 
 impl Disk {
@@ -156,7 +157,7 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        // The disk is removed when the process ends at the latest, but its folder is removed now.
+        // Its folder is removed now. The disk itself disappears when the process ends, if not before.
         let _ = Command::new("umount").arg("--lazy").arg(self.path()).status();
     }
 }

@@ -1,4 +1,4 @@
-//! Moving a store's content from a file to Redis and back, completely or not at all.
+//! The content of a store is moved from a file to Redis and back, completely or not at all.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use tests::{
     upstream::Script,
 };
 
-/// A lease that tests can wait for.
+/// A lease that is so short that tests can wait until it expires.
 const LEASE: Duration = Duration::from_secs(3);
 
 fn copy(settings: &Settings, from: &str, to: &str) -> Result<String, String> {
@@ -24,7 +24,7 @@ fn show(settings: &Settings, of: &[&str]) -> Vec<Value> {
     said.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// Returns everything that the installation reports about its account. No copy may change it.
+/// Returns everything that the installation reports about its account. When the store is copied, this must not change.
 async fn told(stack: &Stack) -> Vec<String> {
     let name = stack.account.name.as_str();
     let mut told: Vec<_> = [
@@ -45,7 +45,7 @@ async fn told(stack: &Stack) -> Vec<String> {
 
 #[apply(fact)]
 async fn an_installation_moves_to_redis_and_back_with_all_that_it_has() {
-    // Created before the stack, which needs it until the end.
+    // This is created before the stack, because the stack needs it until the end.
     let folder = TempDir::new().unwrap();
     let redis = Redis::start(Form::Alone, folder.path()).await;
     let mut stack = Stack::with(Options { lease: LEASE, ..Options::default() }).await;
@@ -121,7 +121,7 @@ async fn a_store_that_is_served_or_full_is_neither_copied_nor_written() {
     refused(&redis, &sqlite("new.db"), "this Redis is in use");
     stack.kill_gateway(0);
     refused(&served, &redis, "this Redis is in use");
-    // A suspended process may continue at any time.
+    // A process that stands still may continue at any time.
     other.key_services[0].hang();
     refused(&redis, &sqlite("new.db"), "this Redis is in use");
     other.key_services[0].resume();
@@ -136,7 +136,7 @@ async fn a_store_that_is_served_or_full_is_neither_copied_nor_written() {
 
 #[apply(fact)]
 async fn a_data_directory_that_remembers_another_redis_is_told_what_to_do() {
-    // Created before the stack, which needs it until the end.
+    // This is created before the stack, because the stack needs it until the end.
     let folder = TempDir::new().unwrap();
     let redis = Redis::start(Form::Alone, folder.path()).await;
     let deployment = Deployment::Services { gateways: 1, key_services: 1, redis: Form::Alone };

@@ -1,4 +1,4 @@
-//! Real servers' answers, passed through the real gateway, as clients in every dialect read them.
+//! Answers of real servers. They pass through the real gateway, and clients in every dialect read them.
 
 use std::collections::HashMap;
 
@@ -9,8 +9,8 @@ use shared::money::NanoUsd;
 use shared_corpus::{Case, ClientDialect, Read, cases};
 use tests::harness::{Answer, ApiKey, AskedOf, Models, Options, Stack, StandIn};
 
-/// One model for each upstream API. The prices are those in the cases: input, cached input and
-/// output per million tokens.
+/// A model for each API of upstreams. Its prices per million tokens of input, cached input and output are those of the
+/// cases.
 const CATALOGUE: &str = r#"
 [service]
 name = "Faregate"
@@ -54,7 +54,7 @@ fn price([prompt, cached, completion]: [u64; 3]) -> NanoUsd {
     NanoUsd::from_nanos(i64::try_from(nanos).unwrap())
 }
 
-/// Sends a request for a case. The stand-in finds the case's name in the request.
+/// Sends a request for a case. It contains the name of the case, so that the stand-in knows what to answer.
 async fn ask(stack: &Stack, key: &ApiKey, case: &Case, dialect: ClientDialect, stream: bool) -> Answer {
     let words = format!("case {} end", case.name);
     let said = json!([{"role": "user", "content": words}]);
@@ -86,7 +86,7 @@ async fn ask(stack: &Stack, key: &ApiKey, case: &Case, dialect: ClientDialect, s
     stack.http.send(request).await
 }
 
-/// Checks what a client reads, and returns how it differs.
+/// Compares what a client reads with what it should read. Returns the difference, if there is one.
 fn difference(
     case: &Case,
     place: &str,
@@ -110,7 +110,7 @@ fn difference(
     (read != expected).then(|| format!("{place}: {read:?}\n  in place of {expected:?}"))
 }
 
-/// Sends requests for a case in every way, and returns what is wrong.
+/// Sends requests for a case in every dialect and form that it allows. Returns what is wrong.
 async fn check(stack: &Stack, case: &Case) -> Vec<String> {
     let key = stack.key().await;
     let mut wrong = Vec::new();

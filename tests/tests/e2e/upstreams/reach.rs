@@ -1,4 +1,4 @@
-//! Ways to reach upstreams: credentials and headers, a private certificate authority, a proxy.
+//! How upstreams are reached: with credentials and headers, with a private certificate authority, or through a proxy.
 
 use std::{
     fs,
@@ -26,7 +26,7 @@ use crate::operation::{
     tls,
 };
 
-/// Offers one model at `url`, with these additional lines for its upstream.
+/// Makes the stack offer one model, whose upstream is at `url` and has these additional lines.
 async fn offer(stack: &Stack, url: &str, lines: &str, reloads: usize) {
     write_catalogue(stack, url, lines);
     stack.server().reload();
@@ -71,7 +71,7 @@ fn write(path: &Path, text: &str) {
 
 #[apply(fact)]
 async fn a_credential_replaced_in_its_file_is_used_after_one_refusal() {
-    // The upstream is another Faregate, which refuses keys.
+    // The upstream is another Faregate, which refuses the key.
     let (vendor, stack) = (Stack::start().await, Stack::start().await);
     vendor.others_spend();
     stack.others_spend();
@@ -129,7 +129,8 @@ async fn headers_and_query_of_the_catalogue_reach_the_upstream() {
     assert_eq!(header("x-project").as_deref(), Some("project-7"));
     assert_eq!(header("authorization"), None);
 
-    // If a source has no value, the reload is refused and names it; the previous catalogue stays in use.
+    // If a header's source has no value, the reload is refused with the name of that source. The previous catalogue
+    // stays in use.
     fs::remove_file(&file).unwrap();
     stack.server().reload();
     logged(stack.server(), NOT_RELOADED, 1).await;
@@ -174,7 +175,8 @@ async fn an_upstream_with_a_private_authority_is_reached_through_a_proxy() {
     assert!(stack.server().log().contains("/nowhere/ca.pem"));
 }
 
-/// Starts a proxy that accepts CONNECT with a password, and counts its tunnels. It ends with the test's runtime.
+/// Starts a proxy. It accepts CONNECT with a password, and counts its tunnels. It ends when the runtime of the test
+/// ends.
 async fn proxy() -> (std::net::SocketAddr, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (address, tunnels) = (listener.local_addr().unwrap(), Arc::new(AtomicUsize::new(0)));

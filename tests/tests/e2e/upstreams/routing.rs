@@ -1,4 +1,5 @@
-//! Several upstreams for one model: how one is chosen, and how a failed one is avoided and used again later.
+//! Several upstreams of the same model: how one of them is chosen, and how an upstream that failed is avoided and later
+//! used again.
 
 use std::time::{Duration, Instant};
 
@@ -9,24 +10,25 @@ use tests::{
 };
 use tokio::time::{sleep, timeout};
 
-/// Pause between two requests while waiting for an upstream to be tried again.
+/// Pause between two requests while a test waits until an upstream is tried again.
 const TRY_EVERY: Duration = Duration::from_millis(100);
 
-/// Starts a stack with a second upstream, listed before its own upstream.
+/// Starts a stack with a second upstream. In the catalogue, it comes before the stack's own upstream.
 async fn two() -> (Stack, Upstream) {
     let second = Upstream::start();
     let models = Models::Also(second.url());
     (Stack::with(Options { models, ..Options::default() }).await, second)
 }
 
-/// Starts a stack with a second upstream listed before its own. Each has these lines in the catalogue.
+/// Starts a stack with a second upstream. In the catalogue, it comes before the stack's own upstream, and each of the
+/// two has these additional lines.
 async fn apart(scripted: &'static str, lines: &'static str) -> (Stack, Upstream) {
     let second = Upstream::start();
     let models = Models::Apart { scripted, other: second.url(), lines };
     (Stack::with(Options { models, ..Options::default() }).await, second)
 }
 
-/// Sends a request that leaves the script to the upstream.
+/// Sends a request without a script, so that the upstream's default applies.
 async fn ask(stack: &Stack, key: &ApiKey) -> u16 {
     let mut call = stack.call(key, Script::default());
     call.body["messages"] = json!([{"role": "user", "content": "Hi"}]);
@@ -64,7 +66,7 @@ async fn a_conversation_comes_back_to_the_upstream_that_has_read_it() {
         served.iter().all(|served| served % TURNS == 0 && *served > 0),
         "no conversation is split: {served:?}"
     );
-    // In three of four turns, everything except the new messages can be cached.
+    // In three of the four turns, everything except the new messages may come from the cache.
     assert!(cached * 100 >= prompt * 65, "{cached} of {prompt}");
 }
 
@@ -81,7 +83,7 @@ async fn one_conversation_spills_over_rather_than_wait_for_its_upstream() {
         streams.push(call.stream().await);
     }
     let (one, other) = (stack.upstream.generations().len(), second.generations().len());
-    // Maximum for one upstream: a quarter above the even share of ten, rounded up.
+    // One upstream may get at most a quarter more than its even share of ten, rounded up.
     assert!(one.max(other) <= 13 && one + other == 20, "{one} {other}");
     for stream in &mut streams {
         stream.read_tokens(1).await;
@@ -154,7 +156,7 @@ async fn a_request_that_is_refused_is_not_tried_elsewhere() {
 #[apply(fact)]
 async fn a_stream_that_is_left_before_its_head_costs_what_the_upstream_that_was_asked_says() {
     let (stack, second) = apart("left_before_head = \"prompt\"", "left_before_head = \"free\"").await;
-    // Each prompt chooses one of the two at random, so this continues until both have been asked.
+    // For each prompt, one of the two is chosen at random. So this goes on until both have been asked.
     let (mut asked_to_charge, mut asked_for_free) = (0, 0);
     while asked_to_charge == 0 || asked_for_free == 0 {
         assert!(asked_to_charge + asked_for_free < 40, "one upstream alone is asked");
@@ -206,7 +208,7 @@ async fn an_image_goes_to_an_upstream_that_may_be_handed_its_url() {
     while stack.upstream.generations().is_empty() {
         assert_eq!(ask("data:image/png;base64,QUJD").await.status, 200);
         asked += 1;
-        // The choice between idle upstreams is random.
+        // Between upstreams that are idle, the choice is random.
         assert!(asked < 100, "either may be handed data");
     }
 }

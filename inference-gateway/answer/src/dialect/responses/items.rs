@@ -48,7 +48,7 @@ impl Words {
 
 pub(super) struct Item<'a> {
     block: &'a Block,
-    /// Tool of a call, if its name was changed for upstreams.
+    /// The tool that is called, if upstreams know it by another name.
     tool: Option<&'a ToolName>,
     pub(super) words: Words,
     /// Whether the text is also sent as the summary.
@@ -80,12 +80,13 @@ impl<'a> Item<'a> {
         Self { block, tool, words, is_summarised, id }
     }
 
-    /// Returns whether the item is a call of a custom tool. Its input is plain text, known only at the end.
+    /// Returns whether the item is a call of a custom tool. The input of such a call is plain text, which is known only
+    /// at the end.
     pub(super) fn is_custom(&self) -> bool {
         self.tool.is_some_and(|tool| tool.is_custom)
     }
 
-    /// Returns the member that names the item's part in events; empty if the item has no parts.
+    /// Returns the member with which events name the item's part; empty if the item has no parts.
     pub(super) fn part_index(&self) -> &'static str {
         if self.words.part.is_some() { r#","content_index":0"# } else { "" }
     }
@@ -119,7 +120,7 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// Writes the item. Without a text, the item is written as it is when it opens.
+    /// Writes the item. Without a text, writes the item in the form that it has when it opens.
     pub(super) fn write(&self, status: &str, text: Option<ItemText<'_>>, out: &mut BytesMut) {
         put(out, &format!(r#"{{"id":"{}","type":"{}","status":"{status}""#, self.id, self.words.item));
         match &self.block.content {
@@ -186,8 +187,8 @@ pub(super) fn put_summary(text: &[u8], out: &mut BytesMut) {
     put(out, "}");
 }
 
-/// Returns the input of a call of a custom tool, as spelled in JSON without quotes: the `input` of the arguments, or
-/// the whole arguments if they are not such an object. Without arguments, it is empty.
+/// Returns the input of a call of a custom tool, as spelled in JSON without quotes. That is the member `input` of the
+/// arguments, or the whole arguments if they are not an object with this member. Without arguments, the input is empty.
 pub(super) fn input_of(arguments: &[u8]) -> BytesMut {
     #[derive(Deserialize)]
     struct Arguments {

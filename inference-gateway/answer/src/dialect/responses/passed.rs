@@ -54,8 +54,8 @@ impl PassedWriter for ResponsesStream {
                     if !self.output.is_empty() {
                         put(&mut self.output, ",");
                     }
-                    // JSON strings contain no line ends, so each line end is between tokens and can be replaced by a
-                    // blank.
+                    // JSON strings contain no line ends, so each line end is white space between tokens, and can be
+                    // replaced by a blank.
                     self.output
                         .extend(item.get().bytes().map(|byte| if byte == b'\n' { b' ' } else { byte }));
                 }
@@ -94,8 +94,8 @@ impl PassedWriter for ResponsesStream {
 }
 
 impl ResponsesStream {
-    /// Notes a message or a call that begins. Reasoning is not noted: if it is cut, the part that the vendor encrypts
-    /// at its end is missing, and the vendor refuses it in later requests.
+    /// Notes a message or a call that begins. Reasoning is not noted: if reasoning is cut, it lacks the encrypted part
+    /// that the vendor sends at the end, and without that part the vendor refuses it in later requests.
     fn begin_passed(&mut self, event: &Original<'_>) {
         self.forget_passed();
         let item: Option<Begun<'_>> = object(event.item);

@@ -22,10 +22,10 @@ use crate::{
 pub(crate) struct ResponsesStream {
     generation: GenerationId,
     server: ServerId,
-    /// Spelled as in JSON, without quotes.
+    /// Id of the response, spelled as in JSON, without quotes.
     pub(super) id: String,
     created: i64,
-    /// Spelled as a JSON string.
+    /// Name of the model, spelled as a JSON string.
     model: String,
     reply: Arc<ResponsesReply>,
     /// Number of the next event.
@@ -114,7 +114,7 @@ impl ResponsesStream {
         self.response(&ResponseState::of(&turn.end, settled), out);
     }
 
-    /// Appends the open item to the response's output. Returns where it begins.
+    /// Appends the open item to the response's output. Returns the position in the output at which the item begins.
     pub(super) fn keep_item(&mut self, block: &Block, is_complete: bool) -> usize {
         if !self.output.is_empty() {
             put(&mut self.output, ",");
@@ -141,7 +141,7 @@ impl ResponsesStream {
         ItemText { text: &self.text, logprobs: &self.logprobs }
     }
 
-    /// Writes an event with a name of two parts. `members` come after its type and number.
+    /// Writes an event with a name of two parts. `members` writes the members after the event's type and number.
     fn event(&mut self, name: [&str; 2], out: &mut BytesMut, members: impl FnOnce(&Self, &mut BytesMut)) {
         put(out, "event: ");
         for part in name {
@@ -205,7 +205,7 @@ impl ResponsesStream {
         }
     }
 
-    /// Appends a piece's log probabilities. Returns where they begin.
+    /// Appends a piece's log probabilities. Returns the position at which they begin.
     fn keep_logprobs(&mut self, piece: Piece<'_>) -> usize {
         let start = self.logprobs.len();
         if piece.logprobs.is_none() {
@@ -343,7 +343,8 @@ impl TurnWriter for ResponsesStream {
     }
 }
 
-/// Writes the error of a failed response. Agents wait as long as the message of a `rate_limit_exceeded` says.
+/// Writes the error of a failed response. For `rate_limit_exceeded`, the message says how long to wait, because agents
+/// read the time from there.
 fn response_error(error: &ApiError) -> Value {
     let code = match error.code {
         Code::SpendReserved => "rate_limit_exceeded",

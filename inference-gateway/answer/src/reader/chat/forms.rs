@@ -23,8 +23,8 @@ pub(super) fn of_vendor(payload: &[u8]) -> Raw<'_> {
 }
 
 impl Pieces<'_> {
-    /// Keeps one finish reason of the only choice, at its last piece. It is the first reason other than `stop`, if
-    /// there is one.
+    /// Keeps only one finish reason of the only choice, at its last piece: the first reason other than `stop`, if there
+    /// is any, and otherwise `stop`.
     pub(super) fn end_once(&mut self) {
         let told = |piece: &ChunkChoice<'_>| piece.finish;
         if self.list.iter().filter_map(told).count() < 2 {

@@ -49,7 +49,7 @@ pub(super) struct RawChoice<'a> {
     pub(super) matched_stop: Raw<'a>,
 }
 
-/// A message, or a delta of one.
+/// A message, or a delta of a message.
 #[derive(Deserialize)]
 pub(super) struct RawMessage<'a> {
     #[serde(borrow)]
@@ -69,7 +69,7 @@ pub(super) struct RawMessage<'a> {
     pub(super) reasoning_details: Raw<'a>,
     /// Google's additions, such as the signature of a thought.
     pub(super) extra_content: Raw<'a>,
-    /// Parts for the server's next turn, if this answer was folded here.
+    /// What the server needs back in its next turn, if this answer was folded by the gateway.
     pub(super) faregate_parts: Raw<'a>,
     #[serde(borrow, default)]
     pub(super) tool_calls: Objects<RawCall<'a>, MAX_CALLS>,

@@ -18,7 +18,7 @@ use crate::{
     },
 };
 
-/// Indexes for items that no event announced, above all others.
+/// First index for items that no event announced. It is larger than any index of an announced item.
 const UNNAMED: u64 = 1 << 32;
 /// Maximum number of items in a response: more than any model makes.
 const MAX_ITEMS: u64 = 4096;
@@ -64,7 +64,7 @@ pub(super) fn is_call(kind: &str) -> bool {
 }
 
 impl ResponsesReader {
-    /// Gives calls without arguments an empty object, once nothing more can come.
+    /// Gives every call without arguments an empty object, once nothing more can come.
     pub(super) fn end_calls(&mut self, out: &mut Pieces<'_>) {
         for at in 0..usize::try_from(self.progress.calls()).unwrap_or(0) {
             let Some(key) = self.progress.nth(PartKind::Call, at) else { return };
@@ -75,7 +75,7 @@ impl ResponsesReader {
         }
     }
 
-    /// Adds whatever content of the whole output no event gave.
+    /// Adds the content of the whole output that no earlier event contained.
     pub(super) fn output<'a>(&mut self, output: &'a RawValue, out: &mut Pieces<'a>) -> Result<(), Nonsense> {
         let (mut read, mut items) = (Ok(()), 0);
         let mut told = ToldOutput::default();
@@ -105,7 +105,7 @@ impl ResponsesReader {
         Ok(())
     }
 
-    /// Adds a call's arguments that no piece gave.
+    /// Adds the arguments of a call that no piece contained.
     pub(super) fn late_arguments<'a>(&mut self, key: PartKey, told: Raw<'a>, out: &mut Pieces<'a>) {
         let Some(place) = self.progress.call(key) else { return };
         let Some(told) = told.and_then(|told| CallArguments::read(told, &mut out.odd)) else { return };
@@ -193,7 +193,8 @@ impl ResponsesReader {
         Ok(())
     }
 
-    /// Adds the parts of a message that no event gave. Clients expect a list of parts, even an empty one.
+    /// Adds the parts of a message that no earlier event contained. The API requires a list of parts, even if it is
+    /// empty.
     fn message_in_output<'a>(&mut self, item: &RawItem<'a>, told: &mut ToldOutput, out: &mut Pieces<'a>) {
         out.odd.add_if(Oddity::ContentType, item.content.is_none());
         each_part(item.content, |part| {
@@ -208,7 +209,7 @@ impl ResponsesReader {
             let key = self.progress.nth(kind, *nth).unwrap_or(unnamed);
             *nth += 1;
             *bytes += text(part.told()).map_or(0, |text| text.inner().len());
-            // If the pieces of all parts came as one, nothing is missing.
+            // A server may have sent the pieces of all parts as one part. Then nothing is missing.
             if self.progress.given(kind) < *bytes {
                 let from = out.list.len();
                 self.late(key, part.told(), out);
@@ -219,7 +220,7 @@ impl ResponsesReader {
         });
     }
 
-    /// Adds the encrypted part of reasoning once, in its final form.
+    /// Adds the encrypted part of reasoning, unless it was added before.
     fn encrypted<'a>(&mut self, item: &RawItem<'a>, key: PartKey, out: &mut Pieces<'a>) {
         let Some(content) = filled(item.encrypted_content).filter(|_| !self.progress.is_given(key)) else {
             return;
@@ -229,7 +230,7 @@ impl ResponsesReader {
         out.add(Delta::of_signed(SignedPart::Encrypted { id, content }));
     }
 
-    /// Adds the thoughts of an item that showed nothing so far: its content, or else its summary.
+    /// Adds the thoughts of an item of which nothing was shown so far: its content or, without content, its summary.
     fn thoughts<'a>(&mut self, item: &RawItem<'a>, place: u64, out: &mut Pieces<'a>) {
         let from = out.list.len();
         add_thoughts(item.content, out);
@@ -259,7 +260,7 @@ impl<'a> RawPart<'a> {
     }
 }
 
-/// Returns whether the item belongs to a tool that the vendor runs, which other clients do not know.
+/// Returns whether the item belongs to a tool that the vendor runs. Clients of other APIs do not know such items.
 fn is_of_the_vendor(kind: &str) -> bool {
     kind.ends_with("_call") || kind.ends_with("_output") || kind.starts_with("mcp_") || kind == "compaction"
 }

@@ -17,8 +17,8 @@ pub(crate) struct ResponsesReader {
 /// State that the last event may have changed, so that it can be undone.
 #[derive(Clone, Copy, Default)]
 pub(super) struct ResponseState {
-    /// Index of the item whose reasoning came last, and whether its summary is shown. Servers that send content and a
-    /// summary send the same thoughts twice.
+    /// Index of the last item with reasoning, and whether its summary is shown rather than its content. Servers that
+    /// send both send the same thoughts twice.
     pub(super) reasoning: Option<(u64, bool)>,
     /// Index of the last item.
     pub(super) item: u64,

@@ -1,4 +1,4 @@
-//! Calls that a session has sent and that have no answer yet, in the frames in which they were sent.
+//! The calls that a session has sent and that are not answered yet, by the frames in which they were sent.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -7,19 +7,20 @@ use tokio::time::Instant;
 
 use crate::keys::queue::Pending;
 
-/// Maximum number of frames in flight. Frames that wait for a part of the store stay below this: one starts every
-/// [`SLOW`], and none outlives [`CALL_DEADLINE`].
+/// Maximum number of frames in flight. The number of frames that wait for an unreachable part of the store stays below
+/// this: at most one starts every [`SLOW`], and none lives longer than [`CALL_DEADLINE`].
 pub(super) const MOST_FRAMES: usize = 512;
 /// Maximum number of calls in flight. A key-service reads twice this number at once.
 const MOST_CALLS: usize = 32 * MAX_FRAME_CALLS;
-/// Time after which a frame with unanswered calls lets the next one start. Frames are normally answered earlier.
+/// If a frame is not answered after this time, the next frame may start. Frames are normally answered earlier.
 const SLOW: Duration = Duration::from_millis(10);
-/// Maximum number of unanswered frames after which another one may be sent. Each waits twice as long as the one before.
+/// If no more than this many frames were sent since the last answer, another frame may be sent. Each waits twice as
+/// long as the frame before it.
 const MOST_UNHEARD: u32 = 4;
-/// How long an answer from the store proves that the store is at least partly reachable, if other calls fail.
+/// If calls fail this long after an answer came from the store, the store still counts as reachable, at least in part.
 const REACHED_FOR: Duration = Duration::from_secs(1);
 /// Time without an answer after which calls are also sent to another key-service. If all key-services are slow because
-/// the store is, the second one still has most of the caller's deadline.
+/// the store is slow, the second key-service still has most of the time until the caller's deadline.
 const HEDGE_AFTER: Duration = Duration::from_millis(500);
 
 #[derive(Default)]
@@ -36,7 +37,7 @@ pub(super) struct SentFrames {
     reached_at: Option<Instant>,
     /// Frames sent since the last answer.
     unheard: u32,
-    /// Whether the session's calls were handed on, since there was no answer.
+    /// Whether the session's calls were handed on to other sessions because it got no answer.
     is_silent: bool,
 }
 
@@ -47,12 +48,12 @@ struct Frame {
     calls: Vec<Option<Arc<Pending>>>,
     left: usize,
     sent_at: Instant,
-    /// Whether the frame was found slow.
+    /// Whether the frame was found to be slow.
     is_hedged: bool,
-    /// Whether other sessions send the calls instead, since this session was silent. If so, a failure here does not
-    /// count as an answer.
+    /// Whether other sessions send the calls too, because this session was silent. If so, a failure that this session
+    /// receives does not count as an answer.
     is_handed_on: bool,
-    /// What the answers so far show about the store: it is away if no call reached it and one failed.
+    /// What the answers so far show about the store. It counts as away if a call failed and no call reached it.
     store: StoreSeen,
 }
 
@@ -69,7 +70,7 @@ pub(super) enum StoreSeen {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FrameEnd {
     Answered,
-    /// Calls failed because the store cannot be reached, and none reached it recently.
+    /// Calls failed because the store cannot be reached, and no call has reached it recently.
     StoreFailed,
 }
 
@@ -80,7 +81,7 @@ pub(super) enum Hedge {
     Slow(Vec<Arc<Pending>>),
     /// No calls are being answered.
     Silent(Vec<Arc<Pending>>),
-    /// Nothing was answered for so long that the session is closed.
+    /// For so long nothing was answered that the session must be closed.
     TooLate,
 }
 
@@ -111,7 +112,7 @@ impl SentFrames {
     /// Returns the time from which the next frame may be sent; `None` if an answer must come first.
     pub(super) fn free_at(&self, now: Instant) -> Option<Instant> {
         let is_last = |frame: &&Frame| frame.first_id + frame.calls.len() as u64 == self.next_id;
-        // Older frames are slow, and nothing waits for them.
+        // Older frames are known to be slow, and the next frame does not wait for them.
         let Some(last) = self.frames.back() else { return Some(now) };
         let is_full = self.frames.len() >= MOST_FRAMES || self.left >= MOST_CALLS;
         let waits = self.is_silent || is_full || self.unheard > MOST_UNHEARD;
@@ -120,7 +121,8 @@ impl SentFrames {
     }
 
     /// Takes the call with this id, unless it was already answered. Calls `deliver` with the call and whether it was
-    /// handed on; `deliver` returns what the answer shows about the store. Returns how the frame ended, if it did.
+    /// handed on; `deliver` returns what the answer shows about the store. If that was the frame's last call, returns
+    /// how the frame ended.
     pub(super) fn answered(
         &mut self,
         id: u64,
@@ -150,7 +152,7 @@ impl SentFrames {
         Some(end)
     }
 
-    /// Returns the time of the next hedge.
+    /// Returns the time at which [`Self::hedge`] must be called next.
     pub(super) fn hedged_at(&self) -> Option<Instant> {
         let due = |frame: &Frame| frame.sent_at + if frame.is_hedged { CALL_DEADLINE } else { HEDGE_AFTER };
         self.frames.iter().map(due).min()

@@ -18,7 +18,7 @@ pub(super) struct Script {
 }
 
 impl Script {
-    /// Answers each call of a session at its own time, however late others are.
+    /// Answers each call of a session at its own time, no matter how late other calls are answered.
     pub(super) fn session(&self, mut frames: Streaming<v1::SessionRequest>) -> Responses {
         let (answers, responses) = mpsc::channel(1_024);
         let first = v1::SessionResponse { answers: Vec::new(), clock_ms: 0, instance: 0 };

@@ -1,8 +1,8 @@
 //! Refuses hosts of image URLs that could lead a fetching server to an internal address (SSRF).
 //!
 //! Names are not resolved here. A public name may still resolve to an internal address, so a server that fetches images
-//! must check addresses itself. Forms that URL parsers read differently (numeric addresses, escapes, credentials) count
-//! as internal.
+//! must check addresses itself. Hosts in forms that URL parsers interpret differently (numeric addresses, escapes,
+//! credentials) count as internal.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -30,7 +30,8 @@ const INSIDE: [&str; 18] = [
     "host",
 ];
 
-/// Returns whether the authority of a URL (`host`, `host:port`) is a public host in a form that all parsers read alike.
+/// Returns whether the authority of a URL (`host`, `host:port`) names a public host in a form that all parsers
+/// interpret in the same way.
 pub(super) fn is_public(authority: &str) -> bool {
     if let Some(rest) = authority.strip_prefix('[') {
         return rest.split_once(']').is_some_and(|(address, port)| {

@@ -28,7 +28,7 @@ pub(super) struct Turns {
     ends: [Option<usize>; 2],
 }
 
-/// How far the system prompt's list of blocks is written.
+/// How much of the system prompt's list of blocks is written.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum PromptList {
     #[default]
@@ -44,8 +44,8 @@ enum Author {
 }
 
 impl Turns {
-    /// Writes a message, with the parts of an earlier answer for the server. Answers of tools share a turn with what
-    /// the user says next. System messages that are not at the front become texts of the user.
+    /// Writes a message. An earlier answer is written with the parts that the server needs back. Answers of tools are
+    /// in the same turn as what the user says next. System messages that are not at the front become texts of the user.
     pub(super) fn add(
         &mut self,
         message: &Members<'_, '_>,
@@ -283,7 +283,7 @@ fn put_image(url: &str, out: &mut String) {
     if let Some((head, data)) = data {
         let media_type = head[5..].split(';').next().unwrap_or_default().to_ascii_lowercase();
         out.push_str("\"base64\"");
-        // The parsers made sure of this: a media type and base64 digits, which need no escapes in JSON.
+        // The parsers have checked that these are a media type and base64 digits, so they need no escapes in JSON.
         member("media_type", &format!("\"{media_type}\""), out);
         member("data", "", out);
         out.push('"');

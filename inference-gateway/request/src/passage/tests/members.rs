@@ -1,4 +1,4 @@
-//! Members that pass, and members that pass to some servers only.
+//! Members that are passed on to every server, and members that are passed on only to some.
 
 use shared_catalog::{Catalog, Model};
 
@@ -13,7 +13,7 @@ fn model_at(url: &str, api: &str) -> Model {
     Catalog::parse(&catalogue, "test").unwrap().models.remove(0)
 }
 
-/// Members that aggregators and self-hosted servers know, but that the vendors' documentation does not mention.
+/// Members that aggregators and self-hosted servers know, but that the vendors do not document.
 const UNDOCUMENTED: [&str; 12] = [
     r#""models":["dear/pro"]"#,
     r#""provider":{"only":["dear"]}"#,
@@ -85,7 +85,7 @@ fn undocumented_members_pass_where_the_upstream_names_them() {
     );
     let asked = forward(responses, body, lines).unwrap();
     assert_eq!(asked.dropped_members.as_deref(), Some("reasoning.max_tokens, min_p"));
-    // Naming a member that the gateway leaves out because of its cost does not bring it back.
+    // The gateway leaves out a member because of its cost, even if the catalogue names the member.
     let body = r#"{"model":"m","service_tier":"flex","input":"Hi"}"#;
     let lines = "speaks = [\"responses\"]\npass_members = [\"service_tier\"]";
     assert!(!passed(responses, body, lines).contains("flex"));
@@ -253,7 +253,8 @@ fn a_type_that_differs_in_case_alone_is_refused() {
         let error = forward(messages::parse, &body, MESSAGES).err().unwrap();
         assert_eq!(error.param.as_deref(), Some("messages[0].content[0].type"), "{kind}");
     }
-    // A part that nobody reads is searched for images and files, whether names are in upper or lower case.
+    // A part that the gateway does not translate is searched for images and files, whether their names are in upper or
+    // lower case.
     let screen =
         json!({"type": "computer_call_output", "call_id": "c", "output": {"Image_URL": "http://10.0.0.1/a"}});
     let asked = forward(responses, &with_item(&screen), RESPONSES).unwrap();

@@ -33,7 +33,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A quota, and the permits that it gave out.
+/// A quota, and all permits that it has given out.
 struct Model {
     quota: QuotaState<usize>,
     per_owner: usize,

@@ -16,7 +16,7 @@ use crate::{
 
 const BOUND: Duration = Duration::from_secs(20);
 
-/// A connection whose client reads its answers, or does not.
+/// A connection, and its client, which may or may not read the answers.
 struct Client {
     registration: Registration,
     responses: Arc<Responses>,
@@ -80,7 +80,7 @@ async fn take(body: &mut WatchedBody) -> Piece {
     next(body).await.unwrap().unwrap()
 }
 
-/// A buffer whose count shows that the memory is still in use.
+/// A buffer whose reference count shows whether its memory is still in use.
 struct Buffer(Vec<u8>, #[expect(dead_code, reason = "held for its count")] Arc<()>);
 
 impl AsRef<[u8]> for Buffer {
@@ -143,7 +143,7 @@ async fn a_whole_answer_that_is_taken_too_slowly_ends_its_connection() {
     let client = Client::unauthenticated();
     let mut body = client.respond(vec![0; 10 << 20], false);
     let mut rounds = 0;
-    // At eight KiB a second, each piece is progress, but the whole answer is too slow.
+    // At eight KiB per second, the client reads each piece in time, but it reads the whole answer too slowly.
     while client.look().is_ok() {
         drop(take(&mut body).await);
         advance(Duration::from_secs(8)).await;

@@ -36,7 +36,8 @@ async fn the_latest_takes_the_place_of_the_oldest_that_carries_no_request() {
 #[tokio::test]
 async fn the_address_with_the_most_connections_gives_one_up() {
     let register = register(20, 8);
-    // All unauthenticated connections are busy, and the caller's is silent: the worst case for the caller.
+    // All other unauthenticated connections are busy, and the caller's connection is silent. This is the worst case for
+    // the caller.
     let caller = from(&register, 2);
     caller.0.note_silence();
     let others: Vec<_> = (0..100).map(|_| from(&register, 1)).collect();
@@ -47,7 +48,7 @@ async fn the_address_with_the_most_connections_gives_one_up() {
         other.0.begin_request(0);
     }
     assert!(!was_evicted(&caller).await && !was_evicted(&later).await);
-    // Among many addresses with one connection each, the oldest connection is closed.
+    // Many addresses have one connection each, so the oldest of all connections is closed.
     drop((others, requests));
     let crowd: Vec<_> = (10..16).map(|machine| from(&register, machine)).collect();
     let latest = from(&register, 1);
@@ -116,7 +117,7 @@ async fn the_busiest_of_others_goes_when_there_are_too_many_requests() {
     assert!(!was_evicted(&greedy).await);
     let one_more = modest.0.begin_request(0);
     assert!(was_evicted(&greedy).await && !was_evicted(&modest).await && !was_evicted(&idle).await);
-    // A head of 64 KiB weighs more than 17 requests with small heads.
+    // A request with a head of 64 KiB weighs more than 17 requests with small heads.
     let large: Vec<_> = (0..=REQUESTS_IN_ANY_CASE / 17).map(|_| idle.0.begin_request(64 << 10)).collect();
     assert!(was_evicted(&idle).await && !was_evicted(&modest).await);
     drop((few, many, one_more, large));

@@ -5,23 +5,24 @@ use std::{path::Path, process::Command};
 use super::node::Node;
 use crate::harness::{command::run_to_end, patience::until, servers::ports::free_port};
 
-/// Number of masters that share the slots.
+/// Number of masters, which share the slots.
 pub(super) const MASTERS: usize = 3;
 
-/// All slots, shared evenly.
+/// The slots of each master. Each has about a third of them.
 const SLOTS: [&str; MASTERS] = ["0 5460", "5461 10922", "10923 16383"];
 
-/// Milliseconds of silence after which a node counts as failed; short, because tests wait for it.
+/// A node that is silent for this number of milliseconds counts as failed. The time is short, because tests wait for
+/// it.
 const NODE_TIMEOUT: &str = "1000";
 
-/// Starts this many nodes, each in its own folder and not yet joined.
+/// Starts this many nodes, each in a folder of its own. They do not form a cluster yet.
 pub(super) fn nodes(folder: &Path, count: usize) -> Vec<Node> {
     (0..count)
         .map(|number| {
             let bus = free_port().to_string();
             let [of_cluster, of_coverage] = [
                 ["--cluster-enabled", "yes", "--cluster-port", &bus],
-                // A failed node takes down only its own slots.
+                // With this, a node that fails takes down only its own slots.
                 ["--cluster-node-timeout", NODE_TIMEOUT, "--cluster-require-full-coverage", "no"],
             ];
             let options = [of_cluster, of_coverage].concat();
@@ -30,7 +31,8 @@ pub(super) fn nodes(folder: &Path, count: usize) -> Vec<Node> {
         .collect()
 }
 
-/// Joins the nodes into a cluster: the first ones share the slots, and each further one is a replica of one of them.
+/// Makes the nodes a cluster. The first nodes are masters and share the slots, and each further node becomes a replica
+/// of a master.
 pub(super) async fn form(nodes: &[Node]) {
     let (masters, replicas) = nodes.split_at(MASTERS);
     for (number, (master, slots)) in masters.iter().zip(SLOTS).enumerate() {
@@ -52,7 +54,7 @@ pub(super) async fn form(nodes: &[Node]) {
     until("the replicas to follow", async || replicas.iter().all(in_step)).await;
 }
 
-/// Waits until every running node reports that all slots are served.
+/// Waits until every node that runs reports that all slots are served.
 pub(super) async fn serves(nodes: &[Node]) {
     until("all slots to be served", async || {
         let running = nodes.iter().filter(|node| node.is_running());
@@ -64,7 +66,7 @@ pub(super) async fn serves(nodes: &[Node]) {
     .await;
 }
 
-/// Moves all slots of a master to the other masters with the operator's tool, while all masters keep serving.
+/// Moves all slots of a master to the other masters with the tool that operators use. All masters serve meanwhile.
 pub(super) fn move_slots_from(nodes: &[Node], from: usize) {
     let source = field(&nodes[from], "CLUSTER MYID", 1);
     let (first, last) = SLOTS[from].split_once(' ').expect("they have two ends");
@@ -92,7 +94,7 @@ fn must(node: &Node, command: &str) {
     assert!(answer.starts_with("+OK"), "{command}: {answer}");
 }
 
-/// Returns one line of a command's answer.
+/// Returns a line of the answer to a command.
 fn field(node: &Node, command: &str, line: usize) -> String {
     let answer = node.ask(command).unwrap_or_default();
     answer.lines().nth(line).unwrap_or_else(|| panic!("{command}: {answer}")).to_owned()

@@ -19,19 +19,19 @@ use crate::harness::{
     servers::server::is_running,
 };
 
-/// Options that make every answered write durable: it is on disk before the answer, and nothing is evicted.
+/// Options with which no confirmed write is lost: each write is on disk before it is answered, and nothing is evicted.
 const KEEPING: [&str; 8] =
     ["--save", "", "--appendonly", "yes", "--appendfsync", "always", "--maxmemory-policy", "noeviction"];
 
-/// Longest wait for an answer from a server that hangs or is starting.
+/// Maximum time to wait for an answer. The server may hang, or may still be starting.
 pub(super) const ANSWERING: Duration = Duration::from_secs(2);
 
-/// A `redis-server`, killed when dropped.
+/// A `redis-server`. It is killed when this is dropped.
 pub(super) struct Node {
     folder: PathBuf,
-    /// Port that the server listens on; `None` for a socket in its folder.
+    /// Port on which the server listens; `None` if it listens on a socket in its folder.
     port: Option<u16>,
-    /// Options in addition to [`KEEPING`]. Later ones override earlier ones.
+    /// Options in addition to [`KEEPING`]. A later option overrides an earlier one.
     options: Vec<String>,
     child: Mutex<Option<Child>>,
 }
@@ -53,9 +53,9 @@ impl Node {
         node
     }
 
-    /// Starts the server on its existing data.
+    /// Starts the server with the data that it has.
     pub(super) fn launch(&self) {
-        // A killed server leaves its socket behind.
+        // A server that was killed leaves its socket behind.
         let _ = fs::remove_file(self.socket());
         let mut command = Command::new("redis-server");
         command.args(["--daemonize", "no", "--bind", "127.0.0.1"]).args(KEEPING);
@@ -83,7 +83,7 @@ impl Node {
         }
     }
 
-    /// Returns the raw answer to a command; `None` if the server cannot be reached.
+    /// Returns the answer to a command as it was sent; `None` if the server cannot be reached.
     pub(super) fn ask(&self, command: &str) -> Option<String> {
         if let Some(port) = self.port {
             let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
@@ -107,7 +107,7 @@ impl Node {
         format!("127.0.0.1:{}", self.port.expect("it listens on a port"))
     }
 
-    /// Returns the URL of the server for `FAREGATE_STORE`.
+    /// Returns the URL of the server, for `FAREGATE_STORE`.
     pub(super) fn url(&self) -> String {
         match self.port {
             Some(_) => format!("redis://{}", self.address()),

@@ -1,4 +1,4 @@
-//! A master and its replica, at one address that leads to the master.
+//! A master and its replica. A single address leads to the server that is the master.
 
 use std::{
     net::SocketAddr,
@@ -12,11 +12,12 @@ use super::node::Node;
 use crate::harness::patience::until;
 use crate::harness::servers::{balancer::pass, ports};
 
-/// Additional options: a replica gets the data immediately, and only replicas preserve it, not the disk.
+/// Additional options. A replica gets the data immediately. A confirmed write may not be on disk yet, so only the
+/// replica preserves it.
 const REPLICATING: [&str; 6] =
     ["--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1", "--appendfsync", "everysec"];
 
-/// The address of whichever server is the master, as a Sentinel or a DNS name would provide it.
+/// An address that leads to the server that is the master now, as the address from a Sentinel or a DNS name does.
 pub(super) struct MasterAddress {
     pub(super) address: SocketAddr,
     master: AtomicUsize,
@@ -24,14 +25,14 @@ pub(super) struct MasterAddress {
     task: JoinHandle<()>,
 }
 
-/// Starts a master and a server for its replica.
+/// Starts a master, and a server that will be its replica.
 pub(super) fn nodes(folder: &Path) -> Vec<Node> {
     let node = |name: &str| Node::on_a_port(&folder.join(name), ports::free_port(), &REPLICATING);
     vec![node("one"), node("other")]
 }
 
 impl MasterAddress {
-    /// Makes the second server a replica of the first.
+    /// Makes the second server a replica of the first, and opens the address that leads to the master.
     pub(super) async fn of(nodes: &[Node]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("the loopback has a free port");
         let address = listener.local_addr().unwrap();
@@ -41,18 +42,18 @@ impl MasterAddress {
         Self { address, master: AtomicUsize::new(0), target, task }
     }
 
-    /// Returns the number of the server that is the replica now.
+    /// Returns the number of the server that is now the replica.
     pub(super) fn replica(&self) -> usize {
         1 - self.master.load(Ordering::Relaxed)
     }
 
-    /// Waits until the replica has all writes.
+    /// Waits until the replica has received all writes.
     pub(super) async fn caught_up(&self, nodes: &[Node]) {
         let (replica, master) = (&nodes[self.replica()], &nodes[1 - self.replica()]);
         until("a replica to have all writes", async || offset(replica) == offset(master)).await;
     }
 
-    /// Ends replication. The master continues, and the replica may take over.
+    /// Ends the replication. The master continues, and the replica can take over.
     pub(super) fn split(&self, nodes: &[Node]) {
         nodes[self.replica()].ask("REPLICAOF NO ONE").expect("the replica answers");
     }
@@ -77,7 +78,7 @@ impl Drop for MasterAddress {
     }
 }
 
-/// Returns how much of the stream of writes a server has.
+/// Returns how far a server is in the stream of writes.
 fn offset(node: &Node) -> Option<String> {
     let info = node.ask("INFO replication")?;
     info.lines().find_map(|line| line.strip_prefix("master_repl_offset:")).map(str::to_owned)
@@ -96,7 +97,7 @@ async fn replicate(replica: &Node, master: &Node) {
     .await;
 }
 
-/// Forwards connections to the master, and ends all of them when the master changes.
+/// Passes connections on to the master. When the master changes, ends all of them.
 async fn lead(listener: TcpListener, changes: watch::Receiver<String>) {
     while let Ok((stream, _)) = listener.accept().await {
         let mut changes = changes.clone();

@@ -1,4 +1,4 @@
-//! A master with two replicas, and the Sentinel that replaces it.
+//! A master with two replicas, and a Sentinel that makes a replica the master when the master fails.
 
 use std::{
     fs,
@@ -12,20 +12,20 @@ use std::{
 use super::node::{ANSWERING, Node};
 use crate::harness::{patience::until, servers::ports::free_port};
 
-/// Number of servers. The first is the master at the start.
+/// Number of servers. The first of them is the master at the start.
 pub(super) const SERVERS: usize = 3;
-/// Name of the master.
+/// Name by which the Sentinel knows the master.
 const SERVICE: &str = "main";
-/// Milliseconds of silence after which a master counts as down, and the timeout of a failover. Both are short, because
-/// tests wait for them.
+/// After how many milliseconds of silence a master counts as down, and after how many a failover counts as failed. Both
+/// times are short, because tests wait for them.
 const TIMES: [&str; 2] = ["down-after-milliseconds main 1000", "failover-timeout main 3000"];
-/// One user for the Sentinel and replicas, and one for key-services. If a master refuses the first user, only
-/// key-services can still reach it, since a user is always required.
+/// Two users: one for the Sentinel and the replicas, and one for key-services. Every client must sign in as one of
+/// them. So if a master refuses the first user, only key-services can still reach it.
 const USERS: &str = "--user peer on >peer ~* &* +@all --user service on >service ~* &* +@all --masteruser peer --masterauth peer";
-/// Options for servers that replicate, and that accept no writes without a replica.
+/// Options of servers that replicate. They accept no writes while they have no replica.
 const REPLICATING: &str = "--repl-diskless-sync-delay 0 --repl-ping-replica-period 1 --min-replicas-to-write 1 --min-replicas-max-lag 3";
 
-/// The Sentinel, killed when dropped.
+/// The Sentinel. It is killed when this is dropped.
 pub(super) struct Sentinel {
     port: u16,
     child: Mutex<Child>,
@@ -46,7 +46,7 @@ pub(super) fn nodes(folder: &Path) -> Vec<Node> {
 }
 
 impl Sentinel {
-    /// Starts a Sentinel, which finds the replicas.
+    /// Starts a Sentinel. It finds the replicas by itself.
     pub(super) async fn of(nodes: &[Node], folder: &Path) -> Self {
         for node in nodes {
             node.ready().await;
@@ -77,19 +77,19 @@ impl Sentinel {
         sentinel
     }
 
-    /// Returns the URL for `FAREGATE_STORE`.
+    /// Returns the URL, for `FAREGATE_STORE`.
     pub(super) fn url(&self) -> String {
         format!("redis+sentinel://service:service@127.0.0.1:{}/{SERVICE}", self.port)
     }
 
-    /// Returns the number of the server that the Sentinel names as the master.
+    /// Returns the number of the server that is the master, according to the Sentinel.
     pub(super) fn master(&self, nodes: &[Node]) -> Option<usize> {
         let answer = self.ask(&format!("SENTINEL GET-MASTER-ADDR-BY-NAME {SERVICE}"), 5)?;
         let address = format!("{}:{}", answer[2], answer[4]);
         nodes.iter().position(|node| node.address() == address)
     }
 
-    /// Returns the first lines of an answer.
+    /// Sends a line, and returns the first lines of the answer.
     fn ask(&self, line: &str, lines: usize) -> Option<Vec<String>> {
         let mut stream =
             TcpStream::connect_timeout(&SocketAddr::from(([127, 0, 0, 1], self.port)), ANSWERING).ok()?;
@@ -112,7 +112,7 @@ impl Drop for Sentinel {
     }
 }
 
-/// Makes a master refuse the Sentinel and replicas, or accept them again.
+/// Makes a master refuse the Sentinel and the replicas, or accept them again.
 pub(super) fn cut_off(master: &Node, is_cut: bool) {
     let lines = if is_cut {
         "ACL SETUSER peer off\r\nCLIENT KILL USER peer\r\nACL SETUSER default -@all"

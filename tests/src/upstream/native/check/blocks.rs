@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::refusal::{Checked, all_of, invalid, is_plain, no_more};
 use crate::upstream::native::signature;
 
-/// Types of blocks for the vendor's own tools, which occur only in its answers.
+/// Types of blocks for tools that the vendor itself runs. They occur only in its answers.
 const OF_THE_VENDOR: [&str; 12] = [
     "server_tool_use",
     "web_search_tool_result",
@@ -21,7 +21,7 @@ const OF_THE_VENDOR: [&str; 12] = [
     "fallback",
 ];
 
-/// Types that every message may have.
+/// Types of blocks that every message may contain.
 const OF_MESSAGES: [&str; 8] = [
     "text",
     "image",
@@ -33,11 +33,11 @@ const OF_MESSAGES: [&str; 8] = [
     "tool_result",
 ];
 
-/// Types that a tool's result may have.
+/// Types of blocks that the result of a tool may contain.
 const OF_RESULTS: [&str; 6] =
     ["text", "image", "search_result", "document", "tool_reference", "browser_state"];
 
-/// Checks a block of a message with this role.
+/// Checks a block of a message that has this role.
 pub(super) fn check(path: &str, role: &str, block: &Value) -> Checked {
     let Some(kind) = block["type"].as_str() else {
         return invalid(&format!("{path}.type: Field required"));
@@ -68,7 +68,7 @@ pub(super) fn check(path: &str, role: &str, block: &Value) -> Checked {
     }
 }
 
-/// Checks a text block in this part of the request.
+/// Checks a block of text in this part of the request.
 pub(super) fn text(path: &str, part: &str, block: &Value) -> Checked {
     let Some(text) = block["text"].as_str() else {
         return invalid(&format!("{path}.text.text: Field required"));
@@ -86,7 +86,7 @@ pub(super) fn text(path: &str, part: &str, block: &Value) -> Checked {
     Ok(())
 }
 
-/// Refuses any type other than the known ones.
+/// Refuses every type that is not among the known types.
 pub(super) fn unknown_tag(path: &str, kind: Option<&str>, known: &[&str]) -> Checked {
     let (kind, known) = (kind.unwrap_or_default(), known.join("', '"));
     invalid(&format!(
@@ -94,7 +94,7 @@ pub(super) fn unknown_tag(path: &str, kind: Option<&str>, known: &[&str]) -> Che
     ))
 }
 
-/// Checks the members of a block that may be a cache breakpoint.
+/// Checks the members of a block. The block may be a cache breakpoint.
 fn members(path: &str, block: &Value, kind: &str, needed: &[&str], more: &[&str]) -> Checked {
     let path = format!("{path}.{kind}");
     all_of(&path, block, needed)?;
@@ -123,7 +123,7 @@ fn image(path: &str, block: &Value) -> Checked {
     }
 }
 
-/// Checks that the thinking block came from this upstream.
+/// Checks that a thinking block was issued by this upstream.
 fn thinking(path: &str, block: &Value) -> Checked {
     let inner = format!("{path}.thinking");
     all_of(&inner, block, &["thinking", "signature"])?;
@@ -132,7 +132,7 @@ fn thinking(path: &str, block: &Value) -> Checked {
     let Some(tokens) = signature::thinking_tokens(signature) else {
         return invalid(&format!("{path}: Invalid `signature` in `thinking` block"));
     };
-    // An answer that omits its thinking still contains its signature.
+    // If an answer leaves out the text of its thinking, the block still has its signature.
     let text = block["thinking"].as_str().unwrap_or_default();
     if text.is_empty() || text == crate::upstream::script::text(tokens) {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Items that OpenAI refuses in a Responses request.
+//! Items of a Responses request that OpenAI refuses.
 
 use std::collections::HashSet;
 
@@ -10,7 +10,7 @@ use super::{
 };
 use crate::upstream::native::{error::ApiError, signature};
 
-/// Types in `response_input_item_param.py` that are not checked further.
+/// Types that `response_input_item_param.py` defines and that are not checked further.
 const OTHERS: [&str; 25] = [
     "file_search_call",
     "computer_call",
@@ -39,8 +39,8 @@ const OTHERS: [&str; 25] = [
     "message",
 ];
 
-/// A call and its output: their types, their name in error messages, the prefix of the call's id, and the member with
-/// its input.
+/// A kind of call and its output: the types of both, the name that error messages use, the prefix of the call's id, and
+/// the member that contains the call's input.
 struct CallKind {
     call: &'static str,
     output: &'static str,
@@ -200,7 +200,7 @@ fn call_id(path: &str, item: &Value) -> Checked {
     Ok(())
 }
 
-/// Checks a reasoning item, which must come from this upstream.
+/// Checks a reasoning item. It must have been issued by this upstream.
 fn reasoning(path: &str, item: &Value, next: Option<&Value>, stores_nothing: bool) -> Checked {
     need(path, item, &["id", "summary"])?;
     only(path, item, &["type", "id", "summary", "content", "encrypted_content", "status"])?;
@@ -227,7 +227,7 @@ fn reasoning(path: &str, item: &Value, next: Option<&Value>, stores_nothing: boo
     refused("invalid_value", "input", &message)
 }
 
-/// Refuses an id whose prefix differs from the prefix for its type of item.
+/// Refuses an id that does not have the prefix for this type of item.
 fn id(path: &str, item: &Value, prefix: &str) -> Checked {
     let param = format!("{path}.id");
     of_type(&param, &item["id"], "a string")?;

@@ -1,11 +1,11 @@
-//! Top-level members that each API accepts, as the vendors' SDKs declare them.
+//! The top-level members that each API accepts. They are those that the vendors' SDKs declare.
 
 use serde_json::Value;
 
 use super::refusal::{Checked, Purpose};
 use crate::upstream::{native::error::ApiError, record::Api};
 
-/// Members in `message_create_params.py`, and the sampling parameters of older models.
+/// Members that `message_create_params.py` declares, and sampling parameters of older models.
 const MESSAGES: [&str; 20] = [
     "model",
     "max_tokens",
@@ -29,7 +29,8 @@ const MESSAGES: [&str; 20] = [
     "top_p",
 ];
 
-/// Members in `beta/message_create_params.py`, and two that Claude Code sends. They need the header `anthropic-beta`.
+/// Members that `beta/message_create_params.py` declares, and two members that Claude Code sends. They are accepted
+/// only with the header `anthropic-beta`.
 const MESSAGES_BETA: [&str; 10] = [
     "billing_policy",
     "compaction",
@@ -56,11 +57,12 @@ const COUNT_TOKENS: [&str; 9] = [
     "tools",
 ];
 
-/// Members in `beta/message_count_tokens_params.py` that need the header `anthropic-beta`.
+/// Members that `beta/message_count_tokens_params.py` declares and that are accepted only with the header
+/// `anthropic-beta`.
 const COUNT_TOKENS_BETA: [&str; 5] =
     ["billing_policy", "compaction", "context_management", "mcp_servers", "output_format"];
 
-/// Members in `response_create_params.py`, and `client_metadata`, which Codex sends.
+/// Members that `response_create_params.py` declares, and `client_metadata`, which Codex sends.
 const RESPONSES: [&str; 35] = [
     "access_programs",
     "background",

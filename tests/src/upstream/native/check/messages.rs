@@ -1,4 +1,4 @@
-//! Messages requests that Anthropic refuses.
+//! Requests in the Messages API that Anthropic refuses.
 
 use serde_json::Value;
 
@@ -12,7 +12,7 @@ use crate::upstream::{native::error::ApiError, prompts::prompt::Prompt};
 /// Efforts in `output_config_param.py`.
 const EFFORTS: [&str; 5] = ["low", "medium", "high", "xhigh", "max"];
 
-/// Checks a request; `beta` is the value of the header `anthropic-beta`.
+/// Checks a request. `beta` is the value of its header `anthropic-beta`.
 pub(super) fn check(prompt: &Prompt, purpose: Purpose, beta: &str) -> Checked {
     let body = &prompt.body;
     all_of("", body, &["model", "messages"])?;
@@ -31,7 +31,7 @@ pub(super) fn check(prompt: &Prompt, purpose: Purpose, beta: &str) -> Checked {
     cache_marks::check(body, !beta.is_empty())
 }
 
-/// Checks the members that only a generation has.
+/// Checks the members that only a request for a generation has.
 fn generation(body: &Value) -> Checked {
     match body["max_tokens"].as_u64() {
         None => return invalid("max_tokens: Input should be a valid integer"),
@@ -104,7 +104,7 @@ fn output_config(config: &Value) -> Checked {
     Ok(())
 }
 
-/// Checks each message, and the order of the messages.
+/// Checks each message, and the order in which the messages come.
 fn conversation(body: &Value) -> Checked {
     let Some(messages) = body["messages"].as_array() else {
         return invalid("messages: Input should be a valid list");

@@ -1,16 +1,16 @@
-//! OpenAI's refusals of single parameters.
+//! How OpenAI refuses single parameters.
 
 use serde_json::Value;
 
 use super::refusal::Checked;
 use crate::upstream::native::error::ApiError;
 
-/// Refuses the parameter with this code and message.
+/// Refuses a parameter with this code and this message.
 pub(super) fn refused(code: &'static str, param: &str, message: &str) -> Checked {
     Err(ApiError { code: Some(code), ..ApiError::invalid(message, Some(param)) })
 }
 
-/// Refuses an object that lacks one of these members. `path` is the object's location; empty for the body.
+/// Refuses an object that lacks one of these members. `path` is the location of the object. It is empty for the body.
 pub(super) fn need(path: &str, object: &Value, names: &[&str]) -> Checked {
     match names.iter().find(|name| object.get(**name).is_none()) {
         None => Ok(()),
@@ -21,7 +21,7 @@ pub(super) fn need(path: &str, object: &Value, names: &[&str]) -> Checked {
     }
 }
 
-/// Refuses an object with members other than these.
+/// Refuses an object that has any other members.
 pub(super) fn only(path: &str, object: &Value, known: &[&str]) -> Checked {
     let mut names = object.as_object().into_iter().flatten().map(|(name, _)| name.as_str());
     match names.find(|name| !known.contains(name)) {
@@ -33,7 +33,7 @@ pub(super) fn only(path: &str, object: &Value, known: &[&str]) -> Checked {
     }
 }
 
-/// Refuses a value that is not one of these words. A missing value and null pass.
+/// Refuses a value that is none of these words. A missing value and null are accepted.
 pub(super) fn one_of(param: &str, value: &Value, words: &[&str]) -> Checked {
     if value.is_null() || words.iter().any(|word| value == word) {
         return Ok(());
@@ -46,7 +46,7 @@ pub(super) fn one_of(param: &str, value: &Value, words: &[&str]) -> Checked {
     )
 }
 
-/// Refuses a value that is not of this type. A missing value and null pass.
+/// Refuses a value that is not of this type. A missing value and null are accepted.
 pub(super) fn of_type(param: &str, value: &Value, wanted: &str) -> Checked {
     let found = match value {
         Value::Null => return Ok(()),
@@ -64,7 +64,7 @@ pub(super) fn of_type(param: &str, value: &Value, wanted: &str) -> Checked {
     refused("invalid_type", param, &message)
 }
 
-/// Refuses a text that is longer than this many characters.
+/// Refuses a text that has more characters than this.
 pub(super) fn at_most(param: &str, value: &Value, characters: usize) -> Checked {
     let length = value.as_str().map_or(0, |text| text.chars().count());
     if length <= characters {
@@ -76,7 +76,7 @@ pub(super) fn at_most(param: &str, value: &Value, characters: usize) -> Checked 
     refused("string_above_max_length", param, &message)
 }
 
-/// Refuses a number outside these bounds.
+/// Refuses a number that is outside these limits.
 pub(super) fn within(param: &str, value: &Value, least: f64, most: f64) -> Checked {
     of_type(param, value, "a decimal")?;
     let Some(number) = value.as_f64() else { return Ok(()) };
@@ -90,7 +90,7 @@ pub(super) fn within(param: &str, value: &Value, least: f64, most: f64) -> Check
     refused(code, param, &format!("Invalid '{param}': {wanted}, but got {number} instead."))
 }
 
-/// Refuses a schema that a strict tool or format may not have.
+/// Refuses a schema that is not allowed for a strict tool or a strict format.
 pub(super) fn strict_schema(what: &str, param: &str, code: &'static str, schema: &Value) -> Checked {
     let refused =
         |words: &str| refused(code, param, &format!("Invalid schema for {what}: In context=(), {words}"));
@@ -116,7 +116,7 @@ fn below(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
 }
 
-/// Lists words as in `'a', 'b', and 'c'`.
+/// Writes a list of words like `'a', 'b', and 'c'`.
 fn listed(words: &[&str]) -> String {
     let quoted: Vec<String> = words.iter().map(|word| format!("'{word}'")).collect();
     match quoted.as_slice() {

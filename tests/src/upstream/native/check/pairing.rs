@@ -1,4 +1,5 @@
-//! Message orders that Anthropic refuses: tool calls, their results, and the thinking before them.
+//! Orders of messages that Anthropic refuses. They concern tool calls, the results of the calls, and the thinking
+//! before the calls.
 
 use std::collections::HashSet;
 
@@ -6,20 +7,20 @@ use serde_json::Value;
 
 use super::refusal::{Checked, invalid};
 
-/// Consecutive messages with the same role, which the vendor reads as one.
+/// Messages that follow each other and have the same role. The vendor reads them as one message.
 struct Turn<'a> {
     role: &'a str,
-    /// Index of the turn's first message.
+    /// Index of the first message of the turn.
     index: usize,
-    /// The turn's blocks. A plain text has none.
+    /// The blocks of the turn. A message that is a plain text adds none.
     blocks: Vec<&'a Value>,
-    /// Location of each block, as error messages give it.
+    /// Location of each block, as error messages show it.
     places: Vec<String>,
     /// Whether the turn begins with text.
     starts_with_text: bool,
 }
 
-/// Checks the calls and results of all messages.
+/// Checks the calls and the results in all messages.
 pub(super) fn check(body: &Value, messages: &[Value]) -> Checked {
     let turns = turns(messages);
     let mut known = HashSet::new();
@@ -54,13 +55,13 @@ fn turns(messages: &[Value]) -> Vec<Turn<'_>> {
     turns
 }
 
-/// Returns the ids in the blocks of this type.
+/// Returns the ids that the blocks of this type contain.
 fn ids<'a>(turn: &Turn<'a>, kind: &str, member: &str) -> Vec<&'a str> {
     let blocks = turn.blocks.iter().filter(|block| block["type"] == kind);
     blocks.filter_map(|block| block[member].as_str()).collect()
 }
 
-/// Refuses results of calls that are not in the previous turn, and two results of the same call.
+/// Refuses a result if its call is not in the previous turn, and a second result of the same call.
 fn results(turn: &Turn<'_>, asked: &[&str]) -> Checked {
     let mut seen = HashSet::new();
     let results = turn.blocks.iter().zip(&turn.places).filter(|(block, _)| block["type"] == "tool_result");
@@ -80,7 +81,7 @@ fn results(turn: &Turn<'_>, asked: &[&str]) -> Checked {
     Ok(())
 }
 
-/// Refuses calls that the next turn does not answer at its beginning.
+/// Refuses a call unless the next turn begins with results that include the call's result.
 fn answered(turn: &Turn<'_>, next: Option<&Turn<'_>>, calls: &[&str]) -> Checked {
     let first: Vec<&str> = match next {
         Some(next) if !next.starts_with_text => {
@@ -100,7 +101,7 @@ fn answered(turn: &Turn<'_>, next: Option<&Turn<'_>>, calls: &[&str]) -> Checked
     ))
 }
 
-/// If thinking has a budget, refuses results of tools that were called without thinking.
+/// If thinking has a budget, refuses the result of a tool that was called without thinking.
 fn thinking_first(body: &Value, turns: &[Turn<'_>]) -> Checked {
     let [.., assistant, user] = turns else { return Ok(()) };
     let goes_on = user.blocks.iter().any(|block| block["type"] == "tool_result");

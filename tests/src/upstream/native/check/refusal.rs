@@ -1,15 +1,15 @@
-//! Refusals, and checks that several parts of a request share.
+//! Refusals, and checks that are used for several parts of a request.
 
 use serde_json::Value;
 
 use crate::upstream::native::error::ApiError;
 
-/// Purpose of a request.
+/// What a request is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// To generate an answer.
+    /// An answer is to be generated.
     Generate,
-    /// To count the tokens of a prompt.
+    /// The tokens of a prompt are to be counted.
     Count,
 }
 
@@ -20,7 +20,7 @@ pub(super) fn invalid(message: &str) -> Checked {
     Err(ApiError::invalid(message, None))
 }
 
-/// Refuses an object with members other than these.
+/// Refuses an object that has any other members.
 pub(super) fn no_more(path: &str, object: &Value, known: &[&str]) -> Checked {
     let mut names = object.as_object().into_iter().flatten().map(|(name, _)| name.as_str());
     match names.find(|name| !known.contains(name)) {
@@ -38,7 +38,7 @@ pub(super) fn all_of(path: &str, object: &Value, names: &[&str]) -> Checked {
     }
 }
 
-/// Returns whether a text consists of letters, digits, underscores and hyphens, and is not empty.
+/// Returns whether a text is not empty and contains only letters, digits, underscores and hyphens.
 pub(super) fn is_plain(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')
 }

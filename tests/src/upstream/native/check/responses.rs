@@ -1,4 +1,4 @@
-//! Responses requests that OpenAI refuses.
+//! Requests in the Responses API that OpenAI refuses.
 
 use serde_json::Value;
 
@@ -9,10 +9,10 @@ use super::{
 };
 use crate::upstream::prompts::prompt::Prompt;
 
-/// Minimum value for the limit of an answer.
+/// Lowest value that the limit of an answer may have.
 const LEAST_OUTPUT_TOKENS: i64 = 16;
 
-/// Values that `include` may contain.
+/// Values that the list `include` may contain.
 const INCLUDED: [&str; 8] = [
     "file_search_call.results",
     "web_search_call.results",
@@ -46,7 +46,7 @@ const TOOLS: [&str; 18] = [
     "mcp",
 ];
 
-/// Members that a tool run by the client may have.
+/// Members that a tool may have if the client runs it.
 const OF_CLIENT_TOOLS: [&str; 10] = [
     "type",
     "name",
@@ -79,7 +79,7 @@ pub(super) fn check(prompt: &Prompt, purpose: Purpose) -> Checked {
     items::check(body)
 }
 
-/// Checks the members that only a generation has.
+/// Checks the members that only a request for a generation has.
 fn generation(body: &Value) -> Checked {
     of_type("max_output_tokens", &body["max_output_tokens"], "an integer")?;
     if let Some(most) = body["max_output_tokens"].as_i64().filter(|most| *most < LEAST_OUTPUT_TOKENS) {
@@ -110,7 +110,7 @@ fn generation(body: &Value) -> Checked {
     one_of("service_tier", &body["service_tier"], &tiers)
 }
 
-/// Refuses references to objects that only an upstream with storage could know.
+/// Refuses references to stored objects, because this upstream stores nothing.
 fn nothing_stored(body: &Value) -> Checked {
     let shown = |value: &Value| value["id"].as_str().or(value.as_str()).unwrap_or_default().to_owned();
     for (name, code, words) in [

@@ -1,4 +1,4 @@
-//! Values of `thinking` that Anthropic refuses, and what it refuses in combination with thinking.
+//! Values of `thinking` that Anthropic refuses, and other members that it refuses together with thinking.
 
 use serde_json::Value;
 
@@ -7,10 +7,10 @@ use super::{
     refusal::{Checked, Purpose, all_of, invalid, no_more},
 };
 
-/// Minimum budget for thinking.
+/// Smallest budget that thinking may have.
 const LEAST_BUDGET: u64 = 1024;
 
-/// Page of the documentation that several messages refer to.
+/// Page of the documentation to which several messages refer.
 const DOCS: &str =
     "Please consult our documentation at https://docs.claude.com/en/docs/build-with-claude/extended-thinking";
 
@@ -19,7 +19,7 @@ pub(super) fn is_on(body: &Value) -> bool {
     body["thinking"]["type"] == "enabled" || body["thinking"]["type"] == "adaptive"
 }
 
-/// Checks how the request asks to think.
+/// Checks the value of `thinking`.
 pub(super) fn check(body: &Value, purpose: Purpose, beta: &str) -> Checked {
     let thinking = &body["thinking"];
     if thinking.is_null() {
@@ -53,7 +53,7 @@ fn budget(body: &Value, purpose: Purpose, beta: &str) -> Checked {
             "thinking.enabled.budget_tokens: Input should be greater than or equal to {LEAST_BUDGET}"
         ));
     }
-    // Between tool calls, the budget applies to the whole turn.
+    // If the model may also think between tool calls, the budget is for the whole turn, and may exceed the limit.
     let interleaved = beta.contains("interleaved-thinking") && !body["tools"].is_null();
     let most = body["max_tokens"].as_u64().unwrap_or_default();
     if purpose == Purpose::Generate && !interleaved && most <= budget {
@@ -64,7 +64,7 @@ fn budget(body: &Value, purpose: Purpose, beta: &str) -> Checked {
     Ok(())
 }
 
-/// Refuses what must not be combined with thinking.
+/// Refuses other members that must not be used together with thinking.
 fn beside(body: &Value) -> Checked {
     if body["temperature"].as_f64().is_some_and(|temperature| temperature < 1.0) {
         return invalid(&format!(

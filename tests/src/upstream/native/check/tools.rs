@@ -23,7 +23,7 @@ const OF_CUSTOM: [&str; 10] = [
     "strict",
 ];
 
-/// Types in `tool_union_param.py` and its beta version, without their dates.
+/// Types that `tool_union_param.py` and its beta version define, without their dates.
 const OF_THE_VENDOR: [&str; 12] = [
     "bash",
     "text_editor",
@@ -39,7 +39,7 @@ const OF_THE_VENDOR: [&str; 12] = [
     "advisor",
 ];
 
-/// Checks the tools and the choice among them.
+/// Checks the tools, and which of them the model must use.
 pub(super) fn check(body: &Value) -> Checked {
     let tools = match &body["tools"] {
         Value::Null => &[],
@@ -130,7 +130,7 @@ fn choice(choice: &Value, names: &[&str], no_tools: bool) -> Checked {
     Ok(())
 }
 
-/// Refuses a schema that contains an object with unknown members allowed.
+/// Refuses a schema with an object that may have members that the schema does not define.
 pub(super) fn closed(path: &str, schema: &Value) -> Checked {
     if schema["type"] == "object" && schema["additionalProperties"] != false {
         return invalid(&format!(

@@ -30,7 +30,7 @@ async fn messages_are_cached_up_to_their_breakpoints_over_turns() {
         json!({"ephemeral_5m_input_tokens": written, "ephemeral_1h_input_tokens": 0})
     );
 
-    // The next turn moves the breakpoint to its own end.
+    // In the next turn, the breakpoint moves to the end of the conversation.
     let asked = json!({"type": "text", "text": script().message()});
     let second = json!({"role": "user", "content": [marked(&script().message())]});
     let turns =
@@ -41,7 +41,7 @@ async fn messages_are_cached_up_to_their_breakpoints_over_turns() {
     assert!(told(&after)[1] > 0, "{after}");
     assert_eq!(client.upstream.generations().pop().unwrap().served.cached, written);
 
-    // Another system message, and no breakpoint.
+    // This request has another system message, and no breakpoint.
     let other = client.whole(&script(), json!({"system": [marked("other")], "messages": turns})).await;
     assert_eq!(told(&other["usage"])[2], 0, "{other}");
     let plain = json!([user(&script().message())]);

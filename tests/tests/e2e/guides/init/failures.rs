@@ -1,4 +1,4 @@
-//! Failures that name the next step and leave no file.
+//! Failures. Each says what to do next, and leaves no file.
 
 use std::fs;
 
@@ -8,10 +8,10 @@ use tests::harness::{Settings, StandIn, free_port};
 use super::{Folder, KEY, LIST, PRICE, answer, vendor};
 
 const BEARER: &str = "Bearer sk-init-secret-0123456789";
-/// Variable in OpenAI's preset, and the credential that the stand-in accepts.
+/// Environment variable that OpenAI's preset names, and the credential that the stand-in accepts.
 const VARIABLE: (&str, &str) = ("OPENAI_API_KEY", KEY);
 
-/// A directory with price lists in which commands are tried, and the vendor that they call.
+/// A directory with price lists, in which commands are tried, and the vendor that the commands call.
 struct Attempts {
     folder: Folder,
     vendor: StandIn,
@@ -25,12 +25,12 @@ impl Attempts {
         Self { folder, vendor: vendor("authorization", BEARER).await }
     }
 
-    /// Returns the flags for the vendor, without a model and a price.
+    /// Returns the flags for the vendor. They contain neither a model nor a price.
     fn openai(&self) -> String {
         format!("--vendor openai --address {}", self.vendor.url("/v1"))
     }
 
-    /// Asserts that the command fails with these words and leaves no file.
+    /// Asserts that the command fails with these words, and that it leaves no file.
     fn fails(&self, env: &[(&'static str, &str)], flags: &str, expected: &[&str]) {
         let words: Vec<&str> = flags.split_whitespace().collect();
         let Err(error) = self.folder.init(env, &words) else { panic!("{flags:?} does not fail") };
@@ -78,7 +78,7 @@ async fn a_credential_that_is_missing_or_wrong_is_named_by_its_variable() {
 #[apply(fact)]
 async fn an_address_without_a_list_of_models_is_named() {
     let attempts = Attempts::begin().await;
-    // A server for something else, with a web page at every path.
+    // A server for something else. It answers every path with a web page.
     let pages = StandIn::start(|asked| {
         (if asked.path.starts_with("/v1") { 404 } else { 200 }, "<html></html>".into())
     })

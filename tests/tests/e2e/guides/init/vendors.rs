@@ -1,4 +1,4 @@
-//! Failures at each vendor and each local server, with their own environment variables and addresses.
+//! Failures at each vendor and at each local server. Each has its own environment variable and address.
 
 use std::fs;
 
@@ -7,14 +7,14 @@ use tests::harness::free_port;
 
 use super::*;
 
-/// Model that no vendor has.
+/// A model that no vendor offers.
 const UNKNOWN: &str = "larch";
 
-/// A preset, and a stand-in for its vendor.
+/// A preset, and a stand-in for the vendor that it describes.
 struct Case {
     preset: Preset,
     stand_in: StandIn,
-    /// Path in the preset's address.
+    /// Path in the address of the preset.
     path: String,
     variable: Option<&'static str>,
 }
@@ -33,7 +33,7 @@ impl Case {
         cases
     }
 
-    /// Returns the command's error for this vendor, with this credential and further flags.
+    /// Returns the error of the command for this vendor, with this credential and these additional flags.
     fn fails(&self, folder: &Folder, key: Option<&str>, address: &str, flags: &[&str]) -> String {
         let env: Vec<_> = self.variable.zip(key).into_iter().collect();
         let words = [&["--vendor", &self.preset.name, "--address", address], flags].concat();
@@ -50,10 +50,10 @@ impl Case {
     }
 }
 
-/// Answers like a vendor that has its own error messages for a wrong key and an unknown model.
+/// Answers like a vendor that has error messages of its own for a wrong key and for an unknown model.
 fn vendor_that_knows_its_models(asked: &AskedOf, header: &str, value: &str) -> Given {
     if asked.header(header) != value {
-        // Google and xAI use status 400 for that.
+        // Google and xAI answer a wrong key with status 400.
         let status = if asked.path.starts_with("/v1beta") { 400 } else { 401 };
         return (
             status,

@@ -1,4 +1,4 @@
-//! The recipes in `docs/catalogue.md`: each is a valid catalogue, and is served as printed.
+//! The recipes in `docs/catalogue.md`. Each of them is a valid catalogue, and is served as printed.
 
 use std::{collections::BTreeMap, fs};
 
@@ -10,11 +10,11 @@ use tests::harness::{Answer, AskedOf, Given, Models, Options, Settings, Stack, S
 
 const PAGE: &str = include_str!("../../../../../docs/catalogue.md");
 const SERVICE: &str = "[service]\nname = \"f\"\nprovider = \"f\"\ndocs = \"f\"\n";
-/// Credential of every vendor.
+/// Credential that every vendor accepts.
 const KEY: &str = "sk-recipe-secret";
-/// Text of every vendor's answer.
+/// Text that every vendor answers.
 const ANSWER: &str = "Yes, it is.";
-/// Recipes, each with its vendor's preset.
+/// The recipes, each with the preset for its vendor.
 const PRESETS: [(&str, &str); 13] = [
     ("OpenAI", "openai"),
     ("Anthropic", "anthropic"),
@@ -31,7 +31,7 @@ const PRESETS: [(&str, &str); 13] = [
     ("Ollama", "ollama"),
 ];
 
-/// Returns the catalogue in each recipe, by the recipe's title.
+/// Returns the catalogue that each recipe contains, by the title of the recipe.
 fn recipes() -> BTreeMap<&'static str, String> {
     let (_, recipes) = PAGE.split_once("\n## Recipes\n").unwrap();
     let sections = recipes.split("\n### ").skip(1).map(|section| {
@@ -48,7 +48,8 @@ fn model(title: &str, text: &str) -> Model {
     catalog.models.into_iter().next().unwrap()
 }
 
-/// Returns an upstream's headers with the sources of their values, and its settings other than address and name.
+/// Returns the settings of an upstream, apart from its address and its name. They include its headers, with the sources
+/// of their values.
 fn settings(upstream: &Upstream) -> impl PartialEq + std::fmt::Debug + use<> {
     let headers = upstream
         .access
@@ -78,7 +79,7 @@ fn every_recipe_is_a_catalogue_without_a_fault_and_agrees_with_its_preset() {
             "catalogue",
             "check",
         ]);
-        // Only Ollama's recipe prints a hint about tokens that its streams may hide.
+        // Only for Ollama's recipe, a hint is printed about tokens that streams may hide.
         assert_eq!(printed.lines().count() == 1, *title != "Ollama", "{title}: {printed}");
         assert!(printed.ends_with("no fault (models: 1).\n"), "{title}: {printed}");
     }
@@ -95,7 +96,7 @@ fn every_recipe_is_a_catalogue_without_a_fault_and_agrees_with_its_preset() {
     }
 }
 
-/// Returns a minimal answer in each API.
+/// Returns a minimal answer for each API.
 fn answer(asked: &AskedOf) -> Given {
     let path = asked.path.split('?').next().unwrap();
     let body = match path.rsplit('/').next().unwrap() {

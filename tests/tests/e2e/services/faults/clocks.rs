@@ -1,4 +1,4 @@
-//! Key-services with different wall clocks: leases last equally long for all of them.
+//! Key-services whose wall clocks differ. A lease lasts equally long for all of them.
 
 use std::time::{Duration, Instant};
 
@@ -14,16 +14,16 @@ use tokio::time::sleep;
 
 use super::outages::LEASE;
 
-/// Difference between the clocks in seconds: more than a lease.
+/// Number of seconds by which the clocks differ. It is more than a lease.
 const APART: i64 = 4;
-/// Difference from the store's clock, in seconds, that makes a key-service unready.
+/// If a key-service's clock differs by this many seconds from the store's, the key-service is not ready.
 const TOO_FAR: i64 = 15;
 
-/// Time within which a key-service compares its last mark with the store's.
+/// Time within which a key-service compares its last mark with the mark in the store.
 const MARKED: Duration = Duration::from_secs(6);
 
-/// Starts two gateways and two key-services, whose clocks are this many seconds ahead of the machine's and of Redis's
-/// clock.
+/// Starts two gateways and two key-services. The clocks of the key-services are ahead by these numbers of seconds.
+/// Redis has the machine's clock.
 async fn with_clocks(clocks: [i64; 2]) -> Stack {
     let deployment = Deployment::services(2, 2, Form::Cluster);
     Stack::with(Options { deployment, lease: LEASE, clocks: clocks.into(), ..Options::default() }).await
@@ -63,7 +63,7 @@ async fn lists_by_time_have_each_bill_once_although_clocks_differ_and_go_back() 
 async fn a_limit_holds_over_key_services_whose_clocks_differ_by_more_than_a_lease() {
     for clocks in [[0, APART], [-APART, 0], [-APART, APART]] {
         let stack = with_clocks(clocks).await;
-        // The limit pays for two concurrent requests, and each takes longer than a lease.
+        // The limit pays for two requests at the same time. Each takes longer than a lease.
         let limit = cost_of(1_000, 2_000);
         let key = stack.key_limited(limit).await;
         let script = Script { head_after_ms: 5_000, ..Script::tokens(30, 1_000) };
@@ -116,7 +116,7 @@ async fn what_a_killed_gateway_held_is_free_after_a_lease_whatever_the_clocks_sa
     stream.read_tokens(20).await;
     stack.kill_gateway(0);
     let killed = Instant::now();
-    // Less than a lease has passed, so the money is still held.
+    // Less time than a lease has passed, so the money is still held.
     sleep(LEASE / 2).await;
     assert!(stack.balance(&stack.account).held > NanoUsd::ZERO, "it is held for a lease");
     stack.released(PATIENCE).await;
@@ -150,7 +150,7 @@ async fn a_command_beside_a_key_service_whose_clock_steps_back_closes_nothing() 
     }
 }
 
-/// Waits until a process reports this readiness status.
+/// Waits until the readiness of a process has this status.
 async fn becomes(stack: &Stack, server: &Server, status: u16) {
     let deadline = Instant::now() + PATIENCE;
     loop {

@@ -1,4 +1,4 @@
-//! A process that dies or hangs loses no charge and causes no double charge, and the installation recovers by itself.
+//! Processes that are killed or hang. No charge is lost or billed twice, and the installation recovers by itself.
 
 use std::{
     sync::atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -17,16 +17,17 @@ use tokio::time::sleep;
 
 use crate::services::{CLIENTS, two_of_each, with_lease};
 
-/// The shortest lease allowed, because tests wait for it: a store that executes abandoned calls leaves holds that end
-/// only when they expire.
+/// The shortest lease allowed, because tests wait until holds expire. If a store carries out calls that were given up,
+/// their holds end only when they expire.
 pub(crate) const LEASE: Duration = Duration::from_secs(3);
-/// Time within which a stream at the end of its grant is stopped if it gets no extension, whether or not a call is in
-/// flight: the promised five seconds, plus two for slow machines.
+/// Time within which a stream is stopped that has used up its grant and gets no extension: the five seconds that are
+/// promised, and two more for slow machines. It does not matter whether a call is in flight.
 const EXTENDED_WITHIN: Duration = Duration::from_secs(7);
-/// Time within which an expiry is noticed: the promised second, plus three for slow machines.
+/// Time within which it is noticed that a hold has expired: the second that is promised, and three more for slow
+/// machines.
 const NOTICING: Duration = Duration::from_secs(4);
-/// Number of times that a gateway, a key-service and a Redis are each killed, unless `FAREGATE_TEST_KILLS` sets it; and
-/// the seed that decides their order.
+/// How often a gateway, a key-service and a Redis are each killed, unless `FAREGATE_TEST_KILLS` sets another number;
+/// and the seed that decides the order.
 const KILLS: usize = 4;
 const SEED: u64 = 4_715_620;
 
@@ -173,7 +174,7 @@ async fn without_a_key_service_nothing_new_is_served_and_what_runs_goes_on_to_th
     let since = stack.upstream.generations().len() - asked;
     let short_and_since = cost_of(12, 500).nanos() + times(cost_of(12, 5), since).nanos();
     let of_long = stack.used(&key).await.nanos() - short_and_since;
-    // Tokens that the upstream had sent while the stream waited for its extension are billed as well.
+    // The upstream may have sent tokens while the stream waited for its extension. They are billed too.
     let most = stack.cost_of_served(&key).nanos() - short_and_since;
     assert!((cost_of(12, long.tokens() as u64).nanos()..=most).contains(&of_long), "{of_long} of {most}");
 }
@@ -189,7 +190,7 @@ async fn a_redis_that_is_killed_under_load_comes_back_with_every_nano_usd() {
         load.all_refused().await;
         stack.redis().restart().await;
         heals(&stack, &key).await;
-        // The next outage is so short that requests only wait.
+        // The next outage is so short that requests only have to wait.
         stack.redis().kill();
         stack.redis().restart().await;
         sleep(Duration::from_millis(500)).await;
@@ -231,8 +232,8 @@ async fn an_outage_that_outlasts_a_lease_loses_no_charge() {
     billed_at_last(&stack, &key, times(cost_of(30, 7), answers.len())).await;
 }
 
-/// When the stack is dropped, it asserts that every answered request was billed its reported cost, and every other
-/// request at most the cost of the served tokens.
+/// When the stack is dropped, it checks the bills. Each request that was answered must be billed the cost that the
+/// answer reported, and every other request at most the cost of the tokens that were served.
 #[apply(fact)]
 async fn whatever_is_killed_in_whatever_order_no_nano_usd_is_lost_or_billed_twice() {
     let kills = std::env::var("FAREGATE_TEST_KILLS").map_or(KILLS, |text| text.parse().unwrap());
@@ -269,7 +270,7 @@ async fn whatever_is_killed_in_whatever_order_no_nano_usd_is_lost_or_billed_twic
     assert!(answered > lost, "{answered} requests were answered, {lost} were not");
 }
 
-/// Kind of process to kill.
+/// A kind of process that is killed.
 #[derive(Clone, Copy)]
 enum Victim {
     Gateway,
@@ -281,7 +282,8 @@ impl Victim {
     const ALL: [Self; 3] = [Self::Gateway, Self::KeyService, Self::Redis];
 }
 
-/// Shuffles the victims into an order that is the same in every run, and chooses one of two processes for each.
+/// Shuffles the kinds. The order is the same in every run. Adds to each a number, which chooses one of the processes of
+/// that kind.
 fn shuffled(mut victims: Vec<Victim>) -> Vec<(Victim, usize)> {
     let mut chance = SEED;
     let mut next = |below: usize| {
@@ -294,7 +296,7 @@ fn shuffled(mut victims: Vec<Victim>) -> Vec<(Victim, usize)> {
     victims.into_iter().map(|victim| (victim, next(6))).collect()
 }
 
-/// Ends one of the processes as a power failure would, and restarts it.
+/// Ends one of the processes as a power failure would. Then starts it again.
 async fn kill_one(stack: &Stack, (victim, which): (Victim, usize)) {
     let (away, between) = (Duration::from_millis(100), Duration::from_millis(250));
     match victim {
@@ -320,7 +322,8 @@ async fn kill_one(stack: &Stack, (victim, which): (Victim, usize)) {
     sleep(between).await;
 }
 
-/// Clients that send one request after the other, whole and streamed. Each request must be served, or refused with 503.
+/// Clients that send one request after the other, for whole answers and for streams. Each request must be served, or be
+/// refused with 503.
 #[derive(Default)]
 struct Load {
     stop: AtomicBool,
@@ -377,7 +380,7 @@ impl Load {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// Asserts that the billed amount is the cost of the served requests plus `beside`.
+    /// Asserts that the key was billed the cost of the requests that were served, and in addition `beside`.
     async fn assert_billed(&self, stack: &Stack, key: &ApiKey, beside: NanoUsd) {
         let served = self.served.load(Ordering::Relaxed);
         println!("{served} requests were served and {} refused", self.refused());
@@ -386,13 +389,13 @@ impl Load {
     }
 }
 
-/// Waits until this amount is billed and nothing is held. A capture that could not reach its store is delivered later,
-/// possibly after its hold has expired.
+/// Waits until this amount is billed and nothing is held. A capture that could not reach its store is delivered later.
+/// By then, its hold may have expired.
 pub(crate) async fn billed_at_last(stack: &Stack, key: &ApiKey, amount: NanoUsd) {
     let deadline = Instant::now() + PATIENCE;
     loop {
         let shown = stack.manage_as(&key.account, Method::GET, &format!("/{}", key.id), None).await;
-        // The store may not be back yet.
+        // The store may not be available again yet.
         if shown.status == 200 && nanos(&shown.json()["used"]) == amount {
             break;
         }
@@ -402,7 +405,7 @@ pub(crate) async fn billed_at_last(stack: &Stack, key: &ApiKey, amount: NanoUsd)
     stack.released(PATIENCE).await;
 }
 
-/// Waits until every gateway serves requests again, without any intervention.
+/// Waits until every gateway serves requests again. Nobody helps.
 pub(crate) async fn heals(stack: &Stack, key: &ApiKey) {
     let deadline = Instant::now() + PATIENCE;
     for gateway in &stack.gateways {

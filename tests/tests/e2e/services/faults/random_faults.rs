@@ -1,6 +1,6 @@
-//! Random pauses, kills, restarts, delays and clock steps over two gateways and two key-services, with an upstream that
-//! reports usage by choice, late and sometimes falsely. The upstream's own count is the reference. Every generation
-//! that was billed differently is listed with its reason.
+//! Random pauses, kills, restarts and clock steps. There are two gateways and two key-services, and the upstream
+//! reports usage by choice, late and sometimes falsely. Bills are compared with what the upstream itself counted. Every
+//! generation whose bill differs from that is listed with a reason.
 
 use std::{
     sync::{
@@ -25,27 +25,27 @@ use crate::services::{
     money::bills::{self, CUT, Difference, Sent},
 };
 
-/// Duration of the faults in seconds, unless `FAREGATE_TEST_FAULT_SECONDS` sets it.
+/// For how many seconds faults happen, unless `FAREGATE_TEST_FAULT_SECONDS` sets another number.
 const SECONDS: u64 = 20;
-/// Seed of the random numbers, unless `FAREGATE_TEST_FAULT_SEED` sets it.
+/// Seed of the random numbers, unless `FAREGATE_TEST_FAULT_SEED` sets another.
 const SEED: u64 = 20_261_121;
-/// Number of clients that send one request after the other.
+/// Number of clients, each of which sends one request after the other.
 const CLIENTS: usize = 12;
-/// Number of keys per client. The keys of the first client have a low limit.
+/// Number of keys that each client has. The keys of the first client have a low limit.
 const KEYS: usize = 8;
-/// Limit of the first client's keys in USD: it pays for about fifty requests.
+/// Limit in USD of each of the first client's keys. It pays for about fifty requests.
 const LIMIT: &str = "0.0005";
-/// Number of times that a client retries a request on another gateway.
+/// How often a client sends a request, the first time included. It retries on another gateway.
 const TRIES: usize = 3;
-/// Seconds that a gateway gives its running requests after it is asked to end: less than the duration of the slowest
-/// streams.
+/// How many seconds a gateway that is asked to end waits for its running requests. The slowest streams last longer than
+/// that.
 const DRAIN: &str = "2";
-/// More output than the gateway believes for any request.
+/// A number of output tokens that the gateway does not believe for any request.
 const UNBELIEVABLE: u64 = 1 << 31;
-/// One request in this many gets a false report.
+/// One of this many requests gets a false report.
 const FALSE_ONE_IN: u64 = 50;
 
-/// A fault. If there are two processes of its kind, it contains the number of one of them.
+/// A fault. If there are two processes that it can concern, it contains the number of one of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     HangGateway(usize),
@@ -59,7 +59,7 @@ enum Fault {
     StepClock(usize),
 }
 
-/// A fault, and how long it lasted.
+/// A fault, and when it began and ended.
 struct Happened {
     fault: Fault,
     from: Instant,
@@ -107,7 +107,8 @@ async fn whatever_fails_at_random_what_the_upstream_served_is_billed_or_accounte
     }
 }
 
-/// Sends one request after the other, of all kinds, to the gateways in turn, and retries on the other gateway.
+/// Sends requests of all kinds, one after the other. The gateways take turns, and a request is retried on the other
+/// gateway.
 async fn client(
     stack: &Stack,
     number: usize,
@@ -140,17 +141,17 @@ async fn client(
     }
 }
 
-/// Returns an answer like vLLM's, with one to four choices that finish at different times. Its usage may be late, or
-/// false.
+/// Returns the script of an answer like vLLM's. It has one to four choices, which finish at different times. Its usage
+/// may come late or be false.
 fn script(prompt: u64, pace: u64, rng: &mut Rng) -> (Script, u64) {
     let lengths: Vec<u64> = (0..=rng.below(4)).map(|_| 5 + rng.below(30)).collect();
     let usage_after_ms = if rng.below(4) == 0 { rng.below(300) } else { 0 };
     let total = lengths.iter().sum::<u64>();
     let told = match rng.below(3 * FALSE_ONE_IN) {
-        // These are not credible: an unsigned -1, and a counter that was never reset.
+        // These numbers are not credible. They look like an unsigned -1, and like a counter that was never reset.
         0 => Told::First(Usage { prompt: u32::MAX.into(), cached: 0, completion: 0 }),
         1 => Told::Lie(Usage { prompt, cached: 0, completion: UNBELIEVABLE }),
-        // No reader can know that this is false.
+        // Nobody who reads this report can know that it is false.
         2 => Told::Lie(Usage { prompt, cached: 0, completion: total + 7 }),
         _ => Told::Truth,
     };
@@ -160,7 +161,7 @@ fn script(prompt: u64, pace: u64, rng: &mut Rng) -> (Script, u64) {
     (script.pace(pace), lengths.len() as u64)
 }
 
-/// Causes one fault after the other until the deadline, and finally resumes all processes.
+/// Causes one fault after the other until `until`. At the end, all processes run and all clocks are right.
 async fn fail(stack: &Stack, mut rng: Rng, until: Instant) -> Vec<Happened> {
     let mut happened = Vec::new();
     while Instant::now() < until {
@@ -177,7 +178,7 @@ async fn fail(stack: &Stack, mut rng: Rng, until: Instant) -> Vec<Happened> {
             9 => Fault::RestartKeyService(which),
             _ => Fault::StepClock(which),
         };
-        // Most faults are short; some outlast a lease.
+        // Most faults are short. Some last longer than a lease.
         let longest = if rng.below(4) == 0 { 2 * LEASE } else { LEASE / 4 };
         let lasts = Duration::from_millis(50 + rng.below(u64::try_from(longest.as_millis()).unwrap()));
         let from = Instant::now();
@@ -231,7 +232,7 @@ async fn happen(stack: &Stack, fault: Fault, lasts: Duration, step: i64) {
             sleep(lasts).await;
             stack.redis().restart().await;
         }
-        // The step is small, since a key-service that is too far from its store's clock is not ready.
+        // The step is small. If its clock differed too much from the store's, the key-service would not be ready.
         Fault::StepClock(which) => stack.clocks[which].set(step),
     }
 }
@@ -243,7 +244,7 @@ fn reason(
     happened: &[Happened],
 ) -> Option<&'static str> {
     let meanwhile = |fault: Fault| {
-        // A request may continue for this long after its client has left.
+        // After its client has left, a request may continue for this long.
         let last = sent.to + bills::GIVEN_UP;
         happened
             .iter()
@@ -251,7 +252,7 @@ fn reason(
     };
     let estimated = bills::is_estimated(entry);
     if bills::is_above(generation, entry) {
-        // Only a false report explains a bill that exceeds what was served.
+        // If the bill exceeds what was served, only a false report or an estimate explains it.
         return match generation.script.told {
             Told::Lie(usage) if usage.completion < UNBELIEVABLE => Some("reported falsely"),
             _ => estimated.then_some("estimated"),
@@ -277,8 +278,9 @@ fn reason(
     }
 }
 
-/// Asserts that no more than a key's limit was served, except for recorded shortfalls and explained differences: tokens
-/// that a killed gateway could not report, and tokens that were on their way when a stream was cut.
+/// Asserts that what was served does not cost more than the key's limit. There are two exceptions: recorded shortfall,
+/// and differences that have a reason, such as tokens that a killed gateway could not report or that were on their way
+/// when a stream was cut off.
 fn assert_within_its_limit(stack: &Stack, key: &ApiKey, differences: &[Difference]) {
     let journal = stack.journal(&stack.account);
     let of_key = journal.iter().filter(|entry| entry["key_id"] == key.id);
@@ -294,7 +296,7 @@ fn assert_within_its_limit(stack: &Stack, key: &ApiKey, differences: &[Differenc
     );
 }
 
-/// Random numbers that are the same in every run with the same seed.
+/// Random numbers. With the same seed, they are the same in every run.
 struct Rng(u64);
 
 impl Rng {

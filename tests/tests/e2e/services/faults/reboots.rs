@@ -1,4 +1,4 @@
-//! A reboot in any order: processes that start early wait for those that start late.
+//! After a reboot, processes may start in any order. A process that starts early waits for those that start later.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use tokio::time::sleep;
 
 use super::outages::heals;
 
-/// How long Redis stays away: long enough for several attempts to connect.
+/// How long Redis is away. In this time, there are several attempts to connect to it.
 const AWAY: Duration = Duration::from_secs(4);
 
 async fn reboots_in_the_wrong_order(redis: Form) {

@@ -1,4 +1,4 @@
-//! A store without space: probes and metrics report it, and recover by themselves.
+//! A store that has no space left. Probes and metrics report this, and also when there is space again.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ async fn over(redis: Form) -> Stack {
     Stack::with(Options { deployment, ..Options::default() }).await
 }
 
-/// Asks whether the key-service is ready, until it answers with this status.
+/// Asks the key-service whether it is ready, until the answer has this status.
 async fn readiness(stack: &Stack, status: u16) -> Answer {
     let deadline = Instant::now() + NOTICED;
     loop {
@@ -29,14 +29,14 @@ async fn readiness(stack: &Stack, status: u16) -> Answer {
     }
 }
 
-/// Returns the value of one of the key-service's metrics without labels.
+/// Returns the value of a metric of the key-service that has no labels.
 async fn metric(stack: &Stack, name: &str) -> f64 {
     let metrics = stack.http.get(&format!("{}/metrics", stack.key_services[0].admin())).await;
     let value = metrics.text().lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
     value.unwrap_or_else(|| panic!("no {name}"))
 }
 
-/// Fills a master, and empties it again.
+/// Fills a master, checks what is reported, and empties the master again.
 async fn fills_and_empties(stack: &Stack, master: usize) {
     let key = stack.key().await;
     assert_eq!(stack.call(&key, Script::tokens(12, 5)).send().await.status, 200);

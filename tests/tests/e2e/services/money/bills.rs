@@ -1,4 +1,4 @@
-//! Compares bills with the upstream's own count, request by request.
+//! Compares each bill with what the upstream itself counted.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -14,18 +14,18 @@ use tests::{
 };
 use tokio::time::{sleep, timeout_at};
 
-/// Shortest prompt in tokens. Each of a key's prompts has a different length, so that a journal entry identifies its
-/// request.
+/// Number of tokens in the shortest prompt. Each prompt of a key has a different length. So it is clear to which
+/// request a journal entry belongs.
 pub(crate) const FEWEST: u64 = 10;
-/// Longest prompt in tokens.
+/// Number of tokens in the longest prompt.
 pub(crate) const MOST: u64 = 2_000;
 /// Maximum time that a client waits for an answer.
 pub(crate) const GIVEN_UP: Duration = Duration::from_secs(20);
 
-/// Reason for a difference: the answer was ended early.
+/// A reason for a difference: the answer was cut off before its end.
 pub(crate) const CUT: &str = "cut, with tokens on their way";
 
-/// A request and the time during which its client waited.
+/// A request, and the period in which its client waited for the answer.
 pub(crate) struct Sent {
     pub(crate) tag: String,
     pub(crate) key: String,
@@ -33,17 +33,17 @@ pub(crate) struct Sent {
     pub(crate) gateway: usize,
     pub(crate) from: Instant,
     pub(crate) to: Instant,
-    /// Generation id, if the answer had one.
+    /// Generation id, if the answer contained one.
     generation: Option<String>,
-    /// Status of the answer; 0 if none came.
+    /// Status of the answer; 0 if there was no answer.
     pub(crate) status: u16,
-    /// Tokens of the answer that the client received.
+    /// Number of output tokens that the client received.
     pub(crate) received: u64,
-    /// Whether the client may retry on another gateway.
+    /// Whether the client may send the request again, to another gateway.
     pub(crate) may_be_repeated: bool,
 }
 
-/// Sends the request to this gateway, whole or streamed, and waits for the end of its answer.
+/// Sends a request to this gateway, for a whole answer or for a stream, and waits until the answer ends.
 pub(crate) async fn send(
     stack: &Stack,
     gateway: usize,
@@ -71,13 +71,13 @@ pub(crate) async fn send(
     }
 }
 
-/// What a client received before it left.
+/// What a client has received before it leaves.
 #[derive(Default)]
 struct Received {
     status: u16,
-    /// Generation id; empty if the answer had none.
+    /// Generation id. It is empty if the answer contained none.
     generation: String,
-    /// Whether no client retries after this answer.
+    /// Whether the answer is such that no client retries.
     is_last: bool,
     tokens: u64,
 }
@@ -105,14 +105,14 @@ async fn stream(call: Call, given_up: Instant) -> Option<Received> {
             let generation = stream.header("x-generation-id").to_owned();
             let ended = stream.rest_until(given_up).await;
             let status = if ended.chunks.is_empty() { 0 } else { 200 };
-            // No client repeats a stream after it has begun to read it.
+            // After it has begun to read a stream, no client retries.
             Some(Received { status, generation, is_last: true, tokens: ended.tokens() as u64 })
         }
         Err(answer) => Some(Received::of(&answer)),
     }
 }
 
-/// Returns a request whose upper bound covers its prompt.
+/// Returns a request whose prompt has no more tokens than its upper bound.
 fn call(stack: &Stack, gateway: &Server, key: &ApiKey, script: Script) -> Call {
     let call = stack.call_at(gateway, key, script);
     let padding = "x".repeat(usize::try_from(MOST).unwrap());
@@ -121,14 +121,14 @@ fn call(stack: &Stack, gateway: &Server, key: &ApiKey, script: Script) -> Call {
     call.with("messages", messages).with("max_tokens", 200).costing(NanoUsd::ZERO, usd("1"))
 }
 
-/// A generation whose bill differs from the served tokens.
+/// A generation whose bill differs from the cost of the tokens that were served.
 pub(crate) struct Difference {
     pub(crate) tag: String,
     pub(crate) key: String,
     pub(crate) served: NanoUsd,
     pub(crate) charged: NanoUsd,
     pub(crate) entry: Option<Value>,
-    /// The documented reason for the difference; `None` if there is none.
+    /// The reason for the difference, which is documented; `None` if there is no such reason.
     pub(crate) reason: Option<&'static str>,
 }
 
@@ -140,7 +140,7 @@ impl fmt::Display for Difference {
     }
 }
 
-/// Journal entries, by the two values that identify a request.
+/// Journal entries. They can be found by the generation's id, or by the key and the length of the prompt.
 struct Entries {
     by_generation: HashMap<String, Value>,
     by_prompt: HashMap<(String, u64), Value>,
@@ -163,8 +163,8 @@ impl Entries {
     }
 }
 
-/// Returns all generations whose bill differs from the served tokens, each with its reason, as well as bills without a
-/// generation.
+/// Returns all generations whose bill differs from the cost of what was served, each with its reason. Bills for which
+/// there is no generation are included.
 pub(crate) fn differences(
     stack: &Stack,
     sent: &[Sent],
@@ -181,7 +181,7 @@ pub(crate) fn differences(
         let charged = entry.map_or(NanoUsd::ZERO, |entry| nanos(&entry["charged"]));
         let (least, most) = billed(FLASH, generation);
         let served = cost(FLASH, generation.served);
-        // A cut stream is billed for the tokens generated before the cut.
+        // If a stream was cut off, it must be billed for the tokens that were generated before that.
         let cut = generation.streamed && least < most;
         let right = if cut { charged == served } else { (least..=most).contains(&charged) };
         if !right {
@@ -193,7 +193,7 @@ pub(crate) fn differences(
     let keys: HashSet<&str> = sent.iter().map(|sent| sent.key.as_str()).collect();
     for (id, entry) in &entries.by_generation {
         let (key, charged) = (entry["key_id"].as_str().unwrap(), nanos(&entry["charged"]));
-        // The hold of a request that never began expires at no cost.
+        // If a request never began, its hold expires and costs nothing.
         if charged > NanoUsd::ZERO && keys.contains(key) && !known.contains(id.as_str()) {
             let (tag, key) = (format!("not sent: {id}"), key.to_owned());
             let entry = Some(entry.clone());
@@ -203,7 +203,7 @@ pub(crate) fn differences(
     all
 }
 
-/// Returns the requests that were billed although their client got no answer and so had reason to retry.
+/// Returns the requests that were billed although their client got no answer, and therefore may have retried.
 pub(crate) fn billed_in_vain(stack: &Stack, sent: &[Sent]) -> Vec<String> {
     let entries = Entries::of(stack);
     let unanswered = sent.iter().filter(|sent| sent.status != 200);
@@ -216,8 +216,8 @@ pub(crate) fn billed_in_vain(stack: &Stack, sent: &[Sent]) -> Vec<String> {
         .collect()
 }
 
-/// Returns the differences, once every one has a reason or time is up, since captures that could not reach their store
-/// are delivered later.
+/// Waits until every difference has a reason, or until the time is up, and returns the differences. Captures that could
+/// not reach their store are delivered later, so the differences change.
 pub(crate) async fn differences_at_last(
     stack: &Stack,
     sent: &[Sent],
@@ -233,7 +233,8 @@ pub(crate) async fn differences_at_last(
     }
 }
 
-/// Prints the differences, but only the number of those for cut streams, and asserts that each has a reason.
+/// Asserts that each difference has a reason, and prints the differences. Of those that concern cut streams, only the
+/// number is printed.
 pub(crate) fn assert_explained(differences: &[Difference]) {
     let cut = differences.iter().filter(|difference| difference.reason == Some(CUT)).count();
     println!(
@@ -247,7 +248,7 @@ pub(crate) fn assert_explained(differences: &[Difference]) {
     assert_eq!(unexplained, 0, "{unexplained} differences have no reason");
 }
 
-/// Returns whether the bill exceeds what was served.
+/// Returns whether the bill is higher than the cost of what was served.
 pub(crate) fn is_above(generation: &Generation, entry: Option<&Value>) -> bool {
     entry.is_some_and(|entry| nanos(&entry["charged"]) > cost(FLASH, generation.served))
 }
@@ -257,8 +258,9 @@ pub(crate) fn is_estimated(entry: Option<&Value>) -> bool {
     entry.is_some_and(|entry| entry["estimated"] == true)
 }
 
-/// Returns whether the bill lacks only tokens that were on their way when the answer was ended: it covers all tokens
-/// that the client received, at their cost, and at most what the upstream generated.
+/// Returns whether only those tokens are missing in the bill that were on their way when the answer was cut off. The
+/// bill must contain all tokens that the client received, and cost as much as they do, but no more tokens than the
+/// upstream generated.
 pub(crate) fn lacks_only_tokens_on_their_way(
     generation: &Generation,
     sent: &Sent,
@@ -267,7 +269,7 @@ pub(crate) fn lacks_only_tokens_on_their_way(
     entry.is_some_and(|entry| {
         let billed = entry["completion_tokens"].as_u64().unwrap();
         let received = Usage { completion: sent.received, ..generation.served };
-        // If nothing arrived, the gateway may not know the prompt either.
+        // If nothing arrived, the gateway may not know the length of the prompt either.
         let is_paid = sent.received == 0 || nanos(&entry["charged"]) >= cost(FLASH, received);
         (sent.received..=generation.served.completion).contains(&billed) && is_paid
     })

@@ -1,5 +1,5 @@
-//! Requests on vendors' servers continue while the store is unavailable, and every charge is delivered once, whatever
-//! the API.
+//! While the store is unavailable, requests that run at the vendors continue. In every API, each charge is delivered
+//! exactly once.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::{
     upstreams::natives::{Native, compared, record, storm},
 };
 
-/// What happens to the store while requests run.
+/// What happens to the store while the requests run.
 #[derive(Clone, Copy, Debug)]
 enum Outage {
     RedisIsKilled,
@@ -65,7 +65,8 @@ async fn what_vendors_served_while_no_key_service_ran_is_billed_once() {
     is_billed_once(Outage::KeyServicesAreKilled).await;
 }
 
-/// Lets whole answers, streams, and a stream whose client leaves end during an outage that is longer than a lease.
+/// Lets requests end during an outage that is longer than a lease: whole answers, streams, and a stream whose client
+/// leaves.
 async fn is_billed_once(outage: Outage) {
     for native in Native::BOTH {
         let stack = two_of_each(native).await;

@@ -1,4 +1,5 @@
-//! Answers completed while no key-service is reachable, in every dialect: their charges survive the end of the gateway.
+//! Answers, in every dialect, that are completed while no key-service can be reached. Their charges survive the end of
+//! the gateway.
 
 use std::time::{Duration, Instant};
 
@@ -11,15 +12,15 @@ use tokio::time::sleep;
 
 use crate::services::faults::outages::LEASE;
 
-/// Number of requests whose answers complete while the key-service is down.
+/// Number of requests whose answers are completed while the key-service is down.
 const REQUESTS: usize = 10;
 
 /// How the gateway ends.
 #[derive(Clone, Copy)]
 enum End {
-    /// As by a power failure.
+    /// As in a power failure.
     Killed,
-    /// As when a supervisor asks it to stop.
+    /// As when a supervisor asks it to end.
     Terminated,
 }
 
@@ -39,7 +40,7 @@ async fn charges_survive(end: End) {
     let stack = Stack::with(Options { deployment, lease: LEASE, env, ..Options::default() }).await;
     let key = stack.key().await;
     let script = Script { head_after_ms: 1_500, ..Script::tokens(30, 7) };
-    // In each of the three dialects, every second request is streamed.
+    // In each of the three dialects, every second request is for a stream.
     let requests = (0..REQUESTS).zip(Dialect::ALL.into_iter().cycle());
     let answers = join_all(requests.map(|(number, dialect)| {
         let call = stack.call(&key, script.clone()).speaking(dialect);
@@ -63,12 +64,13 @@ async fn charges_survive(end: End) {
             stack.gateways[0].ended().await;
         }
     }
-    // Waits for longer than a lease: without captures, every hold would expire and be billed at its last report.
+    // Waits for longer than a lease. If there were no captures, every hold would now expire and be billed as it was
+    // last reported.
     sleep(LEASE).await;
     stack.key_services[0].restart().await;
     stack.gateways[0].restart().await;
     billed(&stack, &key, answered).await;
-    // A second restart must not deliver a charge twice.
+    // When the gateway is restarted a second time, it must not deliver any charge again.
     stack.kill_gateway(0);
     stack.gateways[0].restart().await;
     sleep(LEASE * 2).await;
@@ -76,7 +78,7 @@ async fn charges_survive(end: End) {
     stack.cli(&["audit"]);
 }
 
-/// Waits until exactly this many requests are billed.
+/// Waits until exactly this many requests have been billed.
 async fn billed(stack: &Stack, key: &ApiKey, requests: usize) {
     let amount = cost_of(30, 7).nanos() * i64::try_from(requests).unwrap();
     let deadline = Instant::now() + PATIENCE;

@@ -1,4 +1,4 @@
-//! The internal token is replaced while both services run, and no request fails.
+//! The internal token is replaced while both services run. No request fails.
 
 use std::{
     fs,
@@ -16,7 +16,7 @@ use tokio::time::sleep;
 const OLD: &str = "between-the-services";
 const NEW: &str = "a-newer-one-between-them";
 
-/// Number of clients that send one request after the other.
+/// Number of clients, each of which sends one request after the other.
 const CLIENTS: usize = 4;
 
 #[apply(fact)]
@@ -27,7 +27,7 @@ async fn a_rotation_of_the_internal_token_fails_no_request_and_ends_the_old_one(
     write("of-key-services", OLD);
     write("of-gateways", OLD);
     write("previous", "");
-    // The harness passes the token itself to every process; the files override it.
+    // The harness passes the token itself to every process. The files with tokens override it.
     let deployment = Deployment::services(2, 2, Form::Alone);
     let mut stack = Stack::with(Options { deployment, ..Options::default() }).await;
     for (servers, variables) in [
@@ -53,7 +53,7 @@ async fn a_rotation_of_the_internal_token_fails_no_request_and_ends_the_old_one(
             assert_eq!(answer.status, 200, "{answer}");
             let listed = stack.get(&key, "/v1/models").await;
             assert_eq!(listed.status, 200, "{listed}");
-            // This request is forwarded over HTTP, with the token in a header.
+            // This request is forwarded over HTTP. A header contains the token.
             stack.show(&key).await;
             served.fetch_add(1, Ordering::Relaxed);
         }
@@ -67,7 +67,7 @@ async fn a_rotation_of_the_internal_token_fails_no_request_and_ends_the_old_one(
         reload_all(&stack, &stack.gateways).await;
         write("previous", "");
         reload_all(&stack, &stack.key_services).await;
-        // New sessions present the new token.
+        // New sessions use the new token.
         for key_service in &stack.key_services {
             key_service.kill();
             key_service.restart().await;
@@ -85,7 +85,7 @@ async fn a_rotation_of_the_internal_token_fails_no_request_and_ends_the_old_one(
     answer.assert_error(503, "service_unavailable");
 }
 
-/// Sends SIGHUP to all servers, and waits until each has read its files.
+/// Sends SIGHUP to all servers, and waits until each server has read its files.
 pub(crate) async fn reload_all(stack: &Stack, servers: &[Server]) {
     for server in servers {
         let done = async || {

@@ -1,4 +1,4 @@
-//! Upstreams with the other two APIs that break, report falsely, or refuse.
+//! Upstreams in the Responses and Messages APIs that break off, report falsely or refuse.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use tokio::time::sleep;
 
 use super::*;
 
-/// The shortest lease allowed, because a test waits for it.
+/// The shortest lease allowed, because a test waits until it expires.
 const LEASE: Duration = Duration::from_secs(3);
 
 #[apply(fact)]
@@ -24,7 +24,7 @@ async fn a_stream_that_breaks_ends_with_the_dialects_error_and_an_exact_bill() {
             stack.released(PATIENCE).await;
             let used = stack.used(&key).await;
             match native {
-                // The first event of this API reports the prompt.
+                // In this API, the first event reports the length of the prompt.
                 Native::Messages => assert_eq!(used, cost_of(12, 4), "{place}"),
                 Native::Responses => assert!(used >= cost_of(1, 4), "{place}"),
             }
@@ -91,7 +91,7 @@ async fn what_a_vendor_says_of_a_request_reaches_the_client_and_what_it_says_of_
         assert_eq!(long.status, 400, "{native:?}: {long}");
         let words = if native == Native::Messages { "prompt is too long" } else { "context_length_exceeded" };
         assert!(long.text().contains(words), "{native:?}: {long}");
-        // These are the vendor's own words about a member that it refuses.
+        // In these words, the vendor refuses a member.
         let call = stack.call(&key, Script::default()).speaking(native.own());
         let refused = call.with("no_such_member", 1).send().await;
         assert_eq!(refused.status, 400, "{native:?}: {refused}");
@@ -121,13 +121,13 @@ async fn a_gateway_that_is_killed_leaves_a_hold_that_bills_its_last_report_once(
         let key = stack.key().await;
         let mut call = stack.call(&key, Script::tokens(12, 100_000).pace(10)).speaking(native.own());
         if native == Native::Responses {
-            // No event has reported the prompt, so an estimate is billed. It may exceed the cost of the last tokens
-            // that were not reported.
+            // No event has reported the prompt, so an estimate is billed. It may be higher than the cost of the last
+            // tokens, which were not reported.
             call = call.costing(NanoUsd::ZERO, cost_of(1_000, 100_000));
         }
         let mut stream = call.stream().await;
         let tag = stream.tag.clone();
-        // Meanwhile, the lease is renewed, each time with a report of progress.
+        // Meanwhile, the lease is renewed. Each renewal reports the progress.
         let renewed = Instant::now() + LEASE + LEASE / 3;
         while Instant::now() < renewed {
             let read = stream.so_far().tokens();
@@ -139,7 +139,7 @@ async fn a_gateway_that_is_killed_leaves_a_hold_that_bills_its_last_report_once(
             stack.upstream.wait_for(&tag, "stop", |generation| generation.ended.is_some()).await.served;
         stack.released(PATIENCE).await;
         let used = stack.used(&key).await;
-        // If no event has reported the prompt yet, it is estimated.
+        // If no event has reported the length of the prompt yet, it is estimated.
         let most = if native == Native::Messages {
             cost_of(12, served.completion)
         } else {
@@ -151,7 +151,8 @@ async fn a_gateway_that_is_killed_leaves_a_hold_that_bills_its_last_report_once(
     }
 }
 
-/// Starts two upstreams with the Responses API for the same model. The second gives scripted answers.
+/// Starts two upstreams with the Responses API for the same model. The second is returned, so that a test can decide
+/// what it answers.
 async fn two() -> (Stack, Upstream) {
     let second = Upstream::start();
     let lines = "speaks = [\"responses\"]";
@@ -159,7 +160,8 @@ async fn two() -> (Stack, Upstream) {
     (Stack::with(Options { kind: "openai", models, ..Options::default() }).await, second)
 }
 
-/// Sends requests without a script, so that the upstream's default applies. Each is answered by one of the upstreams.
+/// Sends requests that contain no script, so the upstreams use their default scripts. Either upstream may answer a
+/// request.
 async fn ask_often(stack: &Stack, key: &ApiKey) {
     for _ in 0..30 {
         let mut call = stack.call(key, Script::default()).speaking(Dialect::Responses);
@@ -179,7 +181,7 @@ async fn no_account_sets_an_upstream_aside_by_what_it_passes() {
         let asked = second.generations().len() - before;
         assert!(asked > 6, "{status}: {asked} of 30 requests came, so that it was set aside");
     }
-    // A refusal that another account gets too is the upstream's fault.
+    // If another account is refused too, it is the upstream's fault.
     let other = stack.open_account("other", tests::harness::usd("1"));
     let others = stack.key_of(&other, json!({})).await;
     second.set_default(Script::default().fault(Fault::Error { status: 403, shape: Shape::Nested }));
@@ -225,7 +227,7 @@ async fn no_query_and_no_header_of_an_account_takes_an_upstream_from_another() {
             assert!(asked > 6, "{status} {query} {beta}: {asked} of 30 requests came");
         }
     }
-    // A query that the catalogue does not list reaches no upstream.
+    // A query parameter that the catalogue does not list reaches no upstream.
     second.set_default(Script::default());
     let before = second.generations().len();
     for _ in 0..15 {
@@ -237,7 +239,7 @@ async fn no_query_and_no_header_of_an_account_takes_an_upstream_from_another() {
 
 #[apply(fact)]
 async fn a_response_that_repeats_a_request_longer_than_any_event_is_delivered_and_billed_as_reported() {
-    // Sends spaces, which take few tokens but more bytes than an event may contain.
+    // These spaces are few tokens, but more bytes than an event may contain.
     let blanks = " ".repeat(17 << 20);
     let stack = Native::Responses.stack().await;
     stack.others_spend();

@@ -1,4 +1,4 @@
-//! Clients that leave at a chosen event.
+//! Clients that leave after a certain event.
 
 use std::collections::BTreeSet;
 
@@ -6,8 +6,8 @@ use tests::{harness::Call, upstream::ScriptedCall};
 
 use super::*;
 
-/// Kinds of events that OpenAI sends when an answer contains reasoning, text or a refusal, and calls a function and a
-/// tool that takes text. The last one has an unknown type.
+/// Kinds of events in an answer of OpenAI. The answer contains reasoning, and text or a refusal, and calls a function
+/// and a tool whose input is text. The last kind is of an unknown type.
 const RESPONSES: &[&str] = &[
     "response.created",
     "response.in_progress",
@@ -37,7 +37,7 @@ const RESPONSES: &[&str] = &[
     "response.scripted_note",
 ];
 
-/// Kinds of events that Anthropic sends for the same.
+/// Kinds of events in an answer of Anthropic with the same content.
 const MESSAGES: &[&str] = &[
     "message_start",
     "ping",
@@ -54,14 +54,14 @@ const MESSAGES: &[&str] = &[
     "scripted_note",
 ];
 
-/// Returns the type of an event, and the type of the object that it begins, changes or ends.
+/// Returns the kind of an event. This is its type, with the type of the object that it begins, changes or ends.
 fn kind(event: &Value) -> String {
     let parts = ["delta", "content_block", "item"];
     let part = parts.iter().find_map(|part| event[part]["type"].as_str()).unwrap_or_default();
     format!("{} {part}", event["type"].as_str().unwrap()).trim().to_owned()
 }
 
-/// Returns a call whose answer contains every kind of token, or refuses.
+/// Returns a call whose answer contains every kind of token. If `refuses` is true, the text is a refusal.
 fn call(stack: &Stack, key: &ApiKey, native: Native, refuses: bool) -> Call {
     let dialect = native.own();
     let custom = (native == Native::Responses).then(|| json!({"type": "custom", "name": "patch"}));
@@ -85,7 +85,7 @@ fn call(stack: &Stack, key: &ApiKey, native: Native, refuses: bool) -> Call {
     }
 }
 
-/// Returns the kinds of all events in a call's stream.
+/// Returns the kinds of all events in the stream of a call.
 async fn kinds(call: Call) -> BTreeSet<String> {
     let (mut stream, mut kinds) = (call.stream().await, BTreeSet::new());
     let to_the_end = |event: &Value| {

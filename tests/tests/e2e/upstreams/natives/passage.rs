@@ -1,9 +1,9 @@
-//! Bodies and answers that pass unchanged.
+//! Bodies and answers that pass through unchanged.
 
 use super::*;
 use tests::upstream::Generation;
 
-/// Returns the upstream's record of a request: the body that it received, and its path and headers.
+/// Returns what the upstream recorded of the request with this tag, which includes its body, path and headers.
 fn got(stack: &Stack, tag: &str) -> Generation {
     stack.upstream.tagged(tag).pop().unwrap()
 }

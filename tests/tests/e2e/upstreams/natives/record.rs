@@ -1,12 +1,12 @@
-//! `audit --against` with a vendor's own record of what it served.
+//! The command `audit --against`, with a vendor's own record of what it has served.
 
 use shared::clock::{Clock, System};
 use tests::upstream::{Fault, Generation};
 
 use super::*;
 
-/// Returns the upstream's record, as a vendor exports it once all requests have ended: for each request, how it ended
-/// and the tokens that the vendor counted.
+/// Waits until all requests have ended, and returns the upstream's record in the form of a vendor's export. It says for
+/// each request how it ended, and how many tokens the vendor counted.
 pub(crate) fn record(stack: &Stack) -> Vec<Value> {
     stack.upstream.generations().iter().map(line).collect()
 }
@@ -22,7 +22,7 @@ fn line(generation: &Generation) -> Value {
     })
 }
 
-/// Returns the comparison of the journal with these lines.
+/// Compares the journal with these lines of a record. Returns the result.
 pub(crate) fn compared(stack: &Stack, lines: &[Value]) -> Value {
     let file = stack.data().join("record.jsonl");
     let lines: Vec<_> = lines.iter().map(ToString::to_string).collect();
@@ -34,14 +34,14 @@ pub(crate) fn compared(stack: &Stack, lines: &[Value]) -> Value {
     compared
 }
 
-/// Returns the kinds of the differences, in order.
+/// Returns the kinds of the differences, in their order.
 fn kinds(compared: &Value) -> Vec<&str> {
     let differences = compared["differences"].as_array().unwrap();
     differences.iter().map(|difference| difference["kind"].as_str().unwrap()).collect()
 }
 
-/// Makes a whole call, a stream, and a stream whose client leaves in the middle, each with a different number of
-/// tokens.
+/// Makes three calls: for a whole answer, for a stream, and for a stream whose client leaves in the middle. Each has a
+/// different number of tokens.
 async fn served(stack: &Stack, key: &ApiKey, dialect: Dialect, prompt: u64) {
     let call = |at: u64| stack.call(key, Script::tokens(prompt + at, 20).pace(5)).speaking(dialect);
     assert_eq!(call(0).send().await.status, 200, "{dialect:?}");
@@ -83,8 +83,9 @@ async fn the_journal_agrees_with_the_vendors_record_and_a_wrong_line_is_found() 
     }
 }
 
-/// The Messages API reports the prompt in its first event, but the Responses API reports usage only in its last. There,
-/// the prompt of a cut stream is estimated, and the comparison shows it.
+/// The Messages API reports the prompt in its first event, but the Responses API reports usage only in its last event.
+/// So in the Responses API, the prompt of a stream that was cut off is estimated, and the comparison shows a
+/// difference.
 #[apply(fact)]
 async fn a_cut_stream_is_in_the_record_as_billed_where_the_vendor_told_the_prompt_and_is_found_where_not() {
     for native in Native::BOTH {

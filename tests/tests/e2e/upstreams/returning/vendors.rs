@@ -1,5 +1,5 @@
-//! Stand-ins for vendors. Each refuses what its vendor refuses, and answers with two calls at first and with a text
-//! after them.
+//! Stand-ins for vendors. Each refuses what its vendor refuses. It first answers with two tool calls, and then with a
+//! text.
 
 use serde_json::{Value, json};
 use tests::harness::{AskedOf, Given};
@@ -8,16 +8,16 @@ use tests::harness::{AskedOf, Given};
 pub(super) const CALLS: [&str; 2] = ["first", "second"];
 pub(super) const TEXT: &str = "Both are read.";
 
-/// Number of tokens in each prompt that the vendor had cached, out of twenty.
+/// Each prompt has twenty tokens. This many of them were cached at the vendor.
 pub(super) const CACHED: u64 = 8;
 
-/// Parts of earlier reasoning that vendors receive back: a thought, or a signed or encrypted one.
+/// What vendors must receive back of earlier reasoning: a thought, or a signed or encrypted thought.
 pub(super) const SIGNED: [&str; 4] = ["\"hm\"", "\"c2ln\"", "\"c2lnbmVk\"", "\"ZW5j\""];
 
-/// The text that Google uses as a signature.
+/// Text that Google would use as a signature.
 const SIGNATURE: &str = "c2lnbmVk";
 
-/// Answers as the vendor of this preset.
+/// Answers a request as the vendor of this preset does.
 pub(super) fn vendor(preset: &str, asked: &AskedOf) -> Given {
     let path = asked.path.split('?').next().unwrap();
     let known = ["/chat/completions", "/responses", "/messages"];
@@ -39,7 +39,7 @@ pub(super) fn vendor(preset: &str, asked: &AskedOf) -> Given {
     }
 }
 
-/// Returns why the vendor refuses a chat.
+/// Returns why the vendor refuses a chat, if it does.
 fn refusal(preset: &str, body: &Value) -> Option<String> {
     let unknown = |name: &str| Some(format!("property '{name}' is unsupported"));
     let earlier =
@@ -89,7 +89,7 @@ fn details() -> Value {
     json!([{"type": "reasoning.text", "text": "hm", "signature": "c2ln", "format": "x", "index": 0}])
 }
 
-/// Returns the name of the next call, and its position among the calls so far.
+/// Returns the name of the next call, and its position among all calls.
 fn next(calls: usize) -> Option<(usize, &'static str)> {
     CALLS.get(calls).map(|name| (calls, *name))
 }
@@ -131,7 +131,7 @@ fn chat(preset: &str, body: &Value) -> Value {
             "total_tokens": 25}})
 }
 
-/// Returns the same answer as a stream.
+/// Returns the same answer in the form of a stream.
 fn streamed(answer: &Value) -> String {
     let choice = &answer["choices"][0];
     let chunk = |delta: &Value, finish: &Value, usage: &Value| {
@@ -144,7 +144,7 @@ fn streamed(answer: &Value) -> String {
     format!("{begin}{end}data: [DONE]\n\n")
 }
 
-/// Answers in the Responses API. Encrypted reasoning must be returned together with the calls that followed it.
+/// Answers in the Responses API. Encrypted reasoning must come back together with the calls that followed it.
 fn responses(body: &Value) -> Result<Value, String> {
     let input = body["input"].as_array().unwrap();
     let called = input.iter().filter(|item| item["type"] == "function_call").count();
@@ -171,7 +171,7 @@ fn responses(body: &Value) -> Result<Value, String> {
     )
 }
 
-/// Answers in the Messages API. A signed thought must be returned before the call that followed it.
+/// Answers in the Messages API. A signed thought must come back before the call that followed it.
 fn messages(body: &Value) -> Result<Value, String> {
     let blocks = body["messages"]
         .as_array()
