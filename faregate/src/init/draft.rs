@@ -57,7 +57,8 @@ impl Sizes {
         let context_window = known.unwrap_or(GUESSED_WINDOW);
         if let Some(named) = named_output.filter(|named| *named > context_window) {
             return Err(format!(
-                "--max-output-tokens: {named} is more than the window of {context_window}; use less, or a larger --context-window"
+                "--max-output-tokens: {named} is more than the context window of {context_window}; use less, or a larger \
+                 --context-window"
             ));
         }
         // Prompt and output share the window, so an answer must leave room for the prompt.

@@ -203,7 +203,7 @@ impl Generator {
         let (accepted, slot) = (job.accepted, job.admitted.slot());
         let hold = self.holds.open(grant, HeldRequest { accepted, asked_at, prompt_tokens, slot });
         if let Err(overloaded) = charged {
-            tracing::info!(generation = %job.id, key = %hold.key(), "an account has no slot for another request");
+            tracing::info!(generation = %job.id, key = %hold.key(), "an account has no free slot for another request");
             hold.release().await;
             return Err(overloaded);
         }

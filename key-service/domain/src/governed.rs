@@ -102,7 +102,7 @@ impl From<Refused> for ApiError {
             }
             Refused::TooMany(noun, most) => {
                 let (code, all) = noun.row().too_many;
-                Self::new(code, format!("The account already has {most} {all}, which is the maximum."))
+                Self::new(code, format!("The account already has the maximum of {most} {all}."))
             }
             Refused::IdempotencyKeyReused => Self::new(
                 Code::IdempotencyKeyReuse,

@@ -293,7 +293,7 @@ pub static ROUTES: [Route; 27] = [
     Route::new::<Credits>(Endpoint::Credits, "retrieveCredits", "Retrieves the account's credit and totals.")
         .at(CREDITS, Reach::Account),
     Route::new::<UsageList<'_>>(Endpoint::Usage, "listUsage",
-        "Sums usage over at most 400 days; without `start`, over the last 30.")
+        "Sums usage over at most 400 days; without `start`, over the last 30 days.")
         .at(USAGE, Reach::Keys).by(&[START, END, GROUP_BY, TOP, KEY_ID, GROUP_ID]).refusing(&[Code::InvalidValue]),
     Route::new::<List<BillObject<'_>>>(Endpoint::Generations, "listGenerations",
         "Lists the bills of generations, in billing order.")
@@ -312,6 +312,7 @@ pub static ROUTES: [Route; 27] = [
         "Lists who changed what, and which thresholds were crossed.")
         .at(EVENTS, Reach::Account).paged::<EventObject>().by(&[TYPE, KEY_ID, GROUP_ID]),
     Route::new::<OwnKey>(Endpoint::OwnKey, "retrieveOwnApiKey",
-        "Retrieves the requesting API key, with its group. This does not count as using the key, and works even if no money is left.")
+        "Retrieves the API key that makes the request, with its group. This does not count as using the key, and works \
+         even if no money is left.")
         .at(OWN_KEY, Reach::Holder),
 ];

@@ -131,7 +131,7 @@ fn sentence(Wrong { figure, recorded, proven }: &Wrong) -> String {
         Figure::Used(of) => (format!("{of} used"), "its journal adds up to"),
         Figure::BudgetHeld(of) => (format!("{of} held"), "its open holds add up to"),
         Figure::Window(of, per) => {
-            (format!("{of} used in the {}", per.as_str()), "the nearest that its journal allows is")
+            (format!("{of} used in the {}", per.as_str()), "the closest value that its journal allows is")
         }
         Figure::Held => ("held".to_owned(), "the open holds add up to"),
         Figure::Credit => ("credit".to_owned(), "deposits minus charges are"),

@@ -135,7 +135,7 @@ impl DurabilityWait {
                 let _ = waiter.reply.send(outcome);
             }
         }
-        answer.try_recv().unwrap_or_else(|_| Err(unconfirmed("the wait was given up")))
+        answer.try_recv().unwrap_or_else(|_| Err(unconfirmed("the wait was abandoned")))
     }
 
     fn join(&self, waiter: Waiter) -> RedisResult<()> {
