@@ -68,7 +68,7 @@ async fn an_outage_is_told_once_by_address_and_at_its_end() {
             [1, 1],
             "{peer}"
         );
-        assert_eq!(told("is still away"), 0);
+        assert_eq!(told("is still unavailable"), 0);
     }
     assert_eq!(lines(gateway, "requests could not be authorized"), 1);
     assert_eq!(lines(gateway, "route=\"/health\""), 0, "probes are no news");
