@@ -22,8 +22,8 @@ pub struct Options {
     pub max_prompts_mib: Option<u32>,
 
     /// Memory for large answers, in MiB; one account may use half of it. An answer that gets no memory within ten
-    /// seconds is billed but not delivered. An answer that is not streamed counts twice until it is rewritten; the
-    /// first 64 KiB of an answer do not count [default: a quarter of the memory that the process may use, at most 1024]
+    /// seconds is billed but not delivered. An answer that is not streamed counts twice until it is rewritten. An
+    /// answer of at most 64 KiB does not count [default: a quarter of the memory that the process may use, at most 1024]
     #[arg(long, env = "FAREGATE_MAX_ANSWERS_MIB", value_name = "MIB",
           value_parser = clap::value_parser!(u32).range(4..=1 << 20))]
     pub max_answers_mib: Option<u32>,
