@@ -203,10 +203,10 @@ fn a_change_whose_copies_are_dropped_writes_nothing() {
         view.keep(name(0).into(), None);
         view.put(&name(0), Told { event: 1 });
         drop(&mut view);
-        let Commit { guards, writes } = view.commit(revision(1), Vec::new(), Vec::new());
-        assert!(guards.is_empty() && writes.is_empty());
         // The next copy takes the same place.
         view.keep(name(1).into(), None);
+        let Commit { guards, writes } = view.commit(revision(1), Vec::new(), Vec::new());
+        assert!(guards.is_empty() && writes.is_empty());
         assert!(view.get(&name(0)).unwrap().is_none() && view.is_missing_some());
         assert!(view.peek(&name(1)).is_none());
     }
