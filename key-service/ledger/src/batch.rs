@@ -1,29 +1,25 @@
 //! Decides calls of an account together, over copies of its records.
 
 pub(crate) mod commands;
+pub(crate) mod effects;
 mod missing;
 pub(crate) mod written;
 
 use domain::{
-    event::Event,
-    ledger::{
-        self, CallEvents, Command, EntriesBefore, Outcome, Record, RecordId, Refused, State, Told as ToldOnce,
-    },
+    ledger::{self, CallEvents, Command, Ending, EntriesBefore, Outcome, Record, RecordId, Refused, State},
     usage::{self, counting_groups, part_of_user},
 };
-use records::{Commit, Revision, Write};
 use shared::{
-    ids::{AccountId, DepositId, GenerationId, KeyId},
-    stored,
+    ids::{AccountId, GenerationId},
     time::Timestamp,
 };
 
 use crate::{
-    batch::{commands::Commands, missing::need_records, written::WrittenEvents},
+    batch::{commands::Commands, effects::Effects, missing::need_records},
     kept::{Retention, dropped},
     names::{self, PayerName, RecordName},
-    stored::{AccountRecord, Balance, EntryRecord, EventsKept, Told},
-    view::{Stored, View},
+    stored::{AccountRecord, Balance, EntryRecord},
+    view::{Slot, Stored, View},
 };
 
 /// Outcomes of a call's commands.
@@ -38,16 +34,24 @@ pub(crate) struct Batch<'a> {
     effects: Effects,
 }
 
-/// A batch's effects besides changed records.
+/// What a command reads.
+struct Loaded {
+    state: State,
+    /// Numbers of the last entries of its key and groups.
+    entries: EntriesBefore,
+    slots: Slots,
+}
+
+/// Where the view keeps what a command reads, so that changes need not look it up again.
 #[derive(Default)]
-pub(crate) struct Effects {
-    /// Numbers of the last entry and the last event before the batch.
-    numbers: (u64, u64),
-    entries: Vec<Vec<u8>>,
-    events: Vec<Event>,
-    /// Thresholds that the batch reports: event number and threshold name.
-    told: Vec<(u64, Vec<u8>)>,
-    deposits: Vec<(Timestamp, DepositId)>,
+struct Slots {
+    key: Option<Slot<Balance<ledger::Key>>>,
+    /// The group comes first, then its parent.
+    groups: [Option<Slot<Balance<ledger::Group>>>; 2],
+    /// The deposit or generation.
+    record: Option<Slot<Record>>,
+    /// The bill of an expiry, if this is the generation's record.
+    expired: Option<Slot<Record>>,
 }
 
 impl<'a> Batch<'a> {
@@ -59,31 +63,33 @@ impl<'a> Batch<'a> {
     /// records; `None` if records must be read first.
     pub(crate) fn decide(mut self, calls: &[Commands<'_>]) -> Option<(Vec<Outcomes>, Effects)> {
         self.view.begin();
-        need_records(self.view, self.kept, calls);
+        let outcomes = self.outcomes(calls);
         if self.view.is_missing_some() {
+            need_records(self.view, self.kept, calls);
             return None;
         }
+        Some((outcomes, self.effects))
+    }
+
+    fn outcomes(&mut self, calls: &[Commands<'_>]) -> Vec<Outcomes> {
         self.view.has(&names::turn());
         let mut account = match self.view.found(&names::account()) {
             Ok(Some(account)) => *account,
-            Ok(None) => return Some((refuse(calls, &Refused::UnknownKey), self.effects)),
-            Err(_) => return Some((refuse(calls, &Refused::Damaged), self.effects)),
+            Ok(None) => return refuse(calls, &Refused::UnknownKey),
+            Err(_) => return refuse(calls, &Refused::Damaged),
         };
-        self.effects.numbers = (account.entries, account.events);
+        self.effects = Effects::default().numbered(&account);
         let was_ordered = account.money.billed_at.is_some();
         let outcomes = calls.iter().map(|call| self.call(&mut account, *call)).collect();
-        if self.view.is_missing_some() {
-            return None;
-        }
         if !was_ordered && account.entries > 0 {
             // Earlier programs may have written entries out of order.
             account.ordered_since = account.money.billed_at;
         }
-        account.entries += self.effects.entries.len() as u64;
-        account.events += self.effects.events.len() as u64;
+        account.entries += self.effects.entries_len();
+        account.events += self.effects.events_len();
         self.view.put(&names::account(), account);
         self.effects.weigh_events(self.view);
-        Some((outcomes, self.effects))
+        outcomes
     }
 
     fn call(&mut self, account: &mut AccountRecord, Commands { all, now }: Commands<'_>) -> Outcomes {
@@ -104,159 +110,188 @@ impl<'a> Batch<'a> {
         command: &Command,
         events: &mut CallEvents,
     ) -> Result<Outcome, Refused> {
-        let (state, balances) = self.load(account, command)?;
-        let before = state.clone();
-        let (after, outcome) = ledger::apply(state, command, self.now)
-            .inspect_err(|refused| events.refused(command, &before, refused))?;
-        events.applied(command, &before, &after);
+        let loaded = self.load(account, command)?;
+        let before = &loaded.state;
+        let (after, outcome) = ledger::apply(before.clone(), command, self.now)
+            .inspect_err(|refused| events.refused(command, before, refused))?;
+        events.applied(command, before, &after);
         let entry = ledger::entry(&before.record, &after);
         let mut number = None;
         if let (Some(RecordId::Generation(id)), Some(entry)) = (command.record(), &entry) {
-            let last_entry = account.entries + self.effects.entries.len() as u64 + 1;
-            let mut written = EntryRecord::of(id, entry, balances);
+            let last_entry = account.entries + self.effects.entries_len() + 1;
+            let mut written = EntryRecord::of(id, entry, loaded.entries);
             if after.account.billed_at < account.money.billed_at {
                 written.went_back = std::mem::replace(&mut account.went_back, last_entry);
             }
-            self.effects.entries.push(stored::write(&written));
+            self.effects.entry(&written);
             number = Some(last_entry);
-            self.count(usage::added(&before.record, entry), last_entry);
+            self.count(&usage::added(&before.record, entry), last_entry);
         }
         account.money = after.account;
-        self.write(account, command, &before.record, after, EntryNumbers { before: balances, own: number });
+        self.write(account, command, &loaded, after, number);
         Ok(outcome)
     }
 
-    /// Loads the state that a command reads, with the numbers of the last entries of its key and groups.
-    fn load(
-        &mut self,
-        account: &AccountRecord,
-        command: &Command,
-    ) -> Result<(State, EntriesBefore), Refused> {
+    /// Loads what a command reads.
+    fn load(&mut self, account: &AccountRecord, command: &Command) -> Result<Loaded, Refused> {
+        let (mut slots, mut entries) = (Slots::default(), EntriesBefore::default());
         let (mut record, mut is_forgotten) = (Record::None, false);
-        match (command.record(), command) {
-            (None, _) => {}
-            (Some(RecordId::Deposit(id)), _) => record = self.record(&names::deposit(id))?,
-            (Some(RecordId::Generation(id)), Command::Capture { .. }) => {
-                (record, is_forgotten) = self.captured(account, id)?;
+        match command.record() {
+            None => {}
+            Some(RecordId::Deposit(id)) => {
+                let slot = self.view.find_new(&names::deposit(id));
+                record = self.record(slot)?;
+                slots.record = Some(slot);
             }
-            (Some(RecordId::Generation(id)), _) => record = self.generation(account, id)?,
+            Some(RecordId::Generation(id)) => {
+                (record, is_forgotten) = self.generation(account, command, id, &mut slots)?;
+            }
         }
-        let mut last = EntriesBefore::default();
-        let key = match command.key() {
-            None => None,
-            Some(id) => self.find(&names::key(id))?.map(|balance| {
-                last.key = balance.last_entry;
-                balance.of.clone()
-            }),
-        };
-        // The group comes first, then its parent.
-        let mut groups = last.groups.iter_mut();
+        let mut key = None;
+        if let Some(id) = command.key() {
+            let slot = self.slot(&names::key(id))?;
+            slots.key = Some(slot);
+            if let Some(balance) = self.value(slot)? {
+                entries.key = balance.last_entry;
+                key = Some(balance.of.clone());
+            }
+        }
+        let mut groups = slots.groups.iter_mut().zip(&mut entries.groups);
         let mut state = State::load(account.money, key, record, |id| {
-            let last = groups.next();
+            let place = groups.next();
             // An earlier command of the batch may have ended the record that the groups were read for.
-            Ok::<_, Refused>(self.find(&names::group(id))?.map(|Balance { of, last_entry }| {
-                if let Some(last) = last {
+            let slot = self.slot(&names::group(id))?;
+            Ok::<_, Refused>(self.value(slot)?.map(|Balance { of, last_entry }| {
+                if let Some((found, last)) = place {
+                    *found = Some(slot);
                     *last = *last_entry;
                 }
                 of.clone()
             }))
         })?;
         state.is_forgotten = is_forgotten;
-        Ok((state, last))
+        Ok(Loaded { state, entries, slots })
     }
 
-    /// Finds the record of a captured generation, and whether the store may have dropped it. Whether the generation may
-    /// have been billed before depends on the record of dropped sets, not on a clock.
-    fn captured(&mut self, account: &AccountRecord, id: GenerationId) -> Result<(Record, bool), Refused> {
-        let record = self.generation(account, id)?;
+    /// Finds a generation's record, and whether the store may have dropped it before a capture. Whether the generation
+    /// may have been billed before depends on the record of dropped sets, not on a clock.
+    fn generation(
+        &mut self,
+        account: &AccountRecord,
+        command: &Command,
+        id: GenerationId,
+        slots: &mut Slots,
+    ) -> Result<(Record, bool), Refused> {
+        let is_capture = matches!(command, Command::Capture { .. });
+        let slot = self.slot_for(command, &names::generation(id))?;
+        slots.record = Some(slot);
+        let (record, expired) = (self.record(slot)?, names::expired(id));
         if record != Record::None {
             return Ok((record, false));
         }
-        // Both are requested first, so that one round trip reads them.
-        let (record, of) = (self.record(&names::expired(id)), self.account);
-        let is_forgotten =
-            self.find(&names::house())?.is_some_and(|house| dropped::may_have_dropped(house, of, id));
-        Ok((record?, is_forgotten))
-    }
-
-    fn generation(&mut self, account: &AccountRecord, id: GenerationId) -> Result<Record, Refused> {
-        let (record, expired) = (self.record(&names::generation(id))?, names::expired(id));
         let is_remembered =
             account.remembers_expiries(self.kept.expired, self.now) || self.view.has_copy(&expired);
-        if record == Record::None && is_remembered { self.record(&expired) } else { Ok(record) }
+        if !is_remembered && !is_capture {
+            return Ok((Record::None, false));
+        }
+        // Both are requested first, so that one round trip reads them.
+        let (expired, of) = (self.slot_for(command, &expired), self.account);
+        let is_forgotten = is_capture
+            && self
+                .view
+                .found(&names::house())
+                .map_err(|_| Refused::Damaged)?
+                .is_some_and(|house| dropped::may_have_dropped(house, of, id));
+        let slot = expired?;
+        let record = self.record(slot)?;
+        slots.expired = (record != Record::None).then_some(slot);
+        Ok((record, is_forgotten))
     }
 
-    /// Finds the record under an idempotency id. No program writes [`Record::None`].
-    fn record(&mut self, name: &RecordName<Record>) -> Result<Record, Refused> {
-        match self.find(name)? {
+    /// Finds the record of a command's generation. A hold presumes that there is none.
+    fn slot_for(&mut self, command: &Command, name: &RecordName<Record>) -> Result<Slot<Record>, Refused> {
+        if let Command::Hold(_) = command { Ok(self.view.find_new(name)) } else { self.slot(name) }
+    }
+
+    /// Reads the record under an idempotency id. No program writes [`Record::None`].
+    fn record(&mut self, slot: Slot<Record>) -> Result<Record, Refused> {
+        match self.value(slot)? {
             Some(Record::None) => Err(Refused::Damaged),
             Some(record) => Ok(record.clone()),
             None => Ok(Record::None),
         }
     }
 
-    /// Finds a value. If the record has not been read yet, the commands are decided again.
-    fn find<T: Stored>(&mut self, name: &RecordName<T>) -> Result<Option<&T>, Refused> {
-        self.view.found(name).map_err(|_| Refused::Damaged)
+    /// Finds a record. If it has not been read yet, the commands are decided again.
+    fn slot<T>(&mut self, name: &RecordName<T>) -> Result<Slot<T>, Refused> {
+        self.view.find(name).ok_or(Refused::Damaged)
     }
 
+    fn value<T: Stored>(&mut self, slot: Slot<T>) -> Result<Option<&T>, Refused> {
+        self.view.value_at(slot).map_err(|_| Refused::Damaged)
+    }
+
+    /// Writes what a command has changed. `number` is the number of its entry, if it wrote one.
     fn write(
         &mut self,
         account: &mut AccountRecord,
         command: &Command,
-        before: &Record,
+        Loaded { state: before, entries, slots }: &Loaded,
         after: State,
-        EntryNumbers { before: last, own: number }: EntryNumbers,
+        number: Option<u64>,
     ) {
-        if let (Some(id), Some(key)) = (command.key(), after.key) {
-            let last_entry = number.unwrap_or(last.key);
-            self.view.put(&names::key(id), Balance { of: key, last_entry });
+        if let (Some(of), Some(slot)) = (after.key, slots.key) {
+            let last_entry = number.unwrap_or(entries.key);
+            self.view.put_at(slot, Balance { of, last_entry });
         }
-        for (found, last) in after.groups.into_iter().zip(last.groups) {
-            let Some((id, group)) = found else { continue };
+        for ((group, slot), last) in after.groups.into_iter().zip(slots.groups).zip(entries.groups) {
+            let (Some((_, of)), Some(slot)) = (group, slot) else { continue };
             let last_entry = number.unwrap_or(last);
-            self.view.put(&names::group(id), Balance { of: group, last_entry });
+            self.view.put_at(slot, Balance { of, last_entry });
         }
-        if after.record == *before {
-            return;
-        }
+        let Some(slot) = slots.record.filter(|_| after.record != before.record) else { return };
         match command.record() {
             None => {}
             Some(RecordId::Deposit(id)) => {
-                self.effects.deposits.push((self.now, id));
-                self.view.put(&names::deposit(id), after.record);
+                self.effects.deposit(self.now, id);
+                self.view.put_at(slot, after.record);
             }
-            Some(RecordId::Generation(id)) => self.write_generation(account, id, after.record),
+            Some(RecordId::Generation(id)) => {
+                if let Some(expired) = slots.expired {
+                    self.view.remove_at(expired);
+                }
+                self.write_generation(account, id, slot, after.record);
+            }
         }
     }
 
     /// Stores bills of expiries separately, since they are remembered longer.
-    fn write_generation(&mut self, account: &mut AccountRecord, id: GenerationId, record: Record) {
-        let (generation, expired) = (names::generation(id), names::expired(id));
+    fn write_generation(
+        &mut self,
+        account: &mut AccountRecord,
+        id: GenerationId,
+        slot: Slot<Record>,
+        record: Record,
+    ) {
         if let Record::Closed(bill) = &record
-            && bill.ending == ledger::Ending::Expired
+            && bill.ending == Ending::Expired
         {
             account.last_expiry = account.last_expiry.max(Some(bill.at));
-            self.view.presume_absent(&expired);
-            self.view.put(&expired, record);
-            self.view.remove(&generation);
-            return;
-        }
-        if self.view.peek(&expired).is_some() {
-            self.view.remove(&expired);
-        }
-        if record == Record::None {
-            self.view.remove(&generation);
+            let expired = self.view.find_new(&names::expired(id));
+            self.view.put_at(expired, record);
+            self.view.remove_at(slot);
+        } else if record == Record::None {
+            self.view.remove_at(slot);
         } else {
-            self.view.put(&generation, record);
+            self.view.put_at(slot, record);
         }
     }
 
     /// Adds an entry with this number to the sums of its day. A sum that cannot be read stays unchanged and does not
     /// block the bill.
-    fn count(&mut self, added: usage::Added, last_entry: u64) {
-        let usage::Added { payer, user, day, hour, counts } = added;
-        let name = PayerName::of(&payer);
+    fn count(&mut self, added: &usage::Added<'_>, last_entry: u64) {
+        let usage::Added { payer, user, day, hour, counts } = *added;
+        let name = PayerName::of(payer);
         let had_none = self.view.update(&names::of_payer(day, &name), |sums| {
             sums.of.add(hour, counts);
             std::mem::replace(&mut sums.last_entry, last_entry) == 0
@@ -272,8 +307,8 @@ impl<'a> Batch<'a> {
             });
         }
         if let Some(user) = user {
-            self.view.update(&names::of_users(day, part_of_user(&user)), |sums| {
-                sums.of.add(&user, counts.into());
+            self.view.update(&names::of_users(day, part_of_user(user)), |sums| {
+                sums.of.add(user, counts.into());
                 sums.last_entry = last_entry;
             });
         }
@@ -286,119 +321,4 @@ impl<'a> Batch<'a> {
 
 fn refuse(calls: &[Commands<'_>], refused: &Refused) -> Vec<Outcomes> {
     calls.iter().map(|call| call.all.iter().map(|_| Err(refused.clone())).collect()).collect()
-}
-
-impl Effects {
-    /// Makes the batch continue the account's numbers of entries and events.
-    pub(crate) fn numbered(self, account: &AccountRecord) -> Self {
-        Self { numbers: (account.entries, account.events), ..self }
-    }
-
-    pub(crate) fn event(&mut self, event: Event) {
-        self.events.push(event);
-    }
-
-    /// Adds an event, unless its threshold was reported before. `last` is the number of the account's last event before
-    /// the change.
-    pub(crate) fn tell(&mut self, view: &mut View, last: u64, ToldOnce { once, event }: ToldOnce) {
-        if let Some(once) = once {
-            let name = names::told(&once);
-            view.presume_absent(&name);
-            if !matches!(view.found(&name), Ok(None)) {
-                return;
-            }
-            let number = last + self.events_len() + 1;
-            view.put(&name, Told { event: number });
-            self.told.push((number, once));
-        }
-        self.events.push(event);
-    }
-
-    pub(crate) fn events_len(&self) -> u64 {
-        self.events.len() as u64
-    }
-
-    pub(crate) fn written_events(&self) -> Option<WrittenEvents> {
-        let at = self.events.last()?.at;
-        let bytes = self.events.iter().map(|event| written::size(&event_value(event))).sum();
-        Some(WrittenEvents { at, bytes })
-    }
-
-    /// Adds the events' bytes to the account's total.
-    pub(crate) fn weigh_events(&self, view: &mut View) {
-        let Some(written) = self.written_events() else { return };
-        let Ok(kept) = view.found(&names::events()) else { return };
-        let kept = kept.copied().unwrap_or_default();
-        let bytes = kept.bytes.saturating_add(written.bytes);
-        view.put(&names::events(), EventsKept { bytes, ..kept });
-    }
-
-    /// Builds the commit for the decisions.
-    pub(crate) fn commit(self, view: &View, revision: Revision, kept: Retention) -> Commit {
-        let (entries, events) = self.numbers;
-        let (mut appends, mut writes) = (Vec::new(), Vec::new());
-        if !self.entries.is_empty() {
-            let (first, kept) = (entries + 1, kept.journal_entries);
-            appends.push(Write::Append { log: names::JOURNAL, first, values: self.entries, kept });
-        }
-        if !self.events.is_empty() {
-            let (first, values) = (events + 1, self.events.iter().map(event_value).collect());
-            appends.push(Write::Append { log: names::EVENTS, first, values, kept: u64::MAX });
-        }
-        for (number, event) in (events + 1..).zip(&self.events) {
-            let entries = names::events_of(event, number);
-            writes.extend(entries.map(|entry| Write::Enter(names::EVENTS_OF, entry)));
-            writes.push(Write::Enter(names::EVENT_IDS, names::event_id(event.id, number)));
-        }
-        let told = self.told.iter().map(|(number, once)| names::told_at(*number, once));
-        writes.extend(told.map(|entry| Write::Enter(names::TOLD_AT, entry)));
-        let deposited = self.deposits.into_iter().map(|(at, id)| names::deposited(at, id));
-        writes.extend(deposited.map(|entry| Write::Enter(names::DEPOSITED, entry)));
-        index(view, &mut writes);
-        view.commit(revision, appends, writes)
-    }
-}
-
-/// Encodes an event for the log.
-fn event_value(event: &Event) -> Vec<u8> {
-    [event.id.as_bytes(), event.to_json().as_bytes()].concat()
-}
-
-/// Number of an entry, and the numbers of the entries before it.
-struct EntryNumbers {
-    before: EntriesBefore,
-    /// `None` if the command wrote no entry.
-    own: Option<u64>,
-}
-
-/// Updates the index entries of changed records.
-fn index(view: &View, writes: &mut Vec<Write>) {
-    let mut moved = |index, before: Option<Vec<u8>>, after: Option<Vec<u8>>| {
-        if before != after {
-            writes.extend(before.map(|entry| Write::Leave(index, entry)));
-            writes.extend(after.map(|entry| Write::Enter(index, entry)));
-        }
-    };
-    for (name, copy) in view.touched() {
-        if let Some(id) = names::of_generation(name)
-            && let Some((before, after)) = copy.change()
-        {
-            moved(names::DUE, due(id, before), due(id, after));
-        } else if let Some(id) = names::of_key(name)
-            && let Some((Some(before), Some(after))) = copy.change()
-        {
-            moved(names::SPENDERS, spender(before, id), spender(after, id));
-        }
-    }
-}
-
-fn due(id: GenerationId, record: Option<&Record>) -> Option<Vec<u8>> {
-    match record {
-        Some(Record::Open(hold)) => Some(names::due(id, hold)),
-        Some(Record::None | Record::Closed(_) | Record::Deposited(_)) | None => None,
-    }
-}
-
-fn spender(key: &Balance<ledger::Key>, id: KeyId) -> Option<Vec<u8>> {
-    names::spender(key.of.budget.used, id)
 }

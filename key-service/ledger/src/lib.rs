@@ -6,6 +6,7 @@ mod error;
 mod kept;
 mod lanes;
 pub mod names;
+mod spaces;
 #[cfg(feature = "testing")]
 pub mod stepped;
 pub mod stored;
@@ -17,6 +18,7 @@ pub use self::{
     error::StoreError,
     kept::{EVENTS_KEPT, EventBounds, Retention},
     lanes::{change::Change, house, lane::Lanes},
+    spaces::change_space,
     sums::journal,
     view::reading,
 };

@@ -191,7 +191,7 @@ pub fn due(generation: GenerationId, hold: &Hold) -> Vec<u8> {
     entry.extend(payer.key.as_bytes());
     entry.extend(amount.nanos().to_be_bytes());
     entry.push(levels(counted.levels));
-    entry.extend(payer.groups.iter().flatten().flat_map(GroupId::as_bytes));
+    payer.groups.iter().flatten().for_each(|group| entry.extend(group.as_bytes()));
     entry
 }
 

@@ -12,7 +12,7 @@ use shared::{
 };
 
 use crate::{
-    batch::{Batch, Effects, Outcomes, commands::Commands},
+    batch::{Batch, Outcomes, commands::Commands, effects::Effects},
     error::StoreError,
     kept::Retention,
     lanes::change::Change,

@@ -3,6 +3,7 @@
 
 mod clocks;
 mod commits;
+mod copies;
 mod durability;
 mod measure;
 mod rivals;
@@ -266,7 +267,7 @@ impl Installation {
                 groups.entry((day, group)).or_default().add(&payer.model, keys, hour, counts);
             }
             if let Some(user) = user {
-                users.entry((day, usage::part_of_user(&user))).or_default().add(&user, counts.into());
+                users.entry((day, usage::part_of_user(user))).or_default().add(user, counts.into());
             }
         }
         for ((day, group), expected) in groups {

@@ -4,29 +4,24 @@
 //! A decision is a function that may run several times. It sees a record that has not been read yet as absent. The
 //! answer is then discarded, the record is read, and the function runs again.
 
+mod copies;
 mod copy;
 pub mod reading;
 
-use std::{
-    collections::{HashMap, hash_map::Entry},
-    mem,
-    sync::Arc,
-};
+use std::{mem, sync::Arc};
 
 use domain::usage::Day;
-
-use foldhash::fast::RandomState;
 use records::{
-    Answer, Commit, Committed, Durability, Failure, Guard, Index, Name, Question, Record, Records, Revision,
-    Set, Space, Write,
+    Answer, Commit, Durability, Failure, Guard, Index, Name, Question, Record, Records, Revision, Set, Space,
+    Write,
 };
-use shared::{
-    clock::{Clock, random_bytes},
-    time::Timestamp,
-};
+use shared::time::Timestamp;
 
-pub(crate) use self::copy::Copy;
-use self::copy::{NotRead, Values};
+use self::{
+    copies::Copies,
+    copy::{NotRead, Values},
+};
+pub(crate) use self::{copies::Slot, copy::Copy};
 pub use self::{
     copy::Stored,
     reading::{FORM, tell_damage},
@@ -35,9 +30,6 @@ use crate::{
     error::StoreError,
     names::{self, RecordName},
 };
-
-/// Maximum number of attempts at a change while others change the same space.
-const MOST_ATTEMPTS: u32 = 100;
 
 /// A record cannot be read, so nothing can be decided.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -55,15 +47,15 @@ impl From<Unreadable> for StoreError {
 #[derive(Clone)]
 pub struct View {
     space: Space,
-    copies: HashMap<Name, Copy, RandomState>,
-    /// Names that the decision has read, in order. The commit guards them.
-    touched: Vec<Name>,
+    copies: Copies,
+    /// Slots of the copies that the decision has read, in order. The commit guards them.
+    touched: Vec<usize>,
     missing: Vec<Name>,
-    /// Names that were read since the last commit.
-    read: Vec<Name>,
+    /// Slots of the copies that were added since the last commit.
+    added: Vec<usize>,
     /// Changes of indexes, logs and sets.
     others: Vec<Write>,
-    durability: Durability,
+    pub(crate) durability: Durability,
     /// The account's oldest kept event, if it has been looked up.
     pub(crate) oldest_event: Option<OldestEvent>,
 }
@@ -79,10 +71,10 @@ impl View {
     pub fn of(space: &Space) -> Self {
         Self {
             space: space.clone(),
-            copies: HashMap::default(),
+            copies: Copies::default(),
             touched: Vec::new(),
             missing: Vec::new(),
-            read: Vec::new(),
+            added: Vec::new(),
             others: Vec::new(),
             durability: Durability::default(),
             oldest_event: None,
@@ -96,30 +88,54 @@ impl View {
 
     /// Returns a value like [`View::get`], without cloning it.
     pub fn look<T: Stored>(&mut self, name: &RecordName<T>) -> Result<Option<&T>, Unreadable> {
-        let Some((space, copy)) = self.touch(name) else { return Ok(None) };
-        copy.get(|| tell_damage(space, name)).map_err(|NotRead| unreadable(name))
+        let Some(slot) = self.find(name) else { return Ok(None) };
+        self.value_at(slot).map_err(|NotRead| unreadable(name))
     }
 
     /// Returns a value like [`View::look`], but also fails if the record has not been read yet.
     pub(crate) fn found<T: Stored>(&mut self, name: &RecordName<T>) -> Result<Option<&T>, NotRead> {
-        let (space, copy) = self.touch(name).ok_or(NotRead)?;
-        copy.get(|| tell_damage(space, name))
+        let slot = self.find(name).ok_or(NotRead)?;
+        self.value_at(slot)
+    }
+
+    /// Finds a copy, so that the decision can read and change the record several times. `None` if the record has not
+    /// been read yet.
+    pub(crate) fn find<T>(&mut self, name: &RecordName<T>) -> Option<Slot<T>> {
+        self.touch(name).map(Slot::new)
+    }
+
+    /// Finds a copy like [`View::find`]. A record without a copy is presumed absent.
+    pub(crate) fn find_new<T>(&mut self, name: &RecordName<T>) -> Slot<T> {
+        let slot = self.copies.slot(name).unwrap_or_else(|| self.keep(name.clone().into(), None));
+        self.guard(slot);
+        Slot::new(slot)
+    }
+
+    /// Returns the value of a copy that this decision has found.
+    pub(crate) fn value_at<T: Stored>(&mut self, slot: Slot<T>) -> Result<Option<&T>, NotRead> {
+        self.copies.get_mut(slot.number).ok_or(NotRead)?.get(&self.space)
     }
 
     /// Returns the value of a copy without guarding it; `None` if there is no copy.
     pub(crate) fn peek<T: Stored>(&mut self, name: &RecordName<T>) -> Option<&T> {
-        let space = &self.space;
-        self.copies.get_mut(&**name)?.get(|| tell_damage(space, name)).ok()?
+        let slot = self.copies.slot(name)?;
+        self.copies.get_mut(slot)?.get(&self.space).ok()?
     }
 
     /// Returns whether there is a record with this name.
     pub fn has(&mut self, name: &Name) -> bool {
-        self.touch(name).is_some_and(|(_, copy)| copy.exists())
+        self.touch(name).and_then(|slot| self.copies.get(slot)).is_some_and(Copy::exists)
     }
 
     /// Writes a record. The record is read first and guarded, so that no unread record is overwritten.
     pub fn put<T: Stored>(&mut self, name: &RecordName<T>, value: T) {
-        if let Some(values) = self.values(name) {
+        if let Some(slot) = self.find(name) {
+            self.put_at(slot, value);
+        }
+    }
+
+    pub(crate) fn put_at<T: Stored>(&mut self, slot: Slot<T>, value: T) {
+        if let Some(values) = self.values(slot) {
             values.put(value);
         }
     }
@@ -131,12 +147,19 @@ impl View {
         name: &RecordName<T>,
         change: impl FnOnce(&mut T) -> R,
     ) -> Option<R> {
-        self.values(name)?.next_mut().map(change)
+        let slot = self.find(name)?;
+        self.values(slot)?.next_mut().map(change)
     }
 
     /// Removes a record, if there is one.
     pub fn remove<T: Stored>(&mut self, name: &RecordName<T>) {
-        if let Some(values) = self.values(name) {
+        if let Some(slot) = self.find(name) {
+            self.remove_at(slot);
+        }
+    }
+
+    pub(crate) fn remove_at<T: Stored>(&mut self, slot: Slot<T>) {
+        if let Some(values) = self.values(slot) {
             values.remove();
         }
     }
@@ -144,7 +167,7 @@ impl View {
     /// Presumes that no record with this name exists. The commit guards this, and a conflict returns the record if it
     /// does exist.
     pub fn presume_absent(&mut self, name: &Name) {
-        if !self.copies.contains_key(name) {
+        if !self.has_copy(name) {
             self.keep(name.clone(), None);
         }
     }
@@ -175,19 +198,19 @@ impl View {
 
     /// Requests a record unless there is a copy. It is then read before the decision runs again.
     pub(crate) fn need(&mut self, name: &Name) {
-        if !self.copies.contains_key(name) && !self.missing.contains(name) {
+        if !self.has_copy(name) && !self.missing.contains(name) {
             self.missing.push(name.clone());
         }
     }
 
     /// Drops the copy of a record, if any, and requests the record again.
     pub(crate) fn need_again(&mut self, name: &Name) {
-        self.copies.remove(name);
+        self.forget(name);
         self.need(name);
     }
 
     pub(crate) fn has_copy(&self, name: &Name) -> bool {
-        self.copies.contains_key(name)
+        self.copies.slot(name).is_some()
     }
 
     /// Returns whether records must be read before the change can be decided.
@@ -200,20 +223,21 @@ impl View {
         std::mem::take(&mut self.missing)
     }
 
-    /// Stores a record that was read.
-    pub(crate) fn keep(&mut self, name: Name, record: Option<Record>) {
-        self.read.push(name.clone());
-        self.copies.insert(name, Copy::of(record));
+    /// Keeps a copy of a record that was read. Returns its slot.
+    pub(crate) fn keep(&mut self, name: Name, record: Option<Record>) -> usize {
+        let slot = self.copies.insert(Copy::of(name, record));
+        self.added.push(slot);
+        slot
     }
 
     /// Returns the copies that the decision has read.
-    pub(crate) fn touched(&self) -> impl Iterator<Item = (&Name, &Copy)> {
-        self.touched.iter().filter_map(|name| Some((name, self.copies.get(name)?)))
+    pub(crate) fn touched(&self) -> impl Iterator<Item = &Copy> {
+        self.touched.iter().filter_map(|slot| self.copies.get(*slot))
     }
 
     /// Returns guards for all records that the decision has read.
     pub(crate) fn guards(&self) -> Vec<Guard> {
-        self.touched().map(|(name, copy)| copy.guard(name)).collect()
+        self.touched().map(Copy::guard).collect()
     }
 
     /// Returns a commit with the writes in `before`, the changed records, and the writes in `after`. Appends come
@@ -223,9 +247,9 @@ impl View {
         let (mut guards, mut writes) = (Vec::with_capacity(self.touched.len()), before);
         writes.reserve(self.touched.len() + after.len() + self.others.len());
         writes.extend(self.others.iter().filter(is_append).cloned());
-        for (name, copy) in self.touched() {
-            guards.push(copy.guard(name));
-            writes.extend(copy.write(name, revision));
+        for copy in self.touched() {
+            guards.push(copy.guard());
+            writes.extend(copy.write(revision));
         }
         writes.extend(after);
         writes.extend(self.others.iter().filter(|write| !is_append(write)).cloned());
@@ -239,9 +263,9 @@ impl View {
 
     /// Makes the turn current, and keeps what has been read for the decision under way.
     pub(crate) fn settle_turn(&mut self, revision: Revision) {
-        let read = mem::take(&mut self.read);
+        let added = mem::take(&mut self.added);
         self.settle(revision);
-        self.read = read;
+        self.added = added;
     }
 
     /// Discards a refused change, and keeps the copies.
@@ -251,17 +275,14 @@ impl View {
 
     /// Ends a change, and drops the copies that few changes read again.
     fn end(&mut self, mut end: impl FnMut(&mut Copy)) {
-        for name in self.touched.drain(..) {
-            if let Entry::Occupied(mut copy) = self.copies.entry(name) {
-                end(copy.get_mut());
-                if !copy.get().is_read_again(copy.key()) {
-                    copy.remove();
-                }
+        for slot in &self.touched {
+            if let Some(copy) = self.copies.get_mut(*slot) {
+                end(copy);
             }
         }
-        for name in self.read.drain(..) {
-            if self.copies.get(&name).is_some_and(|copy| !copy.is_read_again(&name)) {
-                self.copies.remove(&name);
+        for slot in self.touched.drain(..).chain(self.added.drain(..)) {
+            if self.copies.get(slot).is_some_and(|copy| !copy.is_read_again()) {
+                self.copies.remove(slot);
             }
         }
         self.begin();
@@ -269,8 +290,8 @@ impl View {
 
     /// Discards the changes, and starts the decision over with the records read so far.
     pub(crate) fn begin(&mut self) {
-        for name in self.touched.drain(..) {
-            if let Some(copy) = self.copies.get_mut(&name) {
+        for slot in self.touched.drain(..) {
+            if let Some(copy) = self.copies.get_mut(slot) {
                 copy.roll_back();
             }
         }
@@ -281,20 +302,24 @@ impl View {
 
     /// Takes over the records from a conflict, by the indexes of their guards, and discards the changes.
     pub(crate) fn replace(&mut self, present: impl IntoIterator<Item = (usize, Option<Record>)>) {
-        for (place, record) in present {
-            if let Some(name) = self.touched.get(place) {
-                self.copies.insert(name.clone(), Copy::of(record));
+        for (guard, record) in present {
+            if let Some(copy) = self.touched.get(guard).and_then(|slot| self.copies.get_mut(*slot)) {
+                copy.replace(record);
             }
         }
         self.begin();
     }
 
+    /// Drops the copy of a record. The changes are discarded first, since they may depend on it.
     pub(crate) fn forget(&mut self, name: &Name) {
-        self.copies.remove(name);
+        self.begin();
+        if let Some(slot) = self.copies.slot(name) {
+            self.copies.remove(slot);
+        }
     }
 
     #[cfg(feature = "testing")]
-    pub(crate) fn copies(&self) -> impl Iterator<Item = (&Name, &Copy)> {
+    pub(crate) fn copies(&self) -> impl Iterator<Item = &Copy> {
         self.copies.iter()
     }
 
@@ -302,81 +327,55 @@ impl View {
         self.copies.len()
     }
 
-    /// Drops copies if there are more than `most`: sums of earlier days first, and open holds last.
+    /// Drops copies if there are more than `most`: sums of earlier days first, and open holds last. The changes are
+    /// discarded first, since they may depend on the copies.
     pub(crate) fn shrink(&mut self, most: usize, today: Day) {
         if self.copies.len() <= most {
             return;
         }
+        self.begin();
         let today = names::day_part(today);
-        self.copies
-            .retain(|Name { set, .. }, _| !names::SETS_OF_DAYS.contains(&set.table) || set.part >= today);
+        self.copies.retain(|Copy { name: Name { set, .. }, .. }| {
+            !names::SETS_OF_DAYS.contains(&set.table) || set.part >= today
+        });
         if self.copies.len() <= most / 2 {
             return;
         }
-        self.copies.retain(|_, copy| copy.is_open());
+        self.copies.retain(Copy::is_open);
         if self.copies.len() > most / 2 {
-            self.copies.clear();
+            self.copies = Copies::default();
         }
     }
 
-    fn values<T: Stored>(&mut self, name: &RecordName<T>) -> Option<&mut Values<T>> {
-        let (space, copy) = self.touch(name)?;
-        copy.values(|| tell_damage(space, name))
+    fn values<T: Stored>(&mut self, slot: Slot<T>) -> Option<&mut Values<T>> {
+        self.copies.get_mut(slot.number)?.values(&self.space)
     }
 
     /// Finds a copy, which the commit then guards. Without one, the record is read before the decision runs again.
-    fn touch(&mut self, name: &Name) -> Option<(&Space, &mut Copy)> {
-        let Some(copy) = self.copies.get_mut(name) else {
+    fn touch(&mut self, name: &Name) -> Option<usize> {
+        let Some(slot) = self.copies.slot(name) else {
             if !self.missing.contains(name) {
                 self.missing.push(name.clone());
             }
             return None;
         };
-        if !copy.is_touched {
-            copy.is_touched = true;
-            self.touched.push(name.clone());
+        self.guard(slot);
+        Some(slot)
+    }
+
+    /// Makes the commit guard a copy.
+    fn guard(&mut self, slot: usize) {
+        if let Some(copy) = self.copies.get_mut(slot)
+            && !mem::replace(&mut copy.is_touched, true)
+        {
+            self.touched.push(slot);
         }
-        Some((&self.space, copy))
     }
 }
 
 fn unreadable(name: &Name) -> Unreadable {
     let Name { set: Set { table, part }, key } = name;
     Unreadable(format!("table {table}, part {part}, {}", hex::encode(key)))
-}
-
-/// Changes a space that holds no money. `decide` runs again after a conflict, and whenever it needed records that had
-/// not been read. If it refuses, nothing changes.
-pub async fn change<T>(
-    records: &Arc<dyn Records>,
-    clock: &dyn Clock,
-    space: &Space,
-    mut decide: impl FnMut(&mut View) -> Result<T, StoreError>,
-) -> Result<T, StoreError> {
-    let mut view = View::of(space);
-    for _ in 0..MOST_ATTEMPTS {
-        let term = records.term(space).await;
-        view.begin();
-        let decided = decide(&mut view);
-        if view.is_missing_some() {
-            read(records, &mut view).await?;
-            continue;
-        }
-        let answer = decided?;
-        let revision = Revision(random_bytes(clock));
-        let commit = view.commit(revision, Vec::new(), Vec::new());
-        // A single record that was only read needs no commit to confirm it.
-        if !commit.writes.is_empty() || commit.guards.len() > 1 {
-            let committed = records.commit(space, commit).await?;
-            if let Committed::Conflict(present) = committed {
-                view.replace(present);
-                continue;
-            }
-        }
-        records.settle(space, view.durability, term).await?;
-        return Ok(answer);
-    }
-    Err(Failure::NotDone("others change the same records".into()).into())
 }
 
 /// Reads the records that a decision still needs.

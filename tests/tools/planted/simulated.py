@@ -16,8 +16,8 @@ FAULTS = {
     "simulation": [
         # 5
         ("what is only read is not guarded, among gateways", VIEW,
-         "guards.push(copy.guard(name));",
-         "guards.extend(Some(copy.guard(name)).filter(|_| copy.write(name, revision).is_some()));", SEEDS),
+         "guards.push(copy.guard());",
+         "guards.extend(Some(copy.guard()).filter(|_| copy.write(revision).is_some()));", SEEDS),
         # 24
         ("a capture that a gateway sends twice is billed twice", FUNDS,
          "Ending::Captured | Ending::Late => settled,",

@@ -42,10 +42,10 @@ pub struct Hour(pub i64);
 
 /// What an entry adds to the counters of a payer on a day.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Added {
-    pub payer: Payer,
+pub struct Added<'a> {
+    pub payer: &'a Payer,
     /// The user that the caller sent; `None` if it sent none.
-    pub user: Option<String>,
+    pub user: Option<&'a str>,
     pub day: Day,
     /// Hour of the day, from 0 to 23.
     pub hour: u8,
@@ -141,7 +141,7 @@ impl Hour {
 /// settlement of a generation counts as a request. The correction of an expiry counts on the day of the correction, so
 /// that day's charge may be negative. Tokens that the expiry overcounted are not subtracted. A late capture adds
 /// nothing.
-pub fn added(before: &Record, entry: &Entry) -> Added {
+pub fn added<'a>(before: &Record, entry: &'a Entry) -> Added<'a> {
     let settlement = &entry.settlement;
     let (known, usage) = (at_known_cost(settlement), counted(settlement));
     let counts = match before {
@@ -164,8 +164,9 @@ pub fn added(before: &Record, entry: &Entry) -> Added {
             charged_at_known_cost: known.charged,
         },
     };
-    let (user, hour) = (settlement.user().map(str::to_owned), Hour::of(settlement.at));
-    Added { payer: settlement.payer.clone(), user, day: hour.day(), hour: hour.of_day(), counts }
+    let hour = Hour::of(settlement.at);
+    let (payer, user) = (&settlement.payer, settlement.user());
+    Added { payer, user, day: hour.day(), hour: hour.of_day(), counts }
 }
 
 /// A settlement's upstream cost and charge, both zero if its upstream cost is unknown.

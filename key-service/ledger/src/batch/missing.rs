@@ -14,8 +14,14 @@ use crate::{
     view::View,
 };
 
-/// Requests the records that the calls will read and that have no copies. A new generation is presumed absent.
+/// Discards a decision that lacks records, and requests these and all others that the calls will read and that have no
+/// copies.
 pub(crate) fn need_records(view: &mut View, kept: Retention, calls: &[Commands<'_>]) {
+    let missing = view.take_missing();
+    view.begin();
+    for name in &missing {
+        view.need(name);
+    }
     view.need(&names::turn());
     view.need(&names::account());
     let account = view.peek(&names::account()).copied();
@@ -34,14 +40,8 @@ fn need_own(view: &mut View, command: &Command, remembers_expiries: bool) {
         view.need(&names::key(id));
     }
     match (command, command.record()) {
-        (_, None) => {}
-        (_, Some(RecordId::Deposit(id))) => view.presume_absent(&names::deposit(id)),
-        (Command::Hold(_), Some(RecordId::Generation(id))) => {
-            view.presume_absent(&names::generation(id));
-            if remembers_expiries {
-                view.presume_absent(&names::expired(id));
-            }
-        }
+        // Holds and deposits presume that there is no record.
+        (_, None | Some(RecordId::Deposit(_))) | (Command::Hold(_), Some(RecordId::Generation(_))) => {}
         (_, Some(RecordId::Generation(id))) => {
             view.need(&names::generation(id));
             if remembers_expiries {

@@ -13,7 +13,7 @@ use shared::{
 };
 
 use crate::{
-    batch::Effects,
+    batch::effects::Effects,
     names,
     stored::{AccountRecord, Balance},
     view::{Unreadable, View},

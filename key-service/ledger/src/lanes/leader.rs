@@ -24,8 +24,9 @@ use tokio::{
 
 use crate::{
     batch::{
-        Batch, Effects, Outcomes,
+        Batch, Outcomes,
         commands::{self, Commands},
+        effects::Effects,
         written::WrittenEvents,
     },
     error::StoreError,

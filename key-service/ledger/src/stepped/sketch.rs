@@ -1,6 +1,6 @@
 //! Describes copies without the random bits of revisions, so that a model recognises states it has already visited.
 
-use records::{Name, Record, maps::SpaceMaps};
+use records::{Record, maps::SpaceMaps};
 
 use crate::view::{Copy, View};
 
@@ -9,7 +9,7 @@ impl View {
     /// was read. In the last case the copy's value does not matter, because a commit with a guard on this copy can
     /// never be written.
     pub(crate) fn sketch(&self, records: &SpaceMaps, sketch: &mut Vec<u8>) {
-        let mut all: Vec<_> = self.copies().map(|(name, copy)| (name, state(name, copy, records))).collect();
+        let mut all: Vec<_> = self.copies().map(|copy| (&copy.name, state(copy, records))).collect();
         all.sort_unstable();
         for (name, copy) in all {
             sketch.push(name.set.table);
@@ -20,10 +20,10 @@ impl View {
     }
 }
 
-fn state(name: &Name, copy: &Copy, records: &SpaceMaps) -> u8 {
+fn state(copy: &Copy, records: &SpaceMaps) -> u8 {
     match copy.seen {
         None => 0,
-        seen if seen == records.record(name).map(Record::revision) => 1,
+        seen if seen == records.record(&copy.name).map(Record::revision) => 1,
         Some(_) => 2,
     }
 }

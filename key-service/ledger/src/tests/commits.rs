@@ -43,7 +43,9 @@ fn committed(view: &mut View, commands: &[Command]) -> Commit {
     loop {
         let calls = [Commands { all: commands, now: START }];
         let Some((outcomes, effects)) = Batch::new(view, account(1), KEPT).decide(&calls) else {
-            view.take_missing().into_iter().for_each(|name| view.keep(name, None));
+            for name in view.take_missing() {
+                view.keep(name, None);
+            }
             continue;
         };
         assert!(outcomes.iter().flatten().all(Result::is_ok), "{outcomes:?}");

@@ -4,11 +4,11 @@ use std::any::Any;
 
 use domain::ledger::Record as GenerationRecord;
 use minicbor::{Decode, Encode};
-use records::{Guard, Name, Record, Revision, Write};
+use records::{Guard, Name, Record, Revision, Space, Write};
 
 use crate::{
     names,
-    view::reading::{FORM, value},
+    view::reading::{FORM, tell_damage, value},
 };
 
 /// A type that can be stored as a record's value.
@@ -18,6 +18,7 @@ impl<T: Encode<()> + for<'b> Decode<'b, ()> + Clone + PartialEq + Send + Sync + 
 
 /// A record as read, and its next value.
 pub(crate) struct Copy {
+    pub(crate) name: Name,
     /// Revision of the record; `None` if it is absent.
     pub(crate) seen: Option<Revision>,
     pub(super) is_touched: bool,
@@ -66,22 +67,26 @@ trait AnyValues: Any + Send + Sync {
 }
 
 impl Copy {
-    pub(super) fn of(record: Option<Record>) -> Self {
+    pub(super) fn of(name: Name, record: Option<Record>) -> Self {
         let seen = record.as_ref().map(Record::revision);
-        Self { seen, is_touched: false, state: record.map_or(State::Absent, State::Unread) }
+        Self { name, seen, is_touched: false, state: record.map_or(State::Absent, State::Unread) }
+    }
+
+    /// Takes over the current record.
+    pub(super) fn replace(&mut self, record: Option<Record>) {
+        *self = Self::of(self.name.clone(), record);
     }
 
     /// Returns the value, including the changes so far; `None` if the record does not exist.
-    pub(super) fn get<T: Stored>(&mut self, tell_damage: impl FnOnce()) -> Result<Option<&T>, NotRead> {
+    pub(super) fn get<T: Stored>(&mut self, space: &Space) -> Result<Option<&T>, NotRead> {
         match self.state {
             State::Absent => Ok(None),
-            State::Unread(_) | State::Read(_) => self.values(tell_damage).ok_or(NotRead)?.get(),
+            State::Unread(_) | State::Read(_) => self.values(space).ok_or(NotRead)?.get(),
         }
     }
 
-    /// Returns the values of the record; `None` if they have another type. Calls `tell_damage` once if the record
-    /// cannot be read.
-    pub(super) fn values<T: Stored>(&mut self, tell_damage: impl FnOnce()) -> Option<&mut Values<T>> {
+    /// Returns the values of the record; `None` if they have another type. A record that cannot be read is logged once.
+    pub(super) fn values<T: Stored>(&mut self, space: &Space) -> Option<&mut Values<T>> {
         let read = match &self.state {
             State::Absent => Some(Values { value: None, is_damaged: false, next: Next::Same }),
             State::Unread(record) => {
@@ -92,7 +97,7 @@ impl Copy {
         };
         if let Some(values) = read {
             if values.is_damaged {
-                tell_damage();
+                tell_damage(space, &self.name);
             }
             self.state = State::Read(Box::new(values));
         }
@@ -123,15 +128,15 @@ impl Copy {
         }
     }
 
-    pub(super) fn guard(&self, name: &Name) -> Guard {
-        Guard { name: name.clone(), seen: self.seen }
+    pub(super) fn guard(&self) -> Guard {
+        Guard { name: self.name.clone(), seen: self.seen }
     }
 
     /// Returns the write for the record, if the record has changed.
-    pub(super) fn write(&self, name: &Name, revision: Revision) -> Option<Write> {
+    pub(super) fn write(&self, revision: Revision) -> Option<Write> {
         match &self.state {
             State::Absent | State::Unread(_) => None,
-            State::Read(values) => values.write(name, revision),
+            State::Read(values) => values.write(&self.name, revision),
         }
     }
 
@@ -152,8 +157,8 @@ impl Copy {
     }
 
     /// Returns whether later commands read the record again.
-    pub(super) fn is_read_again(&self, name: &Name) -> bool {
-        names::READ_AGAIN.contains(&name.set.table) || self.is_open()
+    pub(super) fn is_read_again(&self) -> bool {
+        names::READ_AGAIN.contains(&self.name.set.table) || self.is_open()
     }
 
     /// Returns whether this is an open hold.
@@ -171,7 +176,7 @@ impl Clone for Copy {
             State::Unread(record) => State::Unread(record.clone()),
             State::Read(values) => State::Read(values.copied()),
         };
-        Self { seen: self.seen, is_touched: self.is_touched, state }
+        Self { name: self.name.clone(), seen: self.seen, is_touched: self.is_touched, state }
     }
 }
 

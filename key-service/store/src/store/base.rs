@@ -4,9 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 pub(crate) use key_service_ledger::reading::{no_answer, value};
 use key_service_ledger::{
-    EventBounds, Lanes, Retention, StoreError,
-    reading::SpaceReader,
-    view::{self, View},
+    EventBounds, Lanes, Retention, StoreError, change_space, reading::SpaceReader, view::View,
 };
 use quick_cache::sync::Cache;
 use records::{Answer, Durability, Question, Record, Records, Set, Space};
@@ -69,7 +67,7 @@ impl Store {
         space: &Space,
         decide: impl FnMut(&mut View) -> Result<T, StoreError> + Send,
     ) -> Result<T, StoreError> {
-        view::change(&self.records, &*self.clock, space, decide).await
+        change_space(&self.records, &*self.clock, space, decide).await
     }
 
     /// Changes records like [`Self::change`], but does not wait until the change is durable. Use it only if the loss of

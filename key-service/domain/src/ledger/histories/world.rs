@@ -135,7 +135,7 @@ impl World {
         if let (Some((_, RecordId::Generation(id))), Some(entry)) = (record_id, entry(&before, &after)) {
             let trail = self.trails.entry(account).or_default();
             let added = added(&before, &entry);
-            let counts = trail.counted.entry((added.day, added.payer)).or_default();
+            let counts = trail.counted.entry((added.day, added.payer.clone())).or_default();
             counts.add(added.hour, added.counts);
             trail.journal.push((id, entry));
         }

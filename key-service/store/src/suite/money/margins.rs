@@ -60,14 +60,14 @@ impl Expected {
         expected
     }
 
-    fn add(&mut self, usage::Added { payer, user, day, hour, counts }: usage::Added) {
+    fn add(&mut self, usage::Added { payer, user, day, hour, counts }: usage::Added<'_>) {
         for (group, keys) in counting_groups(payer.groups) {
             self.groups.entry((day, group)).or_default().add(&payer.model, keys, hour, counts);
         }
         self.models.entry((day, payer.model.clone())).or_default().add(hour, counts);
-        self.payers.entry((day, payer)).or_default().add(hour, counts);
+        self.payers.entry((day, payer.clone())).or_default().add(hour, counts);
         if let Some(user) = user {
-            self.users.entry((day, part_of_user(&user))).or_default().add(&user, counts.into());
+            self.users.entry((day, part_of_user(user))).or_default().add(user, counts.into());
         }
     }
 }
