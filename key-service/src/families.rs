@@ -6,6 +6,11 @@ pub const FAMILIES: &[Family] = &[
     Family::gauge("keyservice_sessions", "sessions of gateways that are open"),
     Family::histogram("keyservice_frame_calls", CALLS, "calls in a frame, received"),
     Family::counter("keyservice_denials_total", "refusals").labelled(),
+    Family::counter(
+        "keyservice_operator_denials_total",
+        "requests to the operator API that were refused, by the code of the error",
+    )
+    .labelled(),
     Family::counter("keyservice_billed_nanousd_total", "money billed").labelled(),
     Family::counter(
         "keyservice_shortfall_nanousd_total",

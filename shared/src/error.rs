@@ -44,6 +44,8 @@ codes! {
     InvalidApiKey = "invalid_api_key", UNAUTHORIZED, "authentication_error";
     /// Unknown, malformed or revoked management key.
     InvalidManagementKey = "invalid_management_key", UNAUTHORIZED, "authentication_error";
+    /// Unknown, malformed or revoked operator key.
+    InvalidOperatorKey = "invalid_operator_key", UNAUTHORIZED, "authentication_error";
     /// A disabled API key.
     KeyDisabled = "key_disabled", UNAUTHORIZED, "authentication_error";
     /// The `expires_at` of the API key has passed.
@@ -52,6 +54,14 @@ codes! {
     ManagementKeyNotAllowed = "management_key_not_allowed", FORBIDDEN, "permission_error";
     /// A valid API key on a management route.
     ManagementKeyRequired = "management_key_required", FORBIDDEN, "permission_error";
+    /// A valid operator key on a route outside the operator API.
+    OperatorKeyNotAllowed = "operator_key_not_allowed", FORBIDDEN, "permission_error";
+    /// A valid API key or management key on a route of the operator API.
+    OperatorKeyRequired = "operator_key_required", FORBIDDEN, "permission_error";
+    /// An operator key without a scope that the route needs.
+    OperatorScopeMissing = "operator_scope_missing", FORBIDDEN, "permission_error";
+    /// An operator key, used from outside its networks.
+    OperatorNetworkNotAllowed = "operator_network_not_allowed", FORBIDDEN, "permission_error";
     /// A management key that may only read, on a route that writes.
     ReadOnlyKey = "read_only_key", FORBIDDEN, "permission_error";
     /// A management key of a group, on anything but a key of that group.
@@ -116,6 +126,12 @@ codes! {
     GroupNotFound = "group_not_found", NOT_FOUND, "invalid_request_error";
     /// The account does not have this webhook.
     WebhookNotFound = "webhook_not_found", NOT_FOUND, "invalid_request_error";
+    /// The account does not have this management key.
+    ManagementKeyNotFound = "management_key_not_found", NOT_FOUND, "invalid_request_error";
+    /// The account does not have this member.
+    MemberNotFound = "member_not_found", NOT_FOUND, "invalid_request_error";
+    /// The account does not exist.
+    AccountNotFound = "account_not_found", NOT_FOUND, "invalid_request_error";
     /// The account does not have a bill of this generation.
     GenerationNotFound = "generation_not_found", NOT_FOUND, "invalid_request_error";
     /// The route does not exist.
@@ -130,6 +146,16 @@ codes! {
     TooManyGroups = "too_many_groups", BAD_REQUEST, "invalid_request_error";
     /// The account has reached the bound on webhooks.
     TooManyWebhooks = "too_many_webhooks", BAD_REQUEST, "invalid_request_error";
+    /// The account has reached the bound on members.
+    TooManyMembers = "too_many_members", BAD_REQUEST, "invalid_request_error";
+    /// Another account has the name.
+    AccountNameTaken = "account_name_taken", CONFLICT, "invalid_request_error";
+    /// Another account has the external id.
+    ExternalIdTaken = "external_id_taken", CONFLICT, "invalid_request_error";
+    /// Another member of the account has the name.
+    MemberNameTaken = "member_name_taken", CONFLICT, "invalid_request_error";
+    /// An account keeps its last owner.
+    LastOwner = "last_owner", CONFLICT, "invalid_request_error";
     /// A revoked key cannot be changed.
     KeyRevoked = "key_revoked", CONFLICT, "invalid_request_error";
     /// An expired key cannot be rotated.
@@ -304,11 +330,16 @@ const fn challenge(code: Code) -> Option<&'static str> {
         Code::InvalidAuthorizationHeader => Some(r#"Bearer realm="api", error="invalid_request""#),
         Code::InvalidApiKey
         | Code::InvalidManagementKey
+        | Code::InvalidOperatorKey
         | Code::KeyDisabled
         | Code::KeyExpired
         | Code::GroupArchived => Some(r#"Bearer realm="api", error="invalid_token""#),
         Code::ManagementKeyNotAllowed
         | Code::ManagementKeyRequired
+        | Code::OperatorKeyNotAllowed
+        | Code::OperatorKeyRequired
+        | Code::OperatorScopeMissing
+        | Code::OperatorNetworkNotAllowed
         | Code::ModelNotAllowed
         | Code::ReadOnlyKey => Some(r#"Bearer realm="api", error="insufficient_scope""#),
         _ => None,

@@ -5,6 +5,7 @@
 
 mod call;
 mod credential;
+pub mod describe;
 pub mod error;
 mod forms;
 mod host;

@@ -6,6 +6,8 @@ mod event;
 mod field;
 mod kind;
 mod noun;
+mod operator;
+mod operator_route;
 mod path;
 mod reading;
 mod route;
@@ -13,9 +15,16 @@ mod schema;
 mod value;
 
 pub use bounds::*;
-pub use event::{ActorObject, EVENT_TYPES, EventObject, TEST_EVENT_TYPE};
-pub use field::{Bound, DefaultField, Field, Fields, GroupField, Input, KeyField, Kind, WebhookField};
+pub use event::{ActorObject, EVENT_TYPES, EventObject, OPERATOR_EVENT_TYPES, TEST_EVENT_TYPE};
+pub use field::{
+    AccountField, Bound, DefaultField, Field, Fields, GroupField, Input, KeyField, Kind, ManagementKeyField,
+    MemberField, WebhookField,
+};
 pub use noun::{Noun, Reach};
+pub use operator::{
+    AccountObject, AccountTotals, ManagementKeyObject, MemberObject, OperatorEndpoint, OperatorScope,
+};
+pub use operator_route::OPERATOR_ROUTES;
 pub use path::*;
 pub use reading::{
     AttemptList, AttemptObject, BillObject, Credits, OwnGroup, RefusalObject, RevokedKeys, UsageList,

@@ -376,6 +376,9 @@ fn counting(denial: &Denial, forward: &Forward) -> Counting {
         | Refusal::SpendReserved
         | Refusal::InvalidApiKey
         | Refusal::InvalidManagementKey
+        | Refusal::InvalidOperatorKey
+        | Refusal::OperatorKeyNotAllowed
+        | Refusal::OperatorKeyRequired
         | Refusal::KeyDisabled
         | Refusal::KeyExpired
         | Refusal::ManagementKeyNotAllowed

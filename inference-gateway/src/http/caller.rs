@@ -12,14 +12,14 @@ use shared_rpc::Identity;
 
 use super::app::App;
 
-/// Returns the presented credential if it has the form of an API key. For a management key, the key-service is asked
+/// Returns the presented credential if it has the form of an API key. For any other key, the key-service is asked
 /// first, so that the error gives the right reason.
 pub(super) async fn credential(app: &App, headers: &HeaderMap, caller: &Caller) -> Result<String, ApiError> {
     let presented = model_credential(headers)?;
     match app.prefix.recognise(presented) {
         Presented::Malformed => Err(Refusal::InvalidApiKey.into()),
         Presented::Own(Class::Api) | Presented::Foreign => Ok(presented.to_owned()),
-        Presented::Own(Class::Management) => {
+        Presented::Own(Class::Management | Class::Operator) => {
             authenticate(app, presented, caller).await?;
             Err(Refusal::InvalidApiKey.into())
         }

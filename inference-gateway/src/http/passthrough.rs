@@ -1,5 +1,5 @@
-//! Passes requests to the management API, the dashboard and the operators' pages to a key-service, and its answers
-//! back.
+//! Passes requests to the management API, the operator API, the dashboard and the operators' pages to a key-service, and
+//! its answers back.
 
 mod forwarded;
 
@@ -27,16 +27,22 @@ const MAX_FORM: usize = 32 << 10;
 /// sign in. The bound on requests of unauthenticated callers limits the memory for such small forms.
 const SMALL_FORM: usize = 4 << 10;
 
+/// Beginning of the operator API's paths.
+const OPERATOR_PATHS: &str = "/v1/operator/";
+
 /// Path of the form that signs in with a password.
 const SIGN_IN: &str = "/dashboard/sign-in";
 
-/// Any method on `/v1/management/…`, and on the route that shows an API key to its holder.
+/// Any method on `/v1/management/…`, on `/v1/operator/…`, and on the route that shows an API key to its holder. The
+/// key-service gets the client's address, which an operator key may depend on.
 pub(super) async fn forward(app: Arc<App>, call: Call) -> Result<Response<Body>, ApiError> {
     let caller = call.caller();
     let Call { id, span: trace, mut request } = call;
     let trace = trace.http_request(request.method());
+    let forwarded = Forwarded::of(&request, app.proxy_trusted);
     let span = app.management.identified(&mut request, id, &trace);
-    let class = if request.uri().path() == OWN_KEY { Class::Api } else { Class::Management };
+    forwarded.write(request.headers_mut());
+    let class = class_of(request.uri().path());
     let Some((account, mark)) = account(&app, request.headers(), class, &caller).await? else {
         return refused(&app, request, &caller, &trace).instrument(span).await;
     };
@@ -50,6 +56,17 @@ pub(super) async fn forward(app: Arc<App>, call: Call) -> Result<Response<Body>,
     }
     strip(response.headers_mut());
     Ok(kept_until_taken(response, permit))
+}
+
+/// The class of keys that a path is for.
+fn class_of(path: &str) -> Class {
+    if path == OWN_KEY {
+        Class::Api
+    } else if path.starts_with(OPERATOR_PATHS) {
+        Class::Operator
+    } else {
+        Class::Management
+    }
 }
 
 /// Finds the account of the request's key, if it has one of this class, before the body is read. A key-service is asked

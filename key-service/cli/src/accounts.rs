@@ -50,7 +50,7 @@ pub(crate) async fn run(
         Accounts::List { json: false } => {
             let accounts = management.accounts().await?;
             let rows = accounts.iter().map(|account| {
-                let AccountSummary { id, name, credit, held, keys, created_at } = account;
+                let AccountSummary { id, name, credit, held, keys, created_at, .. } = account;
                 [
                     id.to_string(),
                     name.clone(),
@@ -79,7 +79,7 @@ struct AccountLine<'a> {
 
 impl<'a> AccountLine<'a> {
     fn of(account: &'a AccountSummary) -> Self {
-        let AccountSummary { id, ref name, credit, held, keys, created_at } = *account;
+        let AccountSummary { id, ref name, credit, held, keys, created_at, .. } = *account;
         Self { id, name, credit, held, keys, created_at }
     }
 }

@@ -24,6 +24,7 @@ use key_service_management::Management;
 use access::{
     management_keys::{self, ManagementKeyCommand},
     members::{self, MemberCommand},
+    operator_keys::{self, OperatorKeyCommand},
     operators::{self, OperatorsCommand},
 };
 use accounts::Accounts;
@@ -104,6 +105,9 @@ pub enum Command {
     /// The people who run the installation and sign in at `/operator`
     #[command(subcommand)]
     Operators(OperatorsCommand),
+    /// Operator keys, with which programs govern the installation
+    #[command(subcommand)]
+    OperatorKeys(OperatorKeyCommand),
     /// The bills of all generations
     #[command(subcommand)]
     Journal(books::Journal),
@@ -165,6 +169,11 @@ impl Command {
                 | OperatorsCommand::SignInLink { .. }
                 | OperatorsCommand::Remove { .. },
             )
+            | Self::OperatorKeys(
+                OperatorKeyCommand::Create { .. }
+                | OperatorKeyCommand::Rotate { .. }
+                | OperatorKeyCommand::Revoke { .. },
+            )
             | Self::Webhooks(
                 WebhookCommand::Create { .. }
                 | WebhookCommand::Object(ObjectCommand::Update { .. })
@@ -178,6 +187,7 @@ impl Command {
             | Self::Groups(GroupCommand::Object(ObjectCommand::List { .. } | ObjectCommand::Show(_)))
             | Self::Members(MemberCommand::List { .. })
             | Self::Operators(OperatorsCommand::List)
+            | Self::OperatorKeys(OperatorKeyCommand::List { .. })
             | Self::Webhooks(WebhookCommand::Object(ObjectCommand::List { .. } | ObjectCommand::Show(_)))
             | Self::Journal(books::Journal::Export { .. })
             | Self::Refusals(refusals::RefusalCommand::List { .. })
@@ -221,6 +231,7 @@ pub async fn run(
         Command::Members(command) => members::run(command, management, public, out).await,
         Command::SignInLink(command) => members::sign_in_link(command, management, public, out).await,
         Command::Operators(command) => operators::run(command, management, public, out).await,
+        Command::OperatorKeys(command) => operator_keys::run(command, management, out).await,
         Command::Journal(command) => {
             books::journal(command, management, out).await.or_else(unless_read_enough)
         }

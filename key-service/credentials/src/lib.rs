@@ -26,7 +26,7 @@ use domain::{
     second_factor::{FactorId, SecondFactor, TotpSecret},
     webhook::{Webhook, WebhookSecret},
 };
-use key_service_store::store::{Credential, ManagementKey, Store, StoreError};
+use key_service_store::store::{Credential, ManagementKey, OperatorKey, Store, StoreError, operators};
 
 /// Most cached credentials, about 100 bytes each.
 const CACHED_CREDENTIALS: usize = 100_000;
@@ -67,6 +67,8 @@ pub enum Identified {
     ApiKey(AccountId, Box<ApiKey>),
     /// A live management key, on a route for management keys.
     ManagementKey(AccountId, ManagementKey),
+    /// A live operator key, on a route for operator keys.
+    OperatorKey(Box<OperatorKey>),
     /// An unknown credential, or a class that does not fit the route.
     Refused(Refusal),
 }
@@ -76,6 +78,7 @@ impl Identified {
         match self {
             Self::ApiKey(account, key) => Ok(Principal::ApiKey(account, key.id)),
             Self::ManagementKey(account, key) => Ok(Principal::ManagementKey(account, key.id)),
+            Self::OperatorKey(key) => Ok(Principal::OperatorKey(operators(), key.id)),
             Self::Refused(refusal) => Err(refusal),
         }
     }
@@ -129,10 +132,7 @@ impl Credentials {
     /// Records that the peppers are right, once a key older than the record was found with them.
     async fn prove(&self, found: Credential) -> Result<(), StoreError> {
         let Some(record) = *self.unproven.read() else { return Ok(()) };
-        let created_at = match found.owner {
-            Principal::ApiKey(_, id) => id.created_at(),
-            Principal::ManagementKey(_, id) => id.created_at(),
-        };
+        let created_at = found.owner.created_at();
         // Later credentials of an old key may have been made with any pepper.
         if found == Credential::first(found.owner) && record.is_proven_by(created_at) {
             let proven = PepperRecord::of(&self.peppers).to_string();
@@ -182,6 +182,7 @@ impl Credentials {
                 match (key.filter(is_live), required) {
                     (Some(key), Class::Api) => return Ok(Identified::ApiKey(account, Box::new(key))),
                     (Some(_), Class::Management) => Refusal::ManagementKeyRequired,
+                    (Some(_), Class::Operator) => Refusal::OperatorKeyRequired,
                     (None, required) => unknown(required),
                 }
             }
@@ -189,11 +190,28 @@ impl Credentials {
                 let key = self.store.management_key(account, id).await?;
                 match (key.filter(|key| key.revoked_at.is_none()), required) {
                     (Some(_), Class::Api) => Refusal::ManagementKeyNotAllowed,
+                    (Some(_), Class::Operator) => Refusal::OperatorKeyRequired,
                     (Some(key), Class::Management) if key.status(now) == Status::Expired => {
                         Refusal::KeyExpired
                     }
                     (Some(key), Class::Management) => return Ok(Identified::ManagementKey(account, key)),
                     (None, required) => unknown(required),
+                }
+            }
+            Some(Credential { owner: Principal::OperatorKey(_, id), number: _ }) => {
+                let key = self.store.operator_key(id).await?.map(|key| (key.status(now), key));
+                match (key, required) {
+                    (Some((Status::Active, key)), Class::Operator) => {
+                        return Ok(Identified::OperatorKey(Box::new(key)));
+                    }
+                    (Some((Status::Active, _)), Class::Api | Class::Management) => {
+                        Refusal::OperatorKeyNotAllowed
+                    }
+                    (Some((Status::Expired, _)), Class::Operator) => Refusal::KeyExpired,
+                    // A key that has ended is told nothing about other routes.
+                    (Some((Status::Expired | Status::Revoked | Status::Disabled, _)) | None, required) => {
+                        unknown(required)
+                    }
                 }
             }
         };
@@ -255,6 +273,7 @@ const fn unknown(required: Class) -> Refusal {
     match required {
         Class::Api => Refusal::InvalidApiKey,
         Class::Management => Refusal::InvalidManagementKey,
+        Class::Operator => Refusal::InvalidOperatorKey,
     }
 }
 

@@ -227,6 +227,7 @@ fn actor(actor: &Actor) -> Markup {
             Actor::ManagementKey { name, .. } => { "management key " bdi { (name) } },
             Actor::Member { name, .. } => { bdi { (name) } },
             Actor::Operator { name } => { "operator" @if name != "operator" { " " bdi { (name) } } },
+            Actor::OperatorKey { name, .. } => { "operator key " bdi { (name) } },
             Actor::System => span.quiet { "the service" },
         }
     }
@@ -237,7 +238,7 @@ fn told(kind: &EventKind, named: &Named) -> Markup {
     html! {
         @match kind {
             EventKind::KeyCreated { changes } | EventKind::GroupCreated { changes } => (list(changes, false, named)),
-            EventKind::KeyUpdated { changes } | EventKind::GroupUpdated { changes } => (list(changes, true, named)),
+            EventKind::AccountUpdated { changes } | EventKind::KeyUpdated { changes } | EventKind::GroupUpdated { changes } => (list(changes, true, named)),
             EventKind::KeyRotated { previous_key_expires_at } => {
                 @if let Some(at) = previous_key_expires_at { "the previous key works until " (time_to_second(*at)) }
             },
@@ -259,6 +260,9 @@ fn told(kind: &EventKind, named: &Named) -> Markup {
             },
             EventKind::AccountCreated { name } | EventKind::ManagementKeyRevoked { name, .. } | EventKind::MemberRemoved { name, .. }
                 | EventKind::MemberSecondFactorEnabled { name, .. }
+                // No account has these.
+                | EventKind::OperatorKeyCreated { name, .. } | EventKind::OperatorKeyRotated { name, .. }
+                | EventKind::OperatorKeyRevoked { name, .. }
                 | EventKind::MemberSecondFactorRemoved { name, .. } => bdi { (name) },
             EventKind::MemberInvited { name, role, group_id, .. } => { bdi { (name) } ", " (role_of(role, *group_id, named)) },
             EventKind::MemberRoleChanged { name, role, group_id, previous_role, previous_group_id, .. } => {

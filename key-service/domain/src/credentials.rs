@@ -1,4 +1,4 @@
-//! Credentials: their stored form, and the rights of management keys and members.
+//! Credentials: their stored form, and the rights of management keys, members and operator keys.
 
 pub mod access;
 pub mod digest;

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use shared::{
-    ids::{DepositId, EventId, GroupId, KeyId, ManagementKeyId, MemberId, WebhookId},
+    ids::{DepositId, EventId, GroupId, KeyId, ManagementKeyId, MemberId, OperatorKeyId, WebhookId},
     money::NanoUsd,
     time::Timestamp,
     wire::{ActorObject, EventObject},
@@ -40,6 +40,8 @@ pub enum Actor {
         /// Name of the operator's user on the machine where the command ran, or of the operator who signed in.
         name: String,
     },
+    /// A program with an operator key.
+    OperatorKey { id: OperatorKeyId, name: String },
     /// The service itself.
     System,
 }
@@ -77,6 +79,11 @@ macro_rules! kinds {
 kinds! {
     /// An operator made the account.
     AccountCreated { name: String } = "account.created",
+    /// An operator changed the account's external id or metadata.
+    AccountUpdated {
+        #[serde(with = "changes")]
+        changes: Vec<Change>,
+    } = "account.updated",
     KeyCreated {
         /// Settings of the key; each `before` is empty.
         #[serde(with = "changes")]
@@ -178,6 +185,28 @@ kinds! {
         /// Reason, as in the webhook's `disabled_reason`.
         reason: String,
     } = "webhook.disabled",
+    /// An operator made an operator key.
+    OperatorKeyCreated {
+        operator_key_id: OperatorKeyId,
+        name: String,
+        scopes: Vec<String>,
+        /// Time from which the key is refused, if any.
+        expires_at: Option<Timestamp>,
+        /// Networks that the key works from; `None` for any.
+        networks: Option<Vec<String>>,
+        /// The largest payment that the key may make.
+        #[serde(deserialize_with = "usd")]
+        max_payment: NanoUsd,
+    } = "operator_key.created",
+    /// An operator key was replaced by a new one with the same rights.
+    OperatorKeyRotated {
+        operator_key_id: OperatorKeyId,
+        name: String,
+        new_operator_key_id: OperatorKeyId,
+        /// Time from which the previous key is refused.
+        previous_key_expires_at: Timestamp,
+    } = "operator_key.rotated",
+    OperatorKeyRevoked { operator_key_id: OperatorKeyId, name: String } = "operator_key.revoked",
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -259,6 +288,7 @@ impl EventKind {
             | Self::CreditThresholdReached(threshold)
             | Self::CreditExhausted(threshold) => Some(threshold),
             Self::AccountCreated { .. }
+            | Self::AccountUpdated { .. }
             | Self::KeyCreated { .. }
             | Self::KeyUpdated { .. }
             | Self::KeyRotated { .. }
@@ -275,7 +305,10 @@ impl EventKind {
             | Self::MemberSignedIn { .. }
             | Self::MemberSecondFactorEnabled { .. }
             | Self::MemberSecondFactorRemoved { .. }
-            | Self::WebhookDisabled { .. } => None,
+            | Self::WebhookDisabled { .. }
+            | Self::OperatorKeyCreated { .. }
+            | Self::OperatorKeyRotated { .. }
+            | Self::OperatorKeyRevoked { .. } => None,
         }
     }
 
@@ -314,9 +347,10 @@ impl Actor {
     /// Returns whether the actor's name contains `part`, which is in lower case.
     fn is_named(&self, part: &str) -> bool {
         match self {
-            Self::ManagementKey { name, .. } | Self::Member { name, .. } | Self::Operator { name } => {
-                name.to_lowercase().contains(part)
-            }
+            Self::ManagementKey { name, .. }
+            | Self::Member { name, .. }
+            | Self::Operator { name }
+            | Self::OperatorKey { name, .. } => name.to_lowercase().contains(part),
             Self::System => false,
         }
     }
@@ -326,6 +360,7 @@ impl Actor {
             Self::ManagementKey { id, name } => ("management_key", Some(id.to_string()), Some(name)),
             Self::Member { id, name } => ("member", Some(id.to_string()), Some(name)),
             Self::Operator { name } => ("operator", None, Some(name)),
+            Self::OperatorKey { id, name } => ("operator_key", Some(id.to_string()), Some(name)),
             Self::System => ("system", None, None),
         };
         ActorObject { r#type: r#type.into(), id, name: name.cloned() }
@@ -336,6 +371,7 @@ impl Actor {
             "management_key" => Self::ManagementKey { id: id?.parse().ok()?, name: name? },
             "member" => Self::Member { id: id?.parse().ok()?, name: name? },
             "operator" => Self::Operator { name: name? },
+            "operator_key" => Self::OperatorKey { id: id?.parse().ok()?, name: name? },
             "system" => Self::System,
             _ => return None,
         })

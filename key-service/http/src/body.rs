@@ -40,16 +40,22 @@ pub(super) async fn read_patch<P: Patch>(request: Request) -> Result<P, ApiError
     settings(&json, false)
 }
 
-/// Reads the idempotency key, if any: 1 to 255 printable ASCII characters. Keys sent with a group's management keys
-/// have a separate namespace within the account.
+/// Reads the idempotency key, if any: 1 to 255 printable ASCII characters. Keys sent with a group's management keys, and
+/// with operator keys, have separate namespaces within the account.
 pub(super) fn idempotency_key(headers: &HeaderMap, caller: &Governor) -> Result<Option<String>, ApiError> {
     let key = given_idempotency_key(headers)?;
     // A line feed separates the two, since headers cannot contain one.
     let of_group = |key: String| match caller.access.group {
         Some(group) => format!("{group}\n{key}"),
+        None if caller.is_operator() => format!("operator\n{key}"),
         None => key,
     };
     Ok(key.map(of_group))
+}
+
+/// Path of the collection that a request creates an object in.
+pub(super) fn collection_path(request: &Request) -> String {
+    request.uri().path().trim_end_matches('/').to_owned()
 }
 
 fn given_idempotency_key(headers: &HeaderMap) -> Result<Option<String>, ApiError> {

@@ -10,10 +10,7 @@ use axum::{
     routing::{MethodFilter, MethodRouter, on},
 };
 use http::{StatusCode, header};
-use shared::{
-    error::ApiError,
-    wire::{NounAct, Object},
-};
+use shared::{error::ApiError, wire::NounAct};
 use shared_door::http::ok;
 
 use crate::{
@@ -54,7 +51,7 @@ async fn list<T: HttpNoun>(
     Caller(caller): Caller,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let mut query = query::read::<T>(request.uri().query())?;
+    let mut query = query::read::<T>(request.uri().query())?.asked_by(&caller);
     T::narrow(&mut query.filter, &caller);
     listing::respond(api, caller.account, query).await
 }
@@ -64,6 +61,7 @@ async fn create<T: HttpNoun>(
     Caller(caller): Caller,
     request: Request,
 ) -> Result<Response, ApiError> {
+    let path = body::collection_path(&request);
     let idempotency_key = body::idempotency_key(request.headers(), &caller)?;
     let mut settings: T::Settings = body::read_draft(request).await?;
     T::place(&api, &caller, &mut settings, true).await?;
@@ -74,7 +72,7 @@ async fn create<T: HttpNoun>(
         judged.map_err(|error| forbidden(error, Refused::IdempotencyKeyReused))?;
     }
     let (Made::New(object, _) | Made::Existing(object) | Made::Replayed(object)) = &made;
-    let location = [(header::LOCATION, format!("{}/{}", T::Object::NOUN.row().path, object.id()))];
+    let location = [(header::LOCATION, format!("{path}/{}", object.id()))];
     let now = api.clock.now();
     Ok(match &made {
         Made::New(object, Some(secret)) => {

@@ -104,7 +104,7 @@ pub(super) async fn generations(
     Caller(caller): Caller,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let mut query = query::read::<Bill>(request.uri().query())?;
+    let mut query = query::read::<Bill>(request.uri().query())?.asked_by(&caller);
     query.filter.within = caller.access.group;
     listing::respond(api, caller.account, query).await
 }
@@ -114,7 +114,7 @@ pub(super) async fn refusals(
     Caller(caller): Caller,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let mut query = query::read::<RefusedCall>(request.uri().query())?;
+    let mut query = query::read::<RefusedCall>(request.uri().query())?.asked_by(&caller);
     query.filter.within = caller.access.group;
     listing::respond(api, caller.account, query).await
 }
@@ -124,7 +124,7 @@ pub(super) async fn events(
     Caller(caller): Caller,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let query = query::read::<Event>(request.uri().query())?;
+    let query = query::read::<Event>(request.uri().query())?.asked_by(&caller);
     listing::respond(api, caller.account, query).await
 }
 

@@ -2,3 +2,4 @@
 
 pub mod governor;
 pub mod management_keys;
+pub mod operator_keys;

@@ -16,7 +16,7 @@ pub mod testing;
 mod tests;
 
 pub use self::{
-    access::{governor, management_keys},
+    access::{governor, management_keys, operator_keys},
     error::Error,
     history::{events, generations, reached, reading, refusals, requests},
     management::{MAX_KEYS_PER_ACCOUNT, Management},

@@ -2,10 +2,12 @@
 //!
 //! The management API and the command line read and write the same JSON, from the same table of fields.
 
+mod operators;
 mod settings;
 mod shown;
 pub mod value;
 
+pub use operators::{account_object, management_key_object, member_object};
 pub use settings::{settings, settings_among};
 pub use shown::{Shown, own_group, with_group, with_secret};
 

@@ -26,6 +26,9 @@ pub fn read(param: &str, kind: Kind, raw: &RawValue) -> Result<Value, ApiError> 
     if let Kind::Url = kind {
         return url(param, raw).map(Value::Text);
     }
+    if let Kind::Word(words) = kind {
+        return word(param, words, raw).map(Value::Text);
+    }
     if let Kind::Flag = kind {
         expect(param, Json::Bool, "true or false", raw)?;
         return Ok(Value::Flag(raw.get() == "true"));
@@ -45,8 +48,18 @@ pub fn read(param: &str, kind: Kind, raw: &RawValue) -> Result<Value, ApiError> 
         Kind::Group => group(param, raw),
         Kind::KeyDefaults => key_defaults(param, raw).map(Value::KeyDefaults),
         Kind::EventTypes => event_types(param, raw).map(Value::Texts),
-        Kind::Answered(_) | Kind::Url | Kind::Flag => Err(ApiError::internal()),
+        Kind::Answered(_) | Kind::Url | Kind::Flag | Kind::Word(_) => Err(ApiError::internal()),
     }
+}
+
+fn word(param: &str, words: &[&str], raw: &RawValue) -> Result<String, ApiError> {
+    let given = text(param, "a string", raw)?;
+    if words.contains(&&*given) {
+        return Ok(given.into_owned());
+    }
+    let all: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
+    let message = format!("`{param}` must be one of {}.", all.join(", "));
+    Err(ApiError::at(Code::InvalidValue, param, message))
 }
 
 fn line(param: &str, expected: &str, max: usize, raw: &RawValue) -> Result<String, ApiError> {

@@ -25,13 +25,14 @@ use shared_config::current::Current;
 mod catalogue;
 mod customers;
 mod installation;
+mod keys;
 mod layout;
 mod process_metrics;
 mod sign_in;
 mod upstreams;
 
 use customers::{account, accounts, credit, new_account};
-use layout::{CATALOGUE, INSTALLATION, NEW_ACCOUNT, UPSTREAMS};
+use layout::{CATALOGUE, INSTALLATION, KEYS, NEW_ACCOUNT, UPSTREAMS};
 pub use process_metrics::{ProgramFacts, RenderMetrics};
 use sign_in::Operators;
 
@@ -55,6 +56,9 @@ pub fn router(
         .route("/operator/accounts/{id}", get(account::show))
         .route("/operator/accounts/{id}/credit", post(credit::confirm))
         .route("/operator/accounts/{id}/credit/add", post(credit::add))
+        .route(KEYS, get(keys::list).post(keys::create))
+        .route("/operator/keys/{id}/rotate", get(keys::ask_rotation).post(keys::rotate))
+        .route("/operator/keys/{id}/revoke", get(keys::ask_revocation).post(keys::revoke))
         .route(UPSTREAMS, get(upstreams::show))
         .route(CATALOGUE, get(catalogue::show))
         .route(INSTALLATION, get(installation::show))

@@ -10,6 +10,7 @@ use crate::site::{
 use domain::group::BadGroup;
 use key_service_management::{
     Error, Refused, listing::UnknownCursor, management_keys::ManagementKeyRefused, members::MemberRefused,
+    operator_keys::OperatorKeyRefused,
 };
 use key_service_store::store::StoreError;
 use shared::error::ApiError;
@@ -101,10 +102,30 @@ impl From<Error<ManagementKeyRefused>> for Failure {
     fn from(error: Error<ManagementKeyRefused>) -> Self {
         match error {
             Error::Refused(
-                refused @ (ManagementKeyRefused::TooMany | ManagementKeyRefused::UnknownGroup),
+                refused @ (ManagementKeyRefused::TooMany
+                | ManagementKeyRefused::UnknownGroup
+                | ManagementKeyRefused::Reused),
             ) => Self::BadRequest(sentence(&refused.to_string())),
             Error::Refused(ManagementKeyRefused::StoreFull) => Self::StoreFull,
             Error::Refused(ManagementKeyRefused::NotFound) => Self::NotFound,
+            Error::Store(unavailable) => Self::Store(unavailable),
+        }
+    }
+}
+
+impl From<Error<OperatorKeyRefused>> for Failure {
+    fn from(error: Error<OperatorKeyRefused>) -> Self {
+        match error {
+            Error::Refused(OperatorKeyRefused::NotFound) => Self::NotFound,
+            Error::Refused(OperatorKeyRefused::StoreFull) => Self::StoreFull,
+            Error::Refused(
+                refused @ (OperatorKeyRefused::Ended
+                | OperatorKeyRefused::NoScope
+                | OperatorKeyRefused::TooManyNetworks
+                | OperatorKeyRefused::BadPayment
+                | OperatorKeyRefused::LongGrace
+                | OperatorKeyRefused::TooMany),
+            ) => Self::BadRequest(sentence(&refused.to_string())),
             Error::Store(unavailable) => Self::Store(unavailable),
         }
     }

@@ -232,6 +232,7 @@ fn value(field: &Field, form: &Fields, limits: &Limits) -> Result<Option<Value>,
         | Kind::Models
         | Kind::Answered(_)
         | Kind::Metadata
+        | Kind::Word(_)
         | Kind::Url
         | Kind::EventTypes
         | Kind::KeyDefaults => Err("The value cannot be set here.".into()),
@@ -313,7 +314,12 @@ fn field(
                 }
             }
         }),
-        Kind::Answered(_) | Kind::Metadata | Kind::Url | Kind::EventTypes | Kind::KeyDefaults => html! {},
+        Kind::Answered(_)
+        | Kind::Metadata
+        | Kind::Word(_)
+        | Kind::Url
+        | Kind::EventTypes
+        | Kind::KeyDefaults => html! {},
     }
 }
 

@@ -233,7 +233,7 @@ fn read(kind: Kind, json: &str) -> Option<Value> {
         Kind::Flag => json.parse().ok().map(Value::Flag),
         Kind::Models => serde_json::from_str(json).ok().map(Value::Texts),
         Kind::Group => text()?.parse().ok().map(Value::Group),
-        Kind::Line { .. } | Kind::ExternalId { .. } => text().map(Value::Text),
+        Kind::Line { .. } | Kind::ExternalId { .. } | Kind::Word(_) => text().map(Value::Text),
         Kind::Answered(_) | Kind::Metadata | Kind::Url | Kind::EventTypes | Kind::KeyDefaults => None,
     }
 }
@@ -273,6 +273,7 @@ fn unset(field: &Field) -> String {
         Kind::Flag
         | Kind::Answered(_)
         | Kind::Metadata
+        | Kind::Word(_)
         | Kind::Url
         | Kind::EventTypes
         | Kind::KeyDefaults => "none".into(),

@@ -3,18 +3,22 @@
 use key_service_ledger::StoreError;
 pub use key_service_ledger::{journal::JournalEntry, stored::Credential};
 use shared::{
-    ids::{AccountId, DepositId, GenerationId, GroupId, KeyId, ManagementKeyId, MemberId, WebhookId},
+    ids::{
+        AccountId, DepositId, GenerationId, GroupId, KeyId, ManagementKeyId, MemberId, OperatorKeyId,
+        WebhookId,
+    },
     money::NanoUsd,
     time::Timestamp,
 };
 
 use domain::{
-    access::Access,
+    access::{Access, OperatorRights},
     digest::Digest,
     event::{Event, EventKind},
     group::{BadGroup, Group, GroupNotChanged},
     key::{ApiKey, KeyNotChanged, KeyNotRotated, Status},
     ledger::{BadRaise, Deposited, Payer},
+    settings::AccountLabels,
     usage::{Counts, Day, DayTotal},
 };
 
@@ -59,6 +63,29 @@ pub struct NewAccount {
     pub created_at: Timestamp,
 }
 
+/// Answer to the creation of an account.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AccountMade {
+    New(AccountId),
+    /// The account has the external id already.
+    Existing(AccountId),
+    /// This account has the name.
+    NameTaken(AccountId),
+}
+
+/// Answer to a change of an account.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AccountChanged {
+    Done,
+    NotFound,
+    /// This account has the external id.
+    ExternalIdTaken(AccountId),
+    /// The account has another external id, which cannot be changed.
+    ExternalIdFixed,
+    /// The metadata would have too many names.
+    TooMuchMetadata,
+}
+
 /// Account with its money and the number of its API keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccountSummary {
@@ -69,6 +96,9 @@ pub struct AccountSummary {
     pub held: NanoUsd,
     /// Number of API keys ever created, including revoked ones.
     pub keys: u64,
+    /// Number of groups ever created, including archived ones.
+    pub groups: u64,
+    pub labels: AccountLabels,
     pub created_at: Timestamp,
 }
 
@@ -131,13 +161,7 @@ pub struct ManagementKey {
 impl ManagementKey {
     /// Returns the current status of the key, as for API keys.
     pub fn status(&self, now: Timestamp) -> Status {
-        if self.revoked_at.is_some() {
-            Status::Revoked
-        } else if self.expires_at.is_some_and(|expires_at| expires_at <= now) {
-            Status::Expired
-        } else {
-            Status::Active
-        }
+        status(self.revoked_at, self.expires_at, now)
     }
 
     /// Makes the event of the key's creation, with its rights.
@@ -150,6 +174,84 @@ impl ManagementKey {
             expires_at: self.expires_at,
         }
     }
+}
+
+/// Answer to the creation of a management key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ManagementKeyMade {
+    /// The key exists, created by this call or an earlier one of the same caller.
+    Made,
+    /// The same request created this key before.
+    Replayed(ManagementKeyId),
+    /// The idempotency key was used with a different request.
+    Reused,
+    /// The account has reached its bound on management keys.
+    TooMany,
+}
+
+/// An operator key to be made.
+#[derive(Clone, Debug)]
+pub struct NewOperatorKey {
+    pub key: OperatorKey,
+    pub digest: Digest,
+    /// Most operator keys, including revoked ones.
+    pub most: u64,
+}
+
+/// A key of the operators, for the operator API.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OperatorKey {
+    pub id: OperatorKeyId,
+    /// Name, chosen by an operator.
+    pub name: String,
+    /// Part of the plaintext that may be shown.
+    pub hint: String,
+    pub rights: OperatorRights,
+    pub created_at: Timestamp,
+    /// Time from which the key is refused, if any.
+    pub expires_at: Option<Timestamp>,
+    /// Last recorded use. The actual last use was at most a minute later.
+    pub last_used_at: Option<Timestamp>,
+    /// Time of revocation, if any.
+    pub revoked_at: Option<Timestamp>,
+}
+
+impl OperatorKey {
+    pub fn status(&self, now: Timestamp) -> Status {
+        status(self.revoked_at, self.expires_at, now)
+    }
+
+    /// Makes the event of the key's creation, with its rights.
+    pub fn creation(&self) -> EventKind {
+        let OperatorRights { scopes, networks, max_payment } = &self.rights;
+        EventKind::OperatorKeyCreated {
+            operator_key_id: self.id,
+            name: self.name.clone(),
+            scopes: scopes.iter().map(|scope| scope.as_str().to_owned()).collect(),
+            expires_at: self.expires_at,
+            networks: networks.as_ref().map(|all| all.iter().map(ToString::to_string).collect()),
+            max_payment: *max_payment,
+        }
+    }
+}
+
+/// The rotation of an operator key: the new key, and the end of the previous one.
+#[derive(Clone, Debug)]
+pub struct OperatorRotation {
+    pub previous: OperatorKeyId,
+    pub new: NewOperatorKey,
+    /// Time from which the previous key is refused.
+    pub ends_at: Timestamp,
+}
+
+/// Answer to the creation or rotation of an operator key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OperatorKeyMade {
+    Made,
+    /// There are as many operator keys as there may be.
+    TooMany,
+    /// No operator key has the id of the previous one, or that key has ended.
+    NoPrevious,
 }
 
 /// An idempotency key, with which a request takes effect only once.
@@ -200,6 +302,10 @@ pub enum Rotated {
 pub enum MemberCreated {
     /// The member exists, created by this call or an earlier one of the same caller.
     Made,
+    /// The same request created this member before, who may have been removed since.
+    Replayed(MemberId),
+    /// The idempotency key was used with a different request.
+    Reused,
     /// Another member has the name.
     NameTaken,
     /// The account has reached its bound on members.
@@ -397,4 +503,15 @@ pub struct UsageLine {
     pub day: Day,
     pub payer: Payer,
     pub counts: DayTotal<Counts>,
+}
+
+/// Status of a management key or an operator key.
+fn status(revoked_at: Option<Timestamp>, expires_at: Option<Timestamp>, now: Timestamp) -> Status {
+    if revoked_at.is_some() {
+        Status::Revoked
+    } else if expires_at.is_some_and(|expires_at| expires_at <= now) {
+        Status::Expired
+    } else {
+        Status::Active
+    }
 }

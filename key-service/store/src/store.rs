@@ -39,10 +39,11 @@ pub use self::{
     spending::{Ledger, Outcomes},
 };
 pub use crate::data::{
-    AccountSummary, Created, Credential, Cursor, Deposit, DueHold, DueHolds, EventSlice, EventsPage,
-    ExpiringRecord, Found, Funds, GroupCreated, GroupPage, GroupUpdated, HoldIndex, Idempotency,
-    JournalEntry, JournalPage, KeyName, ManagementKey, MemberCreated, NewAccount, NewManagementKey,
-    NumberedEvent, Order, Page, RecordKind, Rotated, Skew, TopGroups, Updated, UsageLine, WebhookCreated,
+    AccountChanged, AccountMade, AccountSummary, Created, Credential, Cursor, Deposit, DueHold, DueHolds,
+    EventSlice, EventsPage, ExpiringRecord, Found, Funds, GroupCreated, GroupPage, GroupUpdated, HoldIndex,
+    Idempotency, JournalEntry, JournalPage, KeyName, ManagementKey, ManagementKeyMade, MemberCreated,
+    NewAccount, NewManagementKey, NewOperatorKey, NumberedEvent, OperatorKey, OperatorKeyMade,
+    OperatorRotation, Order, Page, RecordKind, Rotated, Skew, TopGroups, Updated, UsageLine, WebhookCreated,
 };
 #[cfg(any(test, feature = "testing"))]
 pub use crate::suite;

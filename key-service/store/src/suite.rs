@@ -32,7 +32,7 @@ pub use self::{
 #[cfg(test)]
 use self::{
     money::{books, budgets, clocks, deposits, leases, margins, requests, spending},
-    nouns::{accounts, events, groups, keys, members, moving, rotation, webhooks},
+    nouns::{accounts, claims, events, groups, keys, members, moving, rotation, webhooks},
     steps::{digest, execute_one},
 };
 use crate::store::{EVENTS_KEPT, EventBounds, Store, StoreRetention};
@@ -183,6 +183,12 @@ macro_rules! contract {
                 a_management_key_is_revoked_once,
                 an_account_has_no_more_management_keys_than_it_may,
                 what_belongs_to_no_account_is_refused,
+            }
+            claims::{
+                an_external_id_makes_one_account_however_many_ask_at_once,
+                a_call_that_dies_is_finished_by_whoever_repeats_it,
+                a_taken_name_leaves_the_external_id_for_a_call_with_another_one,
+                an_account_takes_one_external_id_that_no_other_has,
             }
             events::{
                 each_act_leaves_one_event_and_a_repetition_none,

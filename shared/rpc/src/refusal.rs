@@ -33,7 +33,7 @@ macro_rules! messages {
 messages! {
     InvalidApiKey InvalidManagementKey KeyExpired ManagementKeyNotAllowed ManagementKeyRequired KeyLimitReached
     InsufficientCredits SpendReserved ModelNotFound GroupArchived GroupLimitReached ModelNotAllowed RateLimitExceeded
-    KeyDisabled
+    KeyDisabled InvalidOperatorKey OperatorKeyNotAllowed OperatorKeyRequired
 }
 
 /// Writes a denial as messages: the refusal, and its details if there are any.
@@ -114,6 +114,9 @@ mod tests {
                 .into(),
             Refusal::InvalidApiKey
             | Refusal::InvalidManagementKey
+            | Refusal::InvalidOperatorKey
+            | Refusal::OperatorKeyNotAllowed
+            | Refusal::OperatorKeyRequired
             | Refusal::KeyDisabled
             | Refusal::KeyExpired
             | Refusal::ManagementKeyNotAllowed

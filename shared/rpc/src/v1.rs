@@ -528,6 +528,7 @@ pub enum CredentialClass {
     Unspecified = 0,
     Api = 1,
     Management = 2,
+    Operator = 3,
 }
 impl CredentialClass {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -539,6 +540,7 @@ impl CredentialClass {
             Self::Unspecified => "CREDENTIAL_CLASS_UNSPECIFIED",
             Self::Api => "CREDENTIAL_CLASS_API",
             Self::Management => "CREDENTIAL_CLASS_MANAGEMENT",
+            Self::Operator => "CREDENTIAL_CLASS_OPERATOR",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -547,6 +549,7 @@ impl CredentialClass {
             "CREDENTIAL_CLASS_UNSPECIFIED" => Some(Self::Unspecified),
             "CREDENTIAL_CLASS_API" => Some(Self::Api),
             "CREDENTIAL_CLASS_MANAGEMENT" => Some(Self::Management),
+            "CREDENTIAL_CLASS_OPERATOR" => Some(Self::Operator),
             _ => None,
         }
     }
@@ -574,6 +577,9 @@ pub enum Refusal {
     /// A rate or the number of requests at a time is used up: try again later.
     RateLimitExceeded = 13,
     KeyDisabled = 14,
+    InvalidOperatorKey = 15,
+    OperatorKeyNotAllowed = 16,
+    OperatorKeyRequired = 17,
 }
 impl Refusal {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -597,6 +603,9 @@ impl Refusal {
             Self::ModelNotAllowed => "REFUSAL_MODEL_NOT_ALLOWED",
             Self::RateLimitExceeded => "REFUSAL_RATE_LIMIT_EXCEEDED",
             Self::KeyDisabled => "REFUSAL_KEY_DISABLED",
+            Self::InvalidOperatorKey => "REFUSAL_INVALID_OPERATOR_KEY",
+            Self::OperatorKeyNotAllowed => "REFUSAL_OPERATOR_KEY_NOT_ALLOWED",
+            Self::OperatorKeyRequired => "REFUSAL_OPERATOR_KEY_REQUIRED",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -617,6 +626,9 @@ impl Refusal {
             "REFUSAL_MODEL_NOT_ALLOWED" => Some(Self::ModelNotAllowed),
             "REFUSAL_RATE_LIMIT_EXCEEDED" => Some(Self::RateLimitExceeded),
             "REFUSAL_KEY_DISABLED" => Some(Self::KeyDisabled),
+            "REFUSAL_INVALID_OPERATOR_KEY" => Some(Self::InvalidOperatorKey),
+            "REFUSAL_OPERATOR_KEY_NOT_ALLOWED" => Some(Self::OperatorKeyNotAllowed),
+            "REFUSAL_OPERATOR_KEY_REQUIRED" => Some(Self::OperatorKeyRequired),
             _ => None,
         }
     }

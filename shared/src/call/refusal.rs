@@ -38,12 +38,18 @@ refusals! {
     InvalidApiKey = "The API key is unknown or was revoked.";
     /// The management key does not exist, or was revoked.
     InvalidManagementKey = "The management key is unknown or was revoked.";
+    /// The operator key does not exist, or was revoked.
+    InvalidOperatorKey = "The operator key is unknown or was revoked.";
     /// The API key is disabled.
     KeyDisabled = "The API key is disabled. Whoever manages it can enable it again.";
     /// The `expires_at` of the key has passed.
     KeyExpired = "The key has expired.";
     /// A management key on a model route.
     ManagementKeyNotAllowed = "Management keys cannot make model calls; use an API key.";
+    /// An operator key outside the operator API.
+    OperatorKeyNotAllowed = "Operator keys work only on /v1/operator; use an API key or a management key.";
+    /// An API key or a management key in the operator API.
+    OperatorKeyRequired = "Only operator keys work on /v1/operator; use an operator key.";
     /// An API key on a management route.
     ManagementKeyRequired = "API keys cannot govern keys; use a management key.";
     /// The key has spent its limit, or the rest cannot pay for this request.

@@ -1,4 +1,4 @@
-//! Plaintext of a key: `<prefix>_api_` or `<prefix>_mgmt_`, then 43 random base62 characters and 6 of checksum.
+//! Plaintext of a key: `<prefix>_api_`, `<prefix>_mgmt_` or `<prefix>_oper_`, then 43 random base62 characters and 6 of checksum.
 
 use std::{borrow::Cow, fmt, ops::Range};
 
@@ -19,6 +19,8 @@ const MAX_PREFIX_CHARS: usize = 16;
 pub enum Class {
     Api,
     Management,
+    /// Keys of the installation's operators.
+    Operator,
 }
 
 /// What a presented credential looks like.
@@ -36,10 +38,13 @@ pub enum Presented {
 const MAX_FOREIGN_BYTES: usize = 512;
 
 impl Class {
+    pub const ALL: [Self; 3] = [Self::Api, Self::Management, Self::Operator];
+
     const fn infix(self) -> &'static str {
         match self {
             Self::Api => "_api_",
             Self::Management => "_mgmt_",
+            Self::Operator => "_oper_",
         }
     }
 }
@@ -63,7 +68,7 @@ impl Prefix {
     /// Classifies a presented credential. A text that begins like a key of this installation is either such a key or
     /// malformed.
     pub fn recognise(&self, presented: &str) -> Presented {
-        let own = [Class::Api, Class::Management].into_iter().find_map(|class| {
+        let own = Class::ALL.into_iter().find_map(|class| {
             let rest = presented.strip_prefix(&self.0).and_then(|rest| rest.strip_prefix(class.infix()));
             rest.map(|rest| (class, rest))
         });
@@ -95,9 +100,10 @@ pub fn hint(plaintext: &str) -> String {
 }
 
 /// Prefixes of secrets: the classes of our keys, webhook secrets, and keys of other gateways, vendors and platforms.
-const BEFORE_SECRETS: [&str; 12] = [
+const BEFORE_SECRETS: [&str; 13] = [
     Class::Api.infix(),
     Class::Management.infix(),
+    Class::Operator.infix(),
     WEBHOOK_SECRET,
     "sk-",
     "sk_",
@@ -186,9 +192,10 @@ mod tests {
         let prefix = Prefix::parse("fg").unwrap();
         let key = prefix.mint(Class::Api, [7; 32]);
         let other = Prefix::parse("shop").unwrap().mint(Class::Management, [9; 32]);
-        let (key, other) = (key.expose_secret(), other.expose_secret());
-        let text = format!("/v1/keys/{key}/{other}?x");
-        assert_eq!(without_keys(&text), "/v1/keys/fg_api_…/shop_mgmt_…?x");
+        let third = prefix.mint(Class::Operator, [5; 32]);
+        let (key, other, third) = (key.expose_secret(), other.expose_secret(), third.expose_secret());
+        let text = format!("/v1/keys/{key}/{other}/{third}?x");
+        assert_eq!(without_keys(&text), "/v1/keys/fg_api_…/shop_mgmt_…/fg_oper_…?x");
         assert_eq!(without_keys("/v1/my_api_keys/ünder"), "/v1/my_api_keys/ünder");
         assert_eq!(without_keys("/v1/sk-proj-0123456789_abcdef/x"), "/v1/sk-…/x");
         for kept in ["/v1/models/risk-model", "whsec_short+/=", "/v1/task_0123456789abcdefghij"] {
@@ -211,7 +218,7 @@ mod tests {
 
     #[test]
     fn a_minted_key_is_recognised_and_any_changed_character_is_not() {
-        for class in [Class::Api, Class::Management] {
+        for class in Class::ALL {
             let key = prefix().mint(class, [200; 32]);
             let key = key.expose_secret();
             assert_eq!(prefix().recognise(key), Presented::Own(class));
@@ -231,9 +238,18 @@ mod tests {
         for foreign in ["sk-abc", "fg", "other_api_key", "~", &"x".repeat(512)] {
             assert_eq!(prefix().recognise(foreign), Presented::Foreign, "{foreign}");
         }
-        for bad in
-            ["", "fg_api_", "fg_mgmt_x", "fg_api_é", "sk-é", "sk a", "sk-\n", "sk-\0", &"x".repeat(513)]
-        {
+        for bad in [
+            "",
+            "fg_api_",
+            "fg_mgmt_x",
+            "fg_oper_x",
+            "fg_api_é",
+            "sk-é",
+            "sk a",
+            "sk-\n",
+            "sk-\0",
+            &"x".repeat(513),
+        ] {
             assert_eq!(prefix().recognise(bad), Presented::Malformed, "{bad}");
         }
     }

@@ -6,6 +6,8 @@ use crate::money::NanoUsd;
 
 /// Longest label, and longest name of a group, in Unicode code points.
 pub const MAX_LABEL_CHARS: usize = 80;
+/// Longest name of a member: the longest e-mail address fits.
+pub const MAX_MEMBER_NAME_CHARS: usize = 254;
 /// Longest external id in Unicode code points.
 pub const MAX_EXTERNAL_ID_CHARS: usize = 128;
 /// Largest limit of a key or a group.
@@ -39,5 +41,11 @@ pub const MAX_URL_CHARS: usize = 2048;
 pub const MAX_PAGE: usize = 1000;
 /// Statuses of a key, computed on read.
 pub const STATUSES: [&str; 4] = ["active", "disabled", "expired", "revoked"];
+/// Scopes of a management key.
+pub const SCOPES: [&str; 2] = ["full", "read"];
+/// Roles of a member.
+pub const ROLES: [&str; 3] = ["owner", "viewer", "lead"];
+/// Objects of a page that the operator API shows without `limit`.
+pub const OPERATOR_PAGE: usize = 100;
 /// Orders of a listing, with the default first.
 pub const ORDERS: [&str; 2] = ["desc", "asc"];

@@ -10,8 +10,9 @@ use crate::{
 };
 
 /// Types of events. Types are added, and never renamed.
-pub const EVENT_TYPES: [&str; 24] = [
+pub const EVENT_TYPES: [&str; 25] = [
     "account.created",
+    "account.updated",
     "key.created",
     "key.updated",
     "key.rotated",
@@ -37,12 +38,16 @@ pub const EVENT_TYPES: [&str; 24] = [
     "webhook.disabled",
 ];
 
+/// Types of events of the installation, which no account has.
+pub const OPERATOR_EVENT_TYPES: [&str; 3] =
+    ["operator_key.created", "operator_key.rotated", "operator_key.revoked"];
+
 /// Type of the event that tests a webhook. It is sent only to that webhook and not stored.
 pub const TEST_EVENT_TYPE: &str = "webhook.test";
 
 /// Types in the order of their description.
 fn described_types() -> Vec<&'static str> {
-    EVENT_TYPES.into_iter().chain([TEST_EVENT_TYPE]).collect()
+    EVENT_TYPES.into_iter().chain(OPERATOR_EVENT_TYPES).chain([TEST_EVENT_TYPE]).collect()
 }
 
 /// A change in the account, or a threshold that was crossed.
@@ -77,10 +82,10 @@ pub struct EventObject {
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 #[schemars(rename = "Actor")]
 pub struct ActorObject {
-    /// `management_key`, `member` of the account, `operator` with a command, or `system`.
-    #[schemars(extend("enum" = ["management_key", "member", "operator", "system"]))]
+    /// `management_key`, `member` of the account, `operator` with a command or on a page, `operator_key`, or `system`.
+    #[schemars(extend("enum" = ["management_key", "member", "operator", "operator_key", "system"]))]
     pub r#type: String,
-    /// Id of the management key or of the member.
+    /// Id of the management key, the operator key or the member.
     pub id: Option<String>,
     /// Name at the time of the change.
     pub name: Option<String>,

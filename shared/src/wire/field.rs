@@ -3,7 +3,10 @@
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 
-use super::bounds::{MAX_EXTERNAL_ID_CHARS, MAX_LABEL_CHARS, MAX_LIFETIME_SECONDS, MAX_RATE, STATUSES};
+use super::bounds::{
+    MAX_EXTERNAL_ID_CHARS, MAX_LABEL_CHARS, MAX_LIFETIME_SECONDS, MAX_MEMBER_NAME_CHARS, MAX_RATE, ROLES,
+    SCOPES, STATUSES,
+};
 use crate::{money::NanoUsd, timing::time::Timestamp};
 
 /// Type of a field's values, and the check of a value that a client sends.
@@ -43,6 +46,8 @@ pub enum Kind {
     EventTypes,
     /// True or false. Never null.
     Flag,
+    /// One of these words. Never null.
+    Word(&'static [&'static str]),
     /// Default settings of keys made in a group. A change merges them (RFC 7396), and null clears them.
     KeyDefaults,
 }
@@ -251,6 +256,36 @@ fields! {
         DisabledReason = answered("disabled_reason",
             |_| json_schema!({"enum": ["owner", "failing", "gone", null]}),
             "`owner`; `failing` if an event could not be delivered for 24 hours; `gone` if the address answered 410.");
+    }
+}
+
+fields! {
+    /// A setting of an account.
+    AccountField {
+        Name = setting("name", Kind::Line { max: MAX_LABEL_CHARS }, "Name of the account, unique in the installation. Its members sign in with it.")
+            .fixed().required();
+        ExternalId = setting("external_id", Kind::ExternalId { max: MAX_EXTERNAL_ID_CHARS },
+            "Your own id for the account, unique in the installation. It cannot be changed once it is set. Null for none.");
+        Metadata = METADATA;
+    }
+}
+
+fields! {
+    /// A setting of a new management key.
+    ManagementKeyField {
+        Name = setting("name", Kind::Line { max: MAX_LABEL_CHARS }, "Name of the key.").required();
+        Scope = setting("scope", Kind::Word(&SCOPES), "`full`, or `read` for a key that changes nothing.");
+        GroupId = setting("group_id", Kind::Group, "Limits the key to the API keys of this group and its child groups; null for the whole account.");
+        ExpiresAt = setting("expires_at", Kind::Time, "Time of expiry; null for never.");
+    }
+}
+
+fields! {
+    /// A setting of a new member.
+    MemberField {
+        Name = setting("name", Kind::Line { max: MAX_MEMBER_NAME_CHARS }, "An e-mail address or any handle, unique in the account.").required();
+        Role = setting("role", Kind::Word(&ROLES), "`owner`, `viewer` (reads everything, changes nothing) or `lead` (governs the API keys of one group).");
+        GroupId = setting("group_id", Kind::Group, "The group of a lead; null for the other roles.");
     }
 }
 

@@ -57,4 +57,6 @@ pub enum Reach {
     Account,
     /// The API key that sends the request.
     Holder,
+    /// The whole installation, for operator keys.
+    Installation,
 }

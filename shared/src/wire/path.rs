@@ -18,5 +18,21 @@ pub const GENERATIONS: &str = "/v1/management/generations";
 pub const REFUSALS: &str = "/v1/management/refusals";
 /// Path of an account's events.
 pub const EVENTS: &str = "/v1/management/events";
+/// Paths of the operator API, as a pattern.
+pub const OPERATOR: &str = "/v1/operator/{*rest}";
+/// Path of the installation's accounts.
+pub const ACCOUNTS: &str = "/v1/operator/accounts";
+/// Path of an account, with the account in place of `{account}`.
+pub const ACCOUNT: &str = "/v1/operator/accounts/{account}";
+/// Path of the management keys of an account.
+pub const MANAGEMENT_KEYS: &str = "/v1/operator/accounts/{account}/management_keys";
+/// Path of the members of an account.
+pub const MEMBERS: &str = "/v1/operator/accounts/{account}/members";
+/// Path of the installation's events.
+pub const OPERATOR_EVENTS: &str = "/v1/operator/events";
+/// Path of the operator API's description.
+pub const OPERATOR_DESCRIPTION: &str = "/v1/operator/openapi.json";
+/// Begins an account's name in a path that is an external id.
+pub const BY_EXTERNAL_ID: &str = "external:";
 /// Path of the requesting API key.
 pub const OWN_KEY: &str = "/v1/key";

@@ -7,7 +7,8 @@ use super::{
     bounds::{MAX_EXTERNAL_ID_CHARS, STATUSES},
     event::{EVENT_TYPES, EventObject},
     noun::{Noun, Reach},
-    path::{CREDITS, EVENTS, GENERATIONS, OWN_KEY, REFUSALS, USAGE},
+    operator::{OperatorEndpoint, OperatorScope},
+    path::{ACCOUNT, CREDITS, EVENTS, GENERATIONS, OWN_KEY, REFUSALS, USAGE},
     reading::{AttemptList, BillObject, Credits, RefusalObject, RevokedKeys, UsageList},
     schema::{Body, GroupObject, KeyObject, List, Listable, Object, OwnKey, Rotation, WebhookObject},
 };
@@ -34,6 +35,8 @@ pub enum Endpoint {
     Refusals,
     Events,
     OwnKey,
+    /// A route that only the operator API has.
+    Operator(OperatorEndpoint),
 }
 
 /// An act that all nouns share.
@@ -46,6 +49,9 @@ pub enum NounAct {
     /// Revokes a key, archives a group, or removes a webhook.
     Delete,
 }
+
+/// Beginning of the management API's paths.
+const MANAGEMENT_ROOT: &str = "/v1/management";
 
 /// Makes the schema of a type.
 pub(super) type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
@@ -85,17 +91,17 @@ pub struct Parameter {
     pub schema: SchemaOf,
 }
 
-const fn parameter(name: &'static str, schema: SchemaOf) -> Parameter {
+pub(super) const fn parameter(name: &'static str, schema: SchemaOf) -> Parameter {
     Parameter { name, schema }
 }
 
 const STATUS: Parameter = parameter("status", |_| json_schema!({"enum": STATUSES}));
 const KEY_ID: Parameter = parameter("key_id", SchemaGenerator::subschema_for::<KeyId>);
 const GROUP_ID: Parameter = parameter("group_id", SchemaGenerator::subschema_for::<GroupId>);
-const EXTERNAL_ID: Parameter =
+pub(super) const EXTERNAL_ID: Parameter =
     parameter("external_id", |_| json_schema!({"type": "string", "maxLength": MAX_EXTERNAL_ID_CHARS}));
 /// Filters of the form `metadata[name]=value`.
-const METADATA: Parameter =
+pub(super) const METADATA: Parameter =
     parameter("metadata", |_| json_schema!({"type": "object", "additionalProperties": {"type": "string"}}));
 const MODEL: Parameter = parameter("model", |_| json_schema!({"type": "string"}));
 const USER: Parameter = parameter("user", |_| json_schema!({"type": "string"}));
@@ -120,6 +126,7 @@ fn time(_: &mut SchemaGenerator) -> Schema {
 impl Route {
     pub const fn method(&self) -> Method {
         match self.endpoint {
+            Endpoint::Operator(endpoint) => endpoint.method(),
             Of(_, NounAct::Create)
             | Endpoint::RotateKey
             | Endpoint::RevokeKeysOfGroup
@@ -141,7 +148,30 @@ impl Route {
 
     /// Returns whether the route supports idempotency keys.
     pub const fn is_idempotent(&self) -> bool {
-        matches!(self.endpoint, Of(_, NounAct::Create) | Endpoint::RotateKey)
+        matches!(
+            self.endpoint,
+            Of(_, NounAct::Create)
+                | Endpoint::RotateKey
+                | Endpoint::Operator(OperatorEndpoint::CreateManagementKey | OperatorEndpoint::InviteMember)
+        )
+    }
+
+    /// Scopes of operator keys that may use the route. Any of them suffices.
+    pub fn scopes(&self) -> &'static [OperatorScope] {
+        match self.endpoint {
+            Endpoint::Operator(endpoint) => endpoint.scopes(),
+            _ if self.method().is_safe() => &[OperatorScope::Read, OperatorScope::Accounts],
+            _ => &[OperatorScope::Accounts],
+        }
+    }
+
+    /// Path in the operator API, where a route of the management API serves any account. `None` for the holder's route.
+    pub fn operator_path(&self) -> Option<String> {
+        match self.endpoint {
+            Endpoint::OwnKey => None,
+            Endpoint::Operator(_) => Some(self.path()),
+            _ => self.path().strip_prefix(MANAGEMENT_ROOT).map(|rest| format!("{ACCOUNT}{rest}")),
+        }
     }
 
     pub fn path(&self) -> String {
@@ -150,7 +180,11 @@ impl Route {
     }
 
     /// Makes a route that answers 200 with this type.
-    const fn new<A: JsonSchema>(endpoint: Endpoint, id: &'static str, summary: &'static str) -> Self {
+    pub(super) const fn new<A: JsonSchema>(
+        endpoint: Endpoint,
+        id: &'static str,
+        summary: &'static str,
+    ) -> Self {
         Self {
             endpoint,
             id,
@@ -167,7 +201,7 @@ impl Route {
         }
     }
 
-    const fn at(self, of: &'static str, reach: Reach) -> Self {
+    pub(super) const fn at(self, of: &'static str, reach: Reach) -> Self {
         Self { reach, of, ..self }
     }
 
@@ -182,20 +216,20 @@ impl Route {
         Self { named: Some(named), ..self.on(O::NOUN) }
     }
 
-    const fn by(self, query: &'static [Parameter]) -> Self {
+    pub(super) const fn by(self, query: &'static [Parameter]) -> Self {
         Self { query, ..self }
     }
 
     /// Answers with pages. Their cursors are ids of objects of this type.
-    const fn paged<O: Listable>(self) -> Self {
+    pub(super) const fn paged<O: Listable>(self) -> Self {
         Self { cursor: Some(SchemaGenerator::subschema_for::<O::Id>), ..self }
     }
 
-    const fn refusing(self, refuses: &'static [Code]) -> Self {
+    pub(super) const fn refusing(self, refuses: &'static [Code]) -> Self {
         Self { refuses, ..self }
     }
 
-    const fn taking<B: JsonSchema>(self) -> Self {
+    pub(super) const fn taking<B: JsonSchema>(self) -> Self {
         Self { body: Some(SchemaGenerator::subschema_for::<B>), ..self }
     }
 }

@@ -11,10 +11,13 @@ use super::{
     field::{Field, Fields, GroupField, KeyField, Kind, WebhookField},
     kind::{described, properties},
     noun::Noun,
+    operator::{AccountObject, ManagementKeyObject, MemberObject},
     reading::{BillObject, OwnGroup, RefusalObject},
 };
 use crate::{
-    ids::{EventId, GenerationId, GroupId, KeyId, RefusalId, WebhookId},
+    ids::{
+        AccountId, EventId, GenerationId, GroupId, KeyId, ManagementKeyId, MemberId, RefusalId, WebhookId,
+    },
     timing::time::Timestamp,
 };
 
@@ -119,6 +122,18 @@ impl Listable for WebhookObject {
     type Id = WebhookId;
 }
 
+impl Listable for AccountObject<'_> {
+    type Id = AccountId;
+}
+
+impl Listable for ManagementKeyObject<'_> {
+    type Id = ManagementKeyId;
+}
+
+impl Listable for MemberObject<'_> {
+    type Id = MemberId;
+}
+
 impl Listable for BillObject<'_> {
     type Id = GenerationId;
 }
@@ -195,13 +210,17 @@ impl<O: Object, const NEW: bool> JsonSchema for Body<O, NEW> {
     }
 
     fn json_schema(schemas: &mut SchemaGenerator) -> Schema {
-        let rows = || O::Fields::settings().map(Fields::row).filter(|row| NEW || !row.is_fixed);
-        let schema =
-            |row: Field| (row.name.to_owned(), described(row.kind.requested(schemas), row.description));
-        let properties: Map<String, Value> = rows().map(schema).collect();
-        let required: Vec<_> = rows().filter(|row| NEW && row.is_required).map(|row| row.name).collect();
-        json_schema!({
-            "type": "object", "additionalProperties": false, "properties": properties, "required": required,
-        })
+        settable::<O::Fields>(schemas, NEW)
     }
+}
+
+/// Schema of a body with the settings of an object that is new, or that exists.
+pub(super) fn settable<F: Fields>(schemas: &mut SchemaGenerator, is_new: bool) -> Schema {
+    let rows = || F::settings().map(Fields::row).filter(|row| is_new || !row.is_fixed);
+    let schema = |row: Field| (row.name.to_owned(), described(row.kind.requested(schemas), row.description));
+    let properties: Map<String, Value> = rows().map(schema).collect();
+    let required: Vec<_> = rows().filter(|row| is_new && row.is_required).map(|row| row.name).collect();
+    json_schema!({
+        "type": "object", "additionalProperties": false, "properties": properties, "required": required,
+    })
 }

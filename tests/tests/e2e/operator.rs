@@ -1,6 +1,7 @@
 //! The pages of operators at `/operator`, through the gateway's address as browsers reach them.
 
 mod acts;
+mod api;
 mod attacks;
 mod pages;
 
@@ -10,8 +11,9 @@ use tests::harness::{Answer, Browser, Stack};
 use crate::dashboard::second_factor::enrol_at;
 
 /// Every page that an operator sees, except the pages of one account.
-const PAGES: [&str; 5] = [
+const PAGES: [&str; 6] = [
     "/operator",
+    "/operator/keys",
     "/operator/accounts/new",
     "/operator/upstreams",
     "/operator/catalogue",

@@ -1,6 +1,6 @@
 use shared::{
     ids::GroupId,
-    wire::{EVENT_TYPES, Value},
+    wire::{EVENT_TYPES, OPERATOR_EVENT_TYPES, Value},
 };
 
 use super::*;
@@ -17,6 +17,7 @@ fn act() -> Act {
 #[test]
 fn every_type_of_event_reads_back_what_it_writes() {
     let (management_key_id, member_id) = (ManagementKeyId::new(AT, [2; 10]), MemberId::new(AT, [3; 10]));
+    let operator_key_id = OperatorKeyId::new(AT, [8; 10]);
     let (amount, used) = (NanoUsd::from_nanos(9_000_000_000_000_001), NanoUsd::from_nanos(1));
     let threshold = |bound| Threshold { bound, percent: 95, amount, used };
     let change = |field, before: &str, after: &str| {
@@ -27,6 +28,7 @@ fn every_type_of_event_reads_back_what_it_writes() {
     let name = || "Ann".to_owned();
     let kinds = [
         EventKind::AccountCreated { name: name() },
+        EventKind::AccountUpdated { changes: changes.clone() },
         EventKind::KeyCreated { changes: changes.clone() },
         EventKind::KeyUpdated { changes: changes.clone() },
         EventKind::KeyRotated { previous_key_expires_at: Some(AT) },
@@ -77,8 +79,23 @@ fn every_type_of_event_reads_back_what_it_writes() {
             url: "https://example.com".into(),
             reason: "failing".into(),
         },
+        EventKind::OperatorKeyCreated {
+            operator_key_id,
+            name: name(),
+            scopes: vec!["read".into()],
+            expires_at: Some(AT),
+            networks: Some(vec!["10.0.0.0/8".into()]),
+            max_payment: amount,
+        },
+        EventKind::OperatorKeyRotated {
+            operator_key_id,
+            name: name(),
+            new_operator_key_id: OperatorKeyId::new(AT, [9; 10]),
+            previous_key_expires_at: AT,
+        },
+        EventKind::OperatorKeyRevoked { operator_key_id, name: name() },
     ];
-    assert_eq!(kinds.each_ref().map(EventKind::as_str), EVENT_TYPES);
+    assert!(kinds.iter().map(EventKind::as_str).eq(EVENT_TYPES.into_iter().chain(OPERATOR_EVENT_TYPES)));
     for kind in kinds {
         let event = act().event(0, Some(key(1)), Some(GroupId::new(AT, [5; 10])), kind);
         assert_eq!(Event::from_json(&event.to_json()).as_ref(), Some(&event));

@@ -39,6 +39,7 @@ fn sample(row: Field) -> Option<Value> {
         Kind::Metadata => Value::Metadata(BTreeMap::from([("plan".into(), Some("gold".into()))])),
         Kind::Group => Value::Group(GroupId::new(NOW, [1; 10])),
         Kind::Url => Value::Text("https://example.com/hook".into()),
+        Kind::Word(words) => Value::Text(words[0].into()),
         Kind::EventTypes => Value::Texts(vec!["key.created".into()]),
         // Not what a new key or webhook has.
         Kind::Flag => Value::Flag(row.name == "disabled"),

@@ -8,7 +8,7 @@ use shared::ids::{AccountId, GroupId, KeyId};
 
 // Sets of records in the space of an account. 1 to 6 are for money.
 
-/// Data other than money, of an account (`a`), a key (`k` and its id) and a group (`g` and its id).
+/// Data other than money, of an account (`a`, and `o` for what operators record of it), a key (`k` and its id) and a group (`g` and its id).
 pub const PROFILES: u8 = 7;
 /// Groups by the caller's own id.
 pub const EXTERNAL_IDS: u8 = 8;
@@ -30,6 +30,8 @@ pub const REFUSED: u8 = 15;
 /// What house-keeping has dropped, the days of refused calls (`r`), the numbers of the last ones (`c`), and the restores
 /// from backups (`n`).
 pub const HOUSE: u8 = 16;
+/// Operator keys, in the operators' space: the list (`l`), and each (`k` and its id).
+pub const OPERATOR_KEYS: u8 = 17;
 
 // Sets of records in other spaces.
 
@@ -50,6 +52,9 @@ pub const INSTALLATION: u8 = 26;
 
 /// Bills of upstreams in the last hours, by model and name: space `upstreams`.
 pub const UPSTREAMS: u8 = 27;
+
+/// Accounts by external id: spaces `account-external-ids/…`.
+pub const ACCOUNT_EXTERNAL_IDS: u8 = 31;
 
 // Indexes of the space of an account. 1 to 6 are for money.
 
@@ -106,6 +111,11 @@ pub fn tagged(tag: u8, id: &[u8]) -> Vec<u8> {
 /// Name of the record with an account's data other than money.
 pub fn account_profile() -> Name {
     name(PROFILES, *b"a")
+}
+
+/// Name of the record with what operators record of an account.
+pub fn account_labels() -> Name {
+    name(PROFILES, *b"o")
 }
 
 /// Name of the record with a key's data other than money.
@@ -169,6 +179,11 @@ pub fn external_id(id: &str) -> Name {
 /// Space and name of the record of an account's name.
 pub fn account_name(of: &str) -> (Space, Name) {
     (part_of("accounts", of.as_bytes()), name(ACCOUNT_NAMES, of.as_bytes()))
+}
+
+/// Space and name of the record of an account's external id.
+pub fn account_external_id(of: &str) -> (Space, Name) {
+    (part_of("account-external-ids", of.as_bytes()), name(ACCOUNT_EXTERNAL_IDS, of.as_bytes()))
 }
 
 /// Makes the entry of [`KEYS`]. A hint has no zero byte, since no plaintext has one; a label may have one.

@@ -1,7 +1,7 @@
 //! Callers of the management API and members, with their rights.
 
 use shared::{
-    ids::{AccountId, GroupId, KeyId},
+    ids::{AccountId, GroupId, KeyId, Principal},
     key::Class,
     refusal::Refusal,
 };
@@ -19,7 +19,7 @@ use key_service_store::store::ManagementKey;
 #[derive(Clone, Debug)]
 pub struct Governor {
     pub account: AccountId,
-    /// The management key or member, as the actor of events.
+    /// The management key, operator key or member, as the actor of events.
     pub actor: Actor,
     pub access: Access,
     pub effect: Effect,
@@ -29,6 +29,11 @@ impl Governor {
     /// Checks whether the request may concern this object.
     pub fn may(&self, subject: Subject) -> Result<(), Error<Forbidden>> {
         may(self.access, self.effect, subject).map_err(Error::Refused)
+    }
+
+    /// Returns whether the caller is an operator key.
+    pub const fn is_operator(&self) -> bool {
+        matches!(self.actor, Actor::OperatorKey { .. })
     }
 
     /// The part of the account that the caller may see.
@@ -43,10 +48,12 @@ impl Management {
         let (owner, now) = (self.credentials.find(presented).await?, self.clock.now());
         match self.credentials.identify(owner, Class::Management, now).await? {
             Identified::ManagementKey(account, key) => {
-                self.last_uses.note(&self.store, account, &key, now.to_whole_seconds());
+                let used = Principal::ManagementKey(account, key.id);
+                self.last_uses.note(&self.store, used, key.last_used_at, now.to_whole_seconds());
                 Ok((account, key))
             }
             Identified::ApiKey(..) => Err(Error::Refused(Refusal::ManagementKeyRequired)),
+            Identified::OperatorKey(_) => Err(Error::Refused(Refusal::OperatorKeyNotAllowed)),
             Identified::Refused(refusal) => Err(Error::Refused(refusal)),
         }
     }

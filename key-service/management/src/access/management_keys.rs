@@ -1,5 +1,6 @@
 //! Use-cases of management keys: create, list, revoke.
 
+use async_trait::async_trait;
 use shared::{
     clock::random_bytes,
     ids::{AccountId, ManagementKeyId},
@@ -8,9 +9,16 @@ use shared::{
     time::Timestamp,
 };
 
-use crate::{error::Error, management::Management, nouns::once::Once};
-use domain::{access::Access, event::Actor};
-use key_service_store::store::{ManagementKey, NewManagementKey, StoreError};
+use crate::{
+    error::Error,
+    management::Management,
+    nouns::{
+        listing::{Listed, Listing, Paged},
+        once::{Once, attempt},
+    },
+};
+use domain::{access::Access, digest::Digest, event::Actor};
+use key_service_store::store::{ManagementKey, ManagementKeyMade, NewManagementKey, StoreError};
 
 /// Most management keys per account, including revoked ones: they fit on one page, and a new key every month lasts
 /// eight years.
@@ -30,6 +38,9 @@ pub enum ManagementKeyRefused {
         "the account already has {MAX_MANAGEMENT_KEYS} management keys, including revoked ones, which is the most"
     )]
     TooMany,
+    /// The idempotency key was used with a different request.
+    #[error("this idempotency key was used with a different request; choose a new one")]
+    Reused,
     /// The store is nearly full.
     #[error("the store is nearly full, and the remaining space is reserved for requests")]
     StoreFull,
@@ -62,7 +73,36 @@ impl Management {
     ) -> Result<SecretString, Error<ManagementKeyRefused>> {
         let now = self.later_than_the_last(self.clock.now());
         let id = ManagementKeyId::new(now, random_bytes(&*self.clock));
-        self.make_management_key(account, id, settings, actor).await
+        self.make_management_key((account, id), settings, None, actor).await.map(|(_, plaintext)| plaintext)
+    }
+
+    /// Creates a management key once for each idempotency key. The plaintext is `None` if an earlier request created
+    /// the key.
+    pub async fn issue_management_key(
+        &self,
+        account: AccountId,
+        settings: ManagementKeySettings,
+        idempotency_key: Option<String>,
+        actor: Actor,
+    ) -> Result<(ManagementKey, Option<SecretString>), Error<ManagementKeyRefused>> {
+        let now = self.later_than_the_last(self.clock.now());
+        let id = ManagementKeyId::new(now, random_bytes(&*self.clock));
+        match self.make_management_key((account, id), settings, idempotency_key, actor).await? {
+            (made, plaintext) if made == id => {
+                Ok((self.find_management_key(account, id).await?, Some(plaintext)))
+            }
+            (earlier, _) => Ok((self.find_management_key(account, earlier).await?, None)),
+        }
+    }
+
+    /// Finds a management key of the account.
+    pub async fn find_management_key(
+        &self,
+        account: AccountId,
+        id: ManagementKeyId,
+    ) -> Result<ManagementKey, Error<ManagementKeyRefused>> {
+        let key = self.store.management_key(account, id).await?;
+        key.ok_or(Error::Refused(ManagementKeyRefused::NotFound))
     }
 
     /// Creates a management key once for each attempt and settings.
@@ -80,16 +120,21 @@ impl Management {
         if keys.iter().any(|key| key.id == id(key.id.created_at())) {
             return Ok(Once::Replayed);
         }
-        self.make_management_key(account, id(shown), settings, actor).await.map(Once::New)
+        let made = self.make_management_key((account, id(shown)), settings, None, actor).await;
+        made.map(|(_, plaintext)| Once::New(plaintext))
     }
 
+    /// Makes a key with this id, or finds the one that an earlier request with the idempotency key made. The plaintext
+    /// is that of the new key.
     async fn make_management_key(
         &self,
-        account: AccountId,
-        id: ManagementKeyId,
-        ManagementKeySettings { name, access, expires_at }: ManagementKeySettings,
+        (account, id): (AccountId, ManagementKeyId),
+        settings: ManagementKeySettings,
+        idempotency_key: Option<String>,
         actor: Actor,
-    ) -> Result<SecretString, Error<ManagementKeyRefused>> {
+    ) -> Result<(ManagementKeyId, SecretString), Error<ManagementKeyRefused>> {
+        let request = Digest::of(format!("management key {settings:?}").as_bytes());
+        let ManagementKeySettings { name, access, expires_at } = settings;
         let refused = |reason| Err(Error::Refused(reason));
         self.check_room_for_secret(ManagementKeyRefused::StoreFull).await?;
         // Groups are never deleted. If the group is archived, the key can still read its keys.
@@ -111,10 +156,13 @@ impl Management {
             revoked_at: None,
         };
         let new = NewManagementKey { account, key, digest, most: MAX_MANAGEMENT_KEYS };
-        if !self.store.create_management_key(new, &act).await? {
-            return refused(ManagementKeyRefused::TooMany);
+        let attempt = attempt(idempotency_key, request, act.at);
+        match self.store.create_management_key_once(new, attempt, &act).await? {
+            ManagementKeyMade::Made => Ok((id, plaintext)),
+            ManagementKeyMade::Replayed(earlier) => Ok((earlier, plaintext)),
+            ManagementKeyMade::Reused => refused(ManagementKeyRefused::Reused),
+            ManagementKeyMade::TooMany => refused(ManagementKeyRefused::TooMany),
         }
-        Ok(plaintext)
     }
 
     /// The account's management keys, oldest first.
@@ -141,6 +189,21 @@ impl Management {
     ) -> Result<ManagementKey, Error<ManagementKeyRefused>> {
         let revoked = self.store.revoke_management_key(id, &self.act(actor)).await?;
         revoked.ok_or(Error::Refused(ManagementKeyRefused::NotFound))
+    }
+}
+
+#[async_trait]
+impl Listed for ManagementKey {
+    type Id = ManagementKeyId;
+    type Filter = ();
+    const NAME: &'static str = "a management key";
+
+    fn id(&self) -> ManagementKeyId {
+        self.id
+    }
+
+    async fn page(management: &Management, account: AccountId, listing: &Listing<Self>) -> Paged<Self> {
+        listing.page_of(management.management_keys(account).await?)
     }
 }
 

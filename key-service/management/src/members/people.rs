@@ -1,5 +1,6 @@
 //! Adds and removes the members of an account.
 
+use async_trait::async_trait;
 use shared::{
     clock::random_bytes,
     ids::{AccountId, MemberId},
@@ -10,8 +11,13 @@ use crate::{
     error::Error,
     management::Management,
     members::refused::{MAX_MEMBER_NAME_CHARS, MAX_MEMBERS, MemberRefused},
+    nouns::{
+        listing::{Listed, Listing, Paged},
+        once::attempt,
+    },
 };
 use domain::{
+    digest::Digest,
     event::Actor,
     member::{Member, Role},
 };
@@ -41,8 +47,19 @@ impl Management {
         role: Role,
         actor: Actor,
     ) -> Result<Member, Error<MemberRefused>> {
+        self.add_member_once((account, name, role), None, actor).await.map(|(member, _)| member)
+    }
+
+    /// Makes a member once for each idempotency key. Returns the member, and whether it is new.
+    pub(crate) async fn add_member_once(
+        &self,
+        (account, name, role): (AccountId, &str, Role),
+        idempotency_key: Option<String>,
+        actor: Actor,
+    ) -> Result<(Member, bool), Error<MemberRefused>> {
+        let refused = |reason| Err(Error::Refused(reason));
         if !is_name(name, MAX_MEMBER_NAME_CHARS) {
-            return Err(Error::Refused(MemberRefused::BadName));
+            return refused(MemberRefused::BadName);
         }
         self.check_room(MemberRefused::StoreFull).await?;
         self.check_led_group(account, role).await?;
@@ -59,12 +76,27 @@ impl Management {
             last_link: None,
             second_factor: None,
         };
-        match self.store.create_member(account, member.clone(), MAX_MEMBERS, &act).await? {
-            MemberCreated::Made => {}
-            MemberCreated::NameTaken => return Err(Error::Refused(MemberRefused::NameTaken)),
-            MemberCreated::TooMany => return Err(Error::Refused(MemberRefused::TooMany)),
+        let request = Digest::of(format!("member {name:?} {role:?}").as_bytes());
+        let attempt = attempt(idempotency_key, request, now);
+        let made = self.store.create_member_once(account, member.clone(), MAX_MEMBERS, (attempt, &act));
+        match made.await? {
+            MemberCreated::Made => Ok((member, true)),
+            MemberCreated::Replayed(id) => Ok((self.find_member(account, id).await?, false)),
+            MemberCreated::Reused => refused(MemberRefused::Reused),
+            MemberCreated::NameTaken => refused(MemberRefused::NameTaken),
+            MemberCreated::TooMany => refused(MemberRefused::TooMany),
         }
-        Ok(member)
+    }
+
+    /// Finds a member of the account.
+    pub async fn find_member(
+        &self,
+        account: AccountId,
+        id: MemberId,
+    ) -> Result<Member, Error<MemberRefused>> {
+        let members = self.store.members(account).await?;
+        let found = members.into_iter().find(|member| member.id == id);
+        found.ok_or(Error::Refused(MemberRefused::NotFound))
     }
 
     /// Removes a member, and ends the member's sessions at once.
@@ -78,5 +110,20 @@ impl Management {
         self.keep_an_owner(account, id).await?;
         let found = self.store.remove_member(account, id, &self.act(actor)).await?;
         if found { Ok(()) } else { Err(Error::Refused(MemberRefused::NotFound)) }
+    }
+}
+
+#[async_trait]
+impl Listed for Member {
+    type Id = MemberId;
+    type Filter = ();
+    const NAME: &'static str = "a member";
+
+    fn id(&self) -> MemberId {
+        self.id
+    }
+
+    async fn page(management: &Management, account: AccountId, listing: &Listing<Self>) -> Paged<Self> {
+        listing.page_of(management.store.members(account).await?)
     }
 }

@@ -2,8 +2,7 @@
 
 use crate::management::password::{MAX_PASSWORD_CHARS, MIN_PASSWORD_CHARS};
 
-/// Longest name of a member: the longest e-mail address fits.
-pub const MAX_MEMBER_NAME_CHARS: usize = 254;
+pub use shared::wire::MAX_MEMBER_NAME_CHARS;
 
 /// Most members per account, so that a page of members stays small.
 pub const MAX_MEMBERS: u64 = 100;
@@ -20,6 +19,9 @@ pub enum MemberRefused {
     /// The account has reached its bound on members.
     #[error("an account has {MAX_MEMBERS} members at most; remove one first")]
     TooMany,
+    /// The idempotency key was used with a different request.
+    #[error("this idempotency key was used with a different request; choose a new one")]
+    Reused,
     /// The store is nearly full.
     #[error("the store is nearly full, and the remaining space is reserved for requests")]
     StoreFull,

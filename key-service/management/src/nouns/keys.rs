@@ -43,6 +43,7 @@ impl Management {
         let (account, key) = match self.credentials.identify(owner, Class::Api, now).await? {
             Identified::ApiKey(account, key) => (account, key),
             Identified::ManagementKey(..) => return refused(Refusal::ManagementKeyNotAllowed),
+            Identified::OperatorKey(_) => return refused(Refusal::OperatorKeyNotAllowed),
             Identified::Refused(refusal) => return refused(refusal),
         };
         let group = match key.spend.group {

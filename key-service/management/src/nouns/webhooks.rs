@@ -14,7 +14,7 @@ use crate::{
     management::Management,
     nouns::{
         governed::{Acted, Acting, Governed, Made},
-        listing::{Listed, Listing, Page, Paged, UnknownCursor},
+        listing::{Listed, Listing, Paged},
         once::{Once, attempt, digest_of_request},
         refused::Refused,
     },
@@ -23,7 +23,7 @@ use domain::{
     event::EventSearch,
     webhook::{Attempt, Delivery, Host, StoredWebhook, Webhook, WebhookPatch, WebhookUrl, may_connect},
 };
-use key_service_store::store::{EventSlice, Order, StoreError, WebhookCreated};
+use key_service_store::store::{EventSlice, StoreError, WebhookCreated};
 
 /// Most webhooks of an account: one for each of its systems, with some to spare.
 pub const MAX_WEBHOOKS: u64 = 20;
@@ -205,17 +205,6 @@ impl Listed for Webhook {
     }
 
     async fn page(management: &Management, account: AccountId, listing: &Listing<Self>) -> Paged<Self> {
-        let mut webhooks = management.webhooks(account).await?;
-        if listing.order == Order::Descending {
-            webhooks.reverse();
-        }
-        let begin = match listing.after {
-            None => 0,
-            Some(after) => {
-                let at = webhooks.iter().position(|webhook| webhook.id == after);
-                at.ok_or(Error::Refused(UnknownCursor))? + 1
-            }
-        };
-        Ok(Page::of(webhooks.split_off(begin), listing.limit))
+        listing.page_of(management.webhooks(account).await?)
     }
 }

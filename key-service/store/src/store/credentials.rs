@@ -4,6 +4,7 @@
 //! is written before the key. The ledger refuses a credential without a key like an unknown one.
 
 mod management_keys;
+mod operator_keys;
 
 use domain::digest::Digest;
 use key_service_ledger::{StoreError, stored::PepperRecord};

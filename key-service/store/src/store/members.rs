@@ -19,10 +19,11 @@ use records::Name;
 use shared::ids::{AccountId, MemberId};
 
 use crate::{
-    data::MemberCreated,
+    data::{Idempotency, MemberCreated},
     store::{
         accounts::insert_id,
-        base::Store,
+        base::{Store, damaged},
+        idempotency::{self, Earlier},
         layout,
         members::member_records::{member_name, name_name, read_member, write_member},
     },
@@ -37,7 +38,36 @@ impl Store {
         most: u64,
         act: &Act,
     ) -> Result<MemberCreated, StoreError> {
-        self.lanes.change(account, |change| add_member(change, account, &member, most, act)).await
+        self.create_member_once(account, member, most, (None, act)).await
+    }
+
+    /// Creates a member once for each idempotency key.
+    pub async fn create_member_once(
+        &self,
+        account: AccountId,
+        member: Member,
+        most: u64,
+        (idempotency, act): (Option<Idempotency>, &Act),
+    ) -> Result<MemberCreated, StoreError> {
+        let attempt = idempotency.as_ref();
+        let ended = self.ended_attempts(account, attempt).await?;
+        let create = |change: &mut Change<'_>| {
+            idempotency::prune(change, &ended)?;
+            match idempotency::earlier(change, attempt)? {
+                Some(Earlier::OtherRequest) => return Ok(MemberCreated::Reused),
+                Some(Earlier::Made(id)) => {
+                    let id = MemberId::from_slice(&id).ok_or_else(|| damaged("an id"))?;
+                    return Ok(MemberCreated::Replayed(id));
+                }
+                None => {}
+            }
+            let made = add_member(change, account, &member, most, act)?;
+            if made == MemberCreated::Made {
+                idempotency::keep(change, attempt, member.id.as_bytes());
+            }
+            Ok(made)
+        };
+        self.lanes.change(account, create).await
     }
 
     /// The account's members, oldest first.

@@ -19,14 +19,29 @@ use shared::{
 };
 
 use crate::{
-    data::{Credential, ManagementKey, NewManagementKey},
-    store::{accounts::insert_id, base::Store, layout},
+    data::{Credential, Idempotency, ManagementKey, ManagementKeyMade, NewManagementKey},
+    store::{
+        accounts::insert_id,
+        base::{Store, damaged},
+        idempotency::{self, Earlier},
+        layout,
+    },
 };
 
 impl Store {
     /// Creates a management key in an existing account; a repetition changes nothing. `false` if the account has
     /// reached its bound on management keys.
     pub async fn create_management_key(&self, key: NewManagementKey, act: &Act) -> Result<bool, StoreError> {
+        Ok(self.create_management_key_once(key, None, act).await? == ManagementKeyMade::Made)
+    }
+
+    /// Creates a management key once for each idempotency key.
+    pub async fn create_management_key_once(
+        &self,
+        key: NewManagementKey,
+        idempotency: Option<Idempotency>,
+        act: &Act,
+    ) -> Result<ManagementKeyMade, StoreError> {
         let (account, id) = (key.account, key.key.id);
         // Refused here, the call leaves no record of an owner behind.
         if self.account_money(account).await?.is_none() {
@@ -37,9 +52,11 @@ impl Store {
             .get::<IdList<ManagementKeyId>>(&layout::space(account), list_name())
             .await?
             .unwrap_or_default();
-        if !has_room(&list, id, key.most) {
-            return Ok(false);
+        if idempotency.is_none() && !has_room(&list, id, key.most) {
+            return Ok(ManagementKeyMade::TooMany);
         }
+        let attempt = idempotency.as_ref();
+        let ended = self.ended_attempts(account, attempt).await?;
         let (space, of_owner) = owner_record(id);
         let owner = ManagementKeyOwner { account };
         let own = |view: &mut View| {
@@ -50,12 +67,28 @@ impl Store {
             Ok(())
         };
         self.change(&space, own).await?;
-        let is_there = self.lanes.change(account, |change| add_key(change, &key, act)).await?;
-        if is_there {
+        let create = |change: &mut Change<'_>| {
+            idempotency::prune(change, &ended)?;
+            match idempotency::earlier(change, attempt)? {
+                Some(Earlier::OtherRequest) => return Ok(ManagementKeyMade::Reused),
+                Some(Earlier::Made(id)) => {
+                    let id = ManagementKeyId::from_slice(&id).ok_or_else(|| damaged("an id"))?;
+                    return Ok(ManagementKeyMade::Replayed(id));
+                }
+                None => {}
+            }
+            if !add_key(change, &key, act)? {
+                return Ok(ManagementKeyMade::TooMany);
+            }
+            idempotency::keep(change, attempt, id.as_bytes());
+            Ok(ManagementKeyMade::Made)
+        };
+        let made = self.lanes.change(account, create).await?;
+        if made == ManagementKeyMade::Made {
             let owner = Principal::ManagementKey(account, id);
             self.put_credential(&key.digest, Credential::first(owner)).await?;
         }
-        Ok(is_there)
+        Ok(made)
     }
 
     /// The account's management keys, oldest first.

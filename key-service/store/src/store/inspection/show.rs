@@ -9,17 +9,20 @@ use domain::{
 use key_service_ledger::{
     StoreError, names,
     stored::{
-        AccountProfile, AccountRecord, Balance, DeliveryAttempts, EventsKept, ExpiringValue, ExternalId,
-        GroupProfile, HolderRecord, House, IdList, KeyProfile, LatestLink, ManagementKeyOwner,
-        ManagementKeyRecord, MemberName, MemberRecord, PayersOfKey, PendingDeliveries, RefusedCalls,
-        RefusedDay, RefusedDays, Restores, Told, Turn, WebhookRecord,
+        AccountClaim, AccountLabelsRecord, AccountProfile, AccountRecord, Balance, DeliveryAttempts,
+        EventsKept, ExpiringValue, ExternalId, GroupProfile, HolderRecord, House, IdList, KeyProfile,
+        LatestLink, ManagementKeyOwner, ManagementKeyRecord, MemberName, MemberRecord, OperatorKeyRecord,
+        PayersOfKey, PendingDeliveries, RefusedCalls, RefusedDay, RefusedDays, Restores, Told, Turn,
+        WebhookRecord,
     },
 };
 use minicbor::Decode;
 use records::{Answer, Name, Order, Question, Record, Set, Space};
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
-use shared::ids::{AccountId, DepositId, GenerationId, GroupId, KeyId, ManagementKeyId, MemberId, WebhookId};
+use shared::ids::{
+    AccountId, DepositId, GenerationId, GroupId, KeyId, ManagementKeyId, MemberId, OperatorKeyId, WebhookId,
+};
 
 use crate::store::{
     base::{Store, no_answer, value},
@@ -107,6 +110,7 @@ impl Store {
                 let lists = [layout::MANAGEMENT_KEYS, layout::MEMBERS, layout::WEBHOOKS];
                 let mut own =
                     vec![names::account(), names::events(), names::turn(), layout::account_profile()];
+                own.push(layout::account_labels());
                 let house = |of: &[u8; 1]| layout::name(layout::HOUSE, *of);
                 own.extend([names::house(), house(b"r"), house(b"c"), house(b"n")]);
                 own.extend(lists.map(|table| layout::name(table, *b"l")));
@@ -231,6 +235,8 @@ fn set_name(table: u8) -> &'static str {
         layout::DELIVERIES => "deliveries",
         layout::REFUSED => "refused",
         layout::HOUSE => "house",
+        layout::OPERATOR_KEYS => "operator keys",
+        layout::ACCOUNT_EXTERNAL_IDS => "account external ids",
         layout::MANAGEMENT_KEY_OWNERS => "management key owners",
         layout::HOLDERS => "holders",
         _ => "unknown",
@@ -261,6 +267,7 @@ fn read(table: u8, key: &[u8], record: &Record) -> Option<Box<RawValue>> {
         (names::MONEY, b'g') => json_of::<Balance<Group>>(record),
         (names::GENERATIONS | names::EXPIRED | names::DEPOSITS, _) => json_of::<LedgerRecord>(record),
         (layout::PROFILES, b'a') => json_of::<AccountProfile>(record),
+        (layout::PROFILES, b'o') => json_of::<AccountLabelsRecord>(record),
         (layout::PROFILES, b'k') => json_of::<KeyProfile>(record),
         (layout::PROFILES, b'g') => json_of::<GroupProfile>(record),
         (layout::EXTERNAL_IDS, _) => json_of::<ExternalId>(record),
@@ -268,6 +275,9 @@ fn read(table: u8, key: &[u8], record: &Record) -> Option<Box<RawValue>> {
         (layout::MEMBERS, b'l') => json_of::<IdList<MemberId>>(record),
         (layout::WEBHOOKS, b'l') => json_of::<IdList<WebhookId>>(record),
         (layout::MANAGEMENT_KEYS, b'k') => json_of::<ManagementKeyRecord>(record),
+        (layout::OPERATOR_KEYS, b'l') => json_of::<IdList<OperatorKeyId>>(record),
+        (layout::OPERATOR_KEYS, b'k') => json_of::<OperatorKeyRecord>(record),
+        (layout::ACCOUNT_EXTERNAL_IDS, _) => json_of::<AccountClaim>(record),
         (layout::MANAGEMENT_KEY_OWNERS, _) => json_of::<ManagementKeyOwner>(record),
         (names::SUMS, _) => json_of::<Balance<DayTotal<Counts>>>(record),
         (names::SPEND, _) => json_of::<Balance<DayTotal<Margin>>>(record),

@@ -97,7 +97,8 @@ impl Store {
         let owners: Vec<_> = self.owners(digests).await?;
         let own = |owner: &Option<Principal>| match owner {
             Some(Principal::ApiKey(of, key)) if *of == account => Some(*key),
-            Some(Principal::ApiKey(..) | Principal::ManagementKey(..)) | None => None,
+            Some(Principal::ApiKey(..) | Principal::ManagementKey(..) | Principal::OperatorKey(..))
+            | None => None,
         };
         let made = self.made(account, owners.iter().filter_map(own).collect()).await?;
         let owner = |owner: &Option<Principal>| match (owner, own(owner)) {
@@ -162,9 +163,8 @@ impl Store {
         let own = |owner| match owner {
             Some(Principal::ApiKey(of, id)) if of == account => Ok(id),
             // The digest was free when the import was planned. The next attempt finds its key.
-            Some(Principal::ApiKey(..) | Principal::ManagementKey(..)) | None => {
-                Err(StoreError::Busy("another account imports the same key"))
-            }
+            Some(Principal::ApiKey(..) | Principal::ManagementKey(..) | Principal::OperatorKey(..))
+            | None => Err(StoreError::Busy("another account imports the same key")),
         };
         self.owners(digests).await?.into_iter().map(own).collect()
     }

@@ -1,0 +1,212 @@
+//! Accounts for the operator API: opened once for each external id, found, changed and listed.
+
+use async_trait::async_trait;
+use futures_util::FutureExt;
+use shared::{
+    clock::random_bytes,
+    error::{ApiError, Code},
+    ids::AccountId,
+    text::is_name,
+    wire::{BY_EXTERNAL_ID, MAX_LABEL_CHARS, MAX_METADATA},
+};
+
+use crate::{
+    error::Error,
+    management::Management,
+    nouns::listing::{Listed, Listing, MetadataFilter, Page, Paged, UnknownCursor, has, wanted},
+};
+use domain::{
+    event::Actor,
+    settings::{AccountLabels, AccountPatch, Metadata},
+};
+use key_service_store::store::{AccountChanged, AccountMade, AccountSummary, NewAccount, Order, operators};
+
+/// Reason why an account was not opened, changed or found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RegistryRefused {
+    NotFound,
+    /// The name is empty, surrounded by spaces, or contains invisible characters.
+    BadName,
+    /// This account has the name.
+    NameTaken(AccountId),
+    /// This account has the external id.
+    ExternalIdTaken(AccountId),
+    /// The account has another external id.
+    ExternalIdFixed,
+    /// The metadata would have too many names.
+    TooMuchMetadata,
+    /// The store is nearly full.
+    StoreFull,
+}
+
+impl From<RegistryRefused> for ApiError {
+    fn from(refused: RegistryRefused) -> Self {
+        match refused {
+            RegistryRefused::NotFound => Self::new(Code::AccountNotFound, "There is no such account."),
+            RegistryRefused::BadName => {
+                let says = "`name` must be visible characters, without spaces around them.";
+                Self::at(Code::InvalidValue, "name", says)
+            }
+            RegistryRefused::NameTaken(id) => {
+                Self::at(Code::AccountNameTaken, "name", format!("The account {id} has this name."))
+            }
+            RegistryRefused::ExternalIdTaken(id) => {
+                let says = format!("The account {id} has this external id.");
+                Self::at(Code::ExternalIdTaken, "external_id", says)
+            }
+            RegistryRefused::ExternalIdFixed => {
+                let says = "`external_id` cannot be changed once it is set.";
+                Self::at(Code::InvalidValue, "external_id", says)
+            }
+            RegistryRefused::TooMuchMetadata => {
+                let says = format!("`metadata` would have more than {MAX_METADATA} members.");
+                Self::at(Code::ObjectAboveMaxProperties, "metadata", says)
+            }
+            RegistryRefused::StoreFull => {
+                let says = "The store is nearly full, and the remaining space is reserved for requests.";
+                Self::new(Code::StoreFull, says)
+            }
+        }
+    }
+}
+
+/// The accounts that a list shows.
+#[derive(Clone, Debug, Default)]
+pub struct AccountFilter {
+    pub name: Option<String>,
+    pub external_id: Option<String>,
+    pub metadata: MetadataFilter,
+}
+
+impl Management {
+    /// Opens an account without credit, once for each external id. Returns it, and whether it is new.
+    pub async fn open_account(
+        &self,
+        settings: AccountPatch,
+        actor: Actor,
+    ) -> Result<(AccountSummary, bool), Error<RegistryRefused>> {
+        let refused = |reason| Err(Error::Refused(reason));
+        let external_id = settings.external_id.flatten();
+        // What is there is shown even by a full store.
+        if let Some(external_id) = &external_id
+            && let Some(account) = self.store.account_with_external_id(external_id).await?
+        {
+            return Ok((self.found(account).await?, false));
+        }
+        let name = settings.name.unwrap_or_default();
+        if !is_name(&name, MAX_LABEL_CHARS) {
+            return refused(RegistryRefused::BadName);
+        }
+        self.check_room(RegistryRefused::StoreFull).await?;
+        let act = self.act(actor);
+        if !settings.metadata.fits(&Metadata::new(), act.at) {
+            return refused(RegistryRefused::TooMuchMetadata);
+        }
+        let labels =
+            AccountLabels { external_id, ..AccountLabels::default() }.with(&settings.metadata, act.at);
+        let id = AccountId::new(self.later_than_the_last(act.at), random_bytes(&*self.clock));
+        let new = NewAccount { id, name, created_at: act.at.to_whole_seconds() };
+        match self.store.open_account(new, &labels, Some(&act)).await? {
+            AccountMade::New(id) => Ok((self.found(id).await?, true)),
+            AccountMade::Existing(id) => Ok((self.found(id).await?, false)),
+            AccountMade::NameTaken(id) => refused(RegistryRefused::NameTaken(id)),
+        }
+    }
+
+    /// Finds an account by its id, or by its external id after `external:`. The operators' own account is none.
+    pub async fn find_account(&self, text: &str) -> Result<AccountSummary, Error<RegistryRefused>> {
+        let id = match text.strip_prefix(BY_EXTERNAL_ID) {
+            Some(external_id) => self.store.account_with_external_id(external_id).await?,
+            None => text.parse().ok(),
+        };
+        self.found(id.ok_or(Error::Refused(RegistryRefused::NotFound))?).await
+    }
+
+    /// Changes what operators record of an account.
+    pub async fn update_account(
+        &self,
+        account: AccountId,
+        change: AccountPatch,
+        actor: Actor,
+    ) -> Result<AccountSummary, Error<RegistryRefused>> {
+        let refused = |reason| Err(Error::Refused(reason));
+        let before = self.found(account).await?;
+        if change.external_id == Some(None) && before.labels.external_id.is_some() {
+            return refused(RegistryRefused::ExternalIdFixed);
+        }
+        self.check_room(RegistryRefused::StoreFull).await?;
+        let (external_id, act) = (change.external_id.flatten(), self.act(actor));
+        let changed = self.store.update_account(account, external_id.as_deref(), &change.metadata, &act);
+        match changed.await? {
+            AccountChanged::Done => self.found(account).await,
+            AccountChanged::NotFound => refused(RegistryRefused::NotFound),
+            AccountChanged::ExternalIdTaken(id) => refused(RegistryRefused::ExternalIdTaken(id)),
+            AccountChanged::ExternalIdFixed => refused(RegistryRefused::ExternalIdFixed),
+            AccountChanged::TooMuchMetadata => refused(RegistryRefused::TooMuchMetadata),
+        }
+    }
+
+    async fn found(&self, id: AccountId) -> Result<AccountSummary, Error<RegistryRefused>> {
+        let found = if id == operators() { None } else { self.store.account_by_id(id).await? };
+        found.ok_or(Error::Refused(RegistryRefused::NotFound))
+    }
+}
+
+/// Accounts are listed in the operators' account.
+#[async_trait]
+impl Listed for AccountSummary {
+    type Id = AccountId;
+    type Filter = AccountFilter;
+    const NAME: &'static str = "an account";
+
+    fn id(&self) -> AccountId {
+        self.id
+    }
+
+    async fn page(management: &Management, _: AccountId, listing: &Listing<Self>) -> Paged<Self> {
+        let store = &management.store;
+        let Listing { after, order, filter, .. } = listing;
+        let is_wanted = |account: &Self| {
+            has(&account.labels.metadata, &filter.metadata)
+                && filter.name.as_ref().is_none_or(|name| *name == account.name)
+        };
+        let one = match (&filter.external_id, &filter.name) {
+            (Some(external_id), _) => Some(store.account_with_external_id(external_id).await?),
+            (None, Some(name)) => Some(store.account_named(name).await?),
+            (None, None) => None,
+        };
+        if let Some(id) = one {
+            let found = store.accounts_by_id(id.into_iter().collect()).await?;
+            let items = found.into_iter().filter(|account| after.is_none() && is_wanted(account)).collect();
+            return Ok(Page { items, has_more: false });
+        }
+        let mut ids: Vec<AccountId> = store.account_names().await?.into_iter().map(|(id, _)| id).collect();
+        if let Some(after) = after
+            && ids.binary_search(after).is_err()
+        {
+            return Err(Error::Refused(UnknownCursor));
+        }
+        if *order == Order::Descending {
+            ids.reverse();
+        }
+        let ids = &ids;
+        let read = |after: Option<AccountId>, limit: usize| {
+            async move {
+                let begin =
+                    after.and_then(|after| ids.iter().position(|id| *id == after)).map_or(0, |at| at + 1);
+                let mut found = Vec::new();
+                // Accounts that are not complete are left out, so a part may be shorter than its ids.
+                for part in ids.get(begin..).unwrap_or_default().chunks(limit) {
+                    found.extend(store.accounts_by_id(part.to_vec()).await?);
+                    if found.len() >= limit {
+                        break;
+                    }
+                }
+                found.truncate(limit);
+                Ok(found)
+            }
+            .boxed()
+        };
+        Ok(wanted(listing, !filter.metadata.is_empty(), read, is_wanted).await?)
+    }
+}

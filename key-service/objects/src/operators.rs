@@ -1,0 +1,81 @@
+//! Objects of the operator API: accounts, management keys and members.
+
+use serde::Serialize;
+use shared::{
+    time::Timestamp,
+    wire::{AccountObject, ManagementKeyObject, MemberObject},
+};
+
+use crate::shown::Shown;
+use domain::{member::Member, settings::AccountLabels};
+use key_service_store::store::{AccountSummary, ManagementKey};
+
+impl Shown for AccountSummary {
+    fn shown(&self, _: Timestamp) -> impl Serialize + Send + '_ {
+        account_object(self)
+    }
+}
+
+impl Shown for ManagementKey {
+    fn shown(&self, _: Timestamp) -> impl Serialize + Send + '_ {
+        management_key_object(self, None)
+    }
+}
+
+impl Shown for Member {
+    fn shown(&self, _: Timestamp) -> impl Serialize + Send + '_ {
+        member_object(self, None)
+    }
+}
+
+pub fn account_object(account: &AccountSummary) -> AccountObject<'_> {
+    let AccountSummary { id, name, credit, held, keys, groups, labels, created_at } = account;
+    let AccountLabels { external_id, metadata } = labels;
+    AccountObject {
+        id: *id,
+        object: "account",
+        name,
+        external_id: external_id.as_deref(),
+        credit: *credit,
+        held: *held,
+        keys: *keys,
+        groups: *groups,
+        metadata,
+        created_at: *created_at,
+    }
+}
+
+/// Shows a management key, with its plaintext in the one answer that creates it.
+pub fn management_key_object<'a>(
+    key: &'a ManagementKey,
+    plaintext: Option<&'a str>,
+) -> ManagementKeyObject<'a> {
+    let ManagementKey { id, name, hint, access, created_at, expires_at, last_used_at, revoked_at } = key;
+    ManagementKeyObject {
+        id: *id,
+        object: "management_key",
+        name,
+        key_hint: hint,
+        scope: access.scope.as_str(),
+        group_id: access.group,
+        created_at: *created_at,
+        expires_at: *expires_at,
+        last_used_at: *last_used_at,
+        revoked_at: *revoked_at,
+        key: plaintext,
+    }
+}
+
+/// Shows a member, with a sign-in link in the answer that makes one.
+pub fn member_object<'a>(member: &'a Member, link: Option<&'a str>) -> MemberObject<'a> {
+    MemberObject {
+        id: member.id,
+        object: "member",
+        name: &member.name,
+        role: member.role.as_str(),
+        group_id: member.role.group(),
+        second_factor: member.second_factor.is_some(),
+        created_at: member.created_at,
+        link,
+    }
+}
