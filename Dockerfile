@@ -1,19 +1,19 @@
 # One image per program, chosen with --target: key-service, inference-gateway, local-model, faregate; and secrets, which makes
-# the secrets of docker-compose.yml. All programs are built once. A release uses programs that are built already, from a folder
-# that has LICENSE and NOTICE as well; then nothing asks for the image of Rust:
+# the secrets for docker-compose.yml. All programs are built once. A release uses prebuilt programs from a folder
+# that also has LICENSE and NOTICE; it then needs no Rust image:
 # docker buildx build --build-arg PROGRAMS=given --build-context given=FOLDER
 ARG PROGRAMS=built
 
-# Images are pinned by the digest of their index, of which each platform finds its own: a tag can be moved, a digest cannot.
+# Images are pinned by the digest of their index, in which each platform finds its own image: a tag can be moved, a digest cannot.
 # Change both together: docker buildx imagetools inspect IMAGE:TAG
 FROM rust:1.95.0-slim-bookworm@sha256:d7482085ff5b415f84dba5647ae71606650bdef00db7aeb69f4b3d170c3e4082 AS source
-# Programs list the crates that they are built of, for scanners of images.
+# Programs list the crates that they contain, for image scanners.
 RUN cargo install --locked cargo-auditable@0.7.7
 WORKDIR /src
 COPY . .
 
-# A profile of the programs' own work, by which they are optimised: a quarter fewer instructions a request. A release's own
-# profile, with which its bytes are built again, goes in its place: docker buildx build --build-context profile=FOLDER
+# A profile of the programs at work, for profile-guided optimisation: a quarter fewer instructions per request. To rebuild a
+# release byte for byte, replace it by that release's profile: docker buildx build --build-context profile=FOLDER
 FROM source AS trained
 RUN apt-get update && apt-get install -y --no-install-recommends redis-server
 RUN --mount=type=cache,target=/usr/local/cargo/registry --mount=type=cache,target=/src/target \
@@ -24,14 +24,14 @@ COPY --from=trained /out/faregate.profdata /
 
 FROM source AS build
 COPY --from=profile /faregate.profdata /
-# Neither a folder nor a time of the build gets into the programs: `make reproducible` builds the same bytes.
+# The programs contain no paths or times of the build: `make reproducible` builds the same bytes.
 ARG SOURCE_DATE_EPOCH=0
 # The commit that `--version` names: docker build --build-arg FAREGATE_COMMIT=$(git rev-parse --short=12 HEAD)
 ARG FAREGATE_COMMIT=
 ENV RUSTFLAGS="--remap-path-prefix=/src=/faregate --remap-path-prefix=/usr/local/cargo=/cargo -Cprofile-use=/faregate.profdata" \
     CFLAGS="-ffile-prefix-map=/src=/faregate -ffile-prefix-map=/usr/local/cargo=/cargo"
-# What was downloaded and compiled stays in the builder's caches: the next build continues there. Command and target are those of
-# the profile, since names of functions depend on them.
+# Downloads and compiled crates stay in the builder's caches for the next build. Command and target are the same as for the
+# profile, since the names of functions depend on them.
 RUN --mount=type=cache,target=/usr/local/cargo/registry --mount=type=cache,target=/src/target \
     host=$(rustc -vV | sed -n 's/^host: //p') \
  && cargo auditable build --release --locked --target "$host" \
@@ -44,15 +44,15 @@ COPY --from=build /out/ /
 
 FROM ${PROGRAMS} AS programs
 
-# What the programs run on: the C library they were linked with, and no user but one without a name. It has the number
-# that the Redis image runs as, so that both can read files which are their owner's alone. It owns /data: the key-service
-# and each gateway need a volume there, since what they keep in it has to outlive their containers.
+# The base of all images: the C library that the programs are linked with, and one user without a name. It has the same number
+# as the user of the Redis image, so that both can read files that only their owner may read. It owns /data: the key-service
+# and each gateway need a volume there, since the data in it must outlive their containers.
 FROM debian:12.12-slim@sha256:d5d3f9c23164ea16f31852f95bd5959aad1c5e854332fe00f7b3a20fcc9f635c AS base
 RUN install --directory --mode=700 --owner=999 --group=999 \
         /data /secrets/key-service /secrets/services /secrets/redis
 USER 999:999
 ENV FAREGATE_DATA_DIR=/data
-# What registries and scanners show. A release names its version, commit and repository.
+# For registries and scanners. A release states its version, commit and repository.
 ARG FAREGATE_VERSION=
 ARG FAREGATE_COMMIT=
 ARG FAREGATE_SOURCE=
@@ -97,11 +97,11 @@ ENTRYPOINT ["faregate"]
 FROM base AS secrets
 COPY --chmod=755 <<'SCRIPT' /usr/local/bin/make-secrets
 #!/bin/sh
-# Makes the secrets of an installation, each readable by its owner alone. One that exists stays as it is.
+# Makes the secrets of an installation, each readable only by its owner. Existing secrets stay unchanged.
 set -eu
 umask 077
 
-# 256 random bits, as hexadecimal digits; the file is there whole or not at all.
+# 256 random bits as hexadecimal digits. The file is written completely or not at all.
 make() {
     [ -e "$1" ] && return
     od -An -v -tx1 -N32 /dev/urandom | tr -d ' \n' > "$1.new"
@@ -113,9 +113,9 @@ make /secrets/key-service/redis-password
 make /secrets/redis/operator-password
 make /secrets/services/internal-token
 
-# The key-service may do what it needs with names of its own. The health check may only ping. The operator backs up, rewrites
-# the file and changes settings: docs/backup.md has the commands. Nobody can sign in as `default`, which keeps every
-# permission: Redis reads its own file again as that user after a restart, and would lose what that user may not do.
+# The key-service may do what it needs with its own names. The health check may only ping. The operator may back up, rewrite
+# the file and change settings: docs/backup.md has the commands. Nobody can sign in as `default`, but it keeps every
+# permission: after a restart, Redis reads its file as that user, and would drop commands that the user may not run.
 password=$(cat /secrets/key-service/redis-password)
 operator=$(cat /secrets/redis/operator-password)
 printf 'redis://key-service:%s@redis:6379\n' "$password" > /secrets/key-service/store

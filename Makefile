@@ -1,14 +1,15 @@
 # run    serve on the embedded store
 # check  formatting, lints, documentation, generated code
-# generate  write the messages of changed proto files again
+# generate  regenerate the messages after a change of the proto files
 # test   install missing test tools, then run the unit and end-to-end tests; FAST=1 for unit tests and the most important end-to-end
 #        tests, in minutes
-# test-slow  what takes long: other people's clients and agents, every act in a browser, random requests and faults, and tests of
+# test-slow  tests that take long: third-party clients and agents, every action in a browser, random requests and faults, and
 #        services over the other form of Redis
-# faults mutation tests: plant faults in a copy of the code, each of which a named test has to catch; the first run builds for long
+# faults mutation tests: plant faults in copies of the code, each of which a named test must catch; the first run builds for long;
+#        FAULTS="--part 1/3" for a third of them, FAULTS=WORD for those whose names contain a word
 # fuzz   fuzz every parser for FUZZ_SECONDS each, or only the targets whose names begin with FUZZ_ONLY; see docs/proof.md
-# prove  kill, stop and starve the programs under load and compare the books to the nano-dollar; explore larger models than `test`
-#        does, and simulate more seeds; PROVE_MINUTES=30, PROVE_SEED=N repeats a run, PROVE_ONLY=load|model|simulation|store,
+# prove  kill, stop and starve the programs under load and compare the books to the nano-dollar; explore larger models and
+#        simulate more seeds than `test` does; PROVE_MINUTES=30, PROVE_SEED=N repeats a run, PROVE_ONLY=load|model|simulation|store,
 #        PROVE_BESIDE=FOLDER mixes in another version's programs, PROVE_STAGES=failover,sentinel,cluster chooses installations;
 #        see docs/proof.md
 # upgrade  upgrade a running installation from the commit FROM to this one, under load; builds both
@@ -17,7 +18,7 @@
 # pgo    build the programs with profile-guided optimisation into target/pgo/programs, as the Dockerfile does; builds twice
 # sbom   write the list of crates in each program to target/sbom
 # reproducible  build the release twice in different folders, and compare bytes; REPRODUCIBLE="--profile dev" for a trial
-# attack attack the programs on the loopback interface for about fifteen minutes, and print how they hold;
+# attack attack the programs on the loopback interface for about fifteen minutes, and print how they hold up;
 #        ATTACK="--requests 10000" for less, ATTACK="--only bodies,flood" for a part
 # overshoot  compare how far small caps are exceeded by Faregate and by rivals from package registries; OVERSHOOT=--quick for one run of
 #        Faregate only
@@ -31,7 +32,7 @@
 run:
 	cargo run
 
-# The pure crates are checked once more on their own: then only their own dependencies are built, with no features that others enable.
+# The pure crates are also checked alone, so that only their own dependencies are built, without features that others enable.
 check:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
@@ -44,42 +45,34 @@ check:
 	tests/tools/house.py
 	tests/tools/faults.py --texts
 
-# A workspace of its own, since nothing else needs a compiler of protobuf.
+# A separate workspace, since nothing else needs a protobuf compiler.
 GENERATE = proto/generate/Cargo.toml
 generate:
 	cargo run --quiet --target-dir target/generate --manifest-path $(GENERATE)
 
-# The most important facts: a key, its limit, a call, its bill, its end.
+# The most important tests: a key, its limit, a call, its bill, and revoking the key.
 FIRST_FACTS = first_request:: management:: caps:: credentials:: wire:: start:: openapi::
 
-# Tests that start programs wait more than they compute, so two run per core.
-TEST_THREADS ?= $(shell echo $$((2 * $$(nproc))))
-
-# Those of the slow tests that a test starts by itself.
+# Slow tests that another test starts.
 NOT_ALONE = --skip full_disk::on_a_small_disk
-# Tests of services that choose their own form of Redis, which FAREGATE_TEST_SWAPPED does not change.
+# Tests that choose their own form of Redis, which FAREGATE_TEST_SWAPPED does not change.
 OF_ONE_FORM = $(addprefix --skip services::,cluster:: replicas:: faults::reboots:: faults::room::)
 
 # The end-to-end tests start the programs, so these are built first. There are no doc tests.
 test:
 	tests/tools/install.sh
 	cargo build --profile checked --workspace --bins --tests
-	tests/tools/units.py
-ifdef FAST
-	cargo test --profile checked --workspace --test e2e -- --test-threads $(TEST_THREADS) $(FIRST_FACTS)
-else
-	cargo test --profile checked --workspace --test '*' -- --test-threads $(TEST_THREADS)
-endif
+	tests/tools/tests.py $(if $(FAST),-- $(FIRST_FACTS))
 
-# Many clients and agents, every act in a browser, random requests and faults, and services over the other form of Redis.
+# Third-party clients and agents, every action in a browser, random requests and faults, and services over the other form of Redis.
 test-slow:
 	tests/tools/install.sh
-	cargo build --profile checked --workspace --bins --tests
-	cargo test --profile checked --workspace --test e2e -- --test-threads $(TEST_THREADS) --ignored $(NOT_ALONE)
-	FAREGATE_TEST_SWAPPED=1 cargo test --profile checked --workspace --test e2e -- --test-threads $(TEST_THREADS) --include-ignored services $(OF_ONE_FORM)
+	cargo build --profile checked --workspace --bins --test e2e
+	tests/tools/tests.py --only e2e -- --ignored $(NOT_ALONE)
+	FAREGATE_TEST_SWAPPED=1 tests/tools/tests.py --only e2e -- --include-ignored services $(OF_ONE_FORM)
 
 faults:
-	tests/tools/faults.py
+	tests/tools/faults.py $(FAULTS)
 
 # Two targets run at a time. Each target is also a test of its crate that takes a second.
 FUZZ_SECONDS ?= 60

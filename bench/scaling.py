@@ -11,10 +11,10 @@ REDIS_REQUEST = 61
 # Assumed, not measured: a query for lease time.
 REDIS_TICK = 10
 
-BUSY = 0.6  # planned load of a core
+BUSY = 0.6  # planned load per core
 GATEWAY_CORES = 4
-LOOKS_PER_SECOND = 1  # of each key-service, at each account with holds
-REQUESTS_PER_ACCOUNT = 10  # a second, of an account that is active
+LOOKS_PER_SECOND = 1  # by each key-service, for each account with holds
+REQUESTS_PER_ACCOUNT = 10  # per second, from an active account
 
 
 def cores(microseconds_per_second: float) -> float:

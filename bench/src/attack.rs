@@ -27,7 +27,7 @@ pub mod unread;
 use bodies::Body;
 pub use row::Row;
 
-/// How large the attacks are.
+/// Sizes of the attacks.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     /// Silent sockets of the flood.
@@ -82,10 +82,10 @@ pub enum Part {
     Passing,
 }
 
-/// Longest time of one part.
+/// Maximum duration of one part.
 const PART_DEADLINE: Duration = Duration::from_mins(10);
 
-/// Runs these parts one after the other, and hands each row of the table to `show`. Returns the parts that failed.
+/// Runs these parts one after the other, and passes each row of the table to `show`. Returns the parts that failed.
 pub async fn run(plan: &Plan, parts: &[Part], mut show: impl FnMut(&Row)) -> Vec<Part> {
     let mut broken = Vec::new();
     for part in parts {
@@ -98,8 +98,8 @@ pub async fn run(plan: &Plan, parts: &[Part], mut show: impl FnMut(&Row)) -> Vec
     broken
 }
 
-/// The rows of a part. A part that does not finish, or after which the books do not balance, becomes a failed row; the
-/// other parts go on.
+/// Runs a part and returns its rows. A part that does not finish, or after which the books do not balance, becomes a
+/// failed row; the other parts still run.
 async fn rows_or_failure(plan: &Plan, part: Part) -> Vec<Row> {
     let failure = |expected: String, seen: &str| {
         vec![Row { name: format!("{part:?}"), expected, seen: seen.into(), held: false }]

@@ -1,7 +1,7 @@
-//! Measures the CPU time per request of the real programs, compared with a bare proxy in the same run.
+//! Measures the real programs' CPU time per request, compared with a bare proxy in the same run.
 //!
-//! CPU time is counted by process, so that neither the load generator nor the upstream is part of a figure. Rounds
-//! alternate between the systems, so that a machine that becomes slower affects all of them.
+//! CPU time is counted per process, so no figure includes the load generator or the upstream. Rounds alternate between
+//! the systems, so that a machine that becomes slower affects all of them.
 
 use std::time::{Duration, Instant};
 
@@ -31,7 +31,7 @@ mod report;
 mod system;
 pub mod train;
 
-/// Measures everything. The processes are started here and end with it.
+/// Measures everything. The processes are started here, and end when this returns.
 pub async fn run(plan: &Plan) -> Report {
     let upstream = upstream().await;
     let address = upstream.address.to_string();
@@ -67,7 +67,7 @@ pub async fn run(plan: &Plan) -> Report {
     cells.extend(OTHER_DIALECTS.map(|dialect| (&services, plan.streamed(dialect))));
 
     let mut report = Report::new(plan);
-    // This comes first: later, the streams would fit into memory that the processes already have.
+    // This comes first, because later the streams would fit into memory that the processes already have.
     for system in [&bare, &metering, &together, &services] {
         load::run(&system.target, Work::Whole { at_once: MANY }, WARM_UP).await;
     }
@@ -108,7 +108,7 @@ async fn hold(system: &System, plan: &Plan) -> HeldOpen {
     }
 }
 
-/// Serves many requests and streams, and measures the memory of the gateway when it is idle again.
+/// Serves many requests and streams, and then measures the gateway's memory when it is idle again.
 async fn wear(system: &System, before: u64, plan: &Plan) -> Wear {
     let mut served = 0;
     while served < plan.requests {
@@ -118,7 +118,7 @@ async fn wear(system: &System, before: u64, plan: &Plan) -> Wear {
     let held = Held::open(&system.target, plan.held, PACE * 10).await;
     sleep(IDLE).await;
     drop(held);
-    // An idle allocator pauses longer between collections than between requests.
+    // An idle allocator pauses longer before it collects than a busy one.
     sleep(IDLE * 2).await;
     Wear { requests: served, before, after: system.memory() }
 }

@@ -1,5 +1,6 @@
-//! Streams of tenants with small caps through several replicas at once: what a gateway served beyond the caps, and how
-//! much of the caps could be used. The upstream's own count is the truth. Every system gets the same clients.
+//! Runs streams for tenants with small caps through several replicas at once, and measures what a gateway served beyond
+//! the caps, and how much of the caps could be used. The upstream's own count is the truth. Every system gets the same
+//! clients.
 
 pub use outcome::Outcome;
 pub use report::table;
@@ -12,7 +13,7 @@ mod outcome;
 mod report;
 mod setting;
 
-/// Runs a system once, with or without kills. An error says why it cannot run here.
+/// Runs a system once, with or without kills. An error says why the system cannot run here.
 pub async fn run(gateway: Gateway, with_kills: bool, seed: u64) -> Result<Outcome, String> {
     match gateway {
         Gateway::Faregate => Ok(faregate::run(with_kills, seed).await),

@@ -37,19 +37,18 @@ mod report;
 mod stage;
 pub(crate) mod wire;
 
-/// Time of load in a round: long enough for a hundred faults, short enough to compare an installation's records in
-/// memory.
+/// Duration of the load in a round: long enough for a hundred faults, and short enough to compare an installation's
+/// records in memory.
 const ROUND: Duration = Duration::from_mins(1);
-/// Shortest time of load in a round.
+/// Minimum duration of the load in a round.
 const LEAST_ROUND: Duration = Duration::from_secs(8);
-/// Time that a round takes in addition to its load: to start, to settle, to compare.
+/// Time that a round takes besides its load: to start, settle and compare.
 const BESIDE: Duration = Duration::from_secs(12);
-/// Time in which all charges must be delivered and all holds resolved once everything runs again.
+/// Time in which all charges must be delivered and all holds resolved, once everything runs again.
 const SETTLED: Duration = Duration::from_secs(45);
-/// Clients that send garbage at once.
+/// Number of clients that send garbage.
 const GARBAGE_CLIENTS: usize = 20;
 
-/// Extent of a run.
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub lasts: Duration,
@@ -57,13 +56,13 @@ pub struct Plan {
     pub seed: u64,
     /// Clients that send one request after the other.
     pub clients: usize,
-    /// Folder with another version of the programs, which every second process runs.
+    /// Directory with another version of the programs, which every second process runs.
     pub beside: Option<PathBuf>,
-    /// Stages of the rounds; all if empty.
+    /// Stages for the rounds; all stages if empty.
     pub stages: Vec<Stage>,
 }
 
-/// Runs rounds until the time is over, at least one. Hands a line about each to `show`.
+/// Runs rounds until the time is over, at least one. Passes a line about each to `show`.
 pub async fn run(plan: &Plan, mut show: impl FnMut(&str)) -> Report {
     let began = Instant::now();
     let (mut found, mut rounds) = (Found::default(), 0);
@@ -146,7 +145,7 @@ async fn round(plan: &Plan, seed: u64, stage: Stage, lasts: Duration) -> Found {
         garbage: &account,
     };
     let mut found = balanced(&round);
-    // Even if no hold is left, the capture of an expired hold may still be on its way.
+    // Even if no hold is open, the capture of an expired hold may still be on its way.
     let deadline = Instant::now() + SETTLED;
     while !found.holds() && Instant::now() < deadline {
         sleep(Duration::from_secs(2)).await;
@@ -164,7 +163,7 @@ async fn round(plan: &Plan, seed: u64, stage: Stage, lasts: Duration) -> Found {
     found
 }
 
-/// Waits until no hold is open and no spool has a capture, or until that takes too long.
+/// Waits until no hold is open and all spools are empty, or until that takes too long.
 async fn settle(stack: &Stack) {
     let deadline = Instant::now() + SETTLED;
     while Instant::now() < deadline {
@@ -212,7 +211,7 @@ fn count_failures(round: &Round<'_>, wrong: &[(String, Instant, usize)], found: 
     }
 }
 
-/// Compares the books of a round, and the sums below every cap.
+/// Compares a round's books, and the sums below every cap.
 fn balanced(round: &Round<'_>) -> Found {
     let (mut found, lines) = compare(round);
     caps::compare(round, &lines, &mut found);

@@ -1,7 +1,7 @@
 //! `faregate init` writes a first catalogue, with a model of a vendor or a local server.
 //!
-//! It takes its answers from flags and asks for the rest on a terminal. The file is written last, once everything is
-//! known. Credentials are neither written nor shown.
+//! It takes answers from flags and asks for the others on a terminal. It writes the file last, once everything is
+//! known, and neither writes nor shows credentials.
 
 mod ask;
 mod check;
@@ -30,7 +30,7 @@ use self::{
 };
 pub(crate) use options::InitOptions;
 
-/// Runs the command. Ctrl-C before the file is written ends it and leaves nothing behind.
+/// Runs the command. Ctrl-C before the file is written ends the command and leaves nothing behind.
 pub(crate) async fn run(options: InitOptions, clock: &dyn Clock) -> anyhow::Result<()> {
     let mut interrupts = signal(SignalKind::interrupt())?;
     let terminal = Terminal::open();
@@ -122,7 +122,7 @@ impl Init {
         Ok(vendor)
     }
 
-    /// Makes sure that the credential is set, and asks the vendor for its list of models.
+    /// Checks that the credential is set, and asks the vendor for its list of models.
     async fn ask(&self, vendor: Vendor) -> anyhow::Result<Asked> {
         let upstream = upstream(&vendor.preset)?;
         for header in &upstream.access.headers {
@@ -221,7 +221,7 @@ impl Init {
     }
 }
 
-/// Reads a preset just as a server reads the written catalogue.
+/// Reads a preset in the same way as a server reads the written catalogue.
 fn upstream(preset: &Preset) -> anyhow::Result<Upstream> {
     draft::upstream(preset)?.context("the preset has no upstream")
 }

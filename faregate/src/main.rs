@@ -25,7 +25,7 @@ use key_service::{
     operator::Operator,
     server::{KeyServiceParts, RunningKeyService},
 };
-use key_service_cli::OperatorCommand;
+use key_service_cli::{Catalogue, OperatorCommand};
 use mimalloc::MiMalloc;
 use shared::clock::{Clock, System};
 use shared_catalog::{Catalog, UpstreamKind};
@@ -54,7 +54,7 @@ static EXPORTED: Exported = Exported {
     families: &[inference_gateway::FAMILIES, key_service::FAMILIES],
 };
 
-/// Requests that the demo model accepts at once. Further requests are refused and can be retried.
+/// Number of requests that the demo model accepts at once. Further requests are refused and can be retried.
 const DEMO_REQUESTS: usize = 64;
 /// Connections to the demo model: one for each request, and the same number idle.
 const DEMO_CONNECTIONS: usize = 2 * DEMO_REQUESTS;
@@ -100,8 +100,8 @@ impl CommandLine for FaregateArguments {
     }
 }
 
-// The key-service's part runs on one thread, as it does in its own process: its tasks wake each other with every call,
-// and two threads would do so across cores. Workers of the gateway, the embedded store and the demo model have other
+// The key-service's part runs on one thread, as in its own process: its tasks wake each other at every call, and with
+// two threads they would do so across cores. The gateway's workers, the embedded store and the demo model have other
 // threads.
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
@@ -128,13 +128,19 @@ async fn carry_out(arguments: FaregateArguments, command: FaregateCommand) -> an
             let peppers = |of| secrets::peppers(of, &service.common, options, &System);
             let default_url = || format!("{}://{}", public_tls.scheme(), own_address(gateway.listen));
             let examine = async |asked| examine(&arguments, &asked).await;
-            return operator.carry_out(command, peppers, default_url, examine).await;
+            let asks = matches!(command, OperatorCommand::Catalogue(Catalogue::Check { ask: true, .. }));
+            let done = operator.carry_out(command, peppers, default_url, examine).await;
+            if asks {
+                let admin = service.admin(Some(&arguments.key_service.data_dir));
+                upstream_list::write_odd_answers(&admin, &mut io::stdout()).await?;
+            }
+            return done;
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Runs `doctor`: makes every check of a start, and reports the results.
+/// Runs `doctor`, which makes every check of a start and reports the results.
 async fn examine(arguments: &FaregateArguments, asked: &DoctorOptions) -> anyhow::Result<ExitCode> {
     let FaregateArguments { service, gateway, key_service, public_tls, .. } = arguments;
     let connections = |doctor: &mut Doctor, limits: &mut Limits| {
@@ -235,7 +241,7 @@ async fn start_builtin(
     let engine = local_model::Engine::start(clock.clone(), DEMO_REQUESTS)?;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
     let address = listener.local_addr()?;
-    // The demo model ends with the process, when its requests have drained.
+    // The demo model ends with the process, once its requests have drained.
     let port = Port::new(listener, limits.connections.open_bounds(DEMO_CONNECTIONS));
     tokio::spawn(serve(port, local_model::router(engine), CancellationToken::new()));
     Ok(Some(format!("http://{address}/v1").parse()?))

@@ -1,4 +1,4 @@
-//! The secrets of an installation: configured, or made on the first run and stored in the data directory.
+//! The installation's secrets: configured, or made on the first run and stored in the data directory.
 
 use std::path::Path;
 
@@ -22,7 +22,7 @@ pub(crate) struct Secrets {
     pub(crate) internal_token: InternalTokens,
 }
 
-/// Takes the configured secrets. Missing ones are read from the data directory, or made there.
+/// Takes the configured secrets. Missing ones are read from the data directory, or created there.
 pub(crate) fn open(common: &Common, options: &Options, clock: &dyn Clock) -> anyhow::Result<Secrets> {
     let folder = &options.data_dir;
     private_files::create_folder(folder)
@@ -42,7 +42,7 @@ pub(crate) fn open(common: &Common, options: &Options, clock: &dyn Clock) -> any
     Ok(Secrets { peppers, internal_token })
 }
 
-/// Takes the peppers for a command. Only a command that may begin an installation makes a missing pepper.
+/// Takes the peppers for a command. Only a command that may begin an installation creates a missing pepper.
 pub(crate) fn peppers(
     of: PeppersFor,
     common: &Common,
@@ -61,13 +61,13 @@ pub(crate) fn peppers(
     }
 }
 
-/// Finds the configured or stored peppers; `None` if the first start is yet to make one.
+/// Finds the configured or stored peppers; `None` if the first start has yet to create one.
 pub(crate) fn found_peppers(options: &Options) -> Result<Option<Peppers>, ConfigError> {
     if let Some(peppers) = options.peppers()? {
         return Ok(Some(peppers));
     }
     if options.shares_store()? {
-        // Other processes could not find keys hashed with a pepper that only this one has.
+        // Other processes could not find keys that were hashed with a pepper that only this process has.
         let reason = "must be set, or FAREGATE_PEPPER_FILE, to the same value in all processes that use this FAREGATE_STORE";
         return Err(ConfigError::new("FAREGATE_PEPPER", reason));
     }
@@ -82,7 +82,7 @@ pub(crate) fn found_peppers(options: &Options) -> Result<Option<Peppers>, Config
     Ok(Some(Peppers { current, previous: None }))
 }
 
-/// Reads the secret in a file of the data directory, and makes it if it is missing.
+/// Reads a secret from a file in the data directory, and creates it if it is missing.
 fn secret_in(data_dir: &Path, name: &str, clock: &dyn Clock) -> anyhow::Result<SecretString> {
     let path = data_dir.join(name);
     secret::read_or_make(&path, clock).with_context(|| format!("cannot make or read {}", path.display()))

@@ -1,4 +1,4 @@
-//! The first screen: the addresses and, on the first run, commands to paste.
+//! The first screen: addresses and, on the first run, commands to paste.
 
 use std::{
     io::{self, Write},
@@ -19,7 +19,7 @@ pub(crate) struct Addresses {
 }
 
 impl Addresses {
-    /// Lists the addresses of the running parts.
+    /// Lists the addresses that the running parts listen on.
     pub(crate) fn of(
         scheme: &'static str,
         gateway: &RunningGateway,
@@ -31,7 +31,7 @@ impl Addresses {
     }
 }
 
-/// Prints the screen. `public` is the address that clients use. Programs parse the `listening` lines, so their form
+/// Prints the screen. `public` is the address that clients use. Programs parse the `listening` lines, so their format
 /// never changes.
 pub(crate) fn print(
     out: &mut impl Write,

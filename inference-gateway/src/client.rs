@@ -115,9 +115,9 @@ struct PendingBytes {
     piece: Option<Bytes>,
     /// The stream's last bytes, which follow the piece.
     last: Option<Bytes>,
-    /// The stream puts in nothing more.
+    /// Whether the stream puts in nothing more.
     ended: bool,
-    /// The connection waits for the stream.
+    /// Whether the connection waits for the stream.
     asked: bool,
     /// Wakers of the connection and of a stream that runs in its own task. `None` while both are one task.
     wakers: Option<Box<Wakers>>,

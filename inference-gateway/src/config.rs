@@ -18,32 +18,32 @@ pub struct Options {
     #[arg(long, env = "FAREGATE_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
     pub listen: SocketAddr,
 
-    /// Largest body of a chat request, in MiB
+    /// Maximum size of a chat request's body, in MiB
     #[arg(long, env = "FAREGATE_MAX_BODY_MIB", value_name = "MIB", default_value_t = 64,
           value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub max_body_mib: u32,
 
-    /// Memory for prompts, in MiB; a prompt counts twice until it is read and checked. Further requests get 503 with
-    /// `Retry-After` [default: half of the memory that the process may take, at most 1024]
+    /// Memory for prompts, in MiB. A prompt counts twice until it is read and checked. Requests for which no memory is
+    /// left get 503 with `Retry-After` [default: half of the memory that the process may use, at most 1024]
     #[arg(long, env = "FAREGATE_MAX_PROMPTS_MIB", value_name = "MIB",
           value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     pub max_prompts_mib: Option<u32>,
 
-    /// Memory for large answers, in MiB, half of it for one account. An answer that finds no room within ten seconds is
-    /// billed but not delivered. A whole answer counts twice until it is rewritten; the first 64 KiB of an answer do
-    /// not count [default: a quarter of the memory that the process may take, at most 1024]
+    /// Memory for large answers, in MiB; one account may use half of it. An answer that gets no memory within ten
+    /// seconds is billed but not delivered. An answer that is not streamed counts twice until it is rewritten; the
+    /// first 64 KiB of an answer do not count [default: a quarter of the memory that the process may use, at most 1024]
     #[arg(long, env = "FAREGATE_MAX_ANSWERS_MIB", value_name = "MIB",
           value_parser = clap::value_parser!(u32).range(4..=1 << 20))]
     pub max_answers_mib: Option<u32>,
 
-    /// Most chat requests in flight at once; further requests get 503 with `Retry-After` [default: 4096, or a quarter
-    /// of the open files]
+    /// Maximum number of chat requests in flight; further requests get 503 with `Retry-After` [default: 4096, or a
+    /// quarter of the open files]
     #[arg(long, env = "FAREGATE_MAX_IN_FLIGHT", value_name = "COUNT",
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub max_in_flight: Option<u32>,
 
-    /// Most chat requests in flight of one account; further requests get 503 with `Retry-After` [default: all but a
-    /// quarter]
+    /// Maximum number of an account's chat requests in flight; further requests get 503 with `Retry-After` [default:
+    /// all but a quarter]
     #[arg(long, env = "FAREGATE_MAX_IN_FLIGHT_PER_ACCOUNT", value_name = "COUNT",
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub max_in_flight_per_account: Option<u32>,
@@ -53,14 +53,14 @@ pub struct Options {
           default_value = "60", value_parser = clap::value_parser!(u64).range(1..=3600).map(Duration::from_secs))]
     pub client_stall: Duration,
 
-    /// Seconds an upstream may take to begin an answer; then the client gets 504. A whole answer may take up to three
-    /// times as long, or this long after its client left, and is billed at its end
+    /// Seconds an upstream may take to begin an answer before the client gets 504. An answer that is not streamed may
+    /// take up to three times as long, or this long after its client has left; it is billed when it ends
     #[arg(long = "answer-seconds", env = "FAREGATE_ANSWER_SECONDS", value_name = "SECONDS",
           default_value = "600", value_parser = clap::value_parser!(u64).range(1..=86_400).map(Duration::from_secs))]
     pub answer_deadline: Duration,
 
-    /// Seconds an upstream may send nothing of a stream, or of a whole answer after its first byte; comments and
-    /// incomplete events do not count
+    /// Seconds an upstream may send nothing during a stream, or during another answer after its first byte. Comments
+    /// and incomplete events do not count
     #[arg(long = "upstream-silence-seconds", env = "FAREGATE_UPSTREAM_SILENCE_SECONDS", value_name = "SECONDS",
           default_value = "120", value_parser = clap::value_parser!(u64).range(1..=3600).map(Duration::from_secs))]
     pub upstream_silence: Duration,

@@ -4,11 +4,11 @@ use shared_observe::metrics::{CALLS, Family, SECONDS, TOKENS};
 
 pub const FAMILIES: &[Family] = &[
     Family::counter("gateway_http_requests_total", "answers").labelled(),
-    Family::gauge("gateway_inflight_requests", "requests under way"),
+    Family::gauge("gateway_inflight_requests", "requests in flight"),
     Family::histogram(
         "gen_ai_server_request_duration",
         SECONDS,
-        "seconds of a generation, to its settlement",
+        "seconds from a request to the settlement of its generation",
     )
     .labelled(),
     Family::histogram("gen_ai_server_time_to_first_token", SECONDS, "seconds to the first token of a stream")
@@ -29,8 +29,11 @@ pub const FAMILIES: &[Family] = &[
     Family::counter("gen_ai_client_inference_usage_output_tokens_total", "tokens generated").labelled(),
     Family::counter("gen_ai_client_inference_usage_cache_read_input_tokens_total", "tokens of prompts that upstreams had cached").labelled(),
     Family::counter("gen_ai_client_inference_usage_cache_write_input_tokens_total", "tokens of prompts that upstreams wrote to their caches").labelled(),
-    Family::counter("gen_ai_client_inference_usage_reasoning_output_tokens_total", "tokens generated that are reasoning").labelled(),
-    Family::gauge("gateway_ready", "1 while a key-service answers, as `/readyz`; 0 otherwise, and once the process stops"),
+    Family::counter("gen_ai_client_inference_usage_reasoning_output_tokens_total", "generated tokens that are reasoning").labelled(),
+    Family::gauge(
+        "gateway_ready",
+        "1 while a key-service answers, like `/readyz`; 0 otherwise, and once the process is stopping",
+    ),
     Family::gauge(
         "gateway_key_service_sessions",
         "sessions with key-services, one for each worker and key-service: `open`, `connecting`",
@@ -44,7 +47,7 @@ pub const FAMILIES: &[Family] = &[
     Family::counter("gateway_upstream_errors_total", "failures of upstreams").labelled(),
     Family::counter(
         "gateway_upstreams_set_aside_total",
-        "upstreams that failed and are left alone for a while",
+        "times that an upstream was set aside for a while after failures",
     ),
     Family::counter("gateway_client_disconnects_total", "clients that left before the end"),
     Family::counter(
@@ -53,15 +56,16 @@ pub const FAMILIES: &[Family] = &[
     ),
     Family::counter(
         "gateway_usage_beyond_catalogue_total",
-        "answers with reports beyond the catalogue's bounds; billed as reported",
+        "answers with reports beyond the catalogue's limits; billed as reported",
     ),
     Family::counter(
         "gateway_usage_false_reports_total",
-        "answers whose reported counts exceed both four times the catalogue's bounds and a million tokens, or contradict their total; such counts are not billed",
+        "answers whose reported counts exceed both four times the catalogue's limits and a million tokens, or contradict their total; such counts are not billed",
     ),
     Family::counter(
         "gateway_answers_of_other_models_total",
-        "answers from another model than the one requested; billed at the vendor's own cost if that is reported and higher",
+        "answers from a model other than the one requested; billed at the vendor's own cost if that is reported and \
+         higher",
     ),
     Family::counter(
         "gateway_upstream_oddities_total",
@@ -70,7 +74,7 @@ pub const FAMILIES: &[Family] = &[
     .labelled(),
     Family::counter(
         "gateway_empty_answers_total",
-        "answers that reported output and showed none; billed as reported",
+        "answers that reported output but contained none; billed as reported",
     ),
     Family::counter(
         "gateway_prompts_not_counted_in_time_total",
@@ -89,13 +93,13 @@ pub const FAMILIES: &[Family] = &[
         "gateway_account_share_used_up_total",
         "chat requests refused because their account's share was already in flight",
     ),
-    Family::histogram("gateway_frame_calls", CALLS, "calls in a frame, sent"),
+    Family::histogram("gateway_frame_calls", CALLS, "calls in a sent frame"),
     Family::counter(
         "gateway_silent_frames_total",
         "frames that a key-service did not answer in time, so that they were also sent to another",
     ),
-    Family::counter("gateway_renewals_failed_total", "leases that could not be renewed at once"),
-    Family::counter("gateway_doubtful_holds_total", "authorizations of unknown outcome"),
+    Family::counter("gateway_renewals_failed_total", "leases that could not be renewed at the first attempt"),
+    Family::counter("gateway_doubtful_holds_total", "authorizations with an unknown outcome"),
     Family::counter(
         "gateway_settle_failures_total",
         "captures and releases that must be retried",
@@ -107,7 +111,7 @@ pub const FAMILIES: &[Family] = &[
     ),
     Family::counter(
         "gateway_spool_write_failures_total",
-        "attempts to write a capture to the spool that failed",
+        "failed attempts to write a capture to the spool",
     ),
     Family::gauge(
         "gateway_spool_oldest_timestamp_seconds",

@@ -80,7 +80,7 @@ impl Generator {
                 hold.release().await;
                 return Err(refusal.into());
             }
-            () = self.cut.cancelled() => Err(UpstreamFailure::Broken("cut off, since the gateway stops".into())),
+            () = self.cut.cancelled() => Err(UpstreamFailure::Broken("cut off, since the gateway is stopping".into())),
             () = deadline.passed(), if !job.forward.stream => Err(UpstreamFailure::Timeout),
             _ = deadline.client.left(), if job.forward.stream => {
                 log.asked = route.asked_kind;

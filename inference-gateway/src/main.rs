@@ -70,7 +70,7 @@ struct GatewayArguments {
     )]
     key_service_url: Vec<Uri>,
 
-    /// Addresses of the key-services' HTTP ports, in the order of --key-service-url
+    /// Addresses of the key-services' HTTP ports, in the same order as --key-service-url
     #[arg(
         long,
         env = "FAREGATE_KEY_SERVICE_HTTP_URL",
@@ -80,7 +80,7 @@ struct GatewayArguments {
     )]
     key_service_http_url: Vec<Uri>,
 
-    /// URL of a `local-model`, with /v1; it serves the catalogue's builtin models
+    /// URL of a `local-model`, including /v1, which serves the catalogue's builtin models
     #[arg(long, env = "FAREGATE_BUILTIN_URL", value_name = "URL")]
     builtin_url: Option<Uri>,
 

@@ -130,7 +130,7 @@ impl RunningGateway {
         if timeout(LAST_SETTLEMENTS, settling.wait()).await.is_err() {
             tracing::error!(
                 settlements = settling.len(),
-                "stopping with settlements undelivered; the spool delivers its captures at the next start, other holds expire"
+                "stopping with undelivered settlements; the spool delivers its captures at the next start, and other holds expire"
             );
         }
         close.cancel();

@@ -7,18 +7,19 @@ use shared_rpc::MAX_FRAME_CALLS;
 
 use crate::config::Options;
 
-/// Most chat requests in flight. The limit of open files may allow fewer.
+/// Maximum number of chat requests in flight. The limit of open files may allow fewer.
 const MOST_IN_FLIGHT: usize = 4096;
-/// Most bytes of prompts in memory. The process's memory limit may allow fewer.
+/// Maximum size of all prompts in memory, in bytes. The process's memory limit may allow less.
 const MOST_PROMPTS_BYTES: u64 = 1 << 30;
-/// Most bytes of answers in memory: two of the largest answers, with their copies. The memory limit may allow fewer.
+/// Maximum size of all answers in memory, in bytes: two of the largest answers, with their copies. The memory limit may
+/// allow less.
 const MOST_ANSWERS_BYTES: u64 = 1 << 30;
-/// Least and most memory for bodies of unauthenticated callers: enough for hundreds of small bodies, and little
+/// Minimum and maximum memory for bodies of unauthenticated callers: enough for hundreds of small bodies, and little
 /// compared with the budget for prompts.
 const UNAUTHENTICATED_BYTES: (u64, u64) = (2 << 20, 16 << 20);
-/// Most management requests in flight. Each has a connection to a key-service.
+/// Maximum number of management requests in flight. Each has a connection to a key-service.
 pub(crate) const MANAGEMENT_IN_FLIGHT: usize = 256;
-/// Least number of large bodies parsed at once, so that one account leaves room for others.
+/// Minimum number of large bodies parsed at once, so that one account leaves room for others.
 const LEAST_PARSED_AT_ONCE: usize = 2;
 /// A single account leaves one in this many of the requests in flight to others.
 const LEFT_TO_OTHERS: usize = 4;

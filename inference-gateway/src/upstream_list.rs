@@ -1,7 +1,7 @@
 //! Lists the current catalogue's upstreams on the admin port, where commands drain and restore them.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     io::{self, Write},
     sync::Arc,
 };
@@ -28,7 +28,7 @@ const RESTORE: &str = "/upstreams/restore";
 /// Commands on the upstreams of a running gateway, which answers on its admin port.
 #[derive(Debug, Subcommand)]
 pub enum UpstreamsCommand {
-    /// List the upstreams of the current catalogue: state and its age, requests in flight, last failure
+    /// List the upstreams of the current catalogue: state and its age, requests in flight, last failure, odd answers
     List {
         /// Print a JSON array
         #[arg(long)]
@@ -69,6 +69,8 @@ pub(crate) struct ListedUpstream {
     /// Requests of this model in flight.
     pub(crate) in_flight: u64,
     pub(crate) last_failure: Option<ListedFailure>,
+    /// Number of odd answers by kind, as in `gateway_upstream_oddities_total`, since the catalogue was read.
+    pub(crate) odd_answers: BTreeMap<String, u64>,
 }
 
 /// The last failure of an upstream.
@@ -124,6 +126,11 @@ impl UpstreamRoutes {
             last_failure: of
                 .last_failure
                 .map(|(kind, at)| ListedFailure { kind: kind.to_owned(), at: ago(at) }),
+            odd_answers: of
+                .odd_answers
+                .into_iter()
+                .map(|(kind, answers)| (kind.to_owned(), answers))
+                .collect(),
         };
         self.models.upstreams().into_iter().filter(|(_, of)| is_meant(&of.address)).map(listed).collect()
     }
@@ -146,6 +153,39 @@ impl UpstreamRoutes {
     }
 }
 
+impl ListedUpstream {
+    /// Lists the odd answers in words; empty if there are none.
+    fn odd_answers(&self) -> String {
+        let kinds = self.odd_answers.iter().map(|(kind, answers)| format!("{answers} {kind}"));
+        kinds.collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// Writes which upstreams have sent odd answers to the running gateway with this admin port.
+pub async fn write_odd_answers(admin: &AdminPort, out: &mut (dyn Write + Send)) -> io::Result<()> {
+    let answer = match ask(admin, LIST, None).await {
+        Ok(answer) => answer,
+        Err(e) => {
+            return writeln!(out, "Odd answers are unknown, since a gateway counts them while it runs: {e}.");
+        }
+    };
+    let listed: Vec<ListedUpstream> = serde_json::from_str(&answer)?;
+    let odd: Vec<_> = listed.iter().filter(|of| !of.odd_answers.is_empty()).collect();
+    if odd.is_empty() {
+        return writeln!(out, "The running gateway has got no odd answers since it read its catalogue.");
+    }
+    odd.into_iter().try_for_each(|of| {
+        writeln!(
+            out,
+            "model \"{}\", upstream \"{} at {}\": odd answers since the gateway read its catalogue: {}.",
+            of.model,
+            of.upstream_model,
+            of.address,
+            of.odd_answers()
+        )
+    })
+}
+
 impl UpstreamsCommand {
     /// Sends the command to the gateway with this admin port, and prints its answer.
     pub async fn run(&self, admin: &AdminPort, out: &mut (dyn Write + Send)) -> io::Result<()> {
@@ -159,6 +199,7 @@ impl UpstreamsCommand {
             return writeln!(out, "{}", serde_json::to_string_pretty(&listed)?);
         }
         let row = |of: ListedUpstream| {
+            let odd = of.odd_answers();
             let failure = of.last_failure.map(|failure| format!("{} at {}", failure.kind, failure.at));
             let until = of.until.map(|until| format!(" until {until}")).unwrap_or_default();
             [
@@ -170,9 +211,20 @@ impl UpstreamsCommand {
                 of.since,
                 of.in_flight.to_string(),
                 failure.unwrap_or_default(),
+                odd,
             ]
         };
-        let head = ["ADDRESS", "MODEL", "NAME", "KIND", "STATE", "SINCE", "UNDER WAY", "LAST FAILURE"];
+        let head = [
+            "ADDRESS",
+            "MODEL",
+            "NAME",
+            "KIND",
+            "STATE",
+            "SINCE",
+            "UNDER WAY",
+            "LAST FAILURE",
+            "ODD ANSWERS",
+        ];
         table::write(out, &head, listed.into_iter().map(row))
     }
 }

@@ -1,5 +1,3 @@
-//! `backup` and `restore` of an SQLite file.
-
 use std::{
     fs,
     io::{self, Write},
@@ -41,7 +39,7 @@ pub(crate) async fn backup(
     let proven = prove(&source, &draft, common, options, peppers, clock).await;
     copy::tidy(&draft);
     if proven.is_err() {
-        // A file left behind does not disturb a later backup, which uses another name.
+        // A leftover file does not disturb a later backup, which uses another name.
         let _ = fs::remove_file(&draft);
     }
     let audited = proven?;
@@ -50,11 +48,11 @@ pub(crate) async fn backup(
     copy::sync(&backup)?;
     let size = fs::metadata(&backup).map_or(0, |found| found.len());
     writeln!(out, "{}: {size} bytes, {audited}", backup.display())?;
-    writeln!(out, "Back up the pepper too, in another place: neither is of use without the other.")?;
+    writeln!(out, "Back up the pepper too, in another place: neither is useful without the other.")?;
     Ok(())
 }
 
-/// Copies the file and audits the copy. Returns the result as words.
+/// Copies the file and audits the copy. Returns the result in words.
 async fn prove(
     source: &Path,
     draft: &Path,
@@ -65,7 +63,7 @@ async fn prove(
 ) -> anyhow::Result<&'static str> {
     let version = copy::copy(source, draft)?;
     if !version.is_current() {
-        // This version cannot open it as a store.
+        // This version cannot open the copy as a store.
         return Ok("intact; not audited, because a newer version wrote it");
     }
     let audit = Command::audit();
@@ -101,7 +99,7 @@ pub(crate) async fn restore(
     let draft = target.with_extension(format!("restoring-{}", std::process::id()));
     private_copy(&backup, &draft).with_context(|| format!("cannot write {}", draft.display()))?;
     if found == known {
-        // Programs that export entries and events must not mistake new ones for those they have already read.
+        // Programs that export entries and events must not mistake new ones for those that they have already read.
         let prepared = begin_numbers_anew(&draft, &target, options, &clock).await;
         copy::tidy(&draft);
         if prepared.is_err() {
@@ -129,8 +127,8 @@ pub(crate) async fn restore(
     Ok(())
 }
 
-/// Starts new exported numbers in a restored file, above those of the file it replaces. The replaced file may be
-/// missing or unreadable.
+/// Numbers new entries and events in a restored file higher than those in the file it replaces. The replaced file may
+/// be missing or unreadable.
 async fn begin_numbers_anew(
     restored: &Path,
     replaced: &Path,
@@ -154,7 +152,7 @@ fn private_copy(from: &Path, to: &Path) -> io::Result<()> {
     to.sync_all()
 }
 
-/// The file of the store.
+/// The store's file.
 fn file(options: &Options) -> Result<PathBuf, ConfigError> {
     options.sqlite_file()?.ok_or_else(|| {
         ConfigError::new(

@@ -63,25 +63,27 @@ pub struct Options {
           value_parser = clap::value_parser!(u32).range(1..=36_500), global = true)]
     pub redis_usage_days: u32,
 
-    /// Days that an account's events are kept, up to the last 100,000 events and 64 MiB
+    /// Days to keep an account's events, but at most the last 100,000 events and 64 MiB
     #[arg(long, env = "FAREGATE_EVENT_DAYS", value_name = "DAYS", default_value_t = 400,
           value_parser = clap::value_parser!(u32).range(1..=36_500), global = true)]
     pub event_days: u32,
 
-    /// Accept a Redis without an append-only file, which loses all keys and money when it stops
+    /// Accept a Redis without an append-only file, which loses all keys and money when it stops, or one that may
+    /// restore half of a change after a crash
     #[arg(long, env = "FAREGATE_REDIS_ALLOW_VOLATILE", global = true)]
     pub redis_allow_volatile: bool,
 
-    /// Replicas that must confirm every change of money and keys before it is answered; with fewer, nothing is served
+    /// Number of replicas that must confirm each change of money or keys before it is answered. With fewer replicas,
+    /// nothing is served
     #[arg(long, env = "FAREGATE_REDIS_WAIT_REPLICAS", value_name = "COUNT", default_value_t = 0,
           value_parser = clap::value_parser!(u32).range(0..=16), global = true)]
     pub redis_wait_replicas: u32,
 
-    /// PEM file of the certificate authority that signed the certificate of a rediss:// server [default: the public authorities]
+    /// PEM file with the certificate authority of a rediss:// server [default: the public authorities]
     #[arg(long, env = "FAREGATE_REDIS_TLS_CA", value_name = "FILE", global = true)]
     pub redis_tls_ca: Option<PathBuf>,
 
-    /// PEM file of the client certificate for a rediss:// server
+    /// PEM file with the client certificate for a rediss:// server
     #[arg(
         long,
         env = "FAREGATE_REDIS_TLS_CERT",
@@ -91,7 +93,7 @@ pub struct Options {
     )]
     pub redis_tls_cert: Option<PathBuf>,
 
-    /// PEM file of that certificate's key
+    /// PEM file with that certificate's private key
     #[arg(
         long,
         env = "FAREGATE_REDIS_TLS_KEY",
@@ -109,7 +111,7 @@ pub struct Options {
     #[arg(long, env = "FAREGATE_PEPPER", value_name = "HEX", hide_env_values = true, value_parser = parse_secret)]
     pub pepper: Option<SecretString>,
 
-    /// A file that holds the pepper
+    /// File with the pepper
     #[arg(long, env = "FAREGATE_PEPPER_FILE", value_name = "FILE")]
     pub pepper_file: Option<PathBuf>,
 
@@ -129,13 +131,13 @@ pub struct Options {
     #[arg(long, env = "FAREGATE_PREVIOUS_INTERNAL_TOKEN_FILE", value_name = "FILE")]
     pub previous_internal_token_file: Option<PathBuf>,
 
-    /// Most API keys per account, revoked keys included; the same bound applies to groups
+    /// Maximum number of API keys per account, including revoked keys; the same maximum applies to groups
     #[arg(long, env = "FAREGATE_MAX_KEYS_PER_ACCOUNT", value_name = "COUNT", default_value_t = MAX_KEYS_PER_ACCOUNT,
           value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     pub max_keys_per_account: u64,
 
     /// Address that clients use, for printed links and commands. With https, cookies require TLS. Pages are served only
-    /// at its host, at localhost and at IP addresses [default: the gateway's listen address, and pages at any host]
+    /// at its host, at localhost and at IP addresses [default: the gateway's listen address, with pages at any host]
     #[arg(long, env = "FAREGATE_PUBLIC_URL", value_name = "URL", value_parser = parse_public_url, global = true)]
     pub public_url: Option<Uri>,
 
@@ -143,8 +145,8 @@ pub struct Options {
     #[arg(long, env = "FAREGATE_WEBHOOK_NETWORKS", value_name = "NETWORKS", value_delimiter = ',')]
     pub webhook_networks: Vec<Network>,
 
-    /// Seconds that a hold lives after its gateway last renewed it; then it expires within a sixth of this time plus
-    /// one second
+    /// Seconds a hold lives after its gateway last renewed it; it then expires within a sixth of this time plus one
+    /// second
     #[arg(long = "hold-lease-seconds", env = "FAREGATE_HOLD_LEASE_SECONDS", value_name = "SECONDS",
           default_value = "30", value_parser = clap::value_parser!(u64).range(3..=3600).map(Duration::from_secs))]
     pub hold_lease: Duration,
@@ -172,7 +174,7 @@ impl Options {
         previous.filter(|token| !token.expose_secret().is_empty()).map(checked_token).transpose()
     }
 
-    /// Returns whether other processes may use the store too, as with Redis.
+    /// Returns whether other processes may use the same store, as with Redis.
     pub fn shares_store(&self) -> Result<bool, ConfigError> {
         let url = self.store_url()?;
         Ok(url.is_some_and(|url| {
@@ -180,18 +182,17 @@ impl Options {
         }))
     }
 
-    /// URL of the store, if configured.
     fn store_url(&self) -> Result<Option<SecretString>, ConfigError> {
         either(("FAREGATE_STORE", self.store.as_ref()), ("FAREGATE_STORE_FILE", self.store_file.as_deref()))
     }
 
-    /// Returns the URL of the store: the configured one, or the default file in the data directory.
+    /// Returns the store's URL: the configured one, or the default file in the data directory.
     fn store_or_default(&self) -> Result<SecretString, ConfigError> {
         let default = || format!("sqlite:{}", self.data_dir.join("faregate.db").display()).into();
         Ok(self.store_url()?.unwrap_or_else(default))
     }
 
-    /// Returns the file of a store in SQLite; `None` for any other store.
+    /// Returns the store's SQLite file; `None` for any other store.
     pub fn sqlite_file(&self) -> Result<Option<PathBuf>, ConfigError> {
         let url = self.store_or_default()?;
         Ok(url.expose_secret().strip_prefix("sqlite:").map(PathBuf::from))
@@ -203,13 +204,13 @@ impl Options {
             return Err(NoInstallation::InMemory);
         }
         match self.sqlite_file()? {
-            // A file that cannot be examined is opened all the same, and the error says what is wrong.
+            // If a file cannot be examined, opening it fails too, and that error says what is wrong.
             Some(file) if matches!(file.try_exists(), Ok(false)) => Err(self.no_installation(program)),
             Some(_) | None => Ok(()),
         }
     }
 
-    /// Error of a command that needs an installation and found none.
+    /// The error for a command that needs an installation and found none.
     pub(crate) fn no_installation(&self, program: &'static str) -> NoInstallation {
         let folder = std::env::current_dir().unwrap_or_default();
         match self.store_url() {
@@ -227,7 +228,7 @@ impl Options {
         }
     }
 
-    /// Opens the configured store. `writes` is false for a command that only reads.
+    /// Opens the configured store. `writes` is false for commands that only read.
     pub(crate) async fn open_store(
         &self,
         clock: &Arc<dyn Clock>,
@@ -286,12 +287,12 @@ impl Options {
     }
 }
 
-/// How an opened Redis is compared with the one that the data directory remembers.
+/// How to compare an opened Redis with the one that the data directory remembers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Seen {
-    /// It must be the same, with no data lost. The directory notes its present state.
+    /// It must be the same, without lost data. The directory records its current state.
     Marked,
-    /// It must be the same, with no data lost.
+    /// It must be the same, without lost data. Nothing is recorded.
     Compared,
     /// It may be another one.
     New,
@@ -348,12 +349,12 @@ pub(crate) enum NoInstallation {
     Setting(#[from] ConfigError),
 }
 
-/// Error of a store that was not opened.
+/// The error for a store that was not opened.
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
 pub(crate) struct StoreNotOpened {
     error: ConfigError,
-    /// The store may become available later, without a change of settings.
+    /// Whether the store may become available without a change of settings.
     pub(crate) may_pass: bool,
 }
 
@@ -363,13 +364,13 @@ impl From<ConfigError> for StoreNotOpened {
     }
 }
 
-/// Adds the chain of causes: the operator needs the system's message about the store.
+/// Adds the chain of causes, since the operator needs the system's message about the store.
 fn unusable_store(error: impl std::error::Error + Send + Sync + 'static) -> ConfigError {
     ConfigError::new("FAREGATE_STORE", format!("{:#}", anyhow::Error::from(error)))
 }
 
 /// Parses the address that links and printed commands begin with. Nobody can connect to 0.0.0.0, so it becomes the
-/// loopback.
+/// loopback address.
 fn parse_public_url(text: &str) -> Result<Uri, String> {
     let url: Uri = text.parse().map_err(|e| format!("{e}"))?;
     let is_web = matches!(url.scheme_str(), Some("http" | "https")) && ServedHosts::of_site(&url).is_some();

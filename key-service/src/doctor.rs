@@ -1,4 +1,4 @@
-//! Checks of `doctor` in a key-service: the pepper, the store, its space, its persistence and its clock.
+//! Checks that `doctor` makes in a key-service: the pepper, and the store with its space, persistence and clock.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -16,14 +16,14 @@ use domain::{digest::Peppers, pepper_record::PepperRecord};
 use key_service_records::sqlite::copy::{self, LayoutVersion};
 use key_service_store::store::{Capacity as _, Ledger as _, MissingServers, Store};
 
-/// Used share of the store's space at which it should grow, as in the alert `StoreFilling`.
+/// Used share of the store's space from which it should be enlarged, as in the alert `StoreFilling`.
 const FILLING: f64 = 0.7;
-/// Used share at which little time is left, as in the alert `StoreNearlyFull`.
+/// Used share from which little time is left, as in the alert `StoreNearlyFull`.
 const NEARLY_FULL: f64 = 0.9;
-/// Longest time that `doctor` waits for the audit.
+/// Maximum time that `doctor` waits for the audit.
 const LONGEST_AUDIT: Duration = Duration::from_mins(1);
 
-/// Checks secrets and store. `peppers` is `None` if the first start is yet to make a pepper.
+/// Checks secrets and store. `peppers` is `None` if the first start has yet to make a pepper.
 pub async fn examine(
     doctor: &mut Doctor,
     common: &Common,
@@ -50,7 +50,7 @@ pub async fn examine(
             "the pepper's record is \"{}\"; it must be the same in all key-services",
             PepperRecord::of(peppers)
         ),
-        None => "the first start makes a pepper".to_owned(),
+        None => "the first start creates a pepper".to_owned(),
     });
     let Some(peppers) = peppers else { return };
     match options.sqlite_file() {
@@ -97,7 +97,7 @@ async fn examine_store(
         let says = if *is_there {
             "exists, and matches the pepper and this version"
         } else {
-            "is empty: the first start makes the installation"
+            "is empty: the first start creates the installation"
         };
         says.to_owned()
     };
@@ -109,7 +109,7 @@ async fn examine_store(
     match store.try_write().await {
         Ok(MissingServers(missing)) if missing.is_empty() => doctor.well("store", "takes writes"),
         Ok(MissingServers(missing)) => {
-            let says = format!("takes no writes at {}", missing.join(", "));
+            let says = format!("refuses writes at {}", missing.join(", "));
             doctor.fail("store", says, "find out why these servers refuse");
         }
         Err(e) => doctor.fail("store", e, "free some space, or find out why it refuses"),
@@ -140,7 +140,7 @@ async fn books(doctor: &mut Doctor, installation: &Installation) {
 async fn room(doctor: &mut Doctor, store: &Store) {
     const TODO: &str = "raise maxmemory, enlarge the disk, or keep fewer entries";
     match store.used_ratio().await {
-        Ok(None) => doctor.well("store", "has no bound"),
+        Ok(None) => doctor.well("store", "has no size limit"),
         Ok(Some(ratio)) => {
             let says = format!("uses {:.0} % of its space", ratio * 100.0);
             if ratio > NEARLY_FULL {

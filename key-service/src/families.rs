@@ -3,8 +3,8 @@
 use shared_observe::metrics::{CALLS, Family, SECONDS};
 
 pub const FAMILIES: &[Family] = &[
-    Family::gauge("keyservice_sessions", "sessions of gateways that are open"),
-    Family::histogram("keyservice_frame_calls", CALLS, "calls in a frame, received"),
+    Family::gauge("keyservice_sessions", "open sessions of gateways"),
+    Family::histogram("keyservice_frame_calls", CALLS, "calls in a received frame"),
     Family::counter("keyservice_denials_total", "refusals").labelled(),
     Family::counter(
         "keyservice_operator_denials_total",
@@ -41,11 +41,11 @@ pub const FAMILIES: &[Family] = &[
     ),
     Family::gauge(
         "keyservice_store_file_gone",
-        "1 while the SQLite file has been removed or replaced under the process: not ready, nothing is written",
+        "1 while the SQLite file is removed or replaced although the process uses it: the process is not ready and writes nothing",
     ),
     Family::counter(
         "keyservice_store_conflicts_total",
-        "commits that were decided again because another process had changed the records they were based on",
+        "commits that had to be decided again because another process had changed their records",
     ),
     Family::counter(
         "keyservice_store_damaged_records_total",

@@ -31,15 +31,15 @@ pub struct FirstRun {
 }
 
 impl FirstRun {
-    /// Makes an account and a key if there is no account at all. Returns `None` on every later run; of several
-    /// concurrent first runs, only one gets `Some`.
+    /// Creates an account and a key if there is no account yet; returns `None` otherwise. If several first runs are
+    /// concurrent, only one gets `Some`.
     pub async fn prepare(management: &Management) -> anyhow::Result<Option<Self>> {
         if !management.accounts().await?.is_empty() {
             return Ok(None);
         }
         let account = match management.create_account(ACCOUNT, CREDIT, Actor::System).await {
             Ok(account) => account,
-            // Another process is doing the first run on the same store right now and prints the result.
+            // Another process is making the first run on the same store, and prints the result.
             Err(Error::Refused(AccountRefused::NameTaken)) => return Ok(None),
             Err(e) => return Err(e.into()),
         };

@@ -1,4 +1,4 @@
-//! An open installation: its store, and the use-cases that commands and the server need.
+//! An open installation: its store, and the use cases for commands and the server.
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -17,12 +17,13 @@ use key_service_credentials::{Credentials, PepperFault};
 use key_service_management::Management;
 use key_service_store::store::{Ledger as _, MissingServers, Store, StoreError};
 
-/// Pauses between attempts to open a store: short enough to notice its return quickly, long enough not to burden it.
+/// Pauses between attempts to open a store. They are short enough to notice soon when it is back, and long enough not
+/// to burden it.
 const PAUSES: Backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(5));
-/// Pause between attempts to compare the peppers with a store that is there in part.
+/// Pause between attempts to compare the peppers while a part of the store is missing.
 const PEPPERS_LATER: Duration = Duration::from_secs(5);
 
-/// Everything besides the settings that opening an installation needs.
+/// What opening an installation needs besides the settings.
 pub struct InstallationParts {
     pub peppers: Peppers,
     pub clock: Arc<dyn Clock>,
@@ -30,7 +31,7 @@ pub struct InstallationParts {
     pub catalog: Option<Arc<Current<Catalog>>>,
 }
 
-/// An open store with the use-cases. Cheap to clone.
+/// An open store with the use cases. Cheap to clone.
 #[derive(Clone)]
 pub struct Installation {
     pub(crate) store: Arc<Store>,
@@ -39,12 +40,12 @@ pub struct Installation {
     pub(crate) management: Arc<Management>,
     /// The address that clients use, if configured.
     public_url: Option<Uri>,
-    /// The peppers are still to be compared with a part of the store that is missing.
+    /// Whether the peppers could not be compared yet because a part of the store was missing.
     is_uncompared: bool,
 }
 
 impl Installation {
-    /// Opens the configured store for a command. Fails if the store is unreachable. `None` if the command needs an
+    /// Opens the configured store for a command. Fails if the store cannot be reached. `None` if the command needs an
     /// installation and the store has none.
     pub(crate) async fn open(
         common: &Common,
@@ -66,7 +67,7 @@ impl Installation {
         Ok(Some(opened))
     }
 
-    /// Opens the configured store for inspection. Returns whether it has an installation; if so, the peppers were
+    /// Opens the configured store for inspection. Returns whether it has an installation; if so, the peppers have been
     /// compared with it.
     pub(crate) async fn open_to_examine(
         common: &Common,
@@ -82,7 +83,7 @@ impl Installation {
         Ok((opened, is_there))
     }
 
-    /// Opens the configured store to serve. Waits for the store, which may be the last to start after a reboot, and
+    /// Opens the configured store to serve. Waits for the store, which may be the last to start after a reboot, but
     /// fails at once if waiting cannot help.
     pub async fn open_when_up(
         common: &Common,
@@ -102,7 +103,10 @@ impl Installation {
         let mut opened = Self::over(store, common, options, parts);
         while let Some(cause) = opened.check_peppers().await? {
             if opened.store.ping().await.is_ok_and(|MissingServers(missing)| !missing.is_empty()) {
-                tracing::warn!(cause, "the pepper is compared later, since a part of the store is missing");
+                tracing::warn!(
+                    cause,
+                    "a part of the store is missing; the pepper is checked once it is back"
+                );
                 opened.is_uncompared = true;
                 break;
             }
@@ -111,8 +115,8 @@ impl Installation {
         Ok(opened)
     }
 
-    /// Compares the peppers with a store whose missing part may have the record of them. If they are wrong, the process
-    /// ends, as it would have at its start.
+    /// Compares the peppers once the store's missing part is back, which may have the record of them. If they are
+    /// wrong, the process ends, as it would have done at its start.
     async fn check_peppers_later(self, shutdown: CancellationToken) {
         while !shutdown.is_cancelled() {
             sleep(PEPPERS_LATER).await;
@@ -142,7 +146,7 @@ impl Installation {
         Self { store, clock, credentials, management, public_url, is_uncompared: false }
     }
 
-    /// Returns whether the store is known to have no installation.
+    /// Returns whether it is certain that the store has no installation.
     async fn is_unused(&self) -> Result<bool, StoreError> {
         match self.credentials.are_unused().await {
             Err(StoreError::Unavailable(_)) => Ok(false),
@@ -150,7 +154,7 @@ impl Installation {
         }
     }
 
-    /// Compares the peppers with the store. Returns the reason if the store does not answer.
+    /// Compares the peppers with the store. If the store does not answer, returns the reason.
     async fn check_peppers(&self) -> anyhow::Result<Option<String>> {
         match self.credentials.check_peppers(self.clock.now()).await {
             Ok(()) => Ok(None),
@@ -186,7 +190,7 @@ impl Installation {
         }
     }
 
-    /// Watches the store until `shutdown`, and cancels that if the process must not go on.
+    /// Watches the store until `shutdown`. Cancels `shutdown` if the process must not continue.
     pub fn readiness(&self, shutdown: CancellationToken) -> Readiness {
         if self.is_uncompared {
             tokio::spawn(self.clone().check_peppers_later(shutdown.clone()));
@@ -195,7 +199,7 @@ impl Installation {
     }
 }
 
-/// A wait for a store. Probes report it, and the log gets one line per cause.
+/// A wait for the store. Probes report it, and the log gets one line for each cause.
 struct Wait<'a> {
     pauses: Backoff,
     clock: &'a dyn Clock,

@@ -1,5 +1,3 @@
-//! The key-service as a separate process.
-
 use std::{
     io::{StdoutLock, Write},
     net::SocketAddr,
@@ -43,7 +41,7 @@ static EXPORTED: Exported = Exported { program: env!("CARGO_PKG_NAME"), families
 
 /// Ports that share the connections: management and gRPC.
 const PORTS: usize = 2;
-/// Open files of the store: a cluster's connections, or the files of SQLite.
+/// Number of files that the store needs: connections to a cluster, or SQLite's files.
 const STORE_FILES: usize = 256;
 /// Address for clients if none is configured: the default address of a gateway on this machine.
 const DEFAULT_PUBLIC: &str = "http://127.0.0.1:8080";
@@ -152,7 +150,7 @@ fn required_peppers(options: &Options) -> Result<Peppers, ConfigError> {
     options.peppers()?.ok_or_else(unset)
 }
 
-/// Runs `doctor`: makes every check of a start, and reports the results.
+/// Runs `doctor`, which makes every check of a start and reports the results.
 async fn examine(arguments: &KeyServiceArguments, asked: &DoctorOptions) -> anyhow::Result<ExitCode> {
     let KeyServiceArguments { service, options, internal_tls, .. } = arguments;
     let connections = |_: &mut Doctor, limits: &mut Limits| limits.connections(PORTS, STORE_FILES);

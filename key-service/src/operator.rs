@@ -1,4 +1,4 @@
-//! An operator's commands, which run the same way in every program with a store.
+//! The operator's commands, which run in the same way in every program with a store.
 
 use std::{io, process::ExitCode, sync::Arc};
 
@@ -20,7 +20,7 @@ use crate::{
 use domain::digest::Peppers;
 use key_service_cli::{Command, OperatorCommand, StoreCommand};
 
-/// A program's settings that an operator's commands need.
+/// The program's settings that the operator's commands need.
 pub struct Operator<'a> {
     pub service: &'a ServiceOptions,
     pub options: &'a Options,
@@ -31,9 +31,9 @@ pub struct Operator<'a> {
 /// Which peppers a command needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PeppersFor {
-    /// The command may begin an installation, so missing peppers may be made.
+    /// The command may begin an installation, so it may make missing peppers.
     NewInstallation,
-    /// The command needs an existing installation. Nothing is made.
+    /// The command needs an existing installation, and makes nothing.
     Installation,
 }
 
@@ -47,8 +47,8 @@ impl Operator<'_> {
     /// Runs a command. `peppers` is called only for commands that need them, and `default_url` only if no address for
     /// clients is configured. `examine` is the program's `doctor`.
     ///
-    /// Only `accounts create` makes an installation. Without one, every other command that needs it fails and creates
-    /// nothing.
+    /// Only `accounts create` makes an installation. Every other command that needs one fails if there is none, and
+    /// creates nothing.
     pub async fn carry_out(
         &self,
         command: OperatorCommand,

@@ -3,8 +3,8 @@
 //! Key expiry and calendar windows depend on the clock of the key-service that decides. The store's clock is the common
 //! reference for all key-services that share it.
 //!
-//! A store of several servers may be partly away. The key-service is ready while one of the servers serves, since no other
-//! key-service could serve the accounts of the missing ones either, and it names those.
+//! A store with several servers may be partly away. The key-service is ready while at least one server serves, since no
+//! other key-service could reach the missing servers either. It reports which servers are missing.
 //!
 //! The store is checked even without traffic, so that metrics show an outage before clients do, and a store that was
 //! full becomes ready again by itself.
@@ -19,19 +19,20 @@ use tokio_util::sync::CancellationToken;
 
 use key_service_store::store::{Capacity, Ledger, MissingServers, Skew};
 
-/// Clock difference that is worth a log line.
+/// Clock difference from which a line is logged.
 pub(crate) const NOTICEABLE: Duration = Duration::from_secs(1);
 /// Clock difference beyond which keys would expire at the wrong time.
 pub(crate) const TOO_FAR: Duration = Duration::from_secs(10);
 const COMPARE_AGAIN: Duration = Duration::from_mins(1);
 const RETRY: Backoff = Backoff::new(Duration::from_secs(1), COMPARE_AGAIN);
-/// An outage shows within a second, and a ping costs microseconds.
+/// So an outage shows within a second; a ping costs microseconds.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// How long a successful write and space check stay valid. Each write syncs the disk, so they are rarer than pings.
+/// How long a successful write and check of the space stay valid. Each write syncs the disk, so writes are rarer than
+/// pings.
 const WRITE_EVERY: Duration = Duration::from_secs(5);
 
-/// Reports ready while the store answers and takes writes and the clocks agree. Checks now and then regularly, until
-/// `shutdown`.
+/// Reports ready while the store answers and takes writes and the clocks agree. Checks once before it returns, then
+/// regularly until `shutdown`.
 pub(crate) fn readiness<S: Ledger + Capacity + ?Sized>(
     store: Arc<S>,
     clock: Arc<dyn Clock>,
@@ -57,7 +58,7 @@ struct Watch<S: ?Sized> {
     store: Arc<S>,
 }
 
-/// Result of a look: the servers that are missing, or why the store does not serve.
+/// Result of a check: the missing servers, or the reason why the store does not serve.
 type Looked = Result<MissingServers, String>;
 
 #[derive(Default)]
@@ -72,7 +73,7 @@ struct StoreState {
 }
 
 impl<S: Ledger + Capacity + ?Sized> Watch<S> {
-    /// Asks the store, and returns what is missing. The error is the reason why the process is not ready.
+    /// Asks the store, and returns what is missing. The error says why the process is not ready.
     async fn verdict(&self) -> Result<Option<String>, String> {
         self.ping().await?;
         self.found.lock().verdict()
@@ -132,7 +133,7 @@ impl<S: Ledger + Capacity + ?Sized> Watch<S> {
                     self.found.lock().clocks_agree = Some(skew.is_none_or(agrees));
                     COMPARE_AGAIN
                 }
-                // Probes ask the store themselves and report an outage.
+                // Probes ask the store too, and report the outage.
                 Err(unavailable) => {
                     tracing::debug!(error = %unavailable, "cannot compare our clock with the store's");
                     retry.pause(clock)
@@ -164,7 +165,7 @@ impl StoreState {
     }
 }
 
-/// Value of a gauge: 1 if all serves, a half if a part does, and 0 if nothing does.
+/// Value of a gauge: 1 if everything serves, 0.5 if a part does, and 0 otherwise.
 const fn shown(is_whole: Option<bool>) -> f64 {
     match is_whole {
         Some(true) => 1.0,
@@ -217,7 +218,7 @@ mod tests {
     use domain::ledger::Command;
     use key_service_store::store::{Cursor, DueHolds, HoldIndex, Outcomes, StoreError};
 
-    /// A store with a clock, some servers of which may be missing.
+    /// A store with a clock and with servers that may be missing.
     struct Clocked {
         skew: Mutex<Result<Option<Skew>, StoreError>>,
         missing: Mutex<MissingServers>,

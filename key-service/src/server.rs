@@ -38,7 +38,7 @@ pub struct KeyServiceParts {
     pub internal_token: InternalToken,
     /// TLS of both listeners, if configured.
     pub tls: Option<Tls>,
-    /// Clients come over TLS, whatever the public address says.
+    /// Whether clients use TLS even if the public address does not say so.
     pub clients_use_tls: bool,
     /// Connection bounds of each listener.
     pub bounds: Bounds,
@@ -48,7 +48,7 @@ pub struct RunningKeyService {
     /// Address of the management API and the dashboard.
     pub http: SocketAddr,
     pub grpc: SocketAddr,
-    /// For a gateway in the same process.
+    /// Service for a gateway in the same process.
     pub service: Arc<dyn KeyService>,
     pub installation: Installation,
     starting: Starting,
@@ -58,8 +58,8 @@ pub struct RunningKeyService {
 }
 
 impl RunningKeyService {
-    /// Answers probes from the beginning, waits for the store, and serves until the process stops. `None` if it stops
-    /// before the store answers.
+    /// Answers probes from the start, waits for the store, and serves until the process stops. `None` if the process
+    /// stops before the store answers.
     pub async fn start(
         process: Process,
         common: &Common,
@@ -129,12 +129,12 @@ impl RunningKeyService {
         Ok(Some((process, Self { http, grpc, service, installation, starting, shutdown, tasks })))
     }
 
-    /// Reports readiness from now on, as the store allows.
+    /// Reports readiness from now on, depending on the store.
     pub fn started(&self) {
         self.starting.started(self.installation.readiness(self.shutdown.clone()));
     }
 
-    /// Ends the servers and tasks, and waits a bounded time for them.
+    /// Ends the servers and tasks, and waits for them up to a deadline.
     pub async fn stop(self) {
         self.shutdown.cancel();
         if timeout(DRAIN + Duration::from_secs(1), self.tasks.wait()).await.is_err() {

@@ -24,9 +24,8 @@ use key_service_records::{
 use key_service_store::store::Store;
 
 const SHOWN_EVERY: Duration = Duration::from_secs(1);
-/// Characters of the progress bar.
 const BAR: usize = 30;
-/// File in the data directory that remembers which Redis was used, so that another one is noticed.
+/// File in the data directory that remembers which Redis was used, so that another Redis is noticed.
 const REDIS_SEEN: &str = "redis-seen";
 
 pub(crate) async fn copy(
@@ -45,7 +44,7 @@ pub(crate) async fn copy(
     let Copied { records, entries, values, .. } = copied.map_err(|error| advise(&error))?;
     writeln!(out, "copied and compared: {}", counts(records, entries, values))?;
     match target {
-        // The target drops no entry of a journal, but the source may have.
+        // The target drops no journal entries, but the source may have dropped some.
         Backend::Sqlite(_) => options.store_over(&target, clock).note_first_entries().await?,
         Backend::Redis(_) => {}
     }
@@ -62,7 +61,7 @@ pub(crate) async fn copy(
     Ok(())
 }
 
-/// Refuses impossible copies before anything is opened, since opening a missing file would create it.
+/// Refuses impossible copies before opening anything, since opening a missing file would create it.
 fn check_urls(from: &SecretString, to: &SecretString) -> anyhow::Result<()> {
     ensure!(from.expose_secret() != to.expose_secret(), "--to: is the same store as --from");
     for (flag, url) in [("--from", from), ("--to", to)] {
@@ -99,7 +98,7 @@ async fn check_unserved(backend: &Backend, flag: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns an error that says what to do about it.
+/// Adds advice to an error.
 fn advise(error: &CopyError) -> anyhow::Error {
     let advice = match error {
         CopyError::NotEmpty(_) => {
@@ -115,7 +114,7 @@ fn advise(error: &CopyError) -> anyhow::Error {
     anyhow::anyhow!("{error}\n{advice}")
 }
 
-/// Audits all accounts, and returns a sentence with the totals.
+/// Audits all accounts, and returns the totals as a sentence.
 async fn audit(store: &Store) -> anyhow::Result<String> {
     let (mut accounts, mut keys, mut entries) = (0, 0, 0);
     for (id, name) in store.audited_accounts().await? {
@@ -167,7 +166,7 @@ fn tell_what_is_next(target: &Backend, options: &Options, out: &mut (dyn Write +
     Ok(())
 }
 
-/// Shows a copy's progress: on a terminal as a bar, otherwise as one line per second.
+/// Shows the progress of a copy: as a bar on a terminal, otherwise as one line per second.
 struct TransferProgress {
     on_terminal: bool,
     shown: Mutex<Instant>,
@@ -190,7 +189,7 @@ impl TransferProgress {
             Phase::Comparing => "compared",
         };
         let line = format!("{done} {}", counts(records, entries, values));
-        // Progress that nobody reads does not matter.
+        // It does not matter if nobody reads the progress.
         let _ = if self.on_terminal {
             let share = usize::try_from(ended * BAR as u64 / places.max(1)).unwrap_or_default();
             write!(io::stderr(), "\r[{:<BAR$}] {line}\x1b[K", "#".repeat(share))

@@ -1,4 +1,4 @@
-//! One answer: text, calls of tools, or JSON of a schema.
+//! Writes one answer: text, tool calls, or JSON that follows a schema.
 
 use std::ops::Range;
 
@@ -16,26 +16,26 @@ use crate::{
     tokenizer::{CALL_BEGIN, CALL_END, END_OF_TEXT, TURN_END},
 };
 
-/// What an answer may be.
+/// What an answer may consist of.
 #[derive(Default)]
 pub(crate) struct Form {
-    /// Tools that may be called, or one of which must be.
+    /// Tools that the answer may call, or of which it must call one.
     pub(crate) tools: Vec<Tool>,
     pub(crate) must_call: bool,
-    /// True if several calls may follow one another.
+    /// Whether the answer may contain several calls.
     pub(crate) is_parallel: bool,
-    /// Schema of the answer if it calls no tool.
+    /// Schema for the answer if it calls no tool.
     pub(crate) schema: Option<Value>,
-    /// Number that ids of calls are made from.
+    /// Number from which the ids of calls are made.
     pub(crate) call_ids: u64,
 }
 
 pub(crate) struct Request {
     pub(crate) prompt: Vec<u32>,
-    /// Limit of tokens of the answer, never zero.
+    /// Maximum number of tokens in the answer, never zero.
     pub(crate) max_tokens: usize,
     pub(crate) sampler: Sampler,
-    /// Texts that the answer ends before.
+    /// Texts at which the answer stops; it does not contain them.
     pub(crate) stops: Vec<String>,
     pub(crate) form: Form,
 }
@@ -43,20 +43,20 @@ pub(crate) struct Request {
 pub(crate) struct AnswerEvent {
     pub(crate) delta: Delta,
     pub(crate) prompt_tokens: usize,
-    /// Tokens of the answer so far, its end included.
+    /// Tokens of the answer so far, including the one that ends it.
     pub(crate) written: usize,
 }
 
 pub(crate) type EventSender = mpsc::UnboundedSender<Result<AnswerEvent, ApiError>>;
 
-/// An answer that is being written, on a thread that may block.
+/// An answer in progress, on a thread that may block.
 pub(crate) struct AnswerWriter<'a> {
     model: &'a Model,
     reader: Reader<'a>,
     events: &'a EventSender,
     form: &'a Form,
     text: TextWriter,
-    /// Tokens of prompt and answer, how many the prompt has, and how many both may have.
+    /// Tokens of prompt and answer, the length of the prompt, and the limit for both together.
     tokens: Vec<u32>,
     prompt_tokens: usize,
     limit: usize,
@@ -82,7 +82,7 @@ pub(crate) fn write(model: &Model, request: Request, events: &EventSender) {
     answer.send(Delta::Text(rest));
     match halt {
         Ok(reason) | Err(Halt::Ended(reason)) => answer.send(Delta::Finished(reason)),
-        // The channel may be closed by now, which is all the same.
+        // The channel may be closed by now, which does not matter.
         Err(Halt::Refused(error)) => drop(events.send(Err(error))),
         Err(Halt::Left) => {}
     }
@@ -108,13 +108,13 @@ impl<'a> AnswerWriter<'a> {
         }
     }
 
-    /// Adds the token that ends an answer, which counts as written.
+    /// Adds the token that ends an answer; it counts as written.
     fn end(&mut self, reason: &'static str) -> &'static str {
         self.tokens.push(TURN_END);
         reason
     }
 
-    /// Adds a token of the text.
+    /// Adds a token to the text.
     fn push(&mut self, token: u32) -> Result<(), Halt> {
         self.tokens.push(token);
         let text = self.text.push(&self.model.tokenizer.bytes[token as usize]);
@@ -122,7 +122,7 @@ impl<'a> AnswerWriter<'a> {
         if self.text.is_stopped { Err(Halt::Ended("stop")) } else { self.bounded() }
     }
 
-    /// Adds a token that is not shown.
+    /// Adds a token without showing it.
     fn push_hidden(&mut self, token: u32) -> Result<(), Halt> {
         self.tokens.push(token);
         self.bounded()
@@ -133,7 +133,7 @@ impl<'a> AnswerWriter<'a> {
         if self.tokens.len() >= self.limit { Err(Halt::Ended("length")) } else { Ok(()) }
     }
 
-    /// Writes JSON of a schema.
+    /// Writes JSON that follows a schema.
     fn json(&mut self, schema: &Value) -> Result<&'static str, Halt> {
         let before = self.tokens.clone();
         let text = self.filled(&before, schema, String::new())?;
@@ -143,13 +143,13 @@ impl<'a> AnswerWriter<'a> {
         Ok(self.end("stop"))
     }
 
-    /// Adds a value of a schema to a text, or its beginning if the answer has no room for more.
+    /// Adds a value that follows a schema to a text, or only its beginning if the answer has no room for more.
     fn filled(&mut self, before: &[u32], schema: &Value, text: String) -> Result<String, Halt> {
         let room = self.limit.saturating_sub(before.len());
         fill::fill(&mut self.reader, before, room, schema, text)
     }
 
-    /// Writes a call of a tool, and more of them while the model begins others.
+    /// Writes a tool call, and further ones while the model begins them.
     fn call(&mut self) -> Result<&'static str, Halt> {
         let rest = self.text.finish();
         self.send(Delta::Text(rest));
@@ -180,7 +180,7 @@ impl<'a> AnswerWriter<'a> {
         }
     }
 
-    /// The tool that the model names, or else the first.
+    /// The tool that the model names or, if it names none, the first one.
     fn chosen(&mut self, before: &[u32]) -> Result<&'a Tool, Halt> {
         let tools = &self.form.tools;
         let mut named = String::new();
@@ -192,7 +192,7 @@ impl<'a> AnswerWriter<'a> {
         tool.ok_or_else(|| Halt::Refused(ApiError::internal()))
     }
 
-    /// Adds the tokens of a call. Its arguments are shown as they come, after its name.
+    /// Adds the tokens of a call. Its name is shown first, and its arguments as they are written.
     fn push_call(&mut self, name: &str, arguments: Range<usize>, text: &str) -> Result<(), Halt> {
         let (mut writer, mut end) = (TextWriter::default(), 0);
         for token in self.model.tokenizer.encode_text(text) {
@@ -216,7 +216,7 @@ impl<'a> AnswerWriter<'a> {
     fn send(&self, delta: Delta) {
         if !matches!(&delta, Delta::Text(text) | Delta::Arguments(_, text) if text.is_empty()) {
             let written = self.tokens.len() - self.prompt_tokens;
-            // The next token notices a client that has left.
+            // Sending the next token shows whether the client has left.
             let _ = self.events.send(Ok(AnswerEvent { delta, prompt_tokens: self.prompt_tokens, written }));
         }
     }

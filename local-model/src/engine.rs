@@ -1,4 +1,4 @@
-//! The engine: the model, which answers several requests side by side, one token of each in turn.
+//! Runs the model and answers several requests side by side: each in turn gets one token.
 
 use std::sync::Arc;
 
@@ -16,23 +16,23 @@ use crate::{
     reader::Model,
 };
 
-/// Requests that are read or answered side by side; others wait. Each may come to hold keys and values of 9.4 MB.
+/// Number of requests that are read or answered side by side; others wait. Each may need 9.4 MB for keys and values.
 const MAX_ANSWERS: usize = 32;
 
 pub struct Engine {
     pub(crate) model: Model,
-    /// Source of time, and of randomness for ids and for requests without a seed.
+    /// Source of the time, and of randomness for ids and for requests without a seed.
     clock: Arc<dyn Clock>,
     requests: Arc<Semaphore>,
     answers: Arc<Semaphore>,
 }
 
-/// Events of a request. The engine stops answering a request whose events are dropped.
+/// Events of a request. If they are dropped, the engine stops answering the request.
 pub(crate) type Events = mpsc::UnboundedReceiver<Result<AnswerEvent, ApiError>>;
 
 impl Engine {
-    /// Loads the shipped model, which takes some milliseconds. If `max_requests` are answered or wait, another is
-    /// refused.
+    /// Loads the shipped model, which takes a few milliseconds. While `max_requests` requests are answered or wait,
+    /// further ones are refused.
     pub fn start(clock: Arc<dyn Clock>, max_requests: usize) -> anyhow::Result<Arc<Self>> {
         Ok(Arc::new(Self {
             model: Model::shipped()?,
@@ -42,20 +42,20 @@ impl Engine {
         }))
     }
 
-    /// Takes a permit for a request before any work on the request.
+    /// Takes a permit for a request before doing any work for it.
     pub(crate) fn admit(&self) -> Result<OwnedSemaphorePermit, ApiError> {
         let full = |_| ApiError::new(Code::Overloaded, "The model has too many requests in flight.");
         Arc::clone(&self.requests).try_acquire_owned().map_err(full)
     }
 
-    /// Waits for a permit to read and answer a request, which bounds memory and threads.
+    /// Waits for a permit to read and answer a request. Permits limit memory and threads.
     pub(crate) async fn wait(&self) -> Result<OwnedSemaphorePermit, ApiError> {
         Arc::clone(&self.answers).acquire_owned().await.map_err(|_| ApiError::internal())
     }
 
-    /// Answers a request beside the others. The permits are held until the answer ends.
+    /// Answers a request next to the others. The permits are held until the answer ends.
     pub(crate) fn submit(self: &Arc<Self>, permits: [OwnedSemaphorePermit; 2], request: Request) -> Events {
-        // Unbounded, so that a slow reader delays no other request; the context bounds the events of each.
+        // Unbounded, so that a slow reader delays no other request. The context limits the number of events.
         let (events, received) = mpsc::unbounded_channel();
         let engine = Arc::clone(self);
         spawn_blocking(move || {
@@ -84,7 +84,7 @@ mod tests {
         tokenizer::Tokenizer,
     };
 
-    /// Prompt and greedy answer of PyTorch.
+    /// A prompt with PyTorch's greedy answer.
     #[derive(Deserialize)]
     struct Recorded {
         messages: Vec<Message>,

@@ -1,7 +1,8 @@
-//! JSON of a schema, in the words of the model where they fit.
+//! Writes JSON that follows a schema, with the model's words where they fit.
 //!
-//! There is no grammar engine. The model drafts what comes next, and what the schema allows of the draft is taken: the next
-//! property, a number within its bounds, a text up to its length. Everything else is written for the model.
+//! There is no grammar engine. The model drafts what comes next, and the part that the schema allows is taken: the next
+//! property, a number within its limits, a text up to its maximum length. Everything else is filled in without the
+//! model.
 
 use std::{collections::HashSet, ops::RangeInclusive};
 
@@ -13,7 +14,7 @@ use crate::{
     reader::{Halt, Reader},
 };
 
-/// Keywords that demand what cannot be forced.
+/// Keywords whose demands cannot be guaranteed.
 const REFUSED: [&str; 14] = [
     "not",
     "if",
@@ -30,7 +31,7 @@ const REFUSED: [&str; 14] = [
     "unevaluatedItems",
     "$dynamicRef",
 ];
-/// A text of each format.
+/// A text for each format.
 const FORMATS: [(&str, &str); 9] = [
     ("date-time", "2026-01-31T12:00:00Z"),
     ("date", "2026-01-31"),
@@ -42,18 +43,18 @@ const FORMATS: [(&str, &str); 9] = [
     ("uuid", "123e4567-e89b-12d3-a456-426614174000"),
     ("ipv4", "192.0.2.1"),
 ];
-/// Levels of a value below which only what is required is written, and below which nothing is.
+/// Nesting of a value below which only required members are written, and nesting below which nothing is.
 const MAX_OPTIONAL_DEPTH: usize = 6;
 const MAX_DEPTH: usize = 40;
-/// Most characters or items that may be demanded.
+/// Maximum number of characters or items that a schema may demand.
 const MAX_LENGTH: usize = 200;
-/// Bytes that no context holds.
+/// More bytes than any context holds.
 const MAX_BYTES: usize = 1 << 16;
 
 pub(crate) struct Filler<'a, 'b> {
-    /// Without a model, every property is written. This finds what cannot be forced.
+    /// Without a reader, every property is written, which finds what cannot be guaranteed.
     reader: Option<&'b mut Reader<'a>>,
-    /// Tokens that come before the text, and most tokens that the text may have. A longer one is cut in any case.
+    /// Tokens before the text, and the maximum number of tokens in the text. A longer text is always cut.
     before: &'b [u32],
     room: usize,
     root: &'b Value,
@@ -66,12 +67,12 @@ pub(crate) fn check(schema: &Value) -> Result<(), ApiError> {
         Filler { reader: None, before: &[], room: usize::MAX, root: schema, text: String::new() };
     match filler.value(schema, 0) {
         Err(Halt::Refused(error)) => Err(error),
-        _ if !schema.is_object() => Err(unsupported("a schema is an object")),
+        _ if !schema.is_object() => Err(unsupported("a schema must be an object")),
         Ok(()) | Err(Halt::Ended(_) | Halt::Left) => Ok(()),
     }
 }
 
-/// Adds a value of a schema to a text, or as much of it as there is room for.
+/// Adds a value that follows a schema to a text, or as much of it as there is room for.
 pub(crate) fn fill(
     reader: &mut Reader<'_>,
     before: &[u32],
@@ -86,12 +87,12 @@ pub(crate) fn fill(
     }
 }
 
-/// The schema of a tool's arguments, which are always an object. A tool without a list of parameters takes none.
+/// The schema for a tool's arguments, which must be an object. A tool without parameters takes an empty object.
 pub(crate) fn of_arguments(parameters: Option<&Value>) -> Result<Value, ApiError> {
     let mut schema = parameters.cloned().unwrap_or_else(|| json!({}));
-    let object = schema.as_object_mut().ok_or_else(|| unsupported("a schema is an object"))?;
+    let object = schema.as_object_mut().ok_or_else(|| unsupported("a schema must be an object"))?;
     if object.get("type").is_some_and(|kind| kind != "object") {
-        return Err(unsupported("the arguments of a tool are an object"));
+        return Err(unsupported("the arguments of a tool must be an object"));
     }
     if !object.contains_key("$ref") {
         object.entry("properties").or_insert_with(|| json!({}));
@@ -108,7 +109,7 @@ fn refused<T>(reason: &str) -> Result<T, Halt> {
 }
 
 impl Filler<'_, '_> {
-    /// Writes a value of a schema.
+    /// Writes a value that follows a schema.
     fn value(&mut self, schema: &Value, depth: usize) -> Result<(), Halt> {
         if self.text.len() > MAX_BYTES {
             return Err(Halt::Ended("length"));
@@ -117,7 +118,7 @@ impl Filler<'_, '_> {
             return refused("it refers to itself without end");
         }
         if let Some(word) = REFUSED.iter().find(|&&word| schema.get(word).is_some_and(|it| *it != false)) {
-            return refused(&format!("{word} cannot be forced"));
+            return refused(&format!("{word} cannot be guaranteed"));
         }
         let root = self.root;
         if let Some(reference) = schema.get("$ref") {
@@ -145,7 +146,7 @@ impl Filler<'_, '_> {
             return self.option(options);
         }
         let kind = schema.get("type");
-        // Of several types, the first that says something.
+        // If there are several types, takes the first one that says something.
         let several = kind.and_then(Value::as_array);
         let kind = several.map_or(kind, |kinds| kinds.iter().find(|kind| *kind != "null"));
         let lists = ["properties", "required"].iter().any(|word| schema.get(word).is_some());
@@ -175,7 +176,7 @@ impl Filler<'_, '_> {
         reader.draft(self.before, &format!("{}{opening}", self.text), is_enough)
     }
 
-    /// Lets the model continue until a JSON value is complete. A number is complete before what follows it.
+    /// Lets the model continue until a JSON value is complete. A number is complete at whatever follows it.
     fn drafted(&mut self, opening: &str) -> Result<Option<Value>, Halt> {
         let value = |written: &str| {
             let text = format!("{opening}{written}");
@@ -203,7 +204,7 @@ impl Filler<'_, '_> {
 
     fn number(&mut self, schema: &Value, is_whole: bool) -> Result<(), Halt> {
         let bound = |word: &str| schema.get(word).and_then(Value::as_f64);
-        // A number this near to an excluded bound is within it.
+        // A number this close to an excluded limit is within the limits.
         let step = if is_whole { 1.0 } else { 1e-6 };
         let least = [bound("minimum"), bound("exclusiveMinimum").map(|it| it + step)];
         let most = [bound("maximum"), bound("exclusiveMaximum").map(|it| it - step)];
@@ -219,12 +220,12 @@ impl Filler<'_, '_> {
         Ok(())
     }
 
-    /// Writes a string of the model's words, cut to its length, or filled up to it.
+    /// Writes a string from the model's words, cut or filled up to the allowed length.
     fn string(&mut self, schema: &Value) -> Result<(), Halt> {
         if let Some(format) = schema.get("format") {
             let known = FORMATS.iter().find(|(word, _)| format == word);
             let Some((_, text)) = known else {
-                return refused(&format!("the format {format} cannot be forced"));
+                return refused(&format!("the format {format} cannot be guaranteed"));
             };
             return self.option(&[(*text).into()]);
         }
@@ -239,7 +240,7 @@ impl Filler<'_, '_> {
         Ok(())
     }
 
-    /// Writes an object: what is required, and of the rest what the model would write next.
+    /// Writes an object: the required properties, and those others that the model would write next.
     fn object(&mut self, schema: &Value, depth: usize) -> Result<(), Halt> {
         let required = schema.get("required").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
         let listed = schema.get("properties").and_then(Value::as_object);
@@ -270,7 +271,7 @@ impl Filler<'_, '_> {
         Ok(())
     }
 
-    /// The name of the property that the model would write next, empty if there is none.
+    /// The name of the property that the model would write next; empty if there is none.
     fn next_name(&mut self) -> Result<String, Halt> {
         let name = |written: &str| {
             let rest = written.trim_start_matches([',', ' ']).strip_prefix('"')?;
@@ -280,7 +281,7 @@ impl Filler<'_, '_> {
         Ok(name(&written).unwrap_or_default())
     }
 
-    /// Writes a list, which goes on while it must, or while the model would go on.
+    /// Writes a list. It continues while it must, and then while the model would continue.
     fn array(&mut self, schema: &Value, depth: usize) -> Result<(), Halt> {
         let (least, most) = lengths(schema, "minItems", "maxItems")?.into_inner();
         self.text.push('[');
@@ -301,7 +302,7 @@ impl Filler<'_, '_> {
     }
 }
 
-/// Reads the bounds of a length.
+/// Reads the limits of a length.
 fn lengths(schema: &Value, least: &str, most: &str) -> Result<RangeInclusive<usize>, Halt> {
     let bound = |word| schema.get(word).and_then(Value::as_u64).and_then(|it| usize::try_from(it).ok());
     let (low, high) = (bound(least).unwrap_or(0), bound(most).unwrap_or(usize::MAX));
@@ -311,7 +312,7 @@ fn lengths(schema: &Value, least: &str, most: &str) -> Result<RangeInclusive<usi
     Ok(low..=high)
 }
 
-/// The text before the quote that ends it, if there is one.
+/// The text before the closing quote, if there is one.
 fn closed(written: &str) -> Option<&str> {
     let mut is_escaped = false;
     let end = written.find(|it: char| {

@@ -27,10 +27,10 @@ use crate::{
 use local_model_transformer::CONTEXT_TOKENS;
 use request::too_long;
 
-/// Most bytes read of a request. A context of 2,048 tokens holds at most 64 KiB of text, which JSON may spell with six
-/// times as many bytes, so the prompt of a longer body does not fit.
+/// Maximum number of bytes read from a request. A context of 2,048 tokens holds at most 64 KiB of text, which JSON may
+/// spell with six times as many bytes, so the prompt of a longer body does not fit.
 const MAX_BODY_BYTES: usize = 1 << 20;
-/// Time that a body may take, even if it is too long.
+/// Timeout for a body, even one that is too long.
 const BODY_DEADLINE: Duration = Duration::from_secs(30);
 
 /// Routes `POST /v1/chat/completions`, `POST /tokenize`, `GET /v1/models` and `GET /health`.
@@ -56,7 +56,7 @@ async fn chat(State(engine): State<Arc<Engine>>, body: Body) -> Result<Response,
     }
 }
 
-/// Reports the tokens of a prompt in vLLM's form.
+/// Returns the tokens of a prompt in vLLM's format.
 async fn tokenize(State(engine): State<Arc<Engine>>, body: Body) -> Result<Response, ApiError> {
     let (_, tokens) = prepare(&engine, body, request::tokenize).await?;
     Ok(ok(&json!({"count": tokens.len(), "max_model_len": CONTEXT_TOKENS, "tokens": tokens})))
@@ -70,7 +70,7 @@ async fn models(State(engine): State<Arc<Engine>>) -> Response {
     ok(&json!({"object": "list", "data": [model]}))
 }
 
-/// Reads a request and does `work` on it, on a thread that may block.
+/// Reads a request and does `work` with it on a thread that may block.
 async fn prepare<T: Send + 'static>(
     engine: &Arc<Engine>,
     body: Body,
@@ -83,7 +83,7 @@ async fn prepare<T: Send + 'static>(
     prepared.await.unwrap_or_else(|_| Err(ApiError::internal()))
 }
 
-/// Reads a body to its end, since most clients accept an answer only then. Nothing is kept of a body that is too long.
+/// Reads a body to its end, since most clients read the answer only then. Nothing of a body that is too long is kept.
 async fn read(mut body: Body) -> Result<Bytes, ApiError> {
     match Limited::new(&mut body, MAX_BODY_BYTES).collect().await {
         Ok(whole) => Ok(whole.to_bytes()),

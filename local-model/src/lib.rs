@@ -1,7 +1,7 @@
-//! The demo model behind the OpenAI chat API, so that a first run answers from real weights.
+//! The demo model behind OpenAI's chat API, so that a first run answers from real weights.
 //!
-//! An [`Engine`] answers requests side by side, one token of each in turn; [`router`] speaks HTTP. The weights are part of the
-//! program, and a demo: see [`DESCRIPTION`].
+//! An [`Engine`] answers requests side by side: each in turn gets one token. [`router`] provides HTTP. The weights are
+//! part of the program and only a demo: see [`DESCRIPTION`].
 
 mod answer;
 mod demo;

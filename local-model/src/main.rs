@@ -1,4 +1,4 @@
-//! A small server of the OpenAI chat API over the demo model.
+//! A small server of OpenAI's chat API with the demo model.
 
 use std::{io::Write, net::SocketAddr, process::ExitCode, sync::Arc};
 
@@ -17,15 +17,16 @@ use tokio_util::sync::CancellationToken;
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
-/// Requests that are answered at once or wait. At some thousand tokens a second in all, more would only wait longer.
+/// Number of requests that are answered or wait. The model writes a few thousand tokens per second in total, so more
+/// requests would only wait longer.
 const MAX_REQUESTS: usize = 64;
 const LISTEN: &str = "127.0.0.1:8000";
 
-/// Serves the tiny demo model on the CPU. For weights of your own, run llama.cpp, Ollama or vLLM instead.
+/// Serves the tiny demo model on the CPU. To serve your own weights, run llama.cpp, Ollama or vLLM instead.
 #[derive(Parser)]
 #[command(name = "local-model", version = shared_process::version())]
 struct LocalModelArguments {
-    /// Address to serve at
+    /// Address to listen on
     #[arg(long, env = "FAREGATE_LOCAL_MODEL_LISTEN", value_name = "ADDRESS", default_value = LISTEN)]
     listen: SocketAddr,
 
@@ -48,7 +49,7 @@ async fn main() -> ExitCode {
 }
 
 async fn run(arguments: LocalModelArguments) -> anyhow::Result<()> {
-    // Listens from the beginning, so that a signal right after the first line drains too.
+    // Listens from the start, so that a signal directly after the first line also drains.
     let mut stop = StopSignal::listen();
     let listener = bind("FAREGATE_LOCAL_MODEL_LISTEN", arguments.listen)?;
     let address = listener.local_addr()?;

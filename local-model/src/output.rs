@@ -1,18 +1,19 @@
-//! Text of an answer, from tokens to deltas that never have to be taken back.
+//! Text of an answer, from tokens to deltas that never have to be withdrawn.
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Delta {
     Text(String),
-    /// Beginning of a tool call: its place among the calls, the id that the client returns the result with, and its name.
+    /// Beginning of a tool call: its position among the calls, its id, with which the client returns the result, and
+    /// its name.
     ToolCall(usize, String, String),
-    /// Addition to the arguments of the tool call at a place: JSON, as the model spells it.
+    /// Addition to the arguments of the tool call at a position: JSON as the model spells it.
     Arguments(usize, String),
-    /// The end of the answer, with the API's word for its reason.
+    /// The end of the answer, with the API's name for its reason.
     Finished(&'static str),
 }
 
-/// Text as it is written. It holds back whatever is not certain: half a character, and the possible beginning of a stop
-/// string.
+/// Text in progress. It holds back whatever is not certain yet: an incomplete character, and the possible beginning of
+/// a stop string.
 #[derive(Default)]
 pub(crate) struct TextWriter {
     stops: Vec<String>,
@@ -22,12 +23,12 @@ pub(crate) struct TextWriter {
 }
 
 impl TextWriter {
-    /// Begins a text that ends before any of `stops`.
+    /// A text that stops before any of `stops`.
     pub(crate) fn new(stops: Vec<String>) -> Self {
         Self { stops, ..Self::default() }
     }
 
-    /// Adds bytes and returns the text that is certain now, often empty.
+    /// Adds bytes and returns the text that has become certain, which is often empty.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> String {
         self.bytes.extend(bytes);
         let characters = take_characters(&mut self.bytes);
@@ -39,12 +40,12 @@ impl TextWriter {
         std::mem::replace(&mut self.held, if self.is_stopped { String::new() } else { rest })
     }
 
-    /// Returns the text that was held back, since the text ends. Half a character is never shown.
+    /// Returns the text that was held back, since the text ends. An incomplete character is never shown.
     pub(crate) fn finish(&mut self) -> String {
         std::mem::take(&mut self.held)
     }
 
-    /// Place of the stop string that is complete first, which is the same however the text is cut.
+    /// Position of the stop string that is complete first. It does not depend on how the text is divided.
     fn first_stop(&self) -> Option<usize> {
         let found = self.stops.iter().filter_map(|stop| Some((self.held.find(stop)?, stop.len())));
         found.min_by_key(|(start, length)| (start + length, *start)).map(|(start, _)| start)
@@ -59,7 +60,7 @@ impl TextWriter {
     }
 }
 
-/// Takes the whole characters. Bytes that can become no character read as U+FFFD.
+/// Takes all complete characters. Invalid bytes become U+FFFD.
 fn take_characters(bytes: &mut Vec<u8>) -> String {
     let last = bytes.utf8_chunks().last().map_or(&[][..], |chunk| chunk.invalid());
     let is_unfinished = std::str::from_utf8(last).is_err_and(|error| error.error_len().is_none());

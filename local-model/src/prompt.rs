@@ -1,4 +1,4 @@
-//! Messages and tools as a prompt, written as in training (the same template as `weights/chat_template.jinja`).
+//! Encodes messages and tools as a prompt in the same template as in training (`weights/chat_template.jinja`).
 
 use local_model_transformer::CONTEXT_TOKENS;
 use serde::Deserialize;
@@ -6,19 +6,19 @@ use serde_json::Value;
 
 use crate::tokenizer::Tokenizer;
 
-/// Bytes of a prompt that may fit. Longer prompts are not worth encoding, since no token is longer than 32 bytes.
+/// Maximum size of a prompt that can fit. Longer prompts are not worth encoding, since no token has more than 32 bytes.
 const MAX_PROMPT_BYTES: usize = 32 * CONTEXT_TOKENS;
 
 #[derive(Deserialize)]
 pub(crate) struct Message {
     role: String,
-    /// A text, or parts; images and files among them have no text.
+    /// Text, or parts. Images and files among the parts have no text.
     #[serde(default)]
     content: Value,
     tool_calls: Option<Vec<Tool>>,
 }
 
-/// Tool that the model may call, or a call of an earlier answer.
+/// A tool that the model may call, or a call in an earlier answer.
 #[derive(Deserialize)]
 pub(crate) struct Tool {
     pub(crate) function: ToolFunction,
@@ -28,7 +28,7 @@ pub(crate) struct Tool {
 pub(crate) struct ToolFunction {
     pub(crate) name: String,
     description: Option<String>,
-    /// JSON schema of a tool's arguments.
+    /// JSON schema for a tool's arguments.
     pub(crate) parameters: Option<Value>,
     /// Arguments of a call, as the model spelled them.
     arguments: Option<String>,
@@ -36,12 +36,12 @@ pub(crate) struct ToolFunction {
 
 pub(crate) struct Prompt {
     pub(crate) tokens: Vec<u32>,
-    /// True if messages and tools were left out.
+    /// Whether messages and tools were left out.
     pub(crate) is_shortened: bool,
 }
 
-/// Encodes a prompt up to the beginning of the answer. If the conversation is longer than the context, as that of an
-/// agent is, the model reads only the last question. `None` if that is too long as well.
+/// Encodes a prompt up to the beginning of the answer. If the conversation is longer than the context, as agents'
+/// conversations are, the model reads only the last question. `None` if that is also too long.
 pub(crate) fn encode(tokenizer: &Tokenizer, messages: &[Message], tools: &[Tool]) -> Option<Prompt> {
     let is_system = |message: &Message| ["system", "developer"].contains(&message.role.as_str());
     let (system, rest) = match messages {
@@ -59,18 +59,18 @@ pub(crate) fn encode(tokenizer: &Tokenizer, messages: &[Message], tools: &[Tool]
     if let Some(tokens) = finish(tokenizer, turns) {
         return Some(Prompt { tokens, is_shortened: false });
     }
-    // Agents send a message of several parts, of which the last is the question.
+    // Agents send messages with several parts, and the last part is the question.
     let asked = messages.iter().rfind(|message| message.role == "user")?;
     let question = turn(tokenizer, "user", asked.texts().last()?, &[]);
     finish(tokenizer, question).map(|tokens| Prompt { tokens, is_shortened: true })
 }
 
-/// Writes a turn. Nothing that a client wrote in it can be taken for a special token.
+/// Writes a turn. Nothing that a client wrote in it can be mistaken for a special token.
 fn turn(tokenizer: &Tokenizer, role: &str, text: &str, calls: &[Tool]) -> String {
     let call = |Tool { function }: &Tool| {
         let name = Value::from(function.name.as_str());
         let sent = function.arguments.as_deref().unwrap_or("{}");
-        // Arguments that are not JSON stay as they were sent.
+        // Arguments that are not JSON are written as sent.
         let arguments = serde_json::from_str(sent).map_or_else(|_| sent.to_owned(), |json| spaced(&json));
         let call = tokenizer.plain(&format!("{{\"name\": {name}, \"arguments\": {arguments}}}"));
         format!("<tool_call>\n{call}\n</tool_call>")
@@ -80,7 +80,7 @@ fn turn(tokenizer: &Tokenizer, role: &str, text: &str, calls: &[Tool]) -> String
     format!("<|im_start|>{role}\n{text}{calls}<|im_end|>\n")
 }
 
-/// Begins the answer and encodes everything. `None` if there is no room for a token of the answer.
+/// Begins the answer and encodes everything. `None` if there is no room for any token of the answer.
 fn finish(tokenizer: &Tokenizer, mut turns: String) -> Option<Vec<u32>> {
     turns.push_str("<|im_start|>assistant\n");
     let tokens = (turns.len() <= MAX_PROMPT_BYTES).then(|| tokenizer.encode(&turns))?;
@@ -122,7 +122,7 @@ fn with_tools(mut system: String, tools: &[Tool]) -> String {
     system
 }
 
-/// Writes JSON with a blank after every comma and colon, as Python's `json.dumps` does.
+/// Writes JSON with a space after every comma and colon, as Python's `json.dumps` does.
 pub(crate) fn spaced(value: &Value) -> String {
     let (mut spaced, mut in_string, mut escaped) = (String::new(), false, false);
     for character in value.to_string().chars() {

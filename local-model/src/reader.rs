@@ -1,4 +1,4 @@
-//! The model, as it reads and continues the text of one answer.
+//! The model while it reads and continues the text of one answer.
 
 use local_model_transformer::{CONTEXT_TOKENS, KvCache, Transformer};
 use shared::error::ApiError;
@@ -9,33 +9,33 @@ use crate::{
     tokenizer::{FIRST_TEXT, Tokenizer},
 };
 
-/// Tokens of a prompt that are read per turn: 5 to 15 ms, in which other requests wait. Larger chunks are no faster.
+/// Number of prompt tokens to read per turn: 5 to 15 ms, during which other requests wait. Larger chunks are no faster.
 const CHUNK: usize = 32;
-/// Tokens of a draft at most.
+/// Maximum number of tokens in a draft.
 const MAX_DRAFT: usize = 128;
 
-/// The shipped model, which answers one token at a time.
+/// The shipped model, which computes one token at a time.
 pub(crate) struct Model {
     transformer: Transformer,
     pub(crate) tokenizer: Tokenizer,
-    /// Turn to compute. Turns go in the order of asking, so that all requests make progress.
+    /// The turn to compute. Requests get turns in the order in which they asked, so that all make progress.
     turn: Mutex<()>,
 }
 
 impl Model {
-    /// Loads the shipped model, which takes some milliseconds.
+    /// Loads the shipped model, which takes a few milliseconds.
     pub(crate) fn shipped() -> anyhow::Result<Self> {
         let (transformer, tokenizer) = (Transformer::shipped()?, Tokenizer::shipped()?);
         Ok(Self { transformer, tokenizer, turn: Mutex::new(()) })
     }
 }
 
-/// Why an answer is written no further.
+/// Reason why an answer does not continue.
 #[derive(Debug)]
 pub(crate) enum Halt {
     /// The client has left.
     Left,
-    /// The answer ends, with the API's word for its reason.
+    /// The answer ends, with the API's name for the reason.
     Ended(&'static str),
     Refused(ApiError),
 }
@@ -46,7 +46,7 @@ pub(crate) struct Reader<'a> {
     /// Returns whether the client has left.
     has_left: Box<dyn Fn() -> bool + 'a>,
     cache: KvCache,
-    /// The tokens whose keys and values are in the cache.
+    /// The tokens whose keys and values are cached.
     read: Vec<u32>,
 }
 
@@ -55,11 +55,11 @@ impl<'a> Reader<'a> {
         Self { model, sampler, has_left, cache: KvCache::default(), read: Vec::new() }
     }
 
-    /// Chooses the token after `tokens`, of which the beginning is often read already. A token that is not `allowed` is
-    /// never chosen.
+    /// Chooses the token that follows `tokens`; the model has often read their beginning already. Never chooses a token
+    /// that is not `allowed`.
     pub(crate) fn next(&mut self, tokens: &[u32], allowed: impl Fn(u32) -> bool) -> Result<u32, Halt> {
         let known = tokens.iter().zip(&self.read).take_while(|(left, right)| left == right).count();
-        // The last token is read in any case, since the logits are those after it.
+        // The last token is always read, since the logits are the output after it.
         let known = known.min(tokens.len() - 1);
         self.cache.truncate(known);
         self.read.truncate(known);
@@ -85,10 +85,10 @@ impl<'a> Reader<'a> {
         self.model.tokenizer.encode_text(text).len()
     }
 
-    /// Lets the model continue `before` and `text`, until `is_enough` of what it wrote, and returns that.
+    /// Lets the model continue `before` and `text` until `is_enough` accepts what it wrote, and returns that.
     ///
-    /// Punctuation at the end of the text may share a token with what follows, as in training. So the model writes it
-    /// once more.
+    /// Punctuation at the end of the text may share a token with what follows, as in training. So the model writes that
+    /// punctuation again.
     pub(crate) fn draft(
         &mut self,
         before: &[u32],

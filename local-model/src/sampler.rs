@@ -1,4 +1,4 @@
-//! Sampling: the choice of the next token from the model's logits.
+//! Chooses the next token from the model's logits.
 
 use local_model_transformer::softmax;
 use rand::{
@@ -7,13 +7,13 @@ use rand::{
     rngs::StdRng,
 };
 
-/// Sampling of one answer, with the meaning that the OpenAI API gives each parameter.
+/// How to choose the tokens of one answer. The parameters mean the same as in OpenAI's API.
 pub(crate) struct Sampler {
-    /// At 0, the likeliest token is always chosen.
+    /// At 0, always chooses the likeliest token.
     temperature: f32,
-    /// Addends to the logits of single tokens.
+    /// Values that are added to the logits of single tokens.
     bias: Vec<(u32, f32)>,
-    /// Random choices, the same for the same seed.
+    /// Random numbers, the same for the same seed.
     rng: StdRng,
 }
 
@@ -22,7 +22,7 @@ impl Sampler {
         Self { temperature, bias, rng: StdRng::seed_from_u64(seed) }
     }
 
-    /// Chooses the next token, never one with a logit of negative infinity.
+    /// Chooses the next token, never a token with a logit of negative infinity.
     pub(crate) fn sample(&mut self, mut logits: Vec<f32>) -> u32 {
         for &(token, bias) in &self.bias {
             if let Some(logit) = logits.get_mut(token as usize) {
@@ -34,7 +34,7 @@ impl Sampler {
         if self.temperature == 0.0 {
             return best;
         }
-        // The highest is subtracted, so that none becomes infinite, however low the temperature.
+        // The highest logit is subtracted, so that no value becomes infinite at low temperatures.
         for logit in &mut logits {
             *logit = (*logit - highest) / self.temperature;
         }

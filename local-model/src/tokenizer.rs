@@ -1,4 +1,4 @@
-//! Text as tokens, and tokens as bytes: byte-level byte-pair encoding (BPE).
+//! Converts text to tokens, and tokens to bytes: byte-level byte-pair encoding (BPE).
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use anyhow::Context;
 use regex::Regex;
 use serde::Deserialize;
 
-// Special tokens of the shipped vocabulary, which come before all others. The last of them are of no use here.
+// Special tokens of the shipped vocabulary, which precede all others. The last ones are not used here.
 pub(crate) const END_OF_TEXT: u32 = 0;
 pub(crate) const TURN_END: u32 = 2;
 pub(crate) const CALL_BEGIN: u32 = 3;
@@ -14,19 +14,20 @@ pub(crate) const CALL_END: u32 = 4;
 pub(crate) const FIRST_TEXT: u32 = 10;
 
 pub(crate) struct Tokenizer {
-    /// Finds names of special tokens.
+    /// Matches the names of special tokens.
     special: Regex,
-    /// Cuts text into words. No token spans two of them.
+    /// Divides text into words. No token spans two words.
     words: Regex,
-    /// Tokens of special names and of single bytes.
+    /// Tokens for special names and for single bytes.
     whole: HashMap<Vec<u8>, u32>,
-    /// Pairs of tokens that become one: the rank of the pair, lowest first, and the token.
+    /// Pairs of tokens that merge: the pair's rank (lower ranks merge first) and the resulting token.
     merges: HashMap<(u32, u32), (usize, u32)>,
-    /// Bytes that each token writes: often a part of a word, sometimes of a character. A special token writes its name.
+    /// Bytes that each token writes: often a part of a word, sometimes a part of a character. A special token writes
+    /// its name.
     pub(crate) bytes: Vec<Vec<u8>>,
 }
 
-/// The part of `tokenizer.json` that is read.
+/// The part of `tokenizer.json` that is used.
 #[derive(Deserialize)]
 struct Vocabulary {
     vocab: HashMap<String, u32>,
@@ -34,7 +35,7 @@ struct Vocabulary {
 }
 
 impl Tokenizer {
-    /// Loads the shipped vocabulary, which takes some milliseconds.
+    /// Loads the shipped vocabulary, which takes a few milliseconds.
     pub(crate) fn shipped() -> anyhow::Result<Self> {
         let file: serde_json::Value = serde_json::from_slice(include_bytes!("../weights/tokenizer.json"))?;
         let words = file.pointer("/pre_tokenizer/pretokenizers/0/pattern/Regex");
@@ -61,7 +62,7 @@ impl Tokenizer {
         })
     }
 
-    /// Encodes a text. Text that spells a special token becomes that token.
+    /// Encodes a text. A special token's name in the text becomes that token.
     pub(crate) fn encode(&self, text: &str) -> Vec<u32> {
         let (mut tokens, mut end) = (Vec::new(), 0);
         for name in self.special.find_iter(text) {
@@ -73,12 +74,12 @@ impl Tokenizer {
         tokens
     }
 
-    /// Encodes a text without special tokens, whatever it spells.
+    /// Encodes a text without special tokens, even if it contains their names.
     pub(crate) fn encode_text(&self, text: &str) -> Vec<u32> {
         self.words.find_iter(text).flat_map(|word| self.encode_word(word.as_str())).collect()
     }
 
-    /// Joins the bytes of a word, the pair of the lowest rank first.
+    /// Merges the bytes of a word, starting with the pair of lowest rank.
     fn encode_word(&self, word: &str) -> Vec<u32> {
         let mut tokens: Vec<u32> =
             word.bytes().filter_map(|byte| self.whole.get(&[byte][..])).copied().collect();
@@ -96,15 +97,15 @@ impl Tokenizer {
         }
     }
 
-    /// Writes a blank into text that spells a special token, so that it neither ends its message nor begins another.
+    /// Inserts a space into names of special tokens, so that a text can neither end its message nor begin another.
     pub(crate) fn plain(&self, text: &str) -> String {
         let spaced = |name: &regex::Captures<'_>| name[0].replacen('<', "< ", 1);
         self.special.replace_all(text, spaced).into_owned()
     }
 }
 
-/// Returns the byte for a character of a token's name: printable Latin-1 stands for itself, and U+0100 and up for the
-/// others in order.
+/// Returns the byte for a character in a token's name: printable Latin-1 characters stand for themselves, and U+0100
+/// and up for the other bytes in order.
 fn byte_of(character: char) -> Option<u8> {
     let printable = |byte: &u8| matches!(byte, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff);
     match u8::try_from(character) {
@@ -117,7 +118,7 @@ fn byte_of(character: char) -> Option<u8> {
 mod tests {
     use super::*;
 
-    /// Text, and its tokens as the `tokenizers` library of Hugging Face encodes it.
+    /// A text, and its tokens as Hugging Face's `tokenizers` library encodes it.
     #[derive(Deserialize)]
     struct Recorded {
         text: String,

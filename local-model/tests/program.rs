@@ -1,4 +1,4 @@
-//! The server as a program, from its first line to its end.
+//! Tests of the server as a program, from its first line to its end.
 
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
@@ -8,7 +8,7 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-/// A running server, killed when the test is over.
+/// A running server, killed on drop.
 struct Server {
     process: Child,
     first_line: String,

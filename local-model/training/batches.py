@@ -1,4 +1,4 @@
-"""Dialogues as numbers: tokens, and which of them the model has to write."""
+"""Dialogues as tokens, with a mask of those that the model has to write."""
 
 import torch
 from tokenizers import Tokenizer
@@ -9,11 +9,11 @@ from values import TRAIN
 
 TOKENIZER = Tokenizer.from_file(str(WEIGHTS / "tokenizer.json"))
 TOKENS_PER_BATCH = 5000
-DIALOGUES_AT_ONCE = 4000  # sorted by length among themselves, so that batches hold little padding
+DIALOGUES_AT_ONCE = 4000  # sorted by length, so that batches contain little padding
 
 
 def encode(dialogues):
-    """For each dialogue its tokens, and a mask that is true on what the assistant writes, the end of turn included."""
+    """Returns each dialogue's tokens, and a mask that is true for what the assistant writes, including the end of turn."""
     parts, written = [], []
     for messages in dialogues:
         for role, text in messages:
@@ -39,7 +39,7 @@ def padded(items):
 
 
 def training(r):
-    """Batches without end; no dialogue is kept."""
+    """Yields batches without end. Dialogues are not kept."""
     while True:
         dialogues = [corpus.dialogue(r, TRAIN)[1] for _ in range(DIALOGUES_AT_ONCE)]
         items = sorted(encode(dialogues), key=lambda item: len(item[0]))

@@ -25,14 +25,14 @@ SHARE_PLAIN, SHARE_MEMORY = 0.40, 0.06
 
 
 def turn(r, split):
-    """One question with its answer."""
+    """Makes one question with its answer."""
     task, make, _ = r.choices(PLAIN, [weight for *_, weight in PLAIN])[0]
     text, answer = make(r, split)
     return task, [("user", text), ("assistant", answer)]
 
 
 def dialogue(r, split):
-    """One dialogue, with the task that its last answer belongs to."""
+    """Makes one dialogue, and returns it with the task of its last answer."""
     chance = r.random()
     if chance < SHARE_PLAIN:
         return plain(r, split)
@@ -50,7 +50,7 @@ def plain(r, split):
 
 
 def with_tools(r, split):
-    """Tools are offered; then up to five requests, most of which need one."""
+    """Offers tools, then makes up to five requests, most of which need a tool."""
     taken = set()
     offered = [tools.real_tool(r, taken) if r.random() < 0.4 else tools.invented_tool(r, split, taken)
                for _ in range(r.choice([1, 2, 2, 3, 3, 4, 5]))]
@@ -64,7 +64,7 @@ def with_tools(r, split):
             continue
         tool = r.choice(offered)
         text, arguments = tools.request(r, split, tool)
-        # A value stays as it is, at the beginning too.
+        # A value stays as it is, even at the beginning.
         begins_with_value = text.startswith(tuple(tools.said(v) for v in arguments.values()))
         text = text if begins_with_value else talk.polite(r, text)
         messages += [("user", text), ("assistant", tools.call(tool, arguments))]
@@ -84,13 +84,13 @@ def unneeded(r, split, taken):
 
 
 def render(messages, answering=False):
-    """A dialogue as the chat template writes it."""
+    """Writes a dialogue in the chat template."""
     text = "".join(f"<|im_start|>{role}\n{said}<|im_end|>\n" for role, said in messages)
     return text + ("<|im_start|>assistant\n" if answering else "")
 
 
 def main():
-    """Shows some dialogues: `corpus.py [COUNT] [train|names|test]`."""
+    """Prints some dialogues: `corpus.py [COUNT] [train|names|test]`."""
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 10
     split = next((split for split in (NEW_NAMES, TEST) if split in sys.argv), TRAIN)
     r = random.Random(1)

@@ -1,4 +1,4 @@
-"""How many held-out answers are right as a whole: `evaluate.py [WEIGHTS_DIRECTORY] [--split names]`.
+"""Counts the held-out answers that are entirely right: `evaluate.py [WEIGHTS_DIRECTORY] [--split names]`.
 
 An answer is right if every token of it is the likeliest one, which is when greedy decoding writes it, token for token.
 """
@@ -21,7 +21,7 @@ TASKS = sorted([task for task, *_ in corpus.PLAIN] + ["memory", "no_tool_wanted"
 
 
 def held_out(each, split=TEST):
-    """As many dialogues of every task, always the same ones."""
+    """Returns the same number of dialogues for every task, always the same ones."""
     r, found = random.Random(SEED), {task: [] for task in TASKS}
     while any(len(some) < each for some in found.values()):
         task, messages = corpus.dialogue(r, split)
@@ -31,7 +31,7 @@ def held_out(each, split=TEST):
 
 
 def last_run(mask):
-    """The positions of the last answer in a dialogue."""
+    """Returns the positions of the last answer in a dialogue."""
     places = mask.nonzero().flatten()
     gaps = (places[1:] - places[:-1] > 1).nonzero().flatten()
     return places[gaps[-1] + 1:] if len(gaps) else places
@@ -39,7 +39,7 @@ def last_run(mask):
 
 @torch.no_grad()
 def evaluate(network, each, split=TEST):
-    """For every task how many answers are right, and what the wrong ones were."""
+    """Returns for every task how many answers are right, and the wrong answers."""
     network.eval()
     items = sorted(held_out(each, split), key=lambda item: len(corpus.render(item[1])))
     encoded = encode([messages for _, messages in items])

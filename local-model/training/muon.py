@@ -28,7 +28,7 @@ class Muon(torch.optim.Optimizer):
 
 
 def orthogonal(stack):
-    """Matrices of one shape, each with its singular values brought near one. In bf16, which is exact enough."""
+    """Brings the singular values of each matrix near one. All matrices have one shape. Uses bf16, which is exact enough."""
     x = stack.bfloat16()
     tall = x.shape[1] > x.shape[2]
     if tall:

@@ -87,7 +87,7 @@ class Network(nn.Module):
                 weight.data.mul_((2 * LAYERS) ** -0.5)
 
     def forward(self, ids):
-        """What the last layer says at every position."""
+        """Returns the output of the last layer at every position."""
         speeds = CONFIG["rope_theta"] ** (-torch.arange(0, HEAD, 2).float() / HEAD)
         angles = torch.outer(torch.arange(ids.shape[1]).float(), speeds)
         angles = torch.cat((angles, angles), -1)
@@ -97,7 +97,7 @@ class Network(nn.Module):
         return self.model.norm(x)
 
     def scores(self, x):
-        """Of every token of the vocabulary; the embeddings serve for both ends."""
+        """Returns the scores of all tokens in the vocabulary. Input and output share the embeddings."""
         return F.linear(x, self.model.embed_tokens.weight)
 
 
@@ -109,7 +109,7 @@ def load(directory):
 
 
 def save(network, directory):
-    """Writes the weights as bf16, whole or not at all."""
+    """Writes the weights in bf16, completely or not at all."""
     directory.mkdir(parents=True, exist_ok=True)
     tensors = {name: t.detach().to(torch.bfloat16).contiguous() for name, t in network.state_dict().items()}
     unfinished = directory / "model.safetensors.part"

@@ -1,4 +1,4 @@
-"""Writes ../tests/reference.json: the answers of PyTorch (f32, greedy), for the tests to compare with."""
+"""Writes ../tests/reference.json: the answers of PyTorch (f32, greedy), which the tests compare with."""
 import json
 import pathlib
 
@@ -91,7 +91,7 @@ CASES = [
 
 
 class Llama:
-    """The architecture once more, independent of the Rust code, with a cache of keys and values."""
+    """A second implementation of the architecture, independent of the Rust code, with a cache of keys and values."""
 
     def __init__(self):
         config = json.loads((WEIGHTS / "config.json").read_text())
@@ -103,7 +103,7 @@ class Llama:
         self.position = 0
 
     def read(self, ids):
-        """Reads tokens and returns the scores of the next one."""
+        """Reads tokens and returns the scores for the next one."""
         w, count = self.weights, len(ids)
         x = w["model.embed_tokens.weight"][torch.tensor(ids)]
         speeds = self.theta ** (-torch.arange(0, self.width, 2).float() / self.width)

@@ -1,14 +1,14 @@
-"""Questions about this service, and their answers: what the contract and the README say, in a sentence or two."""
+"""Questions about this service, with answers of a sentence or two that follow the README."""
 
 from talk import polite
 from values import load, phrasing
 
-# TASKS: what somebody wants to do, and the answer. QUESTIONS: what somebody asks, and the answer.
+# TASKS: something a user wants to do, and the answer. QUESTIONS: something a user asks, and the answer.
 (DOING, NEEDING, STATUS, CODE, IN_WORDS, TASKS, QUESTIONS) = load("service")
 
 
 def wordings(item):
-    """The wordings that an item of a list stands for: itself, or what a pattern makes of its words."""
+    """Returns the phrasings for an item of a list: the item itself, or what a pattern makes of its words."""
     if isinstance(item, str):
         return [item]
     [(pattern, given)] = item.items()
@@ -31,7 +31,7 @@ TASKS, QUESTIONS = expanded(TASKS), expanded(QUESTIONS)
 
 
 def question(r, split):
-    """Somebody asks about the service."""
+    """Makes a question about the service."""
     if r.random() < 0.55:
         wishes, answer = r.choice(TASKS)
         return polite(r, r.choice(DOING).format(phrasing(r, split, wishes))), answer

@@ -21,7 +21,7 @@ COMMON_WORD = re.compile(r"\b(" + "|".join(COMMON) + r")\b")
 
 
 def polite(r, text):
-    """The same words with a courtesy before or after them, or with less care."""
+    """Adds a courtesy before or after the words, or makes them less careful."""
     if r.random() < 0.22:
         text = opened(r, text)
     if r.random() < 0.2:
@@ -34,7 +34,7 @@ def polite(r, text):
 
 
 def opened(r, text):
-    """With a courtesy before it that suits a question, a request or a statement."""
+    """Puts a courtesy in front that suits a question, a request or a statement."""
     if text.startswith(("I ", "I'")) or text[1:2].isupper():
         return text
     first, before = text.split()[0].lower(), OPENINGS
@@ -46,14 +46,14 @@ def opened(r, text):
 
 
 def closed(r, text):
-    """With thanks or a "please" after it; a question keeps its mark."""
+    """Appends thanks or a "please"; a question keeps its question mark."""
     if text.endswith("?"):
         return text + r.choice([" thanks!", " Thanks!", " Thank you!", " please", " Thanks in advance."])
     return text.rstrip(".!") + r.choice(CLOSINGS)
 
 
 def misspelt(r, text):
-    """With one letter swapped, lost or doubled in a common word, never in a value."""
+    """Swaps, drops or doubles a letter in a common word, never in a value."""
     found = list(COMMON_WORD.finditer(text))
     if not found:
         return text
@@ -125,7 +125,7 @@ def colour(r, split):
 
 
 def counting(r, split):
-    """Numbers up or down, or a list of things: held out are phrasings and, with them, some ranges, but no answer."""
+    """Counts up or down, or lists things. Phrasings are held out and, with them, some ranges, but no answers."""
     chance = r.random()
     if chance < 0.25:
         high = r.choice([r.randint(2, 10), r.randint(2, 21)])
@@ -143,7 +143,7 @@ def counting(r, split):
 
 
 def limits(r, split):
-    """Two numbers to count between; one in twelve of the pairs that begin above 1 is only tested with."""
+    """Returns two numbers to count between. One in twelve of the pairs that begin above 1 is only for testing."""
     while True:
         low = r.choice([1, r.randint(0, 60), r.randint(0, 60)])
         high = low + r.randint(1, 20)
@@ -179,7 +179,7 @@ def as_json(r, split):
 
 
 def field(r, split, key, person):
-    """A value that suits the key; the name and the address are those of the same person."""
+    """Returns a value that suits the key. Name and address belong to the same person."""
     parts = key.split("_")
     kind = KINDS_OF_KEYS.get(parts[0] if parts[0] in ("is", "has") else parts[-1])
     if key in ("first_name", "last_name", "user", "user_name", "team_name"):
@@ -211,7 +211,7 @@ KEPT_SPECIALLY = {
 
 
 def memory(r, split, between):
-    """A dialogue in which the last answer stands in an earlier message; `between` makes a turn to put in between."""
+    """Makes a dialogue whose last answer is in an earlier message. `between` makes a turn to put in between."""
     chance, name = r.random(), values.person(r, split)
     if chance < 0.25:
         role, asked = r.choice(ROLES).format(name), phrasing(r, split, ROLE_QUESTIONS)
@@ -243,14 +243,14 @@ def fill(r, split, form):
 
 
 def unknown(r, split):
-    """What a model this small cannot know, so that it says so."""
+    """Asks for something that a model this small cannot know, so that it says so."""
     if r.random() < 0.15:
         return long_unknown(r, split), DO_NOT_KNOW
     return polite(r, fill(r, split, phrasing(r, split, UNKNOWN))), DO_NOT_KNOW
 
 
 def long_unknown(r, split):
-    """A long prompt about something else: a text or some code, with a request before or after it."""
+    """Makes a long prompt about something else: a text or code, with a request before or after it."""
     line = prose if r.random() < 0.7 else source_line
     text = r.choice([" ", "\n"] if line is prose else ["\n"]).join(line(r, split) for _ in range(r.randint(2, 12)))
     request = phrasing(r, split, REQUESTS)

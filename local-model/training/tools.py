@@ -1,4 +1,4 @@
-"""Tools, requests that call them, their results, and what is said about the results."""
+"""Tools, requests that call them, their results, and answers about the results."""
 
 import json
 
@@ -8,20 +8,20 @@ from values import TRAIN, WORDS, belongs, decimal, integer, invented, load, phra
 
 
 def expression(r, _split):
-    """A small sum, as somebody types it."""
+    """Returns a small sum as people type it."""
     parts = [str(integer(r)) for _ in range(r.choice([2, 2, 2, 3]))]
     sign = r.choice([" + ", " - ", " * ", " / ", "+", "*"])
     return sign.join(parts)
 
 
 def thing(r, split):
-    """One thing that one points at, in a word or two."""
+    """Names a thing in a word or two."""
     return " ".join(r.choice([r.choice(WORDS), r.choice(WORDS), invented(r, split)]) for _ in range(r.choice([1, 1,
     2])))
 
 
 def ticker(r, split):
-    """A name of shares."""
+    """Returns a ticker symbol."""
     if r.random() < 0.5:
         return words(r, split)
     return "".join(r.choice("ABCDEFGHIJKLMNOPQRSTUVWXYZ") for _ in range(r.randint(2, 4)))
@@ -31,7 +31,7 @@ MAKERS = {"bool": bool, "list": list, "expression": expression, "thing": thing, 
 
 
 def made(value):
-    """A value of the data; "$name" stands for the function that makes such values."""
+    """Makes a value from the data; "$name" stands for the function that makes such values."""
     if isinstance(value, str) and value.startswith("$"):
         return MAKERS.get(value[1:]) or getattr(values, value[1:])
     if isinstance(value, list):
@@ -39,7 +39,7 @@ def made(value):
     return {key: made(item) for key, item in value.items()} if isinstance(value, dict) else value
 
 
-# PARAMETERS: how a parameter's value is made, by its name; a list is an enumeration. REAL: verbs and nouns of the name,
+# PARAMETERS: how to make a parameter's value, by its name; a list is an enumeration. REAL: verbs and nouns of the name,
 # descriptions, parameters, requests. OTHER_NAMES: what clients also call a parameter.
 (VERBS, NOUNS, PARAMETERS, READING, MONEY, REAL, OTHER_NAMES, OPENINGS, CLOSINGS, BY_NAME, IN_WORDS, READ,
  RESULT_KEYS, STATES, RESULT_VALUES) = map(made, load("tools"))
@@ -53,7 +53,7 @@ class Tool:
         self.parameters, self.requests = parameters, list(requests)
 
     def line(self):
-        """As the chat template shows it to the model."""
+        """Returns the tool as the chat template shows it to the model."""
         types = {name: shown(make) for name, make in self.parameters.items()}
         return json.dumps({"name": self.name, "description": self.description, "parameters": types})
 
@@ -86,7 +86,7 @@ def name_of(r, verb, noun):
 
 
 def invented_tool(r, split, taken):
-    """A tool that no other split has, by its name."""
+    """Invents a tool whose name no other split has."""
     while True:
         verb = r.choice(VERBS) if r.random() < 0.75 else invented(r, split)
         noun = r.choice(NOUNS) if r.random() < 0.5 else invented(r, split)
@@ -108,7 +108,7 @@ def invented_tool(r, split, taken):
 
 
 def real_tool(r, taken):
-    """A tool as people really offer it, asked for in ordinary words."""
+    """Returns a tool as people really offer it, requested in ordinary words."""
     while True:
         verbs, nouns, descriptions, parameters, requests = r.choice(REAL)
         if not taken.intersection(nouns):
@@ -128,7 +128,7 @@ SPOKEN = {True: "on", False: "off"}
 
 
 def request(r, split, tool):
-    """What the user says, and the arguments that the call then has: those that were mentioned, in the tool's order."""
+    """Returns what the user says, and the call's arguments: those that were mentioned, in the tool's order."""
     if tool.requests:
         form = noisy_request(r, split, phrasing(r, split, tool.requests))
         given = {p: value(r, split, tool.parameters[n]) for p, n in tool.slots.items() if "{" + p + "}" in form}
@@ -136,13 +136,13 @@ def request(r, split, tool):
         return text, {tool.slots[p]: v for p, v in given.items()}
     given = {p: value(r, split, make) for p, make in tool.parameters.items() if r.random() < 0.85}
     text = stem(r, split, tool, listed(r, tool, given))
-    # A name of a tool stays as it is written.
+    # The name of a tool stays as written.
     begins_with_name = text.startswith(tool.name) and r.random() < 0.7
     return text if begins_with_name else text[0].upper() + text[1:], given
 
 
 def noisy_request(r, split, form):
-    """Sometimes, in training, with something around it that changes nothing."""
+    """In training, sometimes surrounds the request with something irrelevant."""
     chance = r.random()
     if split != TRAIN or chance > 0.2:
         return form
@@ -156,7 +156,7 @@ def noisy_request(r, split, form):
 
 
 def listed(r, tool, given):
-    """The arguments in words."""
+    """Describes the arguments in words."""
     items = [(p, said(v)) for p, v in given.items()]
     if not items:
         return ""
@@ -187,7 +187,7 @@ def stem(r, split, tool, arguments):
 
 
 def noisy(r, split, form):
-    """Sometimes, in training, with another word in it or before it: what counts are the tool's own words."""
+    """In training, sometimes adds a word in it or before it: only the tool's own words count."""
     if split != TRAIN or r.random() > SHARE_OF_NOISE:
         return form
     other = r.choice([r.choice(OPENINGS), invented(r, split).capitalize(), r.choice(WORDS).capitalize()])
@@ -205,7 +205,7 @@ def call(tool, arguments):
 
 
 def result(r, split):
-    """What a tool returned, and how the model tells it."""
+    """Returns a tool's result, and how the model reports it."""
     chance = r.random()
     if chance < 0.1:
         text = r.choice([sentence(r, split), r.choice(STATES), str(integer(r)), words(r, split)])
@@ -224,7 +224,7 @@ def result(r, split):
 
 
 def unrelated(r, split, taken):
-    """A request that none of the offered tools answers: it is for another tool, or shares no noun with them."""
+    """Makes a request that no offered tool answers: it is for another tool, or shares no noun with them."""
     if r.random() < 0.5:
         return request(r, split, real_tool(r, set(taken)))[0]
     forms = ["What is the capital of {c}?", "Who wrote {t}?", "Explain {t} to me", "Write a poem about {t}",

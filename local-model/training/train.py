@@ -15,11 +15,11 @@ from muon import Muon
 from network import Network, load, save
 
 MATRIX_RATE, OTHER_RATE = 0.02, 3e-3
-CONTINUED_SHARE = 0.5  # of those rates, where training starts from trained weights
+CONTINUED_SHARE = 0.5  # share of those rates if training starts from trained weights
 WARM_UP_STEPS = 50
 SECONDS_PER_CHECKPOINT = 300
 SECONDS_PER_LINE = 30
-CHECKED_EACH = 12  # held-out dialogues of each task, looked at with every checkpoint
+CHECKED_EACH = 12  # held-out dialogues of each task, evaluated at every checkpoint
 
 
 def main():
@@ -38,7 +38,7 @@ def main():
 
 
 def optimizers(network, share):
-    """Muon for the matrices of the layers, Adam for the rest; with the rates that they begin with."""
+    """Returns Muon for the layers' matrices and Adam for the rest, with their initial rates."""
     matrices = [w for name, w in network.named_parameters() if w.dim() == 2 and "layers" in name]
     others = [w for name, w in network.named_parameters() if not (w.dim() == 2 and "layers" in name)]
     return [(Muon(matrices, lr=MATRIX_RATE * share), MATRIX_RATE * share),
@@ -74,7 +74,7 @@ def train(network, options):
 
 
 def learn(network, both, share, tokens, masks):
-    """One step. Only what the assistant writes is learned."""
+    """Makes one step. Learns only what the assistant writes."""
     with torch.autocast("cpu", dtype=torch.bfloat16):
         scores = network.scores(network(tokens[:, :-1])[masks[:, 1:]])
     loss = F.cross_entropy(scores.float(), tokens[:, 1:][masks[:, 1:]])

@@ -1,21 +1,21 @@
-"""Invented names, numbers, addresses and times, and which of everything is held out from training."""
+"""Invented names, numbers, addresses and times; and which values are held out from training."""
 
 import functools
 import hashlib
 import json
 import pathlib
 
-# What to train on; the same wordings with names that were held out; and wordings too that were held out.
+# For training; with the same wordings but held-out names; and with held-out wordings too.
 TRAIN, NEW_NAMES, TEST = "train", "names", "test"
 
 
 def load(name):
-    """The lists and tables of `data/NAME.json`, in the order of the file."""
+    """Returns the lists and tables in `data/NAME.json`, in the file's order."""
     path = pathlib.Path(__file__).parent / "data" / f"{name}.json"
     return json.loads(path.read_text()).values()
 
 
-# In PHRASES and SAYINGS {} is a word, {n} a name. A word of COMMON may be misspelt, so that no value holds one.
+# In PHRASES and SAYINGS, {} is a word and {n} a name. Words in COMMON may be misspelt, so no value contains one.
 (ONSETS, VOWELS, ENDS, NAMES, CITIES, WORDS, PHRASES, SAYINGS, ABROAD, ROOMS, ENDINGS_OF_HOSTS, COMMON, DAYS,
  MONTHS) = load("values")
 
@@ -25,25 +25,25 @@ def digest(text):
 
 
 def is_held_out(text):
-    """One in twelve of all distinct texts; a property of the text, so that no run ever trains on it."""
+    """Holds out one in twelve of all distinct texts. It is a property of the text, so that no run ever trains on it."""
     return digest(text) % 12 == 0
 
 
 def belongs(text, split):
-    """Whether this text is one of those that the split may use."""
+    """Returns whether the split may use this text."""
     return is_held_out(text) == (split != TRAIN)
 
 
 @functools.cache
 def parts(pool):
-    """A pool of phrasings, cut into those to train on and those to test with: one in eight, at least one."""
+    """Divides a pool of phrasings into those for training and those for testing: one in eight, at least one."""
     held = [p for p in pool if digest("p:" + p) % 8 == 0] or [min(pool, key=lambda p: digest("p:" + p))]
     kept = [p for p in pool if p not in held]
     return kept or held, held
 
 
 def phrasing(r, split, pool):
-    """One of the phrasings of this split; a pool of less than four has no held-out part."""
+    """Returns a phrasing from this split. A pool of fewer than four has no held-out part."""
     if len(pool) < 4:
         return r.choice(pool)
     kept, held = parts(tuple(pool))
@@ -51,7 +51,7 @@ def phrasing(r, split, pool):
 
 
 def invented(r, split):
-    """A word that means nothing; the two splits share none."""
+    """Returns a meaningless word. The two splits share no words."""
     while True:
         word = "".join(r.choice(ONSETS) + r.choice(VOWELS) for _ in range(r.randint(1, 3))) + r.choice(ENDS)
         if len(word) > 2 and word not in COMMON and belongs("w:" + word, split):
@@ -70,14 +70,14 @@ def word(r, split):
 
 
 def words(r, split):
-    """The name of something: a word or two, or more with small words between them."""
+    """Returns the name of something: a word or two, or more with small words between them."""
     if r.random() < 0.35:
         return filled(r, split, r.choice(PHRASES))
     return " ".join(word(r, split) for _ in range(r.choice([1, 1, 1, 2])))
 
 
 def filled(r, split, form):
-    """A phrase with its gaps filled."""
+    """Fills the gaps in a phrase."""
     def noun():
         return r.choice(WORDS) if r.random() < 0.7 else invented(r, split)
 

@@ -1,4 +1,4 @@
-"""Makes `weights/tokenizer.json` from the corpus. A new vocabulary needs a model trained from nothing."""
+"""Makes `weights/tokenizer.json` from the corpus. A new vocabulary needs a model trained from scratch."""
 
 import random
 
@@ -12,7 +12,7 @@ MARKERS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<tool_call>", "</tool
            "<|image|>", "<|vision_start|>", "<|vision_end|>"]
 DIALOGUES = 40_000
 # Words, single digits, runs of punctuation with the single blanks inside, white space. A word's tokens never depend on
-# what stands beside it, so that copying a name out of the prompt is copying the same tokens.
+# its neighbours, so that copying a name from the prompt means copying the same tokens.
 PIECES = Regex(r"\p{L}+|\p{N}|[^\s\p{L}\p{N}]+(?: [^\s\p{L}\p{N}]+)*|\s")
 
 

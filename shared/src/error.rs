@@ -251,6 +251,10 @@ impl ApiError {
     }
 }
 
+/// What still works while the store is nearly full. Every interface shows this sentence.
+pub const STORE_FULL: &str = "The store is nearly full. Until its operator enlarges it, you can only revoke, disable, \
+                              archive and lower bounds.";
+
 /// Longest error message in characters. A longer one only repeats its input.
 const MAX_MESSAGE_CHARS: usize = 2_000;
 /// Longest `param` in characters.

@@ -3,18 +3,43 @@
 //! These types mean the same everywhere: an amount is an integer of nano-USD, a key has a class and a checksum, an
 //! error has one code and one status. Spending decisions are made elsewhere.
 
-mod call;
-mod credential;
+/// A model call: its origin and course, reasons to refuse it, and the state of its rate bounds.
+mod call {
+    pub mod generation;
+    pub mod rates;
+    pub mod refusal;
+}
+mod credential {
+    pub mod key;
+    pub mod secret;
+}
 pub mod describe;
 pub mod error;
-mod forms;
-mod host;
+/// Forms of values: JSON over the wire, and CBOR in records.
+mod forms {
+    pub mod json;
+    pub mod stored;
+}
+/// The machine: networks, files and the terminal.
+mod host {
+    pub mod bounded_file;
+    pub mod network;
+    pub mod private_files;
+    pub mod served;
+    pub mod table;
+}
 pub mod ids;
 pub mod money;
 mod names;
 mod schema;
 pub mod text;
-mod timing;
+/// Instants, calendar windows, the clock, and back-off.
+mod timing {
+    pub mod backoff;
+    pub mod calendar;
+    pub mod clock;
+    pub mod time;
+}
 pub mod tokens;
 pub mod wire;
 

@@ -30,6 +30,6 @@ pub use reading::{
     AttemptList, AttemptObject, BillObject, Credits, OwnGroup, RefusalObject, RevokedKeys, UsageList,
     UsageObject,
 };
-pub use route::{Endpoint, NounAct, ROUTES, Route};
+pub use route::{Endpoint, MAX_TOP, NounAct, ROUTES, Route};
 pub use schema::{GroupObject, KeyObject, Object, WebhookObject};
 pub use value::{Kept, Limit, LimitWindow, Raise, Value};

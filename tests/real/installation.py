@@ -186,7 +186,7 @@ class Installation:
         return sum(int(line.split()[-1]) for line in lines if line.startswith(start))
 
     def ask(self, key, dialect, model, prompt="Hello", leave=None, on_event=None, path=None, **more):
-        """Sends a request. `leave` closes the connection after so many events of a stream, or so many seconds otherwise."""
+        """Sends a request. `leave` closes the connection after this many events of a stream, or otherwise after this many seconds."""
         body = request(dialect, model, prompt, **more)
         connection = http.client.HTTPConnection("127.0.0.1", self.public, timeout=ANSWERED)
         head = {"authorization": f"Bearer {key.secret}", "content-type": "application/json", "anthropic-version": "2023-06-01"}

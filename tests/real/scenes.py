@@ -13,11 +13,11 @@ from processes import wait_until
 DIALECTS = ("chat", "responses", "messages")
 SHAPE = {False: "whole", True: "streamed"}
 SENTENCE = "Yes, this small model answers with a fixed sentence."
-# Most tokens that a server may generate after the last one that the gateway saw, and seconds until it must have stopped. On an
-# idle machine it is 1 to 30 tokens; more if other work takes the CPU from the gateway.
+# Maximum number of tokens that a server may generate after the last one that the gateway saw, and seconds until it must have
+# stopped. An idle machine needs 1 to 30 tokens; more if other work takes the CPU from the gateway.
 UNDER_WAY = 100
 STOPS = 5
-# Nano-USD of a generated token at the dear price. When a cap cuts an answer, less than this may be left.
+# Nano-USD per generated token at the high price. When a cap cuts an answer, less than this may be left.
 DEAR_TOKEN = round(float(DEAR["output"]) * 1000)
 AT_ONCE = 64
 # Number of requests for which the journal is compared with a server's log.
@@ -100,7 +100,7 @@ def choices(stage):
 
 
 def tools(stage):
-    """A tool is called: by the agent's weights, otherwise because the request names the tool."""
+    """The model calls a tool: with the agent's weights by itself, otherwise because the request names the tool."""
     named = {} if "agent" in stage.servers else {"tool_choice": {"type": "function", "function": {"name": "lookup"}}}
     model = "agent" if "agent" in stage.servers else "tiny"
     call = {}
@@ -141,7 +141,7 @@ def counting(stage):
 
 
 def bounds(stage):
-    """Prompts and limits beyond the server's window, also if the catalogue promises a larger one."""
+    """Prompts and limits beyond the server's window, even if the catalogue promises a larger window."""
     long = "hi " * 9000
     for dialect in DIALECTS:
         for stream in (False, True):

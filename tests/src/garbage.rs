@@ -1,5 +1,4 @@
-//! Random and mutated requests as bytes, sent over plain connections, and the rules that every answer to them must
-//! follow.
+//! Random and mutated requests as bytes on plain connections, and the rules that every answer to them must follow.
 
 use std::time::Duration;
 
@@ -19,11 +18,11 @@ mod body;
 mod request;
 mod rng;
 
-/// Spending limit of the keys that garbage is sent with, in USD.
+/// Spending limit in USD for the keys that garbage is sent with.
 const LIMIT: &str = "9";
 
 impl Keys {
-    /// Makes valid keys, and keys that are refused for one reason each.
+    /// Makes valid keys, and keys that are refused, each for a different reason.
     pub async fn make(stack: &Stack, account: &Account) -> Self {
         let make = async |body: Value| stack.key_of(account, body).await;
         let plain = |key: ApiKey| key.secret;
@@ -44,8 +43,8 @@ impl Keys {
     }
 }
 
-/// Sends a request to this host and port as its `Sending` says. Returns the bytes received before the sender left, or
-/// an error if nothing listens there.
+/// Sends a request to this address as `Sending` describes. Returns the bytes received before the sender left, or an
+/// error if nothing listens there.
 pub async fn send(base: &str, sending: &Sending) -> std::io::Result<Vec<u8>> {
     let mut answer = Vec::new();
     let mut connection = TcpStream::connect(base).await?;
@@ -79,7 +78,7 @@ pub async fn send(base: &str, sending: &Sending) -> std::io::Result<Vec<u8>> {
     Ok(answer)
 }
 
-/// Checks an answer; an error describes its fault.
+/// Checks an answer. The error describes what is wrong.
 pub fn judge(sending: &Sending, answer: &[u8]) -> Result<(), String> {
     let text = String::from_utf8_lossy(answer);
     let Some((head, body)) = text.split_once("\r\n\r\n") else { return Ok(()) };
@@ -96,7 +95,7 @@ pub fn judge(sending: &Sending, answer: &[u8]) -> Result<(), String> {
                 Err("ends in an internal error".into())
             }
         }
-        // Errors of the HTTP parser have no body, and neither have answers to HEAD.
+        // Errors of the HTTP parser and answers to HEAD have no body.
         400.. if whole && !body.is_empty() && !code.is_ok_and(|code| code.is_string()) => {
             Err("is refused without a documented error".into())
         }

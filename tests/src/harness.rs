@@ -1,5 +1,5 @@
-//! Runs the real programs in a private folder in front of a scripted upstream. When a test ends, checks that every hold
-//! was resolved and that every key was billed exactly the cost of its requests.
+//! Runs the real programs in a private directory in front of a scripted upstream. At the end of a test, checks that
+//! every hold was resolved and that every key was billed exactly the cost of its requests.
 
 use std::{
     collections::BTreeMap,
@@ -59,7 +59,7 @@ pub use deployment::{ACCOUNT, Options};
 use deployment::{INTERNAL_TOKEN, PEPPER};
 pub use patience::{LOOK_EVERY, PATIENCE, SERVER_PATIENCE, until};
 
-/// Longest time for the last captures and releases after a test's last request. It is shorter than an ordinary lease,
+/// Maximum time for the last captures and releases after a test's last request. It is shorter than an ordinary lease,
 /// so that a hold that merely expires does not pass for one that was resolved.
 const SETTLING: Duration = Duration::from_secs(10);
 
@@ -139,7 +139,6 @@ impl Stack {
         self.key_of(&self.account, body).await
     }
 
-    /// Makes a key in this account.
     pub async fn key_of(&self, account: &Account, body: Value) -> ApiKey {
         let answer = self.manage_as(account, Method::POST, "", Some(body)).await;
         assert_eq!(answer.status, 201, "{answer}");
@@ -158,7 +157,7 @@ impl Stack {
         self.book.open(self.operator(), name, credit)
     }
 
-    /// Marks that clients other than the harness spend too. The charges of single keys are then not checked at the end.
+    /// Tells the harness that other clients spend too. The charges of single keys are then not checked at the end.
     pub fn others_spend(&self) {
         self.book.others_spend();
     }
@@ -211,7 +210,7 @@ impl Stack {
         nanos(&self.show(key).await["used"])
     }
 
-    /// Generations at the upstream for requests of a key, including failed ones.
+    /// A key's generations at the upstream, including failed ones.
     pub fn served(&self, key: &ApiKey) -> Vec<Generation> {
         let tags = self.book.tags_of(&key.id);
         self.upstream.generations().into_iter().filter(|generation| tags.contains(&generation.tag)).collect()
@@ -223,7 +222,7 @@ impl Stack {
         NanoUsd::from_nanos(costs.sum())
     }
 
-    /// The last journal entry of each generation of an account, as the command line exports them.
+    /// The last journal entry for each generation in an account, as the command line exports them.
     pub fn journal(&self, account: &Account) -> Vec<Value> {
         let printed = self.cli(&["journal", "export", "--account", &account.name]);
         let entries = printed.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
@@ -279,17 +278,16 @@ impl Stack {
         format!("{}{path}", server.public())
     }
 
-    /// The process that accepts client connections; the first of several gateways.
+    /// The process that accepts client connections; with several gateways, the first one.
     pub fn server(&self) -> &Server {
         &self.gateways[0]
     }
 
-    /// The Redis of a stack that has one.
     pub fn redis(&self) -> &Redis {
         self.redis.as_ref().expect("this deployment has a Redis")
     }
 
-    /// Starts one more gateway with these additional environment variables. It does not take part in the turns.
+    /// Starts another gateway with additional environment variables. It does not take part in the turns.
     pub async fn another_gateway(&self, env: Vec<(&'static str, String)>) -> Server {
         let mut settings = self.server().settings().clone();
         settings.data = self.data.path().join("another");
@@ -298,17 +296,17 @@ impl Stack {
         Server::start(&settings).await
     }
 
-    /// Runs an operator's command on the stack's data, and returns its output.
+    /// Runs an operator's command on the stack's data, and returns the output.
     pub fn cli(&self, arguments: &[&str]) -> String {
         self.operator().cli(arguments)
     }
 
-    /// Settings of a process that has access to the store, and so can run the operator's commands.
+    /// Settings of a process with access to the store, which can run the operator's commands.
     pub fn operator(&self) -> &Settings {
         operator(&self.gateways, &self.key_services)
     }
 
-    /// Ends the process as a power failure would, and starts it again on the same data.
+    /// Ends the process as a power failure would, and restarts it on the same data.
     pub async fn crash(&self) {
         self.kill_gateway(0);
         self.server().restart().await;
@@ -347,8 +345,8 @@ impl Stack {
         }
     }
 
-    /// Asserts that no hold is open, that the books balance, and that keys were billed the cost of their requests. Runs
-    /// for every stack when it is dropped.
+    /// Asserts that no hold is open, that the books balance, and that keys were billed the cost of their requests.
+    /// Every stack runs this when it is dropped.
     async fn assert_settled(&self) {
         self.released(SETTLING).await;
         self.cli(&["audit"]);
@@ -370,7 +368,7 @@ impl Stack {
         }
     }
 
-    /// Account, id and amount billed of every key of every account.
+    /// Account, id and billed amount for every key in every account.
     async fn listed_keys(&self) -> Vec<(String, String, NanoUsd)> {
         // The stack's own client may belong to a runtime that has stopped.
         let http = self.http.fresh();
@@ -395,7 +393,7 @@ impl Stack {
     }
 }
 
-/// Finds the first secret in a process's output for operators: a key, a secret of the installation, or a prompt.
+/// Finds the first secret in a process's output for operators: a key, one of the installation's secrets, or a prompt.
 pub fn secret_in(told: &str) -> Option<String> {
     let line = |line: &&str| {
         let secrets = [PEPPER, INTERNAL_TOKEN, UPSTREAM_KEY, r#""script":"#, r#"\"script\":"#];
@@ -414,7 +412,7 @@ impl Drop for Stack {
             self.print_last_words();
             return;
         }
-        // Checking has to wait, which `drop` cannot do, so it runs on a thread with its own runtime.
+        // The check has to wait, which `drop` cannot do, so it runs on a thread with its own runtime.
         let check = || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(self.assert_settled());

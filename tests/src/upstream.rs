@@ -1,7 +1,7 @@
 //! A model server that follows a script in the request: it streams, stalls, cuts connections, reports false usage, and
 //! records what it served.
 //!
-//! It speaks the OpenAI chat API under `/v1`, and OpenAI's Responses and Anthropic's Messages at every path that ends in
+//! It serves OpenAI's chat API under `/v1`, and OpenAI's Responses and Anthropic's Messages at every path that ends in
 //! their names. The script is in the last user message (see [`Script::message`]), which a gateway forwards unchanged.
 //! Requests without one get a default.
 
@@ -75,7 +75,7 @@ impl Upstream {
         let state = Arc::new(State::new(Script::default(), keep));
         let (stop, mut stopped) = watch::channel(false);
         let shared = state.clone();
-        // The upstream has its own thread, so that it goes on while a test blocks or drops its stack.
+        // The upstream has its own thread, so that it continues while a test blocks or drops its stack.
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async move {
@@ -116,7 +116,7 @@ impl Upstream {
         self.records().all()
     }
 
-    /// Counts of all requests in order of arrival, for an upstream that keeps only counts.
+    /// Counts for all requests in order of arrival, if the upstream keeps only counts.
     pub fn counts(&self) -> Vec<Count> {
         self.records().counts()
     }
@@ -139,12 +139,11 @@ impl Upstream {
         }
     }
 
-    /// Number of open connections.
     pub fn open_connections(&self) -> usize {
         self.state.open_connections.load(Ordering::Relaxed)
     }
 
-    /// Largest number of prompts that were counted at the same time.
+    /// Maximum number of prompts that were counted at the same time.
     pub fn most_counts_at_once(&self) -> usize {
         self.state.most_counting.load(Ordering::Relaxed)
     }
@@ -183,7 +182,7 @@ pub async fn serve(listener: TcpListener, state: Arc<State>) {
                 let _ = stream.set_nodelay(true);
                 tokio::spawn(serve_connection(stream, state.clone()));
             }
-            // For example, too many open files: some must be closed first.
+            // For example, too many files are open, and some must be closed first.
             Err(_) => sleep(LOOK_EVERY).await,
         }
     }

@@ -23,7 +23,7 @@ model() {
     if [ "${minutes%.*}" -ge 10 ]; then
         model_minutes=7 larger=--include-ignored
     fi
-    cargo test --profile checked --package key-service-model --lib -- $larger --nocapture --test-threads 1
+    cargo test --profile checked --package key-service-explorer --lib -- $larger --nocapture --test-threads 1
 }
 
 store() {

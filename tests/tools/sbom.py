@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes the crates of each program as CycloneDX 1.5 to a folder: sbom.py FOLDER.
 
-Made from `cargo metadata` and Cargo.lock, without a network and without a time: the same source gives the same bytes.
+Uses only `cargo metadata` and Cargo.lock, no network and no timestamps, so the same source gives the same bytes.
 """
 import json
 import pathlib
@@ -22,7 +22,7 @@ def metadata() -> dict:
 
 
 def linked(program: str, packages: dict) -> list[str]:
-    """Ids of the packages that a program links, beginning with its own."""
+    """Returns the ids of the packages that a program links, starting with its own."""
     command = ["cargo", "tree", "--locked", "--package", program, "--target", TARGET]
     command += ["--edges", "normal,no-proc-macro", "--prefix", "none", "--format", "{p}"]
     lines = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.splitlines()

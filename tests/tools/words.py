@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Counts comments of four words or fewer, against a goal, and the lines of production Rust.
 
-`words.py` prints the counts of all tracked Rust, Lua and protobuf files, and the crates that have most short comments;
+`words.py` prints the counts of all tracked Rust, Lua and protobuf files, and the crates with the most short comments;
 `words.py --list PATH…` prints each short comment of files or folders. Tests, `bench/` and generated code are left out.
 It never fails: people judge the numbers.
 """
@@ -24,7 +24,7 @@ COMMENT = re.compile(r"\s*(?P<mark>//[/!]?|--)(?: (?P<text>.*)|$)")
 
 
 def test_modules():
-    """Files and folders of modules that are built only for tests."""
+    """Yields the files and folders of modules that are built only for tests."""
     declaring = subprocess.run(["git", "grep", "-l", "cfg(.*test", "--", "*.rs"], capture_output=True, text=True, check=True)
     for path in map(Path, declaring.stdout.split()):
         folder = path.parent if path.stem in ("lib", "main") else path.with_suffix("")
@@ -45,7 +45,7 @@ def production_text(path):
 
 
 def comment_blocks(text):
-    """Blocks of adjacent comment lines with the same mark, each with the number of its first line and its text."""
+    """Yields blocks of adjacent comment lines with the same mark: the number of the first line, and the text."""
     block, first, last = [], 0, None
     for number, line in enumerate([*text.splitlines(), ""], 1):
         found = COMMENT.match(line)
@@ -64,7 +64,7 @@ def short_comments(path):
 
 
 def crate(path):
-    """The crate of a file: the innermost folder with a manifest, or the topmost folder outside crates."""
+    """Returns a file's crate: the innermost folder with a manifest, or the topmost folder outside crates."""
     return next((str(folder) for folder in Path(path).parents if (folder / "Cargo.toml").is_file()), Path(path).parts[0])
 
 

@@ -18,7 +18,7 @@ async def authenticate(request, api_key: str) -> UserAPIKeyAuth:
 
 
 def spend_logger():
-    """LiteLLM's own tracker of spend. LiteLLM registers it only with a database, and without it no reservation is ever released."""
+    """LiteLLM's own spend tracker. LiteLLM registers it only with a database, but without it no reservation is ever released."""
     from litellm.proxy.hooks.proxy_track_cost_callback import ProxyDBLogger
 
     return ProxyDBLogger()

@@ -1,4 +1,4 @@
-//! Requests of callers without a credential whose bodies never end, over HTTP/2.
+//! Requests without a credential whose bodies never end, over HTTP/2.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -19,13 +19,13 @@ use super::{
 use crate::measure::process::memory;
 use tests::harness::Server;
 
-/// Length that every body announces, and how much of it is sent.
+/// Length that every body announces, and how much of it the attack sends.
 const ANNOUNCED: usize = 64 << 10;
 const SENT: usize = 60 << 10;
 
 /// Bytes of a large head, below the bound on heads.
 const HEAD: usize = 60 << 10;
-/// Memory in bytes that stalled bodies may still use after they end, and may use while they stall.
+/// Limits in bytes on the memory of stalled bodies: after they end, and while they stall.
 const LEFT_BEHIND: u64 = 64 << 20;
 const MEANWHILE: u64 = 3 * LEFT_BEHIND;
 
@@ -54,7 +54,7 @@ impl Body {
         }
     }
 
-    /// Bytes of a body that are announced, and that are sent.
+    /// Number of bytes announced, and sent.
     const fn bytes(self) -> (usize, usize) {
         match self {
             Self::Chat | Self::Management => (ANNOUNCED, SENT),
@@ -63,7 +63,7 @@ impl Body {
         }
     }
 
-    /// Bytes sent of a request, without a small head.
+    /// Number of bytes sent of a request, without a small head.
     const fn size(self) -> usize {
         match self {
             Self::LargeHead => HEAD,
@@ -84,7 +84,7 @@ pub(super) async fn row(server: &Server, port: &str, (connections, each): (usize
     }
 }
 
-/// The growth of a process's memory while requests stall and afterwards, and the bytes that were sent.
+/// Returns how much a process's memory grows while requests stall and afterwards, and the number of bytes sent.
 pub(super) async fn growth(
     pid: u32,
     address: SocketAddr,
@@ -119,7 +119,7 @@ impl StalledBodies {
             let connecting = client.max_header_list_size(1 << 20).handshake(TokioIo::new(stream));
             let Ok((sender, connection)) = connecting.await else { continue };
             tasks.push(tokio::spawn(async move {
-                // How the connection ends is up to the server.
+                // The server decides how the connection ends.
                 let _ = connection.await;
             }));
             for stream in 0..each {
@@ -158,7 +158,7 @@ fn request(number: usize, body: Body) -> Request<Stalling> {
         .header(header::CONTENT_TYPE, content_type)
         .header(header::CONTENT_LENGTH, announced);
     if body == Body::LargeHead {
-        // Each header differs, so that no table of the protocol keeps it only once.
+        // Each header differs, so that HPACK cannot share their entries.
         request = request.header("x-filler", format!("{number:0>HEAD$}"));
     }
     request.body(StreamBody::new(begun.chain(stream::pending()).boxed())).unwrap()

@@ -24,15 +24,15 @@ use tests::{
     upstream::Script,
 };
 
-/// How long a client may stop reading its stream, and how long its slot may take to become free then.
+/// How long a client may stop reading its stream, and how long its slot may then take to become free.
 const STALL: (Duration, Duration) = (Duration::from_mins(1), Duration::from_secs(5));
-/// Slots of the gateway in the attack on them, and the share of one account.
+/// Number of the gateway's slots in the attack on them, and an account's share of them.
 const SLOTS: (usize, usize) = (64, 48);
 
-/// Large bodies of a customer at once, the bytes of each, and how long they are sent.
+/// Large bodies that a customer sends at once, the size of each, and for how long.
 const BODIES: (usize, usize) = (3, 30 << 20);
 const BODIES_TIME: Duration = Duration::from_secs(8);
-/// A message of a large body: many short ones take the longest to parse.
+/// A message in a large body: many short messages take the longest to parse.
 const MESSAGE: &str = r#"{"role":"user","content":"x"},"#;
 /// How much longer the slowest of another customer's chats may take.
 const BODIES_DELAY: Duration = Duration::from_millis(500);
@@ -120,7 +120,7 @@ pub(super) async fn large_bodies(stack: &Stack) -> Row {
     }
 }
 
-/// Sends large bodies one after the other until `until`. Returns how many were read to their end.
+/// Sends large bodies one after the other until `until`. Returns how many the gateway read to their end.
 async fn send_large_bodies(stack: &Stack, secret: &str, size: usize, until: Deadline) -> usize {
     let (http, url) = (stack.http.fresh(), stack.url("/v1/chat/completions"));
     let messages = MESSAGE.repeat(size / MESSAGE.len());

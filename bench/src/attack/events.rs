@@ -1,5 +1,5 @@
-//! One account that makes changes without end, each with an event, next to another customer. Redis is small, but the
-//! part reserved for chats must stay free.
+//! An account that makes changes without end, each with an event, next to another customer. Redis is small, but its
+//! part that is reserved for chats must stay free.
 
 use std::{
     sync::{
@@ -19,15 +19,15 @@ use super::{
     row::Row,
 };
 
-/// Memory of Redis beyond that of an empty installation. A fifth of it is reserved for chats.
+/// Memory of Redis in addition to an empty installation's. A fifth of it is reserved for chats.
 const MEMORY: u64 = 12 << 20;
-/// The largest limit of a key, which is lowered by a dollar each time.
+/// The highest limit of a key; each change lowers it by a dollar.
 const LIMIT: u64 = 1_000_000;
 /// Connections of the account that makes changes.
 const CONNECTIONS: usize = 8;
-/// Bytes of an event with two lists of the longest names, as it is listed.
+/// Size of an event with two lists of the longest names, in a listing.
 const EVENT_BYTES: usize = 4_096;
-/// Memory that changes in a nearly full store may still take, in addition to those in flight when it became full.
+/// Memory that changes in a nearly full store may still use, in addition to those in flight when it became full.
 const GROWTH: u64 = 2 << 20;
 
 /// Outcomes of the changes, and of another customer's chats meanwhile.
@@ -39,14 +39,14 @@ pub struct Changed {
     pub full: u64,
     /// Other answers.
     pub other: u64,
-    /// Status and body of the first of these.
+    /// Status and body of the first other answer.
     pub other_said: Option<String>,
-    /// The longest wait of another customer for a chat; `Duration::MAX` if one was refused.
+    /// The longest wait of another customer for a chat; `Duration::MAX` if a chat was refused.
     pub slowest_chat: Duration,
 }
 
-/// Changes a key over several connections for this long, next to chats of another customer. Each change has the next
-/// number's body.
+/// Changes a key over several connections for this long, next to another customer's chats. The bodies of the changes
+/// are numbered.
 pub async fn change_without_end(
     stack: &Stack,
     (account, key, other): (&Account, &ApiKey, &ApiKey),
@@ -91,7 +91,7 @@ pub async fn change_without_end(
     }
 }
 
-/// The first of the other answers, for the table.
+/// The first other answer, for the table.
 fn said(changed: &Changed) -> String {
     changed.other_said.as_ref().map(|said| format!(" ({said})")).unwrap_or_default()
 }
@@ -102,7 +102,7 @@ pub fn long_names(number: u64) -> Value {
     json!({"models": names.collect::<Vec<_>>()})
 }
 
-/// Limits the memory of a stack's Redis, so that an empty installation has this much left.
+/// Limits the memory of a stack's Redis so that it has this much more than an empty installation needs.
 pub fn bound_memory(stack: &Stack, memory: u64) {
     let most = redis_info(stack, "memory", "used_memory") + memory;
     stack.redis().ask(0, &format!("CONFIG SET maxmemory {most}"));

@@ -1,4 +1,4 @@
-//! What one owner may store and read, and what unauthenticated clients can make the store read, next to another
+//! What one owner may store and read, and how much unauthenticated clients can make the store read, next to another
 //! customer.
 
 use std::time::{Duration, Instant};
@@ -17,20 +17,20 @@ use tests::{
 
 /// API keys that an account may have in the attack.
 const KEYS: usize = 2_000;
-/// Requests of an owner at once.
+/// Number of an owner's requests at once.
 const AT_ONCE: usize = 32;
-/// Forms whose attempt id is as long as a form allows.
+/// Number of forms whose attempt id is as long as a form allows.
 const LONG_FORMS: usize = 200;
-/// Bytes of Redis for a key with the longest label and `Idempotency-Key`, the event of creation included.
+/// Bytes in Redis for a key with the longest label and `Idempotency-Key`, including its creation event.
 const KEY_BYTES: u64 = 3_072;
-/// Management keys, and members, that an account may have.
+/// Number of management keys, and of members, that an account may have.
 const OF_EACH: usize = 100;
 /// How much longer another customer's chat may take because of one owner.
 pub(super) const DELAY: Duration = Duration::from_secs(1);
-/// Accounts in addition to the one that unauthenticated clients guess at, and the number of guesses.
+/// Number of accounts besides the one that unauthenticated clients guess at, and number of guesses.
 const ACCOUNTS: usize = 200;
 const GUESSES: usize = 50;
-/// Redis commands that a guess may cost, however many accounts there are.
+/// Redis commands that a guess may need, however many accounts there are.
 const COMMANDS: u64 = 40;
 
 /// Services over one Redis, with tight limits on owners.
@@ -107,7 +107,7 @@ async fn keys(stack: &Stack, account: &Account) -> Row {
     }
 }
 
-/// Makes management keys and members until they are refused, and then reads pages of them without a pause.
+/// Creates management keys and members until they are refused, and then reads pages of them without a pause.
 async fn lists(stack: &Stack, mut browser: Browser, other: &ApiKey) -> Vec<Row> {
     let management_keys = made(&mut browser, "/dashboard/management-keys").await;
     let members = made(&mut browser, "/dashboard/members").await;
@@ -153,7 +153,7 @@ async fn lists(stack: &Stack, mut browser: Browser, other: &ApiKey) -> Vec<Row> 
 pub async fn made(browser: &mut Browser, path: &str) -> usize {
     browser.get(path).await;
     for number in 0..2 * OF_EACH {
-        // Each with its own attempt id, as its page would send it.
+        // Each has its own attempt id, as its page would send it.
         let attempt = format!("{number:064x}");
         let fields = [("name", format!("number {number}")), ("role", "viewer".into()), ("attempt", attempt)];
         let fields: Vec<(&str, &str)> = fields.iter().map(|(name, value)| (*name, value.as_str())).collect();
@@ -185,7 +185,7 @@ pub fn fill(stack: &Stack) {
     let used = redis_info(stack, "memory", "used_memory");
     let most = 4 * used.max(16 << 20);
     stack.redis().ask(0, &format!("CONFIG SET maxmemory {most}"));
-    // Uses strings of a size that the allocator has, so that they take no more memory than that.
+    // Uses strings of a size that the allocator has, so that they take no more memory than their size.
     for number in 0.. {
         if redis_info(stack, "memory", "used_memory") >= most / 10 * 9 {
             break;
@@ -199,7 +199,7 @@ pub fn empty(stack: &Stack) {
     stack.redis().ask(0, "CONFIG SET maxmemory 0");
 }
 
-/// Unauthenticated clients that guess at accounts, next to many accounts that they do not know.
+/// Unauthenticated clients that guess at an account, next to many other accounts.
 pub(super) async fn guesses() -> Row {
     let stack = services().await;
     let operator = stack.key_services[0].settings().clone();
@@ -232,7 +232,7 @@ pub(super) async fn slowest_chat(stack: &Stack, key: &ApiKey) -> Duration {
     for _ in 0..10 {
         let began = Instant::now();
         let answer = stack.call(key, Script::tokens(12, 5)).send().await;
-        // A chat that was refused counts as endless.
+        // A refused chat counts as endless.
         longest = longest.max(if answer.status == 200 { began.elapsed() } else { Duration::MAX });
     }
     longest

@@ -25,19 +25,19 @@ use tests::{
     upstream::Script,
 };
 
-/// A head that clients skip.
+/// An interim head, which clients skip.
 const INTERIM: &str = "HTTP/1.1 100 Continue\r\n\r\n";
 /// Heads in a write.
 const AT_ONCE: usize = 4096;
-/// Requests to the upstream at once, and the pause of each before the next one.
+/// Number of concurrent requests to the upstream, and the pause before each next one.
 const CALLS: usize = 8;
 const PAUSE: Duration = Duration::from_millis(50);
-/// Webhooks of the account, the most that it may have, and keys whose events they get.
+/// Number of the account's webhooks, the maximum that it may have; and number of keys whose events they receive.
 const WEBHOOKS: usize = 20;
 const KEYS: usize = 20;
-/// Time of an attack.
+/// Duration of an attack.
 const TIME: Duration = Duration::from_secs(5);
-/// How much longer the median of another's chats may take.
+/// How much longer the median of another customer's chats may take.
 const DELAY: Duration = Duration::from_millis(100);
 
 /// A server that answers every request only with interim heads, as fast as they are read.
@@ -48,7 +48,7 @@ pub struct EndlessHeads {
 }
 
 impl EndlessHeads {
-    /// Starts one on the loopback, with a thread per connection.
+    /// Starts a server on the loopback, with a thread per connection.
     pub fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("the loopback has a free port");
         let address = listener.local_addr().expect("it is bound");
@@ -70,7 +70,7 @@ impl EndlessHeads {
         format!("http://{}", self.address)
     }
 
-    /// Requests that were answered like this.
+    /// Number of requests that were answered with interim heads.
     pub fn flooded(&self) -> usize {
         self.flooded.load(Ordering::Relaxed)
     }
@@ -79,7 +79,7 @@ impl EndlessHeads {
 impl Drop for EndlessHeads {
     fn drop(&mut self) {
         self.stopped.store(true, Ordering::Relaxed);
-        // Wakes the thread that accepts.
+        // Wakes the accepting thread.
         drop(TcpStream::connect(self.address));
     }
 }
@@ -92,14 +92,14 @@ fn flood(mut stream: TcpStream, flooded: &AtomicUsize, stopped: &AtomicBool) {
     }
 }
 
-/// Which of our clients the heads are sent to.
+/// Which of our clients receives the heads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flooded {
-    /// The gateway's, of upstreams.
+    /// The gateway's client of upstreams.
     Upstream,
-    /// The key-service's, of webhooks.
+    /// The key-service's client of webhooks.
     Webhook,
-    /// The client of telemetry.
+    /// The client that exports telemetry.
     Telemetry,
 }
 
@@ -114,7 +114,7 @@ impl Flooded {
         }
     }
 
-    /// An installation whose model [`MAX`] is served only by these heads, and which sends its telemetry there.
+    /// An installation that exports its telemetry to `heads`, and whose model [`MAX`] has only this server.
     pub async fn stack(self, heads: &EndlessHeads) -> Stack {
         let env = if self == Self::Telemetry {
             vec![
@@ -155,7 +155,7 @@ impl Flooded {
     }
 }
 
-/// Asks for the flooded model again and again. Drops requests that are still in flight at the end.
+/// Asks for the flooded model again and again. Drops the requests that are still in flight at the end.
 async fn call_again(stack: &Stack, key: &ApiKey, until: Instant) {
     while Instant::now() < until {
         let call = stack.call(key, Script::tokens(12, 5)).with("model", MAX);

@@ -21,19 +21,19 @@ use tests::harness::{Account, Stack, usd};
 
 /// The page that anyone may ask for.
 const PAGE: &str = "/dashboard/sign-in";
-/// Connections of the client, and pages left unread on each: more than may be served at once.
+/// Number of the client's connections, and of pages left unread on each: more than may be served at once.
 const LEFT: (usize, usize) = (10, 64);
 /// How often others load the page.
 const LOOKS: usize = 20;
-/// How long others may wait for it.
+/// How long others may have to wait for it.
 const DELAY: Duration = Duration::from_millis(500);
-/// Memory that the pages may take: the bound on unauthenticated requests allows fewer than are asked for.
+/// Memory that the pages may use. The limit on unauthenticated requests admits fewer than the client asks for.
 const MEMORY: u64 = 32 << 20;
 
-/// Groups in a group, and readers of its page.
+/// Number of groups in a group, and of readers of its page.
 const CHILDREN: usize = 6_000;
 const READERS: usize = 10;
-/// Bytes of the page of a group.
+/// Maximum size of a group's page.
 const GROUP_PAGE: usize = 192 << 10;
 
 /// Pages that one unauthenticated client leaves unread.
@@ -41,7 +41,8 @@ pub async fn leave_pages(stack: &Stack) -> Vec<UnreadStreams> {
     leave_answers_of(PAGE, address(stack.server().public()), LEFT.0, LEFT.1).await
 }
 
-/// The longest of a few loads of the page, from the client's own network or another one; `None` if one was refused.
+/// The longest of several loads of the page, from the client's own network or another one; `None` if a load was
+/// refused.
 pub async fn slowest_look(stack: &Stack, from: u8) -> Option<Duration> {
     let mut slowest = Duration::ZERO;
     for _ in 0..LOOKS {
@@ -90,7 +91,7 @@ pub(super) async fn rows(stack: &Stack) -> Vec<Row> {
     rows
 }
 
-/// Makes a group of this account with this many subgroups. Returns the path of its page.
+/// Creates a group in this account with this many subgroups. Returns the path of its page.
 pub async fn group_with_children(stack: &Stack, account: &Account, children: usize) -> String {
     let url = stack.url("/v1/management/groups");
     let make = async |body| {

@@ -14,11 +14,10 @@ use tests::{
 /// Concurrent requests of the paying load.
 const AT_ONCE: usize = 32;
 
-/// Times of chats.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Waits {
     pub(super) median: Duration,
-    /// The longest. A chat not answered with 200 counts as endless.
+    /// The longest wait. A chat that is not answered with 200 counts as endless.
     pub(super) longest: Duration,
 }
 
@@ -34,13 +33,13 @@ pub(super) async fn chats(stack: &Stack, key: &ApiKey, until: tokio::time::Insta
     Waits { median: waits[waits.len() / 2], longest: waits[waits.len() - 1] }
 }
 
-/// The longest of a few requests, half of them on new connections.
+/// The longest of several requests, half of them on new connections.
 pub(super) async fn slowest(stack: &Stack, key: &ApiKey, pooled: &Http) -> Duration {
     let mut longest = Duration::ZERO;
     for number in 0..20 {
         let http = if number % 2 == 0 { pooled.clone() } else { Http::new() };
         let began = Instant::now();
-        // A request that loses its connection is retried, as every SDK does; the time counts.
+        // A request that loses its connection is retried, as every SDK does, and the total time counts.
         while !asked(stack, key, &http).await {}
         longest = longest.max(began.elapsed());
     }

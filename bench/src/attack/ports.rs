@@ -17,7 +17,7 @@ use tests::harness::Server;
 
 /// Time within which every silent socket must be closed.
 const SILENCE_ENDS: Duration = Duration::from_secs(35);
-/// How much longer the attacker waits.
+/// How much longer the attacker waits before giving up.
 const TIMEOUT: Duration = Duration::from_mins(1);
 /// Bytes of an oversized head.
 const OVERSIZED: usize = 200 << 10;
@@ -53,11 +53,12 @@ pub(super) async fn of_port(port: &str, address: SocketAddr) -> Vec<Row> {
     rows
 }
 
-/// The answer to an oversized head, until the server closes the connection; `None` if it does not.
+/// Returns what the server sends in response to an oversized head before it closes the connection; `None` if it does
+/// not close it.
 async fn oversized_head(address: SocketAddr) -> Option<String> {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let request = format!("GET /health HTTP/1.1\r\nhost: x\r\nx-filler: {}\r\n\r\n", "x".repeat(OVERSIZED));
-    // The connection may be closed already.
+    // The server may have closed the connection already.
     let _ = stream.write_all(request.as_bytes()).await;
     let mut answer = Vec::new();
     timeout(TIMEOUT, stream.read_to_end(&mut answer)).await.ok().map(drop)?;

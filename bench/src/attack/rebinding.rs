@@ -1,4 +1,4 @@
-//! A page in a browser on the operator's machine whose name resolves to the programs' ports (DNS rebinding), and
+//! A page in a browser on the operator's machine whose host name resolves to the programs' ports (DNS rebinding), and
 //! changes that stall.
 
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ use tests::{
 
 /// Host of the page.
 const FOREIGN: &str = "evil.example:9090";
-/// Changes that stall at once, and how soon each must be answered.
+/// Number of changes that stall at once, and how soon each must be answered.
 const STALLED: usize = 16;
 const ANSWERED: Duration = Duration::from_secs(10);
 /// How long a probe may take meanwhile.
@@ -71,7 +71,7 @@ async fn refused(base: &str, (method, path): (&str, &str), lines: &str, body: &s
     }
 }
 
-/// Checks that nothing was changed by the page.
+/// Checks that the page changed nothing.
 async fn still_serving(stack: &Stack) -> Row {
     let key = stack.key_with(json!({"limit": 1})).await;
     let status = stack.call(&key, Script::tokens(12, 5)).send().await.status;
@@ -83,7 +83,7 @@ async fn still_serving(stack: &Stack) -> Row {
     }
 }
 
-/// Changes with the token whose bodies stall, next to a probe.
+/// Sends changes with the token whose bodies stall, next to a probe.
 async fn stalled_changes(server: &Server) -> Row {
     let file = server.settings().data.join("data").join("admin-token");
     let token = std::fs::read_to_string(file).unwrap_or_default();

@@ -19,14 +19,14 @@ use tokio::{
 
 use super::row::plain;
 
-/// Sockets of a flood that are opened at once, and the pause before the next ones.
+/// Number of a flood's sockets that are opened at once, and the pause before the next ones.
 const OPENED_TOGETHER: usize = 64;
 const WAVE: Duration = Duration::from_millis(20);
-/// Requests that a pipelining client sends at once.
+/// Number of requests that a pipelining client sends at once.
 const PIPELINED: usize = 200;
 /// The preface of HTTP/2 with the empty settings that follow it.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
-/// `GET /` on the first stream, in HPACK's static table: once ending the stream, and once leaving it open.
+/// `GET /` on the first stream, from HPACK's static table: once with the end of the stream, and once without.
 const REQUEST: &[u8] = b"\0\0\x06\x01\x05\0\0\0\x01\x82\x86\x84\x41\x01x";
 const REQUEST_WITHOUT_END: &[u8] = b"\0\0\x06\x01\x01\0\0\0\x01\x82\x86\x84\x41\x01x";
 const REQUEST_1: &str = "GET /health HTTP/1.1\r\nhost: x\r\n\r\n";
@@ -99,7 +99,7 @@ pub fn address(base: &str) -> SocketAddr {
     base.rsplit('/').next().and_then(|address| address.parse().ok()).expect("a base address")
 }
 
-/// Time from its last action until the server closes such a socket; `None` if it does not.
+/// Returns the time from the client's last action until the server closes such a socket; `None` if it does not.
 pub async fn time_to_close(address: SocketAddr, silence: Silence, limit: Duration) -> Option<Duration> {
     let mut began = Instant::now();
     let closed = async {
@@ -136,12 +136,12 @@ async fn idle_http2(address: SocketAddr) {
     let carrying = tokio::spawn(connection);
     let answered = sender.send_request(plain(Method::GET, "http://x/health")).await;
     drop::<Result<_, hyper::Error>>(answered);
-    // The sender keeps the connection open on this side.
+    // The sender keeps this side of the connection open.
     let _ = carrying.await;
     drop::<http2::SendRequest<Full<Bytes>>>(sender);
 }
 
-/// Opens this many silent sockets, some thousands a second.
+/// Opens this many silent sockets, a few thousand per second.
 pub async fn flood(address: SocketAddr, sockets: usize) -> Vec<TcpStream> {
     let mut opened = Vec::with_capacity(sockets);
     while opened.len() < sockets {

@@ -33,19 +33,19 @@ use tests::harness::{Http, Stack};
 
 /// How much longer unauthenticated clients may make a paying caller wait.
 const DELAY: Duration = Duration::from_millis(100);
-/// How much longer if they keep the machine busy, since they share its cores.
+/// How much longer if they keep the machine busy, since they use the same cores.
 const BUSY_DELAY: Duration = Duration::from_secs(1);
-/// Loopback addresses of busy unauthenticated clients, and connections from each.
+/// Number of loopback addresses of busy unauthenticated clients, and of connections from each.
 const ADDRESSES: u8 = 8;
 const CONNECTIONS: usize = 400;
-/// When an unauthenticated client whose connection was closed opens another one.
+/// How soon an unauthenticated client whose connection was closed opens another one.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
-/// Connections that send request after request, and requests at once on each.
+/// Number of connections that send request after request, and of concurrent requests on each.
 const ASKING: (usize, usize) = (16, 100);
-/// Connections that send frames without a pause, and how much longer they may make a paying caller wait.
+/// Number of connections that send frames without a pause, and how much longer they may make a paying caller wait.
 const FRAMING: usize = 16;
 const FRAMING_DELAY: Duration = Duration::from_millis(250);
-/// Rounds of the paying caller next to busy unauthenticated clients.
+/// Number of the paying caller's rounds next to busy unauthenticated clients.
 const ROUNDS: usize = 10;
 
 /// Address of an unauthenticated client. To a server on the loopback, it looks like another machine.
@@ -59,7 +59,7 @@ pub async fn connect_from(source: IpAddr, address: SocketAddr) -> std::io::Resul
     socket.connect(address).await
 }
 
-/// Thousands of silent sockets, opened by several processes, next to a paying caller.
+/// Opens thousands of silent sockets from several processes, next to a paying caller.
 pub(super) async fn flood_row(stack: &Stack, sockets: usize, processes: usize) -> Row {
     let key = stack.key().await;
     let pooled = Http::new();
@@ -83,8 +83,8 @@ pub(super) async fn flood_row(stack: &Stack, sockets: usize, processes: usize) -
     row(format!("{opened} silent sockets in {:.1} s", took.as_secs_f64()), (calm, worst), DELAY)
 }
 
-/// Unauthenticated clients from several addresses that take all places with stalled requests, and some that send
-/// requests without a pause.
+/// Unauthenticated clients from several addresses: some take all slots with stalled requests, and some send requests
+/// without a pause.
 pub(super) async fn rows(stack: &Stack) -> Vec<Row> {
     let key = stack.key().await;
     let pooled = Http::new();
@@ -146,7 +146,7 @@ impl Flooder {
         Self(child.expect("this program can be started again"))
     }
 
-    /// Waits until the sockets are open. Returns how many there are.
+    /// Waits until the sockets are open. Returns their number.
     fn opened(mut self) -> (Self, usize) {
         let mut line = String::new();
         let printed = self.0.stdout.take().expect("it is piped");
@@ -164,11 +164,11 @@ impl Drop for Flooder {
     }
 }
 
-/// Connections with stalled requests. A connection that is closed is opened again.
+/// Connections with stalled requests. If the server closes one, another is opened.
 pub struct Stalling(Vec<JoinHandle<()>>);
 
 impl Stalling {
-    /// Opens `each` connections from this many addresses.
+    /// Opens `each` connections from each of this many addresses.
     pub async fn from_addresses(address: SocketAddr, addresses: u8, each: usize) -> Self {
         let mut tasks = Vec::new();
         for number in 1..=addresses {
@@ -189,7 +189,7 @@ impl Drop for Stalling {
     }
 }
 
-/// Sends part of a request from this address, and again whenever the server closes the connection.
+/// Sends part of a request from this address, and repeats that whenever the server closes the connection.
 async fn stall(source: IpAddr, address: SocketAddr) {
     let key = invented_key(Class::Api, 1);
     let head = format!(
@@ -206,12 +206,12 @@ async fn stall(source: IpAddr, address: SocketAddr) {
     }
 }
 
-/// HTTP/2 frames that cost their sender little.
+/// HTTP/2 frames that are cheap for their sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Frames {
-    /// Each asks for an answer.
+    /// Each requires an answer.
     Pings,
-    /// Heads of thousands of references to one long field.
+    /// Heads with thousands of references to one long field.
     References,
 }
 
@@ -225,19 +225,20 @@ impl Frames {
         }
     }
 
-    /// The beginning of a connection.
+    /// The first bytes of a connection.
     fn opening(self) -> Vec<u8> {
         let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
         let mut opening = [&preface[..], &frame(SETTINGS, 0, 0, &[])].concat();
         if self == Self::References {
-            // `GET /`, and a field `x` of 3,800 bytes for the table: a literal with indexing, and its length in HPACK.
+            // `GET /`, and a field `x` with 3,800 bytes for the table: a literal with indexing, with its length in
+            // HPACK.
             let field = [&b"\x40\x01x\x7f\xd9\x1c"[..], &[b'a'; 3_800]].concat();
             opening.extend(frame(HEADERS, END, 1, &[GET, &field[..]].concat()));
         }
         opening
     }
 
-    /// More frames; `stream` is the number of the next stream.
+    /// Further frames; `stream` is the number of the next stream.
     fn more(self, stream: &mut u32) -> Vec<u8> {
         match self {
             Self::Pings => frame(PING, 0, 0, b"12345678").repeat(4_000),
@@ -267,7 +268,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
-/// Connections that send frames without a pause. A connection that is closed is opened again.
+/// Connections that send frames without a pause. If the server closes one, another is opened.
 pub struct Framing {
     sending: Vec<JoinHandle<()>>,
     taken: Arc<AtomicU64>,
@@ -280,7 +281,7 @@ impl Framing {
         Self { sending: (0..connections).map(send).collect(), taken }
     }
 
-    /// Bytes that were read from them, by the server or the system in front of it.
+    /// Number of bytes that the server, or the operating system in front of it, has taken from them.
     pub fn taken(&self) -> u64 {
         self.taken.load(Ordering::Relaxed)
     }

@@ -17,10 +17,10 @@ use super::{
 };
 use tests::{harness::FLASH, upstream::Script};
 
-/// Streams begun over one HTTP/2 connection whose window is closed.
+/// Streams on one HTTP/2 connection whose window is closed.
 pub struct UnreadStreams {
     responses: Vec<Response<Incoming>>,
-    // Kept, so that the connection stays.
+    // Kept so that the connection stays open.
     _sender: http2::SendRequest<Full<Bytes>>,
     connection: JoinHandle<()>,
 }
@@ -30,7 +30,7 @@ pub async fn open_streams(base: &str, secret: &str, count: usize) -> UnreadStrea
     open_scripted_streams(base, secret, count, &Script::tokens(12, 1_000).pace(50)).await
 }
 
-/// Opens this many streams of this script.
+/// Opens this many streams with this script.
 pub async fn open_scripted_streams(base: &str, secret: &str, count: usize, script: &Script) -> UnreadStreams {
     let stream = TcpStream::connect(address(base)).await.unwrap();
     let mut client = http2::Builder::new(TokioExecutor::new());
@@ -47,13 +47,13 @@ pub async fn open_scripted_streams(base: &str, secret: &str, count: usize, scrip
     UnreadStreams { responses, _sender: sender, connection }
 }
 
-/// Asks `each` times for the longest answer that needs no credential, over each of several HTTP/2 connections. The
+/// Asks `each` times for the longest answer that needs no credential, on each of several HTTP/2 connections. The
 /// client's window allows one byte of each answer.
 pub async fn leave_answers(base: &str, connections: usize, each: usize) -> Vec<UnreadStreams> {
     leave_answers_of("/openapi.json", address(base), connections, each).await
 }
 
-/// The same for the answer at this path, from one address.
+/// Does the same for the answer at this path, from one address.
 pub async fn leave_answers_of(
     path: &str,
     server: SocketAddr,
@@ -81,12 +81,12 @@ pub async fn leave_answers_of(
 }
 
 impl UnreadStreams {
-    /// Streams that began.
+    /// Number of streams that began.
     pub fn begun(&self) -> usize {
         self.responses.iter().filter(|response| response.status() == StatusCode::OK).count()
     }
 
-    /// Requests refused with 503.
+    /// Number of requests refused with 503.
     pub fn refused(&self) -> usize {
         let overloaded =
             |response: &&Response<Incoming>| response.status() == StatusCode::SERVICE_UNAVAILABLE;

@@ -10,7 +10,7 @@ use std::{
 use bench::attack::{Part, Plan, run, silent};
 use clap::{Parser, ValueEnum};
 
-/// Open files that a process needs in addition to the sockets of a flood.
+/// Number of open files that a process needs besides a flood's sockets.
 const OTHER_FILES: usize = 512;
 
 /// Attacks the programs in this program's folder, in front of a scripted upstream, and prints a table.
@@ -45,14 +45,14 @@ async fn main() -> ExitCode {
     if let Some(address) = flood {
         let opened = silent::flood(address, sockets.min(most)).await;
         let shown = writeln!(stdout(), "{}", opened.len());
-        // In any case, the sockets are closed when this process ends.
+        // Whatever this returns, the sockets are closed when the process ends.
         let _ = tokio::task::spawn_blocking(|| stdin().read_line(&mut String::new())).await;
         return if shown.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
     let plan = Plan { sockets, processes: processes.max(1), bodies: (connections, 20), requests };
     let parts = if only.is_empty() { Part::value_variants().to_vec() } else { only };
     let show = |line: &dyn Display| {
-        // If standard output is closed, the status alone reports the outcome.
+        // If standard output is closed, only the exit status reports the outcome.
         let _ = writeln!(stdout(), "{line}");
     };
     let broken = run(&plan, &parts, |row| show(row)).await;

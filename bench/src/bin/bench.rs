@@ -1,4 +1,4 @@
-//! CPU per request and per streamed chunk of the real programs, compared with a bare proxy in the same run.
+//! Measures the real programs' CPU time per request and per streamed chunk, compared with a bare proxy in the same run.
 
 use std::{net::SocketAddr, path::PathBuf};
 
@@ -14,16 +14,16 @@ use tokio::net::TcpListener;
 /// in separate processes.
 #[derive(Parser)]
 struct Flags {
-    /// A run of about a minute; its figures are rough
+    /// Run for about a minute, with rough figures
     #[arg(long)]
     quick: bool,
     /// Seconds of each measurement
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=60))]
     seconds: Option<u32>,
-    /// Measurements of each kind, taken in turn; the medians are reported
+    /// Number of measurements of each kind, taken in turn; the medians are reported
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=20))]
     rounds: Option<u32>,
-    /// Requests that a gateway serves before its memory is measured
+    /// Number of requests that a gateway serves before its memory is measured
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     requests: Option<u32>,
     #[command(subcommand)]
@@ -38,25 +38,25 @@ enum Part {
     Replicas,
     /// Compare these programs with those of another build, such as an earlier commit, as ratios
     Beside {
-        /// Folder with the other build's programs
+        /// Directory with the other build's programs
         folder: PathBuf,
         /// Installations to compare [default: all]
         #[arg(long, value_delimiter = ',')]
         only: Vec<Kind>,
     },
-    /// Measure nothing, but do all kinds of work, so that programs built for profiling write a profile (`make pgo`)
+    /// Measure nothing, but do every kind of work, so that programs built for profiling write a profile (`make pgo`)
     Train,
-    /// An installation of the programs in this program's folder, until standard input ends
+    /// Run an installation of the programs in this program's directory until standard input ends
     #[command(hide = true)]
     Keep {
         kind: Kind,
-        /// Address that requests are sent to
+        /// Address to send requests to
         upstream: SocketAddr,
     },
-    /// A proxy to compare with
+    /// Run a proxy to compare with
     #[command(hide = true)]
     Proxy {
-        /// Address that requests are sent to
+        /// Address to send requests to
         upstream: SocketAddr,
         /// Hash keys, read models and usage, and add up tokens
         #[arg(long)]

@@ -1,4 +1,4 @@
-//! What gateways serve beyond small caps under the same load, as a table.
+//! Prints a table of what gateways serve beyond small caps under the same load.
 
 use std::{
     io::{Write, stdout},
@@ -8,17 +8,17 @@ use std::{
 use bench::overshoot::{Gateway, Outcome, run, table};
 use clap::{Parser, ValueEnum};
 
-/// Streams for tenants with small caps through three replicas, with and without kills, and compares the bills with the
-/// upstream's own count.
+/// Runs streams for tenants with small caps through three replicas, with and without kills, and compares the bills with
+/// the upstream's own count.
 #[derive(Parser)]
 struct Flags {
-    /// Run Faregate alone, once
+    /// Run only Faregate, once
     #[arg(long)]
     quick: bool,
     /// Systems to run [default: all]
     #[arg(long, value_delimiter = ',')]
     only: Vec<Gateway>,
-    /// Runs of each kind
+    /// Number of runs of each kind
     #[arg(long, default_value_t = 3)]
     runs: u32,
     /// Seed of the first run; each further run uses the next number

@@ -1,4 +1,4 @@
-//! Faults under load on the real programs, and a table of what their books show afterwards.
+//! Causes faults under load on the real programs, and prints what their books show afterwards.
 
 use std::{
     io::{Write, stdout},
@@ -10,23 +10,23 @@ use std::{
 use bench::prove::{Plan, Stage, run};
 use clap::Parser;
 
-/// Kills, stops and starves the programs in this program's folder while clients send requests, checks the books, and
-/// prints a table.
+/// Kills, stops and starves the programs in this program's directory while clients send requests, then checks the books
+/// and prints a table.
 #[derive(Parser)]
 struct Flags {
-    /// Minutes that the run takes
+    /// Minutes that the run may take
     #[arg(long, default_value_t = 30.0)]
     minutes: f64,
-    /// Seed of faults and requests; each round uses the next number
+    /// Seed for faults and requests; each round uses the next number
     #[arg(long, default_value_t = 20_261_126)]
     seed: u64,
-    /// Clients that send one request after the other
+    /// Number of clients, each of which sends one request after the other
     #[arg(long, default_value_t = 192)]
     clients: usize,
-    /// Folder with another version of the programs, which every second process runs
+    /// Directory with another version of the programs, which every second process runs
     #[arg(long)]
     beside: Option<PathBuf>,
-    /// Installations of the rounds, in turn
+    /// Installations for the rounds, in turn
     #[arg(long, value_delimiter = ',')]
     stages: Vec<Stage>,
 }
@@ -44,8 +44,8 @@ async fn main() -> ExitCode {
     if report.holds() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Hides panics of the scripted upstream about scripts that garbage has damaged: only the gateway's answer to these
-/// counts.
+/// Hides panics of the scripted upstream about scripts that garbage has damaged, since only the gateway's answers
+/// matter there.
 fn silence_damaged_scripts() {
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {

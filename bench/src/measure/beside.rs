@@ -1,4 +1,4 @@
-//! Compares this build's programs with another build's: the same installations and work, in turn.
+//! Compares this build's programs with another build's, with the same installations and work, in turn.
 
 use std::{
     fmt::{self, Display, Formatter},
@@ -21,10 +21,10 @@ use super::{
     system::{Measured, System, measure, upstream},
 };
 
-/// Numbers of whole requests in flight at once.
+/// Numbers of concurrent whole requests.
 const AT_ONCE: [u32; 3] = [1, 16, MANY];
-/// Name of this program in the other build's folder. Installations use the programs in the folder of the program that
-/// starts them.
+/// Name of this program in the other build's directory. Installations use the programs in the directory of the program
+/// that starts them.
 const STARTER: &str = "bench-starter";
 /// Kinds of processes in an installation.
 const PARTS: [&str; 3] = ["gateway", "key-service", "redis"];
@@ -62,7 +62,7 @@ impl Kind {
     }
 }
 
-/// What the process that started an installation reports about it.
+/// What the starting process reports about an installation.
 #[derive(Serialize, Deserialize)]
 struct Started {
     addresses: Vec<SocketAddr>,
@@ -74,8 +74,8 @@ struct Started {
     redis: Option<SocketAddr>,
 }
 
-/// Starts an installation of the programs in this program's folder, prints its addresses, and keeps it until standard
-/// input ends.
+/// Starts an installation of the programs in this program's directory, prints its addresses, and keeps it running until
+/// standard input ends.
 pub async fn keep(kind: Kind, upstream: SocketAddr) {
     let installation = Installation::start(kind.setup(), upstream).await;
     let has_many = kind == Kind::Services;
@@ -92,7 +92,7 @@ pub async fn keep(kind: Kind, upstream: SocketAddr) {
     let _ = ended.await;
 }
 
-/// An installation started by another process. It ends when dropped.
+/// An installation that another process started. It ends when this is dropped.
 struct Kept {
     child: Child,
     started: Started,
@@ -145,11 +145,12 @@ struct Row {
     at_once: u32,
     /// Names of the system's processes.
     parts: Vec<&'static str>,
-    /// Measurements of each round: the other build's, then this build's.
+    /// For each round, the other build's measurement, then this build's.
     rounds: Vec<[Measured; 2]>,
 }
 
-/// Measures each kind of installation, one after the other: the programs in `folder` and those of this build in turn.
+/// Measures each kind of installation, one after the other; each time, the programs in `folder` and those of this build
+/// take turns.
 pub async fn run(folder: &Path, kinds: &[Kind], plan: &Plan) -> Comparison {
     let upstream = upstream().await;
     let here = std::env::current_exe().expect("an executable has a path");

@@ -1,4 +1,4 @@
-//! A complete installation to be measured, with keys that do not run out of credit.
+//! A complete installation for measurements, with keys that do not run out of credit.
 
 use std::net::SocketAddr;
 
@@ -15,7 +15,7 @@ const CREDIT: &str = "100000";
 /// A limit in USD, and a rate, that no measurement reaches.
 const MUCH: u32 = 100_000;
 const FREQUENT: u64 = 1_000_000_000;
-/// Keys that are created concurrently.
+/// Number of keys to create concurrently.
 const MADE_TOGETHER: usize = 32;
 
 /// The processes of an installation.
@@ -29,12 +29,12 @@ pub(super) enum Setup {
     Services {
         /// Number of gateways, and of key-services.
         each: usize,
-        /// Number of journal entries kept, if it differs from the default.
+        /// Number of journal entries to keep, if not the default.
         journal: Option<u32>,
     },
     /// One gateway and one key-service over a Redis with a replica.
     Replicated {
-        /// Replicas that must confirm a change.
+        /// Number of replicas that must confirm a change.
         awaited: u32,
     },
 }
@@ -50,7 +50,7 @@ pub(super) struct Installation {
     management_key: String,
     /// The plaintext of an API key.
     pub(super) key: String,
-    // Last, so that the folder is removed after the processes that write to it have ended.
+    // Last, so that the directory is removed after the processes that write to it have ended.
     _data: TempDir,
 }
 
@@ -86,7 +86,7 @@ impl Installation {
         installation
     }
 
-    /// Ends the programs as a service manager does, gateways first.
+    /// Ends the programs as a service manager does, the gateways first.
     pub(super) async fn end(self) {
         for server in self.processes.gateways.iter().chain(&self.processes.key_services) {
             server.terminate();
@@ -105,7 +105,8 @@ impl Installation {
         keys
     }
 
-    /// Makes a key with every bound, in a group with every bound, in a parent with every bound; none is ever reached.
+    /// Makes a key with every kind of limit, in a group with every limit, in a parent with every limit. None of the
+    /// limits is ever reached.
     pub(super) async fn make_bounded_key(&self) -> String {
         let http = Http::new();
         let limits = ["hour", "day", "week", "month"].map(|per| json!({"amount": MUCH, "per": per}));
@@ -134,13 +135,13 @@ impl Installation {
         object
     }
 
-    /// The addresses at which clients reach the installation.
+    /// The addresses that clients send requests to.
     pub(super) fn addresses(&self) -> Vec<SocketAddr> {
         let address = |public: &str| public.trim_start_matches("http://").parse().expect("it is an address");
         self.processes.gateways.iter().map(|gateway| address(gateway.public())).collect()
     }
 
-    /// Processes of the installation, those that accept client connections first.
+    /// The installation's processes, those that accept client connections first.
     pub(super) fn parts(&self) -> Vec<Part> {
         let Processes { gateways, key_services, redis, clocks: _ } = &self.processes;
         let gateways = gateways.iter().map(|gateway| Part { name: "gateway", pid: gateway.pid() });
@@ -150,7 +151,7 @@ impl Installation {
         gateways.chain(key_services).chain(redis).collect()
     }
 
-    /// The installation's Redis, to read its counters.
+    /// The installation's Redis, for reading its counters.
     pub(super) fn redis(&self) -> Option<Teller> {
         let url = self.processes.redis.as_ref()?.url();
         Some(Teller(url.trim_start_matches("redis://").parse().expect("it is on a port")))

@@ -1,5 +1,5 @@
-//! Load generator: connections that keep one request in flight each. The bytes are made beforehand, so that the
-//! generator costs little compared with the measured programs.
+//! Load generator: each connection keeps one request in flight. The bytes are made in advance, so that the generator
+//! costs little compared with the measured programs.
 
 use std::{
     net::SocketAddr,
@@ -29,36 +29,36 @@ use tokio::{
 /// Time between two tokens of a stream.
 pub(super) const PACE: Duration = Duration::from_millis(20);
 
-/// Bound on the requests of one connection in one measurement.
+/// Maximum number of requests on one connection in one measurement.
 const MOST_REQUESTS: u32 = 200_000;
-/// Longest time that an answer may take.
+/// Maximum time that an answer may take.
 const ANSWER_TIMEOUT: Duration = Duration::from_mins(1);
-/// Streams that are opened together. Opening all at once would measure the burst of connections.
+/// Number of streams that are opened together. Opening all at once would measure the burst of connections.
 const OPENED_TOGETHER: usize = 50;
 const READ: usize = 16 << 10;
 
 /// Requests of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
-    /// Whole answers, one connection per request at once.
+    /// Whole answers; each concurrent request has its own connection.
     Whole {
-        /// Requests at once.
+        /// Number of concurrent requests.
         at_once: u32,
     },
     /// Whole answers over a few HTTP/2 connections, as a proxy sends them.
     Shared {
-        /// Requests at once.
+        /// Number of concurrent requests.
         at_once: u32,
-        /// Connections that carry them.
+        /// Number of connections that carry them.
         connections: u32,
     },
     /// Streams, each read to its end.
     Streamed {
         /// The dialect of the requests.
         dialect: Dialect,
-        /// Streams at once.
+        /// Number of concurrent streams.
         at_once: u32,
-        /// Chunks of each.
+        /// Number of chunks in each stream.
         chunks: u32,
     },
 }
@@ -78,7 +78,7 @@ impl Work {
 pub(super) struct Load {
     /// Whole answers, or chunks of streams.
     pub(super) pieces: u32,
-    /// Requests answered 503 and streams that ended early, as happens on a busy machine.
+    /// Number of requests answered 503 and of streams that ended early, as may happen on a busy machine.
     pub(super) failed: u32,
     /// Time until each answer, or until its first token.
     waits: Vec<Duration>,
@@ -92,7 +92,7 @@ impl Load {
         self.waits.extend(&other.waits);
     }
 
-    /// The wait that was not exceeded by `percent` of the answers.
+    /// The wait that `percent` of the answers did not exceed.
     pub(super) fn percentile(&self, percent: usize) -> Duration {
         let mut sorted = self.waits.clone();
         sorted.sort_unstable();
@@ -101,7 +101,7 @@ impl Load {
     }
 }
 
-/// Destination of requests: its addresses are used in turn, with one of the keys at random.
+/// Destination of requests: its addresses are used in turn, each with a random key.
 #[derive(Clone)]
 pub(super) struct Target {
     addresses: Arc<[SocketAddr]>,
@@ -131,7 +131,7 @@ impl Target {
     }
 }
 
-/// Does the work for `duration`. Requests that are still in flight then are finished and counted.
+/// Does the work for `duration`. Requests that are in flight at the end are finished and counted.
 pub(super) async fn run(target: &Target, work: Work, duration: Duration) -> Load {
     let deadline = Instant::now() + duration;
     let workers = match work {
@@ -160,7 +160,6 @@ pub(super) async fn run(target: &Target, work: Work, duration: Duration) -> Load
     all
 }
 
-/// A stream to be read.
 #[derive(Clone, Copy)]
 struct Streamed {
     dialect: Dialect,
@@ -168,7 +167,7 @@ struct Streamed {
 }
 
 impl Streamed {
-    /// Bytes before the first token, and of the last event of a stream that succeeded.
+    /// Bytes that precede the first token, and bytes of the last event of a successful stream.
     const fn marks(self) -> [&'static [u8]; 2] {
         match self.dialect {
             Dialect::Chat => [b"\"content\":\" ", b"data: [DONE]"],
@@ -229,7 +228,7 @@ impl Connection {
         Self { stream, answer: Vec::with_capacity(READ) }
     }
 
-    /// Sends a request and reads its answer. Returns the time until the whole answer, or the first token of a stream,
+    /// Sends a request and reads its answer. Returns the time until the whole answer, or a stream's first token,
     /// arrived; `None` if the request failed.
     async fn exchange(&mut self, request: &[u8], streamed: Option<Streamed>) -> Option<Duration> {
         let sent = Instant::now();
@@ -323,11 +322,11 @@ async fn shared(target: &Target, at_once: u32, connections: u32, deadline: Insta
     (0..at_once).map(worker).collect()
 }
 
-/// Open streams, read as they arrive until this value is dropped.
+/// Open streams, which are read as they arrive until this is dropped.
 pub(super) struct Held(Vec<JoinHandle<()>>);
 
 impl Held {
-    /// Opens `count` streams with a token each `pace`, and waits for the first one of each.
+    /// Opens `count` streams that send a token every `pace`, and waits for each stream's first token.
     pub(super) async fn open(target: &Target, count: usize, pace: Duration) -> Self {
         let script = Script::tokens(200, 1_000_000).pace(millis(pace));
         let requests = target.requests(Dialect::Chat, &body(Dialect::Chat, Some(script)));
@@ -375,12 +374,12 @@ impl Dice {
     }
 }
 
-/// Size of each request's body in bytes.
+/// Size of each request body in bytes.
 pub(super) fn request_bytes() -> usize {
     body(Dialect::Chat, None).len()
 }
 
-/// A request of about 0.9 kB: whole, or a stream that follows this script.
+/// A request of about 0.9 kB, for a whole answer or for a stream that follows this script.
 fn body(dialect: Dialect, script: Option<Script>) -> String {
     let streamed = script.is_some();
     let prompt = script.map_or_else(

@@ -1,4 +1,4 @@
-//! Processes under measurement: their CPU time and memory, as the system reports them.
+//! Measured processes: their CPU time and memory, as the operating system reports them.
 
 use std::{
     io::{BufRead, BufReader},
@@ -52,17 +52,17 @@ impl Drop for Process {
     }
 }
 
-/// CPU time of a process since its start, user and system.
+/// CPU time of a process since its start: user and system.
 pub(super) fn cpu(pid: u32) -> Duration {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))
         .unwrap_or_else(|e| panic!("CPU times are read from Linux's /proc: {e}"));
-    // The second field, a name in brackets, may contain anything; the fourteenth and fifteenth are the times.
+    // The second field, a name in brackets, may contain anything. The fourteenth and fifteenth are the times.
     let (_, rest) = stat.rsplit_once(')').expect("the name is in brackets");
     let ticks = rest.split_whitespace().skip(11).take(2).map(|field| field.parse::<u64>().unwrap());
     Duration::from_millis(ticks.sum::<u64>() * 1_000 / TICKS_PER_SECOND)
 }
 
-/// CPU time of the machine since it started, in ticks.
+/// CPU time of the machine since its start, in ticks.
 pub(super) struct MachineTime {
     all: u64,
     stolen: u64,
@@ -72,13 +72,13 @@ impl MachineTime {
     pub(super) fn now() -> Self {
         let stat = std::fs::read_to_string("/proc/stat").expect("CPU times are read from Linux's /proc");
         let line = stat.lines().next().expect("the first line adds up all cores");
-        // User, nice, system, idle, waiting, two kinds of interrupts, stolen; guests' time is part of the first two.
+        // User, nice, system, idle, waiting, two kinds of interrupts, stolen. The first two include guests' time.
         let ticks: Vec<u64> =
             line.split_whitespace().skip(1).take(8).map(|field| field.parse().unwrap()).collect();
         Self { all: ticks.iter().sum(), stolen: ticks.get(7).copied().unwrap_or_default() }
     }
 
-    /// The share of the time since then that other machines on the host took.
+    /// The share of the time since then that other machines on the host have taken.
     #[expect(clippy::cast_precision_loss, reason = "one digit is shown")]
     pub(super) fn stolen_since(&self) -> f64 {
         let now = Self::now();
@@ -91,7 +91,7 @@ pub(crate) fn memory(pid: u32) -> u64 {
     status(pid, "VmRSS:")
 }
 
-/// Largest resident memory of a process since [`forget_peak`], in bytes.
+/// Peak resident memory of a process since [`forget_peak`], in bytes.
 pub(crate) fn peak_memory(pid: u32) -> u64 {
     status(pid, "VmHWM:")
 }

@@ -1,4 +1,4 @@
-//! Memory of long prompts: the peak of a gateway, compared with the size of a body that passes through it.
+//! Measures the memory for long prompts: a gateway's peak, compared with the size of the body that passes through it.
 
 use std::{fmt, net::SocketAddr};
 
@@ -18,17 +18,17 @@ use tests::{
 };
 
 const MIB: usize = 1 << 20;
-/// Bodies, in MiB of text and of images: a million tokens, the same with pictures, and the largest body allowed.
+/// Bodies, in MiB of text and of images: a million tokens, the same with pictures, and the largest allowed body.
 const BODIES: [(usize, usize); 3] = [(6, 0), (6, 16), (6, 57)];
 /// How often each body is sent; the highest peak is reported.
 const TIMES: usize = 3;
-/// MiB of one image, as base64.
+/// Size of one image in MiB, as base64.
 const IMAGE: usize = 4;
 
-/// A line for each body: its size in bytes, and the growth of the gateway while it passed.
+/// For each body: its size in bytes, and how much the gateway's memory grew while it passed.
 pub struct Report(Vec<(u64, u64)>);
 
-/// Measures a gateway in its own process.
+/// Measures a gateway in a separate process.
 pub async fn run() -> Report {
     let upstream = upstream().await;
     let installation = Installation::start(Setup::SERVICES, upstream.address).await;
@@ -60,7 +60,8 @@ async fn send(http: &Http, address: SocketAddr, key: &str, body: Bytes) {
     assert_eq!(answer.status, 200, "{answer}");
 }
 
-/// Makes a request with this many MiB of text in page-sized messages, and of images in one further message.
+/// Makes a request with this many MiB of text in page-sized messages, and this many MiB of images in one further
+/// message.
 fn body(mib_of_text: usize, mib_of_images: usize) -> Bytes {
     let page = text(500);
     let turn =

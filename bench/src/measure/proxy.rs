@@ -28,12 +28,12 @@ use memchr::memmem;
 use serde::Deserialize;
 use tokio::net::TcpListener;
 
-/// Most bytes of a request that a metering proxy reads.
+/// Maximum length of a request that the metering proxy reads, in bytes.
 const MOST_BYTES: usize = 1 << 20;
-/// Name of the member, in an answer or in a stream's last chunk, with the number that is added up.
+/// Name of the member with the number to add up, in an answer or in a stream's last chunk.
 const COUNT: &[u8] = b"\"completion_tokens\":";
 
-/// Connections and upstream address of a proxy. Only a metering one has books.
+/// Connections and upstream address of a proxy. Only the metering proxy has books.
 #[derive(Clone)]
 struct Proxy {
     client: Client<HttpConnector, Body>,
@@ -52,7 +52,7 @@ pub async fn serve(listener: TcpListener, upstream: SocketAddr, metering: bool) 
     let books = metering.then(|| Arc::new((0..=u8::MAX).map(|hash| (hash, AtomicU64::new(0))).collect()));
     let app = Router::new().fallback(forward).with_state(Proxy { client, upstream, books });
     let listener = listener.tap_io(|stream| {
-        // A failure is harmless: the proxy would answer later, but not use less CPU.
+        // If this fails, the proxy answers later but uses no less CPU.
         let _ = stream.set_nodelay(true);
     });
     axum::serve(listener, app).await
@@ -103,7 +103,7 @@ async fn read(request: Request<Body>) -> Result<Request<Body>, StatusCode> {
     Ok(Request::from_parts(head, Body::from(bytes)))
 }
 
-/// Tokens reported in this piece of an answer, if any.
+/// Number of tokens reported in this piece of an answer, if any.
 fn tokens(piece: &Bytes) -> Option<u64> {
     let rest = &piece[memmem::rfind(piece, COUNT)? + COUNT.len()..];
     let digits = rest.iter().take_while(|byte| byte.is_ascii_digit());

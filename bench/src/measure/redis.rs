@@ -1,4 +1,4 @@
-//! Counters that a Redis keeps of its work.
+//! Counters of a Redis.
 
 use std::{
     io::{Read, Write},
@@ -9,10 +9,10 @@ use std::{
 #[derive(Clone, Copy)]
 pub(super) struct Teller(pub(super) SocketAddr);
 
-/// Scripts run since the start of the Redis, or between two readings.
+/// Scripts since Redis started, or between two readings.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Counters {
-    /// Number of scripts. Each is one round trip; a request makes no others.
+    /// Number of scripts. Each is one round trip, and a request makes no other round trips.
     pub(super) scripts: f64,
     /// Time spent in scripts, in microseconds.
     pub(super) micros: f64,

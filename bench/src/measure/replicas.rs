@@ -1,4 +1,4 @@
-//! Cost of waiting for a replica: the same installation with and without, in turn.
+//! Measures the cost of waiting for a replica: the same installation with and without, in turn.
 
 use std::{fmt, time::Duration};
 
@@ -9,21 +9,20 @@ use super::{
     system::{Measured, System, measure, upstream},
 };
 
-/// Numbers of whole requests in flight at once.
+/// Numbers of concurrent whole requests.
 const AT_ONCE: [u32; 3] = [1, 16, MANY];
-/// Measurements of each kind.
+/// Number of measurements of each kind.
 const ROUNDS: u32 = 5;
-/// Time of each.
+/// Duration of each measurement.
 const SECONDS: Duration = Duration::from_secs(2);
-/// Replicas to wait for, by installation.
+/// Number of replicas to wait for, by installation.
 const AWAITED: [u32; 2] = [0, 1];
-/// Processes of the installation.
 const PARTS: [&str; 3] = ["gateway", "key-service", "redis"];
 
-/// A line for each number of requests and replicas.
+/// A line for each number of requests and of replicas.
 pub struct Report(Vec<(u32, u32, Measured, Vec<&'static str>)>);
 
-/// Measures services over a master with a replica, on the loopback.
+/// Measures services on the loopback, over a master with a replica.
 pub async fn run() -> Report {
     let upstream = upstream().await;
     let mut report = Report(Vec::new());

@@ -1,4 +1,4 @@
-//! Figures of a run as tables: CPU by system and kind of work, and ratios next to their targets.
+//! Shows the figures of a run in tables: CPU by system and kind of work, and ratios next to their targets.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -10,7 +10,7 @@ use super::{
     system::{HeldOpen, Measured, System, Wear},
 };
 
-/// Baseline that the other systems are compared with.
+/// The baseline for the other systems.
 pub(super) const BARE: &str = "bare axum proxy";
 /// `faregate` with SQLite.
 pub(super) const FAREGATE: &str = "faregate, SQLite";
@@ -20,11 +20,11 @@ pub(super) const FAREGATE_REDIS: &str = "faregate, Redis";
 pub(super) const SERVICES: &str = "services, Redis";
 /// Two gateways, two key-services and a Redis.
 pub(super) const TWO: &str = "two of each";
-/// The services, with many keys drawn at random.
+/// The services, with many keys that requests draw at random.
 pub(super) const MANY_KEYS: &str = "1,000 keys";
-/// The services, with a key that has every bound, as do its group and the group's parent.
+/// The services, with a key that has every kind of limit, as do its group and the group's parent.
 pub(super) const BOUNDED: &str = "bounded key";
-/// The services, with a journal that is full.
+/// The services, with a full journal.
 pub(super) const FULL_JOURNAL: &str = "full journal";
 
 /// The figures of every system, for every kind of work.
@@ -35,7 +35,7 @@ pub struct Report {
     pub(super) memory: Option<Wear>,
 }
 
-/// The measurements of one system at one kind of work.
+/// One system's measurements at one kind of work.
 struct Cell {
     system: &'static str,
     work: Work,
@@ -44,7 +44,7 @@ struct Cell {
     rounds: Vec<Measured>,
 }
 
-/// A figure of several rounds: of the quiet ones if there are enough, otherwise of all.
+/// A figure from several rounds: from the quiet ones if there are enough, otherwise from all.
 #[derive(Clone, Copy)]
 struct Spread {
     least: f64,
@@ -54,7 +54,7 @@ struct Spread {
 }
 
 impl Spread {
-    /// Sums up figures, each with whether its measurement was quiet.
+    /// Summarises figures, each with whether its measurement was quiet.
     fn of(figures: impl Iterator<Item = (f64, bool)> + Clone) -> Option<Self> {
         let mut sorted: Vec<f64> =
             figures.clone().filter(|(_, quiet)| *quiet).map(|(figure, _)| figure).collect();
@@ -92,25 +92,25 @@ impl Report {
         self.cells.iter().find(|cell| cell.system == system && cell.work == work)
     }
 
-    /// CPU as a multiple of the bare proxy's in the same round: at the same work, or at the same number of concurrent whole
-    /// requests.
+    /// CPU as a multiple of the bare proxy's in the same round, at the same work or at the same number of concurrent
+    /// whole requests.
     fn ratio(&self, system: &str, work: Work) -> Option<Spread> {
         self.compare(system, work, Measured::micros)
     }
 
-    /// CPU of one kind of process as a multiple of the bare proxy's.
+    /// The same for one kind of process.
     fn ratio_of(&self, system: &str, part: &str, work: Work) -> Option<Spread> {
         let parts = &self.cell(system, work)?.parts;
         self.compare(system, work, |measured| measured.micros_of(part, parts))
     }
 
-    /// CPU of a stream's chunk in another dialect as a multiple of the same system's in chat.
+    /// CPU for a stream's chunk in another dialect, as a multiple of the same system's in chat.
     fn beside_chat(&self, system: &str, dialect: Dialect) -> Option<Spread> {
         let of = |dialect| self.cell(system, self.plan.streamed(dialect));
         Self::quotient(of(dialect)?, of(Dialect::Chat)?, Measured::micros)
     }
 
-    /// CPU of a key with all bounds as a multiple of a key's without.
+    /// CPU with a key that has all limits, as a multiple of the CPU with a key that has none.
     fn beside_unbounded(&self, work: Work) -> Option<Spread> {
         Self::quotient(self.cell(BOUNDED, work)?, self.cell(SERVICES, work)?, Measured::micros)
     }
@@ -136,7 +136,7 @@ impl Report {
         self.held.iter().find(|(name, _)| *name == system).map(|(_, held)| held)
     }
 
-    /// Latency added to the bare proxy's, with one request at a time, in milliseconds.
+    /// Latency in addition to the bare proxy's, with one request at a time, in milliseconds.
     fn added_latency(&self, system: &str) -> Option<Spread> {
         let one = Work::Whole { at_once: 1 };
         let median = |measured: &Measured| measured.load.percentile(50).as_secs_f64() * 1e3;
@@ -146,7 +146,7 @@ impl Report {
         }))
     }
 
-    /// All figures that have a target: name, figure, and target.
+    /// All figures that have a target: name, figure and target.
     fn targets(&self) -> Vec<(String, Option<Spread>, f64)> {
         let mut rows = Vec::new();
         for system in [SERVICES, TWO] {
@@ -296,7 +296,7 @@ impl Display for Spread {
 }
 
 impl Cell {
-    /// Sum of the quiet rounds, or of all, as for a [`Spread`].
+    /// Sum over the quiet rounds, or over all rounds, as for a [`Spread`].
     fn sum(&self) -> Measured {
         let all = self.rounds.iter().filter(|round| round.is_quiet()).count() < ENOUGH_QUIET;
         let mut sum = Measured::default();
@@ -304,7 +304,7 @@ impl Cell {
         sum
     }
 
-    /// The mean shares of the system's processes, and the scripts of its Redis.
+    /// The mean shares of the system's processes, and the scripts in its Redis.
     fn anatomy(&self, all: &Measured) -> String {
         let mut names = self.parts.clone();
         names.dedup();

@@ -1,4 +1,4 @@
-//! What is measured, on which systems, and for how long.
+//! The measured systems, and measurements of them.
 
 use std::time::{Duration, Instant};
 
@@ -63,11 +63,11 @@ pub(crate) async fn measure(system: &System, work: Work, duration: Duration) -> 
     Measured { load, cpu, elapsed, redis, stolen: machine.stolen_since() }
 }
 
-/// Measurements of a system with slow streams open.
+/// Measurements of a system while slow streams are open.
 pub(super) struct HeldOpen {
-    /// CPU of all processes.
+    /// CPU of all processes together.
     pub(super) ms_per_second: f64,
-    /// Growth per stream of the processes that accept client connections.
+    /// Memory growth per stream, in the processes that accept client connections.
     pub(super) bytes_each: u64,
 }
 
@@ -112,7 +112,7 @@ impl Measured {
         self.per_piece(self.cpu.iter().sum::<Duration>().as_secs_f64() * 1e6)
     }
 
-    /// CPU microseconds per piece of work, of all processes with this name.
+    /// CPU microseconds per piece of work, over all processes with this name.
     pub(super) fn micros_of(&self, part: &str, parts: &[&str]) -> f64 {
         let of_name = parts.iter().zip(&self.cpu).filter(|(name, _)| **name == part);
         self.per_piece(of_name.map(|(_, cpu)| cpu.as_secs_f64() * 1e6).sum())

@@ -1,4 +1,4 @@
-//! Work for a profile of the optimiser: requests of every kind, through all kinds of installations.
+//! Work that produces a profile for the compiler: requests of every kind, through all kinds of installations.
 
 use std::time::Duration;
 
@@ -11,12 +11,13 @@ use super::{
     system::upstream,
 };
 
-/// Time for each kind of requests.
+/// Duration of each kind of requests.
 const EACH: Duration = Duration::from_secs(2);
-/// Chunks of a stream: a second's worth.
+/// Number of chunks in a stream: a second's worth.
 const CHUNKS: u32 = 50;
 
-/// Serves requests of every kind. The programs are ended as a service manager does it, and then write their profiles.
+/// Serves requests of every kind. The programs are ended as a service manager does, which makes them write their
+/// profiles.
 pub async fn run() {
     let upstream = upstream().await;
     let streamed = |dialect| Work::Streamed { dialect, at_once: MANY, chunks: CHUNKS };

@@ -1,5 +1,5 @@
-//! The clients: each sends one stream after the other for its tenant, until the tenant has been refused for longer than
-//! a stream lasts.
+//! The clients. Each sends one stream after the other for its tenant, until the tenant has been refused for longer than
+//! a stream takes.
 
 use std::{
     sync::Mutex,
@@ -13,16 +13,15 @@ use tokio::time::sleep;
 use super::setting::{COMPLETION, DEADLINE, LIMIT, PACE_MS, PROMPT, STREAMS, System};
 use crate::prove::wire::{Ask, Connection};
 
-/// Refusals in a row after which a client ends, and the pause after each. Together they take longer than the longest
-/// stream, since its hold may be the reason for the refusal.
+/// Number of consecutive refusals after which a client ends, and the pause after each. Together they take longer than
+/// the longest stream, since a stream's hold may be the reason for the refusal.
 const REFUSALS: u32 = 24;
 const REFUSED: Duration = Duration::from_millis(250);
 /// Pause after an answer that is neither a refusal nor a success.
 const FAILED: Duration = Duration::from_millis(100);
-/// How many numbers are set aside for the requests of one tenant.
+/// How many numbers are reserved for the requests of one tenant.
 const OF_A_TENANT: u64 = 1_000_000;
 
-/// Answers that clients got.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Answers {
     pub(super) whole: u64,
@@ -48,7 +47,7 @@ async fn client(system: &System, number: usize, (seed, until): (u64, Instant), a
     let of_tenant = number / system.keys.len();
     let (mut replica, mut refusals, mut turn) = (number % system.addresses.len(), 0, 0_u64);
     while refusals < REFUSALS && Instant::now() < until {
-        // Each client of a tenant has its own numbers.
+        // Each of a tenant's clients has its own numbers.
         let place = turn * STREAMS as u64 + of_tenant as u64;
         turn += 1;
         let mut rng = Rng::new(seed, tenant as u64 * OF_A_TENANT + place);

@@ -48,7 +48,7 @@ pub(super) async fn run(with_kills: bool, seed: u64) -> Outcome {
     outcome(Gateway::Faregate, &system.upstream, kills, answers, began)
 }
 
-/// Kills one process after the other, of each kind in turn, and starts it again.
+/// Kills one process after the other, gateways and key-services in turn, and restarts it.
 async fn kill(stack: &Stack, kills: &mut u32) {
     loop {
         sleep(KILL_EVERY).await;

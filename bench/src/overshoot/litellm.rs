@@ -20,11 +20,11 @@ use super::{
 };
 use crate::overshoot::drive::drive;
 
-/// Folder with the script and the configuration, below the repository's root.
+/// Directory with the script and the configuration, below the repository's root.
 const FOLDER: &str = "bench/rivals/litellm";
 /// Key of the proxies' operator.
 const MASTER_KEY: &str = "sk-overshoot-5d0f6c2b9a7e41c8";
-/// Longest time that the installation, or a first start, may take.
+/// Maximum time that the installation, or a first start, may take.
 const STARTS: Duration = Duration::from_mins(4);
 
 /// A process of the system, ended when dropped.
@@ -88,7 +88,7 @@ pub(super) async fn run(with_kills: bool, seed: u64) -> Result<Outcome, String> 
     Ok(outcome(Gateway::Litellm, &system.upstream, kills, answers, began))
 }
 
-/// Starts a command of the system's script, with its output in a file.
+/// Starts a command in the system's script, with its output in a file.
 fn script(folder: &Path, data: &Path, arguments: &[&str], env: &[(&str, String)]) -> Result<Process, String> {
     let path: PathBuf = folder.join("run.sh");
     let log = File::options().create(true).append(true).open(log_of(data)).map_err(|e| e.to_string())?;

@@ -1,5 +1,3 @@
-//! The outcome of a run.
-
 use std::{
     collections::HashMap,
     time::{Duration, Instant},
@@ -26,7 +24,7 @@ pub struct Outcome {
     pub(super) lasted: Duration,
 }
 
-/// Sums what the upstream generated, by tenant.
+/// Sums up what the upstream generated, by tenant.
 pub(super) fn outcome(
     gateway: Gateway,
     upstream: &Upstream,

@@ -23,7 +23,7 @@ impl Tenant {
         (self.generated - self.cap).max(0)
     }
 
-    /// Part of the cap that was used, at most all of it.
+    /// Part of the cap that was used, at most 1.
     fn usable(&self) -> f64 {
         ratio(self.generated, self.cap).min(1.0)
     }
@@ -43,7 +43,7 @@ fn ratio(part: i64, whole: i64) -> f64 {
     part as f64 / whole as f64
 }
 
-/// The table of these runs, one line each.
+/// A table with one line for each run.
 pub fn table(outcomes: &[Outcome]) -> String {
     let mut table = "| system | kills | caps | generated | overshoot, whole answers | with cut ones | worst tenant | tenants over | least, mean \
                      use of a cap | answers whole, cut | refused, failed | seconds |\n|---|---|---|---|---|---|---|---|---|---|---|---|\n"

@@ -1,4 +1,4 @@
-//! The setting for all systems: caps, streams and kills.
+//! The setting that all systems share: caps, streams and kills.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -7,18 +7,18 @@ use tests::{harness::usd, upstream::Upstream};
 
 /// Caps of the tenants in USD: about a hundred average streams for the largest, about twenty for the smallest.
 const CAPS: [&str; 8] = ["0.002", "0.003", "0.004", "0.005", "0.006", "0.008", "0.01", "0.012"];
-/// Streams at once, of all tenants together.
+/// Number of concurrent streams, over all tenants.
 pub(super) const STREAMS: usize = 128;
 /// Tokens of each prompt.
 pub(super) const PROMPT: u64 = 60;
-/// Least and most tokens of an answer; all numbers in between are equally likely.
+/// Minimum and maximum number of tokens in an answer; all numbers in between are equally likely.
 pub(super) const COMPLETION: (u64, u64) = (50, 400);
-/// Limit that clients ask for. As in applications, it is more than they get.
+/// Limit that clients ask for. As in real applications, it is more than they get.
 pub(super) const LIMIT: u64 = 512;
 pub(super) const PACE_MS: u64 = 10;
 /// Time between two kills of a process.
 pub(super) const KILL_EVERY: Duration = Duration::from_secs(4);
-/// Time after which a run ends, whatever is left of the caps.
+/// Time after which a run ends, however much of the caps is left.
 pub(super) const DEADLINE: Duration = Duration::from_mins(4);
 /// Replicas of each system.
 pub(super) const REPLICAS: usize = 3;
@@ -36,9 +36,9 @@ pub enum Gateway {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tenant {
     pub(super) cap: i64,
-    /// Everything that the upstream generated for it.
+    /// Cost of everything that the upstream generated for the tenant.
     pub(super) generated: i64,
-    /// The part of it in streams that were cut off.
+    /// The part of it that belongs to streams that were cut off.
     pub(super) cut: i64,
 }
 

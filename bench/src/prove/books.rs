@@ -22,10 +22,10 @@ use super::{
     wire::Ask,
 };
 
-/// How long after an answer's end a fault may still have cut what followed: the capture of a client that left.
+/// How long after the end of an answer a fault may still have cut what followed: the capture for a client that left.
 const AFTER_THE_END: Duration = Duration::from_secs(5);
 
-/// One generation in the journal, in nano-USD.
+/// A generation in the journal, with amounts in nano-USD.
 pub(super) struct Entry {
     generation: String,
     key: usize,
@@ -35,31 +35,31 @@ pub(super) struct Entry {
     estimated: bool,
 }
 
-/// One request as three sides count it, in nano-USD.
+/// A request as three sides count it, with amounts in nano-USD.
 pub(super) struct Line {
     pub(super) key: usize,
-    /// What the upstream generated.
+    /// Cost of what the upstream generated.
     pub(super) generated: i64,
-    /// The upstream was asked.
+    /// Whether the upstream was asked.
     pub(super) asked: bool,
     pub(super) charged: i64,
     pub(super) shortfall: i64,
-    /// The answer was not delivered whole, so a difference from what was generated is not owed.
+    /// Whether the answer was not delivered whole, so that a difference from what was generated need not be billed.
     pub(super) is_cut: bool,
 }
 
-/// A finished round, for comparison.
+/// A finished round, to compare.
 pub(super) struct Round<'a> {
     pub(super) stack: &'a Stack,
     pub(super) stage: Stage,
     pub(super) population: &'a Population,
     pub(super) sent: &'a [Sent],
     pub(super) happened: &'a [Happened],
-    /// The account that garbage was sent for.
+    /// The account whose keys garbage was sent with.
     pub(super) garbage: &'a Account,
 }
 
-/// Compares the books of a round, request by request.
+/// Compares a round's books, request by request.
 pub(super) fn compare(round: &Round<'_>) -> (Found, Vec<Line>) {
     let mut found = Found::default();
     let counts = round.stack.upstream.counts();
@@ -105,8 +105,8 @@ pub(super) fn compare(round: &Round<'_>) -> (Found, Vec<Line>) {
     (found, lines)
 }
 
-/// Compares lists by time with the journals: entries are in the order of their times, and where two lists meet at an
-/// instant, each bill is in one of them.
+/// Compares lists by time with the journals: entries are sorted by time, and if two lists meet at an instant, each bill
+/// is in exactly one of them.
 pub(super) async fn compare_lists(stack: &Stack, population: &Population, found: &mut Found) {
     for Account { name, management_key } in population.tenants.iter().map(|tenant| &tenant.account) {
         let printed = stack.cli(&["journal", "export", "--account", name]);
@@ -141,7 +141,7 @@ pub(super) async fn compare_lists(stack: &Stack, population: &Population, found:
     }
 }
 
-/// The journal's entries for all keys of the load.
+/// The journal's entries for all keys under load.
 fn entries(round: &Round<'_>) -> Vec<Entry> {
     let keys = round.population.keys.read().unwrap();
     let numbers: HashMap<&str, usize> =
@@ -161,14 +161,15 @@ fn entries(round: &Round<'_>) -> Vec<Entry> {
     journals.map(entry).collect()
 }
 
-/// Charges of an account, without estimates: garbage makes upstreams fail, and then they report nothing.
+/// An account's charges, without estimates: garbage makes upstreams fail, and then they report nothing.
 fn charged(stack: &Stack, account: &Account) -> i64 {
     let journal = stack.journal(account);
     let told = journal.iter().filter(|entry| entry["estimated"] != true);
     told.map(|entry| nanos(&entry["charged"]).nanos()).sum()
 }
 
-/// Compares one request. A complete answer costs exactly what was generated; a cut one is billed no more than that.
+/// Compares one request. A complete answer costs exactly what was generated; an answer that was cut off is billed at
+/// most that much.
 fn judge(sent: &Sent, entries: &[&Entry], served: &[&Count], round: &Round<'_>, found: &mut Found) -> Line {
     let (got, sums) = (&sent.got, &mut found.sums);
     let generated: i64 = served.iter().map(|count| cost(FLASH, count.served).nanos()).sum();
@@ -196,7 +197,7 @@ fn judge(sent: &Sent, entries: &[&Entry], served: &[&Count], round: &Round<'_>, 
     let is_undone =
         round.stage.loses() && round.happened.iter().any(|fault| fault.loses(fault.from, sent.from));
     if sent.after_revocation && is_undone {
-        // A replica that had not received the revocation took over.
+        // A replica took over that had not received the revocation.
         found.sums.revocations_lost += u64::from(got.status == 200);
     } else if sent.after_revocation && (got.status == 200 || !served.is_empty()) {
         found.after_revocation.add(generated, name);

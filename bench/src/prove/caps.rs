@@ -15,7 +15,7 @@ use super::{
 struct Below {
     generated: i64,
     charged: i64,
-    /// Generated but rightly not billed: recorded shortfall, and answers that were cut.
+    /// Generated but rightly not billed: recorded shortfall, and answers that were cut off.
     unbilled: i64,
 }
 
@@ -47,7 +47,7 @@ impl Below {
     }
 }
 
-/// Compares the sums below every key, group, parent and account with its cap, and the accounts' credit with the
+/// Compares the sums below every key, group, parent and account with its cap, and each account's credit with its
 /// journal.
 pub(super) fn compare(round: &Round<'_>, lines: &[Line], found: &mut Found) {
     let (keys, groups) = (round.population.keys.read().unwrap(), round.population.groups.read().unwrap());
@@ -96,15 +96,15 @@ pub(super) fn compare(round: &Round<'_>, lines: &[Line], found: &mut Found) {
     }
 }
 
-/// Returns whether deposits and counts for rates may be lost, because a replica took over that was not waited for.
+/// Returns whether deposits and rate counts may be lost, because a replica took over that had not been waited for.
 fn has_lost(round: &Round<'_>) -> bool {
     round.stage.loses() && round.happened.iter().any(|fault| fault.loses(fault.from, fault.to))
 }
 
-/// Compares the requests of a key that reached the upstream with its rate: a minute's worth at once, plus what was
-/// refilled meanwhile.
+/// Compares the number of a key's requests that reached the upstream with its rate: a minute's worth at once, plus what
+/// was refilled meanwhile.
 fn compare_rate(round: &Round<'_>, (number, key): (usize, &Key), admitted: u64, found: &mut Found) {
-    // If the clocks of key-services are more than a second apart, a bucket begins anew.
+    // If the clocks of key-services differ by more than a second, a bucket starts full again.
     let is_exact = round.stack.clocks.is_empty() && !has_lost(round);
     let Some(rate) = key.requests_per_minute.filter(|_| is_exact) else { return };
     let of_key: Vec<_> =

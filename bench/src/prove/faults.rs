@@ -1,4 +1,4 @@
-//! Faults, one after the other, in the order that the seed decides.
+//! Causes faults one after the other, in the order that the seed decides.
 
 use std::{
     collections::BTreeMap,
@@ -13,19 +13,19 @@ use tokio::time::sleep;
 
 use super::stage::Stage;
 
-/// How long after a fault its consequences last: connections are made again, and holds expire.
+/// How long the consequences of a fault last: connections are made again, and holds expire.
 const AFTERWARDS: Duration = Duration::from_secs(5);
-/// Time in which a write reaches the replicas, and in which a master's answer is written after it acted.
+/// Time in which a write reaches the replicas, and in which a master writes its answer after it acted.
 const UNSENT: Duration = Duration::from_secs(1);
-/// Most seconds that a clock steps: a key-service further from its store's clock is not ready.
+/// Maximum clock step in seconds. A key-service further from its store's clock is not ready.
 const STEP: i64 = 8;
 /// How far a clock is ahead for [`WRONG_FOR`], in seconds: longer than the bills of captures are kept.
 const HOURS_AHEAD: i64 = 5 * 60 * 60;
 const WRONG_FOR: Duration = Duration::from_secs(2);
-/// Time without space for a spool: longer than the two seconds after which a capture is spooled.
+/// How long a spool has no space: longer than the two seconds after which a capture is spooled.
 const WITHOUT_ROOM: Duration = Duration::from_millis(2_600);
 
-/// Metric of captures that neither a key-service nor the spool has.
+/// Metric for captures that are neither confirmed nor in the spool.
 const IN_MEMORY_ALONE: &str = "gateway_captures_in_memory_alone";
 
 /// A kind of fault.
@@ -49,7 +49,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// Words for the table.
+    /// Describes it for the table.
     pub(super) const fn words(self) -> &'static str {
         match self {
             Self::KillGateway => "kills (SIGKILL) of a gateway or of `faregate`",
@@ -75,7 +75,7 @@ impl Kind {
         matches!(self, Self::KillGateway | Self::KillKeyService | Self::KillStore | Self::Failover)
     }
 
-    /// Faults of a stage, each with its weight.
+    /// The faults of a stage, each with its weight.
     fn of(stage: Stage) -> &'static [(Self, usize)] {
         match stage {
             Stage::Services => &[
@@ -131,11 +131,10 @@ impl Kind {
     }
 }
 
-/// A fault that happened.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Happened {
     pub(super) kind: Kind,
-    /// Number of the process of its kind.
+    /// Number of the process among those of its kind.
     which: usize,
     pub(super) from: Instant,
     pub(super) to: Instant,
@@ -171,14 +170,14 @@ impl Happened {
             && self.to > from
     }
 
-    /// Returns whether the request's own gateway was killed, stopped or restarted while it ran.
+    /// Returns whether the request's own gateway was killed, stopped or restarted during the request.
     pub(super) fn cuts(&self, gateway: usize, from: Instant, to: Instant) -> bool {
         let own = matches!(self.kind, Kind::KillGateway | Kind::HangGateway | Kind::RestartGateway);
         own && self.which == gateway && self.from < to && self.to > from
     }
 }
 
-/// Counts by kind.
+/// Counts faults by kind.
 pub(super) fn counts(happened: &[Happened]) -> BTreeMap<Kind, u64> {
     let mut counts = BTreeMap::new();
     for fault in happened {
@@ -187,7 +186,7 @@ pub(super) fn counts(happened: &[Happened]) -> BTreeMap<Kind, u64> {
     counts
 }
 
-/// Causes faults until the deadline. All processes run afterwards.
+/// Causes faults until the deadline. Afterwards, all processes run again.
 pub(super) async fn fail(stack: &Stack, stage: Stage, mut rng: Rng, until: Instant) -> Vec<Happened> {
     let (kinds, mut happened) = (Kind::of(stage), Vec::new());
     while Instant::now() < until {
@@ -252,7 +251,7 @@ async fn happen(stack: &Stack, (kind, which): (Kind, usize), lasts: Duration, st
             if key_services.is_empty() {
                 sleep(lasts).await;
             } else {
-                // The spool is written only while charges are not confirmed.
+                // The spool is written to only while charges are not confirmed.
                 stack.redis().hang();
                 sleep(WITHOUT_ROOM).await;
                 stack.redis().resume();
@@ -260,7 +259,7 @@ async fn happen(stack: &Stack, (kind, which): (Kind, usize), lasts: Duration, st
             }
             gateways[which].bound_files(None);
             if key_services.is_empty() {
-                // Captures for which neither the database nor the spool had space.
+                // For these captures, neither the database nor the spool had space.
                 nothing_in_memory_alone(stack, &gateways[which]).await;
             }
         }
@@ -294,8 +293,8 @@ async fn ended(server: &Server) {
     server.restart_supervised().await;
 }
 
-/// Waits until a gateway without space for a spool has delivered the captures that are only in its memory: a power
-/// failure now would lose them, as docs/run.md says.
+/// Waits until a gateway without space for its spool has delivered the captures that are only in its memory. A power
+/// failure now would lose them, as docs/run.md explains.
 async fn nothing_in_memory_alone(stack: &Stack, gateway: &Server) {
     let deadline = Instant::now() + PATIENCE;
     while Instant::now() < deadline {

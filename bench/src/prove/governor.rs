@@ -1,4 +1,4 @@
-//! Makes changes while the load runs: revokes keys in use, replaces them, and pays into accounts.
+//! Makes changes during the load: revokes keys that are in use, replaces them, and pays into accounts.
 
 use std::{
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
@@ -17,18 +17,18 @@ use super::population::{Key, Population, SLOTS, TENANTS, some_requests};
 
 /// Pause between two checks of a slot.
 const LOOK_EVERY: Duration = Duration::from_millis(25);
-/// Revocations in flight at once.
+/// Number of revocations in flight at once.
 pub(super) const GOVERNORS: usize = 4;
-/// Most deposits into an account with little credit.
+/// Maximum number of deposits into an account with little credit.
 const MOST_DEPOSITS: u32 = 12;
 
-/// Counts of the changes.
 #[derive(Default)]
 pub(super) struct Governed {
     pub(super) revocations: AtomicU64,
 }
 
-/// Replaces worn keys in every `GOVERNORS`-th slot until the load is over. Each is revoked while requests still use it.
+/// Replaces worn keys in every `GOVERNORS`-th slot until the load ends. Each key is revoked while requests still use
+/// it.
 pub(super) async fn govern(
     stack: &Stack,
     population: &Population,
@@ -58,7 +58,7 @@ pub(super) async fn govern(
     }
 }
 
-/// Revokes a key. Returns whether the revocation was answered. A key that was lost with a master is gone too.
+/// Revokes a key. Returns whether the revocation was answered. A key that was lost with a master counts as revoked.
 async fn revoke(stack: &Stack, key: &Key) -> bool {
     let url = stack.url(&format!("/v1/management/keys/{}", key.made.id));
     let bearer = format!("Bearer {}", key.made.account.management_key);
@@ -70,8 +70,8 @@ async fn revoke(stack: &Stack, key: &Key) -> bool {
     Answer::read(response).await.is_ok_and(|answer| matches!(answer.status, 200 | 404))
 }
 
-/// Pays into accounts whose credit is used up, until the load is over. A payment whose command failed is sent again
-/// with the same id.
+/// Pays into accounts whose credit is used up, until the load ends. If the command for a payment fails, sends the
+/// payment again with the same id.
 pub(super) async fn pay(stack: &Stack, population: &Population, mut rng: Rng, over: &AtomicBool) {
     while !over.load(Ordering::Relaxed) {
         sleep(LOOK_EVERY * 10).await;
@@ -92,7 +92,7 @@ pub(super) async fn pay(stack: &Stack, population: &Population, mut rng: Rng, ov
     }
 }
 
-/// Returns whether a payment is known to be added.
+/// Returns whether it is certain that the payment was added.
 async fn paid(stack: &Stack, account: &str, amount: NanoUsd, payment: u32) -> bool {
     let (account, settings) = (account.to_owned(), stack.operator().clone());
     let pay = move || {

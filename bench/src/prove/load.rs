@@ -22,13 +22,13 @@ use super::{
 
 /// Percentage of requests that use a key whose revocation has been answered.
 const REVOKED_PERCENT: usize = 11;
-/// How many of the keys revoked last these requests draw from.
+/// These requests draw from this many keys, those revoked last.
 const REVOKED_LAST: usize = 200;
-/// Pause of a client that no gateway accepts.
+/// Pause of a client if no gateway accepts its connection.
 const NOBODY: Duration = Duration::from_millis(20);
-/// Pause after a refusal: a client that gets nothing else would take up the machine.
+/// Pause after a refusal, since a client that only gets refusals would keep the machine busy.
 const REFUSED: Duration = Duration::from_millis(2);
-/// Longest time for an answer to garbage, while faults of every kind happen.
+/// Maximum time for an answer to garbage, while faults of every kind happen.
 const GARBAGE_ANSWERED: Duration = Duration::from_secs(40);
 
 /// A request, as its client knows it.
@@ -38,25 +38,25 @@ pub(super) struct Sent {
     pub(super) gateway: usize,
     pub(super) from: Instant,
     pub(super) to: Instant,
-    /// The key's revocation had been answered before the request was sent.
+    /// Whether the key's revocation had been answered before the request was sent.
     pub(super) after_revocation: bool,
     pub(super) got: Got,
 }
 
-/// What all clients did together.
+/// Results of all clients together.
 #[derive(Default)]
 pub(super) struct Clients {
     pub(super) sent: Mutex<Vec<Sent>>,
     next: AtomicU64,
 }
 
-/// The gateways' addresses, in the order of their numbers.
+/// Addresses of the gateways, in the order of their numbers.
 pub(crate) fn addresses(stack: &Stack) -> Vec<SocketAddr> {
     let address = |url: &str| url.trim_start_matches("http://").parse().expect("a gateway has an address");
     stack.gateways.iter().map(|gateway| address(gateway.public())).collect()
 }
 
-/// Sends requests to the gateways until the load is over.
+/// Sends requests to the gateways until the load ends.
 pub(super) async fn client(
     number: usize,
     seed: u64,
@@ -95,8 +95,8 @@ pub(super) async fn client(
     clients.sent.lock().unwrap().append(&mut own);
 }
 
-/// The request with this number, and the number of its key. The seed decides everything except who has the key's slot
-/// by then.
+/// The request with this number, and the number of its key. The seed decides everything except which key then has the
+/// slot.
 fn ask(number: u64, rng: &mut Rng, population: &Population) -> Option<(Ask, usize, bool)> {
     let (slot, draw) = (rng.below(TENANTS * SLOTS), rng.below(1 << 20));
     let is_of_revoked = rng.percent(REVOKED_PERCENT);
@@ -129,7 +129,7 @@ fn ask(number: u64, rng: &mut Rng, population: &Population) -> Option<(Ask, usiz
     Some((ask, key, after_revocation))
 }
 
-/// Notes a refusal under the bound that it names, so that the bound is replaced once it has been refused often.
+/// Notes a refusal under the limit that it names. A limit that has refused often is replaced.
 fn learn(population: &Population, key: usize, got: &Got) {
     let key = population.key(key);
     match got.used_up {
@@ -145,16 +145,16 @@ fn learn(population: &Population, key: usize, got: &Got) {
     }
 }
 
-/// Garbage that was sent, and faults of its answers.
+/// Results of garbage requests.
 #[derive(Default)]
 pub(super) struct Garbage {
     next: AtomicU64,
     pub(super) sent: AtomicU64,
-    /// Answers that break a rule, with the time and the gateway of the request.
+    /// Answers that break a rule, each with the time and the gateway of its request.
     pub(super) wrong: Mutex<Vec<(String, Instant, usize)>>,
 }
 
-/// Sends garbage until the load is over.
+/// Sends garbage until the load ends.
 pub(super) async fn garbage(
     seed: u64,
     (gateways, keys): (&[SocketAddr], &Keys),

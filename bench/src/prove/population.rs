@@ -1,4 +1,4 @@
-//! Accounts, groups and keys with small caps, and which of them requests use now.
+//! Accounts, groups and keys with small caps; and which of them requests currently use.
 
 use std::sync::{
     Arc, Mutex, RwLock,
@@ -12,14 +12,15 @@ use tests::{
     harness::{Account, ApiKey, Stack, cost_of, usd},
 };
 
-/// Number of accounts. The second half has little credit.
+/// Number of accounts. Half of them have little credit.
 pub(super) const TENANTS: usize = 8;
-/// Keys of a tenant in use at once, each with a different kind of bounds.
+/// Number of a tenant's keys in use at once, each with a different kind of limit.
 pub(super) const SLOTS: usize = 6;
-/// Requests of one key. Each has a prompt of a different length, which identifies its entry in the journal.
+/// Shortest prompt in tokens. Each of a key's requests has a prompt of a different length, which identifies its entry
+/// in the journal.
 pub(super) const FEWEST_TOKENS: u64 = 10;
 pub(super) const MOST_REQUESTS: u64 = 180;
-/// Final refusals after which a key is replaced: by then the bound has been shown to hold.
+/// Number of final refusals after which a key is replaced: by then it is clear that the limit holds.
 const REFUSALS: u32 = 12;
 /// Credit of the accounts that have enough.
 const AMPLE: &str = "50";
@@ -28,13 +29,13 @@ const AMPLE: &str = "50";
 pub(super) struct Tenant {
     pub(super) account: Account,
     pub(super) deposited: Mutex<NanoUsd>,
-    /// Deposits so far, from which the ids of payments are made.
+    /// Number of deposits so far, from which the ids of payments are made.
     pub(super) deposits: AtomicU32,
-    /// A request was refused because the credit is used up.
+    /// Whether a request was refused because the credit is used up.
     pub(super) lacks_credit: AtomicBool,
-    /// The groups that keys are made in now, by number.
+    /// For both kinds, the number of the group in which keys are currently made.
     pub(super) groups: Mutex<[usize; 2]>,
-    /// The parent of the groups that are made next, and how many groups it has.
+    /// The parent in which groups are made next, and how many groups it has.
     pub(super) parent: Mutex<(usize, u32)>,
 }
 
@@ -46,19 +47,19 @@ pub(super) struct Group {
     pub(super) refusals: AtomicU32,
 }
 
-/// A key, and the bounds that it was made with.
+/// A key, and the limits with which it was made.
 pub(super) struct Key {
     pub(super) made: ApiKey,
     pub(super) tenant: usize,
-    /// The most it may ever spend, by its limit or its window.
+    /// The most it may ever spend according to its limit or window.
     pub(super) cap: Option<NanoUsd>,
     pub(super) group: Option<usize>,
     pub(super) requests_per_minute: Option<u64>,
-    /// Requests after which it is revoked, under load.
+    /// Number of requests under load after which it is revoked.
     pub(super) revoked_after: u64,
     pub(super) asked: AtomicU64,
     pub(super) refusals: AtomicU32,
-    /// Its revocation has been answered.
+    /// Whether its revocation has been answered.
     pub(super) revoked: AtomicBool,
 }
 
@@ -78,7 +79,7 @@ pub(super) struct Population {
     pub(super) keys: RwLock<Vec<Arc<Key>>>,
     /// Numbers of the keys in use.
     pub(super) slots: RwLock<Vec<usize>>,
-    /// Numbers of the keys whose revocation was answered.
+    /// Numbers of the keys whose revocation has been answered.
     pub(super) revoked: RwLock<Vec<usize>>,
 }
 
@@ -129,7 +130,7 @@ impl Population {
         (number, self.key(number))
     }
 
-    /// Makes a key with bounds of the slot's kind; `None` if the installation could not.
+    /// Makes a key with limits of the slot's kind; `None` if the installation could not.
     pub(super) async fn key_for(&self, stack: &Stack, slot: usize, rng: &mut Rng) -> Option<Key> {
         let (tenant, kind) = (slot / SLOTS, slot % SLOTS);
         let mut body = json!({});
@@ -142,7 +143,7 @@ impl Population {
             1 => {
                 cap = Some(some_requests(rng, 3, 120));
                 let per = *rng.pick(&["day", "week", "month"]);
-                // A clock that is hours ahead begins the next day or week, which has another cap.
+                // A clock that is hours ahead begins the next day or week, which has a new budget.
                 let per = if stack.clocks.is_empty() { per } else { "month" };
                 body["limits"] = json!([{"amount": number(cap?), "per": per}]);
             }
@@ -181,7 +182,7 @@ impl Population {
         })
     }
 
-    /// The tenant's group at this place. If the previous one is used up, makes a new one.
+    /// The tenant's group at this place. If the current group is used up, makes a new one.
     async fn group_for(&self, stack: &Stack, tenant: usize, place: usize, rng: &mut Rng) -> Option<usize> {
         let present = self.tenants[tenant].groups.lock().unwrap()[place];
         let in_use = |group: &Arc<Group>| group.refusals.load(Ordering::Relaxed) < REFUSALS;
@@ -214,7 +215,7 @@ impl Population {
     }
 }
 
-/// Makes an object with the management API; `None` if no answer confirmed it.
+/// Creates an object with the management API; `None` if no answer confirmed it.
 async fn manage(stack: &Stack, account: &Account, path: &str, body: &Value) -> Option<Value> {
     let request = http::Request::post(stack.url(&format!("/v1/management{path}")))
         .header(http::header::AUTHORIZATION, format!("Bearer {}", account.management_key))
@@ -225,7 +226,7 @@ async fn manage(stack: &Stack, account: &Account, path: &str, body: &Value) -> O
     (answer.status == 201).then(|| answer.json())
 }
 
-/// Cost of a number of requests between these bounds.
+/// The cost of a random number of requests between these limits.
 pub(super) fn some_requests(rng: &mut Rng, least: usize, most: usize) -> NanoUsd {
     let count = i64::try_from(least + rng.below(most - least)).expect("it is small");
     NanoUsd::from_nanos(cost_of(100, 20).nanos() * count)

@@ -4,18 +4,18 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 
 use super::faults::Kind;
 
-/// A promise, how often it was broken, and by how much.
+/// A promise: how often it was broken, and by how much.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Difference {
     pub(super) count: u64,
-    /// In nano-USD.
+    /// Total amount in nano-USD.
     pub(super) amount: i64,
-    /// Descriptions of the first few.
+    /// Descriptions of the first few cases.
     pub(super) shown: Vec<String>,
 }
 
 impl Difference {
-    /// Most cases that are described.
+    /// Maximum number of cases that are described.
     pub(super) const SHOWN: usize = 8;
 
     fn merge(&mut self, other: &Self) {
@@ -25,7 +25,7 @@ impl Difference {
     }
 }
 
-/// Sums of a run that break no promise, in nano-USD.
+/// Amounts in nano-USD that break no promise.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sums {
     pub(super) requests: u64,
@@ -52,7 +52,7 @@ pub(super) struct Sums {
     pub(super) revocations_lost: u64,
 }
 
-/// The findings of one round or of all.
+/// Findings from one round or from all.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Found {
     pub(super) sums: Sums,
@@ -71,7 +71,7 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// The promises, each in words.
+    /// The promises, described in words.
     fn promises(&self) -> [(&'static str, &Difference); 10] {
         [
             ("overshoot: billed, or answered whole, beyond a cap", &self.overshoot),
@@ -149,7 +149,7 @@ pub struct Report {
     pub(super) seed: u64,
     pub(super) rounds: u32,
     pub(super) lasted: Duration,
-    /// CPU time of all processes of the run.
+    /// CPU time of all processes in the run.
     pub(super) cpu: Duration,
 }
 

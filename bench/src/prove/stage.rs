@@ -1,4 +1,4 @@
-//! Installations of the rounds.
+//! Installations for the rounds.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -10,22 +10,22 @@ use tests::{
 
 /// The shortest lease allowed, since the run waits for a killed gateway's holds.
 const LEASE: Duration = Duration::from_secs(3);
-/// Gateways and key-services of an installation of services.
+/// Number of gateways and of key-services in an installation of services.
 const GATEWAYS: usize = 3;
 const KEY_SERVICES: usize = 2;
-/// Seconds that a process which is asked to end gives to running requests: less than the slowest streams last.
+/// Seconds that a process gives to running requests when it is asked to end: less than the slowest streams last.
 const DRAIN: &str = "1";
-/// Entries kept of each journal, so that the books can be compared completely.
+/// Number of entries to keep in each journal, so that the books can be compared completely.
 const JOURNAL: &str = "5000000";
 
-/// An installation, and the faults that it can have.
+/// An installation, and the faults that can happen to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Stage {
     /// Three gateways, two key-services, one Redis.
     Services,
     /// The same, with a replica of Redis that is waited for and takes over
     Failover,
-    /// The same, with two replicas, which are both waited for, and a Sentinel
+    /// The same, with two replicas that are both waited for, and a Sentinel
     Sentinel,
     /// The same without waiting: what a replica that takes over had not received is lost, as docs/store.md says
     Lagging,
@@ -70,7 +70,7 @@ impl Stage {
         }
     }
 
-    /// Replicas that are awaited: all of a master, since any of them may take over.
+    /// Number of replicas to wait for: all of a master's, since any of them may take over.
     const fn awaited(self) -> Option<&'static str> {
         match self {
             Self::Failover | Self::Cluster => Some("1"),
@@ -102,13 +102,13 @@ impl Stage {
         }
     }
 
-    /// Credit of the account that garbage is sent for.
+    /// Credit of the account whose keys garbage is sent with.
     pub(super) fn garbage_credit() -> NanoUsd {
         tests::harness::usd("20")
     }
 }
 
-/// The form of Redis under a stage's services.
+/// The form of Redis that a stage's services use.
 const fn form(stage: Stage) -> Form {
     match stage {
         Stage::Failover => Form::WithReplica,

@@ -1,5 +1,4 @@
-//! Requests as bytes, and connections that report what came back. They never panic, since servers die while they
-//! answer.
+//! Requests as bytes, and connections that report what came back. They never panic, since servers die while answering.
 
 use std::{
     net::SocketAddr,
@@ -15,34 +14,35 @@ use tokio::{
     time::timeout_at,
 };
 
-/// Longest time that a client waits for the end of an answer.
+/// Maximum time that a client waits for the end of an answer.
 const GIVEN_UP: Duration = Duration::from_secs(30);
-/// Longest time that a client waits for a connection.
+/// Maximum time that a client waits for a connection.
 const CONNECTED: Duration = Duration::from_secs(2);
-/// Largest number of bytes per read.
+/// Maximum number of bytes per read.
 const READ: usize = 8 << 10;
-/// Text that makes the bound of each prompt larger than the prompt; the script reports the prompt's tokens.
+/// Text that makes the upper bound of each prompt larger than the prompt. The script reports the prompt's actual
+/// tokens.
 const PADDING: &str = "Please explain, in plain words, how a prepaid account pays for a request. Please explain it once more, in \
     plain words.";
 
 /// A model call.
 #[derive(Clone, Debug)]
 pub(crate) struct Ask {
-    /// Number of the request in its round, from which the tag is made.
+    /// Number of the request in its round, from which its tag is made.
     pub(crate) number: u64,
     pub(crate) dialect: Dialect,
     pub(crate) streamed: bool,
-    /// Tokens of the prompt, different for each request of a key.
+    /// Tokens in the prompt, different for each of a key's requests.
     pub(crate) prompt: u64,
     /// Tokens that the model would generate.
     pub(crate) completion: u64,
-    /// Most tokens that the client asks for.
+    /// Maximum number of tokens that the client asks for.
     pub(crate) limit: u64,
     /// Milliseconds between two tokens of a stream.
     pub(crate) pace_ms: u64,
     /// Milliseconds before the answer.
     pub(crate) head_after_ms: u64,
-    /// Bytes of the answer after which the client leaves.
+    /// Number of bytes of the answer after which the client leaves.
     pub(crate) leaves_after: Option<usize>,
 }
 
@@ -89,7 +89,7 @@ impl Ask {
     }
 }
 
-/// A bound that is used up.
+/// A limit that is used up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UsedUp {
     Key,
@@ -100,19 +100,19 @@ pub(crate) enum UsedUp {
 /// What a client received.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Got {
-    /// Status of the answer; 0 if no head came.
+    /// Status of the answer; 0 if no head arrived.
     pub(crate) status: u16,
-    /// The answer was complete.
+    /// Whether the answer was complete.
     pub(crate) complete: bool,
-    /// Tokens of a stream that arrived.
+    /// Number of a stream's tokens that arrived.
     pub(crate) received: u64,
     /// Generation id.
     pub(crate) generation: Option<Box<str>>,
-    /// Cost that the answer reported.
+    /// The cost that the answer reported.
     pub(crate) told: Option<NanoUsd>,
-    /// The bound that a final refusal names.
+    /// The limit that a final refusal names.
     pub(crate) used_up: Option<UsedUp>,
-    /// Beginning of an answer whose status is not a refusal.
+    /// The beginning of an answer whose status is not a refusal.
     pub(crate) failure: Option<Box<str>>,
 }
 
@@ -130,10 +130,10 @@ impl Connection {
         Some(Self { stream, answer: Vec::with_capacity(READ) })
     }
 
-    /// Sends a request and reads the answer. The second value says whether the connection can be used again.
+    /// Sends a request and reads the answer. Also returns whether the connection can be used again.
     pub(crate) async fn exchange(&mut self, ask: &Ask, secret: &str) -> (Got, bool) {
         self.answer.clear();
-        // If this fails, read what the server said before it closed.
+        // If this fails, the answer shows what the server said before it closed the connection.
         let _ = self.stream.write_all(&ask.bytes(secret)).await;
         let deadline = (Instant::now() + GIVEN_UP).into();
         let mut whole = false;
@@ -156,7 +156,7 @@ impl Connection {
     }
 }
 
-/// Reads the bytes of an answer, which arrived whole or broke off.
+/// Reads the bytes of an answer, which either arrived whole or broke off.
 fn read(answer: &[u8], ask: &Ask, whole: bool) -> Got {
     let Some(end) = memmem::find(answer, b"\r\n\r\n") else { return Got::default() };
     let (head, body) = (&answer[..end], &answer[end..]);

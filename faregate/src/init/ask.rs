@@ -12,16 +12,16 @@ use shared_client::upstream_call::{UpstreamAnswer, UpstreamCall};
 use super::check::Generation;
 
 const LIST_DEADLINE: Duration = Duration::from_secs(15);
-/// Longest time for a generation, since a local server may first load the weights.
+/// Maximum time for a generation, since a local server may first load the weights.
 const GENERATION_DEADLINE: Duration = Duration::from_mins(2);
-/// Most characters of a server's error that ours repeats.
+/// Maximum number of characters that our error repeats from a server's error.
 const MAX_SHOWN_WORDS: usize = 300;
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum AskRefused {
-    /// The server has nothing at this address. Some servers have no list of models.
+    /// The server has nothing at this address; some servers have no list of models.
     NoSuchPath(String),
-    /// Any other failure. Both variants hold a sentence that says what to do next.
+    /// Any other failure. Both variants contain a sentence that says what to do next.
     Other(String),
 }
 
@@ -37,7 +37,7 @@ pub(super) async fn models(upstream: &Upstream) -> Result<ServerDescription, Ask
     })
 }
 
-/// Returns the window from the list, or else asks the server.
+/// Returns the window from the list, or asks the server if the list does not have it.
 pub(super) async fn window(upstream: &Upstream, listed: &ServerDescription, model: &str) -> Option<u64> {
     if let Some(window) = listed.window_of(model) {
         return Some(window);
@@ -104,8 +104,8 @@ fn refused(uri: &Uri, status: StatusCode, words: &str, access: &Access) -> AskRe
     }
 }
 
-/// Returns whether a server refuses the credential. Google and xAI answer a wrong one with 400, so only the text shows
-/// it.
+/// Returns whether a server refuses the credential. Google and xAI answer a wrong credential with 400, so only the text
+/// shows it.
 fn is_about_the_credential(status: StatusCode, words: &str) -> bool {
     match status {
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => true,
@@ -121,7 +121,7 @@ fn variable(access: &Access) -> Option<&str> {
     })
 }
 
-/// Values of the credentials. A server's error may quote them, and they must not reach the screen.
+/// The credentials in plain text. A server's error may quote them, and they must not appear on the screen.
 fn credentials(access: &Access) -> Vec<String> {
     let variables = access.headers.iter().filter_map(|header| match &header.source {
         Source::Variable(name) => env::var(name).ok(),
@@ -130,7 +130,7 @@ fn credentials(access: &Access) -> Vec<String> {
     variables.map(|value| value.trim().to_owned()).filter(|value| !value.is_empty()).collect()
 }
 
-/// Returns the server's text about a refusal, without credentials and safe for a terminal.
+/// Returns the server's explanation, without credentials and safe for a terminal.
 fn words(body: &[u8], credentials: &[String]) -> String {
     let text = String::from_utf8_lossy(body);
     let json: Option<Value> = serde_json::from_str(&text).ok();
@@ -139,7 +139,7 @@ fn words(body: &[u8], credentials: &[String]) -> String {
             let places = ["/error/message", "/message", "/error", "/detail", "/0/error/message"];
             places.into_iter().find_map(|place| json.pointer(place)?.as_str()).unwrap_or_default()
         }
-        // An HTML page is made for browsers and does not help here.
+        // An HTML page is meant for browsers and does not help here.
         None if text.trim_start().starts_with('<') => "",
         None => text.trim(),
     };

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use shared::{money::NanoUsd, tokens::Usage};
 use shared_catalog::{Model, Upstream, UpstreamApi};
 
-/// Output to request: the least that OpenAI's API accepts.
+/// Output tokens to request: the minimum that OpenAI's API accepts.
 const MAX_OUTPUT_TOKENS: u64 = 16;
 const QUESTION: &str = "Say yes.";
 
@@ -47,7 +47,7 @@ impl Generation {
     }
 }
 
-/// Reads the usage of an answer, and prices it as a gateway would bill it. `None` if the answer reports no usage.
+/// Reads the usage from an answer, and prices it as a gateway would bill it. `None` if the answer reports no usage.
 pub(super) fn bill(model: &Model, answer: &[u8]) -> Option<(Usage, NanoUsd)> {
     let bounds = UsageBounds {
         prompt_estimate: 0,
@@ -106,13 +106,13 @@ mod tests {
     fn the_cost_is_that_of_the_reported_usage_to_the_nano_dollar() {
         let model = model("kind = \"openai\"");
         let nanos = |answer: &str| bill(&model, answer.as_bytes()).map(|(_, cost)| cost.nanos());
-        // 13 × 3 + 5 × 15 millionths.
+        // (13 × 3 + 5 × 15) millionths of a dollar.
         let chat = r#"{"choices":[{"message":{"content":"Yes."}}],"usage":{"prompt_tokens":13,"completion_tokens":5,"total_tokens":18}}"#;
         assert_eq!(nanos(chat), Some(114_000));
         let responses = r#"{"status":"incomplete","output":[],"usage":{"input_tokens":13,"input_tokens_details":{"cached_tokens":3},
             "output_tokens":16,"output_tokens_details":{"reasoning_tokens":16},"total_tokens":29}}"#;
         assert_eq!(nanos(responses), Some(10 * 3_000 + 3 * 300 + 16 * 15_000));
-        // Anthropic's input leaves out what a cache reads and writes.
+        // Anthropic's `input_tokens` exclude what a cache reads and writes.
         let messages = r#"{"type":"message","content":[],"usage":{"input_tokens":10,"cache_creation_input_tokens":2,
             "cache_read_input_tokens":1,"output_tokens":4}}"#;
         assert_eq!(nanos(messages), Some(10 * 3_000 + 2 * 3_750 + 300 + 4 * 15_000));

@@ -6,9 +6,9 @@ use key_service_cli::{CatalogueEntry, ListedModel};
 use shared::money::NanoUsd;
 use shared_catalog::{Catalog, CatalogError, Preset, Rates, Upstream};
 
-/// Context window of a model whose window is not known.
+/// Context window to assume if none is known.
 const GUESSED_WINDOW: u64 = 32_768;
-/// Output limit if none is known: enough for a source file, and cheap to hold.
+/// Output limit to assume if none is known: enough for a source file, and cheap to hold.
 const GUESSED_OUTPUT: u64 = 8_192;
 
 const HEAD: &str = r#"# The catalogue of models, written by `faregate init`. docs/catalogue.md explains every field. After a change, run
@@ -25,7 +25,7 @@ docs = "https://docs.example.com"
 pub(super) struct Sizes {
     pub(super) context_window: u64,
     pub(super) max_output_tokens: u64,
-    /// The window was found neither in the flags, nor on the server, nor in a price list.
+    /// Whether neither the flags, nor the server, nor a price list has the window.
     pub(super) window_is_guessed: bool,
 }
 
@@ -59,7 +59,7 @@ impl Sizes {
                 "--max-output-tokens: {named} is more than the window of {context_window}; use less, or a larger --context-window"
             ));
         }
-        // Prompt and output share the window, so an answer must leave room for its prompt.
+        // Prompt and output share the window, so an answer must leave room for the prompt.
         let listed =
             told.listed_output.map(|most| if most < context_window { most } else { context_window / 2 });
         let guessed = GUESSED_OUTPUT.min(context_window / 4);
@@ -75,7 +75,7 @@ pub(super) fn upstream(preset: &Preset) -> Result<Option<Upstream>, CatalogError
     Ok(catalog.models.into_iter().flat_map(|model| model.upstreams).next())
 }
 
-/// Makes a model that is sold for nothing.
+/// A model that is free for callers.
 pub(super) fn free(id: &str) -> ListedModel {
     let mut rates = [false; _];
     rates[..3].fill(true);
@@ -91,7 +91,7 @@ pub(super) fn free(id: &str) -> ListedModel {
     }
 }
 
-/// Writes the catalogue of a model that its server calls `name`.
+/// Writes the catalogue for a model that its server calls `name`.
 pub(super) fn text(preset: &Preset, listed: ListedModel, name: &str, sizes: Sizes) -> String {
     let listed = ListedModel {
         id: name.to_owned(),

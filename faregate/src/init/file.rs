@@ -1,4 +1,4 @@
-//! Writes a file completely or not at all, and never over another file.
+//! Writes a file completely or not at all, and never overwrites one.
 
 use std::{
     fs::{self, File},
@@ -75,7 +75,7 @@ mod tests {
         assert_eq!(fs::read_dir(&place).unwrap().count(), 1, "no draft is left");
         let nowhere = must_be_new(&place.join("missing/models.toml")).unwrap_err();
         assert!(nowhere.to_string().contains("there is no folder"), "{nowhere}");
-        // A link to nowhere is a name that is taken.
+        // A dangling symlink also occupies its name.
         std::os::unix::fs::symlink("nowhere", place.join("link.toml")).unwrap();
         assert!(must_be_new(&place.join("link.toml")).is_err());
         fs::remove_dir_all(place).unwrap();

@@ -1,14 +1,14 @@
-//! Finds the model that a person names in a server's list.
+//! Finds the model that a person chooses from a server's list.
 
 use std::fmt::Write;
 
 use shared::text::{is_control, shown};
 
-/// Models that a screen shows at once.
+/// Number of models that a screen shows at once.
 const SHOWN_AT_ONCE: usize = 30;
-/// Models that an error names; a server may have hundreds.
+/// Number of models that an error lists; a server may have hundreds.
 const SHOWN_IN_ERROR: usize = 12;
-/// Characters of a name that are shown.
+/// Maximum length of a shown name in characters.
 const MAX_SHOWN_NAME: usize = 100;
 
 /// Names of models, in the order of the server's list.
@@ -18,13 +18,13 @@ pub(super) struct ModelNames(Vec<String>);
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Chosen {
     Model(String),
-    /// Several models have names that contain the answer.
+    /// Several models' names contain the answer.
     Among(ModelNames),
     Nothing,
 }
 
 impl ModelNames {
-    /// Takes the names of a list, except those that a catalogue cannot contain.
+    /// Takes the names from a list, except names that a catalogue cannot contain.
     pub(super) fn of<'a>(names: impl Iterator<Item = &'a str>) -> Self {
         let usable = names.filter(|name| !name.is_empty() && !name.chars().any(is_control));
         Self(usable.map(str::to_owned).collect())
@@ -49,7 +49,7 @@ impl ModelNames {
         }
     }
 
-    /// Reads an answer to the menu of these names: a number, a name, or a part of any name in the whole list.
+    /// Interprets an answer to the menu of these names: a number, a name, or a part of any name in the whole list.
     pub(super) fn chosen(&self, all: &Self, answer: &str) -> Chosen {
         let number = answer.parse::<usize>().ok().and_then(|number| self.0.get(number.checked_sub(1)?));
         if let Some(model) = all.0.iter().find(|name| *name == answer).or(number) {
@@ -69,7 +69,7 @@ impl ModelNames {
         Self(self.0.iter().filter(is_like).cloned().collect())
     }
 
-    /// Returns an error: no model has this name, and these are the models there are, similar ones first.
+    /// Makes the error for an unknown model. It lists existing models, similar names first.
     pub(super) fn unknown(&self, name: &str) -> String {
         let alike = self.with(name);
         let others = self.0.iter().filter(|other| !alike.0.contains(other));
@@ -109,7 +109,7 @@ mod tests {
         for nothing in ["0", "9", "owl"] {
             assert_eq!(chosen(nothing), Chosen::Nothing, "{nothing}");
         }
-        // A number counts in the menu that was shown, a name in the whole list.
+        // A number refers to the menu that was shown, a name to the whole list.
         let part = names(&["wren"]);
         assert_eq!(part.chosen(&all, "1"), Chosen::Model("wren".into()));
         assert_eq!(part.chosen(&all, "lark-2"), Chosen::Model("lark-2".into()));

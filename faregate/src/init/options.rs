@@ -29,10 +29,10 @@ pub(crate) struct InitOptions {
     pub(super) api_key_env: Option<String>,
     #[command(flatten)]
     pub(super) price: PriceOptions,
-    /// Context window: tokens of prompt and output together, if neither the server nor a price list has it
+    /// Context window: tokens of prompt and output together. Needed if neither the server nor a price list has it
     #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u64).range(1..))]
     pub(super) context_window: Option<u64>,
-    /// Most tokens of an answer
+    /// Maximum number of tokens in an answer
     #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u64).range(1..))]
     pub(super) max_output_tokens: Option<u64>,
     /// File to write; an existing file is never overwritten
@@ -68,7 +68,7 @@ pub(super) enum PriceSource {
 }
 
 impl InitOptions {
-    /// Lists the flags that a caller without a terminal must add.
+    /// Lists the flags that are still needed if there is no terminal.
     pub(super) fn missing(&self) -> Vec<&'static str> {
         let needed = [
             (self.vendor.is_none() && self.address.is_none(), "--vendor or --address"),
@@ -89,7 +89,7 @@ impl PriceOptions {
 }
 
 impl PriceSource {
-    /// Reads an answer: `free`, a file, or rates.
+    /// Parses an answer: `free`, a file, or rates.
     pub(super) fn parse(answer: &str) -> Result<Self, String> {
         let is_list = |extension: &str| answer.ends_with(extension);
         match answer {
@@ -119,7 +119,7 @@ fn rates(text: &str) -> Result<WrittenRates, String> {
             return Err(format!("{name} is given twice"));
         }
     }
-    // Input and output have no default, so both must be named.
+    // Input and output have no default, so both are required.
     match [0, 2].into_iter().find(|field| rates[*field].is_none()) {
         Some(field) => Err(format!("{} is missing: USD per million tokens", Rates::FIELDS[field])),
         None => Ok(rates),

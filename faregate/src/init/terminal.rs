@@ -1,4 +1,4 @@
-//! Questions to the person at a terminal, line by line.
+//! Asks the person at a terminal, line by line.
 
 use std::{
     io::{self, IsTerminal, Write},
@@ -8,7 +8,7 @@ use std::{
 use anyhow::bail;
 use tokio::sync::mpsc;
 
-/// Lines read ahead of a question, so that a person may paste several answers at once.
+/// Number of lines to read ahead, so that a person may paste several answers at once.
 const LINES_AHEAD: usize = 16;
 
 /// A person's terminal. A separate thread reads its lines, so that Ctrl-C ends a question at once.
@@ -17,7 +17,7 @@ pub(super) struct Terminal {
 }
 
 impl Terminal {
-    /// Opens the terminal; `None` if questions or answers cannot pass through one.
+    /// Opens the terminal; `None` if standard input or output is not a terminal.
     pub(super) fn open() -> Option<Self> {
         if !io::stdin().is_terminal() || !io::stdout().is_terminal() {
             return None;
@@ -34,7 +34,7 @@ impl Terminal {
         Some(Self { lines })
     }
 
-    /// Asks, and returns the next line, trimmed.
+    /// Asks a question, and returns the next line without surrounding blanks.
     pub(super) async fn ask(&mut self, question: &str) -> anyhow::Result<String> {
         let mut out = io::stdout();
         write!(out, "{question} ")?;

@@ -1,20 +1,20 @@
-//! The vendor or the address that a person names, and the preset for it.
+//! The vendor or address that a person names, and its preset.
 
 use http::Uri;
 use shared::text::shown;
 use shared_catalog::Preset;
 
-/// Most characters of a person's answer that an error repeats.
+/// Maximum number of characters that an error repeats from a person's answer.
 const MAX_SHOWN_ANSWER: usize = 80;
-/// Variable with the credential of a server that no preset knows.
+/// Variable with the credential for a server without a preset.
 pub(super) const UPSTREAM_KEY: &str = "UPSTREAM_KEY";
 
-/// A vendor, or a server at an address that no preset knows by its host.
+/// A vendor, or a server whose host has no preset.
 #[derive(Clone, Debug)]
 pub(super) struct Vendor {
     /// Settings, including the operator's own address and variable.
     pub(super) preset: Preset,
-    /// No preset fits, but the server's list of models may show what it is.
+    /// Whether no preset fits. The server's list of models may still show what it is.
     pub(super) is_unknown: bool,
 }
 
@@ -27,7 +27,7 @@ pub(super) struct VendorNamed<'a> {
 }
 
 impl Vendor {
-    /// Finds the named vendor; `None` if none was named. `has_upstream_key` says whether `UPSTREAM_KEY` is set.
+    /// Finds the named vendor; `None` if no vendor was named. `has_upstream_key` means that `UPSTREAM_KEY` is set.
     pub(super) fn of(
         presets: &[Preset],
         named: VendorNamed<'_>,
@@ -57,7 +57,7 @@ impl Vendor {
         Ok(Some(vendor))
     }
 
-    /// Replaces an unknown server with the preset whose servers list this owner for their models.
+    /// Replaces an unknown server with the preset for servers that report this owner of their models.
     pub(super) fn recognised(self, presets: &[Preset], owner: Option<&str>) -> Self {
         let known = owner.and_then(|owner| presets.iter().find(|preset| preset.is_of(owner)));
         match known {
@@ -70,7 +70,7 @@ impl Vendor {
         }
     }
 
-    /// Returns what to do about a placeholder in the vendor's address, if it has one.
+    /// Explains how to replace the placeholder in the vendor's address, if it has one.
     pub(super) fn blank(&self) -> Option<String> {
         let blank = self.preset.blank()?;
         let Preset { title, url, .. } = &self.preset;
@@ -91,7 +91,7 @@ fn by_name<'a>(presets: &'a [Preset], name: &str) -> Result<&'a Preset, String> 
     })
 }
 
-/// Checks an address: http or https, without a credential, which would be written to the file.
+/// Checks an address: it must be http or https, and must not contain a credential, which would be written to the file.
 fn checked_address(text: &str) -> Result<Uri, String> {
     let uri: Option<Uri> = text.trim().trim_end_matches('/').parse().ok();
     let uri = uri.filter(|uri| matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some());
@@ -115,7 +115,7 @@ pub(super) fn menu(presets: &[Preset]) -> String {
     presets.iter().enumerate().map(line).collect()
 }
 
-/// Reads an answer to the menu: a number, a name, or an address. Returns the name or the address.
+/// Interprets an answer to the menu: a number, a name, or an address. Returns the name or the address.
 pub(super) fn chosen<'a>(presets: &'a [Preset], answer: &'a str) -> VendorNamed<'a> {
     let number = answer.parse::<usize>().ok().and_then(|number| presets.get(number.checked_sub(1)?));
     let none = VendorNamed { name: None, address: None, api_key_env: None };

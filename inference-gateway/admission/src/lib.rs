@@ -26,9 +26,9 @@ const PARSING_TIMEOUT: Duration = Duration::from_secs(30);
 /// Smallest body that is always parsed on a separate thread. A mebibyte of long texts takes 1 to 11 ms, so a smaller
 /// body delays other requests of its worker by at most 3 ms, unless it has many values.
 pub const LARGE_BODY: usize = 256 << 10;
-/// Most objects, lists and members of a body that is parsed on its worker's own thread. An empty message takes as long
-/// as a thousand letters, and 256 KiB have room for ten thousand. Brackets and colons in texts count too, which only
-/// moves a long text to another thread.
+/// Maximum number of objects, lists and members in a body that is parsed on its worker's own thread. An empty message
+/// takes as long as a thousand letters, and 256 KiB have room for ten thousand. Brackets and colons in texts count too,
+/// which only moves a long text to another thread.
 const MANY_VALUES: usize = 4096;
 /// Unauthenticated connections may use one in this many slots until their requests are authorized.
 const UNAUTHENTICATED_PART: usize = 4;
@@ -193,7 +193,7 @@ impl Admission {
         Ok(BodyPieces { head, rest: permit.kept_by(rest) })
     }
 
-    /// Returns the most memory for the answers of one account, in bytes.
+    /// Returns the maximum memory for the answers of one account, in bytes.
     pub fn largest_answer(&self) -> usize {
         self.0.answers_of_account
     }
@@ -240,7 +240,7 @@ impl Admitted {
         self.slot.owner()
     }
 
-    /// The slot, for a hold.
+    /// Returns the slot, which the hold keeps.
     pub fn slot(&self) -> Arc<Permit> {
         self.slot.clone()
     }

@@ -5,7 +5,7 @@ use shared::clock::System;
 
 use super::*;
 
-/// Sizes of eight slots, three for an account, and ten bytes of prompts, six for an account.
+/// An admission with eight slots, three for an account, and ten bytes of prompts, six for an account.
 fn admission() -> Admission {
     Admission::new(&sizes())
 }

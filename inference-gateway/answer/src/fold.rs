@@ -10,10 +10,10 @@ use shared::{
 };
 
 use crate::{
-    pieces::nonsense::Nonsense,
     pieces::{
         calls::{Calls, PieceId},
         logprobs::Logprobs,
+        nonsense::Nonsense,
         parts::{Delta, MAX_CALLS, ToolCall},
         signed::{Carry, PARTS},
     },
@@ -76,9 +76,11 @@ impl Fold {
         self.held_bytes
     }
 
-    /// Sets missing finish reasons, once the server has sent everything. Returns whether any was missing.
+    /// Sets missing finish reasons, once the server has sent everything. Returns whether any was missing. Choices that
+    /// never came are left out, so that the others reach the client.
     pub fn end(&mut self) -> bool {
-        let open = self.choices.iter_mut().filter(|choice| choice.finish.is_none() && choice.has_output());
+        self.choices.retain(|choice| choice.finish.is_some() || choice.has_output());
+        let open = self.choices.iter_mut().filter(|choice| choice.finish.is_none());
         open.fold(false, |_, choice| {
             choice.finish =
                 Some(if choice.calls.is_empty() { FinishReason::Stop } else { FinishReason::ToolCalls });
@@ -330,6 +332,23 @@ mod tests {
         fold.add(&chunk);
         let answer: Value = serde_json::from_slice(&fold.into_answer().ok().unwrap()).unwrap();
         assert_eq!(answer["choices"][0]["message"]["content"], "\u{1f600}");
+    }
+
+    #[test]
+    fn a_choice_that_never_came_costs_no_client_the_others() {
+        let mut fold = fold(&[
+            piece(1, &json!({"content": "a"}), Some("stop")),
+            piece(3, &json!({"content": "b"}), None),
+        ]);
+        assert!(fold.end());
+        let answer: Value = serde_json::from_slice(&fold.into_answer().ok().unwrap()).unwrap();
+        let told: Vec<_> = answer["choices"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|choice| (&choice["index"], &choice["message"]["content"]))
+            .collect();
+        assert_eq!(told, [(&json!(0), &json!("a")), (&json!(1), &json!("b"))]);
     }
 
     #[test]

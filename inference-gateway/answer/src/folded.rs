@@ -6,8 +6,10 @@ use upstream_error::UpstreamError;
 
 use crate::{
     fold::Fold,
-    pieces::nonsense::Nonsense,
-    pieces::oddity::{Oddities, Oddity},
+    pieces::{
+        nonsense::Nonsense,
+        oddity::{Oddities, Oddity},
+    },
     reader::AnswerReader,
     sse::{Decoder, payload::Payload},
     stream::{Chunk, Event},
@@ -43,7 +45,7 @@ struct Folding {
     odd: Oddities,
     /// Name of the model that answers, as spelled in JSON.
     model: Option<String>,
-    /// The server has sent everything.
+    /// Whether the server has sent everything.
     is_done: bool,
     /// Usage came last, as it does at the end of a stream.
     is_reported: bool,
@@ -95,7 +97,7 @@ impl Folding {
         self.fold.add(chunk);
         let told = chunk.usage().unwrap_or_default().max(chunk.timings().unwrap_or_default());
         self.usage = self.usage.max(told);
-        self.is_reported = chunk.is_without_choices() && told.completion > Some(0);
+        self.is_reported = chunk.is_last_report();
         // A whole answer is complete, with or without a finish reason.
         self.is_done |= chunk.is_whole;
         if self.model.is_none() {

@@ -16,9 +16,8 @@ use shared_catalog::UpstreamApi;
 pub(crate) use self::chat::ChatReader;
 use self::{messages::MessagesReader, responses::ResponsesReader};
 use crate::{
-    pieces::nonsense::Nonsense,
-    pieces::oddity::Oddity,
-    sse::payload::{Payload, PayloadEnds},
+    pieces::{nonsense::Nonsense, oddity::Oddity},
+    sse::payload::{Payload, PayloadEnds, is_done},
     stream::{Chunk, Event},
     usage::Reported,
 };
@@ -127,10 +126,7 @@ impl AnswerReader {
         self.next();
         match &mut self.0 {
             ApiReader::Chat(reader) => reader.event(payload),
-            // Some servers end every stream as a chat stream.
-            ApiReader::Messages(_) | ApiReader::Responses(_) if payload.trim_ascii() == b"[DONE]" => {
-                Ok(Event::Done)
-            }
+            ApiReader::Messages(_) | ApiReader::Responses(_) if is_done(payload) => Ok(Event::Done),
             ApiReader::Messages(reader) => reader.event(std::str::from_utf8(payload)?),
             ApiReader::Responses(reader) => reader.event(std::str::from_utf8(payload)?),
         }

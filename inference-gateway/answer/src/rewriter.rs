@@ -7,7 +7,13 @@ use shared::{error::ApiError, generation::FinishReason, ids::GenerationId, money
 
 use crate::{
     generation::{Generation, put, put_number},
-    pieces::{call_ids::MadeIds, calls::Calls, logprobs::put_logprobs, parts::Delta, signed::Carry},
+    pieces::{
+        call_ids::MadeIds,
+        calls::Calls,
+        logprobs::put_logprobs,
+        parts::{Delta, NO_ARGUMENTS},
+        signed::Carry,
+    },
     stream::{Chunk, ChunkChoice},
     usage::put_usage,
 };
@@ -146,7 +152,6 @@ impl Rewriter {
 
     /// Ends a failed stream. The error is the last event: SDKs take a stream that just stops as complete, and an event
     /// after an error as a recovery.
-    /// event after an error for a recovery.
     pub(crate) fn error(error: &ApiError, out: &mut BytesMut) {
         put(out, "data: ");
         put(out, &error.to_json());
@@ -192,8 +197,7 @@ fn write_choice(
     put(out, r#"{"index":"#);
     put_number(out, choice.index as u64);
     put(out, r#","delta":"#);
-    let is_last = choice.finish.is_some();
-    write_delta(&choice.delta, [first, is_last], state, made, out);
+    write_delta(choice, first, state, made, out);
     put(out, r#","logprobs":"#);
     put_logprobs(choice.logprobs, out);
     match choice.finish.map(FinishReason::as_str) {
@@ -206,15 +210,16 @@ fn write_choice(
     }
 }
 
-/// Writes a delta. A choice's first delta has the role and a text, even an empty one. The last delta has what the
-/// server wants back.
+/// Writes a piece's delta. A choice's first delta has the role and a text, even an empty one. The last delta has what
+/// the server wants back, and the arguments of calls without any.
 fn write_delta(
-    delta: &Delta<'_>,
-    [first, is_last]: [bool; 2],
+    choice: &ChunkChoice<'_>,
+    first: bool,
     state: &mut ChoiceState,
     made: MadeIds,
     out: &mut BytesMut,
 ) {
+    let delta = &choice.delta;
     let content = delta.content.or(first.then_some(RawString::EMPTY));
     let texts = [
         (r#""content":"#, content),
@@ -234,22 +239,34 @@ fn write_delta(
             text.write(out);
         }
     }
-    let calls = delta.calls();
-    if !calls.is_empty() {
-        put(out, before);
-        before = r#""tool_calls":["#;
-        for (place, call) in calls.iter().enumerate() {
-            put(out, before);
-            before = ",";
-            let piece = state.calls.place(call, place);
-            state.carry.call(call, piece.index);
-            let signature = if state.carry.is_empty() { None } else { state.carry.take_call(piece.index) };
-            call.write_piece(&piece, made, signature.as_deref(), out);
+    let mut before_call = [before, r#""tool_calls":["#];
+    let mut begin_call = |out: &mut BytesMut| {
+        for text in std::mem::replace(&mut before_call, [",", ""]) {
+            put(out, text);
         }
+    };
+    for (place, call) in delta.calls().iter().enumerate() {
+        begin_call(out);
+        let piece = state.calls.place(call, place);
+        state.carry.call(call, piece.index);
+        let signature = if state.carry.is_empty() { None } else { state.carry.take_call(piece.index) };
+        call.write_piece(&piece, made, signature.as_deref(), out);
+    }
+    if choice.finish == Some(FinishReason::ToolCalls) {
+        for index in state.calls.without_arguments() {
+            begin_call(out);
+            put(out, r#"{"index":"#);
+            put_number(out, index);
+            put(out, r#","function":{"arguments":"#);
+            NO_ARGUMENTS.write(out);
+            put(out, "}}");
+        }
+    }
+    if before_call[1].is_empty() {
         put(out, "]");
         before = ",";
     }
-    if is_last && !state.carry.is_empty() {
+    if choice.finish.is_some() && !state.carry.is_empty() {
         put(out, before);
         before = ",";
         state.carry.write_details(out);

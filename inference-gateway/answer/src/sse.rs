@@ -2,6 +2,7 @@
 
 pub(crate) mod payload;
 mod repair;
+mod repeats;
 
 use std::collections::VecDeque;
 
@@ -29,12 +30,12 @@ pub struct Decoder {
     long: Option<LongText>,
     /// Payload of an incomplete event.
     data: Option<Text>,
-    /// The last piece ended with a carriage return. A line feed at the start of the next piece belongs to it.
+    /// Whether the last piece ended with a carriage return. A line feed at the start of the next piece belongs to it.
     after_carriage_return: bool,
-    /// A line was read, so a byte order mark is no longer skipped.
+    /// Whether a line was read, so a byte order mark is no longer skipped.
     begun: bool,
     form: StreamForm,
-    /// The body was JSON and has ended.
+    /// Whether the body was JSON and has ended.
     is_of_body: bool,
     /// Payloads found within a broken one.
     repaired: VecDeque<Payload>,
@@ -67,9 +68,7 @@ impl Decoder {
         let mut decoder = Self::default();
         if StreamForm::of(&body) == StreamForm::Json {
             decoder.is_of_body = true;
-            let body =
-                if body.starts_with(BYTE_ORDER_MARK) { body.slice(BYTE_ORDER_MARK.len()..) } else { body };
-            decoder.repaired.push_back(Payload::Body(body));
+            decoder.repaired.push_back(Payload::Body(without_mark(body)));
         } else {
             decoder.push(body);
         }
@@ -90,12 +89,10 @@ impl Decoder {
         if self.form == StreamForm::Json {
             self.form = StreamForm::Unknown;
             let body = std::mem::take(&mut self.partial).freeze();
-            let body =
-                if body.starts_with(BYTE_ORDER_MARK) { body.slice(BYTE_ORDER_MARK.len()..) } else { body };
             self.is_of_body = true;
             self.repaired.push_back(match self.long.take() {
                 Some(long) => Text::Long(long).into_payload(),
-                None => Payload::Body(body),
+                None => Payload::Body(without_mark(body)),
             });
             return;
         }
@@ -131,10 +128,15 @@ impl Decoder {
                     return Some(data.into_payload());
                 }
             } else if let Some(value) = line.data() {
-                self.data = Some(match self.data.take() {
-                    Some(before) => before.join(value),
-                    None => value,
-                });
+                match self.data.take() {
+                    // Some servers end an event with its line. In JSON, no object follows another without a comma.
+                    Some(before) if before.is_event_before(&value) => {
+                        self.data = Some(value);
+                        return Some(before.into_payload());
+                    }
+                    Some(before) => self.data = Some(before.join(value)),
+                    None => self.data = Some(value),
+                }
             }
         }
     }
@@ -221,6 +223,13 @@ impl Decoder {
     }
 }
 
+fn without_mark(mut body: Bytes) -> Bytes {
+    if body.starts_with(BYTE_ORDER_MARK) {
+        body.advance(BYTE_ORDER_MARK.len());
+    }
+    body
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -232,7 +241,7 @@ mod tests {
         data
     }
 
-    /// Payloads of a body that arrives in these pieces.
+    /// Decodes the payloads of a body that arrives in these pieces.
     fn payloads<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<String> {
         let mut decoder = Decoder::default();
         let mut found = Vec::new();
@@ -283,6 +292,17 @@ mod tests {
             payloads([&b"data: {\ndata: \"a\": 1\ndata\ndata: }\n\ndata:\n\ndata\n\n"[..]]),
             ["{\n\"a\": 1\n\n}"]
         );
+    }
+
+    #[test]
+    fn an_object_that_follows_another_is_the_next_event_also_without_an_empty_line() {
+        let body =
+            b"data: {\"a\":1}\ndata: {\"b\":\ndata: {}}\ndata:{\"c\":[\ndata: 1]\ndata: }\ndata: [DONE]\n\n";
+        let expected = ["{\"a\":1}", "{\"b\":\n{}}", "{\"c\":[\n1]\n}", "[DONE]"];
+        assert_eq!(payloads([&body[..]]), expected);
+        assert_eq!(payloads(body.chunks(1)), expected);
+        // The end of the first event is known as soon as the next one begins.
+        assert_eq!(payloads([&b"data: {}\ndata: {"[..], &b"}\n"[..]]), ["{}"]);
     }
 
     #[test]

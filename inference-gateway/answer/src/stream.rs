@@ -8,10 +8,10 @@ use shared::{
 use upstream_error::UpstreamError;
 
 use crate::{
-    pieces::oddity::{Oddities, Oddity},
     pieces::{
         finish::FinishWord,
         logprobs::listed_tokens,
+        oddity::{Oddities, Oddity},
         parts::{Delta, OutputSize},
     },
     sse::payload::is_too_deep,
@@ -61,7 +61,7 @@ pub struct Chunk<'a> {
     /// An unknown finish reason, as the upstream wrote it.
     pub unknown_finish: Option<&'a str>,
     pub odd: Oddities,
-    /// The chunk is a whole answer.
+    /// Whether the chunk is a whole answer.
     pub(super) is_whole: bool,
     /// The event itself, if its API's events can be passed on. `None` if it is too long or nested too deeply.
     pub(super) original: Option<Original<'a>>,
@@ -197,6 +197,11 @@ impl<'a> Chunk<'a> {
     /// Returns whether the chunk adds to no choice, such as a last chunk with only usage.
     pub const fn is_without_choices(&self) -> bool {
         self.choices.is_empty()
+    }
+
+    /// Returns whether the chunk only reports the usage, as at the end of a stream.
+    pub fn is_last_report(&self) -> bool {
+        self.is_without_choices() && self.usage().is_some_and(|usage| usage.completion > Some(0))
     }
 
     pub const fn is_whole(&self) -> bool {

@@ -42,14 +42,14 @@ fn generation() -> Generation<'static> {
     Generation { id, created: 1_795_140_665, model: "Model \"Flash\"", server: ServerId::default() }
 }
 
-/// The usage that clients read.
+/// Returns the usage that clients read.
 fn usage() -> Value {
     json!({"prompt_tokens": 12, "completion_tokens": 5, "total_tokens": 17, 
         "prompt_tokens_details": {"cached_tokens": 4, "cache_write_tokens": 3, "audio_tokens": 1},
         "completion_tokens_details": {"reasoning_tokens": 2, "audio_tokens": 1}, "cost": 0.000_003_2})
 }
 
-/// A whole answer, rewritten.
+/// Rewrites a whole answer.
 fn whole(upstream: &Value) -> Result<Value, Nonsense> {
     let body = upstream.to_string();
     let completion = Completion::read(&Reply::Chat { include_usage: false }, body.as_bytes())?;
@@ -61,7 +61,7 @@ fn whole_payload(payload: Payload) -> Bytes {
     data
 }
 
-/// Events that a client has received, in order.
+/// Lists the events that a client has received, in order.
 fn events(out: &mut BytesMut) -> Vec<Value> {
     let mut decoder = Decoder::default();
     decoder.push(out.split().freeze());
@@ -73,7 +73,7 @@ fn events(out: &mut BytesMut) -> Vec<Value> {
     std::iter::from_fn(next).map(json).collect()
 }
 
-/// The choices of every chunk that a client receives for these upstream chunks.
+/// Lists the choices of every chunk that a client receives for these upstream chunks.
 fn rewritten(rewriter: &mut Rewriter, upstream: &[Value]) -> Vec<Value> {
     let mut out = BytesMut::new();
     for chunk in upstream {
@@ -94,7 +94,7 @@ fn finish(reason: &str) -> Value {
     json!({"choices": [{"index": 0, "delta": {}, "finish_reason": reason}]})
 }
 
-/// A chunk's choices as clients read them: one choice, going on.
+/// A chunk's choices as clients read them: one unfinished choice.
 fn open(delta: &Value) -> Value {
     json!([{"index": 0, "delta": delta, "logprobs": null, "finish_reason": null}])
 }
@@ -280,8 +280,7 @@ fn calls_that_share_an_index_are_kept_apart_and_ids_that_are_made_up_are_not_bel
     );
 }
 
-/// True of ids as they are made for calls that come without one.
-/// Returns whether this is an id as the gateway makes them, which every vendor takes.
+/// Returns whether this is an id that the gateway generates for a call without one. Every vendor accepts such ids.
 fn is_made(id: &Value) -> bool {
     id.as_str().is_some_and(|id| id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric()))
 }

@@ -1,6 +1,7 @@
 //! Token counts in reports of upstreams and in answers to clients.
 
 mod read;
+mod reported;
 
 use bytes::BytesMut;
 use shared::{
@@ -9,8 +10,8 @@ use shared::{
 };
 
 use crate::generation::{put, put_number};
-pub use read::{MOST_TOKENS, Reported};
 pub(super) use read::{ReportForm, largest_report};
+pub use reported::{MOST_TOKENS, Reported};
 
 /// Writes the `usage` that clients read, with OpenAI's members. Rare parts are left out if they are zero. `cost` is the
 /// billed amount, left out while unknown.

@@ -10,17 +10,17 @@ use shared_catalog::UpstreamApi;
 
 use crate::{
     dialect::{
+        block::{TurnEnd, WholeTurn},
         messages::{self, MessagesStream},
         passed::PassedAnswer,
         responses::{self, ResponsesStream},
-        turn::{TurnEnd, WholeTurn},
     },
     generation::{Generation, Settled, put, put_number},
-    pieces::nonsense::Nonsense,
-    pieces::oddity::{Oddities, Oddity},
     pieces::{
         call_ids::MadeIds,
         logprobs::{listed_tokens, put_logprobs},
+        nonsense::Nonsense,
+        oddity::{Oddities, Oddity},
         parts::{OutputSize, even_null},
         signed::Carry,
     },

@@ -6,14 +6,14 @@ use shared::{error::ApiError, generation::FinishReason};
 
 use crate::{
     dialect::{
+        block::{TurnEnd, TurnWriter},
         messages::MessagesStream,
         passed::{PassedStream, PassedWriter},
         responses::ResponsesStream,
-        turn::{Turn, TurnEnd, TurnWriter},
+        turn::Turn,
     },
     generation::{Generation, Settled, put},
-    pieces::call_ids::AnswerCallIds,
-    pieces::nonsense::Nonsense,
+    pieces::{call_ids::AnswerCallIds, nonsense::Nonsense},
     rewriter::Rewriter,
     stream::Chunk,
 };

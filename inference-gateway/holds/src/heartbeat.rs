@@ -17,7 +17,7 @@ use crate::{
 const HEARTBEAT: Duration = Duration::from_millis(500);
 /// Renewals per lease. Several may fail before the hold expires.
 const RENEWALS_PER_LEASE: u32 = 6;
-/// Longest time between two renewals, even of a long lease. A renewal also reports revocations, which must end streams
+/// Maximum time between two renewals, even of a long lease. A renewal also reports revocations, which must end streams
 /// within five seconds.
 const LONGEST_PERIOD: Duration = Duration::from_secs(4);
 
@@ -99,7 +99,11 @@ async fn release(holds: Holds, orphans: Vec<Orphan>) {
             Ok(()) => {}
             Err(e) if e.may_pass() && !orphan.is_over(Instant::now()) => holds.keys().keep_orphan(orphan),
             Err(e) => {
-                tracing::warn!(generation = %orphan.generation, error = %e, "cannot release a hold of unknown outcome; it ends with its lease");
+                tracing::warn!(
+                    generation = %orphan.generation,
+                    error = %e,
+                    "cannot release a hold with an unknown outcome; it ends with its lease"
+                );
             }
         }
     }

@@ -35,7 +35,7 @@ use session::SessionTask;
 
 /// How long a request waits for its authorization. After that, the client should retry later.
 const AUTHORIZE_DEADLINE: Duration = Duration::from_secs(3);
-/// Longest time for one attempt to extend, capture or release. The caller repeats failed attempts.
+/// Maximum time for one attempt to extend, capture or release. The caller repeats failed attempts.
 const ATTEMPT_DEADLINE: Duration = Duration::from_secs(5);
 /// First and longest pause before a failed call is repeated.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
@@ -82,7 +82,7 @@ pub enum Unavailable {
     #[error("the key-service failed: {0}")]
     Failed(CallFailure),
     /// The answer does not match the call.
-    #[error("the key-service's answer does not fit the call")]
+    #[error("the key-service's answer does not match the call")]
     Unfit,
 }
 
@@ -118,7 +118,6 @@ impl Keys {
         self.0.queue.close();
     }
 
-    /// Returns a new generation id.
     pub fn new_generation(&self) -> GenerationId {
         GenerationId::generate(&*self.0.clock)
     }

@@ -33,7 +33,7 @@ pub(crate) enum Ending {
         usage: Usage,
         /// The part of the usage to charge, if the upstream continued after its stream was cut.
         charged: Option<Usage>,
-        /// The usage is an estimate.
+        /// Whether the usage is an estimate.
         estimated: bool,
     },
     Release,
@@ -155,7 +155,7 @@ impl Settlement {
                 match keys.capture(Capture { hold, usage, charged, estimated, course }).await? {
                     Captured::Billed(charge) => Ok(Some(charge)),
                     Captured::Gone => {
-                        tracing::error!(generation = %self.hold.generation, ?usage, "cannot bill a usage, since its key is gone");
+                        tracing::error!(generation = %self.hold.generation, ?usage, "cannot bill usage, since its key no longer exists");
                         Ok(None)
                     }
                 }

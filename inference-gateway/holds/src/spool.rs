@@ -20,11 +20,11 @@ use shared_rpc::{
 };
 use tokio::sync::oneshot;
 
-/// Most captures in the spool. Each unconfirmed capture keeps its slot, so more are unlikely.
+/// Maximum number of captures in the spool. Each unconfirmed capture keeps its slot, so more are unlikely.
 const MAX_CAPTURES: usize = 1 << 20;
 /// Size from which the file is rewritten without its delivered captures.
 const COMPACT_BYTES: u64 = 4 << 20;
-/// Most waiting lines. Every caller waits for its line, except for deliveries.
+/// Maximum number of waiting lines. Every caller waits for its line, except for deliveries.
 const QUEUE: usize = 8192;
 
 /// A handle on the spool. Cheap to clone.
@@ -121,7 +121,7 @@ impl Spool {
                 if let Some(Failures { count, seconds, .. }) = self.unwritten.failed() {
                     tracing::error!(
                         %file, %error, failures = count, seconds,
-                        "the spool cannot be written: captures are in memory alone, and lost if this process ends \
+                        "the spool cannot be written: captures are only in memory, and are lost if this process ends \
                          before a key-service confirms them; each write is tried again"
                     );
                 }
@@ -162,7 +162,7 @@ struct SpoolWriter {
     file: File,
     /// Length of the complete lines, in bytes.
     bytes: u64,
-    /// The file may end with a partial line, or with lines that were not synced.
+    /// Whether the file may end with a partial line, or with lines that were not synced.
     torn: bool,
     pending: HashMap<GenerationId, SpooledCapture>,
 }
@@ -344,7 +344,9 @@ fn keep_damaged(spool: &Path, lines: &[Vec<u8>]) -> Result<(), SpoolError> {
         spool = %spool.display(),
         moved_to = %path.display(),
         lines = lines.len(),
-        "lines of the spool cannot be read, and were moved: each may be a charge that is owed; compare the journal with the upstream's record (audit --against), or mend the lines and append them to the spool while the gateway is stopped"
+        "lines of the spool cannot be read, and were moved: each may be a charge that is owed; compare the journal \
+         with the upstream's record (audit --against), or repair the lines and append them to the spool while the \
+         gateway is stopped"
     );
     Ok(())
 }
@@ -388,7 +390,7 @@ mod tests {
         folder
     }
 
-    /// The models of the captures in the file, all of which can be read.
+    /// Lists the models of the captures in the file. All captures can be read.
     fn models(file: &Path) -> Vec<String> {
         let SpoolContents { pending, damaged } = spool::read(file).unwrap();
         assert!(damaged.is_empty(), "{damaged:?}");

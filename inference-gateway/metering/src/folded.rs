@@ -16,7 +16,9 @@ pub struct FoldMeter {
     choices: u64,
     unknown_finish: Option<String>,
     is_finished: bool,
-    /// An event was too long to keep.
+    /// Whether the last event reported the usage, as at the end of a stream.
+    is_reported: bool,
+    /// Whether an event was too long to keep.
     is_too_long: bool,
     odd: Oddities,
 }
@@ -43,6 +45,7 @@ impl FoldMeter {
             choices,
             unknown_finish: None,
             is_finished: false,
+            is_reported: false,
             is_too_long: false,
             odd: Oddities::default(),
         }
@@ -67,6 +70,7 @@ impl FoldMeter {
                     self.odd.join(chunk.odd);
                     self.odd.add_if(Oddity::WholeForStream, chunk.is_whole());
                     self.counter.count_chunk(&chunk);
+                    self.is_reported = chunk.is_last_report();
                     if let Some(unknown) = chunk.unknown_finish {
                         self.unknown_finish.get_or_insert_with(|| unknown.to_owned());
                     }
@@ -95,7 +99,7 @@ impl FoldMeter {
     pub fn upstream_ended(&mut self) -> FoldEnd {
         self.decoder.end();
         let end = self.read();
-        if end.is_none() && self.decoder.is_of_body() {
+        if end.is_none() && (self.decoder.is_of_body() || self.is_reported) {
             self.end_choices();
         }
         end.unwrap_or(FoldEnd::Complete)

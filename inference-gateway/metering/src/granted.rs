@@ -9,7 +9,7 @@ pub const GRANT_TOKENS: u64 = 1024;
 pub struct GrantedTokens {
     granted: u64,
     wanted: u64,
-    /// The last extension granted less than requested, so no more is available until another hold ends.
+    /// Whether the last extension granted less than requested, so no more is available until another hold ends.
     short: bool,
 }
 

@@ -9,7 +9,7 @@ use shared::{error::ApiError, generation::FinishReason, tokens::Usage};
 
 use crate::{granted::GrantedTokens, output::Output, stream_end::StreamEnd, usage::UsageCounter};
 
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about a stream")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a separate fact about a stream")]
 pub struct StreamMeter {
     pub(super) decoder: Decoder,
     pub(super) reader: AnswerReader,
@@ -31,7 +31,7 @@ pub struct StreamMeter {
     pub(super) finish_reasons: Vec<FinishReason>,
     /// Output came after the last finish reason.
     pub(super) goes_on: bool,
-    /// A chunk without choices came after the last finish reason, as it does at the end of a stream.
+    /// Whether a chunk without choices came after the last finish reason, as it does at the end of a stream.
     pub(super) last_chunk: bool,
     /// Number of events with data.
     pub(super) events: u64,
@@ -40,9 +40,9 @@ pub struct StreamMeter {
     /// Part of the stream could not be read, although the upstream may have generated and charged for it.
     pub(super) is_unreadable: bool,
     pub(super) odd: Oddities,
-    /// The upstream ended an answer without any content.
+    /// Whether the upstream ended an answer without any content.
     pub(super) is_empty: bool,
-    /// The last output was followed by a report of usage.
+    /// Whether the last output was followed by a report of usage.
     pub(super) is_reported_last: bool,
     /// Why the upstream's body ended, while one of its events waits.
     pub(super) ended: Option<String>,
@@ -287,7 +287,7 @@ impl StreamMeter {
         let chunk = match self.reader.payload(&data) {
             Ok(Event::Chunk(chunk)) => chunk,
             Ok(Event::Done) => {
-                return EventStep::Ended(self.close(true, "it was done without a finish reason"));
+                return EventStep::Ended(self.close(true, "it sent [DONE] without a finish reason"));
             }
             Ok(Event::Failed(error, chunk)) => {
                 self.counter.count_report_of(&chunk);
@@ -349,9 +349,7 @@ impl StreamMeter {
             self.goes_on = true;
         }
         self.last_chunk = chunk.is_without_choices() && self.may_be_finished();
-        self.is_reported_last = self.begun
-            && chunk.is_without_choices()
-            && chunk.usage().is_some_and(|usage| usage.completion > Some(0));
+        self.is_reported_last = self.begun && chunk.is_last_report();
         written.err().map(|nonsense| self.unreadable(nonsense))
     }
 

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-/// Shortest time over which a pace is measured. Over less, tokens that arrive together would seem faster than any
-/// model.
+/// Minimum time over which a pace is measured. Over less, tokens that arrive together would seem faster than any model.
 const MEASURED_OVER: Duration = Duration::from_millis(250);
 /// Longest pause between two tokens that does not count as silence. A batch of prompts or a busy gateway can cause one,
 /// and the next report shows what was hidden for less.

@@ -1,7 +1,6 @@
 use answer::Nonsense;
 use upstream_error::UpstreamError;
 
-/// The end of a stream.
 pub enum StreamEnd {
     Complete,
     /// No more tokens are granted.

@@ -51,7 +51,7 @@ fn finish(completion: u64) -> String {
     format!("data: {finish}\n\ndata: {usage}\n\ndata: [DONE]\n\n")
 }
 
-/// Ends a stream with the end of its body.
+/// Ends a stream at the end of its body.
 fn ended(meter: &mut StreamMeter, available: u64) -> StreamEnd {
     let mut end = meter.upstream_ended(None);
     while end.is_none() {
@@ -61,7 +61,7 @@ fn ended(meter: &mut StreamMeter, available: u64) -> StreamEnd {
     end.unwrap_or(StreamEnd::GrantUsedUp)
 }
 
-/// Runs a stream to its end, with a bound on the total of granted tokens, and counts what was sent beyond the end.
+/// Runs a stream to its end with a limit on the tokens granted in total, and counts what was sent after the end.
 fn carry(meter: &mut StreamMeter, pieces: &[Bytes], available: u64) -> StreamEnd {
     let mut end = None;
     let mut pieces = pieces.iter();
@@ -166,7 +166,7 @@ fn a_stream_is_finished_once_all_its_choices_are_and_not_while_one_goes_on() {
         (0, "", Some("stop"), false, true),
         (1, "x", None, false, false),
         (1, "", Some("stop"), true, true),
-        // An upstream that generates on after its finish reason.
+        // An upstream that continues to generate after its finish reason.
         (1, "x", None, false, true),
         (1, "x", Some("stop"), true, true),
     ] {
@@ -242,7 +242,7 @@ proptest! {
         let (complete, delivered, covered, (usage, _)) = whole;
         prop_assert!(covered, "{} delivered", delivered);
         prop_assert_eq!(complete, total <= available.max(first));
-        // The event that ends the stream is withheld; all that was sent is counted.
+        // The event that ends the stream is withheld, but everything sent is counted.
         prop_assert_eq!(usage.completion, total);
     }
 }
@@ -316,7 +316,7 @@ fn a_chunk_without_choices_ends_a_stream_in_which_all_choices_that_began_have_fi
     };
     let mut meter = meter_of(3, 100, 100);
     for (event, last) in [
-        // Azure begins with such a chunk.
+        // Azure's streams begin with such a chunk.
         (event(json!([])), false),
         (piece(0, None), false),
         (event(json!([])), false),
@@ -342,7 +342,7 @@ fn silence_counts_for_the_grant_and_never_for_the_bill() {
     assert!(meter.is_uncovered() && !meter.is_blocked());
     assert!(meter.ask() >= Some(100 + GRANT_TOKENS));
     assert!(meter.extended(100 + GRANT_TOKENS, 100 + GRANT_TOKENS).is_none() && !meter.is_uncovered());
-    // What can be granted does not cover a longer silence.
+    // The tokens that can be granted do not cover a longer silence.
     meter.assume_silent(3 * GRANT_TOKENS);
     let asked = meter.ask().unwrap();
     assert!(matches!(meter.extended(2 * GRANT_TOKENS, asked), Some(StreamEnd::GrantUsedUp)));

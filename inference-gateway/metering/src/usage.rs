@@ -42,7 +42,7 @@ pub struct UsageBounds {
     /// The upstream's output limit for each choice.
     pub max_tokens: u64,
     pub choices: u64,
-    /// Most tokens that the catalogue allows the request.
+    /// Maximum number of tokens that the catalogue allows the request.
     pub catalogue: Usage,
 }
 
@@ -91,11 +91,11 @@ pub struct UsageCounter {
     last_choice: Option<usize>,
     /// The answering model's name, from the first chunk with one.
     model: Option<String>,
-    /// The prompt was neither reported nor counted exactly, or its last report was false.
+    /// Whether the prompt was neither reported nor counted exactly, or its last report was false.
     prompt_is_estimate: bool,
     /// Output came after the last report, or the last report of output was false.
     completion_is_estimate: bool,
-    /// The last report of reasoning or audio in the output was false.
+    /// Whether the last report of reasoning or audio in the output was false.
     output_parts_are_false: bool,
 }
 
@@ -178,7 +178,6 @@ impl UsageCounter {
         self
     }
 
-    /// Counts text of this choice.
     fn count_text(&mut self, choice: usize, size: OutputSize) {
         self.passed.bytes += size.bytes;
         self.passed.pieces += 1;

@@ -1,4 +1,4 @@
-//! Fuzz targets: JSON read and edited as it is spelled, compared with `serde_json`'s trees.
+//! Fuzz targets: JSON is read and edited as spelled, and compared with `serde_json`'s trees.
 
 use bytes::BytesMut;
 use serde_json::{Value as Tree, json};
@@ -11,7 +11,7 @@ fn examples() -> Examples {
     Examples::folder("chat").and(Examples::folder("responses"))
 }
 
-/// Each member and element equals the tree's at the same place.
+/// Each member and element equals the one at the same place in the tree.
 #[test]
 fn members() {
     fuzz(&examples(), |input: &Input| {
@@ -42,7 +42,7 @@ fn compare(value: &Value<'_, '_>, tree: &Tree, place: &str) {
     });
     assert_eq!(read.ok(), tree.as_array().map(Vec::len));
     let objects = value.objects_if_any(ANY_NUMBER, |_| Ok(())).is_ok();
-    // A tree keeps the last of repeated members; here they are refused.
+    // A tree keeps the last of repeated members; here, they are refused.
     assert!(!objects || tree.as_array().is_some_and(|elements| elements.iter().all(Tree::is_object)));
     if let Ok(members) = value.object() {
         assert_eq!(members.iter().count(), tree.as_object().unwrap().len());
@@ -52,7 +52,7 @@ fn compare(value: &Value<'_, '_>, tree: &Tree, place: &str) {
     }
 }
 
-/// A string is written as JSON of the text that a tree has, or with replacement characters where a tree refuses it.
+/// A string is written as JSON of the text in the tree, or with replacement characters if the tree refuses it.
 #[test]
 fn raw_strings() {
     let halves = [r#""\ud83d""#, r#""a\uDE00\\ud83d\ud83d\ude00\u00e9""#, r#""\\\ud83dx""#];
@@ -108,7 +108,7 @@ fn splices() {
     });
 }
 
-/// Passes a value and all in it to `take`.
+/// Passes a value and everything in it to `take`.
 fn collect<'a>(raw: &'a RawValue, take: &mut dyn FnMut(&'a RawValue)) {
     take(raw);
     match Kind::of(raw) {

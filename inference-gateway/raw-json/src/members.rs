@@ -9,7 +9,7 @@ use shared::{
     json::{Kind, Object, RawValue, each_element, parse_error, parse_object, text},
 };
 
-/// Most characters of a number, which is forwarded as spelled. No parameter needs more.
+/// Maximum length of a number in characters. It is forwarded as spelled. No parameter needs more.
 const MAX_DIGITS: usize = 64;
 
 /// No bound on messages, parts and calls, except the bound on the body.

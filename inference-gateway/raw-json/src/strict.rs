@@ -7,7 +7,7 @@ use serde::{
     de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor},
 };
 
-/// Most levels of an object. Readers stop at 128, and a message contains the object at some depth.
+/// Maximum nesting of an object. Readers stop at 128, and a message contains the object at some depth.
 const MOST_LEVELS: u8 = 100;
 
 /// Returns whether a text is a JSON object that strict readers accept within a message: not nested too deeply for them,

@@ -14,9 +14,9 @@ use shared_catalog::Upstream;
 const PREFIX: &str = "fg1.";
 /// Number of digits that identify the server.
 const SERVER_DIGITS: usize = 16;
-/// Most parts of an answer: more than any has.
+/// Maximum number of parts in an answer: more than any has.
 pub const MOST_PARTS: usize = 4096;
-/// Most characters of a string: more than is kept of any answer.
+/// Maximum length of a string in characters: more than is kept of any answer.
 const MOST_CHARS: usize = 16 << 20;
 
 /// The server that made a part: an address and a model, since a vendor refuses signatures of its other models.

@@ -11,14 +11,14 @@ use shared_catalog::UpstreamApi;
 pub use earlier_calls::EarlierCalls;
 pub use tool_names::{ToolName, ToolNames};
 
-/// Most choices of a request.
+/// Maximum number of choices in a request.
 pub const MAX_CHOICES: u8 = 8;
 
 /// The form in which a request wants its answer.
 #[derive(Clone)]
 pub enum Reply {
     Chat {
-        /// The stream ends with usage.
+        /// Whether the stream ends with usage.
         include_usage: bool,
     },
     Responses(Arc<ResponsesReply>),

@@ -8,7 +8,7 @@ pub struct ToolName {
     pub namespace: Option<String>,
     /// Name of the tool, as a JSON string.
     pub name: String,
-    /// The tool takes a text instead of an object.
+    /// Whether the tool takes a text instead of an object.
     pub is_custom: bool,
 }
 

@@ -29,7 +29,7 @@ pub struct Request {
     pub n: u64,
     /// The request's limit for each choice.
     pub(crate) limit: Option<Limit>,
-    /// Fewest output tokens that leave room for an answer after the requested reasoning.
+    /// Minimum number of output tokens that leave room for an answer after the requested reasoning.
     pub(crate) least_output: u64,
     pub(crate) effort: Option<AskedEffort>,
     /// The caller's name for its user.
@@ -126,7 +126,7 @@ impl Request {
         })
     }
 
-    /// Fewest output tokens, over all choices, that the upstreams accept and that leave room for an answer.
+    /// Minimum number of output tokens, over all choices, that the upstreams accept and that leave room for an answer.
     fn least_output(&self, forms: &[BodyForm]) -> u64 {
         let of_api = |form: &BodyForm| match form.api() {
             UpstreamApi::Chat => self.n,
@@ -278,9 +278,9 @@ impl Request {
     /// Refuses a model that does not serve this kind of request.
     fn check_served(&self, model: &Model) -> Result<(), ApiError> {
         let (is_served, other) = if self.reply.is_of_chat() {
-            (model.serves.chat, "serves embeddings, and no chat")
+            (model.serves.chat, "serves embeddings, not chat")
         } else {
-            (model.serves.embeddings, "serves chat, and no embeddings")
+            (model.serves.embeddings, "serves chat, not embeddings")
         };
         if is_served {
             return Ok(());
@@ -298,9 +298,9 @@ fn handed_to_some(model: &Model, need: Option<(ImageUrls, String)>) -> Result<Im
         return Ok(need);
     }
     let problem = match most {
-        ImageUrls::Data => "this model takes images as data URLs only",
+        ImageUrls::Data => "this model accepts images only as data URLs",
         ImageUrls::Https | ImageUrls::Any => {
-            "this model takes images as data URLs, and from https addresses of public hosts spelled plainly"
+            "this model accepts images as data URLs, and from plainly spelled https addresses of public hosts"
         }
     };
     Err(ApiError::at(Code::InvalidValue, place.clone(), format!("Invalid '{place}': {problem}.")))

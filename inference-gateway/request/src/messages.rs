@@ -101,7 +101,7 @@ fn stops(members: &Members<'_, '_>, draft: &mut Draft) -> Result<Vec<String>, Ap
 /// Reasoning that the request asks for.
 struct Reasoning {
     effort: Option<AskedEffort>,
-    /// The client sees the reasoning.
+    /// Whether the client sees the reasoning.
     is_shown: bool,
     /// Tokens of the limit that reasoning may use.
     budget: Option<u64>,

@@ -108,11 +108,11 @@ enum MemberFate {
 /// Conditions for passing a body to a server.
 #[derive(Clone, Copy)]
 pub(crate) struct PassTerms<'u> {
-    /// The server is the API vendor's own, so undocumented members pass.
+    /// Whether the server is the API vendor's own, so undocumented members pass.
     is_vendors_own: bool,
     members: &'u [String],
     pub(crate) compaction: bool,
-    /// The body begins with a block that separates accounts in the vendor's cache.
+    /// Whether the body begins with a block that separates accounts in the vendor's cache.
     is_separate: bool,
 }
 

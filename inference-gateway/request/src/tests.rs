@@ -45,7 +45,7 @@ pub(crate) fn catalogue(kind: &str) -> String {
     )
 }
 
-/// Parses a body of the Responses API, some of whose answers are written here.
+/// Parses a body of the Responses API for a model some of whose answers are not passed on.
 pub(crate) fn responses(body: &Bytes) -> Result<Request, ApiError> {
     crate::responses::parse(body, |_| false)
 }
@@ -56,7 +56,6 @@ pub(crate) fn serving(serves: &str) -> Model {
     Catalog::parse(&catalogue, "test").unwrap().models.remove(0)
 }
 
-/// Any JSON with these words in it.
 pub(crate) fn json_of(words: Vec<&'static str>) -> impl Strategy<Value = Value> {
     let word = prop::sample::select(words);
     let leaf = prop_oneof![
@@ -75,24 +74,24 @@ pub(crate) fn json_of(words: Vec<&'static str>) -> impl Strategy<Value = Value> 
     })
 }
 
-/// The request that an upstream of this kind reads, without the head's members.
+/// Returns the request that an upstream of this kind reads, without the head's members.
 pub(crate) fn sent(request: Request, kind: &str) -> Value {
     let forward = request.forward(&model(kind)).unwrap_or_else(|error| panic!("{error:?}"));
     body(&forward)
 }
 
-/// A model with one upstream of the kind `openai` that has these lines of its own.
+/// A model with one upstream of the kind `openai`, configured with these lines.
 pub(crate) fn model_with(lines: &str) -> Model {
     let catalogue = catalogue("openai").replace("image_urls", &format!("{lines}\n        image_urls"));
     Catalog::parse(&catalogue, "test").unwrap().models.remove(0)
 }
 
-/// An account whose pseudonyms bodies have.
+/// An account whose pseudonyms bodies contain.
 pub(crate) fn account() -> AccountId {
     AccountId::new(Timestamp::from_millis(1), [7; 10])
 }
 
-/// The text that the only upstream of this model reads.
+/// Returns the text that this model's only upstream reads.
 pub(crate) fn text_for(forward: &Forward, model: &Model) -> String {
     let form = forward.form(&model.upstreams[0]);
     let BodyPieces { head, rest } = forward.body(UpstreamParams { form, account: Some(account()), ..TO });
@@ -111,12 +110,12 @@ pub(crate) const TO: UpstreamParams<'_> = UpstreamParams {
     refused: upstream_error::RefusedMembers::of_bits(0),
 };
 
-/// The same parameters, with the form of the first body.
+/// Returns the same parameters, with the form of the first body.
 pub(crate) fn to_first<'p>(forward: &Forward, to: UpstreamParams<'p>) -> UpstreamParams<'p> {
     UpstreamParams { form: forward.bodies.first_form().unwrap(), ..to }
 }
 
-/// The body for an upstream, without the head's members.
+/// Returns the body for an upstream, without the head's members.
 pub(crate) fn body(forward: &Forward) -> Value {
     let BodyPieces { head, rest } = forward.body(to_first(forward, TO));
     let mut body: Value = serde_json::from_slice(&[head, rest].concat()).unwrap();

@@ -15,7 +15,7 @@ const FAILURES: u32 = 3;
 /// How long an upstream is set aside at first, until a trial request: about the shortest restart of a server. Every
 /// failed trial doubles it.
 const FIRST_ASIDE: Duration = Duration::from_secs(2);
-/// Longest time until a recovered upstream is noticed, however long its outage was.
+/// Maximum time until a recovered upstream is noticed, however long its outage was.
 const LONGEST_ASIDE: Duration = Duration::from_secs(30);
 /// How long an upstream that reports overload or is draining gets no new requests.
 const BREATHER: Duration = Duration::from_secs(1);
@@ -205,7 +205,7 @@ pub struct Candidate {
     /// Share of the requests, relative to the model's other upstreams; at least 1.
     pub weight: u32,
     pub in_flight: u64,
-    /// The upstream is set aside now.
+    /// Whether the upstream is set aside now.
     pub aside: bool,
 }
 

@@ -65,7 +65,6 @@ impl AnswerPermit {
     }
 }
 
-/// Returns the bytes of an answer that count.
 fn counted(bytes: usize) -> usize {
     if bytes <= UNCOUNTED_BYTES { 0 } else { bytes.next_multiple_of(STEP_BYTES) }
 }

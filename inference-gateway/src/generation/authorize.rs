@@ -21,14 +21,14 @@ use upstreams::{CountTerms, NotCounted, PassedHead, Pool, Running, UpstreamFailu
 
 use super::{generator::Generator, job::Job};
 
-/// Fewest tokens to start a stream that is extended in grants. If other holds leave fewer, the client should retry
-/// later.
-const ENOUGH_BY_GRANTS: u64 = 64;
-/// Fewest tokens per choice to start an answer that cannot be extended. If other holds leave fewer, the client should
+/// Minimum number of tokens to start a stream that is extended in grants. If other holds leave fewer, the client should
 /// retry later.
+const ENOUGH_BY_GRANTS: u64 = 64;
+/// Minimum number of tokens per choice to start an answer that cannot be extended. If other holds leave fewer, the
+/// client should retry later.
 const ENOUGH_AT_ONCE: u64 = 4096;
 
-/// Most output tokens that a request needs if it sets no budget for the model's reasoning.
+/// Maximum number of output tokens that a request needs if it sets no budget for the model's reasoning.
 const ENOUGH_WITHOUT_THINKING: u64 = 16;
 /// Prompt bound from which a vendor is asked to count the prompt, so that less is held. The bound, one token per byte,
 /// is about four times too high; counting a smaller prompt would free less than the output that every answer holds.
@@ -200,7 +200,7 @@ impl Generator {
         let (accepted, slot) = (job.accepted, job.admitted.slot());
         let hold = self.holds.open(grant, HeldRequest { accepted, asked_at, prompt_tokens, slot });
         if let Err(overloaded) = charged {
-            tracing::info!(generation = %job.id, key = %hold.key(), "an account has no room for another request");
+            tracing::info!(generation = %job.id, key = %hold.key(), "an account has no slot for another request");
             hold.release().await;
             return Err(overloaded);
         }
@@ -338,8 +338,7 @@ fn refused(denial: Denial, forward: &Forward) -> ApiError {
 
 /// Makes the error for a prompt that would have to be counted.
 fn uncountable() -> ApiError {
-    let message =
-        "Documents are taken where the model's server counts their tokens beforehand, and this one does not.";
+    let message = "Documents are accepted only if the model's server can count their tokens in advance, and this one cannot.";
     ApiError::new(Code::UnsupportedValue, message)
 }
 

@@ -12,15 +12,15 @@ use upstreams::{BegunAnswer, NotAnswered, Pool, Running, Terms, UpstreamFailure}
 
 use super::{generator::Generator, job::Job};
 
-/// Longest time of a whole answer, as a multiple of the answer deadline. After one deadline, the client gets a 504, and
+/// Timeout of a whole answer, as a multiple of the answer deadline. After one deadline, the client gets a 504, and
 /// still pays.
 pub(super) const WHOLE_ANSWER: u32 = 3;
 
 /// How often a request is sent again after the upstream refused a part that it can do without.
 const MORE_TRIES: usize = 2;
 
-/// Fewest tokens that a limit is lowered to. With less room, a client that set a limit should learn that its prompt is
-/// too long: agents then shorten it, but would take so short an answer for a complete one.
+/// Minimum number of tokens that a limit is lowered to. With less room, a client that set a limit should learn that its
+/// prompt is too long: agents then shorten it, but would take so short an answer for a complete one.
 const LEAST_ROOM: u64 = 256;
 
 /// A generation whose answer begins, with the hold that pays for it.
@@ -35,7 +35,7 @@ pub(super) struct Reached {
     pub(super) max_tokens: u64,
     pub(super) running: Running,
     pub(super) body: Incoming,
-    /// A whole answer arrives as a stream.
+    /// Whether a whole answer arrives as a stream.
     pub(super) folded: bool,
 }
 

@@ -23,9 +23,9 @@ use upstreams::{Models, PassedHead, Running, UpstreamFailure};
 use super::model_names::is_same_model;
 use crate::client::StreamBody;
 
-/// Most characters of an upstream's model name in the log.
+/// Maximum length in characters of an upstream's model name in the log.
 const MAX_SHOWN_MODEL: usize = 120;
-/// Most characters of an upstream's finish reason in the log.
+/// Maximum length in characters of an upstream's finish reason in the log.
 const MAX_SHOWN_REASON: usize = 40;
 
 pub(crate) struct Job {
@@ -161,11 +161,11 @@ impl Job {
         }
         if counter.has_part_beyond_whole() {
             metrics::counter!("faregate_usage_contradictions_total").increment(1);
-            tracing::warn!(generation = %self.id, ?reported, "the upstream reported a part that is larger than its whole; the whole is billed");
+            tracing::warn!(generation = %self.id, ?reported, "the upstream reported a part that exceeds its total; the total is billed");
         }
         if let Some(reason) = unknown_finish {
             let reason = shown(reason, MAX_SHOWN_REASON);
-            tracing::warn!(generation = %self.id, reason, "the upstream gave an unknown finish reason; the client reads \"stop\"");
+            tracing::warn!(generation = %self.id, reason, "the upstream gave an unknown finish reason; the client gets \"stop\"");
         }
     }
 

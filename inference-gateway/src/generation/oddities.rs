@@ -22,9 +22,9 @@ impl Job {
             let upstream = running.upstream();
             if oddity == Oddity::Empty {
                 let completion = counter.completion();
-                tracing::warn!(generation = %self.id, %upstream, completion, "an upstream reported output tokens but sent no content; its client read an empty answer, and is billed as reported");
+                tracing::warn!(generation = %self.id, %upstream, completion, "an upstream reported output tokens but sent no content; its client got an empty answer, and is billed as reported");
             } else {
-                tracing::warn!(generation = %self.id, %upstream, kind, "an upstream answers in a form that its API does not have; what could be read was given out");
+                tracing::warn!(generation = %self.id, %upstream, kind, "an upstream's answer does not follow its API; what could be read was delivered");
             }
         }
     }

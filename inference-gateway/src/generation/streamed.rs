@@ -35,10 +35,10 @@ use end::End;
 use extension::in_flight;
 use stream::Stream;
 
-/// Most bytes read to count an upstream's output after its client is no longer served: an event for each token of the
-/// longest answer.
+/// Maximum number of bytes read to count an upstream's output after its client is no longer served: an event for each
+/// token of the longest answer.
 const MOST_COUNTED_BYTES: usize = 32 << 20;
-/// Most bytes kept for a client that reads nothing: a few thousand tokens, or a minute of most models.
+/// Maximum number of bytes kept for a client that reads nothing: a few thousand tokens, or a minute of most models.
 const MOST_UNREAD_BYTES: usize = 1 << 20;
 /// Room required before more is read for a client that reads nothing: a large piece of an upstream.
 const PIECE_BYTES: usize = 64 << 10;
@@ -240,10 +240,10 @@ impl Stream {
         if self.memory.hold(self.meter.held_bytes()) {
             return None;
         }
-        tracing::warn!(generation = %self.job.id, bytes = self.meter.held_bytes(), "a stream finds no room for an event, and ends");
+        tracing::warn!(generation = %self.job.id, bytes = self.meter.held_bytes(), "no memory for an event of a stream; ending the stream");
         metrics::counter!("gateway_answers_not_given_out_total", "reason" => "event").increment(1);
         self.meter.give_up();
-        let message = "This gateway has no room for an event of this size at the moment.";
+        let message = "This gateway has no memory for an event of this size at the moment.";
         Some(End::Failed(ApiError::new(Code::Overloaded, message)))
     }
 

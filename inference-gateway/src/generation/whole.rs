@@ -111,16 +111,16 @@ impl Reason {
     fn error(self) -> ApiError {
         let message = match self {
             Self::TooLarge => {
-                "The model's answer is too large to be given out. It was generated, and is billed."
+                "The model's answer is too large to be delivered. It was generated and is billed."
             }
             Self::Calls => {
-                "The model makes more calls at once, or longer names of calls, than are given out. The answer was generated, and is billed."
+                "The model makes more calls, or longer call names, than can be delivered. The answer was generated and is billed."
             }
             Self::Nested => {
-                "The model's answer is nested too deeply to be given out. It was generated, and is billed."
+                "The model's answer is nested too deeply to be delivered. It was generated and is billed."
             }
             Self::NoRoom => {
-                "This gateway has no room for an answer of this size at the moment. It was generated, and is billed; a \
+                "This gateway has no memory for an answer of this size at the moment. It was generated and is billed; a \
                  stream needs less room."
             }
         };
@@ -132,7 +132,7 @@ impl Reason {
 
     /// Logs that an answer is not delivered. Returns the error for its client.
     fn refused(self, job: &Job, bytes: u64) -> ApiError {
-        tracing::warn!(generation = %job.id, bytes, reason = self.kind(), "an upstream's answer cannot be given out; it is billed");
+        tracing::warn!(generation = %job.id, bytes, reason = self.kind(), "an upstream's answer cannot be delivered; it is billed");
         metrics::counter!("gateway_answers_not_given_out_total", "reason" => self.kind()).increment(1);
         self.error()
     }
@@ -221,7 +221,7 @@ async fn in_time(generator: &Generator, deadline: &Deadline, reading: impl Futur
         read = reading => read,
         () = deadline.passed() => Read::Failed(UpstreamFailure::Timeout),
         () = generator.cut.cancelled() => {
-            Read::Failed(UpstreamFailure::Broken("cut off, since the gateway stops".to_owned()))
+            Read::Failed(UpstreamFailure::Broken("cut off, since the gateway is stopping".to_owned()))
         }
     }
 }

@@ -22,7 +22,7 @@ pub(crate) struct App {
     pub(crate) max_body: usize,
     /// The management API and the dashboard of the key-services.
     pub(crate) management: Arc<Management>,
-    /// A proxy in front of the gateway is trusted to name the client.
+    /// Whether a proxy in front of the gateway is trusted to name the client.
     pub(crate) proxy_trusted: bool,
     /// What the public address serves to operators.
     pub(crate) public_operator: PublicOperator,

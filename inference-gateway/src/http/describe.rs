@@ -91,7 +91,7 @@ pub(super) async fn authenticated(
     authenticate(app, &credential, caller).await
 }
 
-/// The models that a key may use.
+/// Returns the models that a key may use.
 fn usable<'a>(catalog: &'a Catalog, identity: &'a Identity) -> impl Iterator<Item = &'a Model> {
     catalog.models.iter().filter(|model| identity.may_use(&model.id))
 }

@@ -74,7 +74,7 @@ impl Pricing {
 
 /// Converts a rate per million tokens to exact USD per token.
 fn per_token(rate: NanoUsd) -> String {
-    // The fifteenth decimal of a USD: a nano-USD per million tokens.
+    // The fifteenth decimal of a US dollar: a nano-USD per million tokens.
     const UNIT: i64 = 1_000_000_000_000_000;
     let (whole, rest) = (rate.nanos() / UNIT, rate.nanos() % UNIT);
     let text = format!("{whole}.{rest:015}");

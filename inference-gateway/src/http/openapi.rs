@@ -110,7 +110,7 @@ pub(super) fn description(_: &mut SchemaGenerator) -> Value {
 
 pub(super) fn models(schemas: &mut SchemaGenerator) -> Value {
     let operation = Operation::new("listModels", "All models that the key may use.").secured("apiKey");
-    let version = "Version of Codex. With it, the list has the form that Codex reads.";
+    let version = "Version of Codex. With it, the list has the format that Codex reads.";
     let parameters = json!([{"name": "client_version", "in": "query", "schema": {"type": "string"}, "description": version}]);
     let operation = operation.with("parameters", parameters);
     let content = json!({JSON: {"schema": {"anyOf": [
@@ -137,8 +137,8 @@ pub(super) fn model(schemas: &mut SchemaGenerator) -> Value {
 }
 
 pub(super) fn chat(schemas: &mut SchemaGenerator) -> Value {
-    let events = "With `stream`: events whose data is a ChatCompletionChunk each, at last `[DONE]`; a failure is \
-        one event with an Error, and no `[DONE]`.";
+    let events = "With `stream`: events, each with a ChatCompletionChunk as data, and finally `[DONE]`. A failure is \
+        an event with an Error, without `[DONE]`.";
     let operation = call::<ChatRequest, CompletionSchema>(schemas, "createChatCompletion", events);
     let plain = "A `Content-Encoding` other than `identity` is refused with 415.";
     operation.with("description", plain.into()).refuses(&MODEL_CALL.concat()).into_value()

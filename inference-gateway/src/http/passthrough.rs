@@ -133,8 +133,8 @@ pub(super) async fn forward_page(app: Arc<App>, call: Call) -> Result<Response<B
     if signs_in && forwarded.untrusted && response.status() == StatusCode::TOO_MANY_REQUESTS {
         tracing::warn!(
             address = forwarded.address,
-            "sign-ins from one address are refused for their number, and its requests carry X-Forwarded-For: if a proxy \
-             is there, set FAREGATE_TRUST_PROXY, or all who come through it are counted as one"
+            "too many sign-ins came from one address, whose requests carry X-Forwarded-For: if it is a proxy, set \
+             FAREGATE_TRUST_PROXY; otherwise everyone behind it counts as one client"
         );
     }
     app.management.taken(response, permit).await

@@ -149,7 +149,6 @@ static ROUTES: [PublicRoute; 18] = [
     }),
 ];
 
-/// Finds the route of a path.
 pub(super) fn find(path: &str) -> Option<&'static PublicRoute> {
     ROUTES.iter().find(|route| match route.pattern.split_once('{') {
         None => route.pattern == path,

@@ -31,11 +31,11 @@ const PER_VENDORS_TOOL: u64 = 1024;
 /// Usual number of bytes of text per token.
 pub const BYTES_PER_TOKEN: u64 = 4;
 
-/// Most counted bytes per token. The longest known tokens are 128 blanks. A blank that the client spelled as an escape
-/// counts as six bytes, and rewritten JSON adds about the same again.
+/// Maximum number of counted bytes per token. The longest known tokens are 128 blanks. A blank that the client spelled
+/// as an escape counts as six bytes, and rewritten JSON adds about the same again.
 const COUNTED_BYTES_PER_TOKEN: u64 = 1024;
 
-/// Most varied bytes per token. Long words in scripts with three bytes per letter reach about 60.
+/// Maximum number of varied bytes per token. Long words in scripts with three bytes per letter reach about 60.
 const VARIED_BYTES_PER_TOKEN: u64 = 128;
 /// Length from which a text's varied bytes are counted. Shorter texts would add few tokens, and every request would pay
 /// for the count.
@@ -58,13 +58,13 @@ pub struct TooDeep;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PromptSize {
     bytes: u64,
-    /// Most tokens that the template itself adds.
+    /// Maximum number of tokens that the template itself adds.
     markers: u64,
     /// Tools or the format of an answer must be explained to the model.
     preamble: bool,
     /// Templates show more than text: tools, tool calls, JSON, or template parameters.
     more_than_texts: bool,
-    /// Fewest bytes of long texts that do not repeat the bytes before them.
+    /// Minimum number of bytes in long texts that do not repeat the bytes before them.
     varied: u64,
     /// Number of images. No text shows their tokens.
     pub images: u64,
@@ -254,8 +254,8 @@ fn growth(text: &str) -> u64 {
     text.chars().map(added_by_composition_or_compatibility).sum()
 }
 
-/// Returns the most bytes that one character may add. The ranges are those of Unicode 14, joined across rare
-/// characters.
+/// Returns the maximum number of bytes that one character may add. The ranges are those of Unicode 14, joined across
+/// rare characters.
 const fn added_by_composition_or_compatibility(c: char) -> u64 {
     match c {
         '\u{f77}'..='\u{f79}' | '\u{2033}'..='\u{2037}' | '\u{222c}'..='\u{2230}' => 6,

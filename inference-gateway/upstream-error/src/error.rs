@@ -11,7 +11,7 @@ const TOO_LONG: [&str; 26] = [
     "context size",                   // llama.cpp
     "context limit",                  // Anthropic, behind proxies
     "maximum model length",           // vLLM, for images
-    "max_model_len",                  // vLLM, of a limit beyond its window
+    "max_model_len",                  // vLLM, for a limit beyond its window
     "maximum prompt length",          // xAI
     "maximum number of tokens allow", // Gemini
     "maximum allowed length",         // SGLang's router
@@ -19,7 +19,7 @@ const TOO_LONG: [&str; 26] = [
     "max_input_length",               // Triton
     "exceed n_ctx",                   // llama-box
     "`inputs` tokens",                // Text Generation Inference
-    "is too large to process",        // llama.cpp, of embeddings
+    "is too large to process",        // llama.cpp, for embeddings
     "exceeded model token limit",     // Moonshot
     "more than max tokens allowed",   // Z.ai
     "prompt exceeds max length",      // Z.ai
@@ -89,8 +89,8 @@ const PARTS_AT_FAULT: [(PartAtFault, &[&str]); 5] = [
 ];
 /// Longest location in a body that a client may see, in bytes.
 const MAX_PLACE_BYTES: usize = 200;
-/// Most bytes of an error that are read, since a parsed error takes many times its size in memory. A longer one is
-/// ignored.
+/// Maximum number of bytes that are read of an error, since a parsed error takes many times its size in memory. A
+/// longer one is ignored.
 pub const MAX_ERROR_BYTES: usize = 64 << 10;
 
 /// An upstream's error; empty if it has no readable text. The text may quote the prompt.

@@ -1,10 +1,10 @@
-//! Fuzz target of the errors of upstreams.
+//! Fuzz target for upstreams' errors.
 
 use shared_fuzz::{Examples, Input, fuzz};
 
 use crate::error::UpstreamError;
 
-/// A client reads neither addresses nor the upstream's name of the model, and sizes make sense.
+/// A client reads neither addresses nor the upstream's name for the model, and the sizes are plausible.
 #[test]
 fn upstream_errors() {
     fuzz(&Examples::folder("upstream-errors"), |input: &Input| {
@@ -28,7 +28,7 @@ fn upstream_errors() {
     });
 }
 
-/// Whether a text has this name as a word.
+/// Returns whether a text contains this name as a word.
 fn names(text: &str, name: &str) -> bool {
     text.split(|c: char| !c.is_alphanumeric()).any(|word| word == name)
 }

@@ -110,7 +110,7 @@ mod tests {
                 422,
                 r#"{"error":"Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096. Given: 5000","error_type":"validation"}"#,
             ),
-            // llama.cpp's server, of embeddings
+            // llama.cpp's server, for embeddings
             (
                 500,
                 r#"{"error":{"code":500,"message":"input (5000 tokens) is too large to process. increase the physical batch size (current batch size: 512)","type":"server_error"}}"#,
@@ -236,7 +236,7 @@ mod tests {
         }
     }
 
-    /// Sentences of vendors about the account of whoever asks them, as their users report them, with the statuses.
+    /// Vendors' sentences about the account of whoever asks, as their users report them, with the statuses.
     const OF_ACCOUNT: [(u16, &str); 27] = [
         // OpenAI
         (

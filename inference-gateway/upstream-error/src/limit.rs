@@ -42,7 +42,7 @@ const PROMPT: [&str; 9] = [
     "messages resulted in # tokens",          // OpenAI
     "request has # input tokens",             // vLLM
     "prompt contains # input tokens",         // vLLM
-    "at least # input tokens, which exceeds", // vLLM, of a prompt that is too long alone
+    "at least # input tokens, which exceeds", // vLLM, for a prompt that alone is too long
     ": # tokens from the input messages",     // SGLang
     "prompt contains # tokens",               // Mistral
     "given: # `inputs` tokens",               // Text Generation Inference
@@ -192,7 +192,7 @@ mod tests {
             ),
             // Ollama's cloud
             ("max_tokens (128000) exceeds model's maximum output tokens (65536) for model x", 65536),
-            // vLLM, of a prompt that is too long alone
+            // vLLM, for a prompt that alone is too long
             (
                 "This model's maximum context length is 2048 tokens. However, your prompt contains at least 2049 input tokens, which exceeds this limit even without any output tokens.",
                 0,

@@ -49,7 +49,7 @@ impl RefusedMembers {
 const STREAMS_ALONE: [&str; 6] = [
     "must have stream=true",       // Fireworks
     "only support stream mode",    // DashScope
-    "for non-streaming calls",     // DashScope, of thinking
+    "for non-streaming calls",     // DashScope, with thinking
     "only supports streaming",     // several
     "only available in streaming", // several
     "streaming is required",       // Anthropic's SDK, proxies

@@ -7,15 +7,15 @@ use crate::{
     sizes::ContextSizes,
 };
 
-/// Most levels of an error that are read, including JSON within texts.
+/// Maximum nesting that is read of an error, including JSON within texts.
 const MOST_LEVELS: usize = 8;
-/// Most values of an error that are read.
+/// Maximum number of values that are read of an error.
 const MOST_VALUES: usize = 64;
 
 /// Members that contain the message, or an object with it, in the order in which they are searched.
 const MEMBERS: [&str; 17] = [
     "error",       // OpenAI and most others: an object, or a text
-    "response",    // OpenAI, of a failed response
+    "response",    // OpenAI, in a failed response
     "message",     // most; an object at Mistral
     "msg",         // FastAPI
     "faultstring", // Fireworks' proxy

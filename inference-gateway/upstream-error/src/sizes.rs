@@ -14,7 +14,7 @@ const LIMITS: [&str; 14] = [
     "maximum number of tokens allow",
     "maximum allowed length",
     "must be <=",                 // Text Generation Inference
-    "batch size",                 // llama.cpp, of embeddings
+    "batch size",                 // llama.cpp, for embeddings
     "model token limit",          // Moonshot
     "exceeds the limit of",       // Copilot
     "input length should be [1,", // Alibaba
@@ -25,7 +25,7 @@ const LIMITS: [&str; 14] = [
 pub struct ContextSizes {
     /// Tokens of the prompt; `None` if the upstream does not say, or if the prompt alone fits.
     pub prompt: Option<u64>,
-    /// Most tokens that the upstream accepts.
+    /// Maximum number of tokens that the upstream accepts.
     pub most: u64,
 }
 

@@ -27,11 +27,11 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-/// Longest time to reach a server or its proxy.
+/// Maximum time to reach a server or its proxy.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
-/// Longest time until a connection is usable: TCP, the proxy's tunnel and TLS.
+/// Maximum time until a connection is usable: TCP, the proxy's tunnel and TLS.
 const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(10);
-/// Most idle connections to a server.
+/// Maximum number of idle connections to a server.
 const IDLE_CONNECTIONS: usize = 1024;
 /// Time between two rounds of pruning. Each round closes the connections that were already idle in the round before.
 const PRUNE_EVERY: Duration = Duration::from_secs(45);
@@ -90,7 +90,6 @@ pub(crate) enum SendError {
 }
 
 impl Server {
-    /// Makes a server from its URL.
     pub(crate) fn of(url: &Uri, access: &Access) -> Result<Self, ConfigError> {
         let invalid = |e: &dyn Error| ConfigError::new("FAREGATE_MODELS", format!("{url}: {e}"));
         let is_https = url.scheme() == Some(&Scheme::HTTPS);

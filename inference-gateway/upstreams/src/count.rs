@@ -19,7 +19,7 @@ use crate::{
     upstream::{Upstream, UpstreamRequest},
 };
 
-/// Longest time for an exact count, including the wait for a permit. It delays a request that would otherwise be
+/// Maximum time for an exact count, including the wait for a permit. It delays a request that would otherwise be
 /// refused.
 const COUNT_DEADLINE: Duration = Duration::from_secs(10);
 /// Largest answer of a counter, in bytes.
@@ -38,7 +38,7 @@ pub struct CountTerms<'t> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PromptCount {
     pub tokens: u64,
-    /// The count includes the tokens of images.
+    /// Whether the count includes the tokens of images.
     pub with_images: bool,
 }
 

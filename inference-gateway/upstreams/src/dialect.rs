@@ -12,7 +12,7 @@ pub(crate) struct Dialect {
     pub(crate) progress: ProgressReports,
     /// Route that counts a prompt's tokens.
     pub(crate) counter: TokenCounter,
-    /// A `cache_salt` separates prompt caches.
+    /// Whether a `cache_salt` separates prompt caches.
     pub(crate) salted: bool,
     /// The output that reports cover in an answer with several choices.
     pub(crate) usage: UsageScope,

@@ -19,13 +19,13 @@ use upstream_error::{MAX_ERROR_BYTES, RefusedLimit, RefusedMember, UpstreamError
 
 use crate::client::SendError;
 
-/// Most characters of an upstream's message that a client may see.
+/// Maximum number of characters from an upstream's message that a client may see.
 const MAX_MESSAGE_CHARS: usize = 1000;
 
-/// Most characters of an upstream's message in a log line.
+/// Maximum number of characters from an upstream's message in a log line.
 const MAX_LOGGED_CHARS: usize = 200;
 
-/// Longest time for the body of an error. Without a body, only the status is known.
+/// Maximum time for the body of an error. Without a body, only the status is known.
 const BODY_DEADLINE: Duration = Duration::from_secs(5);
 
 /// A request that was not answered with a 200.
@@ -254,7 +254,7 @@ fn rate_limited(error: &UpstreamError, upstream_model: &str, retry_after: Option
         cut(&words, MAX_MESSAGE_CHARS).to_owned()
     } else {
         let seconds = retry_after.unwrap_or(1);
-        format!("The model takes no more requests for a moment; try again in {seconds} s.")
+        format!("The model accepts no more requests at the moment; try again in {seconds} s.")
     };
     let mut error = ApiError::new(Code::RateLimitExceeded, message);
     error.retry_after = retry_after;

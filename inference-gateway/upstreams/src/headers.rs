@@ -12,7 +12,7 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-/// Longest time to read changed values, including the wait for other readers. The request waits for it.
+/// Maximum time to read changed values, including the wait for other readers. The request waits for it.
 const REREAD_DEADLINE: Duration = Duration::from_secs(2);
 /// Time between two log lines about a refused credential, which affects every request.
 const TELL_EVERY: Duration = Duration::from_mins(1);
@@ -63,7 +63,7 @@ impl UpstreamHeaders {
             match header_values(&access) {
                 Ok(read) if read == *known => {}
                 Ok(read) => current.replace(read),
-                Err(error) => tracing::warn!(%error, "a credential cannot be read again"),
+                Err(error) => tracing::warn!(%error, "cannot reread a credential"),
             }
             drop(turn);
         };
@@ -109,7 +109,7 @@ mod tests {
         let replaced = futures_util::future::join_all(asks).await;
         assert!(replaced.iter().all(Option::is_none));
         assert!(headers.rereading.try_lock().is_err(), "the first reader has not come back, and reads alone");
-        // Whoever writes lets all readers go on.
+        // Writing unblocks all readers.
         fs::write(&file, "two").unwrap();
         while headers.get()[0].1 != "Bearer two" {
             sleep(Duration::from_millis(5)).await;

@@ -36,7 +36,6 @@ impl Models {
         self.pools.get(model)
     }
 
-    /// Returns the metrics of a model.
     pub fn metrics(&self, model: &str) -> Option<&ModelMetrics> {
         self.metrics.model(model)
     }
@@ -123,7 +122,7 @@ fn check(catalog: &Catalog) -> AbortOnDropHandle<()> {
                     );
                 }
                 FindingKind::NotTold(reason) => {
-                    tracing::info!(model, upstream, reason, "a server did not tell what it serves");
+                    tracing::info!(model, upstream, reason, "a server did not report what it serves");
                 }
             }
         }

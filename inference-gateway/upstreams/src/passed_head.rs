@@ -15,8 +15,8 @@ const MESSAGES: &str = "/v1/messages";
 const BETA: &str = "beta";
 /// Longest query that is passed on, in bytes. Vendors use one or two words.
 const MAX_QUERY: usize = 256;
-/// Most bytes of the headers together. An agent's list of extensions has a few hundred. Servers refuse long heads with
-/// their own status, which would not help the client.
+/// Maximum size of all headers together, in bytes. An agent's list of extensions has a few hundred. Servers refuse long
+/// heads with their own status, which would not help the client.
 const MAX_HEADERS: usize = 2 << 10;
 
 /// The client's query and headers that are passed on.
@@ -46,7 +46,7 @@ impl PassedHead {
         }
         if let Some((name, _)) = headers.iter().find(|(name, value)| !is_list_of_names(name, value)) {
             return invalid(format!(
-                "Invalid header '{name}': it has names of letters, digits, '-', '_' and '.'."
+                "Invalid header '{name}': it must consist of names with letters, digits, '-', '_' and '.'."
             ));
         }
         if headers.iter().filter(|(name, _)| *name == ANTHROPIC_VERSION).count() > 1 {

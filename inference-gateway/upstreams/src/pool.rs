@@ -49,7 +49,7 @@ struct PoolMember {
 /// A request in flight at an upstream. It counts towards the upstream's load until it is dropped.
 pub struct Running {
     member: Arc<PoolMember>,
-    /// The upstream was not set aside when it was chosen.
+    /// Whether the upstream was not set aside when it was chosen.
     was_well: bool,
     /// Origin of all times here.
     began: Instant,
@@ -101,7 +101,7 @@ impl Pool {
         self.members.iter().all(|member| member.upstream.counts(forward))
     }
 
-    /// Returns the most tokens that a template of these upstreams adds to a prompt beyond the usual.
+    /// Returns the maximum number of tokens that a template of these upstreams adds to a prompt beyond the usual.
     pub fn prompt_overhead(&self) -> u64 {
         let now = self.began.elapsed();
         self.members.iter().map(|member| member.prompt_overhead(now)).max().unwrap_or(0)
@@ -153,7 +153,7 @@ impl Running {
         self.member.place
     }
 
-    /// Returns the most tokens that the upstream's template adds to a prompt beyond the usual.
+    /// Returns the maximum number of tokens that the upstream's template adds to a prompt beyond the usual.
     pub fn prompt_overhead(&self) -> u64 {
         self.member.prompt_overhead(self.began.elapsed())
     }
@@ -168,7 +168,7 @@ impl Running {
         let learned = template.excess(now);
         drop(template);
         if learned > before {
-            tracing::warn!(upstream = %self.upstream(), tokens = learned, "its template adds more tokens than assumed: set prompt_overhead in the catalogue");
+            tracing::warn!(upstream = %self.upstream(), tokens = learned, "an upstream's template adds more tokens than assumed; set prompt_overhead in the catalogue");
         }
     }
 
@@ -263,6 +263,7 @@ impl PoolMember {
                 .map(|until| until.saturating_sub(now)),
             in_flight,
             last_failure: state.last_failure().map(|(kind, at)| (kind, now.saturating_sub(at))),
+            odd_answers: state.odd_answers(),
         }
     }
 

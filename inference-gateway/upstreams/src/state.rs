@@ -16,20 +16,28 @@ pub struct UpstreamNow {
     pub until: Option<Duration>,
     pub in_flight: u64,
     pub last_failure: Option<(&'static str, Duration)>,
+    /// Kinds of odd answers, and the number of answers of each kind.
+    pub odd_answers: Vec<(&'static str, u64)>,
 }
 
 /// State of an upstream. While its catalogue is in use, metrics count upstreams by state. Times are the pool's.
 pub(crate) struct UpstreamState {
     model: String,
     health: Health,
-    /// An operator drained it, so it gets no new requests.
+    /// Whether an operator drained it, so it gets no new requests.
     drained: bool,
     /// When the upstream was set aside or drained, or returned to service.
     since: Duration,
     last_failure: Option<(&'static str, Duration)>,
-    /// Logged oddities of its answers, and when.
-    oddities: Vec<(&'static str, Duration)>,
+    oddities: Vec<KnownOddity>,
     counted: Option<Counted>,
+}
+
+/// A kind of odd answers that an upstream has sent.
+struct KnownOddity {
+    kind: &'static str,
+    answers: u64,
+    logged_at: Duration,
 }
 
 /// How long an oddity is not logged again.
@@ -89,20 +97,23 @@ impl UpstreamState {
         self.last_failure = Some((kind, now));
     }
 
-    /// Notes an oddity. Returns whether to log it, since it was not logged within the last hour.
-    pub(crate) fn tells(&mut self, oddity: &'static str, now: Duration) -> bool {
-        let told = self.oddities.iter_mut().find(|(known, _)| *known == oddity);
-        match told {
-            Some((_, at)) if now.saturating_sub(*at) < TELL_AGAIN => false,
-            Some((_, at)) => {
-                *at = now;
-                true
-            }
-            None => {
-                self.oddities.push((oddity, now));
-                true
-            }
+    /// Counts an odd answer. Returns whether to log it, since its kind was not logged within the last hour.
+    pub(crate) fn tells(&mut self, kind: &'static str, now: Duration) -> bool {
+        let Some(known) = self.oddities.iter_mut().find(|known| known.kind == kind) else {
+            self.oddities.push(KnownOddity { kind, answers: 1, logged_at: now });
+            return true;
+        };
+        known.answers += 1;
+        let is_due = now.saturating_sub(known.logged_at) >= TELL_AGAIN;
+        if is_due {
+            known.logged_at = now;
         }
+        is_due
+    }
+
+    /// Lists the kinds of odd answers with the number of answers.
+    pub(crate) fn odd_answers(&self) -> Vec<(&'static str, u64)> {
+        self.oddities.iter().map(|known| (known.kind, known.answers)).collect()
     }
 
     pub(crate) fn retire(&mut self) {

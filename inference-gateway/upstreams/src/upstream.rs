@@ -28,10 +28,10 @@ use crate::{
     passed_head::PassedHead,
 };
 
-/// Most prompts that an upstream counts at once. Counting is not paid, and a prompt may have 64 MiB.
+/// Maximum number of prompts that an upstream counts at once. Counting is not paid, and a prompt may have 64 MiB.
 const MAX_COUNTS_AT_ONCE: usize = 4;
-/// Most prompts of one account that are counted at once: half, so that an account's slow counts leave permits to
-/// others.
+/// Maximum number of one account's prompts that are counted at once: half, so that an account's slow counts leave
+/// permits to others.
 const MAX_COUNTS_OF_AN_ACCOUNT: usize = MAX_COUNTS_AT_ONCE / 2;
 
 /// A server of a model.
@@ -67,7 +67,7 @@ pub struct Terms<'t> {
     pub account: AccountId,
     /// Query and headers for a body that is passed on.
     pub passed: &'t PassedHead,
-    /// Longest time until the answer begins.
+    /// Maximum time until the answer begins.
     pub deadline: Duration,
     /// Header with the request's span, if spans are exported.
     pub traceparent: Option<HeaderValue>,
@@ -76,10 +76,9 @@ pub struct Terms<'t> {
     pub refused: RefusedMembers,
 }
 
-/// An answer that has begun with a 200.
 pub struct BegunAnswer {
     pub body: Incoming,
-    /// A whole answer arrives as a stream.
+    /// Whether a whole answer arrives as a stream.
     pub folded: bool,
 }
 
@@ -232,7 +231,7 @@ impl Upstream {
     /// Learns which refused members and limit to leave out of all requests until the catalogue is reloaded.
     pub fn learn(&self, refused: RefusedMembers, most_output: Option<u64>) {
         if self.learned.learn(refused, most_output) {
-            tracing::warn!(upstream = %self, ?refused, most_output, "an upstream refuses members or a limit of requests; later requests go without them until the catalogue is read again");
+            tracing::warn!(upstream = %self, ?refused, most_output, "an upstream refuses members of requests or a limit; later requests leave them out until the catalogue is reloaded");
         }
     }
 

@@ -10,9 +10,9 @@ use key_service_ledger::{
     StoreError,
     names::{self, nouns as layout},
     reading::{no_answer, value},
-    stored::{AccountName, AccountProfile, AccountRecord},
+    stored::{AccountName, AccountProfile, AccountRecord, HolderRecord},
 };
-use records::{Answer, Log, Order, Question, Space};
+use records::{Answer, Log, Name, Order, Question, Space};
 use shared::{
     ids::{AccountId, DepositId},
     money::NanoUsd,
@@ -25,7 +25,7 @@ use crate::{
     reading::{Books, damaged},
 };
 
-/// The account as of one moment.
+/// The account's records, all as of one moment.
 pub(super) struct AccountMoment {
     /// `None` if the record is lost.
     pub(super) record: Option<AccountRecord>,
@@ -56,7 +56,7 @@ impl Books<'_> {
         let last =
             |log: Log| Question::Values { log, from: 0, to: u64::MAX, order: Order::Descending, limit: 1 };
         let questions = vec![
-            Question::Records(vec![names::account(), layout::account_profile()]),
+            Question::Records(vec![names::account().into(), layout::account_profile().into()]),
             Question::whole(names::DUE),
             Question::whole(names::DEPOSITED),
             last(names::JOURNAL),
@@ -108,15 +108,15 @@ impl Books<'_> {
         self.prove_holder(account, &moment.due, auditor).await
     }
 
-    /// Checks that an account with open holds is listed, so that they can expire. It is listed before it has holds, and
-    /// removed only while it has none.
+    /// Checks that an account with open holds is in the index of accounts with holds, so that they can expire. The
+    /// account is added before its first hold, and removed only while it has no holds.
     async fn prove_holder(
         &self,
         account: AccountId,
         due: &[Vec<u8>],
         auditor: &mut Auditor,
     ) -> Result<(), StoreError> {
-        let of_account = layout::name(layout::HOLDERS, *account.as_bytes());
+        let of_account: Name = layout::name::<HolderRecord>(layout::HOLDERS, *account.as_bytes()).into();
         let generations = |due: &[Vec<u8>]| -> HashSet<_> {
             due.iter().filter_map(|entry| names::read_due(entry)).map(|(_, generation)| generation).collect()
         };
@@ -131,7 +131,7 @@ impl Books<'_> {
         let space = names::space(account);
         let later =
             self.read().entries(&space, names::DUE, (Vec::new(), None), Order::Ascending, ALL).await?;
-        // An account with a hold that was open all the time must stay listed.
+        // An account must stay listed while one of its holds stays open.
         if !generations(due).is_disjoint(&generations(&later)) {
             auditor.missing(Stored::Holder);
         }
@@ -177,8 +177,8 @@ impl Books<'_> {
     }
 }
 
-/// Returns whether a deposit matches its entry's time and its payment's id. The id of a payment's deposit contains no
-/// time.
+/// Returns whether a deposit matches its entry's time and its payment's id. The id of a payment's deposit has no time
+/// in it.
 fn fits(account: AccountId, id: DepositId, entry: &[u8], deposited: &Deposited) -> bool {
     match &deposited.payment {
         None => id.created_at() != Timestamp::from_millis(0),

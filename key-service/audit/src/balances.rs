@@ -1,4 +1,4 @@
-//! Balances of keys and groups, with the open holds at the same moment.
+//! Balances of keys and groups, and the open holds at the same moment.
 
 use std::collections::HashMap;
 
@@ -25,13 +25,13 @@ use crate::{
     reading::{Books, damaged},
 };
 
-/// A balance, with the figures that it is compared with.
+/// A balance, and the figures to compare it with.
 pub(super) struct Balanced {
     /// Number of the last entry that the balance counts.
     pub(super) last_entry: u64,
     of: BudgetOwner,
     budget: Budget,
-    /// Amount spent before an import; `used` started from it.
+    /// Amount spent before an import, from which `used` started.
     opening: NanoUsd,
     holds: Held,
 }
@@ -102,7 +102,7 @@ impl Balanced {
         Ok(Self { last_entry, of, budget, opening: opening.unwrap_or(NanoUsd::ZERO), holds: holds.of(of) })
     }
 
-    /// Passes the bounds to an audit, before its first entry.
+    /// Passes the limits to an audit, before its first entry.
     pub(super) fn tell_bounds(&self, auditor: &mut Auditor) {
         auditor.bounds(self.of, &self.budget);
     }
@@ -146,7 +146,7 @@ impl Books<'_> {
         Ok(balances)
     }
 
-    /// Lists the ids after a given one in the entries of an index; `None` if there are no more.
+    /// Lists the ids that follow a given id in an index; `None` if there are no more.
     async fn ids_behind(
         &self,
         space: &Space,
@@ -169,7 +169,6 @@ impl Books<'_> {
     }
 
     /// Reads the balances of those keys or groups that exist, and collects the index entries that they must have.
-    /// have.
     pub(super) async fn balances_of(
         &self,
         space: &Space,
@@ -177,12 +176,12 @@ impl Books<'_> {
         mut expected: Option<&mut ExpectedEntries>,
     ) -> Result<Vec<Balanced>, StoreError> {
         let money = owners.iter().map(|of| match of {
-            BudgetOwner::Key(id) => names::key(*id),
-            BudgetOwner::Group(id) => names::group(*id),
+            BudgetOwner::Key(id) => names::key(*id).into(),
+            BudgetOwner::Group(id) => names::group(*id).into(),
         });
         let profiles = owners.iter().map(|of| match of {
-            BudgetOwner::Key(id) => layout::key_profile(*id),
-            BudgetOwner::Group(id) => layout::group_profile(*id),
+            BudgetOwner::Key(id) => layout::key_profile(*id).into(),
+            BudgetOwner::Group(id) => layout::group_profile(*id).into(),
         });
         let questions = vec![
             Question::Records(money.collect()),

@@ -17,14 +17,14 @@ use crate::{
     reading::Books,
 };
 
-/// Length of the id with which entries begin.
+/// Length of the id at the start of an entry.
 const ID: usize = 16;
 
 impl Books<'_> {
     /// Compares the account's and every group's counts of keys and groups. Each page of groups is read as of one
     /// moment.
     pub(super) async fn prove_counts(&self, space: &Space, auditor: &mut Auditor) -> Result<(), StoreError> {
-        let profile = Question::Records(vec![layout::account_profile()]);
+        let profile = Question::Records(vec![layout::account_profile().into()]);
         let questions = vec![profile, Question::whole(layout::KEYS), Question::whole(layout::GROUPS)];
         let answers: [Answer; 3] =
             self.read().ask(space, questions).await?.try_into().map_err(|_| no_answer())?;
@@ -52,7 +52,7 @@ impl Books<'_> {
         auditor: &mut Auditor,
     ) -> Result<(), StoreError> {
         let (Some(first), Some(last)) = (ids.first(), ids.last()) else { return Ok(()) };
-        let profiles = Question::Records(ids.iter().map(|id| layout::group_profile(*id)).collect());
+        let profiles = Question::Records(ids.iter().map(|id| layout::group_profile(*id).into()).collect());
         let of_page = |index| entries(index, first.as_bytes().to_vec(), layout::behind(last.as_bytes()));
         let questions = vec![profiles, of_page(layout::KEYS_OF_GROUPS), of_page(layout::CHILD_GROUPS)];
         let answers: [Answer; 3] =

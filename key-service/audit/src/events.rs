@@ -21,24 +21,22 @@ const ID: usize = 16;
 /// Indexes of events and of thresholds.
 const INDEXES: [Index; 3] = [names::EVENT_IDS, names::EVENTS_OF, names::TOLD_AT];
 
-/// The indexes as of one moment.
+/// The indexes, all as of one moment.
 struct EventIndexes {
-    /// Number of the first event that was kept.
+    /// Number of the first event that is still kept.
     first: u64,
-    /// Number of the last event.
     last: u64,
     entries: [HashSet<Vec<u8>>; 3],
 }
 
 impl Books<'_> {
-    /// Compares the kept events and the reported thresholds with their indexes. Events that are dropped meanwhile are
-    /// ignored.
+    /// Compares events and reported thresholds with their indexes. Ignores events that are dropped meanwhile.
     pub(super) async fn prove_events(&self, space: &Space, auditor: &mut Auditor) -> Result<(), StoreError> {
         let mut indexes = self.event_indexes(space).await?;
         let mut thresholds = indexes.entries[2].clone();
         let (events, unlisted) = self.read_events(space, &mut indexes).await?;
         let untold = self.read_thresholds(space, indexes.last, &mut thresholds).await?;
-        // Read last, so that events dropped meanwhile are ignored.
+        // Read last, so that events dropped in the meantime are ignored.
         let first = self.first_event(space).await?;
         let kept = |number: &u64| (first..=indexes.last).contains(number);
         for number in unlisted.into_iter().filter(kept) {
@@ -64,7 +62,7 @@ impl Books<'_> {
 
     async fn event_indexes(&self, space: &Space) -> Result<EventIndexes, StoreError> {
         let [ids, subjects, told] = INDEXES.map(Question::whole);
-        let records = Question::Records(vec![names::account(), names::events()]);
+        let records = Question::Records(vec![names::account().into(), names::events().into()]);
         let answers = self.read().ask(space, vec![records, ids, subjects, told]).await?;
         let answers: [Answer; 4] = answers.try_into().map_err(|_| no_answer())?;
         let [
@@ -91,8 +89,8 @@ impl Books<'_> {
         Ok(kept.map_or(1, |kept| kept.first))
     }
 
-    /// Reads the events and removes their entries from the indexes. Returns the numbers of all events, and of events
-    /// without entries.
+    /// Reads the events and removes their entries from the indexes. Returns the numbers of all events, and of the
+    /// events without entries.
     async fn read_events(
         &self,
         space: &Space,

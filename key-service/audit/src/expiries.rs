@@ -1,4 +1,4 @@
-//! Computes what entries add to the counters of their day, if it is known what they correct.
+//! Computes what an entry adds to the counters of its day, if the bill that it corrects is known.
 
 use std::collections::HashMap;
 
@@ -10,13 +10,13 @@ use shared::{ids::GenerationId, time::Timestamp};
 
 use crate::bounds::LATE;
 
-/// Most expiry bills to remember for late captures, in about 30 MB.
+/// Maximum number of expiry bills to remember for late captures, in about 30 MB.
 const MOST_EXPIRIES: usize = 100_000;
 
-/// Bills of expiries that late captures may correct.
+/// Bills of expiries, which late captures may correct.
 pub(super) struct Expiries {
     bills: HashMap<GenerationId, Settlement>,
-    /// All entries of generations since this time are here; `None` if there were too many.
+    /// All entries of generations since this time are here; `None` if there were too many to remember.
     known_from: Option<Timestamp>,
 }
 
@@ -24,13 +24,13 @@ pub(super) struct Expiries {
 pub(super) enum Adds {
     /// The entry adds exactly these counters.
     Counts(Box<Counts>),
-    /// The entry may correct an unknown one.
+    /// The entry may correct a bill that is not known.
     Unknown,
 }
 
 impl Expiries {
-    /// Starts with the expiries of a journal. `begins_at` is the time of its first entry, if there may have been
-    /// earlier entries.
+    /// Starts with the expiries in a journal. If there may have been earlier entries, `begins_at` is the time of its
+    /// first entry.
     pub(super) fn new(begins_at: Option<Timestamp>) -> Self {
         let known_from = begins_at.map_or(Timestamp::from_millis(i64::MIN), |at| at.plus(LATE));
         Self { bills: HashMap::new(), known_from: Some(known_from) }
@@ -60,7 +60,7 @@ impl Expiries {
     }
 }
 
-/// Returns what the capture of an expired generation adds. If it is so late that the expiry's bill may have been
+/// Returns what the capture of an expired generation adds. If it comes so late that the expiry's bill may have been
 /// dropped, it charges nothing and counts as a separate request.
 fn corrected(generation: GenerationId, expired: &Settlement, entry: &Entry) -> Adds {
     let charges_nothing = entry.delta.nanos() == 0 && entry.settlement.charged.nanos() == 0;

@@ -1,4 +1,4 @@
-//! Compares open holds with their index, which is used to sum and expire them.
+//! Compares open holds with their index, which sums and expires them.
 
 use std::collections::{HashMap, HashSet};
 
@@ -25,7 +25,7 @@ use crate::{
 
 /// Sets of generations read at once, which cover twelve hours. In an idle account, most are empty.
 const SETS_AT_ONCE: usize = 72;
-/// Future sets to read too, since gateways make ids by their own clocks.
+/// Number of future sets to read too, since gateways make ids by their own clocks.
 const SETS_AHEAD: u32 = 2;
 
 /// Entries in the index of open holds, by generation. More than one means a fault.
@@ -55,7 +55,7 @@ impl Due {
         }
     }
 
-    /// Returns the sum of a generation's amounts.
+    /// Returns the sum of the amounts in a generation's entries.
     fn amount(&self, id: GenerationId) -> NanoUsd {
         let amounts = self.entries(id).iter().filter_map(|entry| DueMoney::read(entry));
         NanoUsd::from_nanos(amounts.map(|due| due.amount.nanos()).fold(0, i64::saturating_add))
@@ -63,8 +63,8 @@ impl Due {
 }
 
 impl Books<'_> {
-    /// Compares each open hold with its entry. If they differ, both are read again as of one moment, since holds are
-    /// opened and settled meanwhile.
+    /// Compares each open hold with its entry. If they differ, both are read again as of the same moment, since holds
+    /// are opened and settled meanwhile.
     pub(super) async fn prove_holds(
         &self,
         account: AccountId,
@@ -102,7 +102,7 @@ impl Books<'_> {
         ids: &[GenerationId],
         auditor: &mut Auditor,
     ) -> Result<(), StoreError> {
-        let records = Question::Records(ids.iter().map(|id| names::generation(*id)).collect());
+        let records = Question::Records(ids.iter().map(|id| names::generation(*id).into()).collect());
         let answers: [Answer; 2] = self
             .read()
             .ask(space, vec![records, Question::whole(names::DUE)])
@@ -123,7 +123,7 @@ impl Books<'_> {
         Ok(())
     }
 
-    /// Passes every generation that housekeeping has not dropped to the callback; `None` for unreadable ones.
+    /// Calls back for every generation that housekeeping has not dropped, with `None` for unreadable ones.
     async fn each_generation(
         &self,
         account: AccountId,

@@ -1,6 +1,6 @@
 //! Compares keys and groups with the indexes used to find them.
 //!
-//! Indexes are read page by page while keys change. Apparent faults are checked again as of one moment.
+//! Indexes are read page by page while keys change. Apparent faults are checked again with a read as of one moment.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -38,11 +38,10 @@ const INDEXES: [Index; 7] = [
 ];
 /// Keys or groups that are checked again together.
 const DOUBTED_AT_ONCE: usize = 50;
-/// Attempts to read a key and its entries as of one moment while its settings are changing.
+/// How often to try to read a key and its entries as of one moment while its settings are changing.
 const ATTEMPTS: u32 = 10;
 const ID: usize = 16;
 
-/// An entry with its index.
 type IndexEntry = (Index, Vec<u8>);
 
 /// Entries that a key or a group must have.
@@ -53,12 +52,12 @@ struct Entries {
     expiring: Option<[IndexEntry; 3]>,
 }
 
-/// The entries that an account's keys and groups must have, and which of them were found.
+/// The entries that an account's keys and groups must have, and which of them have been found.
 #[derive(Default)]
 pub(super) struct ExpectedEntries {
     must: HashMap<IndexEntry, BudgetOwner>,
     expiring: HashMap<IndexEntry, (KeyId, usize)>,
-    /// Which of its three possible entries an expiring key has.
+    /// For an expiring key, which of its three possible entries have been found.
     found: BTreeMap<KeyId, [bool; 3]>,
     missing: Vec<Stored>,
     doubted: BTreeMap<BudgetOwner, Vec<IndexEntry>>,
@@ -195,8 +194,8 @@ impl Books<'_> {
         Err(StoreError::Busy("keys change faster than they can be audited"))
     }
 
-    /// Reads keys or groups, and which of these entries exist, as of one moment. Entries of keys by spend move with
-    /// each bill, so all of them are read.
+    /// Reads keys or groups, and which of these entries exist, as of one moment. Reads all entries of keys by spend,
+    /// since they move with each bill.
     async fn with_entries(
         &self,
         space: &Space,
@@ -222,7 +221,7 @@ impl Books<'_> {
     }
 }
 
-/// Reports the entries that a key or group lacks, and those in `entries` that it must not have.
+/// Reports the entries that a key or group lacks, and those in `entries` that it should not have.
 fn judge(
     of: BudgetOwner,
     now: &Entries,
@@ -243,19 +242,19 @@ fn judge(
     }
     let mut has = now.must.iter().chain(now.expiring.iter().flatten()).collect::<HashSet<_>>();
     for entry in entries.iter().filter(|entry| present.contains(entry) && has.insert(entry)) {
-        // An entry in the wrong place is a single fault.
+        // An entry in the wrong place counts as one fault.
         if !missing.contains(&listing(entry.0)) {
             auditor.unfounded(Stored::Listed(of, listing(entry.0)));
         }
     }
 }
 
-/// A question about money and profile of each key or group.
+/// A question about the money and the profile of each key or group.
 fn records_of(owners: &[BudgetOwner]) -> Question {
     let names = |of: &BudgetOwner| -> [Name; 2] {
         match *of {
-            BudgetOwner::Key(id) => [names::key(id), layout::key_profile(id)],
-            BudgetOwner::Group(id) => [names::group(id), layout::group_profile(id)],
+            BudgetOwner::Key(id) => [names::key(id).into(), layout::key_profile(id).into()],
+            BudgetOwner::Group(id) => [names::group(id).into(), layout::group_profile(id).into()],
         }
     };
     Question::Records(owners.iter().flat_map(names).collect())

@@ -1,6 +1,6 @@
 //! Audits the books while spending continues.
 //!
-//! Figures may come from different moments, since each balance names the last journal entry that it counts. Balances
+//! Figures may be read at different moments, since each balance names the last journal entry that it counts. Balances
 //! are read page by page, then the journal in order, and each balance is compared after its last entry. Held money is
 //! compared with the index of open holds, which is read together with a page of balances. Holds, and the counts of keys
 //! and groups, are compared with their indexes as of one moment.
@@ -50,18 +50,17 @@ use self::{
 };
 pub use reading::Books;
 
-/// Fewest journal entries that a store keeps, whatever its bound.
+/// Minimum number of journal entries that a store keeps, whatever its bound.
 const FEWEST_KEPT: u64 = 1_000;
-/// How much the time of an account's last expiry may be behind the journal's, since clocks differ.
+/// How far the time of an account's last expiry may be behind the journal's time, since clocks differ.
 const EXPIRY_LATE: Duration = Duration::from_hours(24);
-/// Attempts before an audit fails. Entries are normally read faster than they are dropped.
+/// How often to start over before an audit fails. Entries are normally read faster than they are dropped.
 pub const AUDIT_ATTEMPTS: u32 = 10;
-/// Rounds of looking up keys and groups that were created during the audit.
+/// How often to look up keys and groups that were created during the audit.
 const LATE_ROUNDS: u32 = 10;
-/// Result of one attempt to read the books.
 enum ReadAttempt {
     Done(Box<Option<Audit>>),
-    /// Entries were dropped before they were read, or keys were created faster than they could be looked up.
+    /// Entries were dropped before they could be read, or keys were created faster than they could be looked up.
     Overtaken,
 }
 
@@ -95,7 +94,7 @@ impl Books<'_> {
         Err(StoreError::Busy("the journal drops entries faster than they can be read"))
     }
 
-    /// Goes through the books once: the account, all balances, and then the journal.
+    /// Reads the books once: the account, all balances, and then the journal.
     async fn go_through(&self, account: AccountId) -> Result<ReadAttempt, StoreError> {
         let space = names::space(account);
         let Some(moment) = self.account_moment(&space).await? else {
@@ -111,7 +110,7 @@ impl Books<'_> {
         let mut expected = ExpectedEntries::default();
         let mut balances = self.all_balances(&space, &mut expected).await?;
         let mut reading = self.begin_reading(account, record.entries).await?;
-        // Balances count entries that were not taken from the credit, and their amounts are no longer known.
+        // The balances may count entries that are newer than the account's record and have already been dropped.
         if reading.next > record.entries.saturating_add(1) {
             return Ok(ReadAttempt::Overtaken);
         }
@@ -127,7 +126,7 @@ impl Books<'_> {
             if !self.read_on(account, &mut reading, balances).await? {
                 return Ok(ReadAttempt::Overtaken);
             }
-            // An unlisted key or group with entries may have been created meanwhile.
+            // An unknown key or group in an entry may have been created meanwhile.
             let unknown: Vec<BudgetOwner> = reading.auditor.unknown().collect();
             balances = Vec::new();
             for owners in unknown.chunks(AT_ONCE) {
@@ -141,7 +140,7 @@ impl Books<'_> {
         Ok(ReadAttempt::Overtaken)
     }
 
-    /// Compares figures that the whole journal proves.
+    /// Compares figures that need the whole journal.
     async fn finish(
         &self,
         account: AccountId,
@@ -152,7 +151,7 @@ impl Books<'_> {
         let JournalRead { mut auditor, next, sums, bills, last_expiry, .. } = reading;
         sums.finish(&mut auditor);
         self.finish_remembered(bills, next, &mut auditor).await?;
-        // A time that is too late only keeps bills for longer.
+        // A time that is too late only means that bills are kept for longer.
         let recorded = record.last_expiry.unwrap_or(Timestamp::from_millis(0));
         if let Some(proven) = last_expiry.filter(|at| recorded.plus(EXPIRY_LATE) < *at) {
             let count = |at: Timestamp| Quantity::Count(at.millis().unsigned_abs());
@@ -162,11 +161,11 @@ impl Books<'_> {
         Ok(auditor.account(record.money, moment.held(), deposits.into_iter()))
     }
 
-    /// Begins reading at the first entry that still exists.
+    /// Starts at the first entry that still exists.
     async fn begin_reading(&self, account: AccountId, entries: u64) -> Result<JournalRead, StoreError> {
         let (log, order) = (names::JOURNAL, Order::Ascending);
         let first = Question::Values { log, from: 0, to: u64::MAX, order, limit: 1 };
-        let records = Question::Records(vec![names::account(), names::house()]);
+        let records = Question::Records(vec![names::account().into(), names::house().into()]);
         let answers = self.read().ask(&names::space(account), vec![records, first]).await?;
         let [Answer::Records(records), Answer::Values(first)] = &answers[..] else { return Err(no_answer()) };
         let first = first.first().map(|(number, value)| journal_entry(*number, value)).transpose()?;
@@ -191,12 +190,12 @@ impl Books<'_> {
         Ok(JournalRead { auditor, next, until, paid, numbers, sums, listings, bills, last_expiry })
     }
 
-    /// Returns the highest possible number of the journal's first entry. `records` are the account's and
-    /// housekeeping's.
+    /// Returns the highest possible number of the journal's first entry, given the records of the account and of
+    /// housekeeping.
     fn lowest_first(&self, records: &[Option<Record>]) -> Result<u64, StoreError> {
         let [account, house] = records else { return Err(no_answer()) };
         let Some(most) = self.journal_entries else {
-            // This store drops no entries, but the store that it was copied from may have.
+            // This store drops no entries, but the store that it was copied from may have dropped some.
             let house = house.as_ref().map(value::<House>).transpose()?;
             return Ok(house.map_or(1, |house| house.journal.max(1)));
         };
@@ -205,7 +204,7 @@ impl Books<'_> {
         Ok(account.entries.saturating_add(1).saturating_sub(fewest).max(1))
     }
 
-    /// Reads the journal up to the last entry that the account or a balance counts, and adds each balance after its
+    /// Reads the journal up to the last entry that the account or a balance counts, and compares each balance after its
     /// last entry. Returns `false` if entries were dropped before they were read.
     async fn read_on(
         &self,
@@ -246,7 +245,7 @@ impl Books<'_> {
         Ok(true)
     }
 
-    /// Adds the next journal entry, after the balances that do not count it.
+    /// Adds the next journal entry, after comparing the balances that do not count it.
     async fn add_entry(
         &self,
         account: AccountId,
@@ -272,13 +271,13 @@ impl Books<'_> {
         Ok(())
     }
 
-    /// Returns the number of the first existing entry; 1 for an empty journal, since never all entries are dropped.
+    /// Returns the number of the first existing entry; 1 for an empty journal, since the last entry is never dropped.
     async fn first_number(&self, space: &Space) -> Result<u64, StoreError> {
         let first = self.read().values(space, names::JOURNAL, 0..=u64::MAX, Order::Ascending, 1).await?;
         Ok(first.first().map_or(1, |(number, _)| *number))
     }
 
-    /// Loads the sums of a day. Returns the number of the last entry that they count.
+    /// Loads a day's sums. Returns the number of the last entry that they count.
     async fn load_sums(
         &self,
         account: AccountId,
@@ -305,7 +304,7 @@ impl Books<'_> {
 }
 
 impl JournalRead {
-    /// Adds the balances whose last entry is before this number.
+    /// Adds the balances whose last entry comes before this number.
     fn add_balances(&mut self, balances: &mut Vec<Balanced>, number: u64) {
         while let Some(balance) = balances.pop_if(|balance| balance.last_entry < number) {
             balance.add_to(&mut self.auditor, &self.numbers);

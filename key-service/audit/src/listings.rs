@@ -1,4 +1,4 @@
-//! Compares payers' sums with the lists used to find a key's sums.
+//! Compares payers' sums with the lists through which a key's sums are found.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use crate::sums::RecordedSum;
 /// Keys whose lists are read at once.
 const AT_ONCE: usize = 500;
 
-/// The keys' lists as last read. A list that lacks a day is read again.
+/// The lists of keys as last read. A list that lacks a day is read again.
 #[derive(Default)]
 pub(super) struct PayerListings(HashMap<KeyId, PayersOfKey>);
 

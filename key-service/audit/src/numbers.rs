@@ -1,4 +1,4 @@
-//! Checks the numbers that link each entry of a key or group to the previous one.
+//! Checks the numbers that link each entry of a key or group to its previous entry.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ use key_service_ledger::journal::JournalEntry;
 /// Number of the last entry seen for each key and group.
 #[derive(Default)]
 pub(super) struct LastNumbers {
-    /// True if the journal still has the first entries.
+    /// Whether the journal still has the first entries.
     complete: bool,
     of: HashMap<BudgetOwner, u64>,
 }
@@ -34,14 +34,14 @@ impl LastNumbers {
         }
     }
 
-    /// Checks the number of the last entry in a balance. Exactly the entries up to it have been added.
+    /// Checks the number of the last entry that a balance counts. Exactly the entries up to it have been added.
     pub(super) fn last(&self, auditor: &mut Auditor, of: BudgetOwner, recorded: u64) {
         self.compare(auditor, Figure::Last(of), of, recorded);
     }
 
     fn compare(&self, auditor: &mut Auditor, figure: Figure, of: BudgetOwner, recorded: u64) {
         let none = self.complete.then_some(0);
-        // Dropped entries prove nothing.
+        // If entries were dropped, nothing can be concluded.
         if let Some(last) = self.of.get(&of).copied().or(none) {
             auditor.quantity(figure, Quantity::Count(recorded), Quantity::Count(last));
         }

@@ -13,23 +13,22 @@ use shared::clock::Clock;
 pub struct Books<'a> {
     pub records: &'a dyn Records,
     pub clock: &'a dyn Clock,
-    /// Most journal entries that the store keeps for an account; `None` for all.
+    /// Maximum number of journal entries that the store keeps for an account; `None` for all.
     pub journal_entries: Option<u64>,
 }
 
 impl Books<'_> {
-    /// Returns a reader for a space.
     pub(crate) const fn read(&self) -> SpaceReader<'_> {
         SpaceReader(self.records)
     }
 }
 
-/// Decodes a journal entry from the log.
+/// Decodes a journal entry from its log value.
 pub(crate) fn journal_entry(number: u64, value: &[u8]) -> Result<JournalEntry, StoreError> {
     read_entry(number, value).ok_or_else(|| StoreError::Damaged(format!("entry {number} of the journal")))
 }
 
-/// Makes the error for a record that no program would write.
+/// Makes the error for a record that no version of this program writes.
 pub(crate) fn damaged(what: &str) -> StoreError {
     StoreError::Damaged(format!("{what} cannot be read"))
 }

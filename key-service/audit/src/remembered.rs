@@ -9,7 +9,7 @@ use domain::{
 use key_service_ledger::{
     StoreError, house,
     journal::JournalEntry,
-    names,
+    names::{self, RecordName},
     reading::{no_answer, value},
     stored::House,
 };
@@ -21,12 +21,12 @@ use crate::{
     reading::{Books, journal_entry},
 };
 
-/// The comparison of remembered bills with entries of the journal.
+/// Compares remembered bills with entries of the journal.
 pub(super) struct RememberedBills {
     account: AccountId,
     /// What housekeeping had dropped before the audit.
     house: House,
-    /// Bills that differ from the last entry so far. A later entry may have changed them.
+    /// Bills that differ from the last entry seen so far. A later entry may explain them.
     doubted: BTreeMap<GenerationId, Settlement>,
 }
 
@@ -44,7 +44,7 @@ impl Books<'_> {
         Ok(RememberedBills { account, house, doubted: BTreeMap::new() })
     }
 
-    /// Compares the last of these entries of each generation with its remembered bill.
+    /// For each generation in these entries, compares its last entry with its remembered bill.
     pub(super) async fn compare_remembered(
         &self,
         bills: &mut RememberedBills,
@@ -74,7 +74,7 @@ impl Books<'_> {
         Ok(())
     }
 
-    /// Compares the doubtful bills again, as of one moment together with the entries from `next` on.
+    /// Compares the doubtful bills again, together with the entries from `next` on, all as of one moment.
     pub(super) async fn finish_remembered(
         &self,
         RememberedBills { account, doubted, .. }: RememberedBills,
@@ -116,8 +116,8 @@ impl Books<'_> {
     }
 }
 
-/// Returns the name of a bill's record. Bills of expiries are remembered longer.
-fn name(generation: GenerationId, ending: Ending) -> Name {
+/// Name of a bill's record. Bills of expiries are remembered longer.
+fn name(generation: GenerationId, ending: Ending) -> RecordName<Generation> {
     match ending {
         Ending::Captured | Ending::Late => names::generation(generation),
         Ending::Expired => names::expired(generation),
@@ -125,8 +125,9 @@ fn name(generation: GenerationId, ending: Ending) -> Name {
 }
 
 /// A question for these records and housekeeping's.
-fn with_house(names: Vec<Name>) -> Question {
-    Question::Records(std::iter::once(names::house()).chain(names).collect())
+fn with_house(names: Vec<RecordName<Generation>>) -> Question {
+    let names = names.into_iter().map(Name::from);
+    Question::Records(std::iter::once(names::house().into()).chain(names).collect())
 }
 
 fn read_house(account: AccountId, house: Option<&Record>) -> Result<House, StoreError> {

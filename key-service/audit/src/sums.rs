@@ -21,17 +21,17 @@ use shared::{
 
 use crate::expiries::{Adds, Expiries};
 
-/// Most sums in memory, in about 200 MB: all days of most journals, or two days of 100,000 keys. The oldest day is
-/// compared and dropped first.
+/// Maximum number of sums in memory, in about 200 MB: all days of most journals, or two days of 100,000 keys. The
+/// oldest day is compared and dropped first.
 const MOST_SUMS: usize = 250_000;
 
 /// The sums of the days reached so far.
 pub(super) struct DaySums {
     /// First day whose entries are all present.
     whole_from: Day,
-    /// Number of the last entry that sums must count.
+    /// Number of the last entry that the sums must count.
     paid: u64,
-    /// Earlier days have been compared.
+    /// Days before this one have been compared.
     open_from: Day,
     days: BTreeMap<Day, HashMap<Vec<u8>, SumWithEntries>>,
     expiries: Expiries,
@@ -41,7 +41,7 @@ pub(super) struct DaySums {
 pub(super) struct RecordedSum {
     counters: DayCounters,
     last_entry: u64,
-    /// The record is missing, although there are entries for it.
+    /// Whether the record is missing although the journal has entries for it.
     is_absent: bool,
 }
 
@@ -51,7 +51,7 @@ struct SumWithEntries {
     charged: i128,
     /// Number of the last entry.
     last: u64,
-    /// Sum of the entries; `None` if what an entry adds is unknown.
+    /// Sum of the entries; `None` if it is unknown what an entry adds.
     proven: Option<DayCounters>,
 }
 
@@ -72,8 +72,8 @@ impl RecordedSum {
 }
 
 impl DaySums {
-    /// Starts with the sums of a journal. `begins_at` is the time of its first entry, if there may have been earlier
-    /// entries.
+    /// Starts with the sums of a journal. If there may have been earlier entries, `begins_at` is the time of its first
+    /// entry.
     pub(super) fn new(whole_from: Day, paid: u64, begins_at: Option<Timestamp>) -> Self {
         let expiries = Expiries::new(begins_at);
         Self { whole_from, paid, open_from: whole_from, days: BTreeMap::new(), expiries }
@@ -84,8 +84,8 @@ impl DaySums {
         day >= self.open_from && !self.days.contains_key(&day)
     }
 
-    /// Adds the sums of a day, unless they were dropped, and compares older days if there are too many. Returns the
-    /// number of the last entry that the sums count.
+    /// Loads a day's sums, unless they were dropped, and compares older days if too many sums are in memory. Returns
+    /// the number of the last entry that the sums count.
     pub(super) fn load(
         &mut self,
         auditor: &mut Auditor,
@@ -115,11 +115,14 @@ impl DaySums {
         let Some(sums) = self.days.get_mut(&hour.day()) else { return };
         let (payer, user) = (&entry.settlement.payer, entry.settlement.user());
         let of_payer = (PayerName::of(payer).to_vec(), DayCounters::Payer(Box::default()), None);
-        let of_model = (names::model_sum(&payer.model), DayCounters::Model(DayTotal::default()), None);
-        let of_user =
-            |user| (names::user_sums(part_of_user(user)), DayCounters::Users(UserDay::default()), None);
-        let of_group =
-            |(group, keys)| (names::group_sum(group), DayCounters::Group(GroupDay::default()), Some(keys));
+        let of_model =
+            (names::model_sum(&payer.model).to_vec(), DayCounters::Model(DayTotal::default()), None);
+        let of_user = |user| {
+            (names::user_sums(part_of_user(user)).to_vec(), DayCounters::Users(UserDay::default()), None)
+        };
+        let of_group = |(group, keys)| {
+            (names::group_sum(group).to_vec(), DayCounters::Group(GroupDay::default()), Some(keys))
+        };
         let others = user.map(of_user).into_iter().chain(counting_groups(payer.groups).map(of_group));
         for (name, absent, keys) in [of_payer, of_model].into_iter().chain(others) {
             let sum = match sums.entry(name) {

@@ -66,7 +66,7 @@ pub(crate) async fn run(
     Ok(())
 }
 
-/// An account in JSON. Scripts rely on the names: add, never rename.
+/// An account in JSON. Scripts rely on the names: add names, but never rename one.
 #[derive(Serialize)]
 struct AccountLine<'a> {
     id: AccountId,

@@ -4,18 +4,18 @@ use shared::{money::NanoUsd, text::is_name, time::Timestamp};
 
 use domain::event::Actor;
 
-/// Longest name: what fits on a line of a listing.
+/// Maximum length of a name, so that it fits on a line of a listing.
 const MAX_NAME_CHARS: usize = 80;
 
-/// Names the operator after the user who runs the command, if the environment says who it is.
+/// Names the operator after the user who runs the command, if the environment says who that is.
 pub(crate) fn operator() -> Actor {
     let user = ["SUDO_USER", "USER"].into_iter().find_map(|variable| std::env::var(variable).ok());
     let user = user.and_then(|user| name(&user).ok());
     Actor::Operator { name: user.unwrap_or_else(|| "operator".to_owned()) }
 }
 
-/// Parses the name of an account, a management key, a member or a group. Invisible characters are refused, so that no
-/// name can imitate another.
+/// Parses the name of an account, a management key, a member or a group. Refuses invisible characters, so that no name
+/// can imitate another.
 pub(crate) fn name(text: &str) -> Result<String, String> {
     if !is_name(text, MAX_NAME_CHARS) {
         return Err(format!("must be 1 to {MAX_NAME_CHARS} visible characters, without spaces around them"));

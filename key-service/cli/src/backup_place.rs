@@ -6,14 +6,15 @@ use clap::Args;
 
 #[derive(Args, Clone, Debug)]
 pub struct BackupTo {
-    /// Folder for the backup, created if missing. An earlier backup there is replaced once the new one has been checked
+    /// Directory for the backup, created if missing. A previous backup there is replaced once the new one has been
+    /// checked
     #[arg(long, value_name = "DIR")]
     pub to: PathBuf,
 }
 
 #[derive(Args, Clone, Debug)]
 pub struct RestoreFrom {
-    /// Folder that `backup` wrote to
+    /// Directory that `backup` wrote to
     #[arg(long, value_name = "DIR")]
     pub from: PathBuf,
 }

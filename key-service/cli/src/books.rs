@@ -27,26 +27,26 @@ use key_service_management::Management;
 use key_service_store::store::UsageLine;
 use shared::table;
 
-/// Default number of days, today included.
+/// Default number of days, including today.
 const DAYS: i64 = 30;
-/// Longest listing, since all of it is in memory.
+/// Maximum number of days in a listing, since all of it is in memory.
 const MOST_DAYS: i64 = 366;
 
 #[derive(Debug, Subcommand)]
 pub enum Journal {
     /// Write an account's journal as JSON lines, in billing order
     ///
-    /// To continue later, pass the last `seq` with --after. Entries never change. After `restore`, and after a Redis
-    /// replica took over, numbers continue far above the earlier ones, so that you miss no entry. If the replica may
-    /// lack the entry of `seq`, the export fails and says where to continue.
+    /// To continue later, pass the last `seq` with --after. Entries never change. After `restore`, and after a failover
+    /// of Redis, numbers continue far above the earlier ones, so that you miss no entry. If the failover may have lost
+    /// the entry with this `seq`, the export fails and says where to continue.
     ///
     /// A capture after the expiry of its hold is a correction: another entry with the same `generation_id` that
-    /// replaces `charged` and the tokens of the entry before. So either import entries by `generation_id`, let the
-    /// later replace the earlier, and add up `charged`; or keep all entries and add up `charged_change`, which is below
-    /// zero for money given back. `key_used` is the key's balance after the entry.
+    /// replaces `charged` and the tokens of the entry before. Either import entries by `generation_id`, let later
+    /// entries replace earlier ones, and add up `charged`; or keep all entries and add up `charged_change`, which is
+    /// negative when money is refunded. `key_used` is the key's balance after the entry.
     ///
-    /// A capture that comes hours late, after the bills of its time were dropped, is not a bill: its `generation_id` is
-    /// null, `late_generation_id` names the generation, and `charged` is 0.
+    /// A capture that comes hours late, after the bills of its time have been dropped, is not a bill: its
+    /// `generation_id` is null, `late_generation_id` names the generation, and `charged` is 0.
     Export {
         /// The account's name
         #[arg(long, value_name = "NAME")]

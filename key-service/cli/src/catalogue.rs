@@ -30,8 +30,8 @@ pub use self::{
 pub enum Catalogue {
     /// Print catalogue entries for models from a public price list, to review and complete
     ///
-    /// For vendors that `init` knows, entries include the upstream's address, the variable of its key and further
-    /// settings.
+    /// For vendors that `init` knows, entries include the upstream's address, the variable with its API key, and
+    /// further settings.
     Import {
         /// The price list: LiteLLM's JSON, or a models.dev file (for one model, with the id as its name)
         #[arg(long, value_name = "FILE")]
@@ -42,17 +42,17 @@ pub enum Catalogue {
         /// Ids of models in the list
         #[arg(long, value_name = "ID", required = true, num_args = 1..)]
         model: Vec<String>,
-        /// Use the list's prices as costs, and sell at this multiple of them, such as 1.2
+        /// Take the list's prices as costs, and sell at this multiple of them, such as 1.2
         #[arg(long, value_name = "FACTOR", value_parser = factor)]
         markup: Option<String>,
     },
     /// Check the catalogue, and list models that may lose money
     Check {
-        /// Public price list (models.dev's .toml or LiteLLM's .json): list the differences; any difference is an error
+        /// Public price list to compare with (models.dev's .toml or LiteLLM's .json); any difference is an error
         #[arg(long, value_name = "FILE")]
         against: Option<PathBuf>,
-        /// Ask each server for its models and windows: list what the catalogue promises and no server has; any is an
-        /// error
+        /// Ask each server for its models and windows, and list what the catalogue promises but no server has; anything
+        /// listed is an error
         #[arg(long)]
         ask: bool,
     },
@@ -85,7 +85,7 @@ fn import(
     markup: Option<&str>,
     out: &mut (dyn Write + Send),
 ) -> anyhow::Result<()> {
-    // Reads all models before printing the first, since a partial list is easily mistaken for a complete one.
+    // Reads all models before printing the first, since a partial list could be mistaken for a complete one.
     let listed = models.iter().map(|id| {
         let found = list.model(id).with_context(|| format!("--model {id}"))?;
         found.with_context(|| format!("--model {id}: the list does not have this model"))
@@ -107,7 +107,7 @@ fn name_at<'a>(preset: Option<&Preset>, listed: &'a ListedModel) -> &'a str {
     stripped.unwrap_or(&listed.id)
 }
 
-/// Writes how a valid catalogue may still lose money.
+/// Writes in which ways a valid catalogue may still lose money.
 fn write_hints(catalog: &Catalog, out: &mut (dyn Write + Send)) -> anyhow::Result<()> {
     for (model, upstream, hint) in hints(catalog) {
         writeln!(out, "model \"{}\", upstream \"{}\": {hint}", model.id, upstream.model)?;
@@ -116,7 +116,8 @@ fn write_hints(catalog: &Catalog, out: &mut (dyn Write + Send)) -> anyhow::Resul
     Ok(())
 }
 
-/// Writes where costs, or prices without a known cost, differ from a public list. Fails if there is any difference.
+/// Writes where costs differ from a public list, and where prices without a known cost are below it. Fails if there is
+/// a difference.
 fn compare(catalog: &Catalog, file: &Path, out: &mut (dyn Write + Send)) -> anyhow::Result<()> {
     let named = || format!("--against {}", file.display());
     let list = PriceList::open(file).with_context(named)?;
@@ -128,7 +129,7 @@ fn compare(catalog: &Catalog, file: &Path, out: &mut (dyn Write + Send)) -> anyh
             writeln!(out, "model \"{id}\", upstream \"{name}\": not in the list.")?;
             continue;
         };
-        // A rate that the list lacks cannot differ.
+        // A rate that is not in the list cannot differ.
         let ours = upstream.cost.as_ref().unwrap_or(&model.price);
         for pair in ours.beside(&listed.price).filter(|pair| listed.rates[pair.field]) {
             let (ours, theirs) = (pair.first, pair.second);
@@ -154,8 +155,8 @@ fn compare(catalog: &Catalog, file: &Path, out: &mut (dyn Write + Send)) -> anyh
     }
 }
 
-/// Writes what the catalogue promises but the servers do not offer. Fails if there is any; a server that does not
-/// answer is not a failure.
+/// Writes what the catalogue promises but the servers do not offer. Fails if there is anything; a server that does not
+/// answer is no failure.
 async fn ask(catalog: &Catalog, out: &mut (dyn Write + Send)) -> anyhow::Result<()> {
     let mut broken = 0;
     for ServerFinding { model, upstream, kind } in check_servers(catalog).await {

@@ -17,7 +17,7 @@ use key_service_management::{
 };
 use key_service_store::store::StoreError;
 
-/// Longest note of a deposit: it fits on a line of an invoice.
+/// Maximum length of a deposit's note, so that it fits on a line of an invoice.
 const MAX_NOTE_CHARS: usize = 200;
 
 #[derive(Debug, Subcommand)]

@@ -31,7 +31,7 @@ pub(crate) fn store_error(cause: &StoreError, show: &str) -> anyhow::Error {
                 "{cause}\nIt is unknown whether the change was made: check with `{show}` before trying again."
             )
         }
-        StoreError::Busy(_) | StoreError::Conflict(_) | StoreError::Damaged(_) => {
+        StoreError::Busy(_) | StoreError::Full | StoreError::Conflict(_) | StoreError::Damaged(_) => {
             anyhow!("{cause}\nNothing was changed.")
         }
     }
@@ -43,6 +43,5 @@ const fn flag(refused: AccountRefused) -> &'static str {
         AccountRefused::NotFound => "--account",
         AccountRefused::BadAmount => "--amount",
         AccountRefused::PaymentDiffers { .. } => "--payment-id",
-        AccountRefused::StoreFull => "--store",
     }
 }

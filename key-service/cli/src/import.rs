@@ -25,7 +25,7 @@ use key_service_management::{Error, Management};
 use key_service_moving::{Draft, ImportRefused, Plan, Report, Wrong};
 use shared::table;
 
-/// Most lines listed in an error.
+/// Maximum number of lines listed in an error.
 const NAMED: usize = 20;
 
 #[derive(Debug, Subcommand)]
@@ -161,7 +161,6 @@ fn refused(error: Error<ImportRefused>, draft: &Draft) -> anyhow::Error {
         Error::Refused(ImportRefused::TooManyGroups) => {
             anyhow!("--account: the import would exceed the account's bound on groups; nothing was imported")
         }
-        Error::Refused(ImportRefused::StoreFull) => anyhow!("--store: is nearly full; nothing was imported"),
         Error::Store(cause) => match store_error(&cause, "accounts list") {
             error if matches!(cause, key_service_store::store::StoreError::Unavailable(_)) => {
                 error.context("part of the import may have been made: run it again to complete it")

@@ -1,6 +1,12 @@
 //! The operator's commands: accounts, credit, management keys, and the books.
 
-mod access;
+/// Commands that manage access: members, operators, management keys and operator keys.
+mod access {
+    pub(crate) mod management_keys;
+    pub(crate) mod members;
+    pub(crate) mod operator_keys;
+    pub(crate) mod operators;
+}
 mod accounts;
 mod arguments;
 mod backup_place;
@@ -9,7 +15,13 @@ mod catalogue;
 mod credits;
 mod failure;
 mod import;
-mod nouns;
+/// Commands for keys, groups and webhooks.
+mod nouns {
+    pub(crate) mod groups;
+    pub(crate) mod keys;
+    pub(crate) mod object;
+    pub(crate) mod webhooks;
+}
 mod output;
 mod store_place;
 
@@ -41,7 +53,7 @@ use nouns::{
 use output::unless_read_enough;
 pub use store_place::{StoreCommand, StoreCopy, StoreShow};
 
-/// An operator's commands, the same in every program with a store.
+/// The operator's commands, which are the same in every program with a store.
 #[derive(Debug, Subcommand)]
 pub enum OperatorCommand {
     #[command(flatten)]
@@ -62,11 +74,11 @@ pub enum OperatorCommand {
     Doctor(DoctorOptions),
     /// Copy an SQLite file while it is in use, check the copy, and replace the previous backup with it
     ///
-    /// Not for Redis: there, use `redis-cli --rdb` as docs/backup.md explains.
+    /// Not for Redis: use `redis-cli --rdb` there, as docs/backup.md explains.
     Backup(BackupTo),
     /// Restore an SQLite file from a backup; the replaced file is kept under another name
     ///
-    /// Refused while a program has the file open. Not for Redis.
+    /// The command refuses to run while a program has the file open. Not for Redis.
     Restore(RestoreFrom),
     /// Copy the store to another one, or show its records
     #[command(subcommand)]
@@ -88,7 +100,7 @@ pub enum Command {
     /// API keys, which make model calls
     #[command(subcommand)]
     Keys(KeyCommand),
-    /// Groups of API keys with shared bounds, such as teams, courses or customers
+    /// Groups of API keys with shared limits, such as teams, courses or customers
     #[command(subcommand)]
     Groups(GroupCommand),
     /// Import keys from another gateway with their spend; callers keep their keys
@@ -99,8 +111,8 @@ pub enum Command {
     Members(MemberCommand),
     /// Print a link that signs a member in to the dashboard once, within 15 minutes
     ///
-    /// The member's earlier links stop working. A member with a second factor is asked for a code as well. If phone and
-    /// recovery codes are lost, remove the second factor first, with `members remove-second-factor`.
+    /// The member's earlier links stop working. A member with a second factor also has to enter a code. If the member
+    /// has lost both phone and recovery codes, remove the second factor first, with `members remove-second-factor`.
     SignInLink(members::SignInLink),
     /// The people who run the installation and sign in at `/operator`
     #[command(subcommand)]
@@ -134,7 +146,7 @@ impl Command {
         Self::Audit(books::audit::AuditOf::all())
     }
 
-    /// Returns whether the command may create an installation. All others need an existing one.
+    /// Returns whether the command may create an installation. All other commands need an existing one.
     pub const fn begins_installation(&self) -> bool {
         matches!(self, Self::Accounts(Accounts::Create { .. }))
     }
@@ -199,7 +211,7 @@ impl Command {
 }
 
 impl Command {
-    /// Returns whether the command may name models, and so needs the catalogue for their aliases.
+    /// Returns whether the command may name models, and so needs the catalogue with their aliases.
     pub const fn names_models(&self) -> bool {
         matches!(
             self,
@@ -212,7 +224,7 @@ impl Command {
     }
 }
 
-/// Runs a command and writes only its result to `out`.
+/// Runs a command, and writes only its result to `out`.
 ///
 /// Links begin with `public`, the address that clients use.
 pub async fn run(

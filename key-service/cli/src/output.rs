@@ -7,7 +7,7 @@ use std::{
 
 use serde::Serialize;
 
-/// Most entries or events in memory during an export: about 200 KiB.
+/// Maximum number of entries or events in memory during an export: about 200 KiB.
 pub(crate) const EXPORTED_AT_ONCE: usize = 500;
 
 pub(crate) fn write_json<T: Serialize>(

@@ -10,23 +10,23 @@ use key_service_store::store::ShownObject;
 pub enum StoreCommand {
     /// Copy everything to an empty store, for example from an SQLite file to a Redis, then compare and audit both
     ///
-    /// First stop every program that uses either store. If the copy ends early, run the same command again to complete
-    /// it. The Redis settings (prefix, certificates) apply to both stores.
+    /// Stop every program that uses either store first. If the copy is interrupted, run the same command again to
+    /// complete it. The Redis settings (prefix, certificates) apply to both stores.
     Copy(StoreCopy),
     /// Print the records of an account, or of one of its objects, as JSON lines
     ///
-    /// Without --id, prints the records of the account itself: money, profile, house-keeping and lists. Secrets and
-    /// their digests and hashes are shown as "hidden". Amounts are in nano-USD, times in milliseconds since 1970. Works
-    /// while the store is in use.
+    /// Without --id, prints the records of the account itself: money, profile, housekeeping and lists. Secrets, digests
+    /// and hashes are shown as "hidden". Amounts are in nano-USD, times in milliseconds since 1970. Works while the
+    /// store is in use.
     Show(StoreShow),
 }
 
 #[derive(Args, Clone, Debug)]
 pub struct StoreCopy {
-    /// URL of the store to copy from, which stays unchanged: as in FAREGATE_STORE, except memory:
+    /// URL of the store to copy from, which stays unchanged. It has the form of FAREGATE_STORE, but cannot be memory:
     #[arg(long, value_name = "URL", value_parser = parse_secret)]
     pub from: SecretString,
-    /// URL of the store to copy to: an empty one, or one that an earlier copy began to fill
+    /// URL of the store to copy to: an empty one, or one that an interrupted copy has partly filled
     #[arg(long, value_name = "URL", value_parser = parse_secret)]
     pub to: SecretString,
 }

@@ -17,23 +17,23 @@ use domain::{
 };
 use key_service_management::{
     accounts::NewDeposit,
-    governed::{Governed as _, Made},
+    governed::Governed as _,
     members::{SignInClient, Token},
     testing::{BEGIN, Office},
 };
 use key_service_store::store::{Ledger as _, suite::Fault};
 
-/// The address that links begin with.
+/// Links begin with this address.
 const PUBLIC: &str = "http://127.0.0.1:8080";
 
-/// Command line of a binary that has these commands.
+/// A binary's command line with these commands.
 #[derive(Debug, Parser)]
 struct Binary {
     #[command(subcommand)]
     command: Option<Command>,
 }
 
-/// Output of the command, or its error.
+/// Runs the command, and returns its output or error.
 async fn say(office: &Office, line: &[&str]) -> Result<String, String> {
     let parsed = Binary::try_parse_from([&["faregate"], line].concat()).map_err(|e| e.to_string())?;
     let mut out = Vec::new();
@@ -124,7 +124,7 @@ async fn a_payment_whose_answer_was_lost_can_be_sent_again() {
     let (account, _) = office.account("acme").await;
     let line = ["credits", "add", "--account", "acme", "--amount", "5", "--payment-id", "pay_1"];
     say(&office, &line).await.unwrap();
-    // The account is found, and the store has room; then the store is away.
+    // The account is found and the store has room; then the store goes away.
     office.records.fail_after(2);
     let lost = say(&office, &line).await.unwrap_err();
     assert!(lost.contains("run the command again"), "{lost}");
@@ -237,14 +237,14 @@ async fn a_group_is_made_listed_shown_and_archived() {
     }
 }
 
-/// Makes an account with a key that was billed 3 USD today, and 2 USD for yesterday's hold; returns both ids.
+/// Creates an account with a key that was billed 3 USD today, and 2 USD for a hold from yesterday; returns both ids.
 async fn busy_account(office: &Office) -> (AccountId, KeyId) {
     let (account, _) = office.account("acme").await;
     office.management.deposit(account, NewDeposit::of(NanoUsd::from_usd(10)), Actor::System).await.unwrap();
     let made = ApiKey::create(office.management.by(account, Actor::System), KeyPatch::default(), None)
         .await
         .unwrap();
-    let Made::New(key, _) = made else { panic!("{made:?}") };
+    let key = made.made.into_inner();
     let now = office.clock.now();
     let hold =
         |n, usd| Ledger::Hold(new_hold(key.id, GenerationId::new(now, [n; 10]), NanoUsd::from_usd(usd)));
@@ -408,7 +408,7 @@ async fn the_journal_is_compared_with_what_an_upstream_says_it_served() {
     let equal = "served: requests 1, prompt tokens 12, completion tokens 5\n\
                  billed: requests 1, prompt tokens 12, completion tokens 5\n";
     assert_eq!(say(&office, &audit).await.unwrap(), equal);
-    // The upstream's own id, with a time that is four seconds off.
+    // The upstream's own id, with a time that differs by four seconds.
     write(&[line("\"id\":\"chatcmpl-7\",\"time\":\"2026-11-20T04:11:09.678+02:00\"", 12, 5), String::new()]);
     assert_eq!(say(&office, &audit).await.unwrap(), equal);
     let strict = say(&office, &[&audit[..], &["--tolerance", "3"]].concat()).await.unwrap_err();
@@ -553,7 +553,7 @@ async fn a_sign_in_link_without_a_name_makes_no_owner_beside_others() {
     assert!(refused.contains("members invite"), "{refused}");
     assert_eq!(office.management.members(account).await.unwrap().len(), 3);
     say(&office, &["sign-in-link", "--account", "acme", "--name", "bob"]).await.unwrap();
-    // An account without any owner gets one.
+    // An account without owners gets one.
     let (poor, _) = office.account("poor").await;
     say(&office, &["members", "invite", "--account", "poor", "--name", "vera", "--role", "viewer"])
         .await

@@ -28,29 +28,29 @@ use domain::{
 };
 use key_service_store::store::{Credential, ManagementKey, OperatorKey, Store, StoreError, operators};
 
-/// Most cached credentials, about 100 bytes each.
+/// Maximum number of cached credentials. Each takes about 100 bytes.
 const CACHED_CREDENTIALS: usize = 100_000;
 
-/// Creates and identifies credentials. No other type has the peppers.
+/// Creates and identifies credentials. Only this type has the peppers.
 pub struct Credentials {
     store: Arc<Store>,
     peppers: Peppers,
     prefix: Prefix,
-    /// Credentials by digest. Owner and number never change, so an entry is never wrong. Neither unknown digests nor
-    /// whether the key still accepts the credential are cached.
+    /// Credentials by digest. Owner and number never change, so an entry never becomes wrong. Unknown digests are not
+    /// cached, nor whether the key still accepts the credential.
     known: Cache<Digest, Credential>,
-    /// The store's record of its pepper, while it is not proven that ours is the same.
+    /// The store's record of its pepper, until it is proven that ours is the same.
     unproven: RwLock<Option<PepperRecord>>,
-    /// The peppers were compared with the store's record, and fit.
+    /// Whether the peppers were compared with the store's record and match it.
     fit: AtomicBool,
 }
 
-/// Why the peppers cannot be used with this store.
+/// Reason why the peppers cannot be used with this store.
 #[derive(Debug, thiserror::Error)]
 pub enum PepperFault {
     /// The store's keys were made with another pepper.
     #[error(
-        "is not the pepper that this store's keys were made with, so none of them would be found. Set that pepper \
+        "is not the pepper that this store's keys were hashed with, so no key would be found. Set that pepper \
          (FAREGATE_PEPPER or FAREGATE_PEPPER_FILE; for `faregate` also the file `pepper` in its data directory), and \
          during a rotation FAREGATE_PREVIOUS_PEPPER as well"
     )]
@@ -60,7 +60,7 @@ pub enum PepperFault {
     Store(#[from] StoreError),
 }
 
-/// Whom a presented credential belongs to, on a route for one class of keys.
+/// Owner of a presented credential, on a route for one class of keys.
 #[derive(Clone, Debug)]
 pub enum Identified {
     /// A live API key, on a route for API keys.
@@ -69,7 +69,7 @@ pub enum Identified {
     ManagementKey(AccountId, ManagementKey),
     /// A live operator key, on a route for operator keys.
     OperatorKey(Box<OperatorKey>),
-    /// An unknown credential, or a class that does not fit the route.
+    /// The credential is unknown, or its class does not fit the route.
     Refused(Refusal),
 }
 
@@ -91,7 +91,7 @@ impl Credentials {
         Self { store, peppers, prefix, known, unproven: RwLock::default(), fit: AtomicBool::new(false) }
     }
 
-    /// Returns whether no program has ever served or written this store.
+    /// Returns whether no program has served or written this store yet.
     pub async fn are_unused(&self) -> Result<bool, StoreError> {
         Ok(self.store.pepper_record().await?.is_none() && !has_keys(&self.store).await?)
     }
@@ -117,8 +117,8 @@ impl Credentials {
         }
     }
 
-    /// Fails unless the peppers fit the store. They are compared now if the part of the store that has the record of them was
-    /// missing at the start. What a wrong pepper makes could not be used later.
+    /// Fails unless the peppers fit the store, since keys made with a wrong pepper could not be used later. If the part
+    /// of the store with the record of peppers was missing at the start, they are compared now.
     pub async fn must_fit(&self, now: Timestamp) -> Result<(), StoreError> {
         if self.fit.load(Ordering::Acquire) {
             return Ok(());
@@ -129,11 +129,11 @@ impl Credentials {
         })
     }
 
-    /// Records that the peppers are right, once a key older than the record was found with them.
+    /// Records that the peppers are right, once they have found a key that is older than the record.
     async fn prove(&self, found: Credential) -> Result<(), StoreError> {
         let Some(record) = *self.unproven.read() else { return Ok(()) };
         let created_at = found.owner.created_at();
-        // Later credentials of an old key may have been made with any pepper.
+        // A later credential of an old key may have been made with any pepper.
         if found == Credential::first(found.owner) && record.is_proven_by(created_at) {
             let proven = PepperRecord::of(&self.peppers).to_string();
             self.store.replace_pepper_record(Some(record.to_string()), proven).await?;
@@ -165,8 +165,8 @@ impl Credentials {
 
     /// Identifies the owner on a route for this class of keys.
     ///
-    /// A live key of the wrong class is refused with its class. A revoked key, or a credential that a rotation has
-    /// ended, is refused like an unknown one. Whether an API key may spend is up to the ledger.
+    /// For a live key of the wrong class, the refusal names that class. A revoked key, or a credential that a rotation
+    /// has ended, is refused like an unknown one. The ledger decides whether an API key may spend.
     pub async fn identify(
         &self,
         credential: Option<Credential>,
@@ -245,7 +245,7 @@ impl Credentials {
         TotpSecret::of(&self.peppers, member, factor)
     }
 
-    /// Returns the digest for another gateway's key: the stored one, or else a new one.
+    /// Returns the digest for another gateway's key: the stored one if there is one, otherwise a new one.
     pub async fn digest_of(&self, key: &ForeignKey) -> Result<Digest, StoreError> {
         let text = key.text();
         let current = self.peppers.digest(&text.clone().into());
@@ -262,13 +262,13 @@ impl Credentials {
         self.peppers.digest(&text.into())
     }
 
-    /// Returns the possible stored digests of a text, made like [`Self::keyed_digest`].
+    /// Returns the digests under which a text may be stored, computed like [`Self::keyed_digest`].
     pub fn keyed_digests(&self, text: &str) -> Vec<Digest> {
         self.peppers.candidates(text).collect()
     }
 }
 
-/// Returns the refusal of an unknown credential on a route for this class of keys.
+/// Returns the refusal for an unknown credential on a route for this class of keys.
 const fn unknown(required: Class) -> Refusal {
     match required {
         Class::Api => Refusal::InvalidApiKey,
@@ -277,7 +277,7 @@ const fn unknown(required: Class) -> Refusal {
     }
 }
 
-/// Reads a plaintext as another gateway's key.
+/// Parses a plaintext as another gateway's key.
 fn foreign(plaintext: &str) -> ForeignKey {
     let mut sha256 = [0; 32];
     sha256.copy_from_slice(hash(&SHA256, plaintext.as_bytes()).as_ref());
@@ -306,7 +306,7 @@ mod tests {
     use domain::{digest::Pepper, key::NewKey, ledger::histories::START};
     use key_service_store::store::suite::{act, in_maps, open_account_with};
 
-    /// Time of the upgrade, some hours after the first keys.
+    /// Time of the upgrade, a few hours after the first keys.
     const UPGRADE: Timestamp = Timestamp::from_millis(START.millis() + 10_000_000);
 
     fn with_pepper(store: &Arc<Store>, pepper: u8) -> Credentials {

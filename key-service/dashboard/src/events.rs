@@ -24,7 +24,8 @@ use key_service_page::{
     layout::{Section, page},
     pagination::{Pagination, ROWS_ON_PAGE, Shown},
     session::{KeysViewer, Viewer},
-    show::{name_of, or_unnamed, scrolled_table, time_to_second, usd},
+    show::{name_of, or_unnamed, time_to_second, usd},
+    table::{Column, Row, Table},
 };
 use key_service_settings::words;
 use key_service_store::store::NumberedEvent;
@@ -162,14 +163,14 @@ fn groups_of(event: &Event) -> Vec<GroupId> {
 
 /// Renders a table of events. It leaves out links to the key or group that the page is about.
 fn table(events: &[NumberedEvent], about: &EventSearch, named: &Named) -> Markup {
-    let head = html! {
-        th.wide-only scope="col" { "Time, " span data-zone="now" { "UTC" } } th scope="col" { "Event" }
-        th.wide-only scope="col" { "By" } th.wide-only scope="col" { "Key or group" }
-    };
-    let rows = html! {
-        @for numbered in events { (row(&numbered.event, about, named)) }
-    };
-    scrolled_table("Events", &head, &rows)
+    let columns = [
+        Column::new(html! { "Time, " span data-zone="now" { "UTC" } }, "wide-only"),
+        Column::new("Event", "wraps"),
+        Column::new("By", "wide-only"),
+        Column::new("Key or group", "wide-only wraps of"),
+    ];
+    let rows = events.iter().map(|numbered| row(&numbered.event, about, named));
+    Table::new("Events", columns).without_names().rows(rows)
 }
 
 fn filters(query: &Fields, search: &EventSearch, named: &Named) -> Markup {
@@ -201,7 +202,7 @@ fn filters(query: &Fields, search: &EventSearch, named: &Named) -> Markup {
     }
 }
 
-fn row(event: &Event, about: &EventSearch, named: &Named) -> Markup {
+fn row(event: &Event, about: &EventSearch, named: &Named) -> Row {
     let key = event.key.filter(|_| about.key.is_none());
     let group = event.group.filter(|_| about.group.is_none());
     let of = html! {
@@ -209,16 +210,12 @@ fn row(event: &Event, about: &EventSearch, named: &Named) -> Markup {
         @if key.is_some() && group.is_some() { " in " }
         @if let Some(group) = group { (named.group(group)) }
     };
-    html! {
-        tr title=(event.id.to_string()) {
-            td.wide-only { (time_to_second(event.at)) }
-            td.wraps { span.badge { (event.kind.as_str()) } " " (told(&event.kind, named))
-                p.narrow-only { (time_to_second(event.at)) " by " (actor(&event.actor))
-                    @if key.is_some() || group.is_some() { " · " (of) } } }
-            td.wide-only { (actor(&event.actor)) }
-            td.wide-only.wraps.of { (of) }
-        }
-    }
+    let what = html! {
+        span.badge { (event.kind.as_str()) } " " (told(&event.kind, named))
+        p.narrow-only { (time_to_second(event.at)) " by " (actor(&event.actor))
+            @if key.is_some() || group.is_some() { " · " (of) } }
+    };
+    Row::new([time_to_second(event.at), what, actor(&event.actor), of]).title(event.id.to_string())
 }
 
 fn actor(actor: &Actor) -> Markup {

@@ -35,18 +35,35 @@ use shared_config::current::Current;
 mod activity;
 mod api_keys;
 mod events;
-mod group;
+/// Groups: the list, the page of a group, and actions on groups.
+mod group {
+    pub(crate) mod acts;
+    pub(crate) mod groups;
+}
 mod home;
 mod management_keys;
-mod money;
-mod people;
+/// Money: credit and statements, margins, and models with their prices.
+mod money {
+    pub(crate) mod credit;
+    pub(crate) mod margin;
+    pub(crate) mod models;
+}
+/// Members, and a member's own sign-in.
+mod people {
+    pub(crate) mod change_role;
+    pub(crate) mod members;
+    mod roles;
+    pub(crate) mod second_factor;
+    pub(crate) mod sign_in;
+    pub(crate) mod you;
+}
 mod refused;
 mod tabs;
 mod webhooks;
 
 use api_keys::{key, keys, many_keys, rotation, search};
 use group::{acts, groups};
-use home::{find, overview, try_it};
+use home::{find, overview, trouble, try_it};
 use money::{credit, margin, models};
 use people::{change_role, members, second_factor, sign_in, sign_in::Dashboard, you};
 
@@ -55,6 +72,8 @@ pub fn router(management: Arc<Management>, catalog: Arc<Current<Catalog>>, site:
     let app = App::new(management, catalog, site);
     let pages = Router::new()
         .route(HOME, get(overview::show))
+        .route(trouble::MUTE, post(overview::mute))
+        .route(trouble::UNMUTE, post(overview::unmute))
         .route(SIGN_IN, get(sign_in::show).post(sign_in::with_password))
         .route(sign_in::LINK, get(sign_in::link).post(open_link::<Dashboard>))
         .route(Dashboard::USES_LINK, post(with_link::<Dashboard>))
@@ -118,6 +137,7 @@ fn keys_and_groups() -> Router<App> {
         .route("/dashboard/keys/{id}", get(key::show).post(key::update))
         .route("/dashboard/keys/{id}/requests", get(key::requests))
         .route("/dashboard/keys/{id}/settings", get(key::settings))
+        .route("/dashboard/keys/{id}/enabled", post(key::set_enabled))
         .route("/dashboard/keys/{id}/use", get(key::use_it))
         .route("/dashboard/keys/{id}/rotate", get(rotation::show).post(rotation::rotate))
         .route("/dashboard/keys/{id}/revoke", get(key::confirm).post(key::revoke))

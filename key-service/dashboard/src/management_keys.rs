@@ -31,7 +31,8 @@ use key_service_page::{
     object_page::{ObjectAct, ObjectPage},
     paths::MANAGEMENT_KEYS as PATH,
     session::{OwnerAct, Viewer},
-    show::{copyable, new_key, scrolled_table, status, time, time_or},
+    show::{copyable, new_key, status, time, time_or},
+    table::{Column, Row, Table, hidden_heading},
 };
 use key_service_settings::settings_form::{self, Offered, offered};
 use key_service_store::store::ManagementKey;
@@ -116,41 +117,41 @@ fn table(
     groups: &HashMap<GroupId, Group>,
     now: Timestamp,
 ) -> Markup {
-    let head = html! {
-        th scope="col" { "Name" } th.wide-only scope="col" { "Key" } th.wide-only scope="col" { "Scope" }
-        th.wide-only scope="col" { "Created" } th.wide-only scope="col" { "Expires" }
-        th.wide-only scope="col" { "Last used" } th.wide-only scope="col" { "Status" }
-        th scope="col" { span.hidden { "Revoke" } }
-    };
-    let rows = html! {
-        @for key in keys.iter().rev() {
-            tr.gone[key.status(now) != Status::Active] {
-                th scope="row" {
-                    bdi { (key.name) }
-                    p.narrow-only { code { (key.hint) } }
-                    p.narrow-only { "scope " (access(key, groups)) }
-                    p.narrow-only { (status(key.status(now))) @if let Some(at) = key.revoked_at { " " (time(at)) } }
-                    p.narrow-only { "created " (time(key.created_at)) }
-                    @if let Some(at) = key.expires_at { p.narrow-only { "expires " (time(at)) } }
-                    p.narrow-only { "used " (time_or(key.last_used_at, "never")) }
-                }
-                td.wide-only { code { (key.hint) } }
-                td.wide-only { (access(key, groups)) }
-                td.wide-only { (time(key.created_at)) }
-                td.wide-only { (time_or(key.expires_at, "never")) }
-                td.wide-only { (time_or(key.last_used_at, "never")) }
-                td.wide-only { (status(key.status(now))) @if let Some(at) = key.revoked_at { " " (time(at)) } }
-                td.act {
-                    @if key.revoked_at.is_none() && viewer.is_owner() {
-                        a.button.danger href={ (PATH) "/" (key.id.to_string()) "/revoke" } {
-                            "Revoke" span.hidden { " " (key.name) }
-                        }
-                    }
+    let columns = [
+        Column::new("Name", ""),
+        Column::new("Key", "wide-only"),
+        Column::new("Scope", "wide-only"),
+        Column::new("Created", "wide-only"),
+        Column::new("Expires", "wide-only"),
+        Column::new("Last used", "wide-only"),
+        Column::new("Status", "wide-only"),
+        Column::new(hidden_heading("Revoke"), "act"),
+    ];
+    let row = |key: &ManagementKey| {
+        let (access, used) = (access(key, groups), time_or(key.last_used_at, "never"));
+        let status = html! { (status(key.status(now))) @if let Some(at) = key.revoked_at { " " (time(at)) } };
+        let name = html! {
+            bdi { (key.name) }
+            p.narrow-only { code { (key.hint) } }
+            p.narrow-only { "scope " (access) }
+            p.narrow-only { (status) }
+            p.narrow-only { "created " (time(key.created_at)) }
+            @if let Some(at) = key.expires_at { p.narrow-only { "expires " (time(at)) } }
+            p.narrow-only { "used " (used) }
+        };
+        let revoke = html! {
+            @if key.revoked_at.is_none() && viewer.is_owner() {
+                a.button.danger href={ (PATH) "/" (key.id.to_string()) "/revoke" } {
+                    "Revoke" span.hidden { " " (key.name) }
                 }
             }
-        }
+        };
+        let hint = html! { code { (key.hint) } };
+        let (created, expires) = (time(key.created_at), time_or(key.expires_at, "never"));
+        Row::new([name, hint, access, created, expires, used, status, revoke])
+            .class("gone", key.status(now) != Status::Active)
     };
-    scrolled_table("Management keys", &head, &rows)
+    Table::new("Management keys", columns).rows(keys.iter().rev().map(row))
 }
 
 /// Shows a key's scope and the name of its group.

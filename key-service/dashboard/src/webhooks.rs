@@ -4,6 +4,7 @@ use axum::{extract::State, response::Response};
 use maud::{Markup, html};
 use shared::{
     secret::SecretString,
+    time::Timestamp,
     wire::{EVENT_TYPES, MAX_URL_CHARS},
 };
 
@@ -20,7 +21,8 @@ use key_service_page::{
     notice,
     object_page::{ObjectAct, ObjectPage},
     session::{Act, OwnerAct, Viewer},
-    show::{scrolled_table, shown_once, time},
+    show::{shown_once, time},
+    table::{Row, Table},
 };
 
 const PATH: &str = "/dashboard/webhooks";
@@ -35,7 +37,7 @@ async fn whole(app: &App, viewer: &Viewer, entered: Entered<'_>) -> Result<Respo
     let content = html! {
         p.lead { "A webhook receives this account's events as signed requests within seconds, with retries until it accepts them." }
         @if viewer.is_owner() { (form(app, viewer, entered)) }
-        @if webhooks.is_empty() { p.empty { "There are no webhooks yet." } } @else { (table(&webhooks)) }
+        (table(&webhooks))
     };
     Ok(page(viewer, Section::Webhooks, "Webhooks", &content))
 }
@@ -70,21 +72,14 @@ fn form(app: &App, viewer: &Viewer, entered: Entered<'_>) -> Markup {
 }
 
 fn table(webhooks: &[Webhook]) -> Markup {
-    let head = html! {
-        th scope="col" { "URL" } th.wide-only scope="col" { "Events" } th.wide-only scope="col" { "Created" }
-        th scope="col" { "Status" }
+    let columns = [("URL", "wraps"), ("Events", "wide-only"), ("Created", "wide-only"), ("Status", "wraps")];
+    let row = |webhook: &Webhook| {
+        let path = format!("{PATH}/{}", webhook.id);
+        let url = html! { a href=(path) { bdi { (webhook.url.as_str()) } } };
+        Row::new([url, html! { (types(webhook)) }, time(webhook.created_at), html! { (status(webhook)) }])
+            .class("gone", matches!(webhook.disabled, Some((_, DisabledReason::Owner))))
     };
-    let rows = html! {
-        @for webhook in webhooks.iter().rev() {
-            tr.gone[matches!(webhook.disabled, Some((_, DisabledReason::Owner)))] {
-                th.wraps scope="row" { a href={ (PATH) "/" (webhook.id.to_string()) } { bdi { (webhook.url.as_str()) } } }
-                td.wide-only { (types(webhook)) }
-                td.wide-only { (time(webhook.created_at)) }
-                td.wraps { (status(webhook)) }
-            }
-        }
-    };
-    scrolled_table("Webhooks", &head, &rows)
+    Table::new("Webhooks", columns).or("There are no webhooks yet.").rows(webhooks.iter().rev().map(row))
 }
 
 fn types(webhook: &Webhook) -> String {
@@ -102,19 +97,18 @@ fn status(webhook: &Webhook) -> Markup {
     }
 }
 
-/// Warns about webhooks that were disabled because deliveries failed.
-pub(super) fn failed(webhooks: &[Webhook]) -> Markup {
+/// Says which webhooks were disabled because deliveries failed, each in a sentence.
+pub(super) fn failed(webhooks: &[Webhook]) -> Vec<Markup> {
     let failed = webhooks.iter().filter_map(|webhook| match webhook.disabled {
         Some((at, DisabledReason::Failing)) => Some((webhook, at, "no delivery for 24 hours")),
         Some((at, DisabledReason::Gone)) => Some((webhook, at, "it answered 410")),
         Some((_, DisabledReason::Owner)) | None => None,
     });
-    html! {
-        @for (webhook, at, reason) in failed {
-            p.problem { "The webhook " a href={ (PATH) "/" (webhook.id.to_string()) } { bdi { (webhook.url.as_str()) } }
-                " was disabled " (time(at)) ": " (reason) "." }
-        }
-    }
+    let sentence = |(webhook, at, reason): (&Webhook, Timestamp, &str)| {
+        html! { "The webhook " a href={ (PATH) "/" (webhook.id.to_string()) } { bdi { (webhook.url.as_str()) } }
+        " was disabled " (time(at)) ": " (reason) "." }
+    };
+    failed.map(sentence).collect()
 }
 
 /// Creates a webhook and shows its secret, for the only time.
@@ -209,21 +203,13 @@ fn actions(viewer: &Viewer, webhook: &Webhook) -> Markup {
 }
 
 fn deliveries(attempts: &[Attempt]) -> Markup {
-    let head = html! {
-        th.slim scope="col" { "Time" } th scope="col" { "Event" } th scope="col" { "Answer" }
-        th.n.wide-only scope="col" { "Duration" }
+    let columns = [("Time", "slim"), ("Event", "wraps"), ("Answer", "wraps"), ("Duration", "n wide-only")];
+    let row = |attempt: &Attempt| {
+        let event = html! { (attempt.kind) p.under { code { (attempt.event.to_string()) } } };
+        let took = html! { (attempt.milliseconds) " ms" };
+        Row::new([time(attempt.at), event, answer(&attempt.answer), took])
     };
-    let rows = html! {
-        @for attempt in attempts {
-            tr {
-                th scope="row" { (time(attempt.at)) }
-                td.wraps { (attempt.kind) p.under { code { (attempt.event.to_string()) } } }
-                td.wraps { (answer(&attempt.answer)) }
-                td.n.wide-only { (attempt.milliseconds) " ms" }
-            }
-        }
-    };
-    scrolled_table("Latest deliveries", &head, &rows)
+    Table::new("Latest deliveries", columns).rows(attempts.iter().map(row))
 }
 
 fn answer(answer: &ReceiverAnswer) -> Markup {

@@ -1,5 +1,5 @@
-//! Connections to webhook receivers, safe against SSRF and DNS rebinding: every address is checked, and exactly the
-//! checked address is connected to.
+//! Connects to webhook receivers without SSRF or DNS rebinding: every address is checked, and exactly the checked
+//! address is connected to.
 
 use std::{
     io,
@@ -22,9 +22,9 @@ use tower::Service;
 
 use domain::webhook::{AddressRefused, Host, may_connect};
 
-/// Longest time to connect to one address, so that the host's other addresses get a try.
+/// Timeout for connecting to one address, so that the host's other addresses get a try.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(3);
-/// Most addresses of a host to try.
+/// How many of a host's addresses to try.
 const TRIED_ADDRESSES: usize = 3;
 
 /// Resolves a host and a port to addresses.
@@ -34,11 +34,11 @@ pub(super) type Resolver =
 #[derive(Clone)]
 pub(super) struct Connector {
     resolver: Resolver,
-    /// Networks that are allowed although they are not public.
+    /// Networks that are allowed although they are private.
     allowed: Arc<[Network]>,
 }
 
-/// Why no connection was made.
+/// Reason why no connection was made.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NotConnected {
     /// The URL contains no host that can be resolved.
@@ -50,7 +50,7 @@ pub(super) enum NotConnected {
     /// The host resolves to an address that is not allowed.
     #[error(transparent)]
     Refused(#[from] AddressRefused),
-    #[error("no connection can be made")]
+    #[error("cannot connect")]
     Unreachable,
 }
 

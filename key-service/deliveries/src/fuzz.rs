@@ -1,10 +1,10 @@
-//! Fuzz target of the addresses of webhooks.
+//! Fuzz target for the addresses of webhooks.
 
 use domain::webhook::{Host, WebhookUrl};
 use http::Uri;
 use shared_fuzz::{Examples, Input, fuzz};
 
-/// The HTTP client and the check read the same host from a URL.
+/// The HTTP client and the check find the same host in a URL.
 #[test]
 fn webhook_addresses() {
     let examples = [

@@ -1,7 +1,7 @@
-//! Delivers events to webhooks. Every key-service does so in parallel.
+//! Delivers events to webhooks. All key-services do so in parallel.
 //!
-//! Creating deliveries also advances the webhook's cursor, and each attempt is claimed in the store. So no two
-//! key-services make the same attempt, and an attempt of a dead key-service becomes due again.
+//! Creating deliveries also advances the webhook's cursor, and each attempt is claimed in the store. So two
+//! key-services never make the same attempt, and an attempt whose key-service has died becomes due again.
 
 mod connector;
 #[cfg(test)]
@@ -39,15 +39,16 @@ use domain::{
     webhook::{Attempt, Delivery, DeliveryOutcome, ReceiverAnswer, StoredWebhook, Webhook, WebhookPatch},
 };
 use key_service_credentials::Credentials;
-use key_service_store::store::{EventSlice, EventsPage, NumberedEvent, Store, StoreError};
+use key_service_store::store::{Error, EventSlice, EventsPage, NumberedEvent, Store, StoreError};
 
-/// Pause between two checks for events and due deliveries. It bounds the delay of a first attempt.
+/// Pause between two checks for events and due deliveries. It limits how late a first attempt can be.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// Accounts that are checked at the same time.
+/// Number of accounts that are checked at the same time.
 const LOOKED_AT_ONCE: usize = 16;
-/// Most events of an account turned into deliveries in one check, so that a busy account leaves time for others.
+/// Maximum number of events of an account turned into deliveries in one check, so that a busy account leaves time for
+/// others.
 const EVENTS_AT_ONCE: usize = 64;
-/// A claimed delivery becomes due again after this time: longer than an attempt and recording its result.
+/// Time after which a claimed delivery becomes due again: longer than an attempt and recording its result.
 const CLAIMED_FOR: Duration = Duration::from_secs(30);
 
 pub struct Dispatcher {
@@ -72,7 +73,7 @@ impl Dispatcher {
         Self { store, clock, credentials, sender, places, looks, warned, running: TaskTracker::new() }
     }
 
-    /// Delivers until `shutdown`, then ends the running attempts.
+    /// Delivers events until `shutdown`, then waits for the running attempts.
     pub async fn run(self: Arc<Self>, shutdown: CancellationToken) {
         let looking = async {
             loop {
@@ -88,7 +89,7 @@ impl Dispatcher {
         self.running.wait().await;
     }
 
-    /// Checks once all accounts that have webhooks.
+    /// Checks all accounts that have webhooks, once.
     async fn look(self: &Arc<Self>) {
         match self.store.accounts_with_webhooks().await {
             Ok(accounts) => {
@@ -127,8 +128,8 @@ impl Dispatcher {
         Ok(())
     }
 
-    /// Creates deliveries from the page of events `after` this one, for each webhook whose next event is on the page.
-    /// Webhooks without room wait, as do webhooks that another key-service has already handled.
+    /// Creates deliveries from the page of events after `after`, for each webhook whose next event is on that page.
+    /// Skips webhooks without room, and webhooks that another key-service has already handled.
     async fn fan_out(
         &self,
         account: AccountId,
@@ -196,7 +197,7 @@ impl Dispatcher {
         let (next, ends) = match outcome {
             DeliveryOutcome::Done => (None, None),
             DeliveryOutcome::Again(next) => (Some(next), None),
-            // If this process dies before it disables the webhook, another attempt decides again.
+            // If this process dies before it disables the webhook, another attempt makes the decision again.
             DeliveryOutcome::Disable(reason) => (Some(now.plus(CLAIMED_FOR)), Some(reason)),
         };
         let attempt = Attempt { event, kind, at, milliseconds, answer };
@@ -204,15 +205,21 @@ impl Dispatcher {
         if let Some(reason) = ends.filter(|_| is_last) {
             let patch = WebhookPatch { disabled: Some(Some(reason)), ..WebhookPatch::default() };
             let act = Act { actor: Actor::System, at: now, chance: random_bytes(&*self.clock) };
-            self.store.update_webhook(account, webhook.id, patch, &act).await?;
-            metrics::counter!("keyservice_webhooks_disabled_total").increment(1);
-            tracing::warn!(%account, webhook = %webhook.id, reason = reason.as_str(), "a webhook is disabled");
+            match self.store.update_webhook(account, webhook.id, patch, &act).await {
+                Ok(_) => {
+                    metrics::counter!("keyservice_webhooks_disabled_total").increment(1);
+                    tracing::warn!(%account, webhook = %webhook.id, reason = reason.as_str(), "a webhook is disabled");
+                }
+                // It was removed meanwhile.
+                Err(Error::Refused(_)) => {}
+                Err(Error::Store(cause)) => return Err(cause),
+            }
         }
         Ok(())
     }
 }
 
-/// Returns the number of the event after which this check's page starts. Webhooks at different events take turns.
+/// Returns the number of the event before this check's page. Webhooks that are at different events take turns.
 fn page_of_look(webhooks: &[StoredWebhook], last: u64, look: usize) -> Option<u64> {
     let behind = webhooks.iter().filter(|stored| stored.is_behind(last));
     let cursors: BTreeSet<u64> = behind.map(|stored| stored.cursor).collect();

@@ -1,4 +1,5 @@
-//! Slots for attempts. They are few, and shared so that one account's slow receivers do not block the other accounts.
+//! Slots for attempts. There are few, and accounts share them so that one account's slow receivers do not block other
+//! accounts.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -8,13 +9,13 @@ use std::{
 use parking_lot::Mutex;
 use shared::ids::{AccountId, WebhookId};
 
-/// Most concurrent attempts in this process. Each has its own connection.
+/// Maximum number of concurrent attempts in this process. Each has its own connection.
 const MAX_ATTEMPTS: usize = 64;
-/// Most concurrent attempts of one webhook in this process, so that a slow receiver leaves slots for the account's
-/// other webhooks.
+/// Maximum number of concurrent attempts of one webhook in this process, so that a slow receiver leaves slots for the
+/// account's other webhooks.
 const MAX_ATTEMPTS_OF_A_WEBHOOK: usize = 4;
-/// Slots that must stay free for each one that an account takes. So a single account gets a quarter of all, and even a
-/// dozen greedy ones leave slots for others. Once few are free, only accounts without a slot get one.
+/// Slots that must stay free for each slot that an account takes. So a single account gets a quarter of all slots, and
+/// even a dozen greedy accounts leave some for others. Once few are free, only accounts without a slot get one.
 const FREE_FOR_EACH: usize = 3;
 
 /// The slots, and the turns of accounts and webhooks.
@@ -24,20 +25,20 @@ pub(super) struct Places(Arc<Mutex<Taken>>);
 #[derive(Default)]
 struct Taken {
     places: usize,
-    /// Number of slots taken so far, to order turns.
+    /// Number of slots taken so far, which orders the turns.
     turn: u64,
-    accounts: HashMap<AccountId, OfAccount>,
+    accounts: HashMap<AccountId, AccountSlots>,
 }
 
 #[derive(Default)]
-struct OfAccount {
+struct AccountSlots {
     places: usize,
     last_turn: u64,
-    webhooks: HashMap<WebhookId, OfWebhook>,
+    webhooks: HashMap<WebhookId, WebhookSlots>,
 }
 
 #[derive(Default)]
-struct OfWebhook {
+struct WebhookSlots {
     places: usize,
     last_turn: u64,
 }
@@ -50,7 +51,8 @@ pub(super) struct AttemptPlace {
 }
 
 impl Places {
-    /// Sorts accounts by their turn: fewest running attempts first, then longest wait. Other accounts are forgotten.
+    /// Sorts accounts by their turn: those with the fewest running attempts first, then those that have waited longest.
+    /// Forgets all other accounts.
     pub(super) fn accounts_in_turn(&self, mut accounts: Vec<AccountId>) -> Vec<AccountId> {
         let mut taken = self.0.lock();
         let present: HashSet<&AccountId> = accounts.iter().collect();
@@ -60,7 +62,7 @@ impl Places {
         accounts
     }
 
-    /// Sorts an account's webhooks by their turn, like accounts. Other webhooks are forgotten.
+    /// Sorts an account's webhooks in the same way. Forgets all other webhooks.
     pub(super) fn webhooks_in_turn(
         &self,
         account: AccountId,
@@ -82,7 +84,7 @@ impl Places {
         let free = MAX_ATTEMPTS - taken.places;
         let of_account = taken.accounts.entry(account).or_default();
         let left = free.saturating_sub(FREE_FOR_EACH * of_account.places) / (FREE_FOR_EACH + 1);
-        // An account without a slot may take the last one.
+        // An account without a slot may take the last free one.
         let left = if of_account.places == 0 { left.max(1).min(free) } else { left };
         let of_webhook = of_account.webhooks.entry(webhook).or_default();
         let more = left.min(MAX_ATTEMPTS_OF_A_WEBHOOK - of_webhook.places);
@@ -128,7 +130,7 @@ mod tests {
         WebhookId::new(Timestamp::from_millis(1), [n; 10])
     }
 
-    /// All places that an account gets for twenty webhooks.
+    /// All slots that an account gets for twenty webhooks.
     fn all_of(places: &Places, n: u8) -> Vec<AttemptPlace> {
         (0..20).flat_map(|hook| places.take(account(n), webhook(hook))).collect()
     }
@@ -144,7 +146,7 @@ mod tests {
             assert!(!shares[usize::from(n)].is_empty(), "account {n}");
         }
         assert!(all_of(&places, 15).is_empty(), "all are taken");
-        // A place that comes free goes to an account without any.
+        // A slot that becomes free goes to an account without any.
         shares[0].pop();
         assert!((0..15).all(|n| all_of(&places, n).is_empty()));
         assert_eq!(all_of(&places, 15).len(), 1);

@@ -1,4 +1,4 @@
-//! One attempt to deliver an event: a signed POST. Only the answer's status counts.
+//! One attempt to deliver an event: a signed POST. Only the status of the answer counts.
 
 use std::{error::Error, io, time::Duration};
 
@@ -13,9 +13,9 @@ use tokio::time::{Instant, timeout_at};
 use super::connector::{Connector, NotConnected};
 use domain::webhook::{Delivery, ReceiverAnswer, WebhookSecret, WebhookUrl};
 
-/// Longest duration of an attempt, from resolving the host to the end of the answer.
+/// Timeout of an attempt, from resolving the host to the end of the answer.
 pub(super) const ATTEMPT_DEADLINE: Duration = Duration::from_secs(10);
-/// Bytes of an answer's body to read and discard, so that most receivers can finish sending it.
+/// Bytes of an answer's body to read and discard, so that most receivers can finish sending.
 const DRAINED_BYTES: usize = 16 << 10;
 const USER_AGENT: &str = concat!("Faregate/", env!("CARGO_PKG_VERSION"));
 
@@ -23,7 +23,7 @@ const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
 const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
 const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
 
-/// Sends events. Every attempt opens a new connection, since the host may resolve to another address next time.
+/// Sends events. Every attempt opens a new connection, since the host may resolve to another address by then.
 pub struct Sender {
     client: HttpClient<Full<Bytes>, Connector>,
     pub(super) deadline: Duration,
@@ -35,7 +35,7 @@ impl Sender {
         Self::over(Connector::new(allowed), None)
     }
 
-    /// Makes a sender that uses this connector. Trusts the public CAs unless `tls` is given.
+    /// Makes a sender with this connector. It trusts the public CAs unless `tls` is given.
     pub(super) fn over(connector: Connector, tls: Option<ClientConfig>) -> Self {
         let deadline = ATTEMPT_DEADLINE;
         let settings =
@@ -64,7 +64,7 @@ impl Sender {
         match timeout_at(deadline, self.client.request(request)).await {
             Ok(Ok(response)) => {
                 let status = response.status().as_u16();
-                // Only the status counts, even if the answer never ends.
+                // Only the status counts, even if the body never ends.
                 let rest = Limited::new(response.into_body(), DRAINED_BYTES).collect();
                 drop(timeout_at(deadline, rest).await);
                 ReceiverAnswer::Status(status)
@@ -75,7 +75,7 @@ impl Sender {
     }
 }
 
-/// Returns why an attempt failed, for the webhook's owner, without addresses.
+/// Returns the reason why an attempt failed, for the webhook's owner. It contains no addresses.
 fn reason(error: &hyper_util::client::legacy::Error) -> String {
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -89,6 +89,7 @@ fn reason(error: &hyper_util::client::legacy::Error) -> String {
         }
         cause = error.source();
     }
-    let reason = if error.is_connect() { "no TLS connection can be made" } else { "the connection broke" };
+    let reason =
+        if error.is_connect() { "cannot establish a TLS connection" } else { "the connection broke" };
     reason.into()
 }

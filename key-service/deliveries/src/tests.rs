@@ -1,4 +1,4 @@
-//! Attempts at receivers on this machine, and at addresses that must not be reached.
+//! Tests with receivers on this machine, and with addresses that must not be reached.
 
 mod deliveries;
 
@@ -48,12 +48,12 @@ struct Receiver {
 }
 
 impl Receiver {
-    /// Answers every request with these bytes.
+    /// Starts a receiver that answers every request with these bytes.
     async fn answers(answer: &'static str) -> Self {
         Self::start(None, move |_| answer).await
     }
 
-    /// Answers each request, numbered from zero, by this function.
+    /// Starts a receiver that answers request `n`, counted from zero, with `answer(n)`.
     async fn start(tls: Option<MutualTls>, answer: impl Fn(usize) -> &'static str + Send + 'static) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -101,7 +101,6 @@ fn is_whole(request: &str) -> bool {
     header(head, "content-length").parse() == Ok(body.len())
 }
 
-/// Value of a header; empty if there is none.
 fn header<'a>(request: &'a str, name: &str) -> &'a str {
     let named = |line: &'a str| line.split_once(": ").filter(|(found, _)| *found == name);
     request.lines().find_map(named).map_or("", |(_, value)| value)
@@ -121,7 +120,7 @@ fn no_answer(reason: &str) -> ReceiverAnswer {
     ReceiverAnswer::None(reason.into())
 }
 
-/// A sender whose look-ups return these addresses, one after the other, and the number of look-ups.
+/// A sender whose DNS lookups return these addresses, one after the other; and a counter of its lookups.
 fn looking_up(addresses: &[&str], allowed: &[Network]) -> (Sender, Arc<AtomicUsize>) {
     let addresses: Vec<_> =
         addresses.iter().map(|address| address.parse::<std::net::IpAddr>().unwrap()).collect();
@@ -217,11 +216,11 @@ async fn a_name_that_leads_inside_is_not_connected() {
 #[tokio::test]
 async fn decimal_octal_and_hexadecimal_spellings_of_this_machine_are_not_connected() {
     let receiver = Receiver::answers(OK).await;
-    // The system's own look-up reads these as 127.0.0.1. Those that are all digits cannot be in a certificate.
+    // The system's resolver reads these as 127.0.0.1. A name that is all digits cannot be in a certificate.
     for host in ["2130706433", "0x7f000001", "0x7f.1", "0177.0.0.1", "127.1"] {
         let answer = sent(&Sender::new(&[]), &format!("https://{host}:{}/", receiver.address.port())).await;
         let is_refused =
-            answer == no_answer(LOOPBACK) || answer == no_answer("no TLS connection can be made");
+            answer == no_answer(LOOPBACK) || answer == no_answer("cannot establish a TLS connection");
         assert!(is_refused, "{host}: {answer:?}");
     }
     assert_eq!(receiver.connections.load(Ordering::SeqCst), 0);
@@ -271,11 +270,12 @@ async fn a_host_of_which_one_address_leads_inside_is_not_connected() {
 #[tokio::test]
 async fn a_name_is_looked_up_once_and_the_judged_address_is_connected() {
     let receiver = Receiver::answers(OK).await;
-    // The first look-up passes, and every later one leads inside. Nothing answers at the first address.
+    // The first lookup returns an allowed address, and every later one an internal address. Nothing answers at the
+    // first address.
     let allowed: Network = "192.0.2.0/24".parse().unwrap();
     let (sender, asked) = looking_up(&["192.0.2.1", "127.0.0.1"], &[allowed]);
     let url = format!("https://hooks.example:{}/", receiver.address.port());
-    assert_eq!(sent(&sender, &url).await, no_answer("no connection can be made"));
+    assert_eq!(sent(&sender, &url).await, no_answer("cannot connect"));
     let connections = receiver.connections.load(Ordering::SeqCst);
     assert_eq!((asked.load(Ordering::SeqCst), connections), (1, 0));
 }
@@ -284,8 +284,8 @@ async fn a_name_is_looked_up_once_and_the_judged_address_is_connected() {
 async fn a_certificate_must_name_the_host() {
     for (name, expected) in [
         ("127.0.0.1", ReceiverAnswer::Status(200)),
-        ("127.0.0.2", no_answer("no TLS connection can be made")),
-        ("hooks.example", no_answer("no TLS connection can be made")),
+        ("127.0.0.2", no_answer("cannot establish a TLS connection")),
+        ("hooks.example", no_answer("cannot establish a TLS connection")),
     ] {
         let tls = tls_for(name);
         let receiver = Receiver::start(Some(tls.clone()), |_| OK).await;
@@ -294,13 +294,13 @@ async fn a_certificate_must_name_the_host() {
         let strange = sent(&Sender::new(&[]), &format!("https://{}/", receiver.address)).await;
         assert_eq!(
             strange,
-            no_answer("no TLS connection can be made"),
+            no_answer("cannot establish a TLS connection"),
             "of an authority that is not trusted"
         );
     }
 }
 
-/// A certificate for this name, of an authority that its holder trusts.
+/// A certificate for this name, signed by an authority that its holder trusts.
 fn tls_for(name: &str) -> MutualTls {
     let authority = Authority::new();
     let Issued { certificate, key } = authority.issue(name);

@@ -10,10 +10,12 @@ use shared::{
     wire::{Bound, DefaultField, Fields as _, GroupField, Kept, Value},
 };
 
+pub use crate::governed::BadGroup;
 use crate::{
     event::EventKind,
+    governed::Refused,
     key::KeyPatch,
-    ledger::{self, BadRaise, BoundsPatch, Budget},
+    ledger::{self, BoundsPatch, Budget},
     settings::{Merge, Metadata, MetadataPatch, fields, keep},
 };
 
@@ -64,29 +66,6 @@ pub struct DefaultsPatch {
     pub expires_in_seconds: Option<Option<u64>>,
     pub bounds: BoundsPatch,
     pub metadata: MetadataPatch,
-}
-
-/// Why a group was not changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum GroupNotChanged {
-    Archived,
-    /// The metadata would have too many names.
-    TooMuchMetadata,
-    /// The new parent cannot be a parent.
-    Parent(BadGroup),
-    /// A limit cannot be raised this way.
-    Raise(BadRaise),
-}
-
-/// Why a group accepts no key or no child group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BadGroup {
-    /// The account does not have the group.
-    Unknown,
-    /// The group, or the parent, is archived.
-    Archived,
-    /// The parent itself has a parent; groups have two levels.
-    TooDeep,
 }
 
 fields! {
@@ -164,16 +143,16 @@ impl Group {
         patch: &GroupPatch,
         parent: Result<(), BadGroup>,
         now: Timestamp,
-    ) -> Result<Self, GroupNotChanged> {
+    ) -> Result<Self, Refused> {
         if self.spend.archived_at.is_some() {
-            return Err(GroupNotChanged::Archived);
+            return Err(Refused::GroupArchived);
         }
-        parent.map_err(GroupNotChanged::Parent)?;
+        parent.map_err(|bad| Refused::BadGroup("parent_id", bad))?;
         let defaults = &self.key_defaults.metadata;
         if !patch.metadata.fits(&self.metadata, now) || !patch.key_defaults.metadata.fits(defaults, now) {
-            return Err(GroupNotChanged::TooMuchMetadata);
+            return Err(Refused::TooMuchMetadata);
         }
-        patch.bounds.judge_raises(&self.spend.budget, now).map_err(GroupNotChanged::Raise)?;
+        patch.bounds.judge_raises(&self.spend.budget, now).map_err(Refused::BadRaise)?;
         Ok(self.with(patch, now))
     }
 

@@ -11,7 +11,8 @@ use shared::{
 use crate::{
     credentials::digest::Digest,
     event::EventKind,
-    ledger::{self, BadRaise, Rotation},
+    governed::Refused,
+    ledger::{self, Rotation},
     settings::{Metadata, MetadataPatch, fields},
 };
 
@@ -96,25 +97,6 @@ pub struct NewCredential {
     pub is_forced: bool,
 }
 
-/// Why a key was not rotated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KeyNotRotated {
-    Revoked,
-    Expired,
-    /// The credential before the last rotation is still accepted.
-    InProgress,
-}
-
-/// Why a key was not changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KeyNotChanged {
-    Revoked,
-    /// The metadata would have too many names.
-    TooMuchMetadata,
-    /// A limit cannot be raised this way.
-    Raise(BadRaise),
-}
-
 fields! {
     ApiKey, KeyField, KeyPatch
     settings {
@@ -189,14 +171,14 @@ impl ApiKey {
     }
 
     /// Applies a patch to the key.
-    pub fn updated(self, patch: &KeyPatch, now: Timestamp) -> Result<Self, KeyNotChanged> {
+    pub fn updated(self, patch: &KeyPatch, now: Timestamp) -> Result<Self, Refused> {
         if self.spend.revoked_at.is_some() {
-            return Err(KeyNotChanged::Revoked);
+            return Err(Refused::KeyRevoked);
         }
         if !patch.metadata.fits(&self.metadata, now) {
-            return Err(KeyNotChanged::TooMuchMetadata);
+            return Err(Refused::TooMuchMetadata);
         }
-        patch.bounds.judge_raises(&self.spend.budget, now).map_err(KeyNotChanged::Raise)?;
+        patch.bounds.judge_raises(&self.spend.budget, now).map_err(Refused::BadRaise)?;
         Ok(self.with(patch, now))
     }
 
@@ -212,15 +194,15 @@ impl ApiKey {
 
     /// Gives the key a new credential. The previous one is accepted during its grace, and every older one is refused. A
     /// disabled key can be rotated too, so that a leaked plaintext is replaced before the key is enabled again.
-    pub fn rotated(mut self, new: &NewCredential, now: Timestamp) -> Result<Self, KeyNotRotated> {
+    pub fn rotated(mut self, new: &NewCredential, now: Timestamp) -> Result<Self, Refused> {
         match self.status(now) {
-            Status::Revoked => return Err(KeyNotRotated::Revoked),
-            Status::Expired => return Err(KeyNotRotated::Expired),
-            Status::Disabled if self.has_expired(now) => return Err(KeyNotRotated::Expired),
+            Status::Revoked => return Err(Refused::KeyRevoked),
+            Status::Expired => return Err(Refused::KeyExpired),
+            Status::Disabled if self.has_expired(now) => return Err(Refused::KeyExpired),
             Status::Active | Status::Disabled
                 if self.spend.rotation.grace(now).is_some() && !new.is_forced =>
             {
-                return Err(KeyNotRotated::InProgress);
+                return Err(Refused::RotationInProgress);
             }
             Status::Active | Status::Disabled => {}
         }

@@ -1,8 +1,24 @@
 //! Pure rules of the key-service: no clock, no randomness, no I/O.
 
-mod books;
-mod credentials;
+pub mod alarm;
+/// Counters of billed and refused calls, filters, and the audit of the books.
+mod books {
+    pub mod audit;
+    pub mod refused;
+    pub mod search;
+    pub mod sequence;
+    pub mod upstream_calls;
+    pub mod usage;
+}
+/// Credentials: their stored form, and the rights of management keys, members and operator keys.
+mod credentials {
+    pub mod access;
+    pub mod digest;
+    pub mod pepper_record;
+    pub mod second_factor;
+}
 pub mod event;
+pub mod governed;
 pub mod group;
 pub mod key;
 pub mod lease_clock;

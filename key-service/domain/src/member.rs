@@ -9,6 +9,11 @@ use shared::{
     time::Timestamp,
 };
 
+mod refused;
+
+pub use self::refused::{
+    MAX_MEMBER_NAME_CHARS, MAX_MEMBERS, MAX_PASSWORD_CHARS, MIN_PASSWORD_CHARS, MemberRefused,
+};
 use crate::{
     credentials::{
         access::{Access, Scope},

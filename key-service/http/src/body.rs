@@ -40,11 +40,11 @@ pub(super) async fn read_patch<P: Patch>(request: Request) -> Result<P, ApiError
     settings(&json, false)
 }
 
-/// Reads the idempotency key, if any: 1 to 255 printable ASCII characters. Keys sent with a group's management keys, and
-/// with operator keys, have separate namespaces within the account.
+/// Reads the idempotency key, if any: 1 to 255 printable ASCII characters. Requests with a group's management key, and
+/// requests of operator keys, have separate namespaces within the account.
 pub(super) fn idempotency_key(headers: &HeaderMap, caller: &Governor) -> Result<Option<String>, ApiError> {
     let key = given_idempotency_key(headers)?;
-    // A line feed separates the two, since headers cannot contain one.
+    // The separator is a line feed, which no header can contain.
     let of_group = |key: String| match caller.access.group {
         Some(group) => format!("{group}\n{key}"),
         None if caller.is_operator() => format!("operator\n{key}"),

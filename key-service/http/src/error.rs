@@ -8,8 +8,8 @@ use key_service_management::{
 use key_service_store::store::StoreError;
 use shared::error::{ApiError, Code};
 
-/// Makes the error for a management key that may not make this request. An object out of reach looks `unknown`, like
-/// another account's.
+/// Makes the error for a management key that may not make this request. An object that the key may not reach looks
+/// `unknown`, like another account's object.
 pub(super) fn forbidden(error: Error<Forbidden>, unknown: impl Into<ApiError>) -> ApiError {
     let said = |reason| match reason {
         Forbidden::ReadOnly => {
@@ -34,7 +34,6 @@ pub(super) fn list_error<T: Listed>(error: Error<UnknownCursor>) -> ApiError {
     error.map(|UnknownCursor| unknown_cursor::<T>()).into()
 }
 
-/// The error for a failed read of the store.
 pub(super) fn read_error(cause: StoreError) -> ApiError {
     Error::<ApiError>::Store(cause).into()
 }

@@ -1,4 +1,4 @@
-//! Fuzz targets of queries.
+//! Fuzz target for queries.
 
 use domain::{event::Event, group::Group, key::ApiKey, webhook::Webhook};
 use key_service_management::generations::Bill;
@@ -15,7 +15,7 @@ fn examples() -> Examples {
     ])
 }
 
-/// A page's size is within bounds for any query, and a refusal names a parameter.
+/// For any query, the page size is within its limits, and a refusal names a parameter.
 #[test]
 fn queries() {
     fuzz(&examples(), |input: &Input| {

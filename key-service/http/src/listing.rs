@@ -1,4 +1,4 @@
-//! Responses to listings: a page, or all objects in constant memory.
+//! Answers listings with one page, or with all objects in constant memory.
 
 use std::sync::Arc;
 
@@ -20,11 +20,11 @@ use key_service_management::{
 };
 use key_service_objects::Shown;
 
-/// Most objects in memory while all are listed: about 200 KiB of JSON.
+/// Maximum number of objects in memory while all are listed: about 200 KiB of JSON.
 const STREAMED_PAGE: usize = 500;
 
-/// Answers a request for a list. If one page contains all requested objects, the answer has a length. Otherwise the
-/// objects are streamed page by page at the client's pace.
+/// Answers a request for a list. If one page contains all requested objects, the response has a length. Otherwise the
+/// objects are streamed page by page, as fast as the client reads.
 pub(super) async fn respond<T: Shown>(
     api: Api,
     account: AccountId,
@@ -55,25 +55,25 @@ pub(super) fn json_response(body: Body) -> Response {
 }
 
 pub(super) fn unwritable(error: &serde_json::Error) -> ApiError {
-    tracing::error!(%error, "a listing could not be written as JSON");
+    tracing::error!(%error, "cannot write a listing as JSON");
     ApiError::internal()
 }
 
-/// The listing failed midway. As a body error it breaks the connection, so that no client mistakes the part for the
+/// The listing failed midway. As a body error, it breaks the connection, so that no client mistakes the part for the
 /// whole.
 #[derive(Debug, thiserror::Error)]
 #[error("the listing was cut off")]
 struct Broken;
 
-/// The part of a listing that was not sent yet.
+/// The part of a listing that has not been sent yet.
 struct RestOfListing<T: Listed> {
     management: Arc<Management>,
     account: AccountId,
     listing: Listing<T>,
     json: ListJson<T>,
-    /// A page that was read but not sent yet.
+    /// A page that has been read but not sent yet.
     page: Option<Page<T>>,
-    /// The request's span, which would otherwise end with the response's head.
+    /// The request's span, which would otherwise end when the response's head is sent.
     span: Span,
 }
 
@@ -87,7 +87,7 @@ impl<T: Shown> RestOfListing<T> {
             let read = rest.management.list(rest.account, &rest.listing).await;
             read.map_err(|error| rest.broken(&error))?
         };
-        // Read last, since objects that are dropped while the list is sent may be missing from it.
+        // Read last, since the list may lack objects that are dropped while it is sent.
         let end = if page.has_more {
             None
         } else {
@@ -106,7 +106,7 @@ impl<T: Shown> RestOfListing<T> {
     }
 }
 
-/// Members that close a list.
+/// Members at the end of a list.
 struct ListingEnd {
     has_more: bool,
     completeness: Completeness,

@@ -24,7 +24,7 @@ use crate::{
 };
 use key_service_management::{
     Refused,
-    governed::{Acting, Made},
+    governed::{Acting, Issued, Made},
     governor::Governor,
 };
 use key_service_objects::with_secret;
@@ -65,25 +65,24 @@ async fn create<T: HttpNoun>(
     let idempotency_key = body::idempotency_key(request.headers(), &caller)?;
     let mut settings: T::Settings = body::read_draft(request).await?;
     T::place(&api, &caller, &mut settings, true).await?;
-    let made = T::create(api.by(caller.clone()), settings, idempotency_key).await?;
+    let Issued { made, secret } = T::create(api.by(caller.clone()), settings, idempotency_key).await?;
     if let Made::Replayed(object) = &made {
-        // The object may have been moved out of the caller's reach meanwhile.
+        // The object may have been moved out of the caller's reach since it was read.
         let judged = T::judge(&api, &caller, object.id()).await;
         judged.map_err(|error| forbidden(error, Refused::IdempotencyKeyReused))?;
     }
-    let (Made::New(object, _) | Made::Existing(object) | Made::Replayed(object)) = &made;
+    let (status, replayed) = match made {
+        Made::New(_) => (StatusCode::CREATED, None),
+        Made::Existing(_) => (StatusCode::OK, None),
+        Made::Replayed(_) => (StatusCode::CREATED, Some([IDEMPOTENT_REPLAYED])),
+    };
+    let (object, now) = (made.into_inner(), api.clock.now());
     let location = [(header::LOCATION, format!("{path}/{}", object.id()))];
-    let now = api.clock.now();
-    Ok(match &made {
-        Made::New(object, Some(secret)) => {
-            (StatusCode::CREATED, location, ok(&with_secret(object, secret, now))).into_response()
-        }
-        Made::New(object, None) => (StatusCode::CREATED, location, ok(&object.shown(now))).into_response(),
-        Made::Existing(object) => (StatusCode::OK, location, ok(&object.shown(now))).into_response(),
-        Made::Replayed(object) => {
-            (StatusCode::CREATED, location, [IDEMPOTENT_REPLAYED], ok(&object.shown(now))).into_response()
-        }
-    })
+    let body = match secret {
+        Some(secret) => ok(&with_secret(&object, &secret, now)),
+        None => ok(&object.shown(now)),
+    };
+    Ok((status, location, replayed, body).into_response())
 }
 
 async fn fetch<T: HttpNoun>(

@@ -35,8 +35,9 @@ pub(super) struct ServedRoute {
     pub(super) door: Door,
 }
 
-/// The request's management key, or the operator key that governs the account in the path, which may use this route. The handler checks which objects it may reach. It is the
-/// first argument of every handler, so that a missing credential is reported first and a missing right second.
+/// The request's management key, or the operator key that governs the account in the path. The key may use this route;
+/// the handler checks which objects it may reach. It is the first argument of every handler, so that a missing
+/// credential is reported before a missing right, and both before anything else.
 pub(super) struct Caller(pub(super) Governor);
 
 impl FromRequestParts<Api> for Caller {
@@ -84,8 +85,8 @@ impl FromRequestParts<Api> for Holder {
 pub(super) struct PathId<I>(Option<I>);
 
 impl<I: Copy> PathId<I> {
-    /// Returns the object's id. A malformed id is reported like an unknown object. Called last, since the existence of
-    /// the object is checked last.
+    /// Returns the object's id. A malformed id is reported like an unknown object. Handlers call this last, since a
+    /// request's other errors come before an unknown object.
     pub(super) fn or(&self, unknown: impl Into<ApiError>) -> Result<I, ApiError> {
         self.0.ok_or_else(|| unknown.into())
     }

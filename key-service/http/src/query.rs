@@ -1,4 +1,4 @@
-//! Query parameters of listings: `limit`, `after`, `order`, and each object's filters. Others are ignored.
+//! Query parameters of listings: `limit`, `after`, `order`, and each noun's filters. Others are ignored.
 
 use std::{borrow::Cow, ops::Range, str::FromStr};
 
@@ -25,10 +25,9 @@ use key_service_management::{
 };
 use key_service_store::store::Order;
 
-/// The parameters of a listing.
 #[derive(Clone, Debug)]
 pub(super) struct ListQuery<T: Listed> {
-    /// Size of the page; `None` lists all objects.
+    /// Page size; `None` lists all objects.
     pub(super) limit: Option<usize>,
     /// Start after this object.
     pub(super) after: Option<T::Id>,
@@ -49,7 +48,7 @@ impl<T: Listed> ListQuery<T> {
     }
 }
 
-/// An object that can be filtered in a list's query.
+/// A noun whose lists can be filtered by query parameters.
 pub(super) trait Filtered: Listed<Id: FromStr> {
     /// Reads and checks the filters.
     fn filter(query: &Query<'_>) -> Result<Self::Filter, ApiError>;
@@ -120,7 +119,7 @@ pub(super) fn read<T: Filtered>(query: Option<&str>) -> Result<ListQuery<T>, Api
     Ok(ListQuery { limit, after: after.transpose()?, order, filter })
 }
 
-/// The parameters of a query, decoded.
+/// Decoded parameters of a query.
 pub(super) struct Query<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
 
 impl<'a> Query<'a> {
@@ -155,7 +154,7 @@ impl<'a> Query<'a> {
         id.transpose().map_err(|_| invalid(name, format!("`{name}` must be the id of {of}.")))
     }
 
-    /// Reads a time as a range. A date is the whole day; an instant is a range of one.
+    /// Reads a time as a range: a date is the whole day, an instant is only itself.
     pub(super) fn time(&self, name: &str) -> Result<Option<Range<Timestamp>>, ApiError> {
         let Some(text) = self.one(name)? else { return Ok(None) };
         let begins = |day: Day| Timestamp::from_millis(day.millis().0);
@@ -194,7 +193,7 @@ fn limit(text: &str) -> Result<usize, ApiError> {
     if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
         return Err(invalid("limit", format!("`limit` must be an integer from 1 to {MAX_PAGE}.")));
     }
-    // Digits that do not fit a usize are too large anyway.
+    // Digits that do not fit into a usize are too large anyway.
     let magnitude = digits.parse().unwrap_or(usize::MAX);
     if negative || magnitude == 0 {
         return Err(ApiError::at(Code::IntegerBelowMinValue, "limit", "`limit` must be at least 1."));

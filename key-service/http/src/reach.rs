@@ -1,4 +1,4 @@
-//! Which of an account's objects a group's management key may use.
+//! Which objects of an account a group's management key may use.
 
 use std::{fmt::Display, future::ready};
 
@@ -13,9 +13,9 @@ use domain::access::Forbidden;
 use key_service_management::{Error, Refused, governed::Governed, governor::Governor, listing::Listed};
 use key_service_objects::Shown;
 
-/// A kind of object in the HTTP API. By default, callers who reach the account reach all of them.
+/// A noun in the HTTP API. By default, a caller who reaches the account reaches all its objects.
 pub(super) trait HttpNoun: Governed + Filtered<Id: Display> + Shown {
-    /// Limits a listing to the caller's reach.
+    /// Limits a listing to what the caller may reach.
     fn narrow(_: &mut Self::Filter, _: &Governor) {}
 
     /// Checks whether the request may use this object.
@@ -27,7 +27,7 @@ pub(super) trait HttpNoun: Governed + Filtered<Id: Display> + Shown {
         ready(Ok(()))
     }
 
-    /// Checks where the request places an object, and places a new object within the caller's reach.
+    /// Checks where the request puts an object, and puts a new object where the caller can reach it.
     fn place(
         _: &Api,
         _: &Governor,
@@ -39,7 +39,8 @@ pub(super) trait HttpNoun: Governed + Filtered<Id: Display> + Shown {
 }
 
 impl Api {
-    /// Returns the object in the path. An object out of reach is treated as unknown, like another account's.
+    /// Returns the object in the path. An object that the caller may not reach is treated as unknown, like another
+    /// account's object.
     pub(super) async fn in_reach<T: HttpNoun>(
         &self,
         caller: &Governor,
@@ -51,7 +52,7 @@ impl Api {
         Ok(id)
     }
 
-    /// Returns the group in the path, whose keys the request concerns.
+    /// Returns the group in the path; the request concerns its keys.
     pub(super) async fn keys_of_group_in_reach(
         &self,
         caller: &Governor,

@@ -9,7 +9,7 @@ use axum::{
 use shared::{
     error::{ApiError, Code},
     ids::GenerationId,
-    wire::{Credits, UsageList, UsageObject},
+    wire::{Credits, MAX_TOP, UsageList, UsageObject},
 };
 use shared_door::http::ok;
 
@@ -27,9 +27,9 @@ use key_service_management::{
 };
 use key_service_objects::{Shown, own_group, with_group};
 
-/// Days of usage if there is no `start`.
+/// Days of usage to show if there is no `start`.
 const DEFAULT_DAYS: i64 = 30;
-/// Most days of usage by hour: each day has up to 24 lines for every other part.
+/// Maximum number of days for usage by hour: each day has up to 24 lines for every other part.
 const MAX_HOURLY_DAYS: i64 = 31;
 
 pub(super) async fn credits(State(api): State<Api>, Caller(caller): Caller) -> Result<Response, ApiError> {
@@ -51,7 +51,7 @@ pub(super) async fn usage(
     let mut search = usage_search(&Query::parse(request.uri().query()), api.management.today())?;
     search.within = caller.access.group;
     if !search.is_counted() {
-        let message = "Sums by `user` cover the whole account and combine only with `day`.";
+        let message = "Sums by `user` and `upstream` cover the whole account and combine only with `day`.";
         return Err(invalid("group_by", message));
     }
     let sums = api.management.sums_of_usage(caller.account, &search).await.map_err(read_error)?;
@@ -69,14 +69,19 @@ fn usage_search(query: &Query<'_>, today: Day) -> Result<UsageSearch, ApiError> 
     let mut by = BTreeSet::new();
     for name in query.one("group_by")?.iter().flat_map(|names| names.split(',')) {
         let grouping = GROUPINGS.into_iter().find(|grouping| grouping.as_str() == name);
-        let message = "`group_by` must be one or more of `day`, `hour`, `key`, `group`, `model` and `user`, separated by commas.";
+        let message = "`group_by` must be one or more of `day`, `hour`, `key`, `group`, `top_group`, `model`, `user` and `upstream`, separated by commas.";
         by.insert(grouping.ok_or_else(|| invalid("group_by", message))?);
     }
     if by.contains(&Grouping::Hour) && last.number() - first.number() >= MAX_HOURLY_DAYS {
         let message = format!("Sums by `hour` cover at most {MAX_HOURLY_DAYS} days.");
         return Err(invalid("group_by", message));
     }
-    Ok(UsageSearch { days: first..=last, key: query.key()?, group: query.group()?, within: None, by })
+    let top = query.one("top")?.map(|text| {
+        let top = text.parse().ok().filter(|top| (1..=MAX_TOP).contains(top));
+        top.ok_or_else(|| invalid("top", format!("`top` must be a number between 1 and {MAX_TOP}.")))
+    });
+    let (key, group, top) = (query.key()?, query.group()?, top.transpose()?);
+    Ok(UsageSearch { days: first..=last, key, group, within: None, by, top })
 }
 
 fn line((of, counts): &UsageSum) -> UsageObject<'_> {
@@ -90,6 +95,9 @@ fn line((of, counts): &UsageSum) -> UsageObject<'_> {
         other_users: of.user == Some(UserPart::Others),
         key_id: of.key,
         group_id: of.group,
+        top_group_id: of.top_group,
+        upstream: of.upstream.as_ref().map(Option::as_deref),
+        others: of.are_others,
         model: of.model.as_deref(),
         requests: counts.requests,
         prompt_tokens: counts.prompt,
@@ -141,7 +149,7 @@ pub(super) async fn generation(
     Ok(ok(&bill.shown(api.clock.now())))
 }
 
-/// Shows a key to its holder. This does not count as use of the key, and works even if no money is left.
+/// Shows a key to its holder. This does not count as using the key, and works even if no money is left.
 pub(super) async fn own_key(State(api): State<Api>, Holder(own): Holder) -> Response {
     let group = own.group.as_ref().map(|(group, parent)| own_group(group, parent.as_ref()));
     ok(&with_group(&own.key, group.as_ref(), api.clock.now()))

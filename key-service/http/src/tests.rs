@@ -1,4 +1,4 @@
-//! The management API as clients use it, over the store in memory.
+//! Tests of the management API as clients use it, over the store in memory.
 
 use axum::body::Body;
 use http::{HeaderMap, Method, Request, StatusCode};
@@ -37,7 +37,7 @@ mod refusals;
 mod rotation;
 mod webhooks;
 
-/// The API, an account `acme`, and a management key of it.
+/// The API, an account `acme`, and one of its management keys.
 struct Desk {
     office: Office,
     app: Router,
@@ -45,7 +45,7 @@ struct Desk {
     credential: String,
 }
 
-/// A response, read to its end.
+/// A response with its whole body.
 #[derive(Debug)]
 struct Answer {
     status: StatusCode,
@@ -83,8 +83,8 @@ impl Desk {
         format!("{GROUPS}/{}", id_of(&answer.json))
     }
 
-    /// Commands that hold this amount for a generation, and bill it to the key. The request has the digits of the
-    /// generation.
+    /// Commands that hold this amount for a generation and bill it to the key. The request id is made of the
+    /// generation's digits.
     fn commands(id: &str, generation: GenerationId, nanos: i64) -> [Command; 2] {
         let (key, cost) = (id.parse::<KeyId>().unwrap(), NanoUsd::from_nanos(nanos));
         let origin = Some(Arc::new(Origin {
@@ -185,7 +185,7 @@ impl Desk {
         id_of(&self.created(body).await)
     }
 
-    /// Uses the management key, and waits for the record of the use, which is made in the background.
+    /// Uses the management key, and waits until the use has been recorded, which happens in the background.
     async fn used(&self) -> Option<Timestamp> {
         self.get(CREDITS).await;
         for _ in 0..100 {
@@ -218,7 +218,7 @@ fn id_of(key: &Value) -> String {
 }
 
 impl Answer {
-    /// Asserts a complete error of the contract: status, code, type and param.
+    /// Asserts a complete error: status, code, type and param.
     #[track_caller]
     fn is_error(&self, status: u16, code: &str, param: Option<&str>) {
         assert_eq!(

@@ -18,30 +18,24 @@ use shared::{
     time::Timestamp,
 };
 
-use self::missing::Missing;
 use crate::{
-    batch::{commands::Commands, written::WrittenEvents},
-    copies::{
-        Copies, Expired, GroupSum, ModelSum, PayerSum, PayersOf, Slot, TheAccount, TheEvents, TheHouse,
-        TheTurn, ToldName, UserSum,
-    },
+    batch::{commands::Commands, missing::need_records, written::WrittenEvents},
     kept::{Retention, dropped},
-    names::{self, PayerName},
+    names::{self, PayerName, RecordName},
     stored::{AccountRecord, Balance, EntryRecord, EventsKept, Told},
+    view::{Stored, View},
 };
 
 /// Outcomes of the commands of a call.
 pub type Outcomes = Vec<Result<Outcome, Refused>>;
 
 pub(crate) struct Batch<'a> {
-    copies: &'a mut Copies,
+    view: &'a mut View,
     account: AccountId,
     kept: Retention,
     /// Time of the call under way.
     now: Timestamp,
     effects: Effects,
-    /// Records that turned out to be needed but have not been read yet.
-    missing: Vec<Slot>,
 }
 
 /// A batch's effects besides changed records.
@@ -56,36 +50,30 @@ pub(crate) struct Effects {
     deposits: Vec<(Timestamp, DepositId)>,
 }
 
-pub(crate) enum Decided {
-    /// Outcomes of each call, and what to commit with the records.
-    Outcomes(Vec<Outcomes>, Effects),
-    /// These records must be read first.
-    Missing(Vec<Slot>),
-}
-
 impl<'a> Batch<'a> {
-    pub(crate) fn new(copies: &'a mut Copies, account: AccountId, kept: Retention) -> Self {
-        let (now, effects, missing) = (Timestamp::from_millis(0), Effects::default(), Vec::new());
-        Self { copies, account, kept, now, effects, missing }
+    pub(crate) fn new(view: &'a mut View, account: AccountId, kept: Retention) -> Self {
+        Self { view, account, kept, now: Timestamp::from_millis(0), effects: Effects::default() }
     }
 
-    /// Applies the commands of all calls in order.
-    pub(crate) fn decide(mut self, calls: &[Commands<'_>]) -> Decided {
-        let missing = Missing::of_calls(self.copies, self.kept, calls);
-        if !missing.is_empty() {
-            return Decided::Missing(missing);
+    /// Applies the commands of all calls in order. Returns the outcomes of each call, and what to commit with the
+    /// records; `None` if records must be read first.
+    pub(crate) fn decide(mut self, calls: &[Commands<'_>]) -> Option<(Vec<Outcomes>, Effects)> {
+        self.view.begin();
+        need_records(self.view, self.kept, calls);
+        if self.view.is_missing_some() {
+            return None;
         }
-        self.copies.turn(&TheTurn);
-        let Some(Some(mut account)) = self.copies.account(&TheAccount) else {
-            let outcomes = calls.iter().map(|call| self.without_account(call.all)).collect();
-            return Decided::Outcomes(outcomes, self.effects);
+        self.view.has(&names::turn());
+        let mut account = match self.view.found(&names::account()) {
+            Ok(Some(account)) => *account,
+            Ok(None) => return Some((refuse(calls, &Refused::UnknownKey), self.effects)),
+            Err(_) => return Some((refuse(calls, &Refused::Damaged), self.effects)),
         };
         self.effects.numbers = (account.entries, account.events);
         let was_ordered = account.money.billed_at.is_some();
         let outcomes = calls.iter().map(|call| self.call(&mut account, *call)).collect();
-        if !self.missing.is_empty() {
-            self.copies.roll_back();
-            return Decided::Missing(self.missing);
+        if self.view.is_missing_some() {
+            return None;
         }
         if !was_ordered && account.entries > 0 {
             // Earlier programs may have written entries out of order.
@@ -93,16 +81,9 @@ impl<'a> Batch<'a> {
         }
         account.entries += self.effects.entries.len() as u64;
         account.events += self.effects.events.len() as u64;
-        self.copies.set_account(&TheAccount, Some(account));
-        self.effects.weigh_events(self.copies);
-        Decided::Outcomes(outcomes, self.effects)
-    }
-
-    /// Outcomes if the account is absent or cannot be read.
-    fn without_account(&self, call: &[Command]) -> Outcomes {
-        let is_damaged = self.copies.account.get(&TheAccount).is_none();
-        let refused = if is_damaged { Refused::Damaged } else { Refused::UnknownKey };
-        call.iter().map(|_| Err(refused.clone())).collect()
+        self.view.put(&names::account(), account);
+        self.effects.weigh_events(self.view);
+        Some((outcomes, self.effects))
     }
 
     fn call(&mut self, account: &mut AccountRecord, Commands { all, now }: Commands<'_>) -> Outcomes {
@@ -110,8 +91,8 @@ impl<'a> Batch<'a> {
         let mut events = CallEvents::new(self.account, &account.money, now);
         let outcomes = all.iter().map(|command| self.apply(account, command, &mut events)).collect();
         for told in events.finish(&account.money) {
-            self.needs(Slot::Events);
-            self.effects.tell(self.copies, account.events, told);
+            self.view.need(&names::events());
+            self.effects.tell(self.view, account.events, told);
         }
         outcomes
     }
@@ -154,7 +135,7 @@ impl<'a> Batch<'a> {
         let (mut record, mut is_forgotten) = (Record::None, false);
         match (command.record(), command) {
             (None, _) => {}
-            (Some(RecordId::Deposit(id)), _) => record = self.copies.deposit(&id).ok_or(Refused::Damaged)?,
+            (Some(RecordId::Deposit(id)), _) => record = self.record(&names::deposit(id))?,
             (Some(RecordId::Generation(id)), Command::Capture { .. }) => {
                 (record, is_forgotten) = self.captured(account, id)?;
             }
@@ -163,25 +144,21 @@ impl<'a> Batch<'a> {
         let mut last = EntriesBefore::default();
         let key = match command.key() {
             None => None,
-            Some(id) => self.copies.key(&id).ok_or(Refused::Damaged)?.map(|balance| {
+            Some(id) => self.find(&names::key(id))?.map(|balance| {
                 last.key = balance.last_entry;
-                balance.of
+                balance.of.clone()
             }),
         };
         // The parent comes after the group.
         let mut groups = last.groups.iter_mut();
         let mut state = State::load(account.money, key, record, |id| {
             let last = groups.next();
-            let Some(found) = self.copies.group(&id) else {
-                // An earlier command of the batch may have ended the record that the groups were read for.
-                self.needs(Slot::Group(id));
-                return Err(Refused::Damaged);
-            };
-            Ok::<_, Refused>(found.map(|Balance { of, last_entry }| {
+            // An earlier command of the batch may have ended the record that the groups were read for.
+            Ok::<_, Refused>(self.find(&names::group(id))?.map(|Balance { of, last_entry }| {
                 if let Some(last) = last {
-                    *last = last_entry;
+                    *last = *last_entry;
                 }
-                of
+                of.clone()
             }))
         })?;
         state.is_forgotten = is_forgotten;
@@ -195,29 +172,32 @@ impl<'a> Batch<'a> {
         if record != Record::None {
             return Ok((record, false));
         }
-        self.needs(Slot::Expired(id));
-        self.needs(Slot::House);
-        if !self.missing.is_empty() {
-            return Err(Refused::Damaged);
-        }
-        let record = self.copies.expired(&Expired(id)).ok_or(Refused::Damaged)?;
-        let account = self.account;
-        let has_dropped = |house: &mut Option<_>| {
-            house.as_ref().is_some_and(|house| dropped::may_have_dropped(house, account, id))
-        };
-        let is_forgotten = self.copies.change_house(&TheHouse, has_dropped).ok_or(Refused::Damaged)?;
-        Ok((record, is_forgotten))
+        // Both are requested first, so that they are read together.
+        let (record, of) = (self.record(&names::expired(id)), self.account);
+        let is_forgotten =
+            self.find(&names::house())?.is_some_and(|house| dropped::may_have_dropped(house, of, id));
+        Ok((record?, is_forgotten))
     }
 
     fn generation(&mut self, account: &AccountRecord, id: GenerationId) -> Result<Record, Refused> {
-        let record = self.copies.generation(&id).ok_or(Refused::Damaged)?;
+        let (record, expired) = (self.record(&names::generation(id))?, names::expired(id));
         let is_remembered =
-            account.remembers_expiries(self.kept.expired, self.now) || self.copies.expired.has(&Expired(id));
-        if record == Record::None && is_remembered {
-            self.needs(Slot::Expired(id));
-            return self.copies.expired(&Expired(id)).ok_or(Refused::Damaged);
+            account.remembers_expiries(self.kept.expired, self.now) || self.view.has_copy(&expired);
+        if record == Record::None && is_remembered { self.record(&expired) } else { Ok(record) }
+    }
+
+    /// Finds the record under an idempotency id. No program writes [`Record::None`].
+    fn record(&mut self, name: &RecordName<Record>) -> Result<Record, Refused> {
+        match self.find(name)? {
+            Some(Record::None) => Err(Refused::Damaged),
+            Some(record) => Ok(record.clone()),
+            None => Ok(Record::None),
         }
-        Ok(record)
+    }
+
+    /// Finds a value. If the record has not been read yet, the commands are decided again.
+    fn find<T: Stored>(&mut self, name: &RecordName<T>) -> Result<Option<&T>, Refused> {
+        self.view.found(name).map_err(|_| Refused::Damaged)
     }
 
     fn write(
@@ -230,12 +210,12 @@ impl<'a> Batch<'a> {
     ) {
         if let (Some(id), Some(key)) = (command.key(), after.key) {
             let last_entry = number.unwrap_or(last.key);
-            self.copies.set_key(&id, Some(Balance { of: key, last_entry }));
+            self.view.put(&names::key(id), Balance { of: key, last_entry });
         }
         for (found, last) in after.groups.into_iter().zip(last.groups) {
             let Some((id, group)) = found else { continue };
             let last_entry = number.unwrap_or(last);
-            self.copies.set_group(&id, Some(Balance { of: group, last_entry }));
+            self.view.put(&names::group(id), Balance { of: group, last_entry });
         }
         if after.record == *before {
             return;
@@ -244,7 +224,7 @@ impl<'a> Batch<'a> {
             None => {}
             Some(RecordId::Deposit(id)) => {
                 self.effects.deposits.push((self.now, id));
-                self.copies.set_deposit(&id, after.record);
+                self.view.put(&names::deposit(id), after.record);
             }
             Some(RecordId::Generation(id)) => self.write_generation(account, id, after.record),
         }
@@ -252,72 +232,61 @@ impl<'a> Batch<'a> {
 
     /// Bills of expiries are stored separately, since they are remembered longer.
     fn write_generation(&mut self, account: &mut AccountRecord, id: GenerationId, record: Record) {
+        let (generation, expired) = (names::generation(id), names::expired(id));
         if let Record::Closed(bill) = &record
             && bill.ending == ledger::Ending::Expired
         {
             account.last_expiry = account.last_expiry.max(Some(bill.at));
-            self.copies.expired.presume_absent(&Expired(id));
-            self.copies.expired(&Expired(id));
-            self.copies.set_expired(&Expired(id), record);
-            self.copies.set_generation(&id, Record::None);
+            self.view.presume_absent(&expired);
+            self.view.put(&expired, record);
+            self.view.remove(&generation);
             return;
         }
-        if self.copies.expired.get(&Expired(id)).is_some_and(|record| *record != Record::None) {
-            self.copies.set_expired(&Expired(id), Record::None);
+        if self.view.peek(&expired).is_some() {
+            self.view.remove(&expired);
         }
-        self.copies.set_generation(&id, record);
+        if record == Record::None {
+            self.view.remove(&generation);
+        } else {
+            self.view.put(&generation, record);
+        }
     }
 
     /// Adds an entry with this number to the sums of its day. A sum that cannot be read stays unchanged and does not
     /// block the bill.
     fn count(&mut self, added: usage::Added, last_entry: u64) {
         let usage::Added { payer, user, day, hour, counts } = added;
-        let of_payer = PayerSum(day, PayerName::of(&payer));
-        if !self.copies.payers.has(&of_payer) {
-            self.needs(Slot::OfPayer(of_payer.clone()));
-        }
-        let had_none = self.copies.change_of_payer(&of_payer, |sums| {
+        let name = PayerName::of(&payer);
+        let had_none = self.view.update(&names::of_payer(day, &name), |sums| {
             sums.of.add(hour, counts);
             std::mem::replace(&mut sums.last_entry, last_entry) == 0
         });
         if had_none == Some(true) {
-            let payers_of = PayersOf(payer.key);
-            self.needs(Slot::PayersOf(payers_of));
             let kept = self.kept.usage_days.map(|days| day.plus(-i64::from(days)));
-            self.copies.change_payers_of(&payers_of, |payers| payers.list(&of_payer.1, day, kept));
+            self.view.update(&names::payers(payer.key), |payers| payers.list(&name, day, kept));
         }
         for (group, keys) in counting_groups(payer.groups) {
-            let sum = GroupSum(day, group);
-            self.needs(Slot::OfGroup(sum));
-            self.copies.change_of_group(&sum, |sums| {
+            self.view.update(&names::of_group(day, group), |sums| {
                 sums.of.add(&payer.model, keys, hour, counts);
                 sums.last_entry = last_entry;
             });
         }
         if let Some(user) = user {
-            let sum = UserSum(day, part_of_user(&user));
-            self.needs(Slot::OfUsers(sum));
-            self.copies.change_of_users(&sum, |sums| {
+            self.view.update(&names::of_users(day, part_of_user(&user)), |sums| {
                 sums.of.add(&user, counts.into());
                 sums.last_entry = last_entry;
             });
         }
-        let of_model = ModelSum(day, payer.model);
-        if !self.copies.models.has(&of_model) {
-            self.needs(Slot::OfModel(of_model.clone()));
-        }
-        self.copies.change_of_model(&of_model, |sums| {
+        self.view.update(&names::of_model(day, &payer.model), |sums| {
             sums.of.add(hour, counts);
             sums.last_entry = last_entry;
         });
     }
+}
 
-    /// Notes that a record without a copy is needed. The commands are decided again once it has been read.
-    fn needs(&mut self, slot: Slot) {
-        if !self.copies.has(&slot) && !self.missing.contains(&slot) {
-            self.missing.push(slot);
-        }
-    }
+/// Refuses all commands.
+fn refuse(calls: &[Commands<'_>], refused: &Refused) -> Vec<Outcomes> {
+    calls.iter().map(|call| call.all.iter().map(|_| Err(refused.clone())).collect()).collect()
 }
 
 impl Effects {
@@ -332,15 +301,16 @@ impl Effects {
 
     /// Adds an event, unless its threshold was reported before. `last` is the number of the account's last event before
     /// the change.
-    pub(crate) fn tell(&mut self, copies: &mut Copies, last: u64, ToldOnce { once, event }: ToldOnce) {
-        if let Some(name) = once.map(ToldName) {
-            copies.told.presume_absent(&name);
-            if copies.told(&name) != Some(None) {
+    pub(crate) fn tell(&mut self, view: &mut View, last: u64, ToldOnce { once, event }: ToldOnce) {
+        if let Some(once) = once {
+            let name = names::told(&once);
+            view.presume_absent(&name);
+            if !matches!(view.found(&name), Ok(None)) {
                 return;
             }
             let number = last + self.events_len() + 1;
-            copies.set_told(&name, Some(Told { event: number }));
-            self.told.push((number, name.0));
+            view.put(&name, Told { event: number });
+            self.told.push((number, once));
         }
         self.events.push(event);
     }
@@ -356,18 +326,18 @@ impl Effects {
     }
 
     /// Counts the bytes of the events.
-    pub(crate) fn weigh_events(&self, copies: &mut Copies) {
+    pub(crate) fn weigh_events(&self, view: &mut View) {
         let Some(written) = self.written_events() else { return };
-        let Some(kept) = copies.events(&TheEvents) else { return };
+        let Ok(kept) = view.found(&names::events()) else { return };
+        let kept = kept.copied().unwrap_or_default();
         let bytes = kept.bytes.saturating_add(written.bytes);
-        copies.set_events(&TheEvents, EventsKept { bytes, ..kept });
+        view.put(&names::events(), EventsKept { bytes, ..kept });
     }
 
     /// Makes the commit of the decisions.
-    pub(crate) fn commit(self, copies: &Copies, revision: Revision, kept: Retention) -> Commit {
-        let (guards, records) = copies.changes(revision);
+    pub(crate) fn commit(self, view: &View, revision: Revision, kept: Retention) -> Commit {
         let (entries, events) = self.numbers;
-        let mut writes = Vec::with_capacity(records.len() + 8);
+        let mut writes = Vec::with_capacity(8);
         if !self.entries.is_empty() {
             let (first, kept) = (entries + 1, kept.journal_entries);
             writes.push(Write::Append { log: names::JOURNAL, first, values: self.entries, kept });
@@ -376,7 +346,6 @@ impl Effects {
             let (first, values) = (events + 1, self.events.iter().map(event_value).collect());
             writes.push(Write::Append { log: names::EVENTS, first, values, kept: u64::MAX });
         }
-        writes.extend(records);
         for (number, event) in (events + 1..).zip(&self.events) {
             let entries = names::events_of(event, number);
             writes.extend(entries.map(|entry| Write::Enter(names::EVENTS_OF, entry)));
@@ -386,8 +355,8 @@ impl Effects {
         writes.extend(told.map(|entry| Write::Enter(names::TOLD_AT, entry)));
         let deposited = self.deposits.into_iter().map(|(at, id)| names::deposited(at, id));
         writes.extend(deposited.map(|entry| Write::Enter(names::DEPOSITED, entry)));
-        index(copies, &mut writes);
-        Commit { guards, writes }
+        index(view, &mut writes);
+        view.commit(revision, writes)
     }
 }
 
@@ -404,44 +373,30 @@ struct EntryNumbers {
 }
 
 /// Updates the index entries of changed records.
-fn index(copies: &Copies, writes: &mut Vec<Write>) {
+fn index(view: &View, writes: &mut Vec<Write>) {
     let mut moved = |index, before: Option<Vec<u8>>, after: Option<Vec<u8>>| {
         if before != after {
             writes.extend(before.map(|entry| Write::Leave(index, entry)));
             writes.extend(after.map(|entry| Write::Enter(index, entry)));
         }
     };
-    let due = |id, record: &Record| match record {
-        Record::Open(hold) => Some(names::due(id, hold)),
-        Record::None | Record::Closed(_) | Record::Deposited(_) => None,
-    };
-    for slot in copies.touched() {
-        match slot {
-            Slot::Generation(id) => {
-                if let Some((before, after)) = copies.generations.change(id) {
-                    moved(names::DUE, due(*id, before), due(*id, after));
-                }
-            }
-            Slot::Key(id) => {
-                if let Some((Some(before), Some(after))) = copies.keys.change(id) {
-                    let entry = |key: &Balance<_>| spender(key, *id);
-                    moved(names::SPENDERS, entry(before), entry(after));
-                }
-            }
-            Slot::Account
-            | Slot::Turn
-            | Slot::Events
-            | Slot::House
-            | Slot::Group(_)
-            | Slot::Expired(_)
-            | Slot::Deposit(_)
-            | Slot::OfPayer(_)
-            | Slot::PayersOf(_)
-            | Slot::OfModel(_)
-            | Slot::OfGroup(_)
-            | Slot::OfUsers(_)
-            | Slot::Told(_) => {}
+    for (name, copy) in view.touched() {
+        if let Some(id) = names::of_generation(name)
+            && let Some((before, after)) = copy.change()
+        {
+            moved(names::DUE, due(id, before), due(id, after));
+        } else if let Some(id) = names::of_key(name)
+            && let Some((Some(before), Some(after))) = copy.change()
+        {
+            moved(names::SPENDERS, spender(before, id), spender(after, id));
         }
+    }
+}
+
+fn due(id: GenerationId, record: Option<&Record>) -> Option<Vec<u8>> {
+    match record {
+        Some(Record::Open(hold)) => Some(names::due(id, hold)),
+        Some(Record::None | Record::Closed(_) | Record::Deposited(_)) | None => None,
     }
 }
 

@@ -1,7 +1,7 @@
 //! Failures of store calls.
 
 use records::Failure;
-use shared::ids::AccountId;
+use shared::{error::STORE_FULL, ids::AccountId};
 
 /// Failure of a store call, by what the caller should do next.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -12,6 +12,9 @@ pub enum StoreError {
     /// The call waited too long for its turn and was not made. It may be retried.
     #[error("the store is overloaded: {0}")]
     Busy(&'static str),
+    /// The remaining space is reserved for holds and captures. The call was not made.
+    #[error("{STORE_FULL}")]
+    Full,
     /// The call contradicts the stored data, for example because the account does not exist. The same call would fail
     /// again.
     #[error("the call does not fit the stored data: {0}")]

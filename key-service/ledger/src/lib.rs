@@ -2,7 +2,6 @@
 //! the records still equal the copies.
 
 mod batch;
-mod copies;
 mod error;
 mod kept;
 mod lanes;

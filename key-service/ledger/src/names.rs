@@ -1,22 +1,23 @@
 //! Names of the ledger's records, indexes and logs in the space of an account.
 
 pub mod nouns;
-
-use std::sync::Arc;
+mod record_name;
 
 use domain::{
     event::Event,
-    ledger::{GroupChain, Hold, Payer},
-    usage::Day,
+    ledger::{Group, GroupChain, Hold, Key, Record},
+    usage::{Counts, Day, DayTotal, GroupDay, Margin, UserDay},
 };
-use minicbor::{Decode, Encode, decode, encode};
-use records::{Index, Log, Name, Set, Space};
-use serde::{Serialize, Serializer};
+use records::{Index, Log, Name, NameBytes, Space};
 use shared::{
     ids::{AccountId, DepositId, EventId, GenerationId, GroupId, KeyId},
     money::NanoUsd,
     time::Timestamp,
 };
+
+pub use self::record_name::RecordName;
+use crate::stored::{AccountRecord, Balance, EventsKept, House, PayersOfKey, Told, Turn};
+pub use crate::stored::{PayerName, day_part};
 
 /// Money of the account, of keys and of groups.
 pub const MONEY: u8 = 1;
@@ -42,6 +43,8 @@ pub const USERS: u8 = 29;
 pub const PAYERS: u8 = 30;
 /// Sets with sums of days.
 pub const SETS_OF_DAYS: [u8; 4] = [SUMS, SPEND, GROUP_SPEND, USERS];
+/// Sets whose records later commands read again, so that lanes keep them.
+pub(crate) const READ_AGAIN: [u8; 6] = [MONEY, TOLD, SUMS, SPEND, GROUP_SPEND, USERS];
 
 /// Open holds in order of expiry: lease, generation, key, amount, levels that count, groups. An audit reads all holds
 /// from this index, as of one moment.
@@ -70,80 +73,8 @@ pub fn space(account: AccountId) -> Space {
     Space::new(account.to_string())
 }
 
-/// A payer's key, groups and model as bytes, fixed lengths first.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct PayerName(Arc<[u8]>);
-
-impl<C> Encode<C> for PayerName {
-    fn encode<W: encode::Write>(
-        &self,
-        encoder: &mut minicbor::Encoder<W>,
-        _: &mut C,
-    ) -> Result<(), encode::Error<W::Error>> {
-        encoder.bytes(&self.0)?.ok()
-    }
-}
-
-impl<'b, C> Decode<'b, C> for PayerName {
-    fn decode(decoder: &mut minicbor::Decoder<'b>, _: &mut C) -> Result<Self, decode::Error> {
-        let name = decoder.bytes()?;
-        let is_payer = Self::read(name).is_some();
-        is_payer.then(|| Self(name.into())).ok_or_else(|| decode::Error::message("not a payer"))
-    }
-}
-
-impl Serialize for PayerName {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&hex::encode(&self.0))
-    }
-}
-
-impl PayerName {
-    /// The name of a payer among [`SUMS`].
-    pub fn of(Payer { key, model, groups }: &Payer) -> Self {
-        let mut name = Vec::with_capacity(50 + model.len());
-        name.push(b'p');
-        name.extend(key.as_bytes());
-        for group in groups {
-            name.extend(group.as_ref().map_or(&[0; 16], GroupId::as_bytes));
-        }
-        name.extend(model.as_bytes());
-        Self(name.into())
-    }
-
-    pub fn to_vec(&self) -> Vec<u8> {
-        self.0.to_vec()
-    }
-
-    pub fn as_bytes(&self) -> &[u8] {
-        &self.0
-    }
-
-    /// Reads the payer from a name among [`SUMS`]; `None` for any other bytes.
-    pub fn read(name: &[u8]) -> Option<Payer> {
-        let (ids, model) = name.strip_prefix(b"p")?.split_at_checked(48)?;
-        let group = |id: &[u8]| match id {
-            [0, ..] if id.iter().all(|byte| *byte == 0) => Some(None),
-            id => GroupId::from_slice(id).map(Some),
-        };
-        let groups = [group(&ids[16..32])?, group(&ids[32..])?];
-        Some(Payer {
-            key: KeyId::from_slice(&ids[..16])?,
-            model: String::from_utf8(model.to_vec()).ok()?,
-            groups,
-        })
-    }
-}
-
-fn name(table: u8, part: u32, key: impl Into<Arc<[u8]>>) -> Name {
-    Name { set: Set { table, part }, key: key.into() }
-}
-
-fn tagged(tag: u8, id: &[u8]) -> Vec<u8> {
-    let mut key = Vec::with_capacity(1 + id.len());
-    key.push(tag);
-    key.extend(id);
-    key
+fn tagged(tag: u8, name: &[u8]) -> NameBytes {
+    NameBytes::concat([&[tag], name])
 }
 
 /// Returns the part of a time. Times before 1970 are in the first part.
@@ -151,98 +82,103 @@ pub fn part(at: Timestamp, millis: i64) -> u32 {
     u32::try_from(at.millis() / millis).unwrap_or_default()
 }
 
-/// Returns the part of a day. Days before 1970 are in the first part.
-pub fn day_part(day: Day) -> u32 {
-    u32::try_from(day.number()).unwrap_or_default()
-}
-
-pub fn account() -> Name {
-    name(MONEY, 0, *b"a")
+pub fn account() -> RecordName<AccountRecord> {
+    RecordName::new(MONEY, 0, *b"a")
 }
 
 /// Record of the turn, which one process at a time takes and all spending guards.
-pub fn turn() -> Name {
-    name(MONEY, 0, *b"t")
+pub fn turn() -> RecordName<Turn> {
+    RecordName::new(MONEY, 0, *b"t")
 }
 
 /// Record of the kept events: number of the first, and total bytes.
-pub fn events() -> Name {
-    name(MONEY, 0, *b"e")
+pub fn events() -> RecordName<EventsKept> {
+    RecordName::new(MONEY, 0, *b"e")
 }
 
 /// Record of what housekeeping has dropped.
-pub fn house() -> Name {
-    name(HOUSE, 0, *b"h")
+pub fn house() -> RecordName<House> {
+    RecordName::new(HOUSE, 0, *b"h")
 }
 
 /// Record of a key's money and bounds.
-pub fn key(id: KeyId) -> Name {
-    name(MONEY, 0, tagged(b'k', id.as_bytes()))
+pub fn key(id: KeyId) -> RecordName<Balance<Key>> {
+    RecordName::new(MONEY, 0, tagged(b'k', id.as_bytes()))
+}
+
+/// Returns the key whose money and bounds have this name.
+pub(crate) fn of_key(name: &Name) -> Option<KeyId> {
+    KeyId::from_slice(name.key.strip_prefix(b"k").filter(|_| name.set.table == MONEY)?)
 }
 
 /// Record of a group's money and bounds.
-pub fn group(id: GroupId) -> Name {
-    name(MONEY, 0, tagged(b'g', id.as_bytes()))
+pub fn group(id: GroupId) -> RecordName<Balance<Group>> {
+    RecordName::new(MONEY, 0, tagged(b'g', id.as_bytes()))
 }
 
 /// Record of a generation: open, or ended lately.
-pub fn generation(id: GenerationId) -> Name {
-    name(GENERATIONS, part(id.created_at(), TEN_MINUTES), *id.as_bytes())
+pub fn generation(id: GenerationId) -> RecordName<Record> {
+    RecordName::new(GENERATIONS, part(id.created_at(), TEN_MINUTES), *id.as_bytes())
+}
+
+/// Returns the generation whose record has this name.
+pub(crate) fn of_generation(name: &Name) -> Option<GenerationId> {
+    (name.set.table == GENERATIONS).then(|| GenerationId::from_slice(&name.key))?
 }
 
 /// Record of the bill of a generation that expired.
-pub fn expired(id: GenerationId) -> Name {
-    name(EXPIRED, day_part(Day::of(id.created_at())), *id.as_bytes())
+pub fn expired(id: GenerationId) -> RecordName<Record> {
+    RecordName::new(EXPIRED, day_part(Day::of(id.created_at())), *id.as_bytes())
 }
 
 /// Record of a deposit, which makes it count once.
-pub fn deposit(id: DepositId) -> Name {
-    name(DEPOSITS, 0, *id.as_bytes())
+pub fn deposit(id: DepositId) -> RecordName<Record> {
+    RecordName::new(DEPOSITS, 0, *id.as_bytes())
 }
 
 /// Record of a payer's usage on a day.
-pub fn of_payer(day: Day, PayerName(payer): &PayerName) -> Name {
-    name(SUMS, day_part(day), Arc::clone(payer))
+pub fn of_payer(day: Day, payer: &PayerName) -> RecordName<Balance<DayTotal<Counts>>> {
+    RecordName::new(SUMS, day_part(day), payer.bytes().clone())
 }
 
 /// Record of a model's charges on a day.
-pub fn of_model(day: Day, model: &str) -> Name {
-    name(SPEND, day_part(day), model_sum(model))
+pub fn of_model(day: Day, model: &str) -> RecordName<Balance<DayTotal<Margin>>> {
+    RecordName::new(SPEND, day_part(day), model_sum(model))
 }
 
 /// Record of a group's charges on a day.
-pub fn of_group(day: Day, group: GroupId) -> Name {
-    name(GROUP_SPEND, day_part(day), group_sum(group))
+pub fn of_group(day: Day, group: GroupId) -> RecordName<Balance<GroupDay>> {
+    RecordName::new(GROUP_SPEND, day_part(day), group_sum(group))
 }
 
 /// Record of some users' charges on a day.
-pub fn of_users(day: Day, part: u8) -> Name {
-    name(USERS, day_part(day), user_sums(part))
+pub fn of_users(day: Day, part: u8) -> RecordName<Balance<UserDay>> {
+    RecordName::new(USERS, day_part(day), user_sums(part))
 }
 
 /// Record of the payers of a key.
-pub fn payers(key: KeyId) -> Name {
-    name(PAYERS, 0, tagged(b'k', key.as_bytes()))
+pub fn payers(key: KeyId) -> RecordName<PayersOfKey> {
+    RecordName::new(PAYERS, 0, tagged(b'k', key.as_bytes()))
 }
 
 /// Name of the sums of a model in a set of a day.
-pub fn model_sum(model: &str) -> Vec<u8> {
+pub fn model_sum(model: &str) -> NameBytes {
     tagged(b'm', model.as_bytes())
 }
 
 /// Name of the sums of a group in a set of a day.
-pub fn group_sum(group: GroupId) -> Vec<u8> {
+pub fn group_sum(group: GroupId) -> NameBytes {
     tagged(b'g', group.as_bytes())
 }
 
 /// Name of the sums of a part of the users in a set of a day.
-pub fn user_sums(part: u8) -> Vec<u8> {
-    vec![b'u', part]
+pub fn user_sums(part: u8) -> NameBytes {
+    tagged(b'u', &[part])
 }
 
 /// Record of a reported threshold.
-pub fn told(once: &[u8]) -> Name {
-    name(TOLD, 0, once)
+pub fn told(once: &[u8]) -> RecordName<Told> {
+    RecordName::new(TOLD, 0, once)
 }
 
 pub fn due(generation: GenerationId, hold: &Hold) -> Vec<u8> {

@@ -12,13 +12,13 @@ use shared::{
 };
 
 use crate::{
-    batch::{Batch, Decided, Effects, Outcomes, commands::Commands},
-    copies::{Copies, Expired, Slot, TheAccount},
+    batch::{Batch, Effects, Outcomes, commands::Commands},
+    error::StoreError,
     kept::Retention,
     lanes::change::Change,
-    names,
+    names::{self, RecordName},
     sums::journal::{JournalEntry, read_entry},
-    view::View,
+    view::{Stored, View, reading},
 };
 
 /// A lane between two steps.
@@ -26,12 +26,12 @@ use crate::{
 pub struct SteppedLane {
     account: AccountId,
     kept: Retention,
-    copies: Copies,
+    view: View,
 }
 
 impl SteppedLane {
     pub fn new(account: AccountId, kept: Retention) -> Self {
-        Self { account, kept, copies: Copies::default() }
+        Self { account, kept, view: View::of(&names::space(account)) }
     }
 
     /// Decides commands on the copies, after reading records without one.
@@ -44,12 +44,12 @@ impl SteppedLane {
     ) -> (Outcomes, Commit) {
         loop {
             let calls = [Commands { all: commands, now }];
-            match Batch::new(&mut self.copies, self.account, self.kept).decide(&calls) {
-                Decided::Outcomes(mut outcomes, effects) => {
-                    return (outcomes.pop().unwrap_or_default(), self.commit(effects, revision));
-                }
-                Decided::Missing(slots) => self.read(records, slots),
+            if let Some((mut outcomes, effects)) =
+                Batch::new(&mut self.view, self.account, self.kept).decide(&calls)
+            {
+                return (outcomes.pop().unwrap_or_default(), self.commit(effects, revision));
             }
+            self.read(records);
         }
     }
 
@@ -61,42 +61,38 @@ impl SteppedLane {
         revision: Revision,
     ) -> Commit {
         loop {
-            let mut view = View::default();
-            let mut change = Change::new(&mut self.copies, &mut view);
+            let mut change = Change::new(&mut self.view);
             decide(&mut change);
-            match change.finish() {
-                Ok(effects) => return self.commit(effects, revision),
-                Err(slots) => {
-                    self.copies.roll_back();
-                    self.read(records, slots);
-                }
+            if let Some(effects) = change.finish() {
+                return self.commit(effects, revision);
             }
+            self.read(records);
         }
     }
 
     pub fn written(&mut self, revision: Revision) {
-        self.copies.settle(revision);
+        self.view.settle(revision);
     }
 
     /// Takes over the records from the answer, since the commit was not written.
     pub fn conflict(&mut self, present: &[(usize, Option<Record>)]) {
-        self.copies.replace(present);
+        self.view.replace(present.iter().cloned());
     }
 
     /// Appends a description of the copies without revisions. Two lanes with equal sketches decide and guard alike.
     pub fn sketch(&self, records: &SpaceMaps, sketch: &mut Vec<u8>) {
-        self.copies.sketch(records, sketch);
+        self.view.sketch(records, sketch);
     }
 
-    fn read(&mut self, records: &SpaceMaps, slots: Vec<Slot>) {
-        for slot in slots {
-            let record = records.record(&slot.name());
-            self.copies.keep(slot, record);
+    fn read(&mut self, records: &SpaceMaps) {
+        for name in self.view.take_missing() {
+            let record = records.record(&name).cloned();
+            self.view.keep(name, record);
         }
     }
 
     fn commit(&self, effects: Effects, revision: Revision) -> Commit {
-        effects.commit(&self.copies, revision, self.kept)
+        effects.commit(&self.view, revision, self.kept)
     }
 }
 
@@ -122,35 +118,36 @@ impl Books {
         generations: &[GenerationId],
         deposits: &[DepositId],
     ) -> Option<Self> {
-        let mut copies = Copies::default();
-        let slots = std::iter::once(Slot::Account)
-            .chain(keys.iter().copied().map(Slot::Key))
-            .chain(groups.iter().copied().map(Slot::Group))
-            .chain(generations.iter().flat_map(|id| [Slot::Generation(*id), Slot::Expired(*id)]))
-            .chain(deposits.iter().copied().map(Slot::Deposit));
-        for slot in slots {
-            let record = records.record(&slot.name());
-            copies.keep(slot, record);
-        }
-        let key = |id| Some(copies.keys.get(id)?.as_ref()?.of.clone());
-        let group = |id| Some(copies.groups.get(id)?.as_ref()?.of.clone());
         let generation = |id: &GenerationId| {
-            let (record, expired) = (copies.generations.get(id)?, copies.expired.get(&Expired(*id))?);
+            let (record, expired) =
+                (read(records, &names::generation(*id)).ok()?, read(records, &names::expired(*id)).ok()?);
             match (record, expired) {
-                (record, GenerationRecord::None) => Some(record.clone()),
-                (GenerationRecord::None, expired) => Some(expired.clone()),
+                (record, None) => Some(record.unwrap_or_default()),
+                (None, expired) => expired,
                 (_, _) => None,
             }
         };
+        let deposit = |id: &DepositId| Some(read(records, &names::deposit(*id)).ok()?.unwrap_or_default());
         Some(Self {
-            account: copies.account.get(&TheAccount)?.as_ref()?.money,
-            keys: keys.iter().map(key).collect::<Option<_>>()?,
-            groups: groups.iter().map(group).collect::<Option<_>>()?,
+            account: read(records, &names::account()).ok()??.money,
+            keys: keys
+                .iter()
+                .map(|id| Some(read(records, &names::key(*id)).ok()??.of))
+                .collect::<Option<_>>()?,
+            groups: groups
+                .iter()
+                .map(|id| Some(read(records, &names::group(*id)).ok()??.of))
+                .collect::<Option<_>>()?,
             generations: generations.iter().map(generation).collect::<Option<_>>()?,
-            deposits: deposits.iter().map(|id| copies.deposits.get(id).cloned()).collect::<Option<_>>()?,
+            deposits: deposits.iter().map(deposit).collect::<Option<_>>()?,
             journal: records.values(names::JOURNAL).map(|(_, value)| entry(value)).collect::<Option<_>>()?,
         })
     }
+}
+
+/// Reads a record that may be absent.
+fn read<T: Stored>(records: &SpaceMaps, name: &RecordName<T>) -> Result<Option<T>, StoreError> {
+    records.record(name).map(reading::value).transpose()
 }
 
 fn entry(value: &[u8]) -> Option<(GenerationId, Entry)> {

@@ -6,27 +6,21 @@ mod books;
 mod groups;
 mod keys;
 mod members;
+mod payers;
 mod secret;
 mod webhooks;
 
 use std::time::Duration;
 
-use domain::{
-    ledger::{Account, EntriesBefore, Entry, Settlement},
-    usage::Day,
-};
+use domain::ledger::{Account, EntriesBefore, Entry, Settlement};
 use minicbor::{Decode, Encode};
 use serde::Serialize;
 use shared::{ids::GenerationId, money::NanoUsd, time::Timestamp};
 
-pub use self::{accounts::*, books::*, groups::*, keys::*, members::*, webhooks::*};
-use crate::names::{PayerName, day_part};
+pub use self::{accounts::*, books::*, groups::*, keys::*, members::*, payers::*, webhooks::*};
 
 /// How far out of order the entries of earlier programs may be.
 const MOST_DISORDER: Duration = Duration::from_hours(2);
-
-/// Most payers that a key's list has. A key has several if it uses several models or moves between groups.
-const MOST_LISTED: usize = 200;
 
 /// Money of an account, with numbers that only the store needs. Set `money`, name `a`. Every command guards it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize)]
@@ -133,54 +127,6 @@ impl<'a> EntryRecord<&'a Settlement> {
     pub(crate) const fn of(generation: GenerationId, entry: &'a Entry, before: EntriesBefore) -> Self {
         let Entry { settlement: bill, delta, used_after } = entry;
         Self { generation, bill, delta: *delta, used_after: *used_after, before, went_back: 0 }
-    }
-}
-
-/// The payers of a key, so that its sums are found without those of other keys. Set `payers`, name `k` and the key's id.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize)]
-pub struct PayersOfKey {
-    #[n(0)]
-    pub payers: Vec<PayerSpan>,
-    /// From this day on, all payers are listed. A number as in the names of sets.
-    #[n(1)]
-    pub whole_from: u32,
-}
-
-/// A payer, with the parts of the first and of the last day on which it has sums.
-#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
-pub struct PayerSpan {
-    #[n(0)]
-    pub name: PayerName,
-    #[n(1)]
-    pub first: u32,
-    #[n(2)]
-    pub last: u32,
-}
-
-impl PayersOfKey {
-    /// Adds a payer's sums of a day to the list. Drops payers without sums since the day `kept`, and the oldest payers
-    /// if there are too many.
-    pub(crate) fn list(&mut self, name: &PayerName, day: Day, kept: Option<Day>) {
-        let day = day_part(day);
-        self.payers.retain(|payer| kept.is_none_or(|kept| payer.last >= day_part(kept)));
-        match self.payers.iter_mut().find(|payer| payer.name == *name) {
-            Some(payer) => (payer.first, payer.last) = (payer.first.min(day), payer.last.max(day)),
-            None => self.payers.push(PayerSpan { name: name.clone(), first: day, last: day }),
-        }
-        if self.payers.len() > MOST_LISTED
-            && let Some((place, oldest)) = self.payers.iter().enumerate().min_by_key(|(_, payer)| payer.last)
-        {
-            self.whole_from = self.whole_from.max(oldest.last + 1);
-            self.payers.swap_remove(place);
-        }
-    }
-
-    /// Returns whether the list names this payer's sums of the day.
-    pub fn finds(&self, name: &[u8], day: Day) -> bool {
-        let day = day_part(day);
-        let is_it =
-            |payer: &PayerSpan| payer.name.as_bytes() == name && (payer.first..=payer.last).contains(&day);
-        day < self.whole_from || self.payers.iter().any(is_it)
     }
 }
 

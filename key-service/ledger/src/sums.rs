@@ -12,14 +12,18 @@ use domain::{
     usage::{Counts, Day, DayTotal, GroupDay, Margin, USER_PARTS, UserDay},
 };
 use futures_util::{StreamExt, TryStreamExt, stream};
-use records::{Answer, Cursor, Name, Question, Record, Records, Set, Space};
+use minicbor::Decode;
+use records::{Answer, Cursor, Question, Record, Records, Set, Space};
 use shared::ids::{AccountId, GroupId, KeyId};
 
 use crate::{
     error::StoreError,
-    names::{self, PayerName},
+    names::{self, PayerName, RecordName},
     stored::{Balance, PayersOfKey},
-    view::reading::{no_answer, value},
+    view::{
+        Stored,
+        reading::{SpaceReader, no_answer, value},
+    },
 };
 
 /// Days read at a time: a month.
@@ -84,8 +88,9 @@ impl<'a> SumsReader<'a> {
 
     async fn some_days(&self, days: &[Day], others: OtherSums<'_>) -> Result<Vec<AccountDay>, StoreError> {
         let question = |day: &Day| {
-            let of_users = others.parts_of_users().map(|part| names::of_users(*day, part));
-            let named = others.groups.iter().map(|group| names::of_group(*day, *group)).chain(of_users);
+            let of_users = others.parts_of_users().map(|part| names::of_users(*day, part).into());
+            let named =
+                others.groups.iter().map(|group| names::of_group(*day, *group).into()).chain(of_users);
             let models = Question::Set(Set { table: names::SPEND, part: names::day_part(*day) }, None);
             [models, Question::Records(named.collect())]
         };
@@ -101,9 +106,9 @@ impl<'a> SumsReader<'a> {
                 models: read_models(models)?,
                 groups: of_groups
                     .iter()
-                    .map(|record| read_group(record.as_ref()))
+                    .map(|record| read_sums(record.as_ref()))
                     .collect::<Result<_, _>>()?,
-                users: of_users.iter().map(|record| read_users(record.as_ref())).collect::<Result<_, _>>()?,
+                users: of_users.iter().map(|record| read_sums(record.as_ref())).collect::<Result<_, _>>()?,
             };
             // Only a catalogue of hundreds of models has a second page, which is read at another moment.
             if let Some(next) = next {
@@ -124,9 +129,8 @@ impl<'a> SumsReader<'a> {
         group: GroupId,
     ) -> Result<Vec<(Day, GroupDay)>, StoreError> {
         let days = days_of(&days);
-        let names = days.iter().map(|day| names::of_group(*day, group)).collect();
-        let groups = self.named(names).await?;
-        days.into_iter().zip(&groups).map(|(day, record)| Ok((day, read_group(record.as_ref())?))).collect()
+        let groups = self.named(days.iter().map(|day| names::of_group(*day, group)).collect()).await?;
+        Ok(days.into_iter().zip(groups).map(|(day, sums)| (day, sums.unwrap_or_default().of)).collect())
     }
 
     /// Reads the sums of all payers on these days, ordered by day and payer.
@@ -144,7 +148,7 @@ impl<'a> SumsReader<'a> {
             let payer = PayerName::read(name).ok_or_else(damaged)?;
             if is_wanted(payer.key) {
                 // A page may repeat a record of an earlier one.
-                sums.insert((day, payer), read_payer(record)?);
+                sums.insert((day, payer), read_sums(Some(record))?);
             }
             Ok(())
         };
@@ -179,7 +183,7 @@ impl<'a> SumsReader<'a> {
                 for (name, record) in &records {
                     let payer = PayerName::read(name).ok_or_else(damaged)?;
                     // A page may repeat a record of an earlier one.
-                    sums.insert((day, payer), read_payer(record)?);
+                    sums.insert((day, payer), read_sums(Some(record))?);
                 }
                 pending.extend(next.map(|next| (day, Some(next))));
             }
@@ -217,24 +221,20 @@ impl<'a> SumsReader<'a> {
             a.cmp(b).then_with(|| of_a.as_bytes().cmp(of_b.as_bytes()))
         });
         wanted.dedup();
-        let records =
+        let found =
             self.named(wanted.iter().map(|(day, name)| names::of_payer(*day, name)).collect()).await?;
-        for ((day, name), record) in wanted.into_iter().zip(records) {
-            let Some(record) = record else { continue };
+        for ((day, name), found) in wanted.into_iter().zip(found) {
+            let Some(found) = found else { continue };
             let payer = PayerName::read(name.as_bytes()).ok_or_else(damaged)?;
-            sums.push((day, payer, read_payer(&record)?));
+            sums.push((day, payer, found.of));
         }
         Ok(sums)
     }
 
     /// Reads the payers of each of these keys.
     pub async fn payers_of(&self, keys: &[KeyId]) -> Result<Vec<PayersOfKey>, StoreError> {
-        let records = self.named(keys.iter().map(|key| names::payers(*key)).collect()).await?;
-        let read = |record: Option<Record>| match record {
-            None => Ok(PayersOfKey::default()),
-            Some(record) => value(&record),
-        };
-        records.into_iter().map(read).collect()
+        let found = self.named(keys.iter().map(|key| names::payers(*key)).collect()).await?;
+        Ok(found.into_iter().map(Option::unwrap_or_default).collect())
     }
 
     /// Passes every record of these days' sets to the callback. A record may come twice.
@@ -278,19 +278,12 @@ impl<'a> SumsReader<'a> {
         Ok(all)
     }
 
-    /// Reads the records of these names, with `None` for each that is absent.
-    async fn named(&self, names: Vec<Name>) -> Result<Vec<Option<Record>>, StoreError> {
-        let read = |some: &[Name]| self.ask(vec![Question::Records(some.to_vec())]);
+    /// Reads the values of these names, with `None` for each that is absent.
+    async fn named<T: Stored>(&self, names: Vec<RecordName<T>>) -> Result<Vec<Option<T>>, StoreError> {
+        let read = |some: &[RecordName<T>]| SpaceReader(self.records).get_all(&self.space, some.to_vec());
         let read: Vec<_> = names.chunks(RECORDS_AT_ONCE).map(read).collect();
-        let mut found = Vec::with_capacity(names.len());
-        let mut answers = stream::iter(read).buffered(READ_TOGETHER);
-        while let Some(answers) = answers.try_next().await? {
-            for answer in answers {
-                let Answer::Records(records) = answer else { return Err(no_answer()) };
-                found.extend(records);
-            }
-        }
-        Ok(found)
+        let found: Vec<_> = stream::iter(read).buffered(READ_TOGETHER).try_collect().await?;
+        Ok(found.into_iter().flatten().collect())
     }
 
     async fn ask(&self, questions: Vec<Question>) -> Result<Vec<Answer>, StoreError> {
@@ -312,22 +305,9 @@ fn read_models(records: &[(Vec<u8>, Record)]) -> Result<BTreeMap<String, DayTota
     records.iter().map(read).collect()
 }
 
-fn read_group(record: Option<&Record>) -> Result<GroupDay, StoreError> {
-    match record {
-        None => Ok(GroupDay::default()),
-        Some(record) => Ok(value::<Balance<GroupDay>>(record)?.of),
-    }
-}
-
-fn read_users(record: Option<&Record>) -> Result<UserDay, StoreError> {
-    match record {
-        None => Ok(UserDay::default()),
-        Some(record) => Ok(value::<Balance<UserDay>>(record)?.of),
-    }
-}
-
-fn read_payer(record: &Record) -> Result<DayTotal<Counts>, StoreError> {
-    Ok(value::<Balance<DayTotal<Counts>>>(record)?.of)
+/// Reads sums that may be absent.
+fn read_sums<T: Default + for<'b> Decode<'b, ()>>(record: Option<&Record>) -> Result<T, StoreError> {
+    Ok(record.map(value::<Balance<T>>).transpose()?.unwrap_or_default().of)
 }
 
 fn damaged() -> StoreError {

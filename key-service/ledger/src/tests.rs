@@ -18,7 +18,7 @@ use domain::{
             key, new_hold, of_history,
         },
     },
-    usage::{self, DayTotal, GroupDay, Margin, UserDay},
+    usage::{self, GroupDay, Margin, UserDay},
 };
 use futures_util::FutureExt;
 use proptest::{collection::vec, prelude::*, test_runner::TestRunner};
@@ -37,13 +37,12 @@ use shared::{
 };
 
 use crate::{
-    copies::{Copies, Expired, GroupSum, ModelSum, PayerSum, PayersOf, Slot, UserSum},
     error::StoreError,
     kept::{EVENTS_KEPT, EventBounds, Retention},
     lanes::{change::Change, lane::Lanes, turn::ATTEMPTS_WITHOUT_TURN},
-    names::{self, PayerName},
-    stored::{AccountRecord, Balance, EntryRecord},
-    view::{FORM, reading},
+    names::{self, PayerName, RecordName},
+    stored::{AccountRecord, EntryRecord},
+    view::{FORM, Stored, reading::SpaceReader},
 };
 
 const KEPT: Retention = Retention {
@@ -104,7 +103,7 @@ impl Installation {
             change.tell(passed.to_vec());
             Ok(())
         };
-        ledger.change(account, change).await.unwrap();
+        ledger.change::<_, StoreError>(account, change).await.unwrap();
     }
 
     /// Takes a step by this process and by the model.
@@ -140,16 +139,9 @@ impl Installation {
         }
     }
 
-    /// Reads records of an account as they are kept.
-    async fn copies(&self, account: AccountId, slots: Vec<Slot>) -> Copies {
-        let names = slots.iter().map(Slot::name).collect();
-        let answers = self.records.read(&names::space(account), vec![Question::Records(names)]).await;
-        let Some(Answer::Records(records)) = answers.unwrap().pop() else { panic!("records were asked for") };
-        let mut copies = Copies::default();
-        for (slot, record) in slots.into_iter().zip(records) {
-            copies.keep(slot, record.as_ref());
-        }
-        copies
+    /// Reads a record of an account as it is kept.
+    async fn kept<T: Stored>(&self, account: AccountId, name: RecordName<T>) -> Option<T> {
+        SpaceReader(&*self.records).get(&names::space(account), name).await.unwrap()
     }
 
     async fn entries(&self, account: AccountId, index: Index) -> Vec<Vec<u8>> {
@@ -181,21 +173,17 @@ impl Installation {
     }
 
     async fn money_is_as_the_model(&self, account: AccountId) {
-        let keys = (0..KEYS).map(|number| Slot::Key(key(number)));
-        let groups = (0..GROUPS).map(|number| Slot::Group(group(number)));
-        let slots = [Slot::Account, Slot::Turn].into_iter().chain(keys).chain(groups).collect();
-        let mut copies = self.copies(account, slots).await;
-        let kept = copies.account(&super::copies::TheAccount).flatten().unwrap();
+        let kept = self.kept(account, names::account()).await.unwrap();
         assert_eq!(kept.money, self.model.accounts[&account]);
-        assert_eq!(copies.turn(&super::copies::TheTurn), Some(None), "nobody has the turn");
+        assert_eq!(self.kept(account, names::turn()).await, None, "nobody has the turn");
         let mut spenders = Vec::new();
         for id in (0..KEYS).map(key) {
-            let Some(Some(balance)) = copies.key(&id) else { panic!("{id} can be read") };
+            let balance = self.kept(account, names::key(id)).await.unwrap();
             assert_eq!(balance.of, self.model.keys[&(account, id)]);
             spenders.extend(names::spender(balance.of.budget.used, id));
         }
         for id in (0..GROUPS).map(group) {
-            let Some(Some(balance)) = copies.group(&id) else { panic!("{id} can be read") };
+            let balance = self.kept(account, names::group(id)).await.unwrap();
             assert_eq!(balance.of, self.model.groups[&(account, id)]);
         }
         spenders.sort();
@@ -209,19 +197,20 @@ impl Installation {
                 continue;
             }
             let kept = match id {
-                RecordId::Deposit(id) => self.copies(account, vec![Slot::Deposit(*id)]).await.deposit(id),
+                RecordId::Deposit(id) => self.kept(account, names::deposit(*id)).await,
                 RecordId::Generation(id) => {
-                    let slots = vec![Slot::Generation(*id), Slot::Expired(*id)];
-                    let mut copies = self.copies(account, slots).await;
-                    let both = [copies.generation(id), copies.expired(&Expired(*id))].map(Option::unwrap);
-                    assert!(both.contains(&GenerationRecord::None), "{both:?}");
-                    let is_expired =
-                        matches!(&both[1], GenerationRecord::Closed(bill) if bill.ending == Ending::Expired);
-                    assert_eq!(both[1] != GenerationRecord::None, is_expired);
-                    both.into_iter().find(|record| *record != GenerationRecord::None)
+                    let record = self.kept(account, names::generation(*id)).await;
+                    let expired = self.kept(account, names::expired(*id)).await;
+                    assert!(record.is_none() || expired.is_none(), "{record:?}, {expired:?}");
+                    let is_expired = matches!(
+                        &expired,
+                        Some(GenerationRecord::Closed(bill)) if bill.ending == Ending::Expired
+                    );
+                    assert_eq!(expired.is_some(), is_expired);
+                    record.or(expired)
                 }
             };
-            assert_eq!(kept.as_ref(), Some(record));
+            assert_eq!(kept.as_ref(), Some(record).filter(|record| **record != GenerationRecord::None));
             if let (RecordId::Generation(id), GenerationRecord::Open(hold)) = (id, record) {
                 due.push(names::due(*id, hold));
             }
@@ -245,25 +234,18 @@ impl Installation {
         assert_eq!(self.values(account, names::JOURNAL).await, expected.collect::<Vec<_>>());
         let mut sums = BTreeMap::<_, Margin>::new();
         for ((day, payer), counts) in &trail.counted {
-            let sum = PayerSum(*day, PayerName::of(payer));
-            let mut copies = self.copies(account, vec![Slot::OfPayer(sum.clone())]).await;
-            assert_eq!(copies.change_of_payer(&sum, |sum| sum.of.clone()).as_ref(), Some(counts));
-            let payers = PayersOf(payer.key);
-            let mut copies = self.copies(account, vec![Slot::PayersOf(payers)]).await;
-            let name = PayerName::of(payer).to_vec();
-            assert_eq!(copies.change_payers_of(&payers, |payers| payers.finds(&name, *day)), Some(true));
-            let slot = Slot::OfModel(ModelSum(*day, payer.model.clone()));
-            let sum = sums.entry(slot.name()).or_default();
+            let name = PayerName::of(payer);
+            let sum = self.kept(account, names::of_payer(*day, &name)).await.unwrap();
+            assert_eq!(sum.of, *counts);
+            let payers = self.kept(account, names::payers(payer.key)).await.unwrap();
+            assert!(payers.finds(name.as_bytes(), *day));
+            let sum = sums.entry((*day, payer.model.clone())).or_default();
             *sum = sum.plus(Margin::from(counts.of));
         }
         self.groups_and_users_are_those_of(account, &trail.journal).await;
-        let names = sums.keys().cloned().collect();
-        let answers = self.records.read(&names::space(account), vec![Question::Records(names)]).await;
-        let Some(Answer::Records(records)) = answers.unwrap().pop() else { panic!("records were asked for") };
-        for (record, expected) in records.into_iter().zip(sums.values()) {
-            let record = record.unwrap();
-            let kept: Balance<DayTotal<Margin>> = reading::value(&record).unwrap();
-            assert_eq!(kept.of.of, *expected);
+        for ((day, model), expected) in sums {
+            let kept = self.kept(account, names::of_model(day, &model)).await.unwrap();
+            assert_eq!(kept.of.of, expected);
             let requests: u64 = kept.of.hours.iter().map(|(_, counts)| counts.requests).sum();
             assert_eq!(requests, expected.sums.requests, "the hours have every request");
         }
@@ -289,14 +271,10 @@ impl Installation {
             }
         }
         for ((day, group), expected) in groups {
-            let sum = GroupSum(day, group);
-            let mut copies = self.copies(account, vec![Slot::OfGroup(sum)]).await;
-            assert_eq!(copies.change_of_group(&sum, |sum| sum.of.clone()), Some(expected));
+            assert_eq!(self.kept(account, names::of_group(day, group)).await.unwrap().of, expected);
         }
         for ((day, part), expected) in users {
-            let sum = UserSum(day, part);
-            let mut copies = self.copies(account, vec![Slot::OfUsers(sum)]).await;
-            assert_eq!(copies.change_of_users(&sum, |sum| sum.of.clone()), Some(expected));
+            assert_eq!(self.kept(account, names::of_users(day, part)).await.unwrap().of, expected);
         }
     }
 }
@@ -448,7 +426,7 @@ async fn no_limit_is_passed_by_processes_that_race_for_it() {
     let (account, key, one) = (account(0), key(0), NanoUsd::from_nanos(10));
     let limit = NanoUsd::from_nanos(1_000);
     let money = domain::ledger::Account { credit: NanoUsd::from_usd(1), ..Default::default() };
-    let made = processes[0].change(account, |change| {
+    let made = processes[0].change::<_, StoreError>(account, |change| {
         let mut of = Key::default();
         of.budget.limit = Some(limit);
         change.account().unwrap();
@@ -467,16 +445,15 @@ async fn no_limit_is_passed_by_processes_that_race_for_it() {
         charged += i64::from(call.await.unwrap()) * one.nanos();
     }
     let installation = Installation { records, processes: Vec::new(), model: World::new(), now: START };
-    let mut copies = installation.copies(account, vec![Slot::Account, Slot::Key(key), Slot::Turn]).await;
-    let of = copies.key(&key).flatten().unwrap().of;
+    let of = installation.kept(account, names::key(key)).await.unwrap().of;
     assert_eq!((of.budget.used.nanos(), of.budget.held), (charged, NanoUsd::ZERO));
     assert_eq!(charged, limit.nanos(), "some were refused only while others held the rest");
-    let kept = copies.account(&super::copies::TheAccount).flatten().unwrap();
+    let kept = installation.kept(account, names::account()).await.unwrap();
     assert_eq!(kept.money.credit.nanos(), NanoUsd::from_usd(1).nanos() - charged);
     let journal = installation.values(account, names::JOURNAL).await;
     assert!(journal.iter().map(|(number, _)| *number).eq(1..=kept.entries));
     assert_eq!(kept.entries, 100);
-    assert_eq!(copies.turn(&super::copies::TheTurn), Some(None));
+    assert_eq!(installation.kept(account, names::turn()).await, None);
 }
 
 #[tokio::test]
@@ -493,15 +470,15 @@ async fn a_change_that_is_refused_after_lost_commits_gives_the_turn_back() {
             let value = AccountRecord { money, ..AccountRecord::default() };
             let record =
                 Record::of(Revision(decided.to_be_bytes().repeat(2).try_into().unwrap()), FORM, &value);
-            let put = Commit { guards: Vec::new(), writes: vec![Write::Put(names::account(), record)] };
+            let put =
+                Commit { guards: Vec::new(), writes: vec![Write::Put(names::account().into(), record)] };
             records.commit(&space, put).now_or_never().unwrap().unwrap();
         }
         Err::<(), _>(StoreError::Busy("refused"))
     });
     assert_eq!(refused.await, Err(StoreError::Busy("refused")));
     assert_eq!(decided, 2 * ATTEMPTS_WITHOUT_TURN + 1);
-    let copies = installation.copies(account, vec![Slot::Turn]).await;
-    assert_eq!(copies.turn.get(&super::copies::TheTurn), Some(&None));
+    assert_eq!(installation.kept(account, names::turn()).await, None);
 }
 
 /// Holds and captures the amount. Returns whether it could.

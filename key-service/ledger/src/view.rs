@@ -1,26 +1,34 @@
-//! The records of one space while a change is decided. Records that were read are guarded, and changed ones are
+//! The records of one space while changes are decided. Records that were read are guarded, and changed ones are
 //! written.
 //!
 //! A decision is a function that may run several times. A record that has not been read yet looks absent to it. The
 //! answer is then discarded, the record is read, and the function runs again.
 
+mod copy;
 pub mod reading;
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    sync::Arc,
+};
 
 use foldhash::fast::RandomState;
-use minicbor::{Decode, Encode};
 use records::{
     Answer, Commit, Committed, Durability, Failure, Guard, Index, Name, Question, Record, Records, Revision,
     Set, Space, Write,
 };
 use shared::{
     clock::{Clock, random_bytes},
-    stored,
+    time::Timestamp,
 };
 
-pub use self::reading::{FORM, tell_damage};
-use crate::error::StoreError;
+pub(crate) use self::copy::Copy;
+use self::copy::{NotRead, Values};
+pub use self::{
+    copy::Stored,
+    reading::{FORM, tell_damage},
+};
+use crate::{error::StoreError, names::RecordName};
 
 /// Most attempts at a change while others change the same space.
 const MOST_ATTEMPTS: u32 = 100;
@@ -36,97 +44,102 @@ impl From<Unreadable> for StoreError {
     }
 }
 
-/// Records of a space while a change is decided.
-#[derive(Debug, Default)]
+/// Records of a space while changes are decided. In the lane of an account, copies of some records stay for the next
+/// change.
+#[derive(Clone)]
 pub struct View {
-    /// The space, for messages about unreadable records.
-    space: Option<Space>,
-    records: HashMap<Name, ReadRecord, RandomState>,
+    space: Space,
+    copies: HashMap<Name, Copy, RandomState>,
     /// Names that the decision has read, in order. The commit guards them.
-    looked_at: Vec<Name>,
+    touched: Vec<Name>,
     missing: Vec<Name>,
+    /// Names that were read since the last commit.
+    read: Vec<Name>,
     /// Changes of indexes, logs and sets.
     others: Vec<Write>,
     durability: Durability,
+    /// The account's oldest event that is kept, if somebody has checked.
+    pub(crate) oldest_event: Option<OldestEvent>,
 }
 
-/// A record as read, and its next state.
-#[derive(Debug)]
-struct ReadRecord {
-    record: Option<Record>,
-    next: Option<Next>,
-    is_looked_at: bool,
-}
-
-#[derive(Debug)]
-enum Next {
-    Put(Vec<u8>),
-    Removed,
+/// The oldest event that an account keeps, as of the last check.
+#[derive(Clone, Copy)]
+pub(crate) struct OldestEvent {
+    pub(crate) number: u64,
+    pub(crate) at: Timestamp,
 }
 
 impl View {
     pub fn of(space: &Space) -> Self {
-        Self { space: Some(space.clone()), ..Self::default() }
-    }
-
-    /// Starts the decision over with the records read so far.
-    pub(crate) fn begin(&mut self) {
-        self.looked_at.clear();
-        self.missing.clear();
-        self.others.clear();
-        self.durability = Durability::default();
-        for seen in self.records.values_mut() {
-            seen.next = None;
-            seen.is_looked_at = false;
+        Self {
+            space: space.clone(),
+            copies: HashMap::default(),
+            touched: Vec::new(),
+            missing: Vec::new(),
+            read: Vec::new(),
+            others: Vec::new(),
+            durability: Durability::default(),
+            oldest_event: None,
         }
     }
 
-    /// Returns the record of this name after the change so far; `None` if it does not exist.
-    pub fn get<T: for<'b> Decode<'b, ()>>(&mut self, name: &Name) -> Result<Option<T>, Unreadable> {
-        let Some(seen) = self.look(name) else { return Ok(None) };
-        let message = match (&seen.next, &seen.record) {
-            (Some(Next::Put(message)), _) => Ok(Some(&message[..])),
-            (Some(Next::Removed), _) | (None, None) => Ok(None),
-            (None, Some(record)) if record.form() > FORM => Err(()),
-            (None, Some(record)) => Ok(Some(record.message())),
-        };
-        let read = |message: Option<&[u8]>| message.map(stored::read).transpose().map_err(|_| ());
-        message.and_then(read).map_err(|()| {
-            if let Some(space) = &self.space {
-                tell_damage(space, name);
-            }
-            unreadable(name)
-        })
+    /// Returns the value of this name after the change so far; `None` if the record does not exist.
+    pub fn get<T: Stored>(&mut self, name: &RecordName<T>) -> Result<Option<T>, Unreadable> {
+        Ok(self.look(name)?.cloned())
+    }
+
+    /// Returns a value like [`View::get`], without cloning it.
+    pub fn look<T: Stored>(&mut self, name: &RecordName<T>) -> Result<Option<&T>, Unreadable> {
+        let Some((space, copy)) = self.touch(name) else { return Ok(None) };
+        copy.get(|| tell_damage(space, name)).map_err(|NotRead| unreadable(name))
+    }
+
+    /// Returns a value like [`View::look`]. Fails if the record has not been read yet, too.
+    pub(crate) fn found<T: Stored>(&mut self, name: &RecordName<T>) -> Result<Option<&T>, NotRead> {
+        let (space, copy) = self.touch(name).ok_or(NotRead)?;
+        copy.get(|| tell_damage(space, name))
+    }
+
+    /// Returns the value of a copy, if there is one, without a guard.
+    pub(crate) fn peek<T: Stored>(&mut self, name: &RecordName<T>) -> Option<&T> {
+        let space = &self.space;
+        self.copies.get_mut(&**name)?.get(|| tell_damage(space, name)).ok()?
     }
 
     /// Returns whether there is a record of this name.
     pub fn has(&mut self, name: &Name) -> bool {
-        self.look(name).is_some_and(|seen| match seen.next {
-            Some(Next::Put(_)) => true,
-            Some(Next::Removed) => false,
-            None => seen.record.is_some(),
-        })
+        self.touch(name).is_some_and(|(_, copy)| copy.exists())
     }
 
     /// Writes a record. The record is read first and guarded, so that no unread record is overwritten.
-    pub fn put(&mut self, name: &Name, value: &impl Encode<()>) {
-        if let Some(seen) = self.look(name) {
-            seen.next = Some(Next::Put(stored::write(value)));
+    pub fn put<T: Stored>(&mut self, name: &RecordName<T>, value: T) {
+        if let Some(values) = self.values(name) {
+            values.put(value);
         }
     }
 
+    /// Changes a value in place, since it may be large. An absent record begins with the default. `None` if the record
+    /// cannot be read or has not been read yet.
+    pub(crate) fn update<T: Stored + Default, R>(
+        &mut self,
+        name: &RecordName<T>,
+        change: impl FnOnce(&mut T) -> R,
+    ) -> Option<R> {
+        self.values(name)?.next_mut().map(change)
+    }
+
     /// Removes a record, if there is one.
-    pub fn remove(&mut self, name: &Name) {
-        if let Some(seen) = self.look(name) {
-            seen.next = Some(Next::Removed);
+    pub fn remove<T: Stored>(&mut self, name: &RecordName<T>) {
+        if let Some(values) = self.values(name) {
+            values.remove();
         }
     }
 
     /// Presumes that no record of this name exists. The commit guards this, and a conflict returns the record if it
     /// does exist.
     pub fn presume_absent(&mut self, name: &Name) {
-        if !self.records.contains_key(name) {
-            self.keep(name.clone(), None);
+        if !self.copies.contains_key(name) {
+            self.copies.insert(name.clone(), Copy::of(None));
         }
     }
 
@@ -155,61 +168,156 @@ impl View {
         self.others.push(write);
     }
 
-    /// Lists the records that must be read before the change can be decided.
-    pub(crate) fn missing(&self) -> &[Name] {
-        &self.missing
+    /// Reads the record before the decision runs again, unless there is a copy.
+    pub(crate) fn need(&mut self, name: &Name) {
+        if !self.copies.contains_key(name) && !self.missing.contains(name) {
+            self.missing.push(name.clone());
+        }
+    }
+
+    /// Reads the record again before the decision runs again.
+    pub(crate) fn need_again(&mut self, name: &Name) {
+        self.copies.remove(name);
+        self.need(name);
+    }
+
+    pub(crate) fn has_copy(&self, name: &Name) -> bool {
+        self.copies.contains_key(name)
+    }
+
+    /// Returns whether records must be read before the change can be decided.
+    pub(crate) const fn is_missing_some(&self) -> bool {
+        !self.missing.is_empty()
+    }
+
+    /// Takes the names of the records to read.
+    pub(crate) fn take_missing(&mut self) -> Vec<Name> {
+        std::mem::take(&mut self.missing)
     }
 
     /// Stores a record that was read.
     pub(crate) fn keep(&mut self, name: Name, record: Option<Record>) {
-        self.records.insert(name, ReadRecord { record, next: None, is_looked_at: false });
+        self.read.push(name.clone());
+        self.copies.insert(name, Copy::of(record));
     }
 
-    /// Returns guards of the records that were read, and the changes.
-    pub(crate) fn changes(&self, revision: Revision) -> (Vec<Guard>, Vec<Write>) {
-        let (mut guards, mut writes) = (Vec::new(), Vec::new());
-        for name in &self.looked_at {
-            let Some(seen) = self.records.get(name) else { continue };
-            guards.push(Guard { name: name.clone(), seen: seen.record.as_ref().map(Record::revision) });
-            match &seen.next {
-                None => {}
-                Some(Next::Removed) if seen.record.is_none() => {}
-                Some(Next::Removed) => writes.push(Write::Remove(name.clone())),
-                Some(Next::Put(message)) if seen.record.as_ref().map(Record::message) == Some(message) => {}
-                Some(Next::Put(message)) => {
-                    writes.push(Write::Put(name.clone(), Record::new(revision, FORM, message)));
+    /// Returns the copies that the decision has read.
+    pub(crate) fn touched(&self) -> impl Iterator<Item = (&Name, &Copy)> {
+        self.touched.iter().filter_map(|name| Some((name, self.copies.get(name)?)))
+    }
+
+    /// Returns guards of all records that the decision has read.
+    pub(crate) fn guards(&self) -> Vec<Guard> {
+        self.touched().map(|(name, copy)| copy.guard(name)).collect()
+    }
+
+    /// Returns a commit of the changes, with these effects of them. Appends come first, so that nothing is written if
+    /// one is refused.
+    pub(crate) fn commit(&self, revision: Revision, effects: Vec<Write>) -> Commit {
+        let mut guards = Vec::with_capacity(self.touched.len());
+        let others = effects.into_iter().chain(self.others.iter().cloned());
+        let (mut writes, others): (Vec<_>, Vec<_>) =
+            others.partition(|write| matches!(write, Write::Append { .. }));
+        for (name, copy) in self.touched() {
+            guards.push(copy.guard(name));
+            writes.extend(copy.write(name, revision));
+        }
+        writes.extend(others);
+        Commit { guards, writes }
+    }
+
+    /// Makes the new values current, since they have been written.
+    pub(crate) fn settle(&mut self, revision: Revision) {
+        self.end(|copy| copy.settle(revision));
+    }
+
+    /// Ends a change that is refused.
+    pub(crate) fn refuse(&mut self) {
+        self.end(Copy::roll_back);
+    }
+
+    /// Ends a change, and drops the copies that few changes read again.
+    fn end(&mut self, mut end: impl FnMut(&mut Copy)) {
+        for name in self.touched.drain(..) {
+            if let Entry::Occupied(mut copy) = self.copies.entry(name) {
+                end(copy.get_mut());
+                if !copy.get().is_read_again(copy.key()) {
+                    copy.remove();
                 }
             }
         }
-        // Appends come first, so that nothing is written if one is refused.
-        let (mut appends, others): (Vec<_>, Vec<_>) =
-            self.others.iter().cloned().partition(|write| matches!(write, Write::Append { .. }));
-        appends.extend(writes);
-        appends.extend(others);
-        (guards, appends)
+        for name in self.read.drain(..) {
+            if self.copies.get(&name).is_some_and(|copy| !copy.is_read_again(&name)) {
+                self.copies.remove(&name);
+            }
+        }
+        self.begin();
     }
 
-    /// Takes over the records from a conflict, by the indexes of their guards.
+    /// Discards the changes, and starts the decision over with the records read so far.
+    pub(crate) fn begin(&mut self) {
+        for name in self.touched.drain(..) {
+            if let Some(copy) = self.copies.get_mut(&name) {
+                copy.roll_back();
+            }
+        }
+        self.missing.clear();
+        self.others.clear();
+        self.durability = Durability::default();
+    }
+
+    /// Takes over the records from a conflict, by the indexes of their guards, and discards the changes.
     pub(crate) fn replace(&mut self, present: impl IntoIterator<Item = (usize, Option<Record>)>) {
         for (place, record) in present {
-            if let Some(name) = self.looked_at.get(place).cloned() {
-                self.keep(name, record);
+            if let Some(name) = self.touched.get(place) {
+                self.copies.insert(name.clone(), Copy::of(record));
             }
+        }
+        self.begin();
+    }
+
+    pub(crate) fn forget(&mut self, name: &Name) {
+        self.copies.remove(name);
+    }
+
+    #[cfg(feature = "testing")]
+    pub(crate) fn copies(&self) -> impl Iterator<Item = (&Name, &Copy)> {
+        self.copies.iter()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.copies.len()
+    }
+
+    /// Drops copies if there are many, and open holds last.
+    pub(crate) fn shrink(&mut self, most: usize) {
+        if self.copies.len() <= most {
+            return;
+        }
+        self.copies.retain(|_, copy| copy.is_open());
+        if self.copies.len() > most / 2 {
+            self.copies.clear();
         }
     }
 
-    fn look(&mut self, name: &Name) -> Option<&mut ReadRecord> {
-        let Some(seen) = self.records.get_mut(name) else {
+    fn values<T: Stored>(&mut self, name: &RecordName<T>) -> Option<&mut Values<T>> {
+        let (space, copy) = self.touch(name)?;
+        copy.values(|| tell_damage(space, name))
+    }
+
+    /// Finds a copy, which the commit then guards. Without one, the record is read before the decision runs again.
+    fn touch(&mut self, name: &Name) -> Option<(&Space, &mut Copy)> {
+        let Some(copy) = self.copies.get_mut(name) else {
             if !self.missing.contains(name) {
                 self.missing.push(name.clone());
             }
             return None;
         };
-        if !seen.is_looked_at {
-            seen.is_looked_at = true;
-            self.looked_at.push(name.clone());
+        if !copy.is_touched {
+            copy.is_touched = true;
+            self.touched.push(name.clone());
         }
-        Some(seen)
+        Some((&self.space, copy))
     }
 }
 
@@ -231,16 +339,16 @@ pub async fn change<T>(
         let term = records.term(space).await;
         view.begin();
         let decided = decide(&mut view);
-        if !view.missing.is_empty() {
-            read(records, space, &mut view).await?;
+        if view.is_missing_some() {
+            read(records, &mut view).await?;
             continue;
         }
         let answer = decided?;
         let revision = Revision(random_bytes(clock));
-        let (guards, writes) = view.changes(revision);
+        let commit = view.commit(revision, Vec::new());
         // A single record that was only read needs no commit to confirm it.
-        if !writes.is_empty() || guards.len() > 1 {
-            let committed = records.commit(space, Commit { guards, writes }).await?;
+        if !commit.writes.is_empty() || commit.guards.len() > 1 {
+            let committed = records.commit(space, commit).await?;
             if let Committed::Conflict(present) = committed {
                 view.replace(present);
                 continue;
@@ -253,9 +361,12 @@ pub async fn change<T>(
 }
 
 /// Reads the records that a decision needs and lacks.
-pub(crate) async fn read(records: &Arc<dyn Records>, space: &Space, view: &mut View) -> Result<(), Failure> {
-    let names = std::mem::take(&mut view.missing);
-    let mut answers = records.read(space, vec![Question::Records(names.clone())]).await?;
+pub(crate) async fn read(records: &Arc<dyn Records>, view: &mut View) -> Result<(), Failure> {
+    let names = view.take_missing();
+    if names.is_empty() {
+        return Ok(());
+    }
+    let mut answers = records.read(&view.space, vec![Question::Records(names.clone())]).await?;
     let Some(Answer::Records(found)) = answers.pop() else {
         return Err(Failure::Damaged("no records in an answer".into()));
     };

@@ -2,26 +2,20 @@
 
 pub mod registry;
 
-use std::collections::BTreeMap;
-
 use shared::{
     clock::random_bytes,
     ids::{AccountId, DepositId},
     money::NanoUsd,
 };
 
-use crate::{
-    error::Error,
-    management::Management,
-    reports::spend::{DAYS, days_left},
-};
+use crate::management::Management;
 use domain::{
     event::Actor,
     ledger::{Command, Outcome, Refused},
     payment::PaymentId,
-    usage::Sums,
+    usage::{Day, RATE_DAYS, SpendRate, Sums},
 };
-use key_service_store::store::{AccountSummary, Deposit, Funds, Ledger as _, NewAccount, StoreError};
+use key_service_store::store::{AccountSummary, Deposit, Error, Funds, Ledger as _, NewAccount, StoreError};
 
 /// Pages highlight a credit that lasts fewer days than this.
 pub const SOON: i64 = 7;
@@ -39,9 +33,6 @@ pub enum AccountRefused {
     /// The payment was added before, with another amount.
     #[error("this payment was added before with {earlier} USD; nothing was added now")]
     PaymentDiffers { earlier: NanoUsd },
-    /// The store is nearly full.
-    #[error("the store is nearly full, and the remaining space is reserved for requests")]
-    StoreFull,
 }
 
 /// Credit to be added to an account.
@@ -73,7 +64,7 @@ impl Management {
         if !(NanoUsd::ZERO..=NanoUsd::MAX).contains(&credit) {
             return Err(Error::Refused(AccountRefused::BadAmount));
         }
-        self.check_room(AccountRefused::StoreFull).await?;
+        self.check_room().await?;
         let act = self.act(actor.clone());
         let id = AccountId::new(self.later_than_the_last(act.at), random_bytes(&*self.clock));
         let account = NewAccount { id, name: name.to_owned(), created_at: act.at.to_whole_seconds() };
@@ -102,20 +93,32 @@ impl Management {
         self.store.funds(account).await
     }
 
-    /// Returns the charges of an account in the last [`DAYS`] days, and remembers them for [`Self::days_left`].
-    pub async fn spent_lately(&self, account: AccountId) -> Result<NanoUsd, StoreError> {
-        let today = self.today();
-        let days = self.spend(account, today.plus(1 - DAYS)..=today).await?;
-        let models = days.into_values().flat_map(BTreeMap::into_values);
-        let spent = models.fold(Sums::default(), Sums::plus).charged;
-        self.recent_spend.remember(account, today, spent);
-        Ok(spent)
+    /// Returns the rate at which an account spends, and remembers it for [`Self::days_left`].
+    pub async fn spend_rate(&self, account: AccountId) -> Result<SpendRate, StoreError> {
+        let (rate, _) = self.rate_and_sum(account).await?;
+        self.recent_spend.remember(account, self.today(), rate);
+        Ok(rate)
     }
 
-    /// Returns how many whole days an account's credit will last, from the charges last read; `None` if this process
-    /// has not read them since yesterday, or if nothing was spent. Makes no read itself.
+    /// Reads the last [`RATE_DAYS`] days of an account: the rate at which it spends, and the sum.
+    pub(crate) async fn rate_and_sum(&self, account: AccountId) -> Result<(SpendRate, Sums), StoreError> {
+        let today = self.today();
+        let first = today.plus(1 - RATE_DAYS);
+        let mut days = self.spend(account, first..=today).await?;
+        let of_day = |day: Day| {
+            let models = days.remove(&day).unwrap_or_default();
+            models.into_values().fold(Sums::default(), Sums::plus)
+        };
+        let sums: Vec<Sums> = (0..RATE_DAYS).map(|day| first.plus(day)).map(of_day).collect();
+        let daily: Vec<NanoUsd> = sums.iter().map(|sums| sums.charged).collect();
+        let age = today.number() - Day::of(account.created_at()).number() + 1;
+        Ok((SpendRate::of(&daily, age), sums.into_iter().fold(Sums::default(), Sums::plus)))
+    }
+
+    /// Returns how many whole days an account's credit will last, from the rate last read; `None` if this process has
+    /// not read it since yesterday, or if nothing was spent. Makes no read itself.
     pub fn days_left(&self, account: AccountId, credit: NanoUsd) -> Option<i64> {
-        days_left(credit, self.recent_spend.of(account, self.today())?)
+        self.recent_spend.of(account, self.today())?.days_left(credit)
     }
 
     /// The account's latest deposits, newest first.
@@ -131,7 +134,7 @@ impl Management {
         deposit: NewDeposit,
         actor: Actor,
     ) -> Result<NanoUsd, Error<AccountRefused>> {
-        self.check_room(AccountRefused::StoreFull).await?;
+        self.check_room().await?;
         let now = self.clock.now();
         let NewDeposit { amount, note, payment_id } = deposit;
         let id = match &payment_id {

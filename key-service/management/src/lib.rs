@@ -1,32 +1,54 @@
 //! Use-cases of managing accounts and keys. The management API, the dashboard and the command line all call these.
 
-mod access;
+/// Access to the APIs: management keys, operator keys, and the rights of callers.
+mod access {
+    pub mod governor;
+    pub mod management_keys;
+    pub mod operator_keys;
+}
 pub mod accounts;
 pub mod agents;
-mod error;
-mod history;
+/// Lists of events, bills and refusals, searched by filters and words, a page at a time.
+mod history {
+    pub mod events;
+    pub mod generations;
+    pub mod limits;
+    pub mod reading;
+    pub mod refusals;
+    pub mod requests;
+}
 pub mod installation;
 mod management;
 pub mod members;
-mod nouns;
+/// Keys, groups and webhooks, with what their operations and lists have in common.
+mod nouns {
+    pub mod children;
+    pub mod governed;
+    pub mod groups;
+    pub(crate) mod keys;
+    pub mod listing;
+    mod moving;
+    pub mod once;
+    pub mod reach;
+    pub mod rotation;
+    pub mod webhooks;
+}
 mod reports;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 #[cfg(test)]
 mod tests;
 
+pub use domain::governed::Refused;
+pub use key_service_store::store::Error;
+
 pub use self::{
     access::{governor, management_keys, operator_keys},
-    error::Error,
-    history::{events, generations, reached, reading, refusals, requests},
+    history::{events, generations, limits, reading, refusals, requests},
     management::{MAX_KEYS_PER_ACCOUNT, Management},
     members::operators,
-    nouns::{
-        children, governed, groups,
-        keys::OwnKey,
-        listing, once, reach,
-        refused::{self, Refused},
-        rotation, webhooks,
+    nouns::{children, governed, groups, keys::OwnKey, listing, once, reach, rotation, webhooks},
+    reports::{
+        account_list, books, entries, jumps, margin, spend, statement, top, trouble, upstreams, usage,
     },
-    reports::{account_list, books, entries, margin, spend, statement, top, trouble, upstreams, usage},
 };

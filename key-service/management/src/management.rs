@@ -23,7 +23,6 @@ use shared_config::current::Current;
 use shared_door::admission::{Owner, Permit, Quota};
 use tokio::time::Instant;
 
-use crate::error::Error;
 use domain::event::{Act, Actor};
 use key_service_credentials::Credentials;
 use key_service_store::store::{Capacity as _, Store, StoreError};
@@ -88,15 +87,15 @@ impl Management {
         permit.ok_or(StoreError::Busy("the account reads too many pages at once"))
     }
 
-    /// Fails with this reason if the store is nearly full.
-    pub(crate) async fn check_room<R>(&self, reason: R) -> Result<(), Error<R>> {
-        if self.store.is_nearly_full().await? { Err(Error::Refused(reason)) } else { Ok(()) }
+    /// Fails if the store is nearly full.
+    pub(crate) async fn check_room(&self) -> Result<(), StoreError> {
+        if self.store.is_nearly_full().await? { Err(StoreError::Full) } else { Ok(()) }
     }
 
     /// Does the same before something is made with the pepper, which must be the right one.
-    pub(crate) async fn check_room_for_secret<R>(&self, reason: R) -> Result<(), Error<R>> {
+    pub(crate) async fn check_room_for_secret(&self) -> Result<(), StoreError> {
         self.credentials.must_fit(self.clock.now()).await?;
-        self.check_room(reason).await
+        self.check_room().await
     }
 
     /// Sets the networks that webhooks may reach besides public ones.

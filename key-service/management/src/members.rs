@@ -4,9 +4,9 @@ mod attempts;
 mod known_browser;
 mod last_sign_in;
 mod links;
+mod muted_alarms;
 pub mod operators;
 mod people;
-mod refused;
 mod roles;
 mod second_factor;
 pub(crate) mod sessions;
@@ -17,11 +17,13 @@ pub use self::{
     known_browser::KnownBrowser,
     last_sign_in::LastSignIn,
     links::link,
+    muted_alarms::MutedAlarms,
     people::OWNER,
-    refused::{MAX_MEMBER_NAME_CHARS, MAX_MEMBERS, MemberRefused},
     second_factor::{CodeSignIn, OfferedFactor},
     sessions::{NewSession, SignInClient, SignedIn},
     sign_in::{SignIn, SignInStep},
     token::Token,
 };
-pub use crate::management::password::{MAX_PASSWORD_CHARS, MIN_PASSWORD_CHARS};
+pub use domain::member::{
+    MAX_MEMBER_NAME_CHARS, MAX_MEMBERS, MAX_PASSWORD_CHARS, MIN_PASSWORD_CHARS, MemberRefused,
+};

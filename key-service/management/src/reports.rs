@@ -2,7 +2,9 @@
 
 pub mod account_list;
 pub mod books;
+mod by_upstream;
 pub mod entries;
+pub mod jumps;
 pub mod margin;
 pub mod spend;
 pub mod statement;

@@ -20,7 +20,7 @@ use shared::{
 use shared_catalog::Catalog;
 use shared_config::current::Current;
 
-use crate::{access::management_keys::ManagementKeySettings, error::Error, management::Management};
+use crate::{access::management_keys::ManagementKeySettings, management::Management};
 use domain::{
     digest::{Pepper, Peppers},
     event::Actor,
@@ -28,7 +28,7 @@ use domain::{
 use key_service_credentials::Credentials;
 use key_service_records::Records;
 use key_service_store::store::{
-    EVENTS_KEPT, EventBounds, Store, StoreRetention,
+    EVENTS_KEPT, Error, EventBounds, Store, StoreRetention,
     suite::{SUITE_EVENTS, Unreliable},
 };
 

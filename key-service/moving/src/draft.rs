@@ -12,7 +12,7 @@ use domain::{
     key::{ApiKey, KeyPatch},
 };
 
-/// Keys and groups of another gateway, as read.
+/// Keys and groups of another gateway, as exported.
 #[derive(Debug, Default)]
 pub struct Draft {
     /// Groups, each with its own external id.
@@ -21,26 +21,23 @@ pub struct Draft {
     pub keys: Vec<DraftKey>,
 }
 
-/// A group of another gateway.
 #[derive(Debug)]
 pub struct DraftGroup {
     /// Location in the export, for messages.
     pub place: String,
     /// Amount that the other gateway has billed.
     pub used: NanoUsd,
-    /// Settings, with the external id.
     pub settings: GroupPatch,
 }
 
-/// A key of another gateway.
 #[derive(Debug)]
 pub struct DraftKey {
     /// Location in the export, for messages.
     pub place: String,
     pub foreign: ForeignKey,
-    /// Part of the plaintext that may be shown, if known.
+    /// The part of the plaintext that may be shown, if known.
     pub hint: Option<String>,
-    /// The key no longer works.
+    /// Whether the key no longer works.
     pub is_revoked: bool,
     /// Amount that the other gateway has billed.
     pub used: NanoUsd,
@@ -49,7 +46,7 @@ pub struct DraftKey {
     pub group: Option<String>,
 }
 
-/// A row that cannot be imported.
+/// A row that cannot be imported, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wrong {
     pub place: String,
@@ -75,7 +72,6 @@ impl Draft {
 }
 
 impl DraftGroup {
-    /// Makes the group with this id.
     pub fn group(&self, id: GroupId, now: Timestamp) -> Group {
         let mut group = Group::new(id, now.to_whole_seconds()).with(&self.settings, now);
         group.spend.budget.used = self.used;

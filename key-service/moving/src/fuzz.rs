@@ -1,4 +1,4 @@
-//! Fuzz target of the tables of other gateways.
+//! Fuzz target for the tables of other gateways.
 
 use serde_json::Value;
 use shared::{ids::KeyId, money::NanoUsd, time::Timestamp};

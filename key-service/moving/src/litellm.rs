@@ -23,9 +23,9 @@ use domain::{digest::ForeignKey, group::GroupPatch, key::KeyPatch};
 
 const KEYS: &str = "LiteLLM_VerificationToken";
 const TEAMS: &str = "LiteLLM_TeamTable";
-/// Table of the aliases that teams refer to.
+/// Table with the aliases that teams refer to.
 const MODELS: &str = "LiteLLM_ModelTable";
-/// Team of the keys that LiteLLM's UI uses to sign in.
+/// Team of the keys with which people sign in to LiteLLM's UI.
 const UI_SESSIONS: &str = "litellm-dashboard";
 /// Routes that call no model. A key limited to them is imported as revoked, since every key can call models here.
 const ROUTES_WITHOUT_MODELS: [&str; 2] = ["management_routes", "info_routes"];
@@ -38,7 +38,7 @@ pub struct Table {
     pub rows: Vec<(String, Row)>,
 }
 
-/// Recognises a CSV file's table by its columns.
+/// Recognises the table in a CSV file by its columns.
 pub fn table_with(columns: &[String]) -> Option<&'static str> {
     let has = |column: &str| columns.iter().any(|name| name == column);
     let marks = [
@@ -51,7 +51,7 @@ pub fn table_with(columns: &[String]) -> Option<&'static str> {
     marks.into_iter().find(|(column, _)| has(column)).map(|(_, table)| table)
 }
 
-/// Reads keys and groups, and reports how each field was handled. The error lists faulty rows.
+/// Reads keys and groups, and reports how each field was handled. Fails with a list of faulty rows.
 pub fn read(tables: Vec<Table>) -> Result<(Draft, Report), Vec<Wrong>> {
     let mut reader = Reader::default();
     let (mut keys, mut teams) = (Vec::new(), Vec::new());
@@ -95,7 +95,7 @@ struct Reader {
     wrong: Vec<Wrong>,
     budgets: HashMap<String, Row>,
     aliases: HashMap<String, Row>,
-    /// Teams whose keys do not work.
+    /// Blocked teams, whose keys do not work.
     blocked: HashSet<String>,
 }
 
@@ -194,14 +194,13 @@ impl Reader {
 }
 
 impl RowFields<'_> {
-    /// Amount spent before.
     fn used(&mut self) -> Result<NanoUsd, RowFault> {
         let used = self.take("spend", values::amount)?.unwrap_or(NanoUsd::ZERO);
         if used > NanoUsd::MAX {
             return Err(format!("`spend` is more than {} USD", NanoUsd::MAX));
         }
         if used > NanoUsd::ZERO {
-            self.became("spend", "used, of the lifetime");
+            self.became("spend", "used, over the lifetime");
         }
         Ok(used)
     }

@@ -11,7 +11,7 @@ use domain::{
     key::ApiKey,
 };
 
-/// An import for a store. The `used` of its keys and groups is their opening balance.
+/// An import into a store. The keys and groups start with their `used` as opening balance.
 #[derive(Clone, Debug)]
 pub struct Import {
     /// Account that receives the keys and groups.
@@ -19,29 +19,27 @@ pub struct Import {
     /// Groups, each with an external id.
     pub groups: Vec<Group>,
     pub keys: Vec<ImportedKey>,
-    /// Most keys of the account, including revoked and imported ones.
+    /// Maximum number of keys in the account, including revoked and imported ones.
     pub most_keys: u64,
-    /// Most groups of the account, including archived and imported ones.
+    /// Maximum number of groups in the account, including archived and imported ones.
     pub most_groups: u64,
 }
 
-/// A key of an import.
 #[derive(Clone, Debug)]
 pub struct ImportedKey {
     /// The key, without a group.
     pub key: ApiKey,
-    /// Digest by which the key is found.
+    /// Digest under which the key is found.
     pub digest: Digest,
     /// External id of the key's group.
     pub group: Option<String>,
 }
 
-/// Who owns a digest in a store.
+/// Owner of a digest in a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DigestOwner {
-    /// Nobody.
     None,
-    /// A key with this id, which an interrupted import has not created yet.
+    /// The key with this id, which an interrupted import has reserved but not created yet.
     Reserved(KeyId),
     /// A key of this account.
     Key,
@@ -49,45 +47,43 @@ pub enum DigestOwner {
     Other,
 }
 
-/// What the account already has that matters to an import.
+/// What an account already has, as far as an import needs it.
 #[derive(Debug, Default)]
 pub struct Present {
     /// Number of the account's keys.
     pub keys: u64,
     /// Number of the account's groups.
     pub groups: u64,
-    /// The owner of each imported key's digest.
+    /// For each imported key, the owner of its digest.
     pub owners: Vec<DigestOwner>,
-    /// Groups by the external ids in the import. The error says why a group accepts no keys.
+    /// Groups by those external ids that the import uses. An error says why a group accepts no keys.
     pub named: HashMap<String, (GroupId, Result<(), BadGroup>)>,
 }
 
-/// Keys and groups that an import creates.
+/// Keys and groups to create.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
     /// Groups that do not exist yet.
     pub groups: Vec<Group>,
     /// Keys to create, with their digests and groups.
     pub keys: Vec<(ApiKey, Digest)>,
-    /// Indexes of the import's groups that already exist. They stay unchanged.
+    /// Indexes of groups in the import that already exist. They stay unchanged.
     pub existing_groups: Vec<usize>,
-    /// Indexes of the import's keys that already exist. They stay unchanged.
+    /// Indexes of keys in the import that already exist. They stay unchanged.
     pub existing_keys: Vec<usize>,
 }
 
-/// Why nothing is imported.
+/// Reason why nothing is imported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ImportRefused {
-    /// The key at this index of the import belongs to another account.
+    /// The key at this index in the import belongs to another account.
     Taken(usize),
     /// The group of the key at this index accepts no keys.
     BadGroup(usize, BadGroup),
-    /// The account would exceed its bound on keys.
+    /// The account would have too many keys.
     TooManyKeys,
-    /// The account would exceed its bound on groups.
+    /// The account would have too many groups.
     TooManyGroups,
-    /// The store is nearly full.
-    StoreFull,
 }
 
 impl Import {
@@ -143,7 +139,7 @@ impl Import {
 
 impl Plan {
     /// Returns the events for what is created, numbered from `first` within the act. A key that no longer worked is
-    /// revoked directly after its creation.
+    /// created and then revoked.
     pub fn events(&self, act: &Act, first: u32) -> impl Iterator<Item = Event> {
         let at = act.at;
         let groups = self.groups.iter().map(move |group| (None, Some(group.id), group.creation(at)));

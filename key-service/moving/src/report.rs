@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// How each field with a value was handled, and in how many rows.
+/// For each field, how its values were handled and in how many rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     lines: BTreeMap<(String, String, String), RowCount>,
@@ -13,11 +13,10 @@ pub struct Report {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct RowCount {
     rows: usize,
-    /// Number of the last row that was counted.
     last: usize,
 }
 
-/// A line of the report: a column and how its values were handled.
+/// A line of the report: how a column's values were handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReportLine<'a> {
     /// The export's table.

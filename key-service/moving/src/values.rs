@@ -1,4 +1,4 @@
-//! Values of a table, from JSON or from CSV. In CSV, numbers, lists and objects are text.
+//! Values from a table in JSON or CSV. In CSV, numbers, lists and objects are text.
 
 use serde_json::{Map, Value};
 use shared::{
@@ -31,7 +31,7 @@ pub(super) fn text(value: &Value) -> Result<Option<String>, RowFault> {
         Value::Null => Ok(None),
         Value::String(text) => Ok(Some(text.clone()).filter(|text| !text.is_empty())),
         Value::Number(number) => Ok(Some(number.to_string())),
-        Value::Bool(_) | Value::Array(_) | Value::Object(_) => Err("is not a text".into()),
+        Value::Bool(_) | Value::Array(_) | Value::Object(_) => Err("is not text".into()),
     }
 }
 

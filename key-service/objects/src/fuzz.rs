@@ -1,4 +1,4 @@
-//! Fuzz targets of the settings of keys, groups and webhooks.
+//! Fuzz targets for the settings of keys, groups and webhooks.
 
 use domain::{
     group::{Group, GroupPatch},
@@ -26,14 +26,14 @@ fn examples() -> Examples {
     ])
 }
 
-/// A time at which no raise has ended.
+/// A time before any raise ends.
 const BEFORE: Timestamp = Timestamp::from_millis(i64::MIN);
 
 fn now() -> Timestamp {
     Timestamp::from_millis(1_795_140_665_000)
 }
 
-/// A key's settings can be set again and make the same key.
+/// Setting a key's settings again gives the same key.
 #[test]
 fn key_settings() {
     let fresh = || ApiKey::new(KeyId::new(now(), [1; 10]), "hint".into(), now());
@@ -49,7 +49,7 @@ fn key_settings() {
     });
 }
 
-/// A group's settings can be set again and make the same group.
+/// Setting a group's settings again gives the same group.
 #[test]
 fn group_settings() {
     let fresh = || Group::new(GroupId::new(now(), [1; 10]), now());
@@ -65,7 +65,7 @@ fn group_settings() {
     });
 }
 
-/// A webhook's settings are read, or refused because of the sender.
+/// A webhook's settings are accepted, or the refusal blames the sender.
 #[test]
 fn webhook_settings() {
     fuzz(&examples(), |input: &Input| {
@@ -78,7 +78,7 @@ fn webhook_settings() {
     });
 }
 
-/// The settings of an object, as a request sets them.
+/// An object's settings in the form of a request body.
 fn json<F: Fields>(value: impl Fn(F) -> Value) -> String {
     let member = |field: F| {
         let name = field.row().name;

@@ -6,7 +6,7 @@ use shared::{
     wire::{AccountObject, ManagementKeyObject, MemberObject},
 };
 
-use crate::shown::Shown;
+use crate::json::Shown;
 use domain::{member::Member, settings::AccountLabels};
 use key_service_store::store::{AccountSummary, ManagementKey};
 

@@ -1,5 +1,3 @@
-//! Settings of an object, read from JSON.
-
 use domain::settings::Patch;
 use shared::{
     error::ApiError,
@@ -9,7 +7,7 @@ use shared::{
 
 use crate::value::{self, settable, unknown};
 
-/// Reads an object's settings from JSON: a new object's, or changes.
+/// Reads settings from JSON, for a new object or for changes to an existing one.
 pub fn settings<P: Patch>(json: &[u8], is_new: bool) -> Result<P, ApiError> {
     settings_among(&parse_object(json)?, is_new)
 }
@@ -24,7 +22,10 @@ pub fn settings_among<P: Patch>(members: &Object<'_>, is_new: bool) -> Result<P,
         };
         let value = value::read(name, field.row().kind, raw)?;
         if !patch.set(field, value) {
-            tracing::error!(name, "a setting's value has a different type from its row");
+            tracing::error!(
+                name,
+                "a setting's value has a different type than its row in the table of fields"
+            );
             return Err(ApiError::internal());
         }
     }

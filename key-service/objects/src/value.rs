@@ -15,8 +15,8 @@ use shared::{
     },
 };
 
+use domain::governed::unknown_group;
 use domain::webhook::{BadUrl, WebhookUrl};
-use key_service_management::refused::unknown_group;
 
 /// Reads and checks a value. `param` is its path in the body.
 pub fn read(param: &str, kind: Kind, raw: &RawValue) -> Result<Value, ApiError> {
@@ -104,7 +104,7 @@ fn time(param: &str, expected: &str, raw: &RawValue) -> Result<Timestamp, ApiErr
     })
 }
 
-/// Reads an integer within these bounds.
+/// Reads an integer within these limits.
 pub fn count(
     param: &str,
     expected: &str,
@@ -116,7 +116,7 @@ pub fn count(
         let message = format!("`{param}` must be {expected}, not a decimal number.");
         return Err(ApiError::at(Code::InvalidType, param, message));
     }
-    // All characters are digits, so an overflow is out of bounds on the side of its sign. `-0` is 0.
+    // All characters are digits, so a number that overflows is too small or too large depending on its sign. `-0` is 0.
     let is_below = token.starts_with('-') && token.bytes().any(|digit| matches!(digit, b'1'..=b'9'));
     let number = token.trim_start_matches('-').parse().unwrap_or(u64::MAX);
     if is_below || number < *bounds.start() {
@@ -135,7 +135,7 @@ pub fn flag(param: &str, raw: &RawValue) -> Result<bool, ApiError> {
     Ok(raw.get() == "true")
 }
 
-/// Reads limits by window. An empty list means no bound.
+/// Reads limits by window. An empty list removes all of them.
 fn limits(param: &str, may_be_raised: bool, raw: &RawValue) -> Result<Value, ApiError> {
     let mut limits: Vec<Limit> = Vec::new();
     for (at, raw) in list(param, MAX_LIMITS, raw)?.into_iter().enumerate() {
@@ -166,7 +166,7 @@ fn limit(param: &str, may_be_raised: bool, raw: &RawValue) -> Result<Limit, ApiE
     Ok(Limit { raised, ..Limit::new(amount, per) })
 }
 
-/// Reads a raise. Whether it is allowed depends on its limit and the time, and is checked elsewhere.
+/// Reads a raise. Whether it is allowed depends on its limit and the time, which other code checks.
 fn raise(param: &str, raw: &RawValue) -> Result<Raise, ApiError> {
     let members = members(param, "an object or null", &["amount", "until"], raw)?;
     let [amount_param, until_param] = ["amount", "until"].map(|name| format!("{param}.{name}"));
@@ -175,7 +175,7 @@ fn raise(param: &str, raw: &RawValue) -> Result<Raise, ApiError> {
     Ok(Raise { amount, until })
 }
 
-/// Reads an object that may have no other members than these.
+/// Reads an object that may have only these members.
 fn members<'a>(
     param: &str,
     expected: &str,
@@ -278,7 +278,7 @@ fn key_defaults(param: &str, raw: &RawValue) -> Result<Vec<(DefaultField, Value)
         let field = settable::<DefaultField>(name, true);
         let field = field.ok_or_else(|| unknown(&format!("{param}."), name, names()))?;
         let (param, kind) = (format!("{param}.{name}"), field.row().kind);
-        // Nothing is spent from defaults, so their limits cannot be raised.
+        // Key defaults are not spent from, so their limits cannot be raised.
         let is_limits = matches!(kind, Kind::Limits) && Json::of(raw) != Json::Null;
         let value = if is_limits { limits(&param, false, raw) } else { read(&param, kind, raw) };
         settings.push((field, value?));
@@ -337,12 +337,12 @@ fn expect(param: &str, kind: Json, expected: &str, raw: &RawValue) -> Result<(),
     Err(ApiError::at(Code::InvalidType, param, message))
 }
 
-/// Finds the setting with this name, if requests may set it.
+/// Finds the setting with this name, if a request may set it.
 pub(crate) fn settable<F: Fields>(name: &str, is_new: bool) -> Option<F> {
     F::settings().find(|field| field.row().name == name && (is_new || !field.row().is_fixed))
 }
 
-/// Makes the error for a member that cannot be set, which lists the members that can. `place` is the path to the name.
+/// Makes the error for a member that cannot be set. It lists the members that can. `place` is the path to the member.
 pub fn unknown<'a>(place: &str, name: &str, settable: impl Iterator<Item = &'a str>) -> ApiError {
     let shown: String = name.chars().take(MAX_LABEL_CHARS).collect();
     let mut names: Vec<String> = settable.map(|name| format!("`{name}`")).collect();

@@ -83,7 +83,7 @@ fn prices(model: &Model, upstream: &Upstream) -> Markup {
     }
 }
 
-/// Returns the basic rates of each tier, and those other rates that differ from all rates before them.
+/// Returns each tier's basic rates, and those other rates that differ from all rates before them.
 fn shown(pairs: impl Iterator<Item = RatePair>) -> Vec<RatePair> {
     let mut shown: Vec<RatePair> = Vec::new();
     for pair in pairs {
@@ -105,7 +105,7 @@ fn name(pair: &RatePair) -> Markup {
     }
 }
 
-/// Shows which share of a price is left after its cost. A loss is highlighted.
+/// Shows the share of a price that is left after its cost. Losses are highlighted.
 fn margin(price: NanoUsd, cost: NanoUsd) -> Markup {
     let left = i128::from(price.nanos()) - i128::from(cost.nanos());
     let percent = (price > NanoUsd::ZERO).then(|| left * 100 / i128::from(price.nanos()));

@@ -7,9 +7,11 @@ use key_service_page::{
     app::App,
     failure::Failure,
     operator::Operator,
-    show::{count, duration, scrolled_table, time},
+    show::{count, duration, time},
+    table::{Row, Table},
 };
 use maud::{Markup, html};
+use shared::error::STORE_FULL;
 
 use crate::{
     layout::{Section, page},
@@ -58,7 +60,7 @@ fn store(facts: &StoreFacts) -> Markup {
                 Some(_) => "agrees",
             } } }
         }
-        @if facts.is_nearly_full { p.problem { "The store is nearly full and accepts no new accounts, keys or credit. Requests continue. Enlarge the store." } }
+        @if facts.is_nearly_full { p.problem { (STORE_FULL) " Requests continue." } }
         @for warning in &facts.warnings { p.note { (warning) } }
     }
 }
@@ -69,7 +71,7 @@ fn in_flight(metrics: &ProcessMetrics) -> Markup {
     let lag = metrics.value("keyservice_sweeper_lag_seconds").unwrap_or_default();
     html! {
         dl.tiles {
-            @if let Some(accounts) = whole("keyservice_accounts_with_holds") { div.tile { dt { "Accounts" } dd { (accounts) small { "with requests now or lately" } } } }
+            @if let Some(accounts) = whole("keyservice_accounts_with_holds") { div.tile { dt { "Accounts" } dd { (accounts) small { "with requests now or recently" } } } }
             div.tile { dt { "Lag" } dd { (format!("{lag:.1} s")) small { @if lag > NOTICEABLE_LAG { "holds expire late" } @else { "in expiring holds" } } } }
             @match (whole("gateway_spool_captures"), whole("gateway_captures_in_memory_alone")) {
                 (Some(spool), memory) => div.tile { dt { "Spool" } dd { (spool) small { "captures to deliver" }
@@ -81,18 +83,16 @@ fn in_flight(metrics: &ProcessMetrics) -> Markup {
 }
 
 fn people(operators: &[Member]) -> Markup {
-    let head = html! {
-        th scope="col" { "Name" } th scope="col" { "Second factor" } th.wide-only scope="col" { "Created" }
-    };
-    let rows = html! {
-        @for operator in operators { tr {
-            th.wraps scope="row" { bdi { (operator.name) } p.narrow-only { "created " (time(operator.created_at)) } }
-            td { @if operator.second_factor.is_some() { "on" } @else { span.badge.short { "not yet" } } }
-            td.wide-only { (time(operator.created_at)) }
-        } }
+    let columns = [("Name", "wraps"), ("Second factor", ""), ("Created", "wide-only")];
+    let row = |operator: &Member| {
+        Row::new([
+            html! { bdi { (operator.name) } p.narrow-only { "created " (time(operator.created_at)) } },
+            html! { @if operator.second_factor.is_some() { "on" } @else { span.badge.short { "not yet" } } },
+            time(operator.created_at),
+        ])
     };
     html! {
-        (scrolled_table("Operators", &head, &rows))
+        (Table::new("Operators", columns).rows(operators.iter().map(row)))
         p.quiet { "Create and remove operators with commands on the server: " code { "operators create" } ", " code { "operators remove" } "." }
     }
 }

@@ -1,8 +1,8 @@
-//! The operators' pages at `/operator`, over the same use-cases as the operators' commands.
+//! The operators' pages at `/operator`, over the same use cases as the operators' commands.
 //!
-//! A handler that only reads takes an `Operator` from [`key_service_page::operator`], and one that changes something takes an
-//! `OperatorAct`. Both require an operator's session with a second factor, and `OperatorAct` also a form with the right
-//! CSRF token and origin. A member's session yields neither.
+//! A handler that only reads takes an `Operator` from [`key_service_page::operator`], and a handler that changes
+//! something takes an `OperatorAct`. Both require an operator's session with a second factor, and `OperatorAct` also
+//! requires a form with the right CSRF token and origin. A member's session provides neither.
 
 use std::sync::Arc;
 
@@ -23,7 +23,14 @@ use shared_catalog::Catalog;
 use shared_config::current::Current;
 
 mod catalogue;
-mod customers;
+/// Accounts: the list, the page of an account, creating one, and adding credit.
+mod customers {
+    pub(crate) mod account;
+    pub(crate) mod accounts;
+    pub(crate) mod credit;
+    pub(crate) mod credit_form;
+    pub(crate) mod new_account;
+}
 mod installation;
 mod keys;
 mod layout;

@@ -26,8 +26,8 @@ use maud::{Markup, html};
 
 use crate::layout;
 
-/// Path of sign-in links. It shows the sign-in page, but at another path: a browser that is on the sign-in page already would
-/// not load it again for a pasted link that differs only after the `#`, and the script would miss the code.
+/// Path of sign-in links. It shows the sign-in page under another path. A browser that already shows the sign-in page
+/// would not reload it for a pasted link that differs only after the `#`, so the script would miss the code.
 pub(crate) const LINK: &str = "/operator/sign-in/link";
 
 /// The operators' pages.
@@ -108,7 +108,7 @@ pub(crate) async fn show(State(app): State<App>, browser: Browser) -> Result<Res
     Ok(form_page(&app, &browser, None, |visit| Operators::asked(visit, &Fields::default())))
 }
 
-/// Offers a second factor, unless the operator has one. It is required for every other page, and no page turns it off.
+/// Offers a second factor, unless the operator has one. Every other page requires it, and no page turns it off.
 pub(crate) async fn offer(
     State(app): State<App>,
     NewOperator(operator): NewOperator,

@@ -1,4 +1,4 @@
-//! Upstreams: whether they serve, and how fast they answered lately.
+//! Upstreams: whether they serve, and how fast they have been recently.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -8,7 +8,8 @@ use key_service_page::{
     app::App,
     failure::Failure,
     operator::Operator,
-    show::{copyable, count, duration, program, scrolled_table},
+    show::{copyable, count, duration, program},
+    table::{Row, Table},
 };
 use maud::{Markup, html};
 use shared_catalog::{Catalog, Upstream};
@@ -60,22 +61,21 @@ fn states(metrics: &ProcessMetrics) -> Markup {
             Some((labels.into_iter().next()?.1, value)).filter(|(_, value)| *value > 0.0)
         })
         .collect();
+    let state = |(model, states): (&String, &BTreeMap<String, f64>)| {
+        let numbers = html! {
+            @for (state, words, is_well) in STATES {
+                @let number = states.get(state).copied().unwrap_or_default();
+                @if number > 0.0 { span.badge.active[is_well].short[!is_well] { (number) " " (words) } " " }
+            }
+        };
+        Row::new([html! { bdi { (model) } }, numbers])
+    };
     html! {
         @if models.is_empty() {
             p { "Gateways know the state, and they run in other processes. Run this on a gateway's server:" }
             (copyable("Command", "inference-gateway upstreams list"))
         } @else {
-            (scrolled_table("State of upstreams", &html! {
-                th scope="col" { "Model" } th scope="col" { "Upstreams" }
-            }, &html! {
-                @for (model, states) in &models { tr {
-                    th.wraps scope="row" { bdi { (model) } }
-                    td.wraps { @for (state, words, is_well) in STATES {
-                        @let number = states.get(state).copied().unwrap_or_default();
-                        @if number > 0.0 { span.badge.active[is_well].short[!is_well] { (number) " " (words) } " " }
-                    } }
-                } }
-            }))
+            (Table::new("State of upstreams", [("Model", "wraps"), ("Upstreams", "wraps")]).rows(models.iter().map(state)))
             p { @if errors.is_empty() { "No upstream has failed since this program started." }
                 @else { "Upstream failures since this program started: "
                     @for (n, (kind, number)) in errors.iter().enumerate() { @if n > 0 { ", " } (number) " " (kind.replace('_', " ")) } "." }
@@ -97,20 +97,17 @@ fn oddities(metrics: &ProcessMetrics) -> Markup {
             upstreams.entry(upstream).or_default().push((kind, value));
         }
     }
-    let rows = html! {
-        @for (upstream, kinds) in &upstreams { tr {
-            th.wraps scope="row" { bdi { (upstream) } }
-            td.wraps { @for (n, (kind, number)) in kinds.iter().enumerate() {
-                @if n > 0 { ", " } (number) " " code { (kind) }
-            } }
-        } }
+    let row = |(upstream, kinds): (&String, &Vec<(String, f64)>)| {
+        let numbers = html! {
+            @for (n, (kind, number)) in kinds.iter().enumerate() { @if n > 0 { ", " } (number) " " code { (kind) } }
+        };
+        Row::new([html! { bdi { (upstream) } }, numbers])
     };
+    let columns = [("Upstream", "wraps"), ("Answers by kind, since this program started", "wraps")];
     html! {
         @if !upstreams.is_empty() {
             p { "These upstreams sent answers in forms that their APIs do not have. Clients got what could be read:" }
-            (scrolled_table("Odd answers", &html! {
-                th scope="col" { "Upstream" } th scope="col" { "Answers by kind, since this program started" }
-            }, &rows))
+            (Table::new("Odd answers", columns).rows(upstreams.iter().map(row)))
         }
     }
 }
@@ -118,36 +115,35 @@ fn oddities(metrics: &ProcessMetrics) -> Markup {
 /// Lists the upstreams of the catalogue, then upstreams that have bills but are no longer in the catalogue.
 fn table(catalog: &Catalog, calls: &BTreeMap<(String, String), UpstreamCalls>) -> Markup {
     let mut gone = calls.clone();
-    let head = html! {
-        th scope="col" { "Upstream" } th.wide-only scope="col" { "Address" } th.n scope="col" { "Bills" }
-        th.n scope="col" { "First token" } th.n.wide-only scope="col" { "p90" }
-    };
-    let rows = html! {
-        @for model in &catalog.models { @for upstream in &model.upstreams {
-            @let of = gone.remove(&(model.id.clone(), upstream.name.clone())).unwrap_or_default();
-            (row(&model.id, &upstream.name, Some(&address(upstream)), of))
-        } }
-        @for ((model, name), of) in &gone { (row(model, name, None, *of)) }
-    };
+    let columns = [
+        ("Upstream", "wraps"),
+        ("Address", "wide-only"),
+        ("Bills", "n"),
+        ("First token", "n"),
+        ("p90", "n wide-only"),
+    ];
+    let listed = catalog.models.iter().flat_map(|model| model.upstreams.iter().map(move |of| (model, of)));
+    let mut rows: Vec<Row> = Vec::new();
+    for (model, upstream) in listed {
+        let of = gone.remove(&(model.id.clone(), upstream.name.clone())).unwrap_or_default();
+        rows.push(row(&model.id, &upstream.name, Some(&address(upstream)), of));
+    }
+    rows.extend(gone.iter().map(|((model, name), of)| row(model, name, None, *of)));
     html! {
-        (scrolled_table("Bills of upstreams", &head, &rows))
+        (Table::new("Bills of upstreams", columns).rows(rows))
         p.quiet { "First token: time from a request’s arrival to the first token of its stream, as the median and the 90th percentile (p90)." }
     }
 }
 
-fn row(model: &str, name: &str, address: Option<&str>, of: UpstreamCalls) -> Markup {
+fn row(model: &str, name: &str, address: Option<&str>, of: UpstreamCalls) -> Row {
     let address = html! { @match address { Some(address) => code { (address) }, None => span.quiet { "no longer in the catalogue" } } };
-    html! {
-        tr {
-            th.wraps scope="row" { bdi { (model) } " " span.quiet { bdi { (name) } }
-                p.narrow-only { (address) }
-                p.narrow-only { "p90 " (time(of.first_token(90))) } }
-            td.wide-only { (address) }
-            td.n { (count(of.bills)) }
-            td.n { (time(of.first_token(50))) }
-            td.n.wide-only { (time(of.first_token(90))) }
-        }
-    }
+    let [median, p90] = [50, 90].map(|percentile| time(of.first_token(percentile)));
+    let name = html! {
+        bdi { (model) } " " span.quiet { bdi { (name) } }
+        p.narrow-only { (address) }
+        p.narrow-only { "p90 " (p90) }
+    };
+    Row::new([name, address, html! { (count(of.bills)) }, median, p90])
 }
 
 fn time(time: Option<ClassedTime>) -> Markup {

@@ -13,7 +13,7 @@ use crate::exports::Exports;
 /// How browsers reach this installation.
 #[derive(Clone, Debug, Default)]
 pub struct Site {
-    /// The public address uses TLS.
+    /// Whether the public address uses TLS.
     pub behind_tls: bool,
     /// Hosts that may serve pages; `None` allows any, when no public address is configured.
     pub hosts: Option<ServedHosts>,

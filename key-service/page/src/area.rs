@@ -27,7 +27,7 @@ use key_service_management::{
     members::{MemberRefused, Token},
 };
 
-/// A session that has begun: what a browser gets.
+/// A session that has begun, and what the browser gets.
 pub struct SessionStart {
     pub cookies: Vec<String>,
     /// The page to go to.
@@ -44,9 +44,9 @@ pub trait Area: Send + Sync + 'static {
     const USES_LINK: &'static str;
     /// Hint for someone without the authenticator app and the recovery codes.
     const LOST: &'static str;
-    /// Path of the form that turns the second factor on.
+    /// Path of the form that turns on the second factor.
     const SECOND_FACTOR: &'static str;
-    /// Path of the page that follows.
+    /// Path of the page after that.
     const AFTER_SECOND_FACTOR: &'static str;
     /// Path of the page that *Cancel* leads to. `None` if the second factor is required.
     const WITHOUT_SECOND_FACTOR: Option<&'static str>;
@@ -60,7 +60,7 @@ pub trait Area: Send + Sync + 'static {
     /// Renders the sign-in's first form again after a refusal.
     fn asked(visit: &Token, entered: &Fields) -> Markup;
 
-    /// Finds whom a link signs in, and says so. This does not use up the link.
+    /// Finds out whom a link signs in, and shows it. This does not use up the link.
     fn opened(
         app: &App,
         link: &Token,
@@ -77,11 +77,11 @@ pub trait Area: Send + Sync + 'static {
     /// Account name that authenticator apps show.
     fn issued_for(person: &Self::Person) -> &str;
 
-    /// Introduces the form that turns the second factor on, or says that a fresh sign-in is needed first.
+    /// Introduces the form that turns on the second factor, or explains that a fresh sign-in is needed first.
     fn factor_lead(needs_sign_in: bool) -> Markup;
 }
 
-/// Middleware: sets security headers, renders failures as pages, and names the account for the gateway.
+/// Middleware: sets security headers, renders failures as pages, and reports the account to the gateway.
 pub async fn secure<A: Area>(
     State(app): State<App>,
     browser: Browser,
@@ -99,8 +99,8 @@ pub async fn secure<A: Area>(
     response
 }
 
-/// Renders a failure as a page, in the frame for someone who is signed in and bare for others. Other answers pass
-/// unchanged.
+/// Renders a failure as a page: with navigation for someone who is signed in, without it for others. Other responses
+/// pass unchanged.
 async fn framed<A: Area>(app: &App, browser: Browser, mut response: Response) -> Response {
     let Some(Explained { title, message }) = response.extensions_mut().remove() else { return response };
     let content = html! {
@@ -115,7 +115,7 @@ async fn framed<A: Area>(app: &App, browser: Browser, mut response: Response) ->
     (response.status(), page).into_response()
 }
 
-/// Answers a path or a method that no page has.
+/// Answers requests for a path or method that no page has.
 pub fn no_such_page() -> Ready<Failure> {
     ready(Failure::NotFound)
 }

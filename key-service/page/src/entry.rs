@@ -1,13 +1,13 @@
-//! Form fields with what was entered in them. A refused form shows its fault next to the field.
+//! Form fields with what was entered in them. A refused form shows the fault next to its field.
 
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use maud::{Markup, html};
 use shared::text::is_control;
 
-use crate::{form::Fields, framed::layout::hinted};
+use crate::{form::Fields, layouts::layout::hinted};
 
-/// What is wrong with a form: the first fault that was found.
+/// What is wrong with a form: the first fault found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// Name of the field that shows it.

@@ -5,9 +5,9 @@ use shared_door::admission::{Owner, Permit, Quota};
 
 use crate::failure::Failure;
 
-/// Concurrent exports in this process. Each reads the journal until its client has the whole file.
+/// Maximum number of concurrent exports in this process. Each reads the journal until its client has the whole file.
 const EXPORTS_AT_ONCE: usize = 16;
-/// Concurrent exports of an account.
+/// Maximum number of concurrent exports in an account.
 const EXPORTS_PER_ACCOUNT: usize = 2;
 
 /// The quota of exports. Cheap to clone.

@@ -13,9 +13,9 @@ use key_service_management::{
     operator_keys::OperatorKeyRefused,
 };
 use key_service_store::store::StoreError;
-use shared::error::ApiError;
+use shared::error::{ApiError, STORE_FULL};
 
-/// Why a request does not get the page that it asked for.
+/// Reason why a request does not get the page that it asked for.
 #[derive(Debug)]
 pub enum Failure {
     /// There is no session, or it has ended.
@@ -38,7 +38,7 @@ pub enum Failure {
     ForeignHost,
     /// Another site sent the form (CSRF).
     ForeignForm,
-    /// The form came from this host over this other scheme.
+    /// The form came from this host, but over this other scheme.
     OtherScheme(&'static str),
     /// The form's token belongs to an earlier session, or is forged.
     StaleForm,
@@ -48,8 +48,6 @@ pub enum Failure {
     TooManyExports,
     /// The request is malformed, or does not fit the state of its object. The sentence says why.
     BadRequest(String),
-    /// The store is nearly full and accepts no new objects.
-    StoreFull,
     Store(StoreError),
 }
 
@@ -63,7 +61,6 @@ impl From<Error<Refused>> for Failure {
     fn from(error: Error<Refused>) -> Self {
         match error {
             Error::Refused(Refused::NotFound(_)) => Self::NotFound,
-            Error::Refused(Refused::StoreFull) => Self::StoreFull,
             Error::Refused(Refused::IdempotencyKeyReused) => {
                 Self::BadRequest("This form was already submitted. Open it again.".into())
             }
@@ -106,7 +103,6 @@ impl From<Error<ManagementKeyRefused>> for Failure {
                 | ManagementKeyRefused::UnknownGroup
                 | ManagementKeyRefused::Reused),
             ) => Self::BadRequest(sentence(&refused.to_string())),
-            Error::Refused(ManagementKeyRefused::StoreFull) => Self::StoreFull,
             Error::Refused(ManagementKeyRefused::NotFound) => Self::NotFound,
             Error::Store(unavailable) => Self::Store(unavailable),
         }
@@ -117,7 +113,6 @@ impl From<Error<OperatorKeyRefused>> for Failure {
     fn from(error: Error<OperatorKeyRefused>) -> Self {
         match error {
             Error::Refused(OperatorKeyRefused::NotFound) => Self::NotFound,
-            Error::Refused(OperatorKeyRefused::StoreFull) => Self::StoreFull,
             Error::Refused(
                 refused @ (OperatorKeyRefused::Ended
                 | OperatorKeyRefused::NoScope
@@ -144,7 +139,6 @@ impl From<Error<MemberRefused>> for Failure {
     fn from(error: Error<MemberRefused>) -> Self {
         match error {
             Error::Refused(MemberRefused::NotFound) => Self::NotFound,
-            Error::Refused(MemberRefused::StoreFull) => Self::StoreFull,
             Error::Refused(other) => Self::BadRequest(sentence(&other.to_string())),
             Error::Store(unavailable) => Self::Store(unavailable),
         }
@@ -158,9 +152,12 @@ pub fn sentence(reason: &str) -> String {
     first.into_iter().flatten().chain(chars).chain(['.']).collect()
 }
 
-/// Says whether anything changed, and what to do next.
-const fn what_next(cause: &StoreError) -> &'static str {
-    match cause {
+/// Explains whether anything changed, and what to do next.
+fn unavailable(cause: &StoreError) -> (StatusCode, &'static str, String) {
+    let message = match cause {
+        StoreError::Full => {
+            return (StatusCode::SERVICE_UNAVAILABLE, "Nothing was changed", STORE_FULL.into());
+        }
         StoreError::Unavailable(_) => {
             "The store did not answer in time. Check whether your change was made before you try again."
         }
@@ -168,7 +165,9 @@ const fn what_next(cause: &StoreError) -> &'static str {
         StoreError::Conflict(_) | StoreError::Damaged(_) => {
             "The stored data is inconsistent. Nothing was changed; contact the operator."
         }
-    }
+    };
+    tracing::error!(error = %cause, "a page of the dashboard failed");
+    (StatusCode::SERVICE_UNAVAILABLE, "Temporarily unavailable", message.into())
 }
 
 impl IntoResponse for Failure {
@@ -234,17 +233,7 @@ impl IntoResponse for Failure {
                 "An account can download two files at a time. Try again when a download has finished.".into(),
             ),
             Self::BadRequest(message) => (StatusCode::BAD_REQUEST, "That did not work", message),
-            Self::StoreFull => (
-                StatusCode::SERVICE_UNAVAILABLE,
-                "The store is nearly full",
-                "Until the operator enlarges it, you can only revoke, disable or archive things and lower limits. \
-                 Existing keys keep working."
-                    .into(),
-            ),
-            Self::Store(cause) => {
-                tracing::error!(error = %cause, "a page of the dashboard failed");
-                (StatusCode::SERVICE_UNAVAILABLE, "Temporarily unavailable", what_next(&cause).into())
-            }
+            Self::Store(cause) => unavailable(&cause),
         };
         let mut response = status.into_response();
         response.extensions_mut().insert(Explained { title, message });

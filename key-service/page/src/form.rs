@@ -19,13 +19,13 @@ pub struct PageAddress<'a> {
 /// Maximum size of a form in bytes. Real forms have a few kilobytes at most.
 const MAX_FORM: usize = 64 << 10;
 
-/// Query fields that choose the days a page covers and the days to compare them with.
+/// Query fields that choose which days a page covers and which days to compare them with.
 pub const RANGE_FIELDS: [&str; 4] = ["range", "from", "to", "against"];
 
 const FORM: &str = "application/x-www-form-urlencoded";
 
 /// The fields of a form or a query.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fields(Vec<(String, String)>);
 
 impl Fields {
@@ -104,8 +104,8 @@ impl Fields {
         self.0.iter().filter(|(named, _)| named == name).map(|(_, value)| value.as_str()).collect()
     }
 
-    /// Returns the form's idempotency key: 64 hexadecimal digits that the page wrote into the form. Sending the form
-    /// again repeats them.
+    /// Returns the form's idempotency key: 64 hexadecimal digits that the page put into the form. Sending the form
+    /// again sends the same key.
     pub fn attempt(&self) -> Result<&str, Failure> {
         let attempt = self.get("attempt");
         let is_ours = attempt.len() == 64 && attempt.bytes().all(|byte| byte.is_ascii_hexdigit());

@@ -1,4 +1,4 @@
-//! Fuzz targets of addresses and cookies that browsers send.
+//! Fuzz targets for addresses and cookies that browsers send.
 
 use http::{HeaderMap, HeaderValue, Uri, header};
 use key_service_management::members::Token;
@@ -12,7 +12,7 @@ use crate::{
     visitors::browser::Browser,
 };
 
-/// A destination after signing in is always a dashboard page on the same host.
+/// A page to open after signing in is always a dashboard page on the same host.
 #[test]
 fn destinations() {
     let examples = ["/dashboard/keys?q=a%20b&status=active", "/dashboard", "//evil.example/dashboard/../x"];
@@ -28,7 +28,7 @@ fn destinations() {
     });
 }
 
-/// A session is read only from the cookie with exactly its name, and a token has only one spelling.
+/// A session is read only from the cookie with exactly this name, and every token has only one spelling.
 #[test]
 fn cookies() {
     let token = "A".repeat(64);
@@ -52,7 +52,7 @@ fn cookies() {
     });
 }
 
-/// A cursor is either read or answered with 404.
+/// A cursor is either accepted or answered with 404.
 #[test]
 fn pagination() {
     fuzz(

@@ -7,16 +7,42 @@ pub mod entry;
 pub mod exports;
 pub mod failure;
 pub mod form;
-mod framed;
+/// What surrounds the content of every page, and of failures.
+mod layouts {
+    pub mod frame;
+    pub mod layout;
+}
 pub mod pagination;
 pub mod second_factor;
-mod shown;
+/// Formatting of amounts, times and keys on pages and in files, and charts.
+mod format {
+    pub mod chart;
+    pub mod csv;
+    pub mod show;
+    pub mod table;
+}
 pub mod sign_in;
-mod site;
-mod visitors;
+/// Assets, headers, paths, themes and the HTML document.
+mod site {
+    pub mod assets;
+    pub mod destination;
+    pub(crate) mod document;
+    pub mod headers;
+    pub mod paths;
+    pub mod theme;
+}
+/// Who sent a request: the browser, and the member or operator who is signed in.
+mod visitors {
+    pub mod browser;
+    pub mod notice;
+    pub mod object_page;
+    pub mod operator;
+    pub mod person;
+    pub mod session;
+}
 
-pub use framed::{frame, layout};
-pub use shown::{chart, csv, show};
+pub use format::{chart, csv, show, table};
+pub use layouts::{frame, layout};
 pub use site::{assets, destination, headers, paths, theme};
 pub use visitors::{browser, notice, object_page, operator, person, session};
 

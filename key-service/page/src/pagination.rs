@@ -6,11 +6,11 @@ use maud::{Markup, html};
 use crate::{
     failure::Failure,
     form::{Fields, with},
-    shown::show::count,
+    format::show::count,
 };
 
 pub const ROWS_ON_PAGE: usize = 50;
-/// Earlier pages whose cursors an address keeps. The address stays below two kilobytes.
+/// Number of earlier pages whose cursors an address keeps, so that the address stays below two kilobytes.
 const KEPT: usize = 40;
 /// Query field with the cursors.
 const FIELD: &str = "after";
@@ -21,7 +21,7 @@ pub struct Pagination(Vec<Begin>);
 
 #[derive(Clone, Debug)]
 struct Begin {
-    /// Rows on all pages before.
+    /// Number of rows on all earlier pages.
     rows: u64,
     /// Cursor of the last row before the page.
     cursor: String,
@@ -55,7 +55,7 @@ impl Pagination {
         cursor.transpose()
     }
 
-    /// Rows on all pages before.
+    /// Number of rows on all earlier pages.
     pub(crate) fn rows_before(&self) -> u64 {
         self.0.last().map_or(0, |begin| begin.rows)
     }
@@ -95,13 +95,13 @@ impl Pagination {
         }
     }
 
-    /// Returns whether the previous page is the first one. One cursor alone does not say so: an address that has run out
-    /// of kept cursors also has one.
+    /// Returns whether the previous page is the first one. One cursor alone does not prove it, since an address that
+    /// has run out of kept cursors also has one.
     fn is_second(&self) -> bool {
         self.0.len() == 1 && self.rows_before() <= ROWS_ON_PAGE as u64
     }
 
-    /// Shows the numbers of the first and last row, and the total if known.
+    /// Shows the numbers of the first and last row, and the total if it is known.
     fn place(&self, shown: &Shown) -> Markup {
         let (first, last) = (self.rows_before() + 1, self.rows_before().saturating_add(shown.rows as u64));
         let total = if shown.next.is_none() { Some(last) } else { shown.total.map(|total| total.max(last)) };
@@ -131,7 +131,7 @@ fn written(begins: &[Begin]) -> String {
 mod tests {
     use super::*;
 
-    /// Texts and addresses of the links on the page at an address, and the text of the place in the list.
+    /// Texts and addresses of the links on the page at this address, and the text of its place in the list.
     fn page(address: &str, rows: usize, next: Option<&str>) -> (Vec<(String, String)>, String) {
         let query = Fields::of_query(address.split_once('?').map(|(_, query)| query));
         let pagination = Pagination::of(&query).unwrap();

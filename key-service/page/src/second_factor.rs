@@ -15,8 +15,8 @@ use crate::{
     entry::{Entered, Fault},
     failure::{Failure, sentence},
     form::Fields,
-    framed::frame::hidden,
-    shown::show::copyable_line,
+    format::show::copyable_line,
+    layouts::frame::hidden,
     site::document::hinted,
     visitors::person::{ActOf, Person},
 };
@@ -92,7 +92,7 @@ fn offered<A: Area>(
     Ok(A::page(person, "Second factor", &content))
 }
 
-/// Turns the second factor on and shows the recovery codes, for the only time.
+/// Turns on the second factor and shows the recovery codes once.
 pub async fn enable<A: Area>(
     State(app): State<App>,
     ActOf { viewer, form }: ActOf<A::Person>,
@@ -109,7 +109,7 @@ pub async fn enable<A: Area>(
     }
 }
 
-/// Renders the code field of a sign-in. `lost` says what to do without the app and the recovery codes.
+/// Renders the code field of a sign-in. `lost` explains what to do without app and recovery codes.
 pub fn asked_code(lost: &str) -> Markup {
     let hint = format!("Six digits from your app, or a recovery code. {lost}");
     hinted(

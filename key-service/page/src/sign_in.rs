@@ -1,5 +1,5 @@
-//! Signing in, mostly with links: forms for browsers in which nobody is signed in. Their CSRF tokens are derived from the
-//! visit's cookie.
+//! Signing in, mostly with links: forms for browsers without a session. Their CSRF tokens are derived from the visit's
+//! cookie.
 
 use axum::{
     extract::{Request, State},
@@ -25,7 +25,7 @@ use key_service_management::{
     members::{MemberRefused, SignedIn, Token},
 };
 
-/// Renders a page with a form, and sets the visit's cookie that the form's token is derived from.
+/// Renders a page with a form, and sets the visit's cookie, from which the form's token is derived.
 pub fn form_page(
     app: &App,
     browser: &Browser,
@@ -42,7 +42,7 @@ pub fn form_page(
     (cookie, bare(browser.theme, "Sign in · Faregate", &content)).into_response()
 }
 
-/// Renders a form for a sign-in link or its code, which is sent to `path`.
+/// Renders a form for a sign-in link or its code, which sends it to `path`.
 pub fn with_a_code(visit: &Token, path: &str) -> Markup {
     html! {
         p { "A sign-in link works once." }
@@ -56,7 +56,7 @@ pub fn with_a_code(visit: &Token, path: &str) -> Markup {
     }
 }
 
-/// A form with the right origin and token from a browser in which nobody is signed in.
+/// A form with the right origin and token, from a browser without a session.
 pub struct VisitorsForm {
     pub browser: Browser,
     pub visit: Token,
@@ -110,7 +110,7 @@ pub fn refused(
     }
 }
 
-/// Returns the session of the browser, if it has not ended.
+/// Returns the browser's session, if it has not ended.
 pub async fn session<P: Person>(app: &App, browser: &Browser) -> Result<Option<SignedIn>, Failure> {
     let Some(token) = browser.session_in(P::COOKIE) else { return Ok(None) };
     Ok(P::session(&app.management, token).await?)

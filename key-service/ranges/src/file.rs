@@ -24,10 +24,10 @@ use key_service_page::{
     session::KeysViewer,
 };
 
-/// Columns. Scripts rely on the names: add, never rename.
+/// Columns. Scripts rely on their names: add columns, but never rename one.
 const HEAD: &str = "day,part,id,name,requests,tokens,charged,hour\r\n";
 
-/// Reads whose spend an address asks for. The group of a lead is what an account is to others.
+/// Reads from an address whose spend it asks for. A group's lead can ask for the group, others for the account.
 pub(crate) fn scope_of(query: &Fields, reach: AccountReach) -> Result<SpendScope, Failure> {
     Ok(match (query.id("key")?, query.id("group")?.or(reach.group)) {
         (Some(key), _) => SpendScope::Key(key),
@@ -36,7 +36,8 @@ pub(crate) fn scope_of(query: &Fields, reach: AccountReach) -> Result<SpendScope
     })
 }
 
-/// Answers with a line for each day, or each hour of a single day, and part: every measure, and no part is left out.
+/// Answers with one line for each part and each day, or each hour of a single day. Every measure and every part is
+/// included.
 pub async fn csv(
     State(app): State<App>,
     KeysViewer(viewer): KeysViewer,
@@ -57,6 +58,8 @@ pub async fn csv(
             SpendPart::OtherKeys => ("key", String::new()),
             SpendPart::OtherGroups => ("group", String::new()),
             SpendPart::OtherUsers => ("user", String::new()),
+            SpendPart::Upstream(upstream) => ("upstream", cell(upstream.as_deref().unwrap_or_default())),
+            SpendPart::OtherBills => ("upstream", String::new()),
         };
         let name = cell(&names.text(part));
         let line = |(time, sums): (&Hour, &Sums)| {

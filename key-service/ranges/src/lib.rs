@@ -1,4 +1,4 @@
-//! A range of days that a page is about, and what was spent on them.
+//! The range of days that a page shows, and what was spent in it.
 
 pub mod file;
 mod line;

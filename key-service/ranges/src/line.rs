@@ -1,4 +1,4 @@
-//! The small line beside a sum: how it came about, day by day.
+//! The small line next to a sum, which shows the amounts day by day.
 
 use std::ops::RangeInclusive;
 
@@ -8,13 +8,13 @@ use shared::money::NanoUsd;
 use domain::usage::Day;
 use key_service_page::chart::scaled;
 
-/// Most points of a line. A longer range has several days in each.
+/// Maximum number of points in a line. A longer range has several days in each.
 const POINTS: i64 = 30;
-/// Length and height of a line in SVG units.
+/// Width and height of a line in SVG units.
 const LENGTH: i64 = 120;
 const HEIGHT: i64 = 20;
 
-/// Draws the amounts of the days of a range; nothing for a single day, or if there was nothing on any.
+/// Draws the daily amounts of a range; empty for a single day, or if all amounts are zero.
 pub(crate) fn line(days: &RangeInclusive<Day>, amount: impl Fn(Day) -> i64) -> Markup {
     let length = days.end().number() - days.start().number() + 1;
     let in_point = (length + POINTS - 1) / POINTS;

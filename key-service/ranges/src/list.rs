@@ -1,4 +1,6 @@
-//! Lists the parts of a spend, largest first.
+//! Lists the parts of a spend, the largest first.
+
+use std::collections::BTreeMap;
 
 use axum::{
     extract::{Request, State},
@@ -10,12 +12,12 @@ use crate::{
     file::scope_of,
     names::PartNames,
     range::Range,
-    spend::{FILE, LIST, SpendReport, SpendScope, SpendView, name, says_of_others, sum, total},
+    spend::{FILE, LIST, SpendReport, SpendScope, SpendView, by_name, name, says_of_others, sum, total},
 };
 use domain::usage::{Sums, permille};
 use key_service_management::{
     reach::AccountReach,
-    spend::{ChartStep, SpendBy, SpendPart, SpendSearch},
+    spend::{ChartStep, SpendBy, SpendPart, SpendParts, SpendSearch},
     top::Depth,
 };
 use key_service_page::{
@@ -30,13 +32,13 @@ use key_service_page::{
     show::{count, scrolled_table},
 };
 
-/// Most keys in the table of a page.
-const TOP_KEYS: usize = 10;
+/// Maximum number of parts in a page's table.
+const TOP: usize = 10;
 
 struct Row<'a> {
     part: &'a SpendPart,
     sums: Sums,
-    /// Sums on the days that the range is compared with; `None` if they are not known.
+    /// Sums on the days of comparison; `None` if they are not known.
     before: Option<Sums>,
 }
 
@@ -55,17 +57,13 @@ pub async fn show(
     let search =
         SpendSearch { days: view.range.before(), by: view.by, step: ChartStep::Day, depth: Depth::LIST };
     let before = view.parts(&app, reach, search).await?;
-    let are_all_before = !before.keys().any(SpendPart::is_rest);
-    let before_of = |part: &SpendPart| match before.get(part).map(sum) {
-        None if are_all_before => Some(Sums::default()),
-        found => found,
-    };
+    let before = SumsBefore::of_parts(&before);
     let ranked = report.ranked(view.measure);
     let rows: Vec<Row<'_>> = ranked
         .iter()
         .skip(first)
         .take(ROWS_ON_PAGE)
-        .map(|(part, sums)| Row { part, sums: *sums, before: before_of(part) })
+        .map(|(part, sums)| Row { part, sums: *sums, before: before.of(part) })
         .collect();
     let names = PartNames::of(&app, reach, rows.iter().map(|row| row.part)).await?;
     let next = Some(first + rows.len()).filter(|next| *next < ranked.len());
@@ -81,6 +79,8 @@ pub async fn show(
         SpendScope::Group(id) => (Section::Groups, format!("{GROUPS}/{id}")),
         SpendScope::Key(id) => (Section::Keys, format!("{KEYS}/{id}")),
     };
+    let (measure, by, range, names) = (view.measure, view.by, &view.range, &names);
+    let table = PartsTable { measure, by, range, names, whole, others: None };
     let shown_as = query.only(&["range", "from", "to", "against", "by", "show"]);
     let content = html! {
         (view.range.choice(&app, LIST, &query))
@@ -88,7 +88,7 @@ pub async fn show(
         p { strong { (view.range.title()) } ": " (view.measure.glance(view.measure.of(whole))) " in total · "
             a href={ (back) "?" (shown_as.query()) } { "As a chart" } }
         @if rows.is_empty() { p.empty { "No requests were billed in this period." } }
-        @else { (table(&view, &names, &rows, whole, title(view.by))) }
+        @else { (table.markup(&rows, title(view.by))) }
         @if let Some(says) = says_of_others(&report.parts) { p.quiet { (says) } }
         (pagination.links(LIST, &query, &shown))
         @if !rows.is_empty() { p.export { a href={ (FILE) "?" (with(&query, "after", "")) } { "Export this" } } }
@@ -96,49 +96,103 @@ pub async fn show(
     Ok(page(&viewer, section, &format!("Spend by {}", title(view.by).to_lowercase()), &content))
 }
 
-/// Makes the table of the account's keys with the highest spend in a range. `report` is the data of the page's chart.
-pub async fn top_keys(
+/// Makes the table of the largest parts in a range. `report` has the data of the page's chart. If the chart is by model,
+/// the table lists keys.
+pub async fn top_parts(
     app: &App,
     reach: AccountReach,
     view: &SpendView,
     query: &Fields,
     report: &SpendReport,
 ) -> Result<Markup, Failure> {
+    let by = if view.by == SpendBy::Model { SpendBy::Key } else { view.by };
+    let search = |days| SpendSearch { days, by, step: ChartStep::Day, depth: Depth::PAGE };
     let read;
-    let by_key = if view.by == SpendBy::Key {
+    let report = if view.by == by {
         report
     } else {
-        let search = SpendSearch {
-            days: view.range.days.clone(),
-            by: SpendBy::Key,
-            step: ChartStep::Day,
-            depth: Depth::PAGE,
-        };
-        read = SpendReport { parts: view.parts(app, reach, search).await?, before: Sums::default() };
+        let parts = view.parts(app, reach, search(view.range.days.clone())).await?;
+        read = SpendReport { parts, before: Sums::default() };
         &read
     };
-    let ranked = by_key.ranked(Measure::Spend);
-    let top: Vec<_> = ranked.iter().take(TOP_KEYS).filter(|(part, _)| !part.is_rest()).collect();
-    if top.is_empty() {
+    let ranked = report.ranked(Measure::Spend);
+    let (rest, separate): (Vec<_>, Vec<_>) = ranked.into_iter().partition(|(part, _)| part.is_rest());
+    if separate.is_empty() {
         return Ok(html! {});
+    }
+    let (top, behind) = separate.split_at(separate.len().min(TOP));
+    let before = before(app, reach, view, by, top).await?;
+    let rows: Vec<Row<'_>> =
+        top.iter().map(|(part, sums)| Row { part, sums: *sums, before: before.of(part) }).collect();
+    let names = PartNames::of(app, reach, rows.iter().map(|row| row.part)).await?;
+    let all = query.only(&["range", "from", "to", "against"]).with("by", by_name(by).into());
+    let all = format!("{LIST}?{}", all.query());
+    let others = behind.iter().chain(&rest).fold(Sums::default(), |sum, (_, sums)| sum.plus(*sums));
+    let others = (others != Sums::default()).then(|| OtherParts {
+        title: if rest.is_empty() {
+            format!("{} others", count(behind.len() as u64))
+        } else {
+            "Others".into()
+        },
+        address: &all,
+        sums: others,
+    });
+    let title = format!("Top {} in this period", plural(by));
+    let table = PartsTable {
+        measure: Measure::Spend,
+        by,
+        range: &view.range,
+        names: &names,
+        whole: total(&report.parts),
+        others,
+    };
+    Ok(html! {
+        section.top {
+            h2 { (title) }
+            (table.markup(&rows, &title))
+            @if let Some(says) = says_of_others(&report.parts) { p.quiet { (says) } }
+            @if !behind.is_empty() || !rest.is_empty() { p { a href=(all) { "All " (plural(by)) " with spend" } } }
+        }
+    })
+}
+
+/// Sums on the days that a range is compared with.
+struct SumsBefore {
+    sums: BTreeMap<SpendPart, Sums>,
+    /// A part without a sum had no spend.
+    are_all: bool,
+}
+
+impl SumsBefore {
+    fn of_parts(parts: &SpendParts) -> Self {
+        let sums = parts.iter().map(|(part, times)| (part.clone(), sum(times))).collect();
+        Self { sums, are_all: !parts.keys().any(SpendPart::is_rest) }
+    }
+
+    fn of(&self, part: &SpendPart) -> Option<Sums> {
+        self.sums.get(part).copied().or(self.are_all.then(Sums::default))
+    }
+}
+
+/// Reads what the largest parts of a range had on the days that it is compared with. Keys are read one by one, so their
+/// sums are known however many keys there are.
+async fn before(
+    app: &App,
+    reach: AccountReach,
+    view: &SpendView,
+    by: SpendBy,
+    top: &[(&SpendPart, Sums)],
+) -> Result<SumsBefore, Failure> {
+    let days = view.range.before();
+    if by != SpendBy::Key {
+        let search = SpendSearch { days, by, step: ChartStep::Day, depth: Depth::PAGE };
+        return Ok(SumsBefore::of_parts(&view.parts(app, reach, search).await?));
     }
     let key = |part: &SpendPart| if let SpendPart::Key(id) = part { Some(*id) } else { None };
     let ids: Vec<_> = top.iter().filter_map(|(part, _)| key(part)).collect();
-    let before = app.management.sums_of_keys(reach.account, view.range.before(), &ids).await?;
-    let before = |part| key(part).map(|id| before.get(&id).copied().unwrap_or_default());
-    let rows: Vec<Row<'_>> =
-        top.iter().map(|(part, sums)| Row { part, sums: *sums, before: before(part) }).collect();
-    let names = PartNames::of(app, reach, rows.iter().map(|row| row.part)).await?;
-    let of_spend =
-        SpendView { measure: Measure::Spend, by: SpendBy::Key, range: view.range.clone(), ..*view };
-    let whole = total(&by_key.parts);
-    let all = query.only(&["range", "from", "to", "against"]).with("by", "key".into());
-    Ok(html! {
-        h2 { "Top keys by spend" }
-        (table(&of_spend, &names, &rows, whole, "Top keys by spend"))
-        @if let Some(says) = says_of_others(&by_key.parts) { p.quiet { (says) } }
-        @if ranked.len() > rows.len() { p { a href={ (LIST) "?" (all.query()) } { "All keys with spend" } } }
-    })
+    let sums = app.management.sums_of_keys(reach.account, days, &ids).await?;
+    let sums = sums.into_iter().map(|(id, sums)| (SpendPart::Key(id), sums)).collect();
+    Ok(SumsBefore { sums, are_all: true })
 }
 
 const fn title(by: SpendBy) -> &'static str {
@@ -146,7 +200,20 @@ const fn title(by: SpendBy) -> &'static str {
         SpendBy::Model => "Model",
         SpendBy::Key => "Key",
         SpendBy::Group => "Group",
+        SpendBy::TopGroup => "Top-level group",
         SpendBy::User => "User",
+        SpendBy::Upstream => "Upstream",
+    }
+}
+
+const fn plural(by: SpendBy) -> &'static str {
+    match by {
+        SpendBy::Model => "models",
+        SpendBy::Key => "keys",
+        SpendBy::Group => "groups",
+        SpendBy::TopGroup => "top-level groups",
+        SpendBy::User => "users",
+        SpendBy::Upstream => "upstreams",
     }
 }
 
@@ -174,33 +241,62 @@ fn parts(view: &SpendView, query: &Fields) -> Markup {
     }
 }
 
-/// Writes the rows with their shares of the whole, and the change from the range before.
-fn table(view: &SpendView, names: &PartNames, rows: &[Row<'_>], whole: Sums, name: &str) -> Markup {
-    let (measure, range) = (view.measure, &view.range);
-    let head = html! {
-        th scope="col" { (title(view.by)) } th.n.wide-only scope="col" { "Requests" }
-        th.n.wide-only scope="col" { "Tokens" } th.n scope="col" { "Spend" }
-        th.n.wide-only scope="col" { "Share" }
-        th.n.wide-only scope="col" title={ "Compared with " (range.before_in_words()) } { "vs. before" }
-    };
-    let share = |sums: Sums| match permille(measure.of(sums), measure.of(whole)) {
-        Some(share) => format!("{}.{} %", share / 10, share.abs() % 10),
-        None => "–".into(),
-    };
-    let body = html! {
-        @for Row { part, sums, before } in rows {
+/// A table of parts with their shares of the whole, and the change since the range before.
+struct PartsTable<'a> {
+    measure: Measure,
+    by: SpendBy,
+    range: &'a Range,
+    names: &'a PartNames,
+    whole: Sums,
+    /// The parts without a row.
+    others: Option<OtherParts<'a>>,
+}
+
+/// The sum of the parts that a table does not list.
+struct OtherParts<'a> {
+    title: String,
+    /// Address of the list of all parts.
+    address: &'a str,
+    sums: Sums,
+}
+
+impl PartsTable<'_> {
+    fn markup(&self, rows: &[Row<'_>], name: &str) -> Markup {
+        let head = html! {
+            th scope="col" { (title(self.by)) } th.n.wide-only scope="col" { "Requests" }
+            th.n.wide-only scope="col" { "Tokens" } th.n scope="col" { "Spend" }
+            th.n.wide-only scope="col" { "Share" }
+            th.n.wide-only scope="col" title={ "Compared with " (self.range.before_in_words()) } { "vs. before" }
+        };
+        let change = |sums: Sums, before: Option<Sums>| match before {
+            Some(before) => Range::change(self.measure.of(sums), self.measure.of(before)),
+            None => "–".into(),
+        };
+        let body = html! {
+            @for Row { part, sums, before } in rows {
+                (self.row(&self.names.linked(part), *sums, &change(*sums, *before)))
+            }
+            @if let Some(OtherParts { title, address, sums }) = &self.others {
+                (self.row(&html! { a href=(address) { (title) } }, *sums, "–"))
+            }
+        };
+        scrolled_table(name, &head, &body)
+    }
+
+    fn row(&self, name: &Markup, sums: Sums, change: &str) -> Markup {
+        let share = match permille(self.measure.of(sums), self.measure.of(self.whole)) {
+            Some(share) => format!("{}.{} %", share / 10, share.abs() % 10),
+            None => "–".into(),
+        };
+        html! {
             tr {
-                th scope="row" { (names.linked(part)) }
+                th scope="row" { (name) }
                 td.n.wide-only { (count(sums.requests)) }
                 td.n.wide-only { (count(sums.tokens)) }
-                td.n { (Measure::Spend.aligned(sums.charged.nanos())) p.narrow-only { (share(*sums)) } }
-                td.n.wide-only { (share(*sums)) }
-                td.n.wide-only { @match before {
-                    Some(before) => (Range::change(measure.of(*sums), measure.of(*before))),
-                    None => "–",
-                } }
+                td.n { (Measure::Spend.aligned(sums.charged.nanos())) p.narrow-only { (share) " · " (change) } }
+                td.n.wide-only { (share) }
+                td.n.wide-only { (change) }
             }
         }
-    };
-    scrolled_table(name, &head, &body)
+    }
 }

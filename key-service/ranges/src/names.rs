@@ -1,4 +1,4 @@
-//! Names of the parts of a spend, as pages and files show them.
+//! Names for the parts of a spend, for pages and files.
 
 use std::collections::HashMap;
 
@@ -22,7 +22,7 @@ pub(crate) struct PartNames {
 }
 
 impl PartNames {
-    /// Finds the names of the keys and groups among these parts.
+    /// Looks up the names of the keys and groups among these parts.
     pub(crate) async fn of(
         app: &App,
         reach: AccountReach,
@@ -38,14 +38,16 @@ impl PartNames {
                 | SpendPart::Group(None)
                 | SpendPart::OtherKeys
                 | SpendPart::OtherGroups
-                | SpendPart::OtherUsers => {}
+                | SpendPart::OtherUsers
+                | SpendPart::Upstream(_)
+                | SpendPart::OtherBills => {}
             }
         }
         let keys = app.management.keys_by_id(reach, keys).await?;
         Ok(Self { keys, groups: app.management.groups_by_id(reach, groups).await? })
     }
 
-    /// The name of a part; empty for a key without a label.
+    /// Name of a part; empty for a key without a label.
     pub(crate) fn text(&self, part: &SpendPart) -> String {
         match part {
             SpendPart::Model(model) => model.clone(),
@@ -56,6 +58,8 @@ impl PartNames {
             SpendPart::OtherKeys => "Other keys".into(),
             SpendPart::OtherGroups => "Other groups".into(),
             SpendPart::OtherUsers => "Other users".into(),
+            SpendPart::Upstream(upstream) => upstream.clone().unwrap_or_else(|| "Unknown upstream".into()),
+            SpendPart::OtherBills => "Earlier requests".into(),
         }
     }
 
@@ -69,11 +73,13 @@ impl PartNames {
             | SpendPart::Group(None)
             | SpendPart::OtherKeys
             | SpendPart::OtherGroups
-            | SpendPart::OtherUsers => html! { (text) },
+            | SpendPart::OtherUsers
+            | SpendPart::Upstream(_)
+            | SpendPart::OtherBills => html! { (text) },
         }
     }
 
-    /// The name of a part, with a link to it or to its requests.
+    /// Name of a part, with a link to it or to its requests.
     pub(crate) fn linked(&self, part: &SpendPart) -> Markup {
         let shown = self.shown(part);
         let requests = |name: &str, value: &str| {
@@ -84,11 +90,14 @@ impl PartNames {
             SpendPart::Group(Some(id)) => self.groups.get(id).map(|group| format!("{GROUPS}/{}", group.id)),
             SpendPart::Model(model) => Some(requests("model", model)),
             SpendPart::User(Some(user)) => Some(requests("user", user)),
+            SpendPart::Upstream(Some(upstream)) => Some(requests("upstream", upstream)),
             SpendPart::Group(None)
             | SpendPart::User(None)
             | SpendPart::OtherKeys
             | SpendPart::OtherGroups
-            | SpendPart::OtherUsers => None,
+            | SpendPart::OtherUsers
+            | SpendPart::Upstream(None)
+            | SpendPart::OtherBills => None,
         };
         let hint = match part {
             SpendPart::Key(id) => self.keys.get(id).map(|key| key.hint.as_str()),
@@ -97,7 +106,9 @@ impl PartNames {
             | SpendPart::User(_)
             | SpendPart::OtherKeys
             | SpendPart::OtherGroups
-            | SpendPart::OtherUsers => None,
+            | SpendPart::OtherUsers
+            | SpendPart::Upstream(_)
+            | SpendPart::OtherBills => None,
         };
         html! {
             @match to { Some(to) => a href=(to) { (shown) }, None => (shown) }

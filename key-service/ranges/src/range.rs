@@ -1,4 +1,4 @@
-//! A range of days, as an address says it, with links to other ranges and the days that it is compared with.
+//! A range of days as given in an address, with links to other ranges, and the days to compare it with.
 
 use std::ops::RangeInclusive;
 
@@ -12,10 +12,10 @@ use key_service_page::{
     form::{Fields, with},
 };
 
-/// Days between a day and the same date a year before.
+/// Days between a day and the day of comparison a year before.
 const YEAR: i64 = 365;
 
-/// The days of a range, as they are chosen.
+/// How a range was chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Span {
     Today,
@@ -27,7 +27,7 @@ enum Span {
     Dates,
 }
 
-/// Ranges with a name, each with its name in addresses and on pages.
+/// Ranges with a name: the name in addresses, and the one on pages.
 const SPANS: [(Span, &str, &str); 6] = [
     (Span::Today, "today", "Today"),
     (Span::Last(7), "7", "7 days"),
@@ -37,11 +37,11 @@ const SPANS: [(Span, &str, &str); 6] = [
     (Span::LastMonth, "last-month", "Last month"),
 ];
 
-/// Fields of an address that say a range. `days` is how an earlier form said it; offsets belong to dates of a zone, and an
+/// Fields of an address that belong to its range. `days` is an earlier form; offsets belong to dates in a zone, and an
 /// hour to a single day.
 const FIELDS: [&str; 7] = ["range", "days", "from", "to", "hour", "from_offset", "to_offset"];
 
-/// A range of days, at most [`MAX_DAYS`], and what it is compared with.
+/// A range of days, at most [`MAX_DAYS`], and what to compare it with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Range {
     pub days: RangeInclusive<Day>,
@@ -50,7 +50,7 @@ pub struct Range {
 }
 
 impl Range {
-    /// Reads the range of an address; the last [`DAYS`] if it names none.
+    /// Reads the range from an address; the last [`DAYS`] days if it has none.
     pub fn of(query: &Fields, today: Day) -> Self {
         let name = query.filled("range").or_else(|| query.filled("days"));
         let named = SPANS.into_iter().find(|(_, known, _)| Some(*known) == name).map(|(span, _, _)| span);
@@ -74,7 +74,7 @@ impl Range {
         Self { days, span, is_against_year: query.get("against") == "year" }
     }
 
-    /// Returns whether the address says the range by a name rather than by dates.
+    /// Returns whether the address names the range rather than giving dates.
     pub fn is_named(&self, query: &Fields) -> bool {
         self.span != Span::Dates && ["range", "days"].iter().any(|field| query.filled(field).is_some())
     }
@@ -83,7 +83,7 @@ impl Range {
         self.days.end().number() - self.days.start().number() + 1
     }
 
-    /// The days that this range is compared with.
+    /// The days to compare this range with.
     pub fn before(&self) -> RangeInclusive<Day> {
         if self.is_against_year { self.year_before() } else { self.previous() }
     }
@@ -107,7 +107,7 @@ impl Range {
         self.days.start().plus(-YEAR)..=self.days.end().plus(-YEAR)
     }
 
-    /// Names the days that the range is compared with by default.
+    /// Names the default days of comparison.
     fn previous_in_words(&self) -> String {
         match (self.span, self.length()) {
             (Span::Today, _) => "yesterday".into(),
@@ -118,7 +118,7 @@ impl Range {
         }
     }
 
-    /// Names the range, as the title of a sum.
+    /// Names the range, for the title of a sum.
     pub fn title(&self) -> String {
         match self.span {
             Span::Today => "Today".into(),
@@ -130,7 +130,7 @@ impl Range {
         }
     }
 
-    /// Says in a word how an amount differs from the one of the days before.
+    /// Describes briefly how an amount differs from the amount before.
     pub(crate) fn change(now: i64, before: i64) -> String {
         if before <= 0 {
             return if now > 0 { "new".into() } else { "–".into() };
@@ -142,12 +142,12 @@ impl Range {
         }
     }
 
-    /// Names the days that the range is compared with.
+    /// Names the days of comparison.
     pub(crate) fn before_in_words(&self) -> String {
         if self.is_against_year { "a year before".into() } else { self.previous_in_words() }
     }
 
-    /// Says how an amount differs from that of the days before.
+    /// Describes how an amount differs from the amount on the days of comparison.
     pub fn compared(&self, now: i64, before: i64) -> String {
         let days = self.before_in_words();
         if before <= 0 {
@@ -162,18 +162,18 @@ impl Range {
         }
     }
 
-    /// Says how charges differ from those of the days before.
+    /// Describes how charges differ from the charges on the days of comparison.
     pub fn compared_charges(&self, now: NanoUsd, before: NanoUsd) -> String {
         self.compared(now.nanos(), before.nanos())
     }
 
-    /// Returns the amount of a day, on average.
+    /// Returns the average amount per day.
     pub fn daily(&self, amount: i64) -> i64 {
         amount / self.length()
     }
 
-    /// Makes the links to other ranges of the page at `path`, the dates to type, and what the range is compared with.
-    /// The other fields of the address stay.
+    /// Makes the links to other ranges for the page at `path`, the inputs for dates, and the choice of comparison.
+    /// Other fields of the address are kept.
     pub fn choice(&self, app: &App, path: &str, query: &Fields) -> Markup {
         let dates = if self.span == Span::Dates { self.days.clone() } else { self.previous() };
         html! {
@@ -193,12 +193,12 @@ impl Range {
         }
     }
 
-    /// Makes the same without dates to type, for a page whose filters have them.
+    /// Makes the same without inputs for dates, for a page whose filters have them.
     pub fn choice_beside_dates(&self, app: &App, path: &str, query: &Fields) -> Markup {
         html! { div.range { (self.links(path, query)) (self.against(app, path, query)) } }
     }
 
-    /// Makes the links to ranges that have a name.
+    /// Makes the links to the named ranges.
     pub fn links(&self, path: &str, query: &Fields) -> Markup {
         html! {
             nav.choice aria-label="Range" data-live {
@@ -210,7 +210,7 @@ impl Range {
         }
     }
 
-    /// Makes the links to what the range may be compared with, as far as its sums are kept.
+    /// Makes the links to the possible comparisons, as far as their sums are kept.
     fn against(&self, app: &App, path: &str, query: &Fields) -> Markup {
         let has_year = app.management.has_counters_of(Month::of(*self.year_before().start()));
         let link = |value: &str, is_chosen: bool, title: &str| {
@@ -231,7 +231,7 @@ impl Range {
     }
 }
 
-/// Returns the fields of an address that say no range and no place in a list.
+/// Returns the fields of an address except for its range and its place in a list.
 fn others(query: &Fields) -> Fields {
     query.without(&FIELDS).without(&["after"])
 }

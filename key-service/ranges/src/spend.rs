@@ -27,19 +27,21 @@ use key_service_page::{
     show::count,
 };
 
-/// Path of the file with the sums of a view.
+/// Path of the file with a view's sums.
 pub const FILE: &str = "/dashboard/spend.csv";
-/// Path of the list of all parts of a view.
+/// Path of the list with all parts of a view.
 pub const LIST: &str = "/dashboard/spend";
-/// Parts that have their own colours; further parts are added up. A chart has no more colours that everybody tells apart.
+/// Number of parts with separate colours; further parts are added up. More colours would be hard to distinguish.
 const PARTS: usize = 7;
 
-/// Names of the parts that a spend is shown by, in addresses and on pages. The first is the default.
-const PARTS_BY: [(SpendBy, &str, &str); 4] = [
+/// What a spend can be divided by: the name in addresses, and the one on pages. The first is the default.
+const PARTS_BY: [(SpendBy, &str, &str); 6] = [
     (SpendBy::Model, "", "By model"),
     (SpendBy::Key, "key", "By key"),
     (SpendBy::Group, "group", "By group"),
+    (SpendBy::TopGroup, "top-group", "By top-level group"),
     (SpendBy::User, "user", "By user"),
+    (SpendBy::Upstream, "upstream", "By upstream"),
 ];
 
 /// Whose spend a page shows.
@@ -51,7 +53,7 @@ pub enum SpendScope {
     Group(GroupId),
 }
 
-/// What of a spend an address asks for.
+/// What part of the spend an address asks for.
 pub struct SpendView {
     pub scope: SpendScope,
     pub range: Range,
@@ -59,15 +61,14 @@ pub struct SpendView {
     pub(crate) by: SpendBy,
 }
 
-/// Sums of a view.
 pub struct SpendReport {
     pub(crate) parts: SpendParts,
-    /// The sum of the days that the range is compared with.
+    /// Sum over the days of comparison.
     pub(crate) before: Sums,
 }
 
 impl SpendView {
-    /// Reads what an address asks for. A key has parts by model alone, and a group none by group or by user.
+    /// Reads the view from an address. A key is divided only by model; a group is not divided by group or user.
     pub fn of(query: &Fields, scope: SpendScope, today: Day) -> Self {
         let measure = Measure::ALL.into_iter().find(|measure| name(*measure) == query.get("show"));
         let by = Self::offered(scope).find(|(_, known, _)| *known == query.get("by"));
@@ -81,20 +82,21 @@ impl SpendView {
 
     pub(crate) fn offered(scope: SpendScope) -> impl Iterator<Item = (SpendBy, &'static str, &'static str)> {
         let most = match scope {
-            SpendScope::Account => 4,
+            SpendScope::Account => PARTS_BY.len(),
             SpendScope::Group(_) => 2,
             SpendScope::Key(_) => 1,
         };
         PARTS_BY.into_iter().take(most)
     }
 
-    /// What a bar of the chart stands for: an hour of a single day. Users have no sums by hour.
+    /// What a bar of the chart covers: an hour if the range is a single day, otherwise a day. Users have no sums by
+    /// hour.
     pub(crate) fn step(&self) -> ChartStep {
         let is_of_a_day = self.range.days.start() == self.range.days.end();
         if is_of_a_day && self.by != SpendBy::User { ChartStep::Hour } else { ChartStep::Day }
     }
 
-    /// Reads the sums of the range, and the sum of the days that it is compared with.
+    /// Reads the range's sums, and the sum over the days of comparison.
     pub async fn read(&self, app: &App, reach: AccountReach) -> Result<SpendReport, Failure> {
         self.read_to(app, reach, Depth::PAGE).await
     }
@@ -107,7 +109,7 @@ impl SpendView {
     ) -> Result<SpendReport, Failure> {
         let search = |by, days| SpendSearch { days, by, step: self.step(), depth };
         let parts = self.parts(app, reach, search(self.by, self.range.days.clone())).await?;
-        // Models are the fewest parts, and have the same sum.
+        // By model, since this gives the fewest parts, with the same sum.
         let before = self.parts(app, reach, search(SpendBy::Model, self.range.before())).await?;
         Ok(SpendReport { parts, before: total(&before) })
     }
@@ -126,7 +128,7 @@ impl SpendView {
         })
     }
 
-    /// Reads what each of these keys was charged in the range while it was in the group of the page.
+    /// Reads how much each of these keys was charged in the range while it was in the page's group.
     pub async fn charged_to(
         &self,
         app: &App,
@@ -138,8 +140,8 @@ impl SpendView {
         Ok(app.management.charged_in_group(reach, group, self.range.days.clone(), &keys).await?)
     }
 
-    /// Makes the tiles of the range: `credit` comes first.
-    pub fn tiles(&self, report: &SpendReport, today: Day, credit: Option<&Markup>) -> Markup {
+    /// Makes the range's tiles. `more` has tiles of the account, in place of the daily average.
+    pub fn tiles(&self, report: &SpendReport, today: Day, more: Option<&Markup>) -> Markup {
         let (measure, range) = (self.measure, &self.range);
         let now = measure.of(total(&report.parts));
         let of_day = |day: Day| {
@@ -151,18 +153,19 @@ impl SpendView {
         let has_today = range.days.contains(&today) && range.days.start() != range.days.end();
         html! {
             dl.tiles {
-                @if let Some(credit) = credit { (credit) }
-                @if has_today { div.tile { dt { "Today" } dd { (measure.glance(of_today)) } } }
+                @if has_today && more.is_none() { div.tile { dt { "Today" } dd { (measure.glance(of_today)) } } }
                 div.tile { dt { (range.title()) } dd { (measure.glance(now)) (line(&range.days, of_day))
+                    @if has_today && more.is_some() { small { (measure.glance(of_today)) " today" } }
                     small { (range.compared(now, measure.of(report.before))) } } }
-                @if has_today || range.days.start() != range.days.end() {
+                @if let Some(more) = more { (more) }
+                @else if range.days.start() != range.days.end() {
                     div.tile { dt { "Daily average" } dd { (measure.glance(range.daily(now))) } }
                 }
             }
         }
     }
 
-    /// Makes the chart of the range on the page at `path`, with links to its parts and to its file.
+    /// Makes the range's chart for the page at `path`, with links to its parts and its file.
     pub async fn card(
         &self,
         app: &App,
@@ -220,7 +223,7 @@ impl SpendView {
         })
     }
 
-    /// Makes the parts of a chart, the largest first. Parts without a colour of their own become one.
+    /// Makes the parts of a chart, the largest first. Parts without a separate colour become one part.
     async fn series(
         &self,
         app: &App,
@@ -263,7 +266,18 @@ impl SpendView {
 }
 
 impl SpendReport {
-    /// Returns the parts with their sums, the largest first. Parts of what was not compared come last.
+    /// Returns the sum of the range.
+    pub fn total(&self) -> Sums {
+        total(&self.parts)
+    }
+
+    /// Returns the sum of the days of comparison.
+    pub const fn total_before(&self) -> Sums {
+        self.before
+    }
+
+    /// Returns the parts with their sums, the largest first. Parts that appear only on the days of comparison come
+    /// last.
     pub fn ranked(&self, measure: Measure) -> Vec<(&SpendPart, Sums)> {
         let sums = self.parts.iter().map(|(part, times)| (part, sum(times)));
         let (rest, mut parts): (Vec<_>, Vec<_>) =
@@ -273,29 +287,34 @@ impl SpendReport {
     }
 }
 
-/// Says what the part of others has, if there is one.
+/// Explains the part of other users, if there is one.
 pub(crate) fn says_of_others(parts: &SpendParts) -> Option<&'static str> {
     let has = |part: SpendPart| parts.contains_key(&part);
     if has(SpendPart::OtherKeys) {
         Some(
-            "This period has too many keys to compare them all. Shown are the keys with the highest spend in a sample of \
-             the requests and in total; another key may have spent more.",
+            "This period has too many keys to compare them all. This page shows the keys with the highest spend in a \
+             sample of the requests and in total; another key may have spent more.",
         )
     } else if has(SpendPart::OtherGroups) {
         Some(
-            "There are too many groups to compare them all. Shown are the groups with the highest spend in total and in \
-             a sample of the requests; another group may have spent more. Other groups includes keys without a group.",
+            "There are too many groups to compare them all. This page shows the groups with the highest spend in total \
+             and in a sample of the requests; another group may have spent more. Other groups includes keys without a \
+             group.",
         )
     } else if has(SpendPart::OtherUsers) {
         Some(
             "About 200 users of each day are counted separately. All later ones are summed up as Other users.",
+        )
+    } else if has(SpendPart::OtherBills) {
+        Some(
+            "Only the latest requests of this period are counted by upstream. The rest are summed up as Earlier requests.",
         )
     } else {
         None
     }
 }
 
-/// Returns the address of a file or a list with what a view shows.
+/// Returns the address of a file or list with the content of a view.
 fn address_of(view: &SpendView, path: &str, query: &Fields) -> String {
     let query = match view.scope {
         SpendScope::Account => query.clone(),
@@ -308,19 +327,25 @@ fn address_of(view: &SpendView, path: &str, query: &Fields) -> String {
     }
 }
 
-/// Returns the number that decides the colour of a part. A key and a group have one of their own, which stays the same
-/// while others spend more or less.
+/// Returns the number that decides a part's colour. Keys and groups have fixed numbers, so their colours do not depend
+/// on what others spend.
 fn place(part: &SpendPart, models: &[String]) -> Option<usize> {
     match part {
         SpendPart::Model(name) => models.iter().position(|model| model == name),
         SpendPart::Key(id) => id.as_bytes().last().map(|byte| usize::from(*byte)),
         SpendPart::Group(id) => id.and_then(|id| id.as_bytes().last().map(|byte| usize::from(*byte))),
         SpendPart::User(user) => user.as_ref().and_then(|user| user.bytes().last()).map(usize::from),
-        SpendPart::OtherKeys | SpendPart::OtherGroups | SpendPart::OtherUsers => None,
+        SpendPart::Upstream(name) => name.as_ref().and_then(|name| name.bytes().last()).map(usize::from),
+        SpendPart::OtherKeys | SpendPart::OtherGroups | SpendPart::OtherUsers | SpendPart::OtherBills => None,
     }
 }
 
-/// Returns the name of a measure in the address, which is empty for the default.
+/// Name of a division in addresses; empty for the default.
+pub(crate) fn by_name(by: SpendBy) -> &'static str {
+    PARTS_BY.into_iter().find(|(known, _, _)| *known == by).map_or("", |(_, name, _)| name)
+}
+
+/// Name of a measure in addresses; empty for the default.
 pub(crate) const fn name(measure: Measure) -> &'static str {
     match measure {
         Measure::Spend => "",

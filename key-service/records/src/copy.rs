@@ -1,7 +1,7 @@
-//! Copies everything that one backend keeps to another, and compares both. Neither may be served meanwhile.
+//! Copies everything from one backend to another and compares the two. Neither may be in use meanwhile.
 //!
-//! A record keeps its revision, and a log its numbers. If the target has a part of the source and nothing else, an
-//! earlier copy ended early, and this one completes it. Any other target is left as it is.
+//! A record keeps its revision, and a log its numbers. If the target has only a part of the source, an earlier copy was
+//! interrupted, and this one completes it. Any other target is left unchanged.
 
 mod error;
 mod pages;
@@ -30,26 +30,26 @@ use crate::records::{Answer, Durability, Name, Place, Question, Records, Set, Sp
 
 /// Places copied or compared at once: enough to hide round trips, and to share the transactions of SQLite.
 const PLACES_AT_ONCE: usize = 16;
-/// Spaces awaited together until they are durable. They share the waits of a Redis, most of a second each.
+/// Spaces whose durability is awaited together. In Redis, one wait takes most of a second and serves them all.
 const SETTLED_AT_ONCE: usize = 512;
 
 /// Counts of what was copied and found equal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Copied {
-    /// Spaces' sets, indexes and logs.
+    /// Sets, indexes and logs.
     pub places: u64,
     pub records: u64,
     pub entries: u64,
     pub values: u64,
 }
 
-/// Progress of a copy, for whoever shows it.
+/// Progress of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
     pub phase: Phase,
     /// Counts of what the phase has done.
     pub done: Copied,
-    /// Number of places in the end.
+    /// Total number of places.
     pub places: u64,
 }
 
@@ -57,11 +57,10 @@ pub struct Step {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     Copying,
-    /// Everything is read from both backends, and compared.
+    /// Reads everything from both backends and compares it.
     Comparing,
 }
 
-/// Two stores, with the counts of a phase.
 struct Pair<'a> {
     from: &'a Arc<dyn Records>,
     to: &'a Arc<dyn Records>,
@@ -99,16 +98,15 @@ impl CopiedCounts {
     }
 }
 
-/// Part of a place that the target must have.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Extent {
-    /// Some of the place, from its beginning.
+    /// Some values from the beginning of the place.
     Beginning,
     Whole,
 }
 
-/// Copies everything, compares everything, and returns the counts. It calls `tell` every few hundred records, entries
-/// or values.
+/// Copies everything, compares everything, and returns the counts. Calls `tell` after every few hundred records,
+/// entries or values.
 pub async fn copy(
     from: &Arc<dyn Records>,
     to: &Arc<dyn Records>,
@@ -129,7 +127,8 @@ pub async fn copy(
     let places = known.len() as u64;
     let step = |phase, counts: &CopiedCounts| tell(Step { phase, done: counts.get(), places });
     pair.copy(&known, &|counts: &CopiedCounts| step(Phase::Copying, counts)).await?;
-    // What is found there since then is waited for, so that a connection which broke during the copy is no harm.
+    // The terms are taken only now, and the comparison finds everything in them. So a connection that broke during the
+    // copy does no harm.
     let terms = terms(to, &known).await;
     let there: BTreeSet<_> = to.places().await?.into_iter().collect();
     if let Some((space, place)) = there.symmetric_difference(&known).next() {
@@ -277,7 +276,7 @@ impl Pair<'_> {
     }
 }
 
-/// Counts the records. A record that stands on two pages counts once.
+/// Counts the records. A record that appears on two pages counts once.
 async fn count_records(of: &Arc<dyn Records>, space: &Space, set: Set) -> Result<usize, CopyError> {
     let (mut pages, mut known) = (Pages::of(Place::Set(set)), HashSet::new());
     while let Some(page) = pages.next(of, space).await? {

@@ -1,8 +1,8 @@
-//! Time that calls to the store take.
+//! Measures how long calls to the store take.
 
 use tokio::time::Instant;
 
-/// A call to the store, measured until it is dropped. A call that fails, or whose caller gives up, is measured too.
+/// A call to the store, measured until it is dropped. Failed and abandoned calls are measured too.
 pub struct Timed {
     operation: &'static str,
     began: Instant,

@@ -1,4 +1,4 @@
-//! The backend of tests: maps behind a lock, and calls that fail or wait when a test asks for it.
+//! The backend for tests: maps behind a lock. Calls fail or wait when a test asks for it.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -17,21 +17,20 @@ use crate::records::{
 /// Records on a page of a set: few, so that tests see several pages.
 const PAGE: usize = 7;
 
-/// Records in memory, which end with the value.
+/// Records in memory, dropped with this value.
 #[derive(Default)]
 pub struct Maps {
     spaces: Mutex<BTreeMap<Space, SpaceMaps>>,
     faults: Mutex<VecDeque<Fault>>,
 }
 
-/// Something that happens to a call.
 #[derive(Debug)]
 pub enum Fault {
     /// The call fails, and has no effect.
     Refused(Failure),
     /// The call takes effect, and its answer is lost.
     Lost(Failure),
-    /// The call waits before it takes effect, until the sender is used or dropped.
+    /// The call waits before it takes effect, until the sender sends or is dropped.
     HeldUp(oneshot::Receiver<()>),
     /// The call takes effect, and its answer waits.
     AnsweredLate(oneshot::Receiver<()>),
@@ -46,12 +45,12 @@ pub struct SpaceMaps {
 }
 
 impl Maps {
-    /// Lets faults happen to the next calls, reads and commits alike, one fault a call.
+    /// Injects faults into the next calls, reads and commits alike, one fault per call.
     pub fn next_calls(&self, faults: impl IntoIterator<Item = Fault>) {
         self.faults.lock().extend(faults);
     }
 
-    /// Number of records in the spaces whose names begin like this.
+    /// Number of records in all spaces whose names begin like this.
     pub fn count_in(&self, spaces: &str) -> usize {
         let all = self.spaces.lock();
         let inside = all.iter().filter(|(space, _)| space.as_str().starts_with(spaces));
@@ -125,17 +124,16 @@ impl SpaceMaps {
         Ok(Committed::Written)
     }
 
-    /// The record of this name.
     pub fn record(&self, name: &Name) -> Option<&Record> {
         self.records.get(name)
     }
 
-    /// All records, in the order of their names.
+    /// All records, sorted by name.
     pub fn records(&self) -> impl Iterator<Item = (&Name, &Record)> {
         self.records.iter()
     }
 
-    /// Values of a log, in the order of their numbers.
+    /// Values of a log, sorted by number.
     pub fn values(&self, log: Log) -> impl Iterator<Item = (u64, &[u8])> {
         self.logs.get(&log).into_iter().flatten().map(|(number, value)| (*number, &value[..]))
     }
@@ -148,7 +146,7 @@ impl SpaceMaps {
         sets.chain(indexes).chain(logs.map(|(log, _)| Place::Log(*log))).collect()
     }
 
-    /// The records whose guards do not hold.
+    /// Returns the records whose guards do not hold.
     fn present(&self, guards: &[Guard]) -> Vec<(usize, Option<Record>)> {
         let present = |guard: &Guard| self.records.get(&guard.name).cloned();
         let places = guards.iter().map(|guard| (guard.seen, present(guard))).enumerate();
@@ -156,7 +154,7 @@ impl SpaceMaps {
         stale.map(|(place, (_, record))| (place, record)).collect()
     }
 
-    /// Fails if one of the writes cannot be made, so that none is.
+    /// Fails if one of the writes cannot be made, so that no write is made.
     fn check(&self, writes: &[Write]) -> Result<(), Failure> {
         let mut lasts = BTreeMap::new();
         for write in writes {
@@ -179,7 +177,7 @@ impl SpaceMaps {
         Ok(())
     }
 
-    /// Makes a write that was checked.
+    /// Makes a write that has been checked.
     fn write(&mut self, write: Write) {
         match write {
             Write::Append { log, first, values, kept } => {

@@ -8,17 +8,19 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use minicbor::Encode;
 
-/// Words of a commit that keeps no other commit waiting, as [`Commit::words`] counts them. In Redis it takes a few
-/// milliseconds.
+use crate::name_bytes::NameBytes;
+
+/// Words in a commit that does not delay other commits, as [`Commit::words`] counts them. Redis needs a few
+/// milliseconds for that many.
 pub const MOST_WORDS: usize = 8_000;
 
-/// Records that commit together: those of an account, or a few small ones. The name is not empty and has no `}`, since
-/// Redis takes it as the hash tag that keeps a space in one slot of a cluster.
+/// Records that can be committed together: those of an account, or a few small ones. The name is not empty and has no
+/// `}`, since Redis uses it as the hash tag that keeps a space in one slot of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Space(String);
+pub struct Space(Arc<str>);
 
 impl Space {
-    pub fn new(name: impl Into<String>) -> Self {
+    pub fn new(name: impl Into<Arc<str>>) -> Self {
         let name = name.into();
         debug_assert!(!name.is_empty() && !name.contains('}'), "{name}");
         Self(name)
@@ -29,21 +31,19 @@ impl Space {
     }
 }
 
-/// Records of a space that may be dropped together: those of one kind, or of a part of the kind, such as a day.
+/// Records of a space that may be dropped together: all of one kind, or a part of them, such as one day's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Set {
     pub table: u8,
-    /// Part of the kind; zero if the kind has one part.
+    /// Part of the kind; zero if the kind is not divided.
     pub part: u32,
 }
 
-/// Name of a record in its space.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name {
-    /// The set of the record.
     pub set: Set,
-    /// Name within the set, which guards and writes share.
-    pub key: Arc<[u8]>,
+    /// Name within the set.
+    pub key: NameBytes,
 }
 
 /// An index of a space: entries without values, in the order of bytes.
@@ -54,7 +54,7 @@ pub struct Index(pub u8);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Log(pub u8);
 
-/// Random bits of the commit that wrote a record last. A counter would repeat after a removal or a failover.
+/// Random bits that identify the commit that last wrote a record. A counter would repeat after a removal or a failover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Revision(pub [u8; Self::SIZE]);
 
@@ -62,14 +62,14 @@ impl Revision {
     pub const SIZE: usize = 8;
 }
 
-/// A record as it is kept: its revision, the lowest form of a program that may write it, and its message.
+/// A stored record: its revision, the lowest form of a program that may write it, and its message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record(Vec<u8>);
 
 impl Record {
     const HEAD: usize = Revision::SIZE + 1;
 
-    /// Makes a record whose message is these bytes.
+    /// Makes a record with these bytes as its message.
     pub fn new(revision: Revision, form: u8, message: &[u8]) -> Self {
         let mut bytes = Vec::with_capacity((Self::HEAD + message.len()).max(128));
         bytes.extend(revision.0);
@@ -78,29 +78,28 @@ impl Record {
         Self(bytes)
     }
 
-    /// Makes a record of a value.
     pub fn of(revision: Revision, form: u8, value: &impl Encode<()>) -> Self {
         let mut record = Self::new(revision, form, &[]);
         shared::stored::append(value, &mut record.0);
         record
     }
 
-    /// Reads the bytes of a record; `None` if they are too short.
+    /// Reads a stored record; `None` if the bytes are too short.
     pub fn from_bytes(bytes: Vec<u8>) -> Option<Self> {
         (bytes.len() >= Self::HEAD).then_some(Self(bytes))
     }
 
-    /// Bytes of the record, as backends keep them.
+    /// The record as backends store it.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// Bytes of the record, as backends keep them.
+    /// The record as backends store it.
     pub fn into_bytes(self) -> Vec<u8> {
         self.0
     }
 
-    /// Returns the commit that wrote the record.
+    /// Returns the revision, which identifies the commit that wrote the record.
     pub fn revision(&self) -> Revision {
         let mut revision = [0; Revision::SIZE];
         revision.copy_from_slice(&self.0[..Revision::SIZE]);
@@ -117,7 +116,7 @@ impl Record {
     }
 }
 
-/// A record as a decision saw it. The commit holds only if it is still the same.
+/// A record as the decision saw it. The commit takes effect only if the record is still the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Guard {
     pub name: Name,
@@ -125,44 +124,43 @@ pub struct Guard {
     pub seen: Option<Revision>,
 }
 
-/// A change of a space.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Write {
-    /// Appends values to a log, numbered from `first`, and may drop those that are not among the last `kept`.
+    /// Appends values to a log, numbered from `first`. May drop all but the last `kept` values.
     Append {
         log: Log,
-        /// Number of the first value: one more than the log's last number, which a guarded record tells. Nothing is
-        /// written if the log already had the number of the last value.
+        /// Number of the first value: one more than the log's last number, which the caller keeps in a guarded record.
+        /// Nothing is written if the log already has the number of the last value.
         first: u64,
-        /// Values to append; at least one.
+        /// At least one value.
         values: Vec<Vec<u8>>,
-        /// Number of values that must stay.
+        /// Number of values that must be kept.
         kept: u64,
     },
-    /// Drops the values of a log whose numbers are below `first`. A backend that keeps several values together may drop them
-    /// later.
+    /// Drops the values of a log whose numbers are below `first`. A backend that stores several values together may
+    /// drop them later.
     Trim {
         log: Log,
-        /// Lowest number that is kept. It is never above the last value's, so that the log remembers where to go on.
+        /// Lowest number to keep. It is at most the last value's number, so that the log remembers where to continue.
         first: u64,
     },
-    /// Writes a record. If the decision has read it, a guard names it.
+    /// Writes a record. If the decision has read it, a guard must name it.
     Put(Name, Record),
     /// Removes a record, if there is one.
     Remove(Name),
     Drop(Set),
     /// Puts an entry into an index.
     Enter(Index, Vec<u8>),
-    /// Takes an entry out of an index, if it is there.
+    /// Removes an entry from an index, if it is there.
     Leave(Index, Vec<u8>),
 }
 
 /// Writes that take effect if every guard holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Commit {
-    /// Records as the decision saw them, each once.
+    /// Records that the decision has read, each once.
     pub guards: Vec<Guard>,
-    /// Changes, of which each record has at most one.
+    /// Changes, at most one for each record.
     pub writes: Vec<Write>,
 }
 
@@ -178,15 +176,15 @@ impl Commit {
     }
 }
 
-/// Losses that an answered commit survives.
+/// Failures that a commit survives once it is answered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Durability {
-    /// None: the commit only asked a question, or its loss does no harm.
+    /// It may be lost: the commit only asked a question, or losing it does no harm.
     Volatile,
-    /// The loss of the server that wrote, if the operator has replicas awaited. Meant for holds, which move no money,
-    /// but which a failover alone must not forget.
+    /// It survives the loss of the server that wrote it, if the operator has configured replicas to wait for. Meant for
+    /// holds, which move no money but should survive a failover.
     Replicated,
-    /// The loss of power too, as far as the backend reports what is on its disk. Meant for money and keys.
+    /// It also survives a power failure, as far as the backend knows what is on its disk. Meant for money and keys.
     #[default]
     Durable,
 }
@@ -194,7 +192,8 @@ pub enum Durability {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Committed {
     Written,
-    /// Nothing is written, since some guards do not hold. Each comes as its place, with the record as it is now.
+    /// Nothing is written because some guards do not hold. For each: its position in the commit, and the record as it
+    /// is now.
     Conflict(Vec<(usize, Option<Record>)>),
 }
 
@@ -207,14 +206,13 @@ pub enum Order {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Question {
     Records(Vec<Name>),
-    /// Records of a set, some hundred at a time, in any order: from the beginning, or after the cursor of a page. A
-    /// record that exists all the while is on one of the pages.
+    /// Records of a set in any order, a few hundred per page: from the beginning, or after the cursor of a page. A
+    /// record that exists during the whole reading is on one of the pages.
     Set(Set, Option<Cursor>),
-    /// Entries of an index from `from` to before `to`; `None` is no bound.
+    /// Entries of an index from `from` (inclusive) to `to` (exclusive). `None` means no limit.
     Entries {
         index: Index,
         from: Vec<u8>,
-        /// First entry that is left out.
         to: Option<Vec<u8>>,
         order: Order,
         limit: usize,
@@ -229,7 +227,7 @@ pub enum Question {
     },
 }
 
-/// Entries that a question about a whole index asks for, more than any has.
+/// Limit of a question about a whole index, more than any index has.
 const WHOLE: usize = 10_000_000;
 
 impl Question {
@@ -245,7 +243,7 @@ impl Question {
     }
 }
 
-/// Position between two pages of a set.
+/// Position after a page of a set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cursor(pub Vec<u8>);
 
@@ -268,64 +266,64 @@ pub enum Answer {
     Values(Vec<(u64, Vec<u8>)>),
 }
 
-/// Servers of a backend that do not serve while others do, each with the reason.
+/// Servers of a backend that are down while others serve, each with the reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MissingServers(pub Vec<String>);
 
-/// A time in which one server carries out the commits of a space. The server of the next term may lack some of them.
+/// A period in which one server carries out the commits of a space. The server of the next term may lack some of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Term(pub u64);
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
-    /// The backend did not answer. The commit may have taken effect, or may still do so.
+    /// The backend did not answer. The commit may have taken effect, or may still take effect.
     #[error("{0}")]
     Unknown(String),
     /// The backend has done nothing.
     #[error("{0}")]
     NotDone(String),
-    /// The backend's data have a form that no program writes.
+    /// The backend holds data that no version of this program writes.
     #[error("{0}")]
     Damaged(String),
 }
 
-/// A database that compares and writes. Commits of a space take effect one after another. An answered commit survives
-/// what [`Records::settle`] was asked for afterwards.
+/// A database that compares and writes. Commits of a space take effect one after another. An answered commit is as
+/// durable as the caller then asks for with [`Records::settle`].
 #[async_trait]
 pub trait Records: Send + Sync + 'static {
     /// Name of the database in spans.
     fn system(&self) -> &'static str;
 
-    /// Answers questions about a space as it is at one moment.
+    /// Answers questions about a space, all as of the same moment.
     async fn read(&self, space: &Space, questions: Vec<Question>) -> Result<Vec<Answer>, Failure>;
 
     /// Writes everything if every guard holds, and nothing otherwise. A commit may be sent twice if one of its guards
-    /// names a record that it changes: the second time, this guard does not hold.
+    /// names a record that the commit changes: that guard then fails the second time.
     async fn commit(&self, space: &Space, commit: Commit) -> Result<Committed, Failure>;
 
-    /// Words that a commit should have at most, as [`Commit::words`] counts them. One that is larger is taken too, up to a
-    /// bound of the backend, or refused before anything is written.
+    /// Recommended maximum of words in a commit, as [`Commit::words`] counts them. The backend also accepts a larger
+    /// commit up to its own maximum, or refuses it before writing anything.
     fn most_words(&self) -> usize {
         MOST_WORDS
     }
 
-    /// Lists all places of all spaces, to copy a backend that nobody uses meanwhile. Other calls may wait for this one.
+    /// Lists all places of all spaces, for copying a backend that nobody uses meanwhile. Other calls may have to wait.
     async fn places(&self) -> Result<Vec<(Space, Place)>, Failure>;
 
-    /// The present term of the server that has a space.
+    /// The current term of the server that has the space.
     async fn term(&self, _space: &Space) -> Term {
         Term::default()
     }
 
-    /// Waits until the answered commits of a space are this durable, and holds up no other commit. Callers wait before
-    /// they answer a change, and before they answer that a change was made earlier, since an earlier call may have
-    /// failed while waiting. `since` is the term before the commits. [`Failure::Unknown`] if the backend cannot tell, and
-    /// if that term is over.
+    /// Waits until the answered commits of a space are this durable, without blocking other commits. Callers wait
+    /// before they answer a change. They also wait before they answer that a change was made earlier, since that
+    /// earlier call may have failed while it waited. `since` is the term before the commits. Fails with
+    /// [`Failure::Unknown`] if the backend cannot tell, or if that term is over.
     async fn settle(&self, _space: &Space, _durability: Durability, _since: Term) -> Result<(), Failure> {
         Ok(())
     }
 
-    /// Succeeds if a server answers and has loaded its data, and names those that do not.
+    /// Succeeds if at least one server answers and has loaded its data. Returns the servers that do not.
     async fn ping(&self) -> Result<MissingServers, Failure> {
         Ok(MissingServers::default())
     }
@@ -336,31 +334,31 @@ pub trait Records: Send + Sync + 'static {
         Ok(None)
     }
 
-    /// Returns whether the remaining space is reserved for holds and captures. The answer may be a second old. It is
-    /// always `false` for a backend that sees no bound.
+    /// Returns whether only holds and captures may still use the remaining space. The answer may be a second old.
+    /// Always `false` for a backend that knows no limit.
     async fn is_nearly_full(&self) -> Result<bool, Failure> {
         Ok(false)
     }
 
-    /// Share of the space that is used, from 0 to 1: of the memory of the fullest server, or of the disk. `None`
-    /// without a bound.
+    /// Share of the space that is used, from 0 to 1: of the memory of the fullest server, or of the disk. `None` if
+    /// there is no limit.
     async fn used_ratio(&self) -> Result<Option<f64>, Failure> {
         Ok(None)
     }
 
-    /// Describes what answered writes may not survive, and what to do about it.
+    /// Describes which failures answered writes may not survive, and how to fix that.
     async fn persistence_warnings(&self) -> Vec<&'static str> {
         Vec::new()
     }
 
-    /// Times in milliseconds since 1970, the earliest first. Commits answered after each of them may have been lost with a
-    /// server that another one replaced, and the numbers of their values given to others.
+    /// Times in milliseconds since 1970, the earliest first, at which a server was replaced. Commits answered after
+    /// such a time may have been lost with that server, and the numbers of their values may have been used again.
     async fn losses(&self) -> Result<Vec<i64>, Failure> {
         Ok(Vec::new())
     }
 
-    /// Writes something small to every server, which changes nothing. Fails if all refuse the write, because space is
-    /// short or for another reason, and names those that do.
+    /// Writes something small to every server; it changes no data. Fails if all servers refuse, for lack of space or
+    /// another reason; otherwise returns those that refuse.
     async fn try_write(&self) -> Result<MissingServers, Failure> {
         Ok(MissingServers::default())
     }

@@ -1,15 +1,13 @@
-//! The backend in Redis: one script compares and writes. A Redis, or a cluster, serves any number of key-services.
-//!
-//! Records of a set are fields of a hash; an index is a sorted set whose scores are all zero; a log is a stream, an item of
-//! which has the number of its last value. All names of a space share a hash tag, and so a slot of a cluster, which thus
-//! distributes the spaces.
+//! The fields of a hash are the records of a set; an index is a sorted set with all scores zero; a log is a stream, and
+//! each of its items has the number of its last value. All names of a space share a hash tag, so they are in one slot,
+//! and a cluster distributes the spaces.
 //!
 //! Durability depends on how Redis writes its append-only file. With `appendfsync always`, all answered commits
 //! survive. With `everysec` and a server that has `WAITAOF` (7.2), durable changes are answered up to a second later,
 //! when they are on disk as far as the server can tell (some confirm too early). With `everysec` and an older server,
-//! up to two seconds are lost with the machine, or with Redis alone if its disk is slow; a warning is logged at start.
-//! A failover to a replica loses the commits that had not reached it. If replicas are awaited, changes are answered
-//! once they have reached that many.
+//! up to two seconds are lost if the machine fails, or if only Redis fails and its disk is slow; a warning is logged at
+//! start. A failover to a replica loses the commits that had not reached it. If the operator configures replicas to
+//! wait for, changes are answered once that many have them.
 
 mod admission;
 mod arguments;
@@ -64,23 +62,22 @@ pub struct Redis {
     read: Script,
     memory: MemoryWatch,
     clock: Arc<dyn Clock>,
-    /// Task that marks the store as seen; absent if the store is only read.
+    /// Task that marks the store as seen. `None` if the store is only read.
     marking: Option<JoinHandle<()>>,
 }
 
-/// The store cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The data directory cannot be used.
     #[error(transparent)]
     DataDir(#[from] io::Error),
-    /// Redis cannot be used. The message contains the causes.
+    /// Redis cannot be used. The message includes the causes.
     #[error("Redis: {0}")]
     Redis(RedisError),
 }
 
 impl OpenError {
-    /// Returns whether the Redis may become available later. Settings, data and credentials that are refused stay so.
+    /// Returns whether Redis may become available later. Refused settings, data and credentials are permanent.
     pub fn may_pass(&self) -> bool {
         match self {
             Self::DataDir(_) => false,
@@ -96,7 +93,7 @@ impl From<RedisError> for OpenError {
 }
 
 impl Redis {
-    /// Connects, and checks that this Redis keeps its data and has not lost any. Calls wait while it loads data.
+    /// Connects, and checks that this Redis persists its data and has not lost any. Calls wait while it loads its data.
     pub async fn open(settings: &Settings, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
         let key_space = KeySpace::new(&settings.prefix);
         let directory = format!("{:016x}", u64::from_be_bytes(random_bytes(&*clock)));
@@ -119,8 +116,8 @@ impl Redis {
         })
     }
 
-    /// Returns whether a process serves this Redis: one that is connected, even if it stands still, or one that marks it
-    /// every few seconds. This waits for a mark.
+    /// Returns whether a process uses this Redis: one that is connected, even if it is suspended, or one that marks the
+    /// store every few seconds. This call waits long enough to see a mark.
     pub async fn is_served(&self) -> Result<bool, Failure> {
         if self.is_connected().await? {
             return Ok(true);
@@ -130,7 +127,7 @@ impl Redis {
         Ok(self.marks().await? != before)
     }
 
-    /// Returns whether a process that serves has a connection. A process that was stopped by a signal keeps it.
+    /// Returns whether a serving process is connected. A process that a signal has stopped keeps its connection.
     async fn is_connected(&self) -> Result<bool, Failure> {
         let mut question = cmd("CLIENT");
         question.arg("LIST");
@@ -151,7 +148,7 @@ impl Redis {
         Ok(false)
     }
 
-    /// The last count of each part of the store.
+    /// The latest count in each part of the store.
     async fn marks(&self) -> Result<Vec<Option<i64>>, Failure> {
         let last = |part| {
             let mut question = cmd("HGET");
@@ -173,7 +170,7 @@ impl Drop for Redis {
 /// Marks the store as seen every few seconds.
 async fn mark(client: Arc<Client>, clock: Arc<dyn Clock>) {
     let mut ticks = interval(MARKED_EVERY);
-    ticks.tick().await; // the first is at once: a Redis that was up has its mark
+    ticks.tick().await; // the first comes at once, so a Redis that was up has its mark
     let mut is_failing = false;
     loop {
         ticks.tick().await;
@@ -181,8 +178,7 @@ async fn mark(client: Arc<Client>, clock: Arc<dyn Clock>) {
         let has_failed = std::mem::replace(&mut is_failing, marked.is_err());
         match marked {
             Ok(losses) => losses.report(),
-            // Readiness keeps reporting that a store is away or full.
-            Err(e) if !has_failed => tracing::error!(error = %e, "cannot note that Redis was seen"),
+            Err(e) if !has_failed => tracing::error!(error = %e, "cannot mark Redis as seen"),
             Err(_) => {}
         }
     }
@@ -229,7 +225,7 @@ impl Records for Redis {
         capacity::ping(&self.client, &self.key_space).await.map_err(|e| failure(&e))
     }
 
-    /// Subtracts from our clock that of the server that differs most.
+    /// Subtracts the clock of the server that differs most from our clock.
     async fn clock_skew(&self) -> Result<Option<i64>, Failure> {
         let asked = self.clock.now();
         let answers = self.client.ask_those_there(&cmd("TIME")).await.map_err(|e| failure(&e))?;
@@ -255,7 +251,7 @@ impl Records for Redis {
 
     async fn persistence_warnings(&self) -> Vec<&'static str> {
         let of_disk = self.client.sync().warning();
-        // Readiness reports a store that does not answer.
+        // A store that does not answer is reported by readiness.
         let of_replicas = self.client.warning().await.unwrap_or_default();
         of_disk.into_iter().chain(of_replicas).collect()
     }
@@ -269,7 +265,7 @@ impl Records for Redis {
     }
 }
 
-/// Reads the script's answer: zero, or the places of failed guards with the records as they are.
+/// Reads the script's answer: zero, or the positions of failed guards with the current records.
 fn committed(answer: Value, arguments: &Arguments<'_>) -> Result<Committed, Failure> {
     if answer == Value::Int(0) {
         return Ok(Committed::Written);

@@ -1,5 +1,5 @@
-//! Private Redis servers on separate sockets and ports, for tests of this crate and of others. A server is stopped when the last
-//! test that uses it ends.
+//! Private Redis servers on separate sockets and ports, for tests in this and other crates. A server stops when the
+//! last test that uses it ends.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "panics are fine as test failures")]
 
@@ -20,7 +20,7 @@ pub use self::{
 };
 use crate::redis::{Address, Certificates, Settings};
 
-/// Settings of a separate store at this address, beside others on the same servers.
+/// Settings for a separate store at this address, next to others on the same servers.
 pub fn settings(url: &str, data_dir: &TempDir) -> Settings {
     static STORES: AtomicU32 = AtomicU32::new(0);
     Settings {

@@ -1,8 +1,7 @@
-//! The backend in SQLite: a file that needs no setup, and that the command line may use while the server runs; or
-//! memory.
+//! The backend in SQLite: in memory, or in a file that needs no setup and that commands may use while the server runs.
 //!
 //! One thread writes, with many commits in a transaction; other threads read the last committed state. An answered
-//! commit survives the loss of the machine, since the answer follows the sync.
+//! commit survives a crash of the machine, since the answer follows the sync.
 
 mod changes;
 pub mod copy;
@@ -34,26 +33,26 @@ use crate::{
     records::{Answer, Commit, Committed, Failure, MissingServers, Place, Question, Records, Space},
 };
 
-/// Words of a commit: an import of thousands of keys takes effect together. Other commits wait for it, for about a
-/// second.
+/// Maximum words in a commit: an import of thousands of keys takes effect together. Other commits wait for it, for
+/// about a second.
 const MOST_WORDS: usize = 1_000_000;
 
-/// Records in a file or in memory. Dropping the value finishes queued commits and closes the file.
+/// Records in a file or in memory. Dropping this value finishes queued commits and closes the file.
 pub struct Sqlite {
-    /// `None` in memory, where the writer reads too. Readers are dropped first: the last connection to close merges the
-    /// write-ahead log into the file, which is the writer's task.
+    /// `None` in memory, where the writer also reads. Readers are dropped first: the last connection to close merges
+    /// the write-ahead log into the file, and that should be the writer's.
     readers: Option<Readers>,
     writer: Writer,
 }
 
 impl Sqlite {
-    /// Opens the file, or makes it if it is missing or empty. A file of another layout is left as it is.
+    /// Opens the file, or creates it if it is missing or empty. A file with another layout is left unchanged.
     pub fn open(path: &Path) -> Result<Self, OpenError> {
         let writer = Writer::open(path)?;
         Ok(Self { readers: Some(Readers::open(path)?), writer })
     }
 
-    /// Opens a database in memory, which ends with the value.
+    /// Opens a database in memory, which is lost when this value is dropped.
     pub fn in_memory() -> Result<Self, OpenError> {
         Ok(Self { readers: None, writer: Writer::in_memory()? })
     }
@@ -102,23 +101,23 @@ impl Records for Sqlite {
         Ok(MissingServers::default())
     }
 
-    /// Returns `false`: the file has no bound but its disk, which others fill too. A full disk refuses writes that need
-    /// space, and changes nothing.
+    /// Returns `false`: the file has no limit except its disk, which others fill too. A full disk refuses writes that
+    /// need space, and loses nothing.
     async fn is_nearly_full(&self) -> Result<bool, Failure> {
         Ok(false)
     }
 
     async fn used_ratio(&self) -> Result<Option<f64>, Failure> {
         let ratio = self.writer.file().map(FileIdentity::disk_used_ratio).transpose();
-        ratio.map_err(|e| Failure::NotDone(format!("the disk cannot be looked at: {e}")))
+        ratio.map_err(|e| Failure::NotDone(format!("cannot check the disk: {e}")))
     }
 
     async fn persistence_warnings(&self) -> Vec<&'static str> {
         let in_memory = self.writer.file().is_none();
-        in_memory.then_some("all is in memory, and gone when the process ends").into_iter().collect()
+        in_memory.then_some("everything is in memory and is lost when the process ends").into_iter().collect()
     }
 
-    /// Writes the layout's number again, which changes nothing.
+    /// Writes the layout's number again, which changes no data.
     async fn try_write(&self) -> Result<MissingServers, Failure> {
         let _timed = timed("write");
         self.writer.check_file()?;

@@ -1,4 +1,4 @@
-//! What a backend promises: the same cases run against each backend.
+//! What a backend promises: each case runs against each backend.
 
 mod guards;
 mod halves;
@@ -25,15 +25,15 @@ use crate::{
     sqlite::Sqlite,
 };
 
-/// A set of records that cases use.
+/// A set of records for the cases.
 pub(crate) const SET: Set = Set { table: 1, part: 0 };
 
-/// A backend under test. Each case has one of its own, empty.
+/// A backend under test, separate and empty for each case.
 #[derive(Clone)]
 pub(crate) struct Subject {
     pub(crate) records: Arc<dyn Records>,
     pub(crate) space: Space,
-    /// What ends with the backend: a folder, a server.
+    /// Dropped with the backend: a folder, a server.
     _kept: Option<Arc<dyn Any + Send + Sync>>,
 }
 
@@ -115,7 +115,7 @@ impl Subject {
         Self::new(records, Some(Arc::new(folder)))
     }
 
-    /// The model, empty.
+    /// An empty model.
     fn model() -> Self {
         Self::new(Maps::default(), None)
     }

@@ -1,4 +1,4 @@
-//! Use of the limits of a key or a group, as bars with amounts.
+//! Shows the use of a key's or a group's limits as bars with amounts.
 
 use maud::{Markup, html};
 use shared::money::NanoUsd;
@@ -11,24 +11,23 @@ use domain::{
     group::Group,
     ledger::{Budget, Holder},
 };
-use key_service_management::reached::{LimitOf, MoneyLimit, ReachedLimits};
+use key_service_management::limits::{LimitOf, MoneyLimit, ReachedLimits};
 use key_service_page::{
     chart::scaled,
     paths::{GROUPS, KEYS},
     session::Viewer,
-    show::{aligned, glance, name_of, time, usd},
+    show::{aligned, name_of, time, to_decimals, usd},
 };
 
 /// Length of a bar in SVG units.
 const LENGTH: i64 = 1_000;
 
-/// Amount below which two decimals would show nothing.
+/// Smaller amounts would show as zero with two decimals.
 const CENT: NanoUsd = NanoUsd::from_nanos(10_000_000);
 
-/// Limits of a key or a group, and what their requests hold.
 struct BudgetLimits<'a> {
     holder: Holder,
-    /// Group that has these limits; `None` for those of the page's own key or group.
+    /// Group that has these limits; `None` if they are the own limits of the page's key or group.
     group: Option<&'a Group>,
     held: NanoUsd,
     limits: Vec<MoneyLimit>,
@@ -40,8 +39,9 @@ impl BudgetLimits<'_> {
     }
 }
 
-/// Shows what is used, held and left of the limits of a key or a group, and of the groups above it, the nearest first.
-/// `is_over` says that nothing can be spent any more. Those who may can raise a limit that is close to its end.
+/// Shows how much of the limits of a key or group, and of the groups above it, is used, held and left; the nearest
+/// group comes first. `is_over` means that nothing can be spent any more. Members who may raise a limit that is nearly
+/// used up get a link to do so.
 pub fn gauge(
     viewer: &Viewer,
     holder: Holder,
@@ -60,8 +60,10 @@ pub fn gauge(
     let all: Vec<BudgetLimits<'_>> = std::iter::once(own).chain(of_groups).collect();
     let each = || all.iter().flat_map(|of| of.limits.iter().map(move |limit| (of, limit)));
     let least = each().min_by_key(|(of, limit)| (!limit.is_reached, of.left(limit)));
+    // A key's page says in its first line why requests are refused.
+    let has_own_line = matches!(holder, Holder::Key(..));
     html! {
-        @if let Some((of, limit)) = least.filter(|(_, limit)| limit.is_reached && !is_over) { (refusal(of, limit)) }
+        @if let Some((of, limit)) = least.filter(|(_, limit)| limit.is_reached && !is_over && !has_own_line) { (refusal(of, limit)) }
         section.card.gauge aria-label="Limits" {
             ul.legend {
                 li { "Total used " strong { (usd(budget.used)) } }
@@ -88,7 +90,7 @@ pub fn gauge(
     }
 }
 
-/// Says why requests are refused, and until when.
+/// Explains why requests are refused, and until when.
 fn refusal(of: &BudgetLimits<'_>, limit: &MoneyLimit) -> Markup {
     html! {
         p.problem {
@@ -103,7 +105,7 @@ fn refusal(of: &BudgetLimits<'_>, limit: &MoneyLimit) -> Markup {
     }
 }
 
-/// Makes a badge for a limit for which requests are refused.
+/// Makes a badge for a limit that makes requests fail.
 pub fn reached_badge(of: Option<LimitOf<'_>>) -> Markup {
     html! {
         @match of {
@@ -114,25 +116,32 @@ pub fn reached_badge(of: Option<LimitOf<'_>>) -> Markup {
     }
 }
 
-/// Shows the limit that is nearest to its end, with its bar: `$0.14 of $35 a month`.
+/// Shows the limit that is closest to used up, with its bar: `$0.14 of $35 a month`.
 pub fn tightest(limits: &[MoneyLimit]) -> Markup {
     let tightest = limits.iter().max_by_key(|limit| (limit.is_reached, part(limit.used, limit.amount)));
     html! {
         @match tightest {
             None => span.quiet { "no limit" },
-            Some(limit) => { (briefly(limit.used)) " of " (in_words(limit)) (bar(limit.used, NanoUsd::ZERO, limit)) },
+            Some(limit) => { (used(limit)) " of " (in_words(limit)) (bar(limit.used, NanoUsd::ZERO, limit)) },
         }
     }
 }
 
-/// Shows an amount of a limit at a glance, or below a cent as in columns.
-fn briefly(used: NanoUsd) -> Markup {
-    let has_cents = used == NanoUsd::ZERO || used >= CENT;
-    if has_cents { glance(used) } else { aligned(used) }
+/// Shows the used amount with as many decimals as the limit, and with more if the limit is reached before it is used up.
+/// An amount below a cent is shown as in columns.
+pub(crate) fn used(limit: &MoneyLimit) -> Markup {
+    let amount = limit.used;
+    if amount > NanoUsd::ZERO && amount < CENT {
+        return aligned(amount);
+    }
+    let exact = dollars(limit.amount);
+    let own = exact.split_once('.').map_or(0, |(_, fraction)| fraction.len()).max(2);
+    let is_reached_before = limit.is_reached && amount < limit.amount;
+    to_decimals(amount, if is_reached_before { own + 2 } else { own })
 }
 
-/// Writes the amount of a limit, and what follows if it is raised: `$20 until 18:00, then $10`.
-fn in_words(limit: &MoneyLimit) -> Markup {
+/// Writes a limit's amount, and what follows a raise: `$20 until 18:00, then $10`.
+pub(crate) fn in_words(limit: &MoneyLimit) -> Markup {
     let says = |amount| limit.window.map_or_else(|| dollars(amount), |(length, _)| per(amount, length));
     html! {
         (says(limit.amount))
@@ -148,7 +157,7 @@ pub fn may_raise(viewer: &Viewer, holder: Holder) -> bool {
     }
 }
 
-/// Makes a link to the settings of a limit, in which it is raised for the rest of the day.
+/// Makes a link to a limit's settings that proposes to raise it for the rest of the day.
 pub fn raise_today(holder: Holder, limit: &MoneyLimit) -> Markup {
     let page = match holder {
         Holder::Key(id, _) => format!("{KEYS}/{id}"),
@@ -159,12 +168,12 @@ pub fn raise_today(holder: Holder, limit: &MoneyLimit) -> Markup {
     html! { a href={ (page) "/settings?raise=" (resets) } { "Raise for today" } }
 }
 
-/// Returns the part of a limit in units of the bar. A limit of 0 is used up.
+/// Returns an amount's part of a limit in units of the bar. A limit of 0 is always used up.
 fn part(amount: NanoUsd, limit: NanoUsd) -> i64 {
     if limit <= NanoUsd::ZERO { LENGTH } else { scaled(amount, limit, LENGTH) }
 }
 
-/// Draws a bar as long as the limit, with its used and held parts.
+/// Draws a limit as a bar, with its used and held parts.
 fn bar(used: NanoUsd, held: NanoUsd, limit: &MoneyLimit) -> Markup {
     let (used, held) = (part(used, limit.amount), scaled(held, limit.amount, LENGTH));
     html! {
@@ -210,6 +219,13 @@ mod tests {
         let nothing = shown(&[limit(0, 0, None, true)]);
         assert!(nothing.contains(" of $0<") && nothing.contains("width=\"1000\""), "{nothing}");
         assert!(shown(&[]).contains("no limit"));
+        let before =
+            MoneyLimit { used: NanoUsd::from_nanos(14_930_000), ..limit(0, 0, Some(Per::Day), true) };
+        let before = MoneyLimit { amount: NanoUsd::from_nanos(20_000_000), ..before };
+        assert!(shown(&[before]).contains(">$0.0149</span> of $0.02 a day<"), "{}", shown(&[before]));
+        let precise = MoneyLimit { amount: NanoUsd::from_nanos(579_300_000), ..limit(0, 0, None, false) };
+        let precise = MoneyLimit { used: NanoUsd::from_nanos(579_100_000), ..precise };
+        assert!(shown(&[precise]).contains(">$0.5791</span> of $0.5793<"), "{}", shown(&[precise]));
         let cents = MoneyLimit { used: NanoUsd::from_nanos(1_493_750), ..limit(0, 1, None, false) };
         assert!(shown(&[cents]).contains(">$0.001493</span> of $1<"), "{}", shown(&[cents]));
     }

@@ -1,6 +1,7 @@
-//! Settings of keys and groups on a page: their form, their limits, their use as bars, and what changed in words.
+//! Settings of keys and groups on pages: forms, limits, bars that show their use, and descriptions of changes.
 
 pub mod budget;
+pub mod key_line;
 pub mod limits;
 mod models;
 pub mod settings_form;

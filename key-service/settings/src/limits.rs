@@ -1,4 +1,4 @@
-//! The limits of a key or a group in a form: amounts, each with its time of renewal.
+//! Limits of a key or group in a form: each has an amount and the time after which it resets.
 
 use maud::{Markup, html};
 use shared::{
@@ -15,8 +15,8 @@ use key_service_page::{
     form::Fields,
 };
 
-/// Names of the fields of a limit: its amount and renewal, and a raise of it with its end. The titles of all but the first
-/// have the number of the limit.
+/// Field names of a limit: its amount and reset, and its raise with the end of the raise. All titles but the first
+/// limit's contain the limit's number.
 struct LimitFields {
     amount: &'static str,
     resets: &'static str,
@@ -25,7 +25,7 @@ struct LimitFields {
     titles: [&'static str; 4],
 }
 
-/// The fields of a limit that never resets, and of one for each length of window.
+/// Fields of a limit that never resets, and of one limit for each length of window.
 const FIELDS: [LimitFields; 5] = [
     fields(["limit", "resets", "raise", "until"], ["Limit (USD)", "Resets", "Raise to (USD)", "Until"]),
     fields(
@@ -57,7 +57,7 @@ impl LimitFields {
     }
 }
 
-/// Limits of a form, each `None` if the form lacks it.
+/// Limits read from a form. Each is `None` if the form lacks it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
     /// The limit that never resets.
@@ -71,7 +71,7 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     FIELDS.iter().flat_map(LimitFields::names)
 }
 
-/// Reads the limits of a form, the shortest window first.
+/// Reads a form's limits, the shortest window first.
 pub fn read(form: &Fields) -> Result<Limits, Fault> {
     if !form.has("limit") {
         return Ok(Limits::default());
@@ -106,7 +106,7 @@ pub fn read(form: &Fields) -> Result<Limits, Fault> {
     Ok(Limits { lifetime: Some(lifetime), raised, windows: form.has("resets").then_some(windows) })
 }
 
-/// Reads the raise of a limit, which has an amount and an end or neither.
+/// Reads a limit's raise, which has either both an amount and an end, or neither.
 fn raise(form: &Fields, of: &LimitFields) -> Result<Option<Raise>, Fault> {
     let raised = match (form.filled(of.raise), form.filled(of.until)) {
         (None, None) => return Ok(None),
@@ -121,7 +121,7 @@ fn raise(form: &Fields, of: &LimitFields) -> Result<Option<Raise>, Fault> {
     Ok(Some(Raise { amount, until }))
 }
 
-/// Makes the fault of a form whose raise is refused.
+/// Makes the fault for a form with a refused raise.
 pub(crate) fn raise_fault(form: &Fields, BadRaise { window, fault }: BadRaise) -> Fault {
     let resets = window.map_or("", |(_, per)| per.as_str());
     let is_raised =
@@ -140,13 +140,13 @@ pub(crate) fn raise_fault(form: &Fields, BadRaise { window, fault }: BadRaise) -
     }
 }
 
-/// Returns the texts of a form without raises.
+/// Returns a form's texts without raises.
 pub fn without_raises(form: &Fields) -> Fields {
     form.without(&FIELDS.iter().flat_map(|of| [of.raise, of.until]).collect::<Vec<_>>())
 }
 
-/// Returns the texts of a form in which a limit is raised to twice its amount until the end of the day, and the field of
-/// the new amount. `resets` names the limit's renewal, and is `never` if it has none. `None` if there is no such limit.
+/// Returns a form's texts with a limit raised to twice its amount until the end of the day, and the field with the new
+/// amount. `resets` says which limit, or `never` for the one that never resets. `None` if there is no such limit.
 pub fn raised_today(form: &Fields, resets: &str, now: Timestamp) -> Option<(Fields, &'static str)> {
     let resets = match resets {
         "" => return None,
@@ -161,17 +161,17 @@ pub fn raised_today(form: &Fields, resets: &str, now: Timestamp) -> Option<(Fiel
     Some((filled.with(of.raise, amount), of.raise))
 }
 
-/// Name of a limit without renewal, in the addresses of forms that raise it.
+/// Stands for the limit that never resets in addresses of forms that raise it.
 pub(crate) const NEVER: &str = "never";
 
-/// Writes an instant in the form of browsers' inputs: without a zone, and without seconds if there are none.
+/// Writes an instant as browsers' inputs do: without a zone, and without seconds if they are zero.
 pub fn instant(at: Timestamp) -> String {
     let text = at.to_string();
     let text = text.trim_end_matches('Z');
     text.strip_suffix(":00").filter(|text| text.len() == "2027-12-31T23:59".len()).unwrap_or(text).to_owned()
 }
 
-/// Reads an amount exactly, which a float could not hold.
+/// Parses an amount exactly, without a float.
 fn amount(text: &str) -> Result<NanoUsd, String> {
     let bounds = || format!("Enter an amount from 0 to {MAX_LIMIT}.");
     let unreadable = || "Enter an amount in US dollars, such as 5, 0.25 or 1,000.00.".to_owned();
@@ -184,7 +184,7 @@ fn amount(text: &str) -> Result<NanoUsd, String> {
     }
 }
 
-/// Returns a number without commas between thousands; `None` if a comma is elsewhere, as in `1,5`.
+/// Removes the commas between thousands; `None` if a comma is elsewhere, as in `1,5`.
 pub(crate) fn without_commas(number: &str) -> Option<String> {
     let (whole, fraction) =
         number.split_once('.').map_or((number, None), |(whole, rest)| (whole, Some(rest)));
@@ -198,7 +198,7 @@ pub(crate) fn without_commas(number: &str) -> Option<String> {
     (is_grouped && are_thousands).then(|| number.replace(',', ""))
 }
 
-/// Returns the texts of a form for these settings: all fields, the first ones filled.
+/// Returns the texts of a form with these settings. The first fields are filled; the others are empty.
 pub fn texts(lifetime: &Value, raised: &Value, windows: &Value) -> Vec<(String, String)> {
     let raise = |raised: Option<Raise>| {
         raised.map_or_else(Default::default, |raise| [raise.amount.to_string(), instant(raise.until)])
@@ -220,16 +220,16 @@ pub fn texts(lifetime: &Value, raised: &Value, windows: &Value) -> Vec<(String, 
     texts.flat_map(|(of, texts)| of.names().into_iter().map(str::to_owned).zip(texts)).collect()
 }
 
-/// Field of the button that adds a row: the number of rows from then on.
+/// Field of the button that adds a row. Its value is the new number of rows.
 const ROWS: &str = "rows";
 
-/// Returns the field of the row that a form asks for, if it was sent for a further one.
+/// Returns the new row's field, if the form was sent to add a row.
 pub fn added_row(form: &Fields) -> Option<&'static str> {
     let rows: usize = form.filled(ROWS)?.parse().ok()?;
     FIELDS.get(rows.checked_sub(1)?).map(|of| of.amount)
 }
 
-/// Makes a row for each limit, at least one, and a button that adds a row. A limit of a new object is not raised.
+/// Makes a row for each limit, at least one, and a button that adds a row. A new object's limits have no raises.
 pub fn rows(entered: Entered<'_>, hint: &str, is_new: bool) -> Markup {
     let used = FIELDS.iter().rposition(|of| entered.has_any(&of.names()));
     let asked = entered.get(ROWS).parse().unwrap_or_default();
@@ -264,7 +264,7 @@ fn pair(entered: Entered<'_>, of: &'static LimitFields, hint: &str) -> Markup {
     }
 }
 
-/// Makes the fields of a raise, folded away unless there is one.
+/// Makes the fields of a raise, which are collapsed unless there is one.
 fn raise_fields(entered: Entered<'_>, of: &'static LimitFields) -> Markup {
     let [_, _, title, until_title] = of.titles;
     html! {

@@ -1,4 +1,4 @@
-//! The choice of models in a form: all of them, or those with a tick.
+//! The choice of models in a form: all models, or only the ticked ones.
 
 use maud::{Markup, html};
 use shared::wire::{MAX_MODEL_CHARS, MAX_MODELS, Value};
@@ -8,14 +8,14 @@ use key_service_page::{
     form::Fields,
 };
 
-/// Field of a form that says whether all models may be used, or only those with a tick.
+/// Field that says whether all models may be used, or only the ticked ones.
 const WHICH_MODELS: &str = "which_models";
 const ALL_MODELS: &str = "all";
 const ONLY_THESE: &str = "only";
-/// Stands in the texts of a form for a list of models without any, which no setting has.
+/// In the texts of a form: a list without any model, which no setting can have.
 const NO_MODEL: &str = "\n";
 
-/// Returns the choice of a form as a text: empty if all models may be used, otherwise the ids in lines, or [`NO_MODEL`].
+/// Returns a form's choice as one text: empty if all models may be used, otherwise the ids in lines, or [`NO_MODEL`].
 pub(crate) fn text(form: &Fields, name: &str) -> String {
     let ids = ticked(&form.all(name)).join("\n");
     match form.get(WHICH_MODELS) {
@@ -25,12 +25,17 @@ pub(crate) fn text(form: &Fields, name: &str) -> String {
     }
 }
 
-/// Returns the ids in values of a list, which are lines of a text or ticked boxes.
+/// Returns the field that says which models a text allows, with its value.
+pub(crate) fn which(text: &str) -> (&'static str, String) {
+    (WHICH_MODELS, if text.is_empty() { ALL_MODELS } else { ONLY_THESE }.to_owned())
+}
+
+/// Returns the ids in values that are either lines of a text or ticked boxes.
 fn ticked<'a>(values: &[&'a str]) -> Vec<&'a str> {
     values.iter().flat_map(|text| text.lines()).filter(|id| !id.trim().is_empty()).collect()
 }
 
-/// Reads a choice as its text says it.
+/// Reads the choice from its text.
 pub(crate) fn read(text: &str) -> Result<Value, String> {
     if text.is_empty() {
         return Ok(Value::Null);
@@ -49,8 +54,8 @@ pub(crate) fn read(text: &str) -> Result<Value, String> {
     }
 }
 
-/// Makes the choice between all models and some, and a box for each model: first those of the list, offered or not, and
-/// then the others. The style sheet hides the boxes while all models are chosen.
+/// Makes the choice between all models and some, with a box for each model: first the listed ones, even those that are
+/// no longer offered, then the others. The style sheet hides the boxes while all models are chosen.
 pub(crate) fn boxes(
     name: &'static str,
     title: &str,

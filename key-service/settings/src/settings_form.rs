@@ -1,4 +1,4 @@
-//! The settings of a key or a group in a form, made from the table of fields.
+//! The settings of a key or group in a form that is made from the table of fields.
 
 use std::time::Duration;
 
@@ -24,24 +24,24 @@ use key_service_page::{
     show::{name_of, usd},
 };
 
-/// Groups that a form offers by name, newest first. If there are more, the id of a group is typed in.
+/// Number of groups that a form offers by name, newest first. If there are more, the group's id is typed in.
 const OFFERED_GROUPS: usize = 200;
 
-/// Lives of keys, in days, offered beside the expiry.
+/// Lifetimes of keys, in days, which the form offers next to the expiry.
 const LIVES: [(u64, &str); 3] = [(30, "in 30 days"), (90, "in 90 days"), (365, "in a year")];
 
-/// Choices that a form offers.
+/// What a form offers to choose from.
 pub struct Offered {
     pub groups: Vec<Group>,
-    /// The account has no other groups.
+    /// Whether `groups` has all the groups in the account.
     pub has_all_groups: bool,
-    /// Ids of models, with their prices in words.
+    /// Ids of models, each with a description of its prices.
     pub models: Vec<(String, String)>,
-    /// The present time, which offered expiries count from.
+    /// The current time, from which offered expiries count.
     pub now: Timestamp,
 }
 
-/// Finds what forms of this member offer.
+/// Finds what this member's forms offer.
 pub async fn offered(app: &App, viewer: &Viewer) -> Result<Offered, Failure> {
     let groups = app.management.newest_groups(viewer.reach(), OFFERED_GROUPS).await?;
     let models = app.catalog.get().models.iter().map(|model| (model.id.clone(), price(model))).collect();
@@ -49,14 +49,14 @@ pub async fn offered(app: &App, viewer: &Viewer) -> Result<Offered, Failure> {
     Ok(Offered { groups, has_all_groups, models, now: app.management.now() })
 }
 
-/// Says what a million tokens of a model cost.
+/// Describes what a million tokens cost.
 fn price(model: &Model) -> String {
     let Rates { input, output, .. } = model.price.base;
     format!("{} in, {} out", usd(input), usd(output))
 }
 
-/// Field of a form with the texts that the form showed, as a query. Only texts that differ are changed, so that a page
-/// that was opened earlier does not undo what another member did meanwhile.
+/// Form field that repeats the texts that the form showed, as a query. Only texts that differ are changed, so that
+/// saving an old page does not undo another member's changes.
 const SHOWN: &str = "shown";
 
 /// Changes that a form makes to an existing object.
@@ -67,14 +67,14 @@ pub struct Edit<P> {
     pub overtaken: Vec<Overtaken>,
 }
 
-/// A setting that somebody else changed after the form showed it.
+/// A setting that somebody else changed after the form was shown.
 pub struct Overtaken {
     field: Field,
-    /// The value that the form showed, and the present value.
+    /// The value that the form showed, and the current value.
     values: [Value; 2],
 }
 
-/// Reads the settings of a new object, or finds the first fault.
+/// Reads a new object's settings, or returns the first fault.
 pub fn read<P: Patch>(form: &Fields) -> Result<P, Fault> {
     let form = &with_joined_boxes::<P::Field>(form);
     let (mut patch, limits) = (P::default(), limits::read(form)?);
@@ -86,13 +86,13 @@ pub fn read<P: Patch>(form: &Fields) -> Result<P, Fault> {
     Ok(patch)
 }
 
-/// Reads what a form changes of an object whose settings are now `present`, or finds the first fault. Settings without
-/// a field in the form stay as they are.
+/// Reads a form's changes to an object that now has the settings `present`, or returns the first fault. Settings
+/// without a field in the form stay unchanged.
 pub fn read_edit<P: Patch>(form: &Fields, present: &Fields) -> Result<Edit<P>, Fault> {
     let (shown, changed) = changed::<P::Field>(form);
     let (mut edit, limits) = (Edit { patch: P::default(), overtaken: Vec::new() }, limits::read(&changed)?);
     let known = [&shown, present].map(|texts| (texts, limits::read(texts).unwrap_or_default()));
-    // A new limit ends the raise of the one before, so the raise goes with it.
+    // Setting a limit ends its raise, so the raise has to be sent along.
     let is_limit_changed = known[0].1.lifetime != limits.lifetime;
     for (field, row, _) in inputs::<P::Field>(false) {
         let wanted = value(&row, &changed, &limits).map_err(|says| Fault::of(row.name, says))?;
@@ -112,12 +112,12 @@ pub fn read_edit<P: Patch>(form: &Fields, present: &Fields) -> Result<Edit<P>, F
     Ok(edit)
 }
 
-/// Returns the texts that a form showed, and the fields of the form whose texts differ from them. All fields of limits
-/// belong together.
+/// Returns the texts that the form showed, and the form's fields with differing texts. If one field of the limits
+/// differs, all of them are returned.
 fn changed<F: Table>(form: &Fields) -> (Fields, Fields) {
     let form = &with_joined_boxes::<F>(form);
     let shown = Fields::of_query(Some(form.get(SHOWN)));
-    // Browsers send line breaks as CR LF, which is no difference.
+    // Browsers send line breaks as CR LF; that is no change.
     let is_same = |name: &str| shown.has(name) && form.get(name).replace("\r\n", "\n") == shown.get(name);
     let differs = |name: &str| form.has(name) && !is_same(name);
     let has_limits = limits::names().any(differs);
@@ -129,14 +129,14 @@ fn changed<F: Table>(form: &Fields) -> (Fields, Fields) {
     (shown, changed)
 }
 
-/// Returns a form in which the choice of models is a single text.
+/// Returns a form with the choice of models as one text.
 fn with_joined_boxes<F: Table>(form: &Fields) -> Fields {
     let lists = inputs::<F>(false).map(|(_, row, _)| row).filter(|row| matches!(row.kind, Kind::Models));
     let joined = lists.filter(|row| form.has(row.name)).map(|row| (row.name, models::text(form, row.name)));
     form.clone().replaced_by(Fields::of(joined))
 }
 
-/// Makes the fault of a form whose settings the management refused; `None` for a refusal of something else.
+/// Makes the fault for a form with settings that the management refused; `None` for other refusals.
 pub fn fault(form: &Fields, refused: &Error<Refused>) -> Option<Fault> {
     match refused {
         Error::Refused(Refused::BadGroup(param, bad)) => Some(Fault::of(param, bad_group(*bad))),
@@ -145,13 +145,31 @@ pub fn fault(form: &Fields, refused: &Error<Refused>) -> Option<Fault> {
     }
 }
 
+/// Makes the fields of a form that takes a change back: the texts `before` it where they differ from those `after`, and what
+/// the form would show now, so that a later change is not lost. `None` if nothing differs.
+pub fn undo<F: Table>(before: &Fields, after: &Fields) -> Option<Fields> {
+    let differs = |name: &str| before.get(name) != after.get(name);
+    let have_limits_changed = limits::names().any(differs);
+    let of_rows = inputs::<F>(false).map(|(_, row, _)| row).filter(|row| differs(row.name));
+    let mut texts: Vec<(&str, String)> = Vec::new();
+    for row in of_rows.filter(|row| !limits::names().any(|of| of == row.name)) {
+        texts.push((row.name, before.get(row.name).to_owned()));
+        texts.extend(matches!(row.kind, Kind::Models).then(|| models::which(before.get(row.name))));
+    }
+    texts.extend(
+        limits::names().filter(|_| have_limits_changed).map(|name| (name, before.get(name).to_owned())),
+    );
+    let shown = Fields::of(texts.iter().map(|(name, _)| (*name, after.get(name).to_owned())));
+    (!texts.is_empty()).then(|| Fields::of(texts).with(SHOWN, shown.query()))
+}
+
 fn set<P: Patch>(patch: &mut P, field: P::Field, row: &Field, value: Value) -> Result<(), Fault> {
     let is_set = patch.set(field, value);
     if is_set { Ok(()) } else { Err(Fault::of(row.name, "The value cannot be set here.")) }
 }
 
-/// Makes the form with its changes over the present settings, and a fault that asks whether to overwrite what somebody
-/// else has changed. Sent again, the form overwrites it.
+/// Makes the form with its changes applied to the current settings, and a fault that asks whether to overwrite somebody
+/// else's changes. Sending this form again overwrites them.
 pub fn ask<F: Table>(
     form: &Fields,
     present: &Fields,
@@ -170,8 +188,8 @@ pub fn ask<F: Table>(
     Some((merged::<F>(form, present).with(SHOWN, present.query()), Fault::of(name, says)))
 }
 
-/// Returns the texts of the present settings, with those that a form changes. The limit that never resets and those
-/// that do are separate settings in shared fields.
+/// Returns the texts of the current settings with a form's changes applied. The limit that never resets and the other
+/// limits are separate settings but share fields.
 fn merged<F: Table>(form: &Fields, present: &Fields) -> Fields {
     let (shown, changed) = changed::<F>(form);
     let [sent, shown, present_limits] =
@@ -185,13 +203,13 @@ fn merged<F: Table>(form: &Fields, present: &Fields) -> Fields {
     present.clone().replaced_by(changed).replaced_by(Fields::of(limits::texts(&lifetime, &raised, &windows)))
 }
 
-/// Lists the fields of forms, for a new object or an existing one. A flag appears only later, since a new object works.
+/// Lists the fields for a new or an existing object. Flags have a switch on the page instead.
 fn inputs<F: Table>(is_new: bool) -> impl Iterator<Item = (F, Field, Input)> {
     let inputs = F::settings().filter_map(|field| Some((field, field.row(), field.row().input?)));
-    inputs.filter(move |(_, row, _)| if is_new { !matches!(row.kind, Kind::Flag) } else { !row.is_fixed })
+    inputs.filter(move |(_, row, _)| !matches!(row.kind, Kind::Flag) && (is_new || !row.is_fixed))
 }
 
-/// Returns the value of a field; `None` if the form does not have it.
+/// Returns a field's value; `None` if the form lacks the field.
 fn value(field: &Field, form: &Fields, limits: &Limits) -> Result<Option<Value>, String> {
     if let Kind::Amount = field.kind {
         return Ok(limits.lifetime.clone());
@@ -225,8 +243,8 @@ fn value(field: &Field, form: &Fields, limits: &Limits) -> Result<Option<Value>,
         Kind::Group => {
             text.parse().map(Value::Group).map_err(|_| "Enter the id of a group, such as grp_….".into())
         }
-        Kind::Flag => text.parse().map(Value::Flag).map_err(|_| "Choose yes or no.".into()),
-        Kind::Amount
+        Kind::Flag
+        | Kind::Amount
         | Kind::Raise
         | Kind::Limits
         | Kind::Models
@@ -247,13 +265,12 @@ fn count(text: &str, max: u64) -> Result<u64, String> {
         .ok_or_else(|| format!("Enter a whole number from 1 to {max}."))
 }
 
-/// The fields of a form for a new object.
 pub fn new_fields<F: Table>(entered: Entered<'_>, offered: &Offered) -> Markup {
     fields::<F>(entered, offered, true)
 }
 
-/// Makes the fields of a form for an object whose settings are `present`. The form keeps what it showed first, even if
-/// it is refused.
+/// Makes the fields for an object with the settings `present`. If the form is refused and shown again, it still knows
+/// what it showed first.
 pub fn edit_fields<F: Table>(entered: Entered<'_>, present: &Fields, offered: &Offered) -> Markup {
     let shown = if entered.get(SHOWN).is_empty() { present.query() } else { entered.get(SHOWN).to_owned() };
     html! {
@@ -262,13 +279,13 @@ pub fn edit_fields<F: Table>(entered: Entered<'_>, present: &Fields, offered: &O
     }
 }
 
-/// Makes the fields. Rates are folded away unless one is set.
+/// Makes the fields. Rates are collapsed unless one is set.
 fn fields<F: Table>(entered: Entered<'_>, offered: &Offered, is_new: bool) -> Markup {
     let is_rate = |row: &Field| matches!(row.kind, Kind::Count { .. });
     let rows = || inputs::<F>(is_new).map(|(_, row, input)| (row, input));
     let rates: Vec<&str> = rows().filter(|(row, _)| is_rate(row)).map(|(row, _)| row.name).collect();
     html! {
-        // The first button of a form is pressed by Enter in a field, and must not be the one that adds a limit.
+        // Enter in a field presses the form's first button, which must not be the one that adds a limit.
         button.hidden tabindex="-1" aria-hidden="true" {}
         @for (row, input) in rows().filter(|(row, _)| !is_rate(row)) { (field(&row, is_new, input, entered, offered)) }
         @if !rates.is_empty() {
@@ -292,7 +309,7 @@ fn field(
     match row.kind {
         Kind::Line { max } | Kind::ExternalId { max } => entered.line(row.name, title, hint, max),
         Kind::Amount => limits::rows(entered, hint, is_new),
-        // Limits and raises appear beside the amount.
+        // Limits and raises appear next to the amount.
         Kind::Limits | Kind::Raise => html! {},
         Kind::Time => entered.instant(row.name, title, hint, &later(offered.now)),
         Kind::Count { .. } => entered.field(row.name, title, hint, |entry| {
@@ -303,18 +320,8 @@ fn field(
         }),
         Kind::Models => models::boxes(row.name, title, hint, entered, &offered.models),
         Kind::Group => group(row.name, title, hint, entered, offered),
-        // Browsers do not send a box that is not ticked, as if the form had no such field.
-        Kind::Flag => entered.field(row.name, title, hint, |entry| {
-            html! {
-                select id=(entry.name) name=(entry.name) aria-describedby=[&entry.described] aria-invalid=[entry.invalid]
-                    autofocus[entry.has_focus] {
-                    @for flag in [false, true] {
-                        option value=(flag) selected[entry.value == flag.to_string()] { (words::yes_or_no(flag)) }
-                    }
-                }
-            }
-        }),
-        Kind::Answered(_)
+        Kind::Flag
+        | Kind::Answered(_)
         | Kind::Metadata
         | Kind::Word(_)
         | Kind::Url
@@ -323,14 +330,14 @@ fn field(
     }
 }
 
-/// Lists instants to which an expiry can be set with a click, in the form of inputs.
+/// Lists instants that a click sets as expiry, in the format of inputs.
 pub fn later(now: Timestamp) -> Vec<(String, &'static str)> {
     let minute = Timestamp::from_millis(now.millis() - now.millis().rem_euclid(60_000));
     let at = |days: u64| minute.plus(Duration::from_hours(24 * days));
     LIVES.iter().map(|(days, title)| (limits::instant(at(*days)), *title)).collect()
 }
 
-/// Makes a choice of groups by name, or a field for the id if not all are known.
+/// Makes a choice of groups by name, or an input for the id if there are too many groups.
 pub fn group<'a>(
     name: &'a str,
     title: &str,
@@ -362,12 +369,12 @@ pub fn group<'a>(
     })
 }
 
-/// Returns the settings of an existing object as texts of its form. `value` reads a setting.
+/// Returns an existing object's settings as texts for its form. `value` reads a setting.
 pub fn entered<F: Table>(value: impl Fn(F) -> Value) -> Fields {
     let mut texts = Vec::new();
     let (mut lifetime, mut raised, mut windows) = (Value::Null, Value::Null, Value::Null);
     for (field, row, _) in inputs::<F>(false) {
-        // Limits have their own fields, even if none is set.
+        // The fields of limits exist even if no limit is set.
         match (row.kind, value(field).setting()) {
             (Kind::Amount, amount) => lifetime = amount,
             (Kind::Raise, raise) => raised = raise,
@@ -381,7 +388,7 @@ pub fn entered<F: Table>(value: impl Fn(F) -> Value) -> Fields {
     Fields::of(texts)
 }
 
-/// Shows the settings that forms do not have, if they are set. `value` reads a setting.
+/// Shows those settings that have no field in forms, if they are set. `value` reads a setting.
 pub fn other_settings<F: Table>(value: impl Fn(F) -> Value) -> Markup {
     let other = F::settings().filter(|field| field.row().input.is_none());
     let values = other.map(|field| (field.row(), value(field).setting()));

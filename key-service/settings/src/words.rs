@@ -1,4 +1,4 @@
-//! Describes settings in plain words: what bounds allow together, and what a change did.
+//! Describes settings in plain words: what limits allow together, and what a change did.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,8 +18,8 @@ use domain::{
 };
 use key_service_page::show::{count, name_of, usd};
 
-/// Says what a budget allows: `At most $5 a day and $50 in all. Also counts toward Course 101 ($400 a month).` `groups` also
-/// bound the key or group, the nearest first. Empty if nothing is bounded.
+/// Describes what a budget allows: `At most $5 a day and $50 in all. Also counts toward Course 101 ($400 a month).`
+/// `groups` also bound the key or group, the nearest first. Empty if nothing is bounded.
 pub fn bounds(own: &Budget, groups: &[&Group], now: Timestamp) -> String {
     let own_money = money(own, now).map(|money| format!("at most {money}"));
     let of_group =
@@ -40,8 +40,8 @@ pub fn bounds(own: &Budget, groups: &[&Group], now: Timestamp) -> String {
     sentences.collect::<Vec<_>>().join(" ")
 }
 
-/// Says which models of some lists are not offered, and whether any model is left. All lists bound the same requests,
-/// and name models by id; if no model is left, `who` may call nothing. `None` if all are offered.
+/// Describes which models in some lists are not offered, and whether any model is left. All lists limit the same
+/// requests, and name models by id; if no model is left, `who` may call nothing. `None` if all are offered.
 pub fn unknown_models(lists: &[&Vec<String>], offered: &[String], who: &str) -> Option<String> {
     let mut unknown: Vec<&str> = Vec::new();
     for model in lists.iter().flat_map(|list| list.iter()).filter(|model| !offered.contains(model)) {
@@ -116,7 +116,7 @@ fn capitalised(text: &str) -> String {
     first.into_iter().flatten().chain(chars).collect()
 }
 
-/// Says what a change did: `Saved. Limit: $25.00 → $5.00.` `values` returns a setting before and after the change.
+/// Describes a change: `Saved. Limit: $25.00 → $5.00.` `values` returns a setting before and after the change.
 pub fn saved<F: Table>(values: impl Fn(F) -> [Value; 2], groups: &[Group]) -> String {
     let changes = F::settings().filter_map(|field| {
         let values = values(field).map(Value::setting);
@@ -131,13 +131,13 @@ pub fn sentence(changes: &[String]) -> String {
     capitalised(&changes.join("; "))
 }
 
-/// Says how a setting was changed: `limit: $25.00 → $5.00`.
+/// Describes how a setting changed: `limit: $25.00 → $5.00`.
 pub fn change(field: &Field, [before, after]: &[Value; 2], groups: &[Group]) -> String {
     format!("{}: {} → {}", title(field), shown(field, before, groups), shown(field, after, groups))
 }
 
-/// Returns the name of a setting that an event changed, with its values before and after. Metadata and key defaults hold
-/// several values; each one that differs gets its own entry.
+/// Returns the name of a setting that an event changed, with its values before and after. Metadata and key defaults
+/// contain several values; each changed value gets an entry.
 pub fn of_event(change: &Change, groups: &[Group]) -> Vec<(String, [String; 2])> {
     let mut rows = KeyField::settings().map(KeyField::row).chain(GroupField::settings().map(GroupField::row));
     let row = rows.find(|row| row.name == change.field);
@@ -162,12 +162,12 @@ pub fn of_event(change: &Change, groups: &[Group]) -> Vec<(String, [String; 2])>
     }
 }
 
-/// Describes the value of a setting. A cut value, or one that an earlier version wrote, is shown as it was stored.
+/// Describes a setting's value. A truncated value, or one that an earlier version wrote, is shown as stored.
 fn in_words(row: &Field, json: &str, groups: &[Group]) -> String {
     read(row.kind, json).map_or_else(|| text(json), |value| shown(row, &value, groups))
 }
 
-/// Describes one entry of metadata, which is text, or one of the key defaults, which is a setting of a key.
+/// Describes a member of the metadata, which is text, or of the key defaults, which is a setting of a key.
 fn of_member(name: &str, kind: Kind, json: &str, groups: &[Group]) -> String {
     let row = KeyField::settings().map(KeyField::row).find(|row| row.name == name);
     match row {
@@ -177,7 +177,8 @@ fn of_member(name: &str, kind: Kind, json: &str, groups: &[Group]) -> String {
     }
 }
 
-/// Returns the members of a JSON object, and no members for null. `None` for anything else, and for a value that was cut.
+/// Returns the members of a JSON object, and an empty map for null. `None` for anything else, and for a truncated
+/// value.
 fn members(json: &str) -> Option<BTreeMap<String, Box<RawValue>>> {
     if json == "null" {
         return Some(BTreeMap::new());
@@ -186,7 +187,7 @@ fn members(json: &str) -> Option<BTreeMap<String, Box<RawValue>>> {
     members.get("cut").is_none_or(|cut| cut.get() != "true").then_some(members)
 }
 
-/// Returns a value as it was stored: a text without its quotes, or the beginning of a value that was too long.
+/// Returns a value as stored: a text without its quotes, or the beginning of a value that was too long.
 fn text(json: &str) -> String {
     #[derive(Deserialize)]
     struct CutValue {
@@ -238,7 +239,7 @@ fn read(kind: Kind, json: &str) -> Option<Value> {
     }
 }
 
-/// Name of a field within a sentence.
+/// Name of a field for use within a sentence.
 fn title(field: &Field) -> String {
     if let Kind::Limits = field.kind {
         return "limits by window".into();
@@ -261,7 +262,7 @@ pub const fn yes_or_no(flag: bool) -> &'static str {
     if flag { "yes" } else { "no" }
 }
 
-/// Says what it means that a setting is not set.
+/// Describes what it means if a setting is not set.
 fn unset(field: &Field) -> String {
     match field.kind {
         Kind::Models => "all models".into(),
@@ -280,7 +281,7 @@ fn unset(field: &Field) -> String {
     }
 }
 
-/// A value within a sentence.
+/// A value for use within a sentence.
 fn shown(field: &Field, value: &Value, groups: &[Group]) -> String {
     match value {
         Value::Null => unset(field),

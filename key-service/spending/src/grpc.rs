@@ -26,14 +26,14 @@ use tonic_types::{ErrorDetails, StatusExt};
 
 /// The domain of our `google.rpc.ErrorInfo`.
 const ERROR_DOMAIN: &str = "faregate";
-/// Most unanswered calls of a session before reading stops. It is twice a gateway's own bound, so calls that wait for a
-/// part of the store never prevent others from being read.
+/// Number of unanswered calls in a session at which reading stops. It is twice a gateway's own bound, so calls that
+/// wait for a part of the store never prevent others from being read.
 const MOST_CALLS: usize = 64 * MAX_FRAME_CALLS;
 
 pub struct Grpc {
     service: Arc<dyn KeyService>,
     shutdown: CancellationToken,
-    /// Random number of this process. Gateways use it to choose a key-service for each account.
+    /// Random number of this process, with which gateways choose a key-service for each account.
     instance: u64,
 }
 
@@ -55,12 +55,12 @@ impl Grpc {
     }
 }
 
-/// Takes the message out of the answer to a unary call.
+/// Extracts the message from the answer to a unary call.
 macro_rules! unary {
     ($self:ident, $request:expr, $kind:ident) => {
         match $self.one(call::Request::$kind($request)).await? {
             answer::Response::$kind(message) => Ok(Response::new(message)),
-            _ => Err(Status::internal("the answer does not fit the call")),
+            _ => Err(Status::internal("the answer does not match the call")),
         }
     };
 }
@@ -130,7 +130,7 @@ impl key_service_server::KeyService for Grpc {
     }
 }
 
-/// Answers not yet sent, each with the id of its call.
+/// Answers to send, each with the id of its call.
 #[derive(Default)]
 struct Answers {
     waiting: Mutex<Vec<(u64, Result<Answer, CallFailure>)>>,
@@ -156,14 +156,14 @@ struct SessionStream {
     service: Arc<dyn KeyService>,
     shutdown: CancellationToken,
     clock: SessionClock,
-    /// The first frame, with the session's clock, has been sent.
+    /// Whether the first frame, with the session's clock, has been sent.
     greeted: bool,
-    /// No further frames are read.
+    /// Whether to stop reading frames.
     is_ending: bool,
-    /// A task for each frame with unanswered calls. Tasks continue while the gateway reads nothing, since they may hold
+    /// One task per frame with unanswered calls. Tasks continue while the gateway reads nothing, since they may hold
     /// locks that other sessions wait for.
     running: JoinSet<()>,
-    /// Number of calls that were read and whose answers were not sent.
+    /// Number of calls that were read and whose answers have not been sent.
     unanswered: usize,
     answers: Arc<Answers>,
     instance: u64,
@@ -171,7 +171,7 @@ struct SessionStream {
 }
 
 impl SessionStream {
-    /// Returns the next answers, as soon as there are any.
+    /// Waits for the next answers and returns them.
     async fn next(&mut self) -> Result<Option<v1::SessionResponse>, Status> {
         if !self.greeted {
             self.greeted = true;
@@ -243,10 +243,10 @@ impl SessionStream {
     }
 }
 
-/// A call in progress: its id, span and timer. Taken when the call is answered.
+/// A call in progress: its id, span and timer. `None` once it is answered.
 type Begun = Option<(u64, Span, CallTimer)>;
 
-/// Answers all calls of a frame. Answers that become ready together are sent together.
+/// Answers all calls of a frame. Answers that become ready at the same time are sent together.
 async fn answer_all(
     service: Arc<dyn KeyService>,
     calls: Vec<TracedCall>,
@@ -273,7 +273,7 @@ async fn answer_all(
     answers.announce();
 }
 
-/// Records a call's outcome. A refusal counts as an answer; a malformed call is the caller's error.
+/// Records how a call ended. A refusal counts as an answer; a malformed call is the caller's error.
 fn note(span: &Span, timer: CallTimer, answer: &Result<Answer, CallFailure>) {
     let (status, failed) = match answer {
         Ok(_) => ("OK", false),
@@ -302,7 +302,6 @@ fn status(failure: &CallFailure) -> Status {
     Status::with_error_details(failure.code, failure.message.clone(), details)
 }
 
-/// The failure of a malformed call.
 fn refused(malformed: &Malformed) -> CallFailure {
     CallFailure { code: Code::InvalidArgument, message: malformed.to_string() }
 }
@@ -325,11 +324,11 @@ fn reason(code: Code) -> &'static str {
     }
 }
 
-/// Calls that failed because of the store. The log gets a line when this starts, then one per minute, however many
-/// gateways call.
+/// Logs calls that fail because of the store: once when failures begin, then once per minute, however many gateways
+/// call.
 static UNAVAILABLE: FailureLog = FailureLog::new();
 
-/// Logs failures, one line per reason: if the store is unreachable, all calls fail for the same one.
+/// Logs failures, one line per reason: if the store cannot be reached, all calls fail for the same reason.
 fn log<'a>(failures: impl IntoIterator<Item = &'a CallFailure>) {
     let mut by_reason: BTreeMap<&str, (&CallFailure, usize)> = BTreeMap::new();
     for failure in failures {

@@ -10,12 +10,12 @@ use key_service_store::store::{HoldIndex, Ledger as _, Store};
 
 /// Pause between two computations: about a scrape interval.
 const EVERY: Duration = Duration::from_secs(15);
-/// Shortest pause, as a multiple of the last computation's duration, so that many accounts do not keep the store busy.
+/// Minimum pause, as a multiple of the last computation's duration, so that many accounts do not overload the store.
 const REST: u32 = 20;
 const ASKED_AT_ONCE: usize = 16;
 
-/// Exports the held money regularly until `shutdown`. While the store does not answer for all accounts, the last sum
-/// stays.
+/// Exports the held money regularly until `shutdown`. If the store does not answer for all accounts, the last sum
+/// remains.
 pub async fn show(store: Arc<Store>, shutdown: CancellationToken) {
     let summing = async {
         loop {

@@ -1,8 +1,8 @@
-//! Use-cases of spending: authenticate, authorize, extend, capture and release, for many calls at a time.
+//! Use cases of spending: authenticate, authorize, extend, capture and release, for many calls at once.
 //!
 //! A batch is split by account, with one store call per account. At high load, many calls share one read and one write
-//! of a record. Part of the store may be unreachable, so an account waits for others only while their credentials are
-//! looked up, and no longer than `GATHERING`.
+//! of a record. Since part of the store may be unreachable, an account waits for other accounts only while their
+//! credentials are being looked up, and no longer than `GATHERING`.
 
 mod adding;
 mod outcome;
@@ -35,7 +35,7 @@ use tokio::time::{Instant, sleep};
 use tonic::Code;
 
 pub(crate) use self::outcome::count_billed;
-use self::outcome::{Meaning, failure};
+use self::outcome::{AnswerContext, failure};
 pub use self::{refusals::Refusals, upstreams::UpstreamBills};
 use domain::{
     lease_clock::LEASE_TICKS,
@@ -45,13 +45,13 @@ use domain::{
 use key_service_credentials::Credentials;
 use key_service_store::store::{Credential, Hour, Ledger, StoreError};
 
-/// While a prompt's upper bound could be replaced by an exact count, it may take at most this share of what is left: a
-/// quarter.
+/// As long as an exact count could replace a prompt's upper bound, the bound may take at most this share of what is
+/// left: a quarter.
 const BOUND_SHARE: i64 = 4;
 /// How long a call waits for other calls of its batch whose credentials are being looked up.
 const GATHERING: Duration = Duration::from_millis(5);
 
-/// Authorizes and bills spending. Cheap to share behind an `Arc`.
+/// Authorizes and bills spending. Share it with an `Arc`.
 pub struct Service {
     ledger: Arc<dyn Ledger>,
     clock: Arc<dyn Clock>,
@@ -62,27 +62,27 @@ pub struct Service {
     upstream_bills: Arc<UpstreamBills>,
 }
 
-/// Next step of a call: nothing, or a command to the ledger with the context for its outcome.
+/// Next step for a call: an immediate answer, or a command to the ledger with the context for its outcome.
 #[expect(
     clippy::large_enum_variant,
     reason = "a plan is executed at once; a box would cost each command an allocation"
 )]
 enum CallPlan {
     Done(Result<Answer, CallFailure>),
-    Run { account: AccountId, command: Command, meaning: Meaning },
+    Run { account: AccountId, command: Command, context: AnswerContext },
 }
 
-/// Commands to an account. Each has the index of its call, and what the call's answer needs.
+/// Commands for one account. Each has the index of its call, and what is needed to answer the call.
 #[derive(Default)]
 struct CommandBatch {
     commands: Vec<Command>,
-    meanings: Vec<(usize, Meaning)>,
-    /// Spans of sampled calls: few, or none.
+    contexts: Vec<(usize, AnswerContext)>,
+    /// Spans of sampled calls: few, often none.
     spans: Vec<Span>,
 }
 
 impl Service {
-    /// Makes a service over this ledger. Without extensions, holds last for `lease`.
+    /// Makes a service over this ledger. Without extensions, holds live for `lease`.
     pub fn new(
         ledger: Arc<dyn Ledger>,
         clock: Arc<dyn Clock>,
@@ -103,7 +103,7 @@ impl Service {
         Arc::clone(&self.upstream_bills)
     }
 
-    /// Starts the span of a batch at the store, as a child of one of its calls.
+    /// Starts a span for a batch at the store, as a child of one of its calls.
     fn store_span(&self, call: &Span, commands: usize) -> Span {
         call.child(SpanKind::Client, || {
             let size = i64::try_from(commands).unwrap_or(i64::MAX);
@@ -134,7 +134,7 @@ impl Service {
             (Some(Credential { owner: Principal::ApiKey(account, key), number }), Class::Api) => {
                 let (command, owner) =
                     (Command::Check { key, credential: number }, Principal::ApiKey(account, key));
-                CallPlan::Run { account, command, meaning: Meaning::Principal(owner) }
+                CallPlan::Run { account, command, context: AnswerContext::Principal(owner) }
             }
             (found, required) => {
                 let identified = self.credentials.identify(found, required, self.clock.now()).await?;
@@ -193,7 +193,7 @@ impl Service {
         Ok(CallPlan::Run {
             account,
             command,
-            meaning: Meaning::Grant {
+            context: AnswerContext::Grant {
                 hold,
                 upstream_costs: model
                     .upstreams
@@ -222,8 +222,8 @@ impl Service {
             lease_ticks: LEASE_TICKS,
         };
         let (price, prompt, output, lease) = (hold.price, prompt_tokens, output_tokens, self.lease);
-        let meaning = Meaning::Extension { price, prompt, images, output, lease };
-        CallPlan::Run { account: hold.account, command, meaning }
+        let context = AnswerContext::Extension { price, prompt, images, output, lease };
+        CallPlan::Run { account: hold.account, command, context }
     }
 
     fn plan_capture(&self, Capture { hold, usage, charged, estimated, course }: Capture) -> CallPlan {
@@ -231,11 +231,11 @@ impl Service {
         let chargeable = charged.map(|charged| pricing::cost(&hold.price, charged));
         let HoldRef { account, key, generation, model, .. } = hold;
         let command = Command::Capture { key, generation, model, total, chargeable, estimated };
-        CallPlan::Run { account, command, meaning: Meaning::Charge }
+        CallPlan::Run { account, command, context: AnswerContext::Charge }
     }
 
-    /// Prices usage at the hold's prices, and its cost at the upstream's. If another model answered, both are at least
-    /// the cost that the vendor reports.
+    /// Prices usage at the hold's prices, and computes its cost at the upstream's prices. If another model answered,
+    /// both are at least the cost that the vendor reports.
     fn progress(&self, hold: &HoldRef, usage: Usage, course: Option<Arc<Course>>) -> Progress {
         let cost = match &hold.upstream_cost {
             UpstreamCost::OfHold(cost) => cost.clone(),
@@ -251,7 +251,7 @@ impl Service {
         Progress { usage, cost, upstream_cost, course }
     }
 
-    /// Finds the upstream's costs in the catalogue, for a hold that has none.
+    /// Finds the upstream's prices in the catalogue, for a hold that has none.
     fn cost_in_catalogue(&self, hold: &HoldRef) -> Option<Arc<Price>> {
         let place = usize::try_from(hold.upstream).ok().and_then(|place| place.checked_sub(1));
         let catalog = self.catalog.get();
@@ -264,7 +264,7 @@ impl Service {
         let (account, key, generation) = match release {
             Release::Hold(hold) => (hold.account, hold.key, hold.generation),
             Release::Unknown { credential, generation } => match self.credentials.find(&credential).await? {
-                // This credential may have ended by rotation since, but its hold continues.
+                // A rotation may have ended this credential since, but its hold continues.
                 Some(Credential { owner: Principal::ApiKey(account, key), number: _ }) => {
                     (account, key, generation)
                 }
@@ -279,18 +279,18 @@ impl Service {
             },
         };
         let command = Command::Release { key, generation };
-        Ok(CallPlan::Run { account, command, meaning: Meaning::Release })
+        Ok(CallPlan::Run { account, command, context: AnswerContext::Release })
     }
 
-    /// Executes the commands of an account, and answers their calls.
+    /// Executes an account's commands, and answers their calls.
     async fn run(&self, account: AccountId, batch: CommandBatch, reply: &TakeAnswer<'_>) {
-        let CommandBatch { commands, meanings, spans } = batch;
+        let CommandBatch { commands, contexts, spans } = batch;
         let now = self.clock.now();
         let spans: Vec<_> = spans.iter().map(|span| self.store_span(span, commands.len())).collect();
         match self.ledger.execute(account, commands, now).await {
             Ok(outcomes) => {
                 let mut outcomes = outcomes.into_iter();
-                for (place, meaning) in meanings {
+                for (place, context) in contexts {
                     let Some(outcome) = outcomes.next() else {
                         reply(
                             place,
@@ -298,18 +298,18 @@ impl Service {
                         );
                         continue;
                     };
-                    meaning.count(&outcome, &self.refusals, Hour::of(now));
+                    context.count(&outcome, &self.refusals, Hour::of(now));
                     if let Ok(Outcome::Captured(settlement)) = &outcome {
                         self.upstream_bills.note(settlement, Hour::of(now));
                     }
-                    reply(place, meaning.of(outcome));
+                    reply(place, context.of(outcome));
                 }
             }
             Err(unavailable) => {
                 for span in &spans {
                     span.fail("store");
                 }
-                for (place, _) in meanings {
+                for (place, _) in contexts {
                     reply(place, Err(failure(&unavailable)));
                 }
             }
@@ -335,10 +335,10 @@ impl KeyService for Service {
                 biased;
                 Some((place, plan, span)) = plans.next(), if !plans.is_empty() => match plan {
                     CallPlan::Done(answer) => reply(place, answer),
-                    CallPlan::Run { account, command, meaning } => {
+                    CallPlan::Run { account, command, context } => {
                         let batch = gathered.entry(account).or_default();
                         batch.commands.push(command);
-                        batch.meanings.push((place, meaning));
+                        batch.contexts.push((place, context));
                         batch.spans.extend(Some(span).filter(Span::is_sampled));
                     }
                 },

@@ -1,8 +1,8 @@
-//! Advances lease time, and expires holds whose lease has ended: their gateway died or was disconnected for longer than
-//! a lease.
+//! Advances lease time and expires holds whose lease has ended because their gateway died or was disconnected for
+//! longer than a lease.
 //!
 //! Each account has a separate watcher, so that an account with damaged records, or in an unreachable part of the
-//! store, does not block the expiry of others.
+//! store, does not delay the expiry of other accounts' holds.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -30,14 +30,14 @@ use domain::{
 };
 use key_service_store::store::{Cursor, DueHold, DueHolds, HoldIndex, Ledger, Outcomes, StoreError};
 
-/// Longest pause between two reads of the tick. Two pauses fit into the longest gap that still counts.
+/// Maximum pause between two reads of the tick. Two such pauses fit into the longest gap that still counts as lease
+/// time.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// Pause between two listings of the accounts with holds. It bounds how soon an account's first hold is noticed.
+/// Pause between two listings of the accounts with holds. It limits how late an account's first hold is noticed.
 const LIST_AGAIN: Duration = Duration::from_millis(500);
-/// Reads per quantum, for leases so short that a quantum is shorter than the pause.
+/// Reads per quantum if a lease is so short that a quantum is shorter than the pause.
 const LOOKS: u32 = 2;
 
-/// Dependencies of the sweeper and its watchers.
 struct Sweeper {
     ledger: Arc<dyn Ledger>,
     clock: Arc<dyn Clock>,
@@ -46,11 +46,11 @@ struct Sweeper {
     started: Instant,
     /// Accounts with holds at the last listing, each with the time of its last check. Watchers of other accounts end.
     holding: Mutex<BTreeMap<AccountId, Instant>>,
-    /// One warning covers all accounts, since they are in the same store.
+    /// Throttles warnings for all accounts together, since they share the store.
     warned: Mutex<Throttle<()>>,
 }
 
-/// Advances lease time and expires holds until `shutdown`. A store may have several sweepers: a tick is a
+/// Advances lease time and expires holds until `shutdown`. Several sweepers may share a store: a tick is a
 /// compare-and-set, and an expiry is idempotent.
 pub async fn run(
     ledger: Arc<dyn Ledger>,
@@ -72,7 +72,7 @@ pub async fn run(
 impl Sweeper {
     /// Runs a watcher for every account with holds.
     async fn watch_all(self: Arc<Self>) {
-        // Dropping this future drops the watchers with it.
+        // Dropping this future also drops the watchers.
         let mut watchers = JoinSet::new();
         let mut watched: BTreeMap<AccountId, AbortHandle> = BTreeMap::new();
         let mut warned = Throttle::default();
@@ -80,7 +80,7 @@ impl Sweeper {
             let HoldIndex { accounts, missing } = self.ledger.accounts_with_holds().await;
             let mut holding: BTreeSet<_> = accounts.into_iter().collect();
             if let Some(unavailable) = missing {
-                // Accounts that had holds before may still have some.
+                // Accounts that had holds at the last listing may still have some.
                 holding.extend(watched.keys());
                 if warned.passes((), Instant::now()) {
                     tracing::warn!(error = %unavailable, "cannot list all accounts with holds; trying again");
@@ -107,7 +107,7 @@ impl Sweeper {
     async fn watch(&self, account: AccountId) {
         let mut watcher = Watcher { sweeper: self, account, lease: LeaseClock::default(), unswept: true };
         let mut damaged = Throttle::default();
-        // The pause is constant with jitter, so that watchers do not read at the same moment.
+        // The pause is constant, with jitter so that watchers do not read at the same moment.
         let mut pauses = Backoff::new(self.pause, self.pause);
         loop {
             match watcher.look(&mut damaged).await {
@@ -126,7 +126,7 @@ impl Sweeper {
         }
     }
 
-    /// Records which accounts have holds, and exports the longest time without a check.
+    /// Records which accounts have holds, and exports the longest time since a check.
     fn note(&self, listed: &BTreeSet<AccountId>) {
         let now = Instant::now();
         let mut holding = self.holding.lock();
@@ -151,17 +151,17 @@ impl Sweeper {
     }
 }
 
-/// An account's lease time, and what is needed to advance it.
+/// An account's lease time, and what it takes to advance it.
 struct Watcher<'s> {
     sweeper: &'s Sweeper,
     account: AccountId,
     lease: LeaseClock,
-    /// Due holds were not searched since the last tick.
+    /// Whether due holds have not been looked for since the last tick.
     unswept: bool,
 }
 
 impl Watcher<'_> {
-    /// Reads the tick, advances it when a quantum is over, and expires holds after every new tick.
+    /// Reads the tick, advances it at the end of a quantum, and expires holds after every new tick.
     async fn look(&mut self, damaged: &mut Throttle<GenerationId>) -> Result<(), StoreError> {
         self.tick(None).await?;
         if let Some(seen) = self.lease.due(self.sweeper.quantum) {
@@ -223,7 +223,7 @@ impl Watcher<'_> {
                     "a hold expired; billed its last report"
                 );
             }
-            // Resolved or extended meanwhile.
+            // The hold was resolved or extended meanwhile.
             Ok(_) => {}
             Err(refused) => {
                 if damaged.passes(generation, Instant::now()) {
@@ -237,5 +237,5 @@ impl Watcher<'_> {
 #[cfg(test)]
 mod tests;
 
-// Two reads always fit into a gap that counts.
+// Two reads must fit into a gap that still counts as lease time.
 const _: () = assert!(LONGEST_PAUSE.as_millis() * 2 <= LONGEST_GAP.as_millis());

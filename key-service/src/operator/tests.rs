@@ -1,4 +1,4 @@
-//! Commands in a folder that has no installation.
+//! Tests of commands in a directory without an installation.
 
 use std::{fs, path::PathBuf};
 
@@ -19,7 +19,7 @@ struct Program {
     command: OperatorCommand,
 }
 
-/// A folder of a test, removed with the value.
+/// A test's directory, removed on drop.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -34,7 +34,7 @@ impl Folder {
         fs::read_dir(&self.0).unwrap().next().is_none()
     }
 
-    /// Carries out a command with the data directory `data` of the folder.
+    /// Runs a command with `data` in this directory as its data directory.
     async fn run(&self, line: &[String]) -> anyhow::Result<ExitCode> {
         let data = self.0.join("data").display().to_string();
         let line = ["program", "--data-dir", &data, "--admin-listen", "127.0.0.1:1"]
@@ -91,7 +91,7 @@ fn lines(of: &Clap, before: &[String], folder: &Folder) -> Vec<Vec<String>> {
     vec![line]
 }
 
-/// Returns whether a command works on what a store has.
+/// Returns whether a command works on the content of a store.
 fn needs_installation(line: &[String]) -> bool {
     let line = std::iter::once("program".to_owned()).chain(line.iter().cloned());
     match Program::try_parse_from(line).map_err(|e| e.to_string()).unwrap().command {

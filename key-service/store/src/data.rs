@@ -3,10 +3,7 @@
 use key_service_ledger::StoreError;
 pub use key_service_ledger::{journal::JournalEntry, stored::Credential};
 use shared::{
-    ids::{
-        AccountId, DepositId, GenerationId, GroupId, KeyId, ManagementKeyId, MemberId, OperatorKeyId,
-        WebhookId,
-    },
+    ids::{AccountId, DepositId, GenerationId, GroupId, KeyId, ManagementKeyId, MemberId, OperatorKeyId},
     money::NanoUsd,
     time::Timestamp,
 };
@@ -15,9 +12,9 @@ use domain::{
     access::{Access, OperatorRights},
     digest::Digest,
     event::{Event, EventKind},
-    group::{BadGroup, Group, GroupNotChanged},
-    key::{ApiKey, KeyNotChanged, KeyNotRotated, Status},
-    ledger::{BadRaise, Deposited, Payer},
+    governed::IdempotencyKeyReused,
+    key::Status,
+    ledger::{Deposited, Payer},
     settings::AccountLabels,
     usage::{Counts, Day, DayTotal},
 };
@@ -61,29 +58,6 @@ pub struct NewAccount {
     pub id: AccountId,
     pub name: String,
     pub created_at: Timestamp,
-}
-
-/// Answer to the creation of an account.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AccountMade {
-    New(AccountId),
-    /// The account has the external id already.
-    Existing(AccountId),
-    /// This account has the name.
-    NameTaken(AccountId),
-}
-
-/// Answer to a change of an account.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AccountChanged {
-    Done,
-    NotFound,
-    /// This account has the external id.
-    ExternalIdTaken(AccountId),
-    /// The account has another external id, which cannot be changed.
-    ExternalIdFixed,
-    /// The metadata would have too many names.
-    TooMuchMetadata,
 }
 
 /// Account with its money and the number of its API keys.
@@ -176,17 +150,19 @@ impl ManagementKey {
     }
 }
 
-/// Answer to the creation of a management key.
+/// Why a management key was not created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ManagementKeyMade {
-    /// The key exists, created by this call or an earlier one of the same caller.
-    Made,
-    /// The same request created this key before.
-    Replayed(ManagementKeyId),
+pub enum ManagementKeyNotMade {
     /// The idempotency key was used with a different request.
     Reused,
     /// The account has reached its bound on management keys.
     TooMany,
+}
+
+impl From<IdempotencyKeyReused> for ManagementKeyNotMade {
+    fn from(_: IdempotencyKeyReused) -> Self {
+        Self::Reused
+    }
 }
 
 /// An operator key to be made.
@@ -266,57 +242,11 @@ pub struct Idempotency {
     pub expires_at: Timestamp,
 }
 
-/// Answer to the creation of a key.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Created {
-    New(ApiKey),
-    /// The same request created this key before; the answer is its current state.
-    Replayed(ApiKey),
-    /// The idempotency key was used with a different request.
-    Reused,
-    /// The key cannot be created in this group.
-    BadGroup(BadGroup),
-    /// The key's limit cannot be raised this way.
-    BadRaise(BadRaise),
-    /// The account has reached its bound on keys.
-    TooMany,
-}
-
-/// Answer to the rotation of a key.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Rotated {
-    /// The key with the new credential.
-    New(ApiKey),
-    /// The same request rotated the key before; the answer is its current state.
-    Replayed(ApiKey),
-    /// The idempotency key was used with a different request.
-    Reused,
-    /// The key cannot be rotated now.
-    Refused(KeyNotRotated),
-    /// The account does not have the key.
-    NotFound,
-}
-
-/// Answer to the creation of a member.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MemberCreated {
-    /// The member exists, created by this call or an earlier one of the same caller.
-    Made,
-    /// The same request created this member before, who may have been removed since.
-    Replayed(MemberId),
-    /// The idempotency key was used with a different request.
-    Reused,
-    /// Another member has the name.
-    NameTaken,
-    /// The account has reached its bound on members.
-    TooMany,
-}
-
 /// A member's record that expires by itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExpiringRecord {
     pub kind: RecordKind,
-    /// Digest of the secret that finds the record.
+    /// Digest of the secret that finds the record; of the member's id for a record without a secret.
     pub name: Digest,
     /// The record is void once this member is removed.
     pub member: MemberId,
@@ -332,6 +262,8 @@ pub enum RecordKind {
     Link,
     /// A session of a browser.
     Session,
+    /// Alarms that a member has muted.
+    MutedAlarms,
 }
 
 impl RecordKind {
@@ -340,63 +272,9 @@ impl RecordKind {
         match self {
             Self::Link => "link",
             Self::Session => "session",
+            Self::MutedAlarms => "muted_alarms",
         }
     }
-}
-
-/// Answer to a change of a key.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Updated {
-    /// The key after the change.
-    Key(ApiKey),
-    /// The key cannot be changed in this way.
-    NotChanged(KeyNotChanged),
-    /// The key cannot be moved to this group.
-    BadGroup(BadGroup),
-    /// The account does not have the key.
-    NotFound,
-}
-
-/// Answer to the creation of a group.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum GroupCreated {
-    New(Group),
-    /// The account already has this group with the same external id; it stays unchanged.
-    Existing(Group),
-    /// The same request created this group before; the answer is its current state.
-    Replayed(Group),
-    /// The idempotency key was used with a different request.
-    Reused,
-    /// The group cannot have this parent.
-    BadParent(BadGroup),
-    /// The group's limit cannot be raised this way.
-    BadRaise(BadRaise),
-    /// The account has reached its bound on groups.
-    TooMany,
-}
-
-/// Answer to the creation of a webhook.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WebhookCreated {
-    New,
-    /// The same request created this webhook before. It may have been removed since.
-    Replayed(WebhookId),
-    /// The idempotency key was used with a different request.
-    Reused,
-    /// The account has reached its bound on webhooks.
-    TooMany,
-}
-
-/// Answer to a change of a group.
-#[expect(clippy::large_enum_variant, reason = "an answer is moved once")]
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum GroupUpdated {
-    /// The group after the change.
-    Group(Group),
-    /// The group cannot be changed in this way.
-    NotChanged(GroupNotChanged),
-    /// The account does not have the group.
-    NotFound,
 }
 
 /// A page of a listing.

@@ -1,6 +1,7 @@
 //! Accounts, keys, groups, members and other nouns, over records and the ledger.
 
 mod data;
+mod error;
 #[cfg(test)]
 mod fuzz;
 pub mod store;

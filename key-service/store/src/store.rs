@@ -3,7 +3,7 @@
 //! Every method is atomic: a call takes effect completely or not at all, and concurrent calls take effect in some
 //! order. Confirmed changes survive a crash of the process and of the machine, except in an in-memory store. After
 //! [`StoreError::Unavailable`], the outcome is unknown, and the call may be retried. After every other error, nothing
-//! has changed.
+//! has changed. [`Error::Refused`] says why.
 //!
 //! A call with an [`Act`](domain::event::Act) changes an account on somebody's behalf. The event of the change is
 //! written in the same commit. A repetition that changes nothing writes no event.
@@ -15,7 +15,12 @@ mod credentials;
 mod events;
 mod groups;
 mod idempotency;
-pub(crate) mod inspection;
+/// What an operator inspects: the audit of the books, the store's free space, and single records.
+pub(crate) mod inspection {
+    pub(super) mod audit;
+    pub(super) mod capacity;
+    pub(crate) mod show;
+}
 mod keys;
 pub(crate) mod layout;
 pub(crate) mod members;
@@ -39,15 +44,15 @@ pub use self::{
     spending::{Ledger, Outcomes},
 };
 pub use crate::data::{
-    AccountChanged, AccountMade, AccountSummary, Created, Credential, Cursor, Deposit, DueHold, DueHolds,
-    EventSlice, EventsPage, ExpiringRecord, Found, Funds, GroupCreated, GroupPage, GroupUpdated, HoldIndex,
-    Idempotency, JournalEntry, JournalPage, KeyName, ManagementKey, ManagementKeyMade, MemberCreated,
-    NewAccount, NewManagementKey, NewOperatorKey, NumberedEvent, OperatorKey, OperatorKeyMade,
-    OperatorRotation, Order, Page, RecordKind, Rotated, Skew, TopGroups, Updated, UsageLine, WebhookCreated,
+    AccountSummary, Credential, Cursor, Deposit, DueHold, DueHolds, EventSlice, EventsPage, ExpiringRecord,
+    Found, Funds, GroupPage, HoldIndex, Idempotency, JournalEntry, JournalPage, KeyName, ManagementKey,
+    ManagementKeyNotMade, NewAccount, NewManagementKey, NewOperatorKey, NumberedEvent, OperatorKey,
+    OperatorKeyMade, OperatorRotation, Order, Page, RecordKind, Skew, TopGroups, UsageLine,
 };
+pub use crate::error::Error;
 #[cfg(any(test, feature = "testing"))]
 pub use crate::suite;
-pub use domain::usage::Hour;
+pub use domain::{governed::Made, usage::Hour};
 pub use key_service_ledger::{
     EVENTS_KEPT, EventBounds, StoreError,
     sums::{AccountDay, OtherSums},

@@ -60,13 +60,13 @@ pub trait Subject: Sized {
 
 /// A store over these records with the settings that cases expect.
 pub fn over(records: Arc<dyn Records>) -> Arc<Store> {
-    Arc::new(Store::new(records, Arc::new(OfCases), StoreRetention::all(SUITE_EVENTS)))
+    Arc::new(Store::new(records, Arc::new(FrozenClock), StoreRetention::all(SUITE_EVENTS)))
 }
 
 /// A frozen clock, so that calls are decided at the times that cases pass.
-pub(crate) struct OfCases;
+pub(crate) struct FrozenClock;
 
-impl Clock for OfCases {
+impl Clock for FrozenClock {
     fn now(&self) -> Timestamp {
         START
     }

@@ -1,11 +1,11 @@
-//! Values that are written for schemas, and schemas that are refused.
+//! Values written for schemas, and refused schemas.
 
 use super::*;
 use crate::{reader::Model, sampler::Sampler};
 
 type Fits = fn(&Value) -> bool;
 
-/// What is written for a schema after a question, with tokens that are likely or wild.
+/// What is written for a schema after a question, with likely or wild tokens.
 fn written(schema: &Value, temperature: f32) -> Value {
     let model = Model::shipped().unwrap();
     let prompt = model.tokenizer.encode("<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n");

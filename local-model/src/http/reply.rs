@@ -1,4 +1,4 @@
-//! Answers as JSON, whole or as server-sent events.
+//! Answers in JSON, whole or as server-sent events.
 
 use std::convert::Infallible;
 
@@ -20,7 +20,7 @@ use crate::{
     output::Delta,
 };
 
-/// Reports of usage in a stream: in a last chunk without choices, or also in every chunk.
+/// Where a stream reports usage: in a last chunk without choices, or also in every chunk.
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct StreamOptions {
@@ -30,7 +30,7 @@ pub(super) struct StreamOptions {
 }
 
 struct ChunkWriter {
-    /// Object without choices, from which each chunk is made.
+    /// Object without choices that each chunk is made from.
     header: Value,
     options: StreamOptions,
 }
@@ -58,8 +58,8 @@ pub(super) async fn whole(engine: &Engine, mut events: Events) -> Result<Respons
     Ok(ok(&object))
 }
 
-/// Answers as a stream, which begins with the first token; a failure before that is an ordinary error. The stream ends
-/// with `[DONE]` unless something fails, so that a part is not taken for the whole.
+/// Answers with a stream, which begins with the first token; an earlier failure is an ordinary error. The stream ends
+/// with `[DONE]` only if nothing fails, so that a part is not mistaken for the whole.
 pub(super) async fn stream(
     engine: &Engine,
     mut events: Events,
@@ -124,7 +124,7 @@ async fn next(events: &mut Events) -> Result<AnswerEvent, ApiError> {
     events.recv().await.unwrap_or_else(|| Err(ApiError::internal()))
 }
 
-/// Usage so far, in the OpenAI API's words.
+/// Usage so far, in the format of OpenAI's API.
 fn usage(&AnswerEvent { prompt_tokens: prompt, written, .. }: &AnswerEvent) -> Value {
     json!({
         "prompt_tokens": prompt, "completion_tokens": written, "total_tokens": prompt + written,

@@ -1,7 +1,7 @@
-//! Chat requests: checks the body, and makes a request to the engine of it.
+//! Checks the body of a chat request and turns it into a request to the engine.
 //!
-//! The gateway has checked all fields. A number out of bounds becomes the nearest one within, and other values count as
-//! absent.
+//! The gateway has checked all fields. A number outside its limits becomes the nearest allowed number, and other
+//! invalid values count as absent.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ use crate::{
 };
 use local_model_transformer::CONTEXT_TOKENS;
 
-/// Fields that are read. All others are ignored, including `reasoning_effort`, since this model does not reason.
+/// Fields that the model uses. All others are ignored, including `reasoning_effort`, since this model does not reason.
 #[derive(Deserialize)]
 struct ChatBody {
     messages: Vec<Message>,
@@ -42,14 +42,18 @@ struct ChatBody {
     stop: Value,
 }
 
-/// Reads a chat request: the request to the engine, and the options of a stream if the answer is to be one.
+/// Reads a chat request. Returns the request to the engine, and the stream's options if the answer should be a stream.
 pub(super) fn chat(engine: &Engine, body: &[u8]) -> Result<(Request, Option<StreamOptions>), ApiError> {
     let mut body = read(body)?;
     if body.n.is_some_and(|choices| choices > 1) {
-        return Err(ApiError::at(Code::UnsupportedValue, "n", "This model writes one answer to a request."));
+        return Err(ApiError::at(
+            Code::UnsupportedValue,
+            "n",
+            "This model writes only one answer per request.",
+        ));
     }
     if body.tool_choice == "none" {
-        // Tools that must not be called are left out of the prompt.
+        // The prompt leaves out tools that must not be called.
         body.tools = None;
     }
     let prompt = body.prompt(engine)?;
@@ -59,12 +63,12 @@ pub(super) fn chat(engine: &Engine, body: &[u8]) -> Result<(Request, Option<Stre
         stop => stop.as_str().map(str::to_owned).into_iter().collect(),
     };
     let bias = body.logit_bias.unwrap_or_default().into_iter().collect();
-    // A model this small is right most often with its likeliest tokens.
+    // A model this small is most often right with its likeliest tokens.
     let temperature = body.temperature.unwrap_or(0.0).clamp(0.0, 2.0);
     let seed = body.seed.map_or_else(|| engine.random(), i64::cast_unsigned);
     let request = Request {
         prompt: prompt.tokens,
-        // Clients often ask for more than any context holds. The context then bounds the answer.
+        // Clients often ask for more tokens than fit into the context. The context then limits the answer.
         max_tokens: body.max_completion_tokens.or(body.max_tokens).unwrap_or(usize::MAX).max(1),
         sampler: Sampler::new(temperature, bias, seed),
         stops,
@@ -89,15 +93,15 @@ impl ChatBody {
     /// Checks that there is only text, and encodes it.
     fn prompt(&self, engine: &Engine) -> Result<Prompt, ApiError> {
         if !self.messages.iter().all(Message::is_text) {
-            let message = "This model sees no images, nor files. Connect a model that sees them.";
+            let message = "This model cannot read images or files. Connect a model that can.";
             return Err(ApiError::at(Code::UnsupportedValue, "messages", message));
         }
         let tools = self.tools.as_deref().unwrap_or_default();
         prompt::encode(&engine.model.tokenizer, &self.messages, tools).ok_or_else(too_long)
     }
 
-    /// The form of the answer, with the tools that it may call. Tools that a shortened prompt does not show are called
-    /// only if the request insists.
+    /// What the answer may consist of, including the tools that it may call. Tools that a shortened prompt does not
+    /// show are called only if the request demands it.
     fn form(&mut self, engine: &Engine, is_shortened: bool) -> Result<Form, ApiError> {
         let named = self.tool_choice["function"]["name"].as_str();
         let must_call = named.is_some() || self.tool_choice == "required";

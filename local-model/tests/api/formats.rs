@@ -1,4 +1,4 @@
-//! Text that has to be JSON is JSON, whatever the model finds likely.
+//! Text that must be JSON is JSON, whatever the model considers likely.
 
 use axum::http::StatusCode;
 use serde_json::{Value, json};

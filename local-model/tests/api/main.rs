@@ -1,4 +1,4 @@
-//! The model through its HTTP API, compared with what PyTorch answers.
+//! Tests of the model through its HTTP API, compared with PyTorch's answers.
 
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
@@ -35,7 +35,7 @@ async fn greedy_answers_and_their_tokens_are_those_of_pytorch() {
         } else {
             assert_eq!(choice["message"]["content"], expected);
         }
-        // The token that ends an answer is written too, though not shown.
+        // The token that ends an answer counts as written, although it is not shown.
         let completion = case.answer_tokens.len() + usize::from(choice["finish_reason"] != "length");
         assert_eq!(answer["usage"]["prompt_tokens"], case.prompt_tokens);
         assert_eq!(answer["usage"]["completion_tokens"], completion);
@@ -49,7 +49,7 @@ async fn a_streamed_answer_is_the_whole_answer_in_parts() {
         let mut whole = ask(&router, &case).await;
         let chunks = stream(&router, &case).await;
         let mut message = joined(&chunks, 0);
-        // Every call has an id of its own.
+        // Every call has a separate id.
         for message in [&mut message, &mut whole["choices"][0]["message"]] {
             for call in message["tool_calls"].as_array_mut().into_iter().flatten() {
                 assert!(call["id"].take().as_str().unwrap().starts_with("call_"));
@@ -152,7 +152,7 @@ async fn a_prompt_that_is_far_too_long_is_refused_before_it_is_parsed_or_counted
 #[tokio::test]
 async fn the_last_place_of_the_context_is_used() {
     let router = router();
-    // The template takes some tokens; digits are one token each.
+    // The template takes a few tokens; each digit is one token.
     let around = counted(&router, "").await;
     let fits = "1".repeat(2047 - around);
     let answer = ask(&router, &question(&fits, json!({}))).await;
@@ -180,7 +180,7 @@ async fn of_an_agents_conversation_the_last_question_is_read() {
     let (_, counted) = post(&router, "/tokenize", &agent).await;
     assert_eq!(counted["count"], alone["usage"]["prompt_tokens"]);
 
-    // What followed the question is left out as well.
+    // Messages after the question are left out as well.
     let call = json!({"id": "call_0", "type": "function", "function": {"name": "shell", "arguments": "{}"}});
     let messages = agent["messages"].as_array_mut().unwrap();
     messages.push(json!({"role": "assistant", "content": null, "tool_calls": [call]}));

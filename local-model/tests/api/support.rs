@@ -1,4 +1,4 @@
-//! A model, requests, and the parts of answers, for all tests of the API.
+//! A model, requests, and parts of answers, for all tests of the API.
 
 use std::sync::{
     Arc,
@@ -17,7 +17,7 @@ use serde_json::{Value, json, value::RawValue};
 use shared::{clock::Clock, time::Timestamp};
 use tower::ServiceExt;
 
-/// Clock that stands still. Its randomness counts upwards.
+/// A clock that stands still, and whose randomness counts upwards.
 struct Fixed(AtomicU8);
 
 impl Clock for Fixed {
@@ -34,7 +34,7 @@ pub(crate) fn router() -> Router {
     router_for(64)
 }
 
-/// A model that takes at most so many requests at once.
+/// A model that accepts at most this many requests at once.
 pub(crate) fn router_for(max_requests: usize) -> Router {
     local_model::router(Engine::start(Arc::new(Fixed(AtomicU8::new(1))), max_requests).unwrap())
 }
@@ -58,7 +58,7 @@ pub(crate) async fn send(router: &Router, request: Request<Body>) -> (StatusCode
     (status, serde_json::from_slice(&bytes).unwrap())
 }
 
-/// A chat request about one question, with more fields.
+/// A chat request with one question and further fields.
 pub(crate) fn question(text: &str, more: Value) -> Value {
     let mut body = json!({"model": "any", "messages": [{"role": "user", "content": text}]});
     let Value::Object(more) = more else { panic!("the fields are an object") };
@@ -66,8 +66,8 @@ pub(crate) fn question(text: &str, more: Value) -> Value {
     body
 }
 
-/// A chat request, with more fields, whose answer only its bounds end. The model goes on where it learnt nothing, so that
-/// chance has much to decide.
+/// A chat request with further fields whose answer ends only at its limits. The prompt is nothing that the model was
+/// trained on, so randomness has much to decide.
 pub(crate) fn endless(more: Value) -> Value {
     let mut body = question("Hi", more);
     body["logit_bias"] = json!({"0": -100, "2": -100});
@@ -107,7 +107,7 @@ pub(crate) async fn stream(router: &Router, body: &impl Serialize) -> Vec<Value>
     events.into_iter().map(|event| serde_json::from_str(event).unwrap()).collect()
 }
 
-/// Message that the deltas of one choice come to.
+/// The message that the deltas of one choice add up to.
 pub(crate) fn joined(chunks: &[Value], choice: usize) -> Value {
     let (mut content, mut calls) = (String::new(), Vec::<Value>::new());
     let of_choice = chunks.iter().flat_map(|chunk| chunk["choices"].as_array().unwrap());
@@ -136,10 +136,10 @@ pub(crate) fn joined(chunks: &[Value], choice: usize) -> Value {
     message
 }
 
-/// Request with the answer of PyTorch.
+/// A request with PyTorch's answer.
 #[derive(Deserialize, Serialize)]
 pub(crate) struct Recorded {
-    // Raw, since the order of names counts.
+    // Raw, since the order of names matters.
     pub(crate) messages: Box<RawValue>,
     pub(crate) tools: Option<Box<RawValue>>,
     pub(crate) reasoning_effort: Option<String>,
@@ -153,7 +153,7 @@ pub(crate) struct Recorded {
 }
 
 impl Recorded {
-    /// Returns whether PyTorch, which nothing forces, kept to the schemas of its tools.
+    /// Returns whether PyTorch, although nothing forces it, followed the schemas of its tools.
     pub(crate) fn follows_its_schemas(&self) -> bool {
         let Some(written) = self.answer.split_once("<tool_call>").map(|(_, call)| call) else { return true };
         let written = written.split_once("</tool_call>").map_or(written, |(call, _)| call);

@@ -1,4 +1,4 @@
-//! Tool calls follow their schemas, whatever the model finds likely.
+//! Tool calls follow their schemas, whatever the model considers likely.
 
 use axum::http::StatusCode;
 use serde_json::{Value, json};
@@ -26,7 +26,7 @@ fn tools() -> Value {
     ])
 }
 
-/// Nothing that the model has learnt: unforced, no answer would be a call of these tools.
+/// A request unlike anything in training: unforced, no answer would call these tools.
 fn wild(seed: u64, more: Value) -> Value {
     let mut body = question("Tell me a story.", json!({"tools": tools(), "temperature": 2, "seed": seed}));
     let Value::Object(more) = more else { panic!("the fields are an object") };
@@ -75,7 +75,7 @@ async fn a_required_call_follows_its_schema_however_wild_the_text() {
 #[tokio::test]
 async fn several_calls_each_follow_their_schemas() {
     let router = router();
-    // The tokens that end answers are never chosen, so that one call follows another until the answer is cut.
+    // Tokens that end answers are excluded, so that calls follow one another until the answer is cut off.
     let endless = json!({"tool_choice": "required", "logit_bias": {"0": -100, "2": -100}, "max_tokens": 400});
     for seed in 0..10 {
         let answer = ask(&router, &wild(seed, endless.clone())).await;

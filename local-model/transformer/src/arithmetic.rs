@@ -1,18 +1,19 @@
-//! Tensor operations of the transformer, on plain slices of `f32`.
+//! The transformer's tensor operations, on plain slices of `f32`.
 //!
-//! Every sum is taken in one fixed order. So a result is the same to the last bit however a prompt is cut.
+//! Every sum is computed in a fixed order, so a result is the same to the last bit however a prompt is divided.
 
-/// Number of sums computed side by side, enough for the vector registers of any CPU. All layer widths are a multiple.
+/// Number of sums computed side by side: enough for the vector registers of any CPU. All layer widths are multiples of
+/// it.
 pub(crate) const LANES: usize = 16;
-/// Number of rows computed side by side, so that all share the weights once fetched.
+/// Number of rows computed side by side, so that they share the weights once they are loaded.
 const ROWS: usize = 4;
-/// Addend that keeps a row of zeros from a division by zero, as in `weights/config.json`.
+/// Added so that a row of zeros causes no division by zero, as in `weights/config.json`.
 const EPSILON: f32 = 1e-5;
 
 pub(crate) struct Linear {
     inputs: usize,
     outputs: usize,
-    /// For each group of [`LANES`] outputs in turn, their weights for each input, so that memory is read in order.
+    /// For each group of [`LANES`] outputs in turn, the weights for each input, so that memory is read in order.
     panels: Vec<[f32; LANES]>,
 }
 
@@ -83,14 +84,14 @@ pub(crate) fn add(numbers: &mut [f32], other: &[f32]) {
     }
 }
 
-/// Passes `gates` through SiLU, times `values` (SwiGLU).
+/// Applies SiLU to `gates` and multiplies by `values` (SwiGLU).
 pub(crate) fn swiglu(gates: &mut [f32], values: &[f32]) {
     for (gate, value) in gates.iter_mut().zip(values) {
         *gate = *gate / (1.0 + (-*gate).exp()) * value;
     }
 }
 
-/// Dot product of two slices of a length that is a multiple of [`LANES`].
+/// Dot product of two slices whose length is a multiple of [`LANES`].
 #[inline]
 pub(crate) fn dot(left: &[f32], right: &[f32]) -> f32 {
     let mut sums = [0.0; LANES];
@@ -100,7 +101,7 @@ pub(crate) fn dot(left: &[f32], right: &[f32]) -> f32 {
     sums.iter().sum()
 }
 
-/// Writes the weighted sum of `rows`, of a width that is a multiple of [`LANES`].
+/// Writes the weighted sum of `rows`, whose width is a multiple of [`LANES`].
 #[inline]
 pub(crate) fn weighted_sum<'a>(
     sums: &mut [f32],
@@ -116,7 +117,7 @@ pub(crate) fn weighted_sum<'a>(
     }
 }
 
-/// Makes logits probabilities.
+/// Converts logits to probabilities.
 pub fn softmax(logits: &mut [f32]) {
     let highest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let mut sum = 0.0;
@@ -140,7 +141,7 @@ mod tests {
         let numbers = |count: usize| -> Vec<f32> {
             (0..count).map(|place| f32::from((place * 7 % 64) as u8) - 32.0).collect()
         };
-        // The last block of rows is not full.
+        // The last block of rows is incomplete.
         let (inputs, outputs, count) = (9, 32, 7);
         let (weights, rows) = (numbers(inputs * outputs), numbers(count * inputs));
         let layer = Linear::new(&weights, inputs);

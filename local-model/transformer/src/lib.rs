@@ -1,5 +1,5 @@
-//! The transformer: a decoder of the Llama architecture that computes logits for the next token. A crate of its own, since only
-//! its arithmetic has to be optimised in a program that otherwise is not.
+//! The transformer: a decoder of the Llama architecture that computes logits for the next token. It is a separate crate
+//! so that only its arithmetic has to be optimised in an otherwise unoptimised build.
 
 use safetensors::SafeTensors;
 
@@ -8,8 +8,8 @@ mod arithmetic;
 pub use arithmetic::softmax;
 use arithmetic::{Linear, add, dot, rms_norm, swiglu, weighted_sum};
 
-// Sizes of the shipped network, as in `weights/config.json`. All others are those of its tensors.
-/// Tokens that prompt and answer together may have.
+// Sizes of the shipped network, as in `weights/config.json`. All other sizes follow from its tensors.
+/// Maximum number of tokens in prompt and answer together.
 pub const CONTEXT_TOKENS: usize = 2048;
 const LAYERS: usize = 6;
 const HEADS: usize = 4;
@@ -17,7 +17,7 @@ const KV_HEADS: usize = 2;
 const HEAD_WIDTH: usize = 48;
 const ROPE_THETA: f32 = 10_000.0;
 
-/// Trained network. The state of a sequence is kept in a [`KvCache`].
+/// The trained network. A [`KvCache`] has the state of a sequence.
 pub struct Transformer {
     /// Token embeddings, which also compute the logits (tied weights).
     embeddings: Linear,
@@ -37,7 +37,7 @@ struct Layer {
     down: Linear,
 }
 
-/// Keys and values of the computed positions of a sequence.
+/// Keys and values for the computed positions in a sequence.
 #[derive(Default)]
 pub struct KvCache {
     length: usize,
@@ -62,7 +62,7 @@ impl KvCache {
 }
 
 impl Transformer {
-    /// Loads the shipped network, which takes some milliseconds.
+    /// Loads the shipped network, which takes a few milliseconds.
     pub fn shipped() -> anyhow::Result<Self> {
         let weights = SafeTensors::deserialize(include_bytes!("../../weights/model.safetensors"))?;
         Ok(Self {
@@ -72,8 +72,8 @@ impl Transformer {
         })
     }
 
-    /// Computes the logits after the last of `tokens`, never empty, which follow the positions in `cache`. The logits
-    /// are the same to the last bit however a sequence is cut.
+    /// Computes the logits after the last of `tokens`, which must not be empty and follow the positions in `cache`. The
+    /// logits are the same to the last bit however a sequence is divided.
     pub fn forward(&self, tokens: &[u32], cache: &mut KvCache) -> Vec<f32> {
         let mut hidden: Vec<f32> =
             tokens.iter().flat_map(|&token| self.embeddings.row(token as usize)).collect();
@@ -108,7 +108,7 @@ impl Layer {
         })
     }
 
-    /// Attention of each row to the positions up to the row's own. The cache grows by the rows' keys and values.
+    /// Attention from each row to the positions up to its own. Adds the rows' keys and values to the cache.
     fn attention(&self, rows: &[f32], rotations: &[(f32, f32)], cache: &mut LayerCache) -> Vec<f32> {
         let before = cache.keys.len() / (KV_HEADS * HEAD_WIDTH);
         let mut queries = self.query.forward(rows);
@@ -140,7 +140,7 @@ fn linear(weights: &SafeTensors<'_>, name: &str) -> anyhow::Result<Linear> {
     Ok(Linear::new(&vector(weights, name)?, inputs))
 }
 
-/// Cosines and sines of the rotations of the pairs of a head at `count` positions from `first` on.
+/// Cosines and sines for rotating the pairs in a head, at `count` positions from `first` on.
 #[expect(clippy::cast_precision_loss, reason = "there are some thousand positions at most")]
 fn rotations(first: usize, count: usize) -> Vec<(f32, f32)> {
     let frequency = |pair| 1.0 / ROPE_THETA.powf((2 * pair) as f32 / HEAD_WIDTH as f32);
@@ -149,7 +149,7 @@ fn rotations(first: usize, count: usize) -> Vec<(f32, f32)> {
     (first..first + count).flat_map(at).map(|angle| (angle.cos(), angle.sin())).collect()
 }
 
-/// Attention of a row to the first `length` positions. Several query heads share a key-value head.
+/// Attention from a row to the first `length` positions. Several query heads share a key-value head.
 fn attend(query: &[f32], cache: &LayerCache, length: usize, mixed: &mut [f32]) {
     #[expect(clippy::cast_precision_loss, reason = "a head is some dozens of numbers wide")]
     let scale = 1.0 / (HEAD_WIDTH as f32).sqrt();
@@ -167,8 +167,8 @@ fn attend(query: &[f32], cache: &LayerCache, length: usize, mixed: &mut [f32]) {
     }
 }
 
-/// Rotates each head of each row (rotary position embedding). A pair is a number of a head's first half and its partner
-/// in the second half.
+/// Rotates each head in each row (rotary position embedding). A pair consists of a number in a head's first half and
+/// its partner in the second half.
 fn apply_rope(rows: &mut [f32], rotations: &[(f32, f32)], heads: usize) {
     let pairs = HEAD_WIDTH / 2;
     for (row, rotations) in rows.chunks_exact_mut(heads * HEAD_WIDTH).zip(rotations.chunks_exact(pairs)) {
@@ -194,7 +194,7 @@ mod tests {
         let whole = transformer.forward(&tokens, &mut KvCache::default());
         for size in [1, 7, 64, 299] {
             let mut cache = KvCache::default();
-            // What was read and forgotten leaves nothing behind.
+            // Positions that were read and forgotten leave nothing behind.
             transformer.forward(&tokens[7..20], &mut cache);
             cache.truncate(0);
             let chunks = tokens.chunks(size).map(|chunk| transformer.forward(chunk, &mut cache));

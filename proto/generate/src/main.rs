@@ -13,7 +13,7 @@ fn main() -> Result<ExitCode> {
     let mut differs = false;
     if fs::read_to_string(root.join(name)).unwrap_or_default() != text {
         if only_checks {
-            eprintln!("{name} is not what the proto files say: run `make generate`");
+            eprintln!("{name} does not match the proto files: run `make generate`");
             differs = true;
         } else {
             fs::write(root.join(name), text)?;

@@ -72,7 +72,7 @@ pub(crate) fn is_kept(proto: &Path, only_checks: bool) -> crate::Result<bool> {
     let released = fs::read_to_string(&file)?;
     let missing: Vec<_> = released.lines().filter(|line| !now.contains(*line)).collect();
     for line in &missing {
-        eprintln!("peers of the last release rely on this, which is gone: {line}");
+        eprintln!("programs of the last release rely on this, which was removed: {line}");
     }
     // An empty list would hold the contract to nothing.
     Ok(missing.is_empty() && released.lines().count() > 100)

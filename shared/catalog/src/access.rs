@@ -43,7 +43,6 @@ pub struct Header {
     pub source: Source,
 }
 
-/// Source of a header's value.
 #[derive(Clone, Debug)]
 pub enum Source {
     /// A text in the catalogue.
@@ -57,7 +56,7 @@ pub enum Source {
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Text(_) => f.write_str("a text of the catalogue"),
+            Self::Text(_) => f.write_str("a text in the catalogue"),
             Self::Variable(name) => write!(f, "the environment variable {name}"),
             Self::File(path) => write!(f, "the file {}", path.display()),
         }

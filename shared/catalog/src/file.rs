@@ -310,7 +310,7 @@ impl RawUpstream {
         let model = match (kind, self.model) {
             (_, Some(model)) if !model.is_empty() => model,
             (UpstreamKind::Builtin, _) => "tiny-demo".to_owned(),
-            _ => return Err(fault("an upstream needs its own name of the model: model = \"…\"")),
+            _ => return Err(fault("an upstream needs its own name for the model: model = \"…\"")),
         };
         if let Some(tokenizer) = self.tokenizer {
             let reason = "`tokenizer` is not supported, since it ignores what the server's template adds to a prompt; the kinds that \
@@ -363,7 +363,7 @@ impl RawUpstream {
     }
 }
 
-/// Most characters of a member's name.
+/// Maximum length of a member's name in characters.
 const LONGEST_MEMBER: usize = 64;
 
 /// Checks the names of members. A dot separates a member from one inside it.
@@ -383,7 +383,7 @@ fn pass_members(names: Spanned<Vec<String>>) -> Result<Vec<String>, Fault> {
     }
 }
 
-/// Most characters of an upstream's name.
+/// Maximum length of an upstream's name in characters.
 const LONGEST_NAME: usize = 64;
 
 fn name(name: Spanned<String>) -> Result<String, Fault> {

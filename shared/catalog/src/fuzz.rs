@@ -1,4 +1,4 @@
-//! Fuzz targets of catalogues, and of servers' descriptions of themselves.
+//! Fuzz targets for catalogues, and for servers' descriptions of themselves.
 
 use std::fmt::Write;
 
@@ -39,7 +39,7 @@ fn catalogues() {
     });
 }
 
-/// Rates that were written are read as the same rates.
+/// Written rates are read as the same rates.
 #[test]
 fn rates() {
     fuzz(&Examples::of(["[5,1,9,null,7,null,null,8]", "[0,0,0,1,2,3,4,5,6,7]"]), |input: &Input| {

@@ -22,8 +22,8 @@ impl fmt::Display for Hint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::HidesTokens => f.write_str(
-                "hidden tokens, such as reasoning, are not billed when a client leaves in mid-stream. Set \
-                 left_mid_stream = \"finish\", or streams_every_token = true if the upstream hides none.",
+                "hidden tokens, such as reasoning, are not billed when a client leaves mid-stream. Set left_mid_stream \
+                 = \"finish\", or streams_every_token = true if the upstream hides none.",
             ),
             Self::SellsBelowCost(pair) => {
                 write!(f, "{pair} sells for {} and costs {}.", pair.first, pair.second)

@@ -11,7 +11,7 @@ pub struct HistoryForm {
     pub system_messages: SystemMessages,
     /// Ids of calls that the server accepts.
     pub call_ids: CallIds,
-    /// The server wants back the signatures that it gave earlier calls.
+    /// Whether the server wants back the signatures that it gave earlier calls.
     pub thought_signatures: bool,
 }
 

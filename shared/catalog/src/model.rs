@@ -30,7 +30,7 @@ pub struct Model {
     pub created: i64,
     /// Tokens of prompt and output together.
     pub context_window: u64,
-    /// Most output tokens per choice; 0 if a model without chat sets no limit.
+    /// Maximum number of output tokens per choice; 0 if a model without chat sets no limit.
     pub max_output_tokens: u64,
     /// Bound on the tokens of an image, used for holds.
     pub max_tokens_per_image: u64,

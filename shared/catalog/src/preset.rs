@@ -31,7 +31,7 @@ pub struct Preset {
     hosts: Vec<String>,
     /// `owned_by` in the software's list of models, by which a server is recognised.
     owned_by: Option<String>,
-    /// The server may not list a model that it serves, or may have no list.
+    /// Whether the server may not list a model that it serves, or may have no list.
     #[serde(default)]
     pub names_unlisted: bool,
     /// Context window to assume of a server that does not report its own.

@@ -10,9 +10,9 @@ use crate::{
     upstream::{Upstream, UpstreamKind},
 };
 
-/// Most characters shown of a name that a server reports.
+/// Maximum number of characters to show of a name that a server reports.
 const MAX_SHOWN_NAME: usize = 80;
-/// Most names shown of a server's list.
+/// Maximum number of names to show from a server's list.
 const SHOWN_NAMES: usize = 5;
 /// Tag that Ollama adds to a name without one.
 const OLLAMA_TAG: &str = ":latest";

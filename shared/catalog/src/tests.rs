@@ -112,7 +112,7 @@ fn a_fault_is_reported_with_file_line_and_reason() {
             "{name}"
         );
     }
-    assert!(fault("model = \"Qwen/Qwen3\"", "").contains("needs its own name of the model"));
+    assert!(fault("model = \"Qwen/Qwen3\"", "").contains("needs its own name for the model"));
     let (head, model) = GOOD.split_at(GOOD.find("[[model]]").unwrap());
     let twice = Catalog::parse(&format!("{head}{model}{model}"), "m").unwrap_err().to_string();
     assert!(twice.contains("two models with the id \"Model Flash\""), "{twice}");

@@ -74,7 +74,6 @@ pub enum ImageUrls {
 impl ImageUrls {
     /// Returns the default for a kind of server. A self-hosted server could reach private addresses, so by default it
     /// fetches nothing.
-    /// nothing.
     pub(crate) const fn of(kind: UpstreamKind) -> Self {
         match kind {
             UpstreamKind::Openai | UpstreamKind::Anthropic => Self::Https,

@@ -49,7 +49,7 @@ pub enum Connector {
 pub struct ClientSettings {
     /// Certificates to trust and to present; `None` trusts the public authorities.
     pub tls: Option<ClientConfig>,
-    /// Longest time to make a connection.
+    /// Timeout for connecting.
     pub connect_deadline: Duration,
     /// How long an idle connection is kept.
     pub idle: Duration,

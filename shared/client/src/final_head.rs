@@ -7,9 +7,9 @@ use std::{io, task::Context};
 
 use crate::watched_stream::{StreamWatch, WatchedStream};
 
-/// Most interim heads of an answer. Servers send one or two.
+/// Maximum number of interim heads of an answer. Servers send one or two.
 const MAX_INTERIM_HEADS: usize = 16;
-/// Most bytes up to the end of the final head: twice the size of a large head.
+/// Maximum number of bytes up to the end of the final head: twice the size of a large head.
 const MAX_HEAD_BYTES: usize = 64 << 10;
 
 /// Length of a status line up to the end of its code, as in `HTTP/1.1 200`.
@@ -45,7 +45,7 @@ enum HeadState {
     /// The rest of a head.
     Lines {
         is_interim: bool,
-        /// The line has only carriage returns so far.
+        /// Whether the line has only carriage returns so far.
         is_blank: bool,
     },
 }

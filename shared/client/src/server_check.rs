@@ -10,7 +10,7 @@ use crate::upstream_call::UpstreamCall;
 
 /// How long a server may take to answer. A server that is loading its weights does not answer in time.
 const ANSWER_DEADLINE: Duration = Duration::from_secs(10);
-/// Most servers asked at once. The bound keeps sockets and memory few for a long catalogue.
+/// Maximum number of servers asked at once. The bound keeps sockets and memory few for a long catalogue.
 const SERVERS_AT_ONCE: usize = 8;
 
 /// A finding about an upstream for its operator.

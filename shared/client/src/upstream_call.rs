@@ -14,7 +14,7 @@ use crate::{
     upstream_access::{header_values, upstream_connector},
 };
 
-/// Longest time to make a connection to a server.
+/// Timeout for connecting to a server.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
 /// Largest answer that is read, in bytes: hosted providers list hundreds of models, with descriptions.
 const MAX_ANSWER_BYTES: usize = 8 << 20;

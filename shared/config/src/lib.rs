@@ -54,13 +54,13 @@ pub struct Common {
     #[arg(long, env = "FAREGATE_KEY_PREFIX", value_name = "PREFIX", default_value = "fg", value_parser = parse_prefix)]
     pub key_prefix: Prefix,
 
-    /// Host names that the admin port accepts, such as a container's, separated by commas; localhost and its own
-    /// addresses always work
+    /// Host names that the admin port accepts besides localhost and its own addresses, separated by commas; for example
+    /// a container's name
     #[arg(long, env = "FAREGATE_ADMIN_HOSTS", value_name = "HOSTS", value_delimiter = ',')]
     pub admin_hosts: Vec<Host>,
 
-    /// Seconds between a signal to stop and the shutdown: requests are still accepted but probes fail, so that load
-    /// balancers stop sending first
+    /// Seconds between the signal to stop and the shutdown. Requests are still accepted but probes fail, so that load
+    /// balancers stop sending requests first
     #[arg(long = "drain-pause-seconds", env = "FAREGATE_DRAIN_PAUSE_SECONDS", value_name = "SECONDS", default_value = "0",
           value_parser = clap::value_parser!(u32).range(0..=3600).map(u64::from).map(Duration::from_secs))]
     pub drain_pause: Duration,

@@ -47,7 +47,7 @@ pub struct Case {
     pub error: Option<String>,
     /// Oddities that are counted, besides [`BY_REQUEST`].
     pub odd: Vec<String>,
-    /// The server counts as healthy after the answer.
+    /// Whether the server counts as healthy after the answer.
     pub is_well: bool,
     /// The body, exactly as the server sends it.
     pub body: Vec<u8>,

@@ -1,4 +1,4 @@
-//! Fuzz targets of headers.
+//! Fuzz targets for headers.
 
 use http::{HeaderMap, HeaderValue, header};
 use shared::key::without_keys;
@@ -6,7 +6,7 @@ use shared_fuzz::{Examples, Input, fuzz};
 
 use crate::http::{ClientRequestId, X_REQUEST_ID, bearer, model_credential};
 
-/// A credential is a part of its header without blanks, and is the same in either header.
+/// A credential is the part of its header without blanks, and is the same in both headers.
 #[test]
 fn credentials() {
     let key = format!("fg_api_{}", "a".repeat(49));

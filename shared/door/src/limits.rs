@@ -10,13 +10,13 @@ use crate::serve::{ConnectionOptions, LEAST_CONNECTIONS};
 
 /// Open files kept for the store, logs, and connections between the services.
 const RESERVED_FILES: usize = 192;
-/// Most memory of a silent connection, including half of the largest head. All connections may take a quarter of the
+/// Maximum memory of a silent connection, including half of the largest head. All connections may take a quarter of the
 /// process's memory.
 const CONNECTION_BYTES: u64 = 32 << 10;
-/// Most memory that TLS adds to a connection: an incomplete handshake message of the largest size, and the same again
-/// for keys and buffers.
+/// Maximum memory that TLS adds to a connection: an incomplete handshake message of the largest size, and the same
+/// again for keys and buffers.
 const TLS_BYTES: u64 = 128 << 10;
-/// Most connections of the main port; open files and memory may allow fewer.
+/// Maximum number of connections to the main port; open files and memory may allow fewer.
 const MOST_CONNECTIONS: usize = 16_384;
 
 /// Settings that size a process.

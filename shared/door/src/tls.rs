@@ -29,16 +29,16 @@ const CA: &str = "FAREGATE_INTERNAL_TLS_CA";
 #[derive(Args, Clone, Debug, Default)]
 #[group(id = "internal-tls")]
 pub struct TlsOptions {
-    /// PEM file of this service's certificate, with all intermediate certificates
+    /// PEM file with this service's certificate and all intermediate certificates
     #[arg(long = "internal-tls-cert", env = CERT, value_name = "FILE")]
     cert: Option<PathBuf>,
 
-    /// PEM file of the private key of that certificate
+    /// PEM file with that certificate's private key
     #[arg(long = "internal-tls-key", env = KEY, value_name = "FILE")]
     key: Option<PathBuf>,
 
-    /// PEM file of the certificate authority for calls between the services. They are then encrypted, and each side
-    /// demands a certificate of this authority
+    /// PEM file with the certificate authority for calls between the services. With it, calls are encrypted, and each
+    /// side demands a certificate from this authority
     #[arg(long = "internal-tls-ca", env = CA, value_name = "FILE")]
     ca: Option<PathBuf>,
 }

@@ -20,9 +20,9 @@ mod edit;
 
 use edit::Edit;
 
-/// Most edits of an example. After more, a parser reads little beyond the beginning.
+/// Maximum number of edits to an example. After more, a parser reads little beyond the beginning.
 const MOST_EDITS: usize = 5;
-/// Most cuts of an input into pieces.
+/// Maximum number of cuts of an input into pieces.
 const MOST_CUTS: usize = 6;
 
 /// How long a test edits examples.

@@ -10,9 +10,9 @@ use std::{
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// Time between two lines while failures go on.
+/// Time between two lines while failures continue.
 const TELL_EVERY: Duration = Duration::from_mins(1);
-/// Shortest time without failures after which a new one is logged at once. Failures that come and go faster are logged
+/// Minimum time without failures after which a new one is logged at once. Failures that come and go faster are logged
 /// once a minute.
 const QUIET: Duration = Duration::from_secs(5);
 

@@ -24,13 +24,13 @@ use tokio::time::timeout;
 pub(super) const FLUSH_DEADLINE: Duration = Duration::from_secs(2);
 /// Default bound on a request to the receiver, retries included.
 const EXPORT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Longest time to make a connection to the receiver.
+/// Timeout for connecting to the receiver.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
-/// Longest time that an idle connection to the receiver is kept.
+/// Maximum time that an idle connection to the receiver is kept.
 const IDLE: Duration = Duration::from_secs(30);
 /// Largest answer of the receiver that is read, in bytes.
 const MAX_ANSWER_BYTES: usize = 64 << 10;
-/// Shortest time between two warnings about exports.
+/// Minimum time between two warnings about exports.
 const WARN_EVERY: Duration = Duration::from_mins(1);
 
 /// A setting of the export is unusable.

@@ -315,7 +315,6 @@ pub enum CallSide {
 pub struct CallTimer(Option<(CallSide, &'static str, Instant)>);
 
 impl CallTimer {
-    /// Starts timing a call of this method.
     pub fn start(side: CallSide, method: &'static str) -> Self {
         Self(INSTRUMENTS.get().map(|_| (side, method, Instant::now())))
     }

@@ -27,7 +27,7 @@ use shared_observe::metrics::Metrics;
 
 use super::{log_level, probe::Readiness};
 
-/// Most characters of a host that a refusal repeats.
+/// Maximum number of characters that a refusal repeats from a host.
 const MAX_SHOWN_HOST: usize = 100;
 
 /// Decides which requests an admin port accepts.

@@ -264,7 +264,7 @@ impl Doctor {
                     format!("{}: served by the demo model, which needs no check", model.id),
                 );
             } else if found.is_empty() {
-                self.well("upstreams", format!("{}: its servers have no faults", model.id));
+                self.well("upstreams", format!("{}: its servers have no problems", model.id));
             }
             for finding in found {
                 let place = format!("{}: {}", finding.model, finding.upstream);

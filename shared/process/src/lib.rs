@@ -225,7 +225,7 @@ impl Serving {
         tokio::join!(traces::flush(), standard_metrics::flush());
         self.admin.await.map_err(io::Error::other)?;
         if is_given_up {
-            Err(io::Error::other("the process must not go on; the log says why"))
+            Err(io::Error::other("the process must not continue; the log says why"))
         } else {
             Ok(())
         }

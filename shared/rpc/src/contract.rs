@@ -96,11 +96,11 @@ pub struct Authorize {
     /// Tokens of the prompt: an exact number, or an upper bound.
     pub prompt_tokens: u64,
     pub images: u64,
-    /// An earlier hold of the same request was released, so the request rate already counts it.
+    /// Whether an earlier hold of the same request was released, so the request rate already counts it.
     pub readmitted: bool,
     /// Prompt tokens that count for the token rate, if they differ from `prompt_tokens`.
     pub rated_tokens: Option<u64>,
-    /// Nothing is generated: the request counts for the rates, and its hold is free of charge.
+    /// Whether nothing is generated: the request counts for the rates, and its hold is free of charge.
     pub is_free: bool,
     /// Output tokens wanted, over all choices.
     pub output_tokens: u64,

@@ -1,4 +1,4 @@
-//! Fuzz targets of the calls between the services, and of the spool.
+//! Fuzz targets for the calls between the services, and for the spool.
 
 use std::fs;
 
@@ -175,7 +175,8 @@ fn answers_of_key_services() {
     });
 }
 
-/// Whatever the file, each line is a delivery, kept as damaged, or a capture that is written again as it was read.
+/// Whatever the file contains, each line is a delivery, a line kept as damaged, or a capture that is written again as
+/// it was read.
 #[test]
 fn spool() {
     let (generation, account, key) = ids();

@@ -28,8 +28,8 @@ pub use tls::client_tls;
 #[rustfmt::skip]
 pub mod v1;
 
-/// Most calls in a frame: enough for the busiest gateway, and few enough that a frame never delays the next one for
-/// long.
+/// Maximum number of calls in a frame: enough for the busiest gateway, and few enough that a frame never delays the
+/// next one for long.
 pub const MAX_FRAME_CALLS: usize = 512;
 
 /// Time after which the outcome of a call between the services counts as unknown.

@@ -28,7 +28,6 @@ pub fn file(data_dir: &Path) -> PathBuf {
     data_dir.join("spool").join("captures.jsonl")
 }
 
-/// A capture in the spool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpooledCapture {
     /// When it was written, in milliseconds since 1970.

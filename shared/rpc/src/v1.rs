@@ -24,13 +24,13 @@ pub mod authenticate_response {
         Refusal(i32),
     }
 }
-/// What the client of a refused request may read.
+/// Details of a refusal that the client may see.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct RefusalDetail {
-    /// End of the window of spending that is used up, in milliseconds since 1970.
+    /// End of the spending window that is used up, in milliseconds since 1970.
     #[prost(int64, optional, tag = "1")]
     pub resets_at_ms: ::core::option::Option<i64>,
-    /// Time after which the rates may let the request in.
+    /// Time after which the rates may admit the request.
     #[prost(uint64, optional, tag = "2")]
     pub retry_after_ms: ::core::option::Option<u64>,
     #[prost(enumeration = "RateBound", tag = "3")]
@@ -38,14 +38,14 @@ pub struct RefusalDetail {
     /// Models that the key may use.
     #[prost(string, repeated, tag = "4")]
     pub models: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    /// Free tokens of the rate, if it is one of tokens.
+    /// Tokens that are left, if the refusal is about tokens per minute.
     #[prost(message, optional, tag = "5")]
     pub token_room: ::core::option::Option<TokenRoom>,
 }
-/// Tokens that the tokens per minute of a key and its groups leave. Each number is that of the tightest bound.
+/// What the tokens per minute of a key and its groups allow. Each number comes from the tightest limit.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct TokenRoom {
-    /// Tokens allowed in a minute. A larger prompt never fits.
+    /// Tokens allowed per minute. A larger prompt never fits.
     #[prost(uint64, tag = "1")]
     pub limit: u64,
     #[prost(uint64, tag = "2")]
@@ -73,47 +73,48 @@ pub struct AuthorizeRequest {
     /// The plaintext of an API key.
     #[prost(string, tag = "1")]
     pub credential: ::prost::alloc::string::String,
-    /// Id `gen_…` that the caller chooses; the idempotency id of all later calls.
+    /// Id `gen_…`, chosen by the caller. It makes all later calls idempotent.
     #[prost(string, tag = "2")]
     pub generation_id: ::prost::alloc::string::String,
     /// The model's id in the catalogue.
     #[prost(string, tag = "3")]
     pub model: ::prost::alloc::string::String,
-    /// Tokens of the prompt: exact, or a bound that cannot be too low.
+    /// Tokens in the prompt: the exact number, or an upper bound.
     #[prost(uint64, tag = "4")]
     pub prompt_tokens: u64,
     /// Output tokens wanted, over all choices. Fewer may be granted, at least one.
     #[prost(uint64, tag = "5")]
     pub output_tokens: u64,
-    /// If other generations hold the rest and fewer tokens than this are available, the request is refused with
-    /// SPEND_RESERVED. If the rest is smaller by itself, all of it is granted.
+    /// If other generations hold so much that fewer tokens than this are available, the request is refused with
+    /// SPEND_RESERVED. If fewer would be left even without those holds, all of them are granted.
     #[prost(uint64, tag = "6")]
     pub enough_output_tokens: u64,
-    /// Output tokens without which the request cannot be served: one per choice. 0 counts as 1.
+    /// Minimum of output tokens with which the request can be served: one per choice. 0 counts as 1.
     #[prost(uint64, tag = "7")]
     pub least_output_tokens: u64,
     /// The call takes effect only until this time on the session's clock (SessionResponse.clock_ms). A later call is
-    /// answered DEADLINE_EXCEEDED, and opens no hold. 0: no bound. Unary calls have their gRPC deadline instead.
+    /// answered DEADLINE_EXCEEDED, and opens no hold. 0 means no deadline. Unary calls use the gRPC deadline instead.
     #[prost(uint64, tag = "8")]
     pub valid_until_ms: u64,
-    /// Images in the prompt. Their tokens are counted in prompt_tokens.
+    /// Number of images in the prompt. prompt_tokens includes their tokens.
     #[prost(uint64, tag = "9")]
     pub images: u64,
-    /// An earlier hold of the same request was released, so requests per minute count it already.
+    /// Whether an earlier hold of the same request was released, so that the requests per minute already count it.
     #[prost(bool, tag = "10")]
     pub readmitted: bool,
-    /// Tokens of the prompt that count for tokens per minute, if they differ from prompt_tokens: an estimate, if
-    /// prompt_tokens is a bound that does not fit and no exact count is available.
+    /// Prompt tokens to count for the tokens per minute, if they differ from prompt_tokens: an estimate, for when
+    /// prompt_tokens is an upper bound that exceeds the limit and no exact count is available.
     #[prost(uint64, optional, tag = "11")]
     pub rated_tokens: ::core::option::Option<u64>,
-    /// Nothing is generated: the request counts for the rates, and its hold has no money. The hold must be released.
+    /// Whether nothing is generated: the request counts for the rates, and its hold has no money. The hold must be
+    /// released.
     #[prost(bool, tag = "12")]
     pub is_free: bool,
-    /// How the caller asked. Absent from a version that does not tell.
+    /// How the caller asked. Older gateways leave this out.
     #[prost(message, optional, tag = "13")]
     pub origin: ::core::option::Option<Origin>,
-    /// prompt_tokens is a bound that the caller can replace by an exact count. If it takes more than a quarter of what is
-    /// available, the request is refused with SPEND_RESERVED.
+    /// Whether prompt_tokens is an upper bound that the caller can replace by an exact count. If it takes more than a
+    /// quarter of what is available, the request is refused with SPEND_RESERVED.
     #[prost(bool, tag = "14")]
     pub can_count: bool,
 }
@@ -122,20 +123,20 @@ pub struct AuthorizeRequest {
 pub struct Origin {
     #[prost(enumeration = "ModelApi", tag = "1")]
     pub api: i32,
-    /// The caller asked for a stream.
+    /// Whether the caller asked for a stream.
     #[prost(bool, tag = "2")]
     pub stream: bool,
-    /// The caller's own name of its user, at most 64 characters; empty for none.
+    /// The caller's own name for its user, at most 64 characters; empty for none.
     #[prost(string, tag = "3")]
     pub user: ::prost::alloc::string::String,
-    /// The 16 bytes of the id in `x-request-id` of the answer; empty from a version that does not tell.
+    /// The 16 bytes of the id in the answer's `x-request-id`. Older gateways leave this empty.
     #[prost(bytes = "vec", tag = "4")]
     pub request_id: ::prost::alloc::vec::Vec<u8>,
 }
-/// How a generation went, as far as it has come. Times are milliseconds since the gateway accepted the request.
+/// How a generation has gone so far. Times are in milliseconds since the gateway accepted the request.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Course {
-    /// Name of the upstream that was asked last, by the catalogue; empty if none was.
+    /// Catalogue name of the upstream that was asked last; empty if none was asked.
     #[prost(string, tag = "1")]
     pub upstream: ::prost::alloc::string::String,
     /// Time of the Grant.
@@ -144,14 +145,14 @@ pub struct Course {
     /// Time of the first token of a stream.
     #[prost(uint64, optional, tag = "3")]
     pub first_token_ms: ::core::option::Option<u64>,
-    /// Time at which the answer was complete, or was given up.
+    /// Time at which the answer was complete or abandoned.
     #[prost(uint64, optional, tag = "4")]
     pub latency_ms: ::core::option::Option<u64>,
     /// Reason why the first choice ended.
     #[prost(enumeration = "FinishReason", tag = "5")]
     pub finish_reason: i32,
-    /// Cost in nano-USD by the vendor's own report, if another model than the one that was asked for has answered. The
-    /// generation is billed at least this.
+    /// Cost in nano-USD as the vendor reports it, if another model than the requested one has answered. At least this much
+    /// is billed.
     #[prost(int64, optional, tag = "6")]
     pub least_cost_nano_usd: ::core::option::Option<i64>,
 }
@@ -180,16 +181,16 @@ pub struct Grant {
     pub key_id: ::prost::alloc::string::String,
     #[prost(uint64, tag = "3")]
     pub output_tokens: u64,
-    /// Lifetime of the hold in milliseconds, unless it is extended.
+    /// Lifetime of the hold in milliseconds if it is not extended.
     #[prost(uint64, tag = "4")]
     pub lease_ms: u64,
-    /// Prices that the hold was opened with. Every later message about it repeats them.
+    /// Prices at which the hold was opened. Every later message about the hold repeats them.
     #[prost(message, optional, tag = "5")]
     pub price: ::core::option::Option<Price>,
-    /// Absent if neither the key nor a group of it has rates.
+    /// Absent if neither the key nor its groups have rates.
     #[prost(message, optional, tag = "6")]
     pub rates: ::core::option::Option<RateStatus>,
-    /// What each of the model's upstreams charged when the hold was opened, in the order of the catalogue.
+    /// What each of the model's upstreams charged when the hold was opened, in the catalogue's order.
     #[prost(message, repeated, tag = "7")]
     pub upstream_costs: ::prost::alloc::vec::Vec<UpstreamCost>,
 }
@@ -200,8 +201,8 @@ pub struct UpstreamCost {
     #[prost(message, optional, tag = "1")]
     pub price: ::core::option::Option<Price>,
 }
-/// State of the rates of a key and its groups after an admission. Each is that of the tightest rate, and absent if there
-/// is none.
+/// State of a key's and its groups' rates after an admission. Each field describes the tightest rate, and is absent if
+/// there is no such rate.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct RateStatus {
     #[prost(message, optional, tag = "1")]
@@ -211,10 +212,10 @@ pub struct RateStatus {
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct RateLimit {
-    /// Requests or tokens allowed in a minute.
+    /// Requests or tokens allowed per minute.
     #[prost(uint64, tag = "1")]
     pub limit: u64,
-    /// Requests or tokens allowed at this moment.
+    /// Requests or tokens allowed right now.
     #[prost(uint64, tag = "2")]
     pub remaining: u64,
     /// Milliseconds until `remaining` is back at `limit`.
@@ -230,11 +231,11 @@ pub struct Price {
     pub cached_input: i64,
     #[prost(int64, tag = "3")]
     pub output: i64,
-    /// Absent if each of them has its default.
+    /// Absent if all of them have their defaults.
     #[prost(message, optional, boxed, tag = "4")]
     pub further: ::core::option::Option<::prost::alloc::boxed::Box<FurtherPrices>>,
 }
-/// Prices beyond three. An absent price has its default: `input` for cache_write and audio_input, `cache_write` for
+/// Prices beyond the first three. Defaults of absent prices: `input` for cache_write and audio_input, `cache_write` for
 /// cache_write_long, `output` for reasoning and audio_output, 0 for image and request.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct FurtherPrices {
@@ -252,7 +253,7 @@ pub struct FurtherPrices {
     pub image: ::core::option::Option<i64>,
     #[prost(int64, optional, tag = "7")]
     pub request: ::core::option::Option<i64>,
-    /// In strictly rising order of `above`.
+    /// Strictly ordered by `above`, ascending.
     #[prost(message, repeated, tag = "8")]
     pub tiers: ::prost::alloc::vec::Vec<PriceTier>,
 }
@@ -265,7 +266,7 @@ pub struct PriceTier {
     #[prost(message, optional, tag = "2")]
     pub rates: ::core::option::Option<Price>,
 }
-/// Names a hold; ids and prices are those of its Grant.
+/// Identifies a hold, with the ids and prices from its Grant.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct HoldRef {
     #[prost(string, tag = "1")]
@@ -278,11 +279,11 @@ pub struct HoldRef {
     pub model: ::prost::alloc::string::String,
     #[prost(message, optional, tag = "5")]
     pub price: ::core::option::Option<Price>,
-    /// Place of the serving upstream among the model's upstreams in the catalogue, from 1; 0 before one is chosen.
+    /// Position of the serving upstream among the model's upstreams in the catalogue, from 1; 0 until one is chosen.
     #[prost(uint32, tag = "6")]
     pub upstream: u32,
-    /// What this upstream charges, from the Grant's `upstream_costs`. Absent if the Grant has none, or if no upstream is
-    /// chosen; the catalogue then says what the upstream charges.
+    /// What this upstream charges, copied from the Grant's `upstream_costs`. If it is absent, because the Grant has none
+    /// or no upstream is chosen yet, the catalogue's cost applies.
     #[prost(message, optional, tag = "7")]
     pub upstream_cost: ::core::option::Option<UpstreamCost>,
 }
@@ -294,20 +295,20 @@ pub struct Usage {
     /// Tokens of the prompt that the upstream had cached.
     #[prost(uint64, tag = "2")]
     pub cached_tokens: u64,
-    /// Tokens of all choices, reasoning included.
+    /// Tokens of all choices, including reasoning.
     #[prost(uint64, tag = "3")]
     pub completion_tokens: u64,
     /// Absent if all are zero.
     #[prost(message, optional, tag = "4")]
     pub details: ::core::option::Option<UsageDetails>,
 }
-/// Parts of a usage that may have prices of their own.
+/// Parts of a usage that may have separate prices.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct UsageDetails {
     /// Tokens of the prompt that the upstream wrote to its cache.
     #[prost(uint64, tag = "1")]
     pub cache_write_tokens: u64,
-    /// Tokens of the prompt that it wrote for an hour or longer; not in cache_write_tokens.
+    /// Prompt tokens that it wrote for an hour or longer; cache_write_tokens does not include them.
     #[prost(uint64, tag = "2")]
     pub cache_write_long_tokens: u64,
     /// Tokens of the prompt that are audio.
@@ -329,15 +330,15 @@ pub struct ExtendRequest {
     /// Tokens used so far, which are billed if the hold expires.
     #[prost(message, optional, tag = "2")]
     pub usage: ::core::option::Option<Usage>,
-    /// Tokens of the prompt: the most exact number known so far.
+    /// Tokens in the prompt: the most exact number known so far.
     #[prost(uint64, tag = "3")]
     pub prompt_tokens: u64,
-    /// Total of output tokens wanted, including those granted before. It never lowers a hold.
+    /// Total number of output tokens wanted, including those granted before. It never lowers a hold.
     #[prost(uint64, tag = "4")]
     pub output_tokens: u64,
     #[prost(uint64, tag = "5")]
     pub images: u64,
-    /// Kept with the bill if the hold expires. Absent from a version that does not tell.
+    /// Recorded with the bill if the hold expires. Older gateways leave this out.
     #[prost(message, optional, tag = "6")]
     pub course: ::core::option::Option<Course>,
 }
@@ -352,7 +353,7 @@ pub mod extend_response {
     pub enum Result {
         #[prost(message, tag = "1")]
         Extension(super::Extension),
-        /// The hold is not open: it expired, or was resolved.
+        /// The hold is not open: it has expired or was resolved.
         #[prost(message, tag = "2")]
         Gone(super::HoldGone),
     }
@@ -364,10 +365,10 @@ pub struct Extension {
     pub output_tokens: u64,
     #[prost(uint64, tag = "2")]
     pub lease_ms: u64,
-    /// The key may not continue: nothing more is granted, and a stream must end.
+    /// Whether the key may not continue: nothing more is granted, and streams must end.
     #[prost(bool, tag = "3")]
     pub revoked: bool,
-    /// Why the key may not continue; absent if it was revoked itself.
+    /// Why the key may not continue; absent if the key itself was revoked.
     #[prost(enumeration = "Refusal", tag = "4")]
     pub revoked_by: i32,
 }
@@ -379,14 +380,14 @@ pub struct CaptureRequest {
     pub hold: ::core::option::Option<HoldRef>,
     #[prost(message, optional, tag = "2")]
     pub usage: ::core::option::Option<Usage>,
-    /// The usage was estimated, since the upstream did not report it.
+    /// Whether the usage is an estimate because the upstream did not report it.
     #[prost(bool, tag = "3")]
     pub estimated: bool,
-    /// Part of the usage that is charged, if the upstream ran on after its stream was cut; the rest of the cost is
-    /// shortfall. Absent if all of it is charged.
+    /// Part of the usage to charge, if the upstream continued after its stream was cut; the rest of the cost is shortfall.
+    /// Absent if all of it is to be charged.
     #[prost(message, optional, tag = "4")]
     pub charged: ::core::option::Option<Usage>,
-    /// Kept with the bill. Absent from a version that does not tell.
+    /// Recorded with the bill. Older gateways leave this out.
     #[prost(message, optional, tag = "5")]
     pub course: ::core::option::Option<Course>,
 }
@@ -426,12 +427,12 @@ pub mod release_request {
     pub enum Target {
         #[prost(message, tag = "1")]
         Hold(super::HoldRef),
-        /// For an Authorize whose outcome is unknown. It must be sent after that call's `valid_until_ms`.
+        /// For an Authorize whose outcome is unknown. Send it only after that call's `valid_until_ms`.
         #[prost(message, tag = "2")]
         Unknown(super::UnknownHold),
     }
 }
-/// Names a hold that may have been opened.
+/// Identifies a hold that may have been opened.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct UnknownHold {
     #[prost(string, tag = "1")]
@@ -441,7 +442,7 @@ pub struct UnknownHold {
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ReleaseResponse {}
-/// One frame of calls, at most 512.
+/// A frame of at most 512 calls.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct SessionRequest {
     #[prost(message, repeated, tag = "1")]
@@ -449,10 +450,11 @@ pub struct SessionRequest {
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Call {
-    /// Id that the caller chooses, unique among its unanswered calls.
+    /// Id chosen by the caller, unique among its unanswered calls.
     #[prost(uint64, tag = "1")]
     pub id: u64,
-    /// The caller's span, written as the header traceparent of W3C Trace Context. Absent unless the trace is sampled.
+    /// The caller's span, in the format of the `traceparent` header of W3C Trace Context. Absent unless the trace is
+    /// sampled.
     #[prost(string, tag = "7")]
     pub traceparent: ::prost::alloc::string::String,
     #[prost(oneof = "call::Request", tags = "2, 3, 4, 5, 6")]
@@ -474,16 +476,16 @@ pub mod call {
         Release(super::ReleaseRequest),
     }
 }
-/// One frame of answers. The first frame comes as soon as the session is open, and has none.
+/// A frame of answers. The first frame has none and comes as soon as the session is open.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct SessionResponse {
     #[prost(message, repeated, tag = "1")]
     pub answers: ::prost::alloc::vec::Vec<Answer>,
-    /// Milliseconds since the session was opened, on the key-service's monotonic clock, when this frame was made.
+    /// Time at which this frame was made: milliseconds since the session was opened, on the key-service's monotonic clock.
     #[prost(uint64, tag = "2")]
     pub clock_ms: u64,
-    /// Random number of the key-service's process, the same in all of its sessions. Gateways that prefer a key-service for
-    /// each account choose by it. 0: none is preferred.
+    /// Random number of the key-service's process, the same in all its sessions. With it, gateways choose a preferred
+    /// key-service for each account. 0 means that gateways have no preference.
     #[prost(fixed64, tag = "3")]
     pub instance: u64,
 }
@@ -515,13 +517,13 @@ pub mod answer {
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Failure {
-    /// Number of a `google.rpc.Code`, as the unary call would have answered.
+    /// Number of the `google.rpc.Code` with which the unary call would have failed.
     #[prost(int32, tag = "1")]
     pub code: i32,
     #[prost(string, tag = "2")]
     pub message: ::prost::alloc::string::String,
 }
-/// The purpose of a credential.
+/// What a credential may be used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
 pub enum CredentialClass {
@@ -554,7 +556,7 @@ impl CredentialClass {
         }
     }
 }
-/// Reason why a request was refused. A refusal changes nothing. The names are those of the public API's error codes.
+/// Reason why a request was refused. A refusal changes nothing. The public API's error codes have the same names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
 pub enum Refusal {
@@ -566,15 +568,15 @@ pub enum Refusal {
     ManagementKeyRequired = 5,
     KeyLimitReached = 6,
     InsufficientCredits = 7,
-    /// Other generations hold the rest: try again.
+    /// Other generations hold the rest; the caller may retry.
     SpendReserved = 8,
     ModelNotFound = 9,
     /// The key's group or that group's parent is archived.
     GroupArchived = 10,
-    /// A group of the key has spent its limit, or the rest cannot pay.
+    /// One of the key's groups has spent its limit, or what is left cannot pay for the request.
     GroupLimitReached = 11,
     ModelNotAllowed = 12,
-    /// A rate or the number of requests at a time is used up: try again later.
+    /// A rate is used up, or too many requests are in flight; the caller may retry later.
     RateLimitExceeded = 13,
     KeyDisabled = 14,
     InvalidOperatorKey = 15,
@@ -633,7 +635,7 @@ impl Refusal {
         }
     }
 }
-/// Bounds of a key or a group on the number of requests and tokens.
+/// Limits on the requests and tokens of a key or a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
 pub enum RateBound {
@@ -870,8 +872,8 @@ pub mod key_service_client {
         }
         /// Renews the lease of a hold, reports progress, and asks for more output tokens.
         ///
-        /// If a lease runs out, the key-service expires the hold: it bills the last report and gives the rest back. A lease
-        /// runs only while it could be renewed; time in which the store or every key-service was away does not count.
+        /// If a lease runs out, the key-service expires the hold: it bills the last report and releases the rest. A lease runs
+        /// only while it could be renewed; time in which the store or every key-service was away does not count.
         pub async fn extend(
             &mut self,
             request: impl tonic::IntoRequest<super::ExtendRequest>,
@@ -893,9 +895,9 @@ pub mod key_service_client {
                 .insert(GrpcMethod::new("keyservice.v1.KeyService", "Extend"));
             self.inner.unary(req, path, codec).await
         }
-        /// Bills what a generation has cost and gives the rest of its hold back. Bills once, however often it is sent.
+        /// Bills what a generation has cost and releases the rest of its hold. Bills once, however often it is sent.
         ///
-        /// After the hold expired, the exact usage replaces what the expiry billed. If the store lost the hold, the cost is
+        /// If the hold has expired, the exact usage replaces what the expiry billed. If the store lost the hold, the cost is
         /// billed up to what is left, and the rest is recorded as shortfall.
         pub async fn capture(
             &mut self,
@@ -921,7 +923,7 @@ pub mod key_service_client {
                 .insert(GrpcMethod::new("keyservice.v1.KeyService", "Capture"));
             self.inner.unary(req, path, codec).await
         }
-        /// Gives a hold back: the generation cost nothing. Also resolves an Authorize whose outcome is unknown.
+        /// Releases a hold without a bill. Also resolves an Authorize whose outcome is unknown.
         pub async fn release(
             &mut self,
             request: impl tonic::IntoRequest<super::ReleaseRequest>,
@@ -946,7 +948,8 @@ pub mod key_service_client {
                 .insert(GrpcMethod::new("keyservice.v1.KeyService", "Release"));
             self.inner.unary(req, path, codec).await
         }
-        /// All of these calls over one stream, in frames of many. Answers have the id of their call, and come in any order.
+        /// Carries all these calls over one stream, many in each frame. Answers have the id of their call, and come in any
+        /// order.
         pub async fn session(
             &mut self,
             request: impl tonic::IntoStreamingRequest<Message = super::SessionRequest>,
@@ -1004,21 +1007,21 @@ pub mod key_service_server {
         >;
         /// Renews the lease of a hold, reports progress, and asks for more output tokens.
         ///
-        /// If a lease runs out, the key-service expires the hold: it bills the last report and gives the rest back. A lease
-        /// runs only while it could be renewed; time in which the store or every key-service was away does not count.
+        /// If a lease runs out, the key-service expires the hold: it bills the last report and releases the rest. A lease runs
+        /// only while it could be renewed; time in which the store or every key-service was away does not count.
         async fn extend(
             &self,
             request: tonic::Request<super::ExtendRequest>,
         ) -> std::result::Result<tonic::Response<super::ExtendResponse>, tonic::Status>;
-        /// Bills what a generation has cost and gives the rest of its hold back. Bills once, however often it is sent.
+        /// Bills what a generation has cost and releases the rest of its hold. Bills once, however often it is sent.
         ///
-        /// After the hold expired, the exact usage replaces what the expiry billed. If the store lost the hold, the cost is
+        /// If the hold has expired, the exact usage replaces what the expiry billed. If the store lost the hold, the cost is
         /// billed up to what is left, and the rest is recorded as shortfall.
         async fn capture(
             &self,
             request: tonic::Request<super::CaptureRequest>,
         ) -> std::result::Result<tonic::Response<super::CaptureResponse>, tonic::Status>;
-        /// Gives a hold back: the generation cost nothing. Also resolves an Authorize whose outcome is unknown.
+        /// Releases a hold without a bill. Also resolves an Authorize whose outcome is unknown.
         async fn release(
             &self,
             request: tonic::Request<super::ReleaseRequest>,
@@ -1029,7 +1032,8 @@ pub mod key_service_server {
             >
             + std::marker::Send
             + 'static;
-        /// All of these calls over one stream, in frames of many. Answers have the id of their call, and come in any order.
+        /// Carries all these calls over one stream, many in each frame. Answers have the id of their call, and come in any
+        /// order.
         async fn session(
             &self,
             request: tonic::Request<tonic::Streaming<super::SessionRequest>>,

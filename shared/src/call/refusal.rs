@@ -38,9 +38,7 @@ refusals! {
     InvalidApiKey = "The API key is unknown or was revoked.";
     /// The management key does not exist, or was revoked.
     InvalidManagementKey = "The management key is unknown or was revoked.";
-    /// The operator key does not exist, or was revoked.
     InvalidOperatorKey = "The operator key is unknown or was revoked.";
-    /// The API key is disabled.
     KeyDisabled = "The API key is disabled. Whoever manages it can enable it again.";
     /// The `expires_at` of the key has passed.
     KeyExpired = "The key has expired.";

@@ -15,7 +15,7 @@ use crate::{
     timing::clock::{Clock, random_bytes},
 };
 
-/// Most bytes of a file that holds one secret.
+/// Maximum size of a file that holds one secret, in bytes.
 const MAX_SECRET: usize = 64 << 10;
 
 /// Compares two texts in constant time.

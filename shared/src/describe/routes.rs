@@ -142,11 +142,11 @@ fn parameters(route: &Route, api: Api, schemas: &mut SchemaGenerator) -> Vec<Val
     if let Some(cursor) = route.cursor {
         let size = match api {
             Api::Management => {
-                let all = "Most items on a page. Without a limit, the answer has all of them.";
+                let all = "Maximum number of items on a page. Without it, the answer has all items.";
                 json!({"type": "integer", "minimum": 1, "maximum": MAX_PAGE, "description": all})
             }
             Api::Operator => json!({"type": "integer", "minimum": 1, "maximum": MAX_PAGE,
-                "default": OPERATOR_PAGE, "description": "Most items on a page."}),
+                "default": OPERATOR_PAGE, "description": "Maximum number of items on a page."}),
         };
         parameters.push(query("limit", size));
         parameters.push(query("after", cursor(schemas).to_value()));

@@ -16,8 +16,8 @@ use crate::{
 /// Up to this many members, duplicates are found by comparing all pairs; beyond it, by a set.
 const FEW_MEMBERS: usize = 16;
 
-/// Most members of an object: far more than any valid object has, and few enough that very short names take little
-/// memory.
+/// Maximum number of members in an object: far more than any valid object has, and few enough that very short names
+/// take little memory.
 const MAX_MEMBERS: usize = 4096;
 
 const MAX_SHOWN_NAME: usize = 80;
@@ -36,7 +36,6 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The kind of a value.
     pub fn of(value: &RawValue) -> Self {
         match value.get().as_bytes().first() {
             Some(b'n') => Self::Null,

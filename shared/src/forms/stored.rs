@@ -23,7 +23,6 @@ pub fn write(value: &impl Encode<()>) -> Vec<u8> {
     bytes
 }
 
-/// Reads a value from all of these bytes.
 pub fn read<'a, T: Decode<'a, ()>>(bytes: &'a [u8]) -> Result<T, Error> {
     let mut decoder = Decoder::new(bytes);
     let value = decoder.decode()?;

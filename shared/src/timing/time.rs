@@ -147,7 +147,7 @@ impl<'de> Deserialize<'de> for Timestamp {
 crate::schema!(
     Timestamp,
     "Timestamp",
-    |_| json_schema!({"type": "string", "format": "date-time", "description": "An instant in UTC, as RFC 3339 has it."})
+    |_| json_schema!({"type": "string", "format": "date-time", "description": "A time in UTC, in RFC 3339 format."})
 );
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ pub const MAX_RATE: u64 = 1_000_000_000;
 pub const MAX_MODELS: usize = 64;
 /// Longest id in a list of models, in Unicode code points. The longest in use have about 100.
 pub const MAX_MODEL_CHARS: usize = 200;
-/// Most metadata entries of an object.
+/// Maximum number of metadata entries in an object.
 pub const MAX_METADATA: usize = 16;
 /// Longest name of metadata in Unicode code points.
 pub const MAX_METADATA_NAME_CHARS: usize = 64;

@@ -16,12 +16,12 @@ pub enum Kind {
     Answered(fn(&mut SchemaGenerator) -> Schema),
     /// Text of at most `max` Unicode code points, without control characters. Never null.
     Line {
-        /// Largest number of code points.
+        /// Maximum number of code points.
         max: usize,
     },
     /// Text like [`Kind::Line`], not empty, or null.
     ExternalId {
-        /// Largest number of code points.
+        /// Maximum number of code points.
         max: usize,
     },
     /// USD from 0 to [`super::bounds::MAX_LIMIT`], or null.
@@ -63,9 +63,9 @@ pub struct Field {
     pub description: &'static str,
     /// The field's input in forms, if it has one.
     pub input: Option<Input>,
-    /// The field can only be set when the object is created.
+    /// Whether the field can only be set when the object is created.
     pub is_fixed: bool,
-    /// The field is required when the object is created.
+    /// Whether the field is required when the object is created.
     pub is_required: bool,
 }
 
@@ -165,8 +165,8 @@ macro_rules! bounds {
 }
 
 bounds! {
-    Limit = setting("limit", Kind::Amount, "Most that may ever be spent, in US dollars; null for no limit.")
-        .with_input("Limit (USD)", "The most that may ever be spent. Leave empty to limit it only by the credit.");
+    Limit = setting("limit", Kind::Amount, "Maximum amount that may ever be spent, in US dollars; null for no limit.")
+        .with_input("Limit (USD)", "Maximum amount that may ever be spent. Leave empty to limit it only by the credit.");
     Used = answered("used", SchemaGenerator::subschema_for::<NanoUsd>, "Amount spent so far.");
     LimitRemaining = answered("limit_remaining", SchemaGenerator::subschema_for::<Option<NanoUsd>>,
         "`limit - used`, or `limit_raised.amount - used` during a raise; below zero if the limit was lowered below `used` or a raise ended.");
@@ -174,17 +174,17 @@ bounds! {
         "A larger amount that applies instead of `limit` until a time, at most 366 days ahead. Changing only `limit` ends the raise. Null for none; a raise that has ended is not shown.")
         .with_input("Limit raised", "");
     Limits = setting("limits", Kind::Limits,
-        "Amounts that may be spent per calendar window, in UTC; weeks begin on Monday. `raised` applies instead of `amount` until a time. Null for none.")
+        "Maximum amounts per calendar window, in UTC; weeks begin on Monday. `raised` applies instead of `amount` until a time. Null for no limits.")
         .with_input("Resets", "");
     Models = setting("models", Kind::Models, "Ids of the models that may be used; null for all.")
         .with_input("Models", "Prices are per million tokens.");
     RequestsPerMinute = setting("requests_per_minute", Kind::Count { max: MAX_RATE },
-        "Requests per minute, as a token bucket: the whole number at once, refilled evenly. Null for no bound.")
+        "Maximum number of requests per minute, as a token bucket: all of them at once, refilled evenly. Null for no limit.")
         .with_input("Requests a minute", "");
     TokensPerMinute = setting("tokens_per_minute", Kind::Count { max: MAX_RATE },
-        "Tokens of prompts and answers per minute; running answers may exceed the bound. Null for none.")
+        "Maximum number of tokens per minute, in prompts and answers; running answers may exceed it. Null for no limit.")
         .with_input("Tokens a minute", "");
-    MaxInFlight = setting("max_in_flight", Kind::Count { max: MAX_RATE }, "Requests at the same time. Null for no bound.")
+    MaxInFlight = setting("max_in_flight", Kind::Count { max: MAX_RATE }, "Maximum number of requests in flight. Null for no limit.")
         .with_input("Requests at the same time", "");
 }
 
@@ -214,8 +214,8 @@ fields! {
         RevokedAt = answered("revoked_at", SchemaGenerator::subschema_for::<Option<Timestamp>>, "Time of the revocation.");
         PreviousKeyExpiresAt = answered("previous_key_expires_at", SchemaGenerator::subschema_for::<Option<Timestamp>>,
             "Time until which the previous plaintext also works; null if only the current one works.");
-        GroupId = setting("group_id", Kind::Group, "The group, whose bounds apply as well; null for none.")
-            .with_input("Group", "The group's bounds apply to all its keys together.");
+        GroupId = setting("group_id", Kind::Group, "The group, whose limits also apply; null for no group.")
+            .with_input("Group", "The group's limits apply to all its keys together.");
         Metadata = METADATA;
     }
 }
@@ -228,13 +228,13 @@ fields! {
         ExternalId = setting("external_id", Kind::ExternalId { max: MAX_EXTERNAL_ID_CHARS },
             "Your own id for the group, unique in the account; null for none.")
             .with_input("External id", "Your own id for the group. It cannot be changed later. Leave empty for none.").fixed();
-        ParentId = setting("parent_id", Kind::Group, "The parent group, whose bounds apply as well. A parent cannot have a parent. Null for none.")
-            .with_input("In the group", "The parent's bounds apply to all its groups together.");
+        ParentId = setting("parent_id", Kind::Group, "The parent group, whose limits also apply. A parent cannot have a parent. Null for no parent.")
+            .with_input("In the group", "The parent's limits apply to all its groups together.");
         ..Bound(Bound::all())
         KeyDefaults = setting("key_defaults", Kind::KeyDefaults,
-            "Default settings of keys made in the group; null for none.");
+            "Default settings for keys created in the group; null for none.");
         Metadata = METADATA;
-        Keys = answered("keys", SchemaGenerator::subschema_for::<u64>, "Number of keys in the group, revoked ones included.");
+        Keys = answered("keys", SchemaGenerator::subschema_for::<u64>, "Number of keys in the group, including revoked ones.");
         CreatedAt = CREATED_AT;
         ArchivedAt = answered("archived_at", SchemaGenerator::subschema_for::<Option<Timestamp>>,
             "Time from which the keys of the group and of its child groups are refused.");
@@ -252,7 +252,7 @@ fields! {
             "Whether events are sent. After enabling it again, a webhook also gets the events since it was disabled.");
         CreatedAt = CREATED_AT;
         DisabledAt = answered("disabled_at", SchemaGenerator::subschema_for::<Option<Timestamp>>,
-            "Time since which nothing is sent.");
+            "Time since which no events are sent.");
         DisabledReason = answered("disabled_reason",
             |_| json_schema!({"enum": ["owner", "failing", "gone", null]}),
             "`owner`; `failing` if an event could not be delivered for 24 hours; `gone` if the address answered 410.");

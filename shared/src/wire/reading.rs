@@ -42,6 +42,10 @@ pub struct UsageObject<'a> {
     /// The group that the keys were in, where usage is grouped by group; null for keys without a group.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group_id: Option<Option<GroupId>>,
+    /// The top-level group that the keys were in, where usage is grouped by top-level group; null for keys without a
+    /// group.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub top_group_id: Option<Option<GroupId>>,
     /// The model, where usage is grouped by model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<&'a str>,
@@ -52,6 +56,13 @@ pub struct UsageObject<'a> {
     /// True for the sum of all users of a day beyond the first 200 or so, who have separate sums.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub other_users: bool,
+    /// The upstream that answered, where usage is grouped by upstream; null for bills that name none, and for `others`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub upstream: Option<Option<&'a str>>,
+    /// True for the sum of everything without a separate sum: beyond `top`, or by upstream, beyond the latest 50,000
+    /// bills.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub others: bool,
     /// Billed requests.
     pub requests: u64,
     /// Tokens of prompts.

@@ -114,10 +114,20 @@ const START: Parameter = parameter("start", time);
 const END: Parameter = parameter("end", time);
 const GROUP_BY: Parameter = parameter("group_by", |_| {
     let description = "Groups the sums by these; without it, there is one sum. `hour` covers at most 31 days. \
-        `user` covers the whole account and combines only with `day`.";
-    let pattern = "^(day|hour|key|group|model|user)(,(day|hour|key|group|model|user))*$";
+        `user` and `upstream` cover the whole account and combine only with `day`.";
+    let pattern = "^(day|hour|key|group|top_group|model|user|upstream)\
+        (,(day|hour|key|group|top_group|model|user|upstream))*$";
     json_schema!({"type": "string", "pattern": pattern, "description": description})
 });
+
+const TOP: Parameter = parameter("top", |_| {
+    let description =
+        "Lists only this many sums, the largest cost first, and the rest as one more with `others`.";
+    json_schema!({"type": "integer", "minimum": 1, "maximum": MAX_TOP, "description": description})
+});
+
+/// Most sums that a request for the largest ones may ask for.
+pub const MAX_TOP: usize = 1_000;
 
 fn time(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string", "description": "A date, or a date and time."})
@@ -263,7 +273,7 @@ pub static ROUTES: [Route; 27] = [
     create::<KeyObject>("createApiKey", "Creates an API key. Its plaintext is shown only in this answer.")
         .refusing(&[Code::TooManyKeys, Code::ArchivedGroup]),
     fetch::<KeyObject>("retrieveApiKey", "Retrieves an API key."),
-    update::<KeyObject>("updateApiKey", "Changes an API key: absent members stay, null clears (RFC 7396). `group_id` moves the key.")
+    update::<KeyObject>("updateApiKey", "Changes an API key: absent members stay unchanged, null clears (RFC 7396). `group_id` moves the key.")
         .refusing(&[Code::GroupKeyNotAllowed, Code::KeyRevoked, Code::ArchivedGroup]),
     delete::<KeyObject>("revokeApiKey", "Revokes an API key permanently."),
     Route {
@@ -283,14 +293,14 @@ pub static ROUTES: [Route; 27] = [
             "Creates a group. If the `external_id` exists already, answers 200 with that group, unchanged.")
     },
     fetch::<GroupObject>("retrieveGroup", "Retrieves a group."),
-    update::<GroupObject>("updateGroup", "Changes a group: absent members stay, null clears (RFC 7396).")
+    update::<GroupObject>("updateGroup", "Changes a group: absent members stay unchanged, null clears (RFC 7396).")
         .refusing(&[Code::ArchivedGroup]),
     delete::<GroupObject>("archiveGroup",
         "Archives a group permanently: its keys and its child groups' keys are refused."),
     Route {
         reach: Reach::Keys,
         ..Route::new::<List<KeyObject>>(Endpoint::KeysOfGroup, "listKeysOfGroup",
-            "Lists the API keys of a group, without those of its child groups.")
+            "Lists the API keys in a group, but not in its child groups.")
             .below::<GroupObject>("/keys").paged::<KeyObject>().by(&[STATUS, METADATA])
     },
     Route {
@@ -305,7 +315,7 @@ pub static ROUTES: [Route; 27] = [
         "Creates a webhook, which gets all later events. The secret that signs them is shown only in this answer.")
         .refusing(&[Code::WebhookNotFound, Code::TooManyWebhooks]),
     fetch::<WebhookObject>("retrieveWebhook", "Retrieves a webhook."),
-    update::<WebhookObject>("updateWebhook", "Changes a webhook: absent members stay, null clears (RFC 7396)."),
+    update::<WebhookObject>("updateWebhook", "Changes a webhook: absent members stay unchanged, null clears (RFC 7396)."),
     delete::<WebhookObject>("deleteWebhook", "Removes a webhook and its pending deliveries."),
     Route::new::<AttemptList<'_>>(Endpoint::Deliveries, "listWebhookDeliveries",
         "Lists the last attempts to deliver events, newest first.")
@@ -317,7 +327,7 @@ pub static ROUTES: [Route; 27] = [
         .at(CREDITS, Reach::Account),
     Route::new::<UsageList<'_>>(Endpoint::Usage, "listUsage",
         "Sums usage over at most 400 days; without `start`, over the last 30.")
-        .at(USAGE, Reach::Keys).by(&[START, END, GROUP_BY, KEY_ID, GROUP_ID]).refusing(&[Code::InvalidValue]),
+        .at(USAGE, Reach::Keys).by(&[START, END, GROUP_BY, TOP, KEY_ID, GROUP_ID]).refusing(&[Code::InvalidValue]),
     Route::new::<List<BillObject<'_>>>(Endpoint::Generations, "listGenerations",
         "Lists the bills of generations, in billing order.")
         .at(GENERATIONS, Reach::Keys).paged::<BillObject<'_>>()
@@ -335,6 +345,6 @@ pub static ROUTES: [Route; 27] = [
         "Lists who changed what, and which thresholds were crossed.")
         .at(EVENTS, Reach::Account).paged::<EventObject>().by(&[TYPE, KEY_ID, GROUP_ID]),
     Route::new::<OwnKey>(Endpoint::OwnKey, "retrieveOwnApiKey",
-        "Retrieves the requesting API key, with its group. This does not count as a use of the key, and works even if no money is left.")
+        "Retrieves the requesting API key, with its group. This does not count as using the key, and works even if no money is left.")
         .at(OWN_KEY, Reach::Holder),
 ];

@@ -1,11 +1,11 @@
-//! Certificates for tests of TLS: an authority, and what it issues.
+//! Certificates for TLS tests: an authority, and the certificates that it issues.
 
 #![expect(clippy::missing_panics_doc, clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use rustls::pki_types::CertificateDer;
 
-/// An authority that only its test trusts.
+/// An authority that only one test trusts.
 pub struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 /// A certificate and its key, as PEM.
@@ -15,7 +15,7 @@ pub struct Issued {
 }
 
 impl Authority {
-    /// Makes an authority, unlike any other.
+    /// Makes an authority that differs from every other.
     #[expect(clippy::new_without_default, reason = "every authority is another")]
     pub fn new() -> Self {
         let mut params = CertificateParams::default();
@@ -37,7 +37,7 @@ impl Authority {
         self.sign(&CertificateParams::new([name.to_owned()]).unwrap())
     }
 
-    /// Issues a certificate that ends when this day begins: year, month and day of the month.
+    /// Issues a certificate that expires when this day begins: year, month and day of the month.
     pub fn issue_until(&self, name: &str, (year, month, day): (i32, u8, u8)) -> Issued {
         let mut params = CertificateParams::new([name.to_owned()]).unwrap();
         params.not_after = rcgen::date_time_ymd(year, month, day);

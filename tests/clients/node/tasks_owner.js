@@ -11,7 +11,7 @@ export const OWNER = [
     task: 'See how long the credit lasts',
     before: 0,
     allowed: 0,
-    act: (at) => at.reads('at this rate'),
+    act: (at) => at.reads('at the recent rate'),
   },
   {
     task: 'Make a key with $50 a month',
@@ -34,7 +34,7 @@ export const OWNER = [
     before: 'not there',
     allowed: 4,
     async act(at) {
-      await at.follow('link', 'code-review-bot', '[aria-label="Top keys by spend"]');
+      await at.follow('link', 'code-review-bot', '[aria-label="Top keys in this period"]');
       await at.follow('link', 'Use it', 'nav.tabs');
       await at.pressAt('summary ::-p-text(Codex)');
       await at.press('button', 'Copy', 'details[open]');

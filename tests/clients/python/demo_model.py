@@ -26,7 +26,7 @@ def ask(question, **more):
 
 @fact
 def a_seed_decides_what_is_said():
-    # The tokens that end answers are banned. So the model goes on beyond its training, where sampling makes a difference.
+    # The tokens that end answers are banned. So the model continues beyond its training, where sampling makes a difference.
     wild = {"temperature": 2, "max_tokens": 60, "logit_bias": {"0": -100, "2": -100}}
     said = [ask("Hi", seed=seed, **wild).choices[0].message.content for seed in (7, 7, 8, 9, 10, 11, 12)]
     assert said[0] == said[1] and len(set(said)) > 3

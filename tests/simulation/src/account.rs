@@ -8,7 +8,7 @@ use domain::{
     key::{ApiKey, KeyPatch},
     ledger::BoundsPatch,
 };
-use key_service_management::governed::{Governed as _, Made};
+use key_service_management::governed::Governed as _;
 use key_service_store::store::Store;
 use shared::{
     ids::{AccountId, GroupId},
@@ -26,7 +26,7 @@ use crate::{
     },
 };
 
-/// Rough cost of a request: a hold of 100 tokens of output and about a hundred bytes of prompt.
+/// Rough cost of a request: it holds 100 output tokens and about a hundred bytes of prompt.
 pub(crate) const REQUEST: i64 = 80_000;
 
 /// An account with four keys.
@@ -34,12 +34,12 @@ pub(crate) struct Account {
     pub(crate) id: AccountId,
     pub(crate) groups: Vec<GroupId>,
     pub(crate) keys: Vec<RunKey>,
-    /// The store, reached directly.
+    /// The store, accessed directly.
     pub(crate) store: Arc<Store>,
 }
 
-/// Opens an account with a group in a parent, and with keys: two in the group, one alone, and one with all of the
-/// account's money.
+/// Opens an account with a group in a parent, and with four keys: two in the group, one alone, and one that may spend
+/// all of the account's money.
 pub(crate) async fn open_account(maps: &Arc<SharedMaps>, began: Instant, dice: &mut Dice) -> Account {
     let clock = Arc::new(ProcessClock::new(began, dice.fork()));
     let use_cases = UseCases::over(Arc::new(Direct(maps.clone())), clock);
@@ -55,8 +55,7 @@ pub(crate) async fn open_account(maps: &Arc<SharedMaps>, began: Instant, dice: &
         let (name, parent) = (Some(name.to_owned()), groups.last().map(|parent| Some(*parent)));
         let patch = GroupPatch { name, parent, bounds: limit(requests), ..GroupPatch::default() };
         let made = Group::create(management.by(id, Actor::System), patch, None).await.unwrap();
-        let Made::New(group, _) = made else { panic!("{made:?}") };
-        groups.push(group.id);
+        groups.push(made.made.into_inner().id);
     }
     let (parent, child) = (groups[0], groups[1]);
     let mut keys = Vec::new();
@@ -65,9 +64,8 @@ pub(crate) async fn open_account(maps: &Arc<SharedMaps>, began: Instant, dice: &
     {
         let patch = KeyPatch { group: Some(group), bounds, ..KeyPatch::default() };
         let made = ApiKey::create(management.by(id, Actor::System), patch, None).await.unwrap();
-        let Made::New(key, Some(plaintext)) = made else { panic!("{made:?}") };
-        let credential = plaintext.expose_secret().to_owned();
-        keys.push(RunKey { id: key.id, credential, revoked: None });
+        let credential = made.secret.unwrap().expose_secret().to_owned();
+        keys.push(RunKey { id: made.made.into_inner().id, credential, revoked: None });
     }
     Account { id, groups, keys, store: use_cases.store }
 }

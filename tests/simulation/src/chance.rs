@@ -1,4 +1,4 @@
-//! Chance and time of a run, both determined by its seed.
+//! A run's randomness and time, both determined by its seed.
 
 pub(crate) mod clock;
 pub(crate) mod dice;

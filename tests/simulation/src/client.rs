@@ -1,4 +1,4 @@
-//! Clients: one request each, in any dialect, read to its end or left midway.
+//! Clients: each sends one request in some dialect, and reads the answer to its end or leaves midway.
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,7 +21,7 @@ use crate::{
 /// A request to be made.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    /// Number of the key among the run's keys.
+    /// Index of the key among the run's keys.
     pub(crate) key: usize,
     pub(crate) model: &'static str,
     pub(crate) dialect: Dialect,
@@ -41,7 +41,7 @@ pub(crate) struct Outcome {
     pub(crate) sent: Instant,
     pub(crate) status: Option<u16>,
     pub(crate) generation: Option<GenerationId>,
-    /// The answer was complete.
+    /// Whether the answer was complete.
     pub(crate) is_complete: bool,
     /// The cost that the answer reports.
     pub(crate) cost: Option<NanoUsd>,
@@ -49,7 +49,7 @@ pub(crate) struct Outcome {
     pub(crate) says: String,
 }
 
-/// Makes a request, and reads the answer as far as it comes.
+/// Sends a request, and reads as much of the answer as arrives.
 pub(crate) async fn ask(gateway: &Gateway, credential: &str, plan: Plan, trace: Arc<Trace>) -> Outcome {
     let (tag, place) = (plan.script.tag.clone(), gateway.process.place.clone());
     let Plan { key, model, dialect, is_stream, script, .. } = &plan;

@@ -3,7 +3,6 @@
 use shared::ids::KeyId;
 use tokio::time::Instant;
 
-/// A key of the run.
 pub(crate) struct RunKey {
     pub(crate) id: KeyId,
     pub(crate) credential: String,

@@ -1,5 +1,5 @@
 //! A simulation of the real gateway and the real key-service: one thread, simulated time, and a network and a store
-//! that fail as the seed decides. The same seed gives the same run to the last bit.
+//! that fail as the seed decides. The same seed gives exactly the same run.
 
 #[cfg(test)]
 mod account;

@@ -1,4 +1,4 @@
-//! Processes, the network and the store between them, and model servers.
+//! Processes, the network and the store that they use, and model servers.
 
 pub(crate) mod call_times;
 pub(crate) mod gateway;

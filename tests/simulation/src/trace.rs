@@ -1,4 +1,4 @@
-//! The events of a run in words, and a hash of them.
+//! The events of a run, described in words, and a hash of them.
 
 use std::fmt;
 

@@ -30,7 +30,7 @@ use crate::{
     trace::{Trace, tell},
 };
 
-/// Places of gateways and key-services.
+/// Places of the gateways and key-services.
 pub(crate) const GATEWAYS: [&str; 2] = ["gateway-1", "gateway-2"];
 pub(crate) const KEY_SERVICES: [&str; 2] = ["key-service-1", "key-service-2"];
 
@@ -53,10 +53,10 @@ pub(crate) struct World {
     pub(crate) account: AccountId,
     pub(crate) groups: Vec<GroupId>,
     pub(crate) keys: Arc<Mutex<Vec<RunKey>>>,
-    /// The store, reached directly.
+    /// The store, accessed directly.
     pub(crate) present: Arc<Store>,
     pub(crate) outcomes: Mutex<Vec<Outcome>>,
-    /// Crashes of gateways, after which a hold may expire.
+    /// Times of gateways' crashes, after which holds may expire.
     pub(crate) crashes: Mutex<Vec<Instant>>,
 }
 
@@ -95,7 +95,7 @@ impl World {
         self.dice.lock().fork()
     }
 
-    /// The wall clock of a place. A restart does not change it.
+    /// The wall clock at a place. A restart does not change it.
     pub(crate) fn clock(&self, place: &str) -> Arc<ProcessClock> {
         let clock = || Arc::new(ProcessClock::new(self.began, self.fork()));
         self.clocks.lock().entry(place.to_owned()).or_insert_with(clock).clone()
@@ -118,7 +118,7 @@ impl World {
     }
 }
 
-/// A folder with files in memory, if there is one, since a spool syncs each line.
+/// A directory in memory if there is one, since a spool syncs every line.
 fn folder() -> PathBuf {
     let memory = Path::new("/dev/shm");
     if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() }

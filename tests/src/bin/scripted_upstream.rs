@@ -1,4 +1,4 @@
-//! The scripted upstream as a separate process, for benchmarks and for trying things by hand.
+//! The scripted upstream as a separate process, for benchmarks and manual experiments.
 
 use std::{net::SocketAddr, sync::Arc};
 

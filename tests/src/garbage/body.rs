@@ -9,7 +9,7 @@ use super::rng::Rng;
 #[derive(Default)]
 pub(super) struct Body {
     pub(super) bytes: Vec<u8>,
-    /// The body may make the model fail.
+    /// Whether the body may make the model fail.
     pub(super) blames_upstream: bool,
 }
 

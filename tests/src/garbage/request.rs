@@ -9,11 +9,9 @@ use super::{
 
 /// Credentials that requests may carry.
 pub struct Keys {
-    /// A key that may spend.
     pub good: String,
     /// Keys that are refused, each for a different reason.
     pub refused: Vec<String>,
-    /// A management key.
     pub management: String,
     /// Id of a key that requests may change and revoke.
     pub victim: String,
@@ -40,7 +38,7 @@ pub struct Sending {
     /// Pause between two writes in milliseconds.
     pub pause_ms: u64,
     pub ending: Ending,
-    /// The model may fail on this request, so that an upstream error is a valid answer.
+    /// Whether the model may fail on this request, so that an upstream error is a valid answer.
     pub blames_upstream: bool,
 }
 

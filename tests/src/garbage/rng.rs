@@ -34,7 +34,6 @@ impl Rng {
         &from[self.below(from.len())]
     }
 
-    /// Any byte.
     pub fn byte(&mut self) -> u8 {
         self.next().to_le_bytes()[0]
     }

@@ -1,4 +1,4 @@
-//! The harness's own books: the possible cost of every request, to compare with the amount billed.
+//! The harness's own books: the possible cost of every request, for comparison with the bills.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -30,14 +30,14 @@ pub struct Balance {
     pub held: NanoUsd,
 }
 
-/// Accounts with their deposits, and all requests with their reported costs.
+/// Accounts with their deposits, and all requests with the costs that were reported.
 #[derive(Default)]
 pub(super) struct Book {
     accounts: Mutex<Vec<(Account, NanoUsd)>>,
     entries: Mutex<Vec<Arc<Mutex<Line>>>>,
-    /// Amounts that imported keys had spent before, by key.
+    /// For imported keys, the amounts that they had spent before.
     elsewhere: Mutex<HashMap<String, NanoUsd>>,
-    /// Clients other than the harness spend too; their requests are not in the book.
+    /// Whether clients other than the harness spend too; their requests are not in the book.
     others: AtomicBool,
 }
 
@@ -51,14 +51,14 @@ struct Line {
     tag: String,
     model: String,
     told: Option<NanoUsd>,
-    /// Least and largest cost that the test expects.
+    /// Minimum and maximum cost that the test expects.
     range: Option<(NanoUsd, NanoUsd)>,
-    /// The process was killed during the request, so only its last report was billed.
+    /// Whether the process was killed during the request, so only its last report was billed.
     interrupted: bool,
 }
 
 impl Entry {
-    /// Enters the cost that a response's usage reports. There is no cost if the charge was not confirmed in time.
+    /// Enters the cost that a response's usage reports. There is none if the charge was not confirmed in time.
     pub(super) fn tell_of(&self, usage: &Value) {
         if let Some(cost) = usage.get("cost") {
             self.0.lock().unwrap().told = Some(nanos(cost));
@@ -75,7 +75,6 @@ impl Book {
         account
     }
 
-    /// All accounts.
     pub(super) fn accounts(&self) -> Vec<Account> {
         self.accounts.lock().unwrap().iter().map(|(account, _)| account.clone()).collect()
     }
@@ -87,7 +86,7 @@ impl Book {
         *paid = paid.checked_add(amount).unwrap();
     }
 
-    /// Enters a request, with the range of its cost if the upstream's count does not determine it.
+    /// Enters a request. If the upstream's count does not determine the cost, `range` is its range.
     pub(super) fn enter(
         &self,
         url: &str,
@@ -130,19 +129,19 @@ impl Book {
         self.elsewhere.lock().unwrap().insert(key.to_owned(), used);
     }
 
-    /// A key's use without what it had spent before it was imported.
+    /// What a key has spent since it was imported.
     pub(super) fn used_here(&self, key: &str, used: NanoUsd) -> NanoUsd {
         let elsewhere = self.elsewhere.lock().unwrap().get(key).copied().unwrap_or_default();
         used.checked_sub(elsewhere).unwrap()
     }
 
-    /// Marks that clients other than the harness spend too, so that the charges of single keys are not known here.
+    /// Notes that other clients spend too, so that the charges of single keys are unknown here.
     pub(super) fn others_spend(&self) {
         self.others.store(true, Ordering::Relaxed);
     }
 
-    /// Asserts that keys and accounts were billed the cost of their requests. `listed` has the account, the id and the
-    /// charges of every key; without it only the accounts are checked.
+    /// Asserts that keys and accounts were billed the cost of their requests. `listed` has the account, id and charges
+    /// of every key; without it, only the accounts are checked.
     pub(super) fn assert_billed(
         &self,
         settings: &Settings,
@@ -191,9 +190,9 @@ impl Book {
         }
     }
 
-    /// Least and largest amount that may have been billed to each key, in nano-USD.
+    /// Minimum and maximum amount that may have been billed to each key, in nano-USD.
     fn expected(&self, generations: &[Generation]) -> HashMap<String, (i64, i64)> {
-        // Of several attempts, only the last one can have been answered.
+        // If there were several attempts, only the last one can have been answered.
         let by_tag: HashMap<&str, &Generation> = generations.iter().map(|g| (g.tag.as_str(), g)).collect();
         let mut keys: HashMap<String, (i64, i64)> = HashMap::new();
         for line in &*self.entries.lock().unwrap() {
@@ -232,7 +231,7 @@ impl Line {
     }
 }
 
-/// Least and largest correct charge for a generation whose client did not receive the cost.
+/// Minimum and maximum correct charge for a generation whose cost did not reach the client.
 pub fn billed(model: &str, served: &Generation) -> (NanoUsd, NanoUsd) {
     let truth = cost(model, served.served);
     let nothing = (NanoUsd::ZERO, NanoUsd::ZERO);

@@ -1,4 +1,4 @@
-//! Catalogue of models for the tests, and an independent calculation of what requests cost.
+//! The tests' catalogue of models, and an independent calculation of what requests cost.
 
 use shared::money::NanoUsd;
 
@@ -21,7 +21,7 @@ pub enum Models {
     At(String),
     /// Both models, at another address and at the scripted upstream.
     Also(String),
-    /// Both models at the scripted upstream and at another address, each with its own additional lines.
+    /// Both models at the scripted upstream and at another address, each with additional lines.
     Apart { scripted: &'static str, other: String, lines: &'static str },
     /// This catalogue, with `{url}` in place of the scripted upstream's address.
     Text(&'static str),
@@ -30,7 +30,7 @@ pub enum Models {
 }
 
 impl Models {
-    /// The catalogue's text for upstreams of this kind; `scripted` is the address of the scripted one.
+    /// The catalogue's text for upstreams of this kind. `scripted` is the scripted upstream's address.
     pub fn catalogue(&self, kind: &str, scripted: &str) -> Option<String> {
         // Tests send image URLs from anywhere, unless they are about which URLs are allowed.
         let usual = "image_urls = \"any\"";

@@ -1,4 +1,4 @@
-//! Chat requests: built, sent, read whole or as a stream, and entered in the book.
+//! Chat requests: builds them, sends them, reads their answers whole or as a stream, and enters them in the book.
 
 use std::{collections::VecDeque, fmt, sync::Arc, time::Instant};
 
@@ -30,7 +30,7 @@ pub struct Call {
     dialect: Dialect,
     key: ApiKey,
     headers: HeaderMap,
-    /// Possible cost, if the response does not report it and the upstream's count is not what is billed.
+    /// Possible cost, if the response does not report it and the upstream's count is not what will be billed.
     range: Option<(NanoUsd, NanoUsd)>,
     /// Tag of the request's script.
     pub tag: String,
@@ -82,7 +82,7 @@ impl Call {
         self
     }
 
-    /// Sets the range of the cost, for a response that does not report it.
+    /// Sets the range of the cost, for a response that does not report the cost.
     #[must_use]
     pub fn costing(self, least: NanoUsd, most: NanoUsd) -> Self {
         Self { range: Some((least, most)), ..self }
@@ -160,14 +160,14 @@ pub struct Stream {
     pub tag: String,
     dialect: Dialect,
     events: Events,
-    /// Events that were received but not yet processed.
+    /// Events that have been received but not processed.
     read: VecDeque<Event>,
     entry: Entry,
     ended: Ended,
     opened: Instant,
 }
 
-/// Everything that was read of a stream.
+/// Everything that was read from a stream.
 #[derive(Clone, Default)]
 pub struct Ended {
     pub chunks: Vec<Value>,
@@ -206,7 +206,8 @@ impl Stream {
         self.ended.comments[known].clone()
     }
 
-    /// Reads until an event in the dialect's own form is the wanted one. Returns false if the stream ends first.
+    /// Reads until an event, in the dialect's own format, satisfies the condition. Returns false if the stream ends
+    /// first.
     pub async fn read_until(&mut self, mut wanted: impl FnMut(&Value) -> bool) -> bool {
         loop {
             while !self.read.is_empty() {
@@ -246,7 +247,7 @@ impl Stream {
 
     /// Reads one event; returns false at the end.
     async fn read_one(&mut self) -> bool {
-        // Comments may come forever.
+        // There may be an endless number of comments.
         assert!(self.opened.elapsed() < SERVER_PATIENCE, "the stream does not end: {:?}", self.ended);
         let event = loop {
             if let Some(event) = self.read.pop_front() {
@@ -290,7 +291,6 @@ impl Ended {
         self.joined("content")
     }
 
-    /// The deltas of a choice.
     pub fn deltas(&self, choice: u64) -> impl Iterator<Item = &Value> {
         self.choices().filter(move |c| c["index"] == choice).map(|c| &c["delta"])
     }

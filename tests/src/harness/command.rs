@@ -25,7 +25,7 @@ pub fn run_to_end(command: &mut Command) -> Output {
     panic!("`{words}` does not end in {SERVER_PATIENCE:?}: {printed:?}");
 }
 
-/// Sends a signal with the shell's built-in `kill`: the separate program may be missing.
+/// Sends a signal with the shell's built-in `kill`, since the separate program may be missing.
 pub(crate) fn signal(pid: u32, name: &str) {
     let sent = Command::new("sh").args(["-c", &format!("kill -{name} {pid}")]).status();
     assert!(sent.is_ok_and(|status| status.success()), "the signal can be sent");

@@ -15,11 +15,11 @@ use super::{
 };
 use crate::{harness::catalogue::Models, upstream::Keep};
 
-/// Pepper for hashing keys, and the token between the services.
+/// Pepper for hashing keys, and token between the services.
 pub(super) const PEPPER: &str = "5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed";
 pub(super) const INTERNAL_TOKEN: &str = "between-the-services";
 
-/// Environment variable that swaps a single Redis and a cluster, so that the other half of the tests runs over each.
+/// Environment variable that swaps the single Redis and the cluster, so that each test also runs over the other one.
 const SWAPPED: &str = "FAREGATE_TEST_SWAPPED";
 
 /// Processes that make up an installation.
@@ -28,21 +28,9 @@ pub enum Deployment {
     /// `faregate`: both services and the store in one process.
     AllInOne,
     /// Several `faregate` processes over a Redis.
-    SideBySide {
-        /// Number of processes.
-        processes: usize,
-        /// Form of the Redis.
-        redis: Form,
-    },
+    SideBySide { processes: usize, redis: Form },
     /// The services as separate processes over a Redis.
-    Services {
-        /// Number of gateways.
-        gateways: usize,
-        /// Number of key-services.
-        key_services: usize,
-        /// Form of the Redis.
-        redis: Form,
-    },
+    Services { gateways: usize, key_services: usize, redis: Form },
 }
 
 impl Deployment {
@@ -57,7 +45,7 @@ impl Deployment {
     }
 }
 
-/// Half of the tests of services run over a single Redis and half over a cluster, and the variable swaps the two.
+/// Half of the tests with services use a single Redis and half use a cluster; the variable swaps the two.
 fn as_asked(form: Form) -> Form {
     let is_swapped = match std::env::var(SWAPPED).as_deref() {
         Ok("1") => true,
@@ -84,9 +72,9 @@ pub struct Processes {
 }
 
 impl Deployment {
-    /// Starts the processes and makes the first run's account. Each process has a folder in `data` and this
-    /// environment. Each key-service, or the only process, has the clock of its number, in seconds ahead of the
-    /// machine's, if there is one.
+    /// Starts the processes and creates the first run's account. Each process has a directory in `data` and this
+    /// environment. If `options.clocks` has a number for a key-service, or for the only process, its clock is that many
+    /// seconds ahead of the machine's.
     pub async fn start(self, data: &Path, env: Vec<(&'static str, String)>, options: &Options) -> Processes {
         let clocks = &options.clocks;
         match self {
@@ -156,7 +144,7 @@ async fn services(
     }
     let mut before = Vec::new();
     for number in 0..gateways {
-        // Each gateway starts with another key-service, so that all of them receive calls.
+        // Each gateway prefers another key-service, so that all key-services receive calls.
         let mut in_turn: Vec<&Server> = behind.iter().collect();
         in_turn.rotate_left(number % key_services);
         let grpc: Vec<&str> = in_turn.iter().map(|server| server.address("key-grpc")).collect();
@@ -171,7 +159,7 @@ async fn services(
     Processes { gateways: before, key_services: behind, redis: Some(redis), clocks }
 }
 
-/// Settings of a process in one of two versions: with `beside`, processes with even numbers have the other one.
+/// Settings of a process in one of two versions: with `beside`, processes with even numbers run the other version.
 fn in_version(options: &Options, number: usize, settings: Settings) -> Settings {
     let programs = options.beside.clone().filter(|_| number.is_multiple_of(2));
     Settings { programs, ..settings }
@@ -201,7 +189,7 @@ pub struct Options {
     pub models: Models,
     /// Additional environment variables.
     pub env: Vec<(&'static str, String)>,
-    /// How many seconds the wall clock of each key-service is ahead of the machine's. If empty, all use the machine's
+    /// For each key-service, how many seconds its wall clock is ahead of the machine's. If empty, all use the machine's
     /// clock.
     pub clocks: Vec<i64>,
     /// How the upstream records requests.

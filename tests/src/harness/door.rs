@@ -101,7 +101,7 @@ async fn serve(listener: TcpListener, gateway: String, seen: Arc<Seen>) {
                 let (client, gateway, seen) = (client.clone(), gateway.clone(), seen.clone());
                 async move { Ok::<_, Infallible>(pass(&client, &gateway, request, &seen).await) }
             });
-            // Clients that leave, and answers that are cut, end connections with an error.
+            // Clients that leave, and answers that are cut off, end connections with an error.
             let _ = hyper::server::conn::http1::Builder::new()
                 .serve_connection(TokioIo::new(stream), service)
                 .await;

@@ -1,4 +1,4 @@
-"""Runs a program on a terminal of its own, and answers its questions.
+"""Runs a program on a separate terminal, and answers its questions.
 
 Takes {"program", "words", "folder", "env", "steps": [[expected, sent]…]} as JSON, and prints {"shown", "status"}.
 """
@@ -11,7 +11,7 @@ import signal
 import sys
 import time
 
-PATIENCE = 60  # seconds until a question must have come
+PATIENCE = 60  # timeout for a question, in seconds
 
 asked = json.loads(sys.argv[1])
 child, terminal = pty.fork()
@@ -23,13 +23,13 @@ shown = b""
 
 
 def read():
-    """Reads what is there; false at the end."""
+    """Reads available output. Returns false at the end."""
     global shown
     if not select.select([terminal], [], [], PATIENCE)[0]:
         return False
     try:
         more = os.read(terminal, 65536)
-    except OSError:  # Linux ends a terminal so when its last program has ended
+    except OSError:  # how Linux ends a terminal whose last program has ended
         return False
     shown += more
     return bool(more)

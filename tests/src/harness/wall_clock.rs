@@ -1,4 +1,4 @@
-//! Wall clocks of single processes. They differ from the machine's, and can step.
+//! Wall clocks for single processes. They can differ from the machine's, and can step.
 
 use std::{
     fs,

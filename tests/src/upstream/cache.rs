@@ -1,4 +1,4 @@
-//! Prefix cache of the upstream, like the one that model servers keep of recent prompts.
+//! The upstream's prefix cache, like the cache of recent prompts in model servers.
 
 use std::{
     collections::{HashSet, VecDeque},
@@ -10,7 +10,7 @@ use std::{
 const BLOCK_TOKENS: u64 = 16;
 /// Bytes of messages in a block: four per token.
 const BLOCK_BYTES: usize = 64;
-/// Largest number of blocks; the oldest are dropped first.
+/// Maximum number of blocks; the oldest are dropped first.
 const MOST_BLOCKS: usize = 1 << 14;
 
 /// Blocks that were read recently, each identified by a hash of everything up to its end.

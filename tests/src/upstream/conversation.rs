@@ -1,4 +1,4 @@
-//! The script of a conversation: from the last user message that has one, for the current round of tool calls.
+//! Finds the script for a conversation: in the last user message that has one, for the current round of tool calls.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! Deliberate faults, and the vendors' words for them.
+//! Deliberate faults, and how vendors word them.
 
 pub(crate) mod cut;
 pub(crate) mod fault;

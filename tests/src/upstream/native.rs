@@ -1,4 +1,4 @@
-//! OpenAI's Responses and Anthropic's Messages, as strict as the vendors' own.
+//! OpenAI's Responses API and Anthropic's Messages API, as strict as the vendors' own.
 
 use std::{future::pending, io, sync::atomic::Ordering};
 
@@ -46,9 +46,7 @@ use writer::AnswerWriter;
 pub(super) struct Arrived {
     /// Its address.
     pub uri: Uri,
-    /// Its headers.
     pub headers: HeaderMap,
-    /// Its body.
     pub body: Bytes,
 }
 
@@ -132,7 +130,7 @@ fn answered(api: Api, plan: NativePlan, running: Running) -> Response<Body> {
     whole_text(&plan.text(&whole), &plan.script, running)
 }
 
-/// Prompt tokens that were cached, and those that are cached from now on.
+/// Prompt tokens that were cached, and those that become cached now.
 fn cached(prompt: &Prompt, total: u64, script: &Script, state: &State) -> (u64, CacheWrites) {
     let minimum = script.cache_minimum;
     if prompt.api == Api::Messages {

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::script::{Script, Usage};
 
-/// Largest number of records: a test that sends more requests is wrong.
+/// Maximum number of records: a test that sends more requests is wrong.
 const MOST_RECORDS: usize = 200_000;
 
 /// An API of an upstream.
@@ -26,7 +26,6 @@ pub enum Api {
 }
 
 impl Api {
-    /// Every API.
     pub const ALL: [Self; 3] = [Self::Chat, Self::Responses, Self::Messages];
 }
 
@@ -45,7 +44,7 @@ pub struct Generation {
     pub headers: HeaderMap,
     /// Request body.
     pub body: Bytes,
-    /// The client asked for a stream.
+    /// Whether the client asked for a stream.
     pub streamed: bool,
     /// Tokens generated so far.
     pub served: Usage,
@@ -76,7 +75,7 @@ impl Generation {
     }
 }
 
-/// What is kept of a request if there are too many to keep whole requests.
+/// The record of a request if there are too many to keep whole requests.
 #[derive(Clone, Debug)]
 pub struct Count {
     /// Tag of the request's script.
@@ -91,7 +90,6 @@ pub struct Count {
 pub(super) enum Records {
     /// Whole requests.
     Whole(Mutex<Vec<Arc<Mutex<Generation>>>>),
-    /// Counts.
     Counts(Mutex<Vec<Arc<Mutex<Count>>>>),
 }
 
@@ -116,7 +114,6 @@ impl Records {
         }
     }
 
-    /// Number of records with this tag.
     pub(super) fn count(&self, tag: &str) -> u64 {
         match self {
             Self::Whole(all) => {

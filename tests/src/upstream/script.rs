@@ -14,7 +14,7 @@ use super::{
 /// Description of the answer to one request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about an upstream")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a separate fact about an upstream")]
 pub struct Script {
     /// Names the request in the upstream's records.
     pub tag: String,
@@ -39,10 +39,10 @@ pub struct Script {
     pub lengths: Vec<u64>,
     /// Number of text tokens, from the first, that are reasoning.
     pub reasoning_tokens: u64,
-    /// Reasoning is generated and counted, but not sent.
+    /// Whether reasoning is generated and counted, but not sent.
     pub hidden_reasoning: bool,
-    /// Number of tokens after which a choice sends nothing, neither text nor usage, until it ends: its text never
-    /// completes a character, as if a bias favoured half of one.
+    /// Number of tokens after which a choice sends neither text nor usage until it ends: its text never completes a
+    /// character, as if a bias favoured the first half of one.
     pub withheld_after: Option<u64>,
     /// Number of text tokens in each event of a stream; 0 means one.
     pub event_tokens: u64,
@@ -50,7 +50,7 @@ pub struct Script {
     pub says: String,
     /// Sends its text as a refusal.
     pub refuses: bool,
-    /// Number of tools that each choice calls after its text; each call is three tokens.
+    /// Number of tools that each choice calls after its text. Each call counts as three tokens.
     pub tool_calls: u64,
     /// The calls, used in turn; without any, each call asks `lookup` for `x`.
     pub calls: Vec<ScriptedCall>,
@@ -70,7 +70,7 @@ pub struct Script {
     pub count_after_ms: u64,
     /// Milliseconds before the response's head.
     pub head_after_ms: u64,
-    /// Milliseconds between the head of a whole answer, which is then sent at once, and its body.
+    /// Milliseconds between the head of a whole answer and its body, which is then sent at once.
     pub body_after_ms: u64,
     /// Milliseconds between two tokens of a stream.
     pub pace_ms: u64,
@@ -78,17 +78,17 @@ pub struct Script {
     pub usage_after_ms: u64,
     /// Generates a stream at its pace regardless of its reader, and stops only when the connection is closed.
     pub own_pace: bool,
-    /// Sent in place of the true finish reason.
+    /// Sent instead of the true finish reason.
     pub finish_reason: Option<String>,
     /// Usage to report.
     pub told: Told,
     /// Fault to commit.
     pub fault: Fault,
-    /// Error to send in place of an answer, in the words of the API's vendor.
+    /// Error to send instead of an answer, in the words of the API's vendor.
     pub says_error: Option<VendorError>,
     /// Sends events of unknown types, unknown members in known events, and pings, in Responses and Messages.
     pub unknown_events: bool,
-    /// Number of requests of this tag that fail, from the first; 0 means all of them.
+    /// Number of requests with this tag that fail, counted from the first; 0 means all.
     pub faults: u64,
     /// Peculiarities of the imitated server.
     pub style: Style,
@@ -331,7 +331,6 @@ impl Script {
         self.completion_tokens + self.tool_calls * TOKENS_PER_CALL
     }
 
-    /// The token with this index.
     pub fn token(&self, index: u64) -> Token {
         if index < self.reasoning_tokens.min(self.completion_tokens) {
             Token::Reasoning(index)

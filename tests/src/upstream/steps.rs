@@ -65,8 +65,8 @@ pub(super) fn pieces<W: StepWriter>(
     if own_pace { at_own_pace(pieces).boxed() } else { pieces.boxed() }
 }
 
-/// Generates regardless of the reader, as engines do, until the connection is closed. The queue needs no bound, since a
-/// script's tokens bound it.
+/// Generates regardless of the reader, as inference engines do, until the connection is closed. The queue needs no
+/// limit, since the script limits the number of tokens.
 fn at_own_pace(
     pieces: impl Stream<Item = io::Result<String>> + Send + 'static,
 ) -> impl Stream<Item = io::Result<String>> + Send {
@@ -78,7 +78,7 @@ fn at_own_pace(
                 () = sender.closed() => return,
                 piece = pieces.next() => piece,
             };
-            // A reader that has left is noticed in the next round.
+            // The next round notices that the reader has left.
             let _ = match piece {
                 Some(piece) => sender.send(piece),
                 None => return,

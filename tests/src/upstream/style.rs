@@ -1,4 +1,4 @@
-//! Styles: ways in which model servers differ. `tests/README.md` names the source of each.
+//! Ways in which model servers differ. `tests/README.md` names the source of each.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,13 +11,13 @@ pub struct Style {
     pub usage_at_end_only: bool,
     /// Counts only its own choice's tokens in an ordinary chunk, as vLLM, SGLang and llama.cpp's server do.
     pub usage_by_choice: bool,
-    /// Sends the usage of each choice in a separate chunk after its finish chunk, and in a whole answer only the usage
-    /// of the first choice, as llama.cpp's server does.
+    /// Sends each choice's usage in a separate chunk after its finish chunk, and in a whole answer only the first
+    /// choice's usage, as llama.cpp's server does.
     pub usage_apart: bool,
     /// Sends timings in every chunk on request, and usage only in the last one, as llama.cpp's server does.
     pub timings: bool,
-    /// Refuses with a 500, as llama.cpp's server does, a system message that is not the first one, and a call in the
-    /// history whose arguments are not JSON.
+    /// Refuses two things with a 500, as llama.cpp's server does: a system message that is not the first message, and a
+    /// call in the history whose arguments are not JSON.
     pub strict_template: bool,
     /// Repeats a call's id and name with every piece, as llama-cpp-python does.
     pub repeats_calls: bool,
@@ -33,7 +33,7 @@ pub struct Style {
     pub text_on_finish: bool,
     /// Reports reasoning in addition to `completion_tokens`, so that `total_tokens` is more than the sum, as xAI does.
     pub reasoning_beside: bool,
-    /// Place of the reasoning tokens in reports.
+    /// Where reports contain the reasoning tokens.
     pub reasoning_told: ReasoningTold,
     /// Makes one choice, whatever `n` asks for, as Ollama does.
     pub one_choice: bool,
@@ -90,7 +90,6 @@ impl Style {
         }
     }
 
-    /// Style of Ollama.
     pub fn ollama() -> Self {
         Self {
             usage_at_end_only: true,
@@ -115,11 +114,10 @@ impl Style {
     }
 }
 
-/// Where reasoning tokens are reported in `usage`, for a choice or for all, like the report itself.
+/// Where `usage` contains the reasoning tokens, of one choice or of all, like the report itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReasoningTold {
-    /// Nowhere.
     #[default]
     Nowhere,
     /// In `completion_tokens_details`.

@@ -8,6 +8,7 @@ pub(crate) mod keys;
 mod lead;
 mod lists;
 mod pages;
+mod sample;
 pub(super) mod second_factor;
 mod signing_in;
 mod sums;
@@ -16,7 +17,7 @@ pub(crate) mod told;
 
 use tests::harness::{Account, Browser, Deployment, Form, Options, Stack};
 
-/// A browser in which this member is signed in. Members are made as they are needed; `owner` is an owner.
+/// A browser in which this member is signed in. Members are created as needed; `owner` is an owner.
 pub(super) async fn signed_in(stack: &Stack, account: &Account, name: &str) -> Browser {
     let link = if name == "owner" {
         stack.cli(&["sign-in-link", "--account", &account.name])
@@ -30,7 +31,7 @@ pub(super) async fn signed_in(stack: &Stack, account: &Account, name: &str) -> B
     browser
 }
 
-/// Two gateways and two key-services: each must know what the other has made.
+/// Two gateways and two key-services. Each must know what the other has created.
 async fn replicas() -> Stack {
     Stack::with(Options { deployment: Deployment::services(1, 2, Form::Alone), ..Options::default() }).await
 }

@@ -1,4 +1,4 @@
-//! Management of keys: who may do what, and what receivers of events get.
+//! Management of keys: who may do what, and which events receivers get.
 
 pub(crate) mod credentials;
 pub(crate) mod management;

@@ -1,4 +1,4 @@
-//! Documents for beginners, run as they are printed.
+//! Documents for beginners, run as printed.
 
 pub(crate) mod demo_model;
 pub(crate) mod first_request;

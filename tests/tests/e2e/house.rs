@@ -1,4 +1,4 @@
-//! The repository itself: its structure, its documents, its releases, and the harness of these tests.
+//! The repository itself: its structure, documents and releases, and the test harness.
 
 pub(crate) mod containers;
 pub(crate) mod deployments;

@@ -1,4 +1,4 @@
-//! Money: limits hold, bounds renew, and each token that was served is billed once.
+//! Money: limits hold and renew, and each served token is billed once.
 
 pub(crate) mod budgets;
 pub(crate) mod caps;

@@ -1,4 +1,4 @@
-//! The pages of operators at `/operator`, through the gateway's address as browsers reach them.
+//! The operators' pages at `/operator`, through the gateway's address as browsers reach them.
 
 mod acts;
 mod api;
@@ -10,7 +10,7 @@ use tests::harness::{Answer, Browser, Stack};
 
 use crate::dashboard::second_factor::enrol_at;
 
-/// Every page that an operator sees, except the pages of one account.
+/// Every page that an operator sees, except pages about one account.
 const PAGES: [&str; 6] = [
     "/operator",
     "/operator/keys",

@@ -1,4 +1,4 @@
-//! Two gateways, two key-services, one Redis: every fact holds regardless of which of them serves a request.
+//! Two gateways, two key-services, one Redis: everything holds whichever of them serves a request.
 
 use std::{
     sync::atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -27,7 +27,7 @@ mod spread;
 pub(crate) mod told;
 mod webhooks;
 
-/// Time in which a revocation ends streams: five seconds as promised, plus two for slow machines.
+/// Time in which a revocation ends streams: the promised five seconds, plus two for slow machines.
 const REVOCATION: Duration = Duration::from_secs(7);
 /// Number of keys that are revoked under load, one after the other.
 const REVOKED: usize = 6;

@@ -1,7 +1,7 @@
 """Faults for the simulation of gateways and key-services."""
 
 BOUNDS = "key-service/domain/src/ledger/bounds.rs"
-COPIES = "key-service/ledger/src/copies.rs"
+VIEW = "key-service/ledger/src/view.rs"
 FUNDS = "key-service/domain/src/ledger/funds.rs"
 STORE = "tests/simulation/src/services/store.rs"
 LANES = "key-service/ledger/src/lanes/leader.rs"
@@ -15,9 +15,9 @@ SEEDS = "seeds::a_thousand_seeds_keep_every_promise"
 FAULTS = {
     "simulation": [
         # 5
-        ("what is only read is not guarded, among gateways", COPIES,
-         "guards.push(copy.guard());",
-         "guards.extend(Some(copy.guard()).filter(|_| copy.write(revision).is_some()));", SEEDS),
+        ("what is only read is not guarded, among gateways", VIEW,
+         "guards.push(copy.guard(name));",
+         "guards.extend(Some(copy.guard(name)).filter(|_| copy.write(name, revision).is_some()));", SEEDS),
         # 24
         ("a capture that a gateway sends twice is billed twice", FUNDS,
          "Ending::Captured | Ending::Late => settled,",
@@ -25,10 +25,10 @@ FAULTS = {
          SEEDS),
         # 407
         ("what changes nothing is answered by a copy", LANES,
-         "            let (outcomes, effects) = self.decide(lane, copies, &part).await?;\n",
-         "            let (outcomes, effects) = self.decide(lane, copies, &part).await?;\n"
-         "            if copies.changes(Revision([0; 8])).1.is_empty() {\n"
-         "                copies.roll_back();\n                return Ok(outcomes);\n            }\n", SEEDS),
+         "            let (outcomes, effects) = self.decide(lane, view, &part).await?;\n",
+         "            let (outcomes, effects) = self.decide(lane, view, &part).await?;\n"
+         "            if view.commit(Revision([0; 8]), Vec::new()).writes.is_empty() {\n"
+         "                return Ok(outcomes);\n            }\n", SEEDS),
         # 20
         ("a capture is not spooled", SETTLEMENT,
          "if let Some(spool) = holds.spool() {\n            let (hold",

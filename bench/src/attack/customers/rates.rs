@@ -13,17 +13,17 @@ use crate::attack::row::Row;
 
 /// Tokens per minute of the customer's key.
 const PER_MINUTE: usize = 20_000;
-/// Tokens of each prompt, and its bytes, since the bound of its tokens is at least that.
+/// Tokens in each prompt. It has as many bytes, since its upper bound in tokens is at least that.
 const PROMPT: usize = 1_000;
 /// Pauses in which requests wait while the rate refills.
 const REFILLS: [Duration; 3] = [Duration::from_secs(5); 3];
 /// Time until a gateway has released the hold of a client that left.
 const RELEASED: Duration = Duration::from_millis(500);
-/// When a waiting request is answered: after the attack.
+/// When the upstream answers waiting requests: after the attack.
 const ANSWERED_MS: u64 = 60_000;
 
-/// Opens waiting requests whenever the rate has refilled, and leaves one group after the other. Each time, only as many
-/// new ones may begin as the rate admits.
+/// Opens waiting requests whenever the rate has refilled, and leaves one group of them after the other. Each time, only
+/// as many new requests may begin as the rate allows.
 pub(crate) async fn saved_tokens(stack: &Stack) -> Row {
     let key = stack.key_with(json!({"tokens_per_minute": PER_MINUTE})).await;
     let mut waiting = vec![begin_all(stack, &key).await];

@@ -1,4 +1,4 @@
-//! Webhooks of one customer, as many and as slow as allowed, next to the webhook of another one.
+//! The webhooks of one customer, as many and as slow as allowed, next to another customer's webhook.
 
 use std::time::{Duration, Instant};
 
@@ -10,16 +10,16 @@ use tokio::time::sleep;
 use crate::attack::row::Row;
 use tests::harness::{Account, Deployment, Form, LOOK_EVERY, Options, Receiver, Stack, usd};
 
-/// Webhooks that an account may have.
+/// Number of webhooks that an account may have.
 const WEBHOOKS: usize = 20;
-/// A quarter of the attempts that a key-service may have in flight.
+/// Number of attempts that an account may have in flight: a quarter of a key-service's.
 const PLACES: usize = 16;
-/// Events that the webhooks search after they were enabled again, and concurrent requests that write them.
+/// Number of events that the webhooks search after they are enabled again, and of concurrent requests that create them.
 const EVENTS: usize = 10_000;
 const AT_ONCE: usize = 32;
-/// Time in which no attempt at a silent receiver has ended, and all that may begin have begun.
+/// Time after which all attempts at silent receivers that may begin have begun, and none has ended.
 const BEGUN: Duration = Duration::from_secs(5);
-/// Deliveries to the other customer, one after the other, and how long each may take.
+/// Number of deliveries to the other customer, one after the other, and how long each may take.
 const DELIVERIES: usize = 10;
 const DELAY: Duration = Duration::from_secs(2);
 /// Time after which a delivery counts as lost.
@@ -55,7 +55,7 @@ pub(crate) async fn rows() -> Vec<Row> {
         held: begun == PLACES && slowest <= DELAY,
     }];
 
-    // No event has this type, so all events are searched and none is sent.
+    // No event has this type, so the webhook searches all events and sends none.
     let paused = json!({"types": ["key.rotated"], "enabled": false});
     change(&stack, &greedy, &webhooks, &paused).await;
     let label = |number: usize| {
@@ -98,7 +98,7 @@ async fn manage(stack: &Stack, account: &Account, method: Method, path: &str, bo
     answer.json()
 }
 
-/// The longest time from an event of the stack's account to its arrival, over a few events in a row.
+/// The longest time until an event of the stack's account arrives, over several events in a row.
 async fn slowest_delivery(stack: &Stack, receiver: &Receiver) -> Duration {
     let mut slowest = Duration::ZERO;
     for _ in 0..DELIVERIES {

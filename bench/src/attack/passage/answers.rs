@@ -1,5 +1,5 @@
-//! Customers of upstreams that speak Responses or Messages. One's request is repeated in an answer beyond the largest
-//! event; a vendor refuses the other's query and headers.
+//! Customers of upstreams with the Responses or Messages API. One customer's request is repeated in an answer beyond
+//! the largest event; a vendor refuses another customer's query and headers.
 
 use http::{Request, header};
 use http_body_util::Full;
@@ -13,12 +13,12 @@ use tests::{
 
 /// Bytes of instructions that an answer repeats: more than an event may have.
 const REPEATED: usize = 17 << 20;
-/// Their tokens: blanks take few.
+/// Their tokens. Spaces need few.
 const PROMPT: u64 = 440_000;
-/// Requests refused by a vendor because of their query or headers, and another customer's requests after them.
+/// Number of requests that a vendor refuses for their query or headers, and of another customer's requests after them.
 const REQUESTS: (usize, usize) = (40, 30);
 
-/// A customer whose instructions are blanks, which each event about the response repeats.
+/// A customer whose instructions are spaces, which each event about the response repeats.
 pub(crate) async fn repeated() -> Row {
     let models = Models::With("speaks = [\"responses\"]");
     let stack = Stack::with(Options { kind: "openai", models, ..Options::default() }).await;
@@ -38,7 +38,7 @@ pub(crate) async fn repeated() -> Row {
     }
 }
 
-/// A customer whose query and headers are refused by one of two upstreams, next to another customer.
+/// A customer whose query and headers one of two upstreams refuses, next to another customer.
 pub(crate) async fn refused() -> Row {
     let second = Upstream::start();
     let lines = "pass_query = [\"region\"]";

@@ -1,5 +1,5 @@
-//! Bodies that pass to an upstream of the newer APIs: members that no vendor documents, names in other cases, and
-//! requests for work that no limit covers. Compares what arrives at the upstream with what may.
+//! Bodies that pass to an upstream of the newer APIs: members that no vendor documents, names in other case, and
+//! requests for work that no limit covers. Compares what arrives at the upstream with what may arrive.
 
 use http::{Request, header};
 use http_body_util::Full;
@@ -14,7 +14,6 @@ use tests::{
 /// Bodies with members of random names, for each API.
 const BODIES: u64 = 300;
 
-/// An API of an upstream.
 #[derive(Clone, Copy, Debug)]
 enum Api {
     Responses,
@@ -44,7 +43,7 @@ impl Api {
         }
     }
 
-    /// Members of every request, and those that the gateway itself writes.
+    /// Members of every request, and members that the gateway itself writes.
     const fn usual(self) -> &'static [&'static str] {
         match self {
             Self::Responses => &["model", "max_output_tokens", "input", "store", "prompt_cache_key"],
@@ -103,7 +102,7 @@ const WORDS: [&str; 24] = [
     "prompt_cache_key",
 ];
 
-/// Draws a word with some letters in another case, or replaced by a letter that folds to the same.
+/// Draws a word, with some letters in another case or replaced by a letter with the same case folding.
 fn word(seed: &mut u64) -> String {
     let word = WORDS[draw(seed, WORDS.len() as u64)];
     let spelled = |letter: char, seed: &mut u64| match (draw(seed, 6), letter) {
@@ -129,7 +128,7 @@ async fn random_members(api: Api) -> Row {
     for number in 0..BODIES {
         let members: Vec<(String, Value)> = (0..=draw(&mut seed, 3))
             .map(|_| word(&mut seed))
-            // Under its exact name, a member would only get the usual check.
+            // Under its exact name, a member would only get the usual checks.
             .filter(|name| !api.usual().contains(&name.as_str()) && name != "stream")
             .map(|name| (name, json!("x")))
             .collect();
@@ -176,7 +175,7 @@ async fn compaction(api: Api) -> Row {
     }
 }
 
-/// An account that guesses what another one has cached, where accounts do not share the cache.
+/// An account that guesses what another account has cached, while accounts do not share the cache.
 async fn another_accounts_cache() -> Row {
     let stack = Api::Messages.stack("share_cache = false").await;
     stack.others_spend();

@@ -12,8 +12,8 @@ use serde_json::json;
 use shared::{error::ApiError, generation::FinishReason, ids::GenerationId};
 
 use super::{
+    block::{Block, BlockContent, Piece, TurnEnd, TurnWriter, WholeTurn, blocks, object_of},
     passed::{PassedWriter, UsageOf},
-    turn::{Block, BlockContent, Piece, TurnEnd, TurnWriter, WholeTurn, blocks, object_of},
 };
 use crate::{
     generation::{Generation, Settled, put, put_number},
@@ -58,7 +58,7 @@ impl MessagesStream {
         self.put_head(out);
         put(out, r#","content":["#);
         let call_ids = AnswerCallIds::new(self.generation, self.reply.earlier_calls.clone());
-        for (block, text) in blocks(turn.message, call_ids, self.reply.thinking, self.server) {
+        for (block, text) in blocks(turn, call_ids, self.reply.thinking, self.server) {
             if block.index > 0 {
                 put(out, ",");
             }
@@ -329,6 +329,10 @@ impl PassedWriter for MessagesStream {
             let block = Block { index, content: BlockContent::Text };
             Self::block_event("content_block_stop", &block, |_| {}, out);
         }
+    }
+
+    fn output(&mut self) -> Option<String> {
+        None
     }
 
     fn behind(&self) -> &'static str {

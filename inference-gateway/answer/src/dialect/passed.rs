@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
 use raw_json::Splice;
+use serde::Deserialize;
 use shared::{
     error::ApiError,
     generation::FinishReason,
@@ -11,11 +12,13 @@ use shared::{
     tokens::Usage,
 };
 
-use super::turn::{Turn, TurnEnd, TurnWriter};
+use super::{
+    block::{TurnEnd, TurnWriter},
+    turn::Turn,
+};
 use crate::{
     generation::{Generation, Settled, put},
-    pieces::nonsense::Nonsense,
-    pieces::oddity::Oddity,
+    pieces::{loose::is_hollow, nonsense::Nonsense, oddity::Oddity, parts::even_null},
     sse::payload::is_too_deep,
     stream::{Chunk, Edited, Original},
     usage::Reported,
@@ -27,6 +30,8 @@ pub(crate) trait PassedWriter: TurnWriter {
     fn pass(&mut self, event: &Original<'_>);
     /// Closes the blocks or items that are open.
     fn close_passed(&mut self, out: &mut BytesMut);
+    /// Returns the output that passed so far, in APIs that repeat it in the last event.
+    fn output(&mut self) -> Option<String>;
     /// Returns the bytes that follow the upstream's last event.
     fn behind(&self) -> &'static str;
     fn usage(&self) -> UsageOf;
@@ -43,7 +48,7 @@ pub(crate) struct PassedStream {
     turn: Turn,
     is_whole: bool,
     has_begun: bool,
-    /// An event of the upstream was passed on.
+    /// Whether an event of the upstream was passed on.
     has_passed: bool,
     end: Option<PassedEnd>,
 }
@@ -151,8 +156,10 @@ impl PassedStream {
             Some(PassedEnd::Ours(end)) => return self.writer.done(end, settled, out),
             None => return,
         };
+        let output = self.writer.output();
         let (edited, mut splice) = (event.edited(), Splice::of(&event.payload));
         edited.rename(&self.model, &mut splice);
+        edited.repeat(output, &mut splice);
         edited.settle(settled, self.writer.usage(), &mut splice);
         put_event(&event.kind, &splice.finish(), out);
         put(out, self.writer.behind());
@@ -209,6 +216,17 @@ impl Edited<'_> {
         }
     }
 
+    /// Writes the output into a last event without one. Servers may leave it out, and SDKs read nothing else.
+    fn repeat(&self, output: Option<String>, splice: &mut Splice<'_>) {
+        let (Some(object), Some(output)) = (self.object, output) else { return };
+        let Ok(RawOutput { output: known }) = serde_json::from_str(object) else { return };
+        match known {
+            Some(known) if is_hollow(known) => splice.replace(known.get(), output),
+            Some(_) => {}
+            None => splice.insert(object, "output", output),
+        }
+    }
+
     /// Rewrites a usage that repeats a member, since a client might read one value while the other is billed.
     fn tell_once(&self, chunk: &Chunk<'_>, put_usage: UsageOf, splice: &mut Splice<'_>) {
         let repeats = |usage: &&str| usage.starts_with('{') && unique_members(usage).is_none();
@@ -256,6 +274,13 @@ fn unique_members(usage: &str) -> Option<Object<'_>> {
         are_unique.then_some(members)
     }
     read(usage, USAGE_LEVELS)
+}
+
+/// The output in a last event, with `null` as a value.
+#[derive(Deserialize)]
+struct RawOutput<'a> {
+    #[serde(borrow, default, deserialize_with = "even_null")]
+    output: Option<&'a RawValue>,
 }
 
 pub(crate) struct PassedAnswer<'a> {

@@ -1,5 +1,4 @@
-//! An answer as a sequence of blocks, for dialects in which one block is open at a time: reasoning, text, a refusal, or
-//! a call.
+//! Puts the pieces of an answer into the order of its blocks.
 //!
 //! Upstreams send pieces of all kinds in any order, and pieces of parallel calls interleaved. A piece waits if another
 //! block is open, until that block is complete.
@@ -7,89 +6,21 @@
 use std::collections::VecDeque;
 
 use bytes::BytesMut;
-use raw_json::{RawString, is_strict_object};
+use raw_json::{Nesting, RawString};
 use reply::carried::ServerId;
-use shared::{error::ApiError, generation::FinishReason, json::RawValue};
+use shared::generation::FinishReason;
 
+use super::block::{Block, BlockContent, Piece, TurnEnd, TurnWriter, texts};
 use crate::{
-    generation::Settled,
-    pieces::nonsense::Nonsense,
     pieces::{
         call_ids::AnswerCallIds,
         calls::{Calls, PieceId, ToolCallDelta},
-        parts::{Delta, ToolCall},
+        nonsense::Nonsense,
+        parts::{NO_ARGUMENTS, ToolCall},
         signed::Carry,
     },
     stream::ChunkChoice,
 };
-
-/// Writes blocks in one dialect.
-pub(crate) trait TurnWriter: Send {
-    /// Writes the beginning of the stream. `prompt` is the prompt's tokens, if the upstream has reported them.
-    fn begin(&mut self, prompt: Option<u64>, out: &mut BytesMut);
-    fn open(&mut self, block: &Block, out: &mut BytesMut);
-    /// Adds a piece to the open block.
-    fn add(&mut self, block: &Block, piece: Piece<'_>, out: &mut BytesMut);
-    /// Closes the open block. It is incomplete if the answer was cut within it.
-    fn close(&mut self, block: &Block, is_complete: bool, out: &mut BytesMut);
-    /// Ends a stream that succeeded.
-    fn done(&mut self, end: &TurnEnd, settled: Settled, out: &mut BytesMut);
-    /// Ends a stream that failed.
-    fn fail(&mut self, error: &ApiError, settled: Option<Settled>, out: &mut BytesMut);
-    /// Returns bytes that clients ignore, to keep a connection alive.
-    fn keep_alive(&self) -> &'static str;
-    /// Counts the bytes kept until the end.
-    fn held_bytes(&self) -> usize;
-}
-
-/// A block of an answer.
-pub(crate) struct Block {
-    /// Index among the blocks of the answer, from 0 without gaps.
-    pub(crate) index: u64,
-    pub(crate) content: BlockContent,
-}
-
-pub(crate) enum BlockContent {
-    Reasoning {
-        /// What the server wants back in the next request, known once the block is closed.
-        carried: Option<String>,
-    },
-    /// What the server wants back in the next request, without a thought that the client may read.
-    Carried(String),
-    Text,
-    /// Text of a refusal.
-    Refusal,
-    /// A call of a tool. Its pieces are arguments; id and name are spelled as in JSON, without quotes.
-    Call {
-        place: u64,
-        id: String,
-        name: String,
-    },
-}
-
-/// An addition to a block.
-#[derive(Clone, Copy)]
-pub(crate) struct Piece<'a> {
-    /// Text, spelled as in JSON.
-    pub(crate) text: RawString<'a>,
-    /// Log probabilities of the text.
-    pub(crate) logprobs: Option<&'a RawValue>,
-}
-
-/// The reason why an answer ended.
-#[derive(Clone, Debug)]
-pub(crate) struct TurnEnd {
-    pub(crate) finish: FinishReason,
-    /// Sequence that ended the answer, if the upstream reports it.
-    pub(crate) stop: Option<String>,
-}
-
-/// A whole answer of a single choice.
-pub(crate) struct WholeTurn<'a> {
-    pub(crate) message: &'a Delta<'a>,
-    pub(crate) logprobs: Option<&'a RawValue>,
-    pub(crate) end: TurnEnd,
-}
 
 /// The blocks of an unfinished answer.
 pub(crate) struct Turn {
@@ -109,7 +40,8 @@ struct TurnLane {
     block: Block,
     /// Text that waits, spelled as in JSON with only the opening quote.
     waiting: String,
-    arguments: ObjectScan,
+    arguments: Nesting,
+    has_arguments: bool,
 }
 
 impl Turn {
@@ -201,7 +133,7 @@ impl Turn {
         let is_this = |lane: &&mut TurnLane| matches!(lane.block.content, BlockContent::Call { place, .. } if place == index);
         if let Some(open) = self.open.as_mut().filter(is_this) {
             if !arguments.is_empty() {
-                open.arguments.push(&arguments.decoded());
+                open.argue(arguments);
                 writer.add(&open.block, Piece { text: arguments, logprobs: None }, out);
             }
             return Ok(());
@@ -224,7 +156,7 @@ impl Turn {
         if let (BlockContent::Call { name: known, .. }, Some(name)) = (&mut lane.block.content, name) {
             known.push_str(&name.sound());
         }
-        lane.arguments.push(&arguments.decoded());
+        lane.argue(arguments);
         lane.wait(arguments);
         self.advance(writer, out);
         Ok(())
@@ -280,6 +212,9 @@ impl Turn {
         if let BlockContent::Reasoning { carried } = &mut lane.block.content {
             *carried = self.carry.take();
         }
+        if is_complete && lane.is_call() && !lane.has_arguments {
+            writer.add(&lane.block, Piece { text: NO_ARGUMENTS, logprobs: None }, out);
+        }
         writer.close(&lane.block, is_complete, out);
         if let BlockContent::Call { place, .. } = lane.block.content {
             self.closed.push(place);
@@ -328,11 +263,17 @@ fn waiting_at(
 impl TurnLane {
     fn new(content: BlockContent) -> Self {
         let block = Block { index: 0, content };
-        Self { block, waiting: String::new(), arguments: ObjectScan::default() }
+        Self { block, waiting: String::new(), arguments: Nesting::default(), has_arguments: false }
     }
 
     fn is_call(&self) -> bool {
         matches!(self.block.content, BlockContent::Call { .. })
+    }
+
+    /// Takes a piece of a call's arguments.
+    fn argue(&mut self, arguments: RawString<'_>) {
+        self.has_arguments |= !arguments.is_empty();
+        self.arguments.push(&arguments.decoded());
     }
 
     fn wait(&mut self, text: RawString<'_>) {
@@ -344,101 +285,4 @@ impl TurnLane {
         }
         self.waiting.push_str(&text.sound());
     }
-}
-
-impl BlockContent {
-    fn is_same(&self, other: &Self) -> bool {
-        std::mem::discriminant(self) == std::mem::discriminant(other)
-    }
-}
-
-/// Lists the texts of a message or a delta with their kinds, in the order of an answer.
-fn texts<'a>(
-    delta: &Delta<'a>,
-    shows_reasoning: bool,
-) -> impl Iterator<Item = (BlockContent, RawString<'a>)> {
-    let texts = [
-        (BlockContent::Reasoning { carried: None }, delta.reasoning.filter(|_| shows_reasoning)),
-        (BlockContent::Text, delta.content),
-        (BlockContent::Refusal, delta.refusal),
-    ];
-    let filled = |(content, text): (_, Option<RawString<'a>>)| {
-        text.filter(|text| !text.is_empty()).map(|text| (content, text))
-    };
-    texts.into_iter().filter_map(filled)
-}
-
-/// Lists the blocks of a whole message with their texts, in order.
-pub(crate) fn blocks<'a>(
-    message: &'a Delta<'a>,
-    mut call_ids: AnswerCallIds,
-    shows_reasoning: bool,
-    server: ServerId,
-) -> impl Iterator<Item = (Block, RawString<'a>)> {
-    let mut carry = Carry::of(message, server);
-    let calls = message.calls().iter().enumerate().map(move |(place, call)| {
-        let place = place as u64;
-        let id = call_ids.next(call.id(), place);
-        let name = call.name().map(|name| name.sound().into_owned()).unwrap_or_default();
-        (BlockContent::Call { place, id, name }, call.arguments().unwrap_or(RawString::EMPTY))
-    });
-    let calls: Vec<_> = calls.collect();
-    let mut contents: Vec<_> = texts(message, shows_reasoning).collect();
-    if let Some((BlockContent::Reasoning { carried }, _)) = contents.first_mut() {
-        *carried = carry.take();
-    }
-    let carried = carry.take().filter(|_| shows_reasoning || !calls.is_empty());
-    contents.extend(carried.map(|carried| (BlockContent::Carried(carried), RawString::EMPTY)));
-    contents.extend(calls);
-    contents.into_iter().zip(0..).map(|((content, text), index)| (Block { index, content }, text))
-}
-
-/// Finds the end of a JSON object that comes in pieces.
-#[derive(Default)]
-struct ObjectScan {
-    depth: usize,
-    in_string: bool,
-    escaped: bool,
-    begun: bool,
-}
-
-impl ObjectScan {
-    fn push(&mut self, text: &str) {
-        for byte in text.bytes() {
-            if self.in_string {
-                self.in_string = self.escaped || byte != b'"';
-                self.escaped = !self.escaped && byte == b'\\';
-                continue;
-            }
-            match byte {
-                b'{' | b'[' => {
-                    self.begun = true;
-                    self.depth += 1;
-                }
-                b'}' | b']' => self.depth = self.depth.saturating_sub(1),
-                _ => self.in_string = byte == b'"',
-            }
-        }
-    }
-
-    const fn is_complete(&self) -> bool {
-        self.begun && self.depth == 0 && !self.in_string
-    }
-}
-
-/// Returns whether a call's arguments are complete, although the answer was cut.
-pub(crate) fn is_complete(content: &BlockContent, text: RawString<'_>) -> bool {
-    let mut scan = ObjectScan::default();
-    scan.push(&text.decoded());
-    matches!(content, BlockContent::Call { .. }) && scan.is_complete()
-}
-
-/// Returns a call's arguments as a JSON object that strict readers accept: an empty object if there are none, and
-/// `None` if they are anything else.
-pub(crate) fn object_of(arguments: &str) -> Option<&str> {
-    let trimmed = arguments.trim();
-    if trimmed.is_empty() || trimmed == "null" {
-        return Some("{}");
-    }
-    is_strict_object(trimmed).then_some(trimmed)
 }

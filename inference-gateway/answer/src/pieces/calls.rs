@@ -4,10 +4,14 @@
 use bytes::BytesMut;
 use raw_json::RawString;
 
-use super::{call_ids::MadeIds, parts::ToolCall, signed::put_call_signature};
+use super::{
+    call_ids::MadeIds,
+    parts::{NO_ARGUMENTS, ToolCall},
+    signed::put_call_signature,
+};
 use crate::generation::{put, put_number};
 
-/// Most calls of a choice that are tracked, more than any model makes. Further calls pass unchanged.
+/// Maximum number of calls that are tracked for a choice: more than any model makes. Further calls pass unchanged.
 const MOST_CALLS: usize = 256;
 
 /// Tool calls of a choice that were sent so far. It has no `Debug`, since names are the client's words.
@@ -23,7 +27,7 @@ struct SentCall {
     id: String,
     /// Name as spelled; empty until a piece has one.
     name: String,
-    /// Some of the arguments were sent.
+    /// Whether some of the arguments were sent.
     has_arguments: bool,
 }
 
@@ -42,7 +46,7 @@ pub(crate) enum PieceId {
 pub(crate) struct ToolCallDelta {
     pub(crate) index: u64,
     pub(crate) id: PieceId,
-    /// No earlier piece had the name.
+    /// Whether no earlier piece had the name.
     pub(crate) name_is_new: bool,
 }
 
@@ -53,9 +57,9 @@ impl Calls {
 
     /// Adds the piece at `place` of the array of calls.
     ///
-    /// SDKs merge pieces with the same index by concatenating their texts, and some use the index as a position in a list. So indexes count from
-    /// zero. An id or a name that is repeated (llama-cpp-python does so in every piece) is sent once, and a second call
-    /// under the same index (as from Ollama) gets its own index.
+    /// SDKs merge pieces with the same index by concatenating their texts, and some use the index as a position in a
+    /// list. So indexes count from zero. An id or a name that is repeated (llama-cpp-python does so in every piece) is
+    /// sent once, and a second call under the same index (as from Ollama) gets its own index.
     pub(crate) fn place(&mut self, call: &ToolCall<'_>, place: usize) -> ToolCallDelta {
         let upstream = call.index(place);
         let (id, name) = (text_or_empty(call.id()), text_or_empty(call.name()));
@@ -83,6 +87,15 @@ impl Calls {
         call.has_arguments |= adds_arguments;
         ToolCallDelta { index: call.index, id: PieceId::Sent, name_is_new }
     }
+
+    /// Lists the calls that have no arguments so far, each once.
+    pub(crate) fn without_arguments(&mut self) -> impl Iterator<Item = u64> {
+        let unfilled = self.0.iter_mut().filter(|call| !call.has_arguments);
+        unfilled.map(|call| {
+            call.has_arguments = true;
+            call.index
+        })
+    }
 }
 
 impl SentCall {
@@ -107,19 +120,15 @@ impl ToolCall<'_> {
         signature: Option<&str>,
         out: &mut BytesMut,
     ) {
-        let or = |text: Option<RawString<'_>>, otherwise: &'static str, out: &mut BytesMut| match text {
-            Some(text) => text.write(out),
-            None => put(out, otherwise),
-        };
         put(out, r#"{"id":"#);
         match self.id {
             Some(id) if !id.is_empty() => id.write(out),
             Some(_) | None => put_made(made, place as u64, out),
         }
         put(out, r#","type":"function","function":{"name":"#);
-        or(self.name, r#""""#, out);
+        self.name.unwrap_or(RawString::EMPTY).write(out);
         put(out, r#","arguments":"#);
-        or(self.arguments().filter(|arguments| !arguments.is_empty()), r#""{}""#, out);
+        self.arguments().filter(|arguments| !arguments.is_empty()).unwrap_or(NO_ARGUMENTS).write(out);
         put(out, "}");
         if let Some(signature) = signature {
             put_call_signature(signature, out);

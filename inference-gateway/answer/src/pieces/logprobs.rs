@@ -13,7 +13,7 @@ use crate::generation::{put, put_number};
 /// The API's log probability for very unlikely tokens. It replaces a missing or unusable number.
 const VERY_UNLIKELY: &str = "-9999.0";
 
-/// Most characters of a log probability. A double takes at most 25.
+/// Maximum length of a log probability in characters. A double takes at most 25.
 const MAX_DIGITS: usize = 32;
 
 /// Token lists of a choice.

@@ -44,6 +44,14 @@ pub(crate) fn object<'a, T: Deserialize<'a>>(raw: Raw<'a>) -> Option<T> {
     serde_json::from_str(raw.get()).ok()
 }
 
+/// Returns whether a value is empty: null, false, or without a character between its quotes or brackets.
+pub(crate) fn is_hollow(value: &RawValue) -> bool {
+    let spelled = value.get();
+    let inner =
+        spelled.get(1..spelled.len() - 1).filter(|_| !spelled.starts_with(|c: char| c.is_alphanumeric()));
+    spelled == "false" || spelled == "null" || inner.is_some_and(|inner| inner.trim_ascii().is_empty())
+}
+
 /// An object, or another value in its place.
 #[derive(Default)]
 pub(crate) enum Loose<T> {

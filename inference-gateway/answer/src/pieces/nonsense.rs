@@ -3,7 +3,7 @@
 use std::str::Utf8Error;
 
 /// The parser's error for an overlong list or name. A request can cause it by asking a model for many calls.
-pub(crate) const BEYOND: &str = "beyond the bounds of answers";
+pub(crate) const BEYOND: &str = "beyond the limits of answers";
 
 /// Why an upstream's answer cannot be used. The message is for the log, and contains nothing generated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

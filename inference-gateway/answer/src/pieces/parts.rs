@@ -66,9 +66,10 @@ pub(crate) enum SignedPart<'a> {
 
 /// Longest list of choices. It exceeds what a request can ask for, since a chunk may have several pieces of one choice.
 pub(crate) const MAX_LISTED_CHOICES: usize = 64;
-/// Most tool calls in a message or a delta: more than any model makes.
+/// Maximum number of tool calls in a message or a delta: more than any model makes.
 pub(crate) const MAX_CALLS: usize = 512;
-/// Most bytes of a call's id or name as spelled. Ids have about 40, and names come from the request's tools.
+/// Maximum length of a call's id or name in bytes, as spelled. Ids have about 40, and names come from the request's
+/// tools.
 const MAX_NAME_BYTES: u64 = 1024;
 
 impl<'a> Delta<'a> {
@@ -161,9 +162,11 @@ pub(crate) enum CallArguments<'a> {
     Spelled(String),
 }
 
+/// Arguments of a call without any. Servers may send none, but clients parse them.
+pub(crate) const NO_ARGUMENTS: RawString<'_> = RawString::trusted(r#""{}""#);
+
 impl<'a> CallArguments<'a> {
-    /// Arguments of a call without any.
-    pub(crate) const NONE: Self = Self::Text(RawString::trusted(r#""{}""#));
+    pub(crate) const NONE: Self = Self::Text(NO_ARGUMENTS);
 
     /// Reads arguments of any type. Notes it in `odd` if they are not a text.
     pub(crate) fn read(raw: &'a RawValue, odd: &mut Oddities) -> Option<Self> {

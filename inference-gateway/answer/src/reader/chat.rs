@@ -1,31 +1,34 @@
 //! Reads answers in OpenAI's chat API, as OpenAI and some fifty other servers write them.
 
 mod forms;
+mod raw;
 
 use raw_json::RawString;
 use reply::MAX_CHOICES;
-use serde::Deserialize;
 use shared::{
     generation::FinishReason,
-    json::{Kind, RawValue, from_slice},
+    json::{RawValue, from_slice},
 };
 use upstream_error::UpstreamError;
 
-pub(super) use self::forms::is_hollow;
-use self::forms::of_vendor;
+use self::{
+    forms::of_vendor,
+    raw::{RawCall, RawChoice, RawChunk, RawMessage},
+};
 use super::{
     content::{self, ContentPlace, TextKind},
     pieces::Pieces,
     progress::{PartKey, PartKind, Progress},
 };
 use crate::{
-    pieces::nonsense::Nonsense,
-    pieces::oddity::Oddity,
     pieces::{
         finish::FinishWord,
-        loose::{Loose, Objects, Raw, filled, number, object, text, word},
-        parts::{CallArguments, Delta, MAX_CALLS, MAX_LISTED_CHOICES, ToolCall, short},
+        loose::{Loose, filled, number, text},
+        nonsense::Nonsense,
+        oddity::Oddity,
+        parts::{CallArguments, Delta, ToolCall, short},
     },
+    sse::payload::is_done,
     stream::{Chunk, ChunkChoice, Event},
 };
 
@@ -40,92 +43,6 @@ pub(crate) struct ChatReader {
     messages: Progress,
     /// Bit sets of choices to which a delta added a text, a thought or a call.
     added: [u64; 3],
-}
-
-#[derive(Deserialize)]
-struct RawChunk<'a> {
-    #[serde(borrow, default)]
-    choices: Objects<RawChoice<'a>, MAX_LISTED_CHOICES>,
-    model: Raw<'a>,
-    usage: Raw<'a>,
-    timings: Raw<'a>,
-    object: Raw<'a>,
-    error: Raw<'a>,
-    errors: Raw<'a>,
-    message: Raw<'a>,
-    detail: Raw<'a>,
-    details: Raw<'a>,
-    fault: Raw<'a>,
-    base_resp: Raw<'a>,
-}
-
-#[derive(Deserialize)]
-struct RawChoice<'a> {
-    index: Raw<'a>,
-    #[serde(borrow, default)]
-    delta: Loose<RawMessage<'a>>,
-    #[serde(borrow, default)]
-    message: Loose<RawMessage<'a>>,
-    text: Raw<'a>,
-    usage: Raw<'a>,
-    logprobs: Raw<'a>,
-    finish_reason: Raw<'a>,
-    /// The sequence or token that ended the choice, as vLLM reports it.
-    stop_reason: Raw<'a>,
-    /// The same, from SGLang.
-    matched_stop: Raw<'a>,
-}
-
-/// A message, or a delta of one.
-#[derive(Deserialize)]
-struct RawMessage<'a> {
-    #[serde(borrow)]
-    content: Raw<'a>,
-    refusal: Raw<'a>,
-    /// Reasoning, as DeepSeek, SGLang and llama.cpp name it.
-    reasoning_content: Raw<'a>,
-    /// Reasoning, as vLLM, Ollama and OpenRouter name it.
-    reasoning: Raw<'a>,
-    /// Reasoning, as Copilot names it.
-    reasoning_text: Raw<'a>,
-    /// Reasoning, as other servers name it.
-    thinking: Raw<'a>,
-    /// Reasoning, named after the channel that gpt-oss writes it to.
-    analysis: Raw<'a>,
-    /// Reasoning in parts, from OpenRouter and MiniMax. OpenRouter signs them.
-    reasoning_details: Raw<'a>,
-    /// Google's additions, such as the signature of a thought.
-    extra_content: Raw<'a>,
-    /// Parts for the server's next turn, if this answer was folded here.
-    faregate_parts: Raw<'a>,
-    #[serde(borrow, default)]
-    tool_calls: Objects<RawCall<'a>, MAX_CALLS>,
-    #[serde(borrow, default)]
-    function_call: Loose<RawFunction<'a>>,
-}
-
-#[derive(Default, Deserialize)]
-struct RawCall<'a> {
-    index: Raw<'a>,
-    id: Raw<'a>,
-    #[serde(borrow, default)]
-    function: Loose<RawFunction<'a>>,
-    name: Raw<'a>,
-    arguments: Raw<'a>,
-    extra_content: Raw<'a>,
-}
-
-#[derive(Default, Deserialize)]
-struct RawFunction<'a> {
-    #[serde(borrow)]
-    name: Raw<'a>,
-    arguments: Raw<'a>,
-}
-
-#[derive(Deserialize)]
-struct RawStatus<'a> {
-    #[serde(borrow)]
-    status_code: Raw<'a>,
 }
 
 impl ChatReader {
@@ -144,10 +61,10 @@ impl ChatReader {
 
     /// Reads the payload of an event, or a whole completion.
     pub(crate) fn event<'a>(&mut self, payload: &'a [u8]) -> Result<Event<'a>, Nonsense> {
-        let trimmed = payload.trim_ascii();
-        if trimmed == b"[DONE]" {
+        if is_done(payload) {
             return Ok(Event::Done);
         }
+        let trimmed = payload.trim_ascii();
         // A list would otherwise be read as the members in their order.
         if trimmed.first() == Some(&b'[') {
             let error = UpstreamError::read(trimmed);
@@ -306,30 +223,6 @@ struct ChatEnd<'a> {
     unknown: Option<&'a str>,
 }
 
-impl RawChunk<'_> {
-    /// Returns whether the event is an error, in any server's form.
-    fn is_failure(&self, out: &mut Pieces<'_>) -> bool {
-        if let Some(error) = self.error {
-            if !is_hollow(error) {
-                return true;
-            }
-            out.odd.add(Oddity::EmptyError);
-        }
-        // SGLang sends error objects without a wrapper.
-        if word(self.object) == "error" {
-            return true;
-        }
-        if !self.choices.0.is_empty() || self.usage.is_some() {
-            return false;
-        }
-        let status = object::<RawStatus<'_>>(self.base_resp).and_then(|status| number(status.status_code));
-        let told =
-            [self.errors, self.detail, self.fault].into_iter().flatten().any(|value| !is_hollow(value));
-        told || filled(self.message).or(filled(self.details)).is_some()
-            || status.is_some_and(|status| status != 0)
-    }
-}
-
 /// Adds the content of a message or a delta.
 fn add_message<'a>(message: RawMessage<'a>, index: usize, out: &mut Pieces<'a>) -> Result<(), Nonsense> {
     let (thoughts, formed) = message.thoughts();
@@ -371,24 +264,6 @@ fn add_message<'a>(message: RawMessage<'a>, index: usize, out: &mut Pieces<'a>) 
         out.push(index, delta, None);
     }
     Ok(())
-}
-
-impl<'a> RawMessage<'a> {
-    /// Returns the reasoning under any of its names, as a text or in another form. Servers that use two names send the
-    /// same text under both, or leave one empty.
-    fn thoughts(&self) -> (Option<RawString<'a>>, Raw<'a>) {
-        let names =
-            [self.reasoning_content, self.reasoning, self.reasoning_text, self.thinking, self.analysis];
-        if let Some(told) = names.into_iter().find_map(filled) {
-            return (Some(told), None);
-        }
-        let formed = |raw: &Raw<'a>| {
-            raw.is_some_and(|raw| matches!(Kind::of(raw), Kind::Array | Kind::Object) && !is_hollow(raw))
-        };
-        let formed = names.into_iter().chain([self.reasoning_details]).find(formed).flatten();
-        let empty = names.into_iter().find_map(text);
-        (empty.filter(|_| formed.is_none()), formed)
-    }
 }
 
 fn read_call<'a>(call: RawCall<'a>, out: &mut Pieces<'a>) -> Result<ToolCall<'a>, Nonsense> {

@@ -5,17 +5,15 @@ use serde::Deserialize;
 use shared::json::{Kind, RawValue, each_element};
 
 use super::pieces::Pieces;
-use crate::{
-    pieces::oddity::Oddity,
-    pieces::{
-        loose::{Raw, filled, object, text, word},
-        parts::{CallArguments, Delta, ToolCall},
-    },
+use crate::pieces::{
+    loose::{Raw, filled, object, text, word},
+    oddity::Oddity,
+    parts::{CallArguments, Delta, ToolCall},
 };
 
-/// Most pieces of an event. The rest of a longer list is not read.
+/// Maximum number of pieces in an event. The rest of a longer list is not read.
 const MOST_PIECES: usize = 4096;
-/// Most levels of lists and objects within content.
+/// Maximum nesting of lists and objects within content.
 const MOST_LEVELS: u8 = 8;
 
 /// Kinds of text in an answer.

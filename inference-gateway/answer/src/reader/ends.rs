@@ -7,7 +7,7 @@ use crate::{
     usage::{ReportForm, largest_report},
 };
 
-/// Most bytes of an event's type, as spelled. Vendors use about forty.
+/// Maximum length of an event's type in bytes, as spelled. Vendors use about forty.
 const MOST_OF_A_KIND: usize = 256;
 
 /// Returns the type of an event whose object begins or ends with it, as every vendor's does. The event's number may

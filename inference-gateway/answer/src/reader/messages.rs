@@ -6,22 +6,21 @@ use shared::json::{Kind, RawValue, each_element};
 use upstream_error::UpstreamError;
 
 use super::{
-    chat::is_hollow,
     content::{self, ContentPlace, TextKind},
     pieces::Pieces,
-    progress::{PartKey, PartKind, Progress},
+    progress::{Given, PartKey, PartKind, Progress},
 };
 use crate::{
-    pieces::nonsense::Nonsense,
-    pieces::oddity::Oddity,
     pieces::{
-        loose::{Raw, filled, number, object, text, word},
+        loose::{Raw, filled, is_hollow, number, object, text, word},
+        nonsense::Nonsense,
+        oddity::Oddity,
         parts::{CallArguments, Delta, SignedPart, even_null, short},
     },
     stream::{Chunk, Edited, Event, Original},
 };
 
-/// Most blocks of a message: more than any model makes.
+/// Maximum number of blocks in a message: more than any model makes.
 const MAX_BLOCKS: u64 = 4096;
 /// Blocks of the vendor's own tools, which clients of other APIs cannot read.
 const NOT_SHOWN: [&str; 11] = [
@@ -51,8 +50,8 @@ pub(super) struct MessagesReader {
 struct MessageState {
     /// Number of messages that have begun. Each has its own blocks.
     messages: u64,
-    /// Digest of the last message's id.
-    id: Option<u64>,
+    /// The last message's id.
+    id: Option<Given>,
     /// Index of the last block.
     block: u64,
 }
@@ -200,7 +199,7 @@ impl MessagesReader {
 
     /// Begins a message. Another id means a new message, with its own blocks.
     fn start(&mut self, message: Option<&RawMessage<'_>>, out: &mut Pieces<'_>) {
-        let id = message.map(|message| digest(word(message.id)));
+        let id = message.map(|message| Given::of(word(message.id)));
         if self.state.messages > 0 && self.state.id != id {
             out.odd.add(Oddity::Restarted);
             out.add(Delta::of_signed(SignedPart::Restarted));
@@ -351,12 +350,6 @@ fn has_members(input: &RawValue) -> bool {
         Kind::Object | Kind::Array => !is_hollow(input),
         Kind::Bool | Kind::Number => true,
     }
-}
-
-fn digest(id: &str) -> u64 {
-    id.bytes().fold(0xcbf2_9ce4_8422_2325, |digest: u64, byte| {
-        (digest ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    })
 }
 
 fn failed(payload: &str) -> Event<'_> {

@@ -3,8 +3,7 @@
 use shared::json::RawValue;
 
 use crate::{
-    pieces::oddity::Oddities,
-    pieces::parts::Delta,
+    pieces::{oddity::Oddities, parts::Delta},
     stream::{Chunk, ChunkChoice},
 };
 

@@ -4,7 +4,7 @@ use raw_json::RawString;
 
 use crate::pieces::{nonsense::Nonsense, parts::MAX_CALLS};
 
-/// Most parts that are remembered. In longer streams, late content is not noticed.
+/// Maximum number of parts that are remembered. In longer streams, late content is not noticed.
 const MOST_PARTS: usize = 8192;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,8 +34,8 @@ struct GivenPart {
 }
 
 /// Size and digest of the text given so far, as spelled in JSON.
-#[derive(Clone, Copy)]
-struct Given {
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Given {
     bytes: usize,
     /// FNV-1a hash, to compare a whole text with pieces that are no longer in memory.
     digest: u64,
@@ -43,6 +43,11 @@ struct Given {
 
 impl Given {
     const NOTHING: Self = Self { bytes: 0, digest: 0xcbf2_9ce4_8422_2325 };
+
+    /// Makes the digest of a whole text.
+    pub(super) fn of(text: &str) -> Self {
+        Self::NOTHING.and(text.as_bytes())
+    }
 
     fn and(self, text: &[u8]) -> Self {
         let digest = text
@@ -61,7 +66,7 @@ impl Given {
 /// read again.
 #[derive(Default)]
 pub(super) struct Progress {
-    /// The answer is passed on whole, with all its calls.
+    /// Whether the answer is passed on whole, with all its calls.
     pub(super) passes: bool,
     parts: Vec<GivenPart>,
     calls: u64,

@@ -14,17 +14,16 @@ use self::{
     state::EMPTY_LINE,
 };
 use super::{
-    chat::is_hollow,
     content::{self, ContentPlace, TextKind},
     ends,
     pieces::Pieces,
     progress::{PartKey, PartKind},
 };
 use crate::{
-    pieces::nonsense::Nonsense,
-    pieces::oddity::Oddity,
     pieces::{
-        loose::{Raw, filled, number, object, text, word},
+        loose::{Raw, filled, is_hollow, number, object, text, word},
+        nonsense::Nonsense,
+        oddity::Oddity,
         parts::{CallArguments, Delta, even_null},
     },
     sse::payload::PayloadEnds,

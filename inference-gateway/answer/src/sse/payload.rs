@@ -1,7 +1,7 @@
 //! Payloads of events. Of the longest ones, only both ends are kept.
 
 use bytes::{Bytes, BytesMut};
-use memchr::memchr2_iter;
+use raw_json::is_deeper_than;
 
 /// Longest event that is kept, in bytes. A chunk of one or two tokens has a few hundred bytes; the bound is for
 /// upstreams that send a whole answer as one event: 131,072 tokens of eight choices, as JSON.
@@ -9,28 +9,21 @@ pub(crate) const MAX_EVENT_BYTES: usize = 16 << 20;
 /// Bytes kept of each end of a longer event, where vendors write its type and the usage.
 pub(crate) const END_BYTES: usize = 64 << 10;
 
-/// Most nesting levels of an answer that is passed on. Vendors repeat the schemas of tools, which have a few tens.
-/// Beyond a thousand, many clients fail, and some crash.
-const MOST_LEVELS: usize = 256;
+/// Maximum nesting of an answer that is passed on. Vendors repeat the schemas of tools, which have a few tens. Beyond a
+/// thousand, many clients fail, and some crash.
+const MOST_LEVELS: u64 = 256;
 
 /// Returns whether JSON is nested more deeply than clients can be expected to read.
 pub(crate) fn is_too_deep(json: &str) -> bool {
-    // A quick check: nearly every event has fewer brackets than this, including those in its texts.
-    if memchr2_iter(b'[', b'{', json.as_bytes()).nth(MOST_LEVELS).is_none() {
-        return false;
-    }
-    let (mut levels, mut in_text, mut is_escaped) = (0_usize, false, false);
-    json.bytes().any(|byte| {
-        match byte {
-            _ if is_escaped => is_escaped = false,
-            b'\\' => is_escaped = true,
-            b'"' => in_text = !in_text,
-            b'[' | b'{' if !in_text => levels += 1,
-            b']' | b'}' if !in_text => levels = levels.saturating_sub(1),
-            _ => {}
-        }
-        levels > MOST_LEVELS
-    })
+    is_deeper_than(json, MOST_LEVELS)
+}
+
+/// End of a chat stream.
+pub(crate) const DONE: &str = "[DONE]";
+
+/// Returns whether a payload is the end of a chat stream. Some servers end every stream so.
+pub(crate) fn is_done(payload: &[u8]) -> bool {
+    payload.trim_ascii() == DONE.as_bytes()
 }
 
 /// The payload of an event.
@@ -58,9 +51,7 @@ impl Payload {
             Self::TooLong(ends) => ends.start.len() + ends.end.len(),
         }
     }
-}
 
-impl Payload {
     /// Returns whether the payload begins like an object.
     pub fn is_like_an_object(&self) -> bool {
         let (Self::Whole(start) | Self::Body(start) | Self::TooLong(PayloadEnds { start, .. })) = self;
@@ -128,7 +119,6 @@ impl Text {
         }
     }
 
-    /// Returns the beginning of the text.
     pub(crate) const fn beginning(&mut self) -> &mut Bytes {
         match self {
             Self::Short(text) | Self::Long(LongText { start: text, .. }) => text,
@@ -153,6 +143,17 @@ impl Text {
             Self::Short(_) => Self::Short(value),
             Self::Long(line) => Self::Long(LongText { start: value, ..line }),
         })
+    }
+
+    /// Returns whether this is a whole event, since the next line begins another.
+    pub(crate) fn is_event_before(&self, next: &Self) -> bool {
+        let end = match self {
+            Self::Short(text) => &text[..],
+            Self::Long(text) => &text.end[..],
+        };
+        let (Self::Short(beginning) | Self::Long(LongText { start: beginning, .. })) = next;
+        let beginning = beginning.trim_ascii_start();
+        end.trim_ascii_end().ends_with(b"}") && (beginning.starts_with(b"{") || is_done(beginning))
     }
 
     /// Appends another line of the same payload.
@@ -191,20 +192,5 @@ impl Text {
                 Payload::TooLong(PayloadEnds { start, end })
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_brackets_outside_of_texts_are_levels() {
-        let nested = |levels: usize| format!("{}1{}", "[".repeat(levels), "]".repeat(levels));
-        assert!(!is_too_deep(&nested(MOST_LEVELS)) && is_too_deep(&nested(MOST_LEVELS + 1)));
-        assert!(is_too_deep(&nested(200_000)) && is_too_deep(&"{\"a\":".repeat(200_000)));
-        let flat = ["[\"", r#"[{\"\\"#, "\"]"].concat();
-        assert!(!is_too_deep(&format!("[{}0]", [&*flat, ","].concat().repeat(MOST_LEVELS))), "{flat}");
-        assert!(!is_too_deep(&"[],{},".repeat(MOST_LEVELS)));
     }
 }

@@ -1,26 +1,28 @@
 //! Recovers payloads that are not valid JSON.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, fmt::Write as _};
 
 use bytes::Bytes;
 use shared::json::RawValue;
 
-use super::payload::Payload;
+use super::{
+    payload::{DONE, Payload},
+    repeats::without_repeats,
+};
 
-/// End of a chat stream.
-const DONE: &str = "[DONE]";
-/// Most payloads found in one.
-const MOST_FOUND: usize = 256;
+/// Maximum number of payloads found in one: as many chunks as fit in the longest payload.
+const MOST_FOUND: usize = 1 << 16;
 /// Numbers that Python writes and JSON does not have.
 const NO_NUMBERS: [&str; 3] = ["NaN", "-Infinity", "Infinity"];
 
 impl Payload {
-    /// Finds payloads in one that is not JSON: several in a row, one with numbers that JSON does not have, or one with
-    /// bytes that are not UTF-8. Returns none if only the payload itself is found.
+    /// Finds payloads in one that cannot be read: several in a row, one with numbers or control characters that JSON
+    /// does not have, one with bytes that are not UTF-8, or one that repeats members. Returns none if only the payload
+    /// itself is found.
     pub(super) fn repaired(&self) -> Vec<Self> {
         let (Self::Whole(data) | Self::Body(data)) = self else { return Vec::new() };
         let text = String::from_utf8_lossy(data);
-        let text = without_no_numbers(text.trim_ascii());
+        let text = valid(text.trim_ascii());
         let mut found = Vec::new();
         let mut rest = &*text;
         while !rest.is_empty() && found.len() < MOST_FOUND {
@@ -34,18 +36,36 @@ impl Payload {
             found.push(value.get());
             rest = rest[values.byte_offset()..].trim_ascii_start();
         }
-        let is_object = |found: &&&str| **found == DONE || found.starts_with('{');
-        if found.iter().all(|found| found.as_bytes() == data.trim_ascii()) {
-            return Vec::new();
+        match &found[..] {
+            [whole] if whole.as_bytes() == data.trim_ascii() => {
+                without_repeats(whole).into_iter().map(|json| self.like(json.into())).collect()
+            }
+            _ => {
+                let is_payload = |found: &&str| *found == DONE || found.starts_with('{');
+                let is_one = found.len() == 1;
+                let payload = |found: &str| {
+                    let data = Bytes::copy_from_slice(found.as_bytes());
+                    if is_one { self.like(data) } else { Self::Whole(data) }
+                };
+                found.into_iter().filter(is_payload).map(payload).collect()
+            }
         }
-        let payload = |found: &&str| Self::Whole(Bytes::copy_from_slice(found.as_bytes()));
-        found.iter().filter(is_object).map(payload).collect()
+    }
+
+    /// Makes a payload of the same kind.
+    const fn like(&self, data: Bytes) -> Self {
+        match self {
+            Self::Body(_) => Self::Body(data),
+            Self::Whole(_) | Self::TooLong(_) => Self::Whole(data),
+        }
     }
 }
 
-/// Replaces numbers that JSON does not have with null.
-fn without_no_numbers(json: &str) -> Cow<'_, str> {
-    if !NO_NUMBERS.iter().any(|number| json.contains(number)) {
+/// Replaces what strict parsers refuse: numbers that JSON does not have become null, and control characters in strings
+/// become escapes.
+fn valid(json: &str) -> Cow<'_, str> {
+    let has_number = NO_NUMBERS.iter().any(|number| json.contains(number));
+    if !has_number && !json.bytes().any(|byte| byte < b' ') {
         return Cow::Borrowed(json);
     }
     let mut written = String::with_capacity(json.len());
@@ -57,6 +77,12 @@ fn without_no_numbers(json: &str) -> Cow<'_, str> {
         if !in_text && let Some(number) = NO_NUMBERS.iter().find(|number| json[at..].starts_with(**number)) {
             written.push_str("null");
             skipped = at + number.len();
+            continue;
+        }
+        if in_text && c < ' ' {
+            // Writing to a string cannot fail.
+            let _ = write!(written, "\\u{:04x}", u32::from(c));
+            is_escaped = false;
             continue;
         }
         (in_text, is_escaped) = match c {
@@ -84,6 +110,12 @@ mod tests {
     }
 
     #[test]
+    fn as_many_payloads_are_found_as_an_answer_has_chunks() {
+        let lines = "{\"a\":1}\n".repeat(20_000);
+        assert_eq!(repaired(lines.as_bytes()).len(), 20_000);
+    }
+
+    #[test]
     fn what_a_broken_payload_means_is_found() {
         for (payload, expected) in [
             (&b"{\"a\":1}\n{\"b\":2}\n[DONE]"[..], &["{\"a\":1}", "{\"b\":2}", "[DONE]"][..]),
@@ -91,6 +123,9 @@ mod tests {
                 b"{\"a\":NaN,\"b\":\"NaN \\\" NaN\",\"c\":[-Infinity]}",
                 &[r#"{"a":null,"b":"NaN \" NaN","c":[null]}"#],
             ),
+            (b"{\"a\":\"b\tc\nd\"}", &[r#"{"a":"b\u0009c\u000ad"}"#]),
+            (b"{\n\t\"a\": 1\n}", &[]),
+            (b"{\"a\":1,\"a\":2}", &[r#"{"a":2}"#]),
             (b"{\"a\":\"\xff\"}", &["{\"a\":\"\u{fffd}\"}"]),
             (b"{\"a\":1} trailing", &["{\"a\":1}"]),
             (b"2026-11-28T00:00:00Z", &[]),

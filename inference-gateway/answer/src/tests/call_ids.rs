@@ -1,4 +1,4 @@
-//! Ids of calls in conversations with servers that number the calls of each answer anew.
+//! Ids of calls in conversations with servers that number the calls of each answer from the start.
 
 use shared_catalog::UpstreamApi;
 
@@ -7,12 +7,12 @@ use super::{
     *,
 };
 
-/// An id as Kimi makes it: the name of the tool, and the place of the call in its answer.
+/// An id in Kimi's form: the tool's name, and the number of the call within its answer.
 const COUNTED_ID: &str = "functions.read:0";
 
 const APIS: [UpstreamApi; 2] = [UpstreamApi::Messages, UpstreamApi::Responses];
 
-/// The reply that a Messages or a Responses request asks for, after calls with these ids.
+/// The reply to a Messages or Responses request after calls with these ids.
 fn reply(api: UpstreamApi, earlier: &[&str]) -> Reply {
     let calls = earlier.iter();
     let body = if api == UpstreamApi::Messages {
@@ -34,7 +34,8 @@ fn reply(api: UpstreamApi, earlier: &[&str]) -> Reply {
     parsed.unwrap_or_else(|error| panic!("{error:?}")).reply
 }
 
-/// The ids in which a client of this reply reads the calls of an answer, which are equal in a stream and in a whole answer.
+/// Returns the ids of an answer's calls as a client of this reply reads them, the same in a stream and in a whole
+/// answer.
 fn ids(reply: &Reply, own: &[Option<&str>]) -> Vec<String> {
     let pieces = (0..).zip(own).map(|(index, id)| call(index, *id, Some("f"), "{}"));
     let chunks: Vec<Value> = pieces.chain([finish("tool_calls")]).collect();

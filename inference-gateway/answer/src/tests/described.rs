@@ -1,4 +1,4 @@
-//! Answers beside their schemas: every member that is written is described, and every described one is written.
+//! Compares answers with their schemas: every written member is described, and every described member is written.
 
 use std::collections::BTreeSet;
 
@@ -57,7 +57,7 @@ fn tokens() -> Value {
     json!([{"token": "a", "logprob": -1, "bytes": [97], "top_logprobs": [token]}])
 }
 
-/// Everything that an upstream can say of a choice.
+/// Everything that an upstream can report about a choice.
 fn everything() -> (Value, Value) {
     let call =
         json!({"index": 0, "id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}});

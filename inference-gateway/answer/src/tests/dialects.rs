@@ -1,4 +1,4 @@
-//! Streams and whole answers of the dialects that know blocks.
+//! Streams and whole answers of the dialects with blocks.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -31,7 +31,7 @@ pub(super) fn messages() -> Reply {
     }))
 }
 
-/// Events in a stream of bytes, each with a name.
+/// Parses the events in a stream of bytes. Each has a name.
 fn received(out: &BytesMut) -> Vec<Received> {
     let text = std::str::from_utf8(out).unwrap();
     let event = |event: &str| {
@@ -44,7 +44,7 @@ fn received(out: &BytesMut) -> Vec<Received> {
     text.split_terminator("\n\n").map(event).collect()
 }
 
-/// A stream of these chunks to its end: with a success where a finish reason came, else with a cut or a failure.
+/// Writes a stream of these chunks to its end: a success if a finish reason came, otherwise a cut or a failure.
 pub(super) fn streamed(reply: &Reply, chunks: &[Value], is_cut: bool) -> Vec<Received> {
     let mut writer = StreamWriter::new(generation(), reply, 99, false);
     let mut out = BytesMut::new();
@@ -69,7 +69,7 @@ fn names(events: &[Received]) -> Vec<&str> {
     events.iter().map(|(name, _)| name.as_str()).collect()
 }
 
-/// The data of the only event with this name.
+/// Returns the data of the only event with this name.
 fn only<'a>(events: &'a [Received], name: &str) -> &'a Value {
     let mut found = events.iter().filter(|(known, _)| known == name);
     let (_, data) = found.next().unwrap_or_else(|| panic!("no {name} in {events:?}"));
@@ -261,7 +261,7 @@ fn a_cut_is_told_as_such() {
     }
 }
 
-/// The reason and the sequence that end a message, streamed and whole.
+/// Returns why a message ended, and its stop sequence, both streamed and whole.
 fn stop(text: &str, finish: &str, stop_reason: &Value) -> Value {
     let last =
         json!({"choices": [{"index": 0, "delta": {}, "finish_reason": finish, "stop_reason": stop_reason}]});
@@ -453,7 +453,7 @@ fn what_the_last_event_repeats_counts_as_memory() {
     assert!(writer.held_bytes() >= before + 1000);
 }
 
-/// A whole answer in a dialect.
+/// Writes a whole answer in a dialect.
 pub(crate) fn whole_of(reply: &Reply, upstream: &Value) -> Value {
     let body = upstream.to_string();
     let completion = Completion::read(&Reply::Chat { include_usage: false }, body.as_bytes()).unwrap();
@@ -467,7 +467,7 @@ struct Joined {
     text: String,
 }
 
-/// The blocks of a stream, joined from their events. Panics where the stream is not well-formed.
+/// Joins the blocks of a stream from their events. Panics if the stream is not well-formed.
 fn folded(reply: &Reply, events: &[Received]) -> Vec<Joined> {
     match reply {
         Reply::Responses(_) => folded_response(events),
@@ -562,7 +562,7 @@ fn folded_message(events: &[Received]) -> Vec<Joined> {
     blocks
 }
 
-/// A piece of an answer, as any upstream may send it.
+/// A piece of an answer that an upstream may send.
 fn piece() -> impl Strategy<Value = Value> {
     let text = "[a-z \"\\\\\n{}é]{0,4}";
     let id = prop::option::of("[ab]{0,1}");
@@ -581,7 +581,7 @@ fn piece() -> impl Strategy<Value = Value> {
     ]
 }
 
-/// A message of an upstream that is sent whole.
+/// A message that an upstream sends whole.
 fn message() -> impl Strategy<Value = Value> {
     let text = prop::option::of("[a-z \"\\\\\n{}é]{0,6}");
     let calls = prop::collection::vec(("f|patch|space__look", "[a-c]{0,3}", "[a-zé\"\\\\\n]{0,5}"), 0..4);
@@ -645,7 +645,7 @@ proptest! {
         if events.last().unwrap().0 == "message_stop" {
             for (kind, sent) in sent {
                 let joined = folded_message(&events).into_iter().filter(|block| block.kind == kind);
-                // A text that waits for a call to end may come behind a refusal that came later.
+                // A text that waits for a call to end may come after a refusal that arrived later.
                 let sorted = |text: String| { let mut chars: Vec<char> = text.chars().collect(); chars.sort_unstable(); chars };
                 prop_assert_eq!(sorted(joined.map(|block| block.text).collect()), sorted(sent));
             }

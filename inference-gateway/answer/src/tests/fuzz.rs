@@ -1,4 +1,4 @@
-//! Fuzz targets of the answers of upstreams, streamed and whole.
+//! Fuzz targets for upstreams' answers, streamed and whole.
 
 use shared::json::{Kind, Object, RawValue};
 use shared_catalog::UpstreamApi;
@@ -9,7 +9,7 @@ use super::{
     *,
 };
 
-/// Payloads are those that the standard's algorithm finds in the whole text, wherever that is cut.
+/// The payloads are those that the standard's algorithm finds in the whole text, wherever the text is cut.
 #[test]
 fn server_sent_events() {
     let examples = Examples::folder("chat-streams").and(Examples::folder("messages-streams"));
@@ -38,7 +38,8 @@ fn begins_as_json(bytes: &[u8]) -> bool {
     matches!(bytes.iter().find(|byte| !is_blank(byte)), Some(b'{' | b'['))
 }
 
-/// Section 9.2.6 of the HTML standard, over the whole text, with empty payloads passed over.
+/// Section 9.2.6 of the HTML standard, applied to the whole text. Empty payloads are skipped, and an object that follows
+/// another begins a new payload.
 fn reference_payloads(bytes: &[u8]) -> Vec<Vec<u8>> {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     let (mut payloads, mut data, mut line) = (Vec::new(), Vec::new(), Vec::new());
@@ -52,10 +53,17 @@ fn reference_payloads(bytes: &[u8]) -> Vec<Vec<u8>> {
                     colon.map_or((&field[..], &b""[..]), |at| (&field[..at], &field[at + 1..]));
                 if field.is_empty() {
                     let payload: Vec<u8> = std::mem::take(&mut data);
-                    // The last line's end is no part of the payload.
+                    // The last line's end is not part of the payload.
                     payloads.extend(payload.split_last().map(|(_, payload)| payload.to_vec()));
                 } else if name == b"data" || field.starts_with(b"error: {") {
-                    data.extend_from_slice(value.strip_prefix(b" ").unwrap_or(value));
+                    let value = value.strip_prefix(b" ").unwrap_or(value);
+                    let next = value.trim_ascii();
+                    if data.trim_ascii_end().ends_with(b"}") && (next.starts_with(b"{") || next == b"[DONE]")
+                    {
+                        let payload: Vec<u8> = std::mem::take(&mut data);
+                        payloads.push(payload[..payload.len() - 1].to_vec());
+                    }
+                    data.extend_from_slice(value);
                     data.push(b'\n');
                 }
             }
@@ -81,7 +89,7 @@ fn responses_streams() {
     fuzz(&Examples::folder("responses-streams"), |input: &Input| check_stream(UpstreamApi::Responses, input));
 }
 
-/// Every dialect reads events of JSON, and a chat has the texts of the whole answer that the stream is folded into.
+/// Events are JSON in every dialect, and a chat contains the texts of the whole answer that the stream is folded into.
 fn check_stream(api: UpstreamApi, input: &Input) {
     for reply in [CHAT, responses(), messages()] {
         written(api, &reply, false, input);
@@ -100,7 +108,7 @@ fn payloads(input: &Input) -> Vec<Bytes> {
     std::iter::from_fn(|| decoder.next_data().map(whole_payload)).collect()
 }
 
-/// The stream that a client reads, to its end: with a success where a finish reason came.
+/// Writes the stream that a client reads, to its end. It succeeds if a finish reason came.
 fn written(api: UpstreamApi, reply: &Reply, passes: bool, input: &Input) -> BytesMut {
     let (mut reader, mut writer) =
         (AnswerReader::new(api), StreamWriter::new(generation(), reply, 99, passes));
@@ -132,7 +140,7 @@ fn written(api: UpstreamApi, reply: &Reply, passes: bool, input: &Input) -> Byte
         if &data[..] == b"[DONE]" {
             ends += 1;
         } else {
-            // A tree refuses what a passed event may have.
+            // A tree cannot hold everything that a passed event may contain.
             let json = serde_json::from_slice::<&RawValue>(&data);
             assert!(!are_unique || is_unique(&data), "{}", String::from_utf8_lossy(&data));
             assert!(json.is_ok_and(|raw| raw.get().starts_with('{')), "{}", String::from_utf8_lossy(&data));
@@ -148,7 +156,7 @@ fn is_unique(json: &[u8]) -> bool {
     Object::from_slice(json).is_ok_and(|object| object.iter().all(|(_, raw)| is_unique_in(raw)))
 }
 
-/// The texts of each choice in a stream of chat.
+/// Joins the texts of each choice in a chat stream.
 fn texts(stream: &mut BytesMut) -> Vec<String> {
     let mut texts = vec![String::new(); 8];
     for event in events(stream) {
@@ -160,19 +168,19 @@ fn texts(stream: &mut BytesMut) -> Vec<String> {
     texts
 }
 
-/// A stream that is folded into a whole answer says what it says event by event.
+/// A stream that is folded into a whole answer contains the same texts as its events.
 fn check_fold(input: &Input) {
     let (mut fold, mut finished) = (Fold::default(), Vec::new());
     for payload in payloads(input) {
         match Event::read(&payload) {
             Ok(Event::Chunk(chunk)) => {
-                // A choice that goes on after its end is cut in the stream alone.
+                // A choice that continues after its end is cut only in the stream.
                 let goes_on = |index: &usize| chunk.choices.iter().any(|choice| choice.index == *index);
                 if finished.iter().any(goes_on) {
                     return;
                 }
                 finished.extend(chunk.choices.iter().filter(|it| it.finish.is_some()).map(|it| it.index));
-                // One of several pieces of a choice in a chunk may be behind its end too.
+                // If a chunk has several pieces of a choice, one of them may come after the end too.
                 let mut indexes: Vec<_> = chunk.choices.iter().map(|choice| choice.index).collect();
                 indexes.sort_unstable();
                 if indexes.windows(2).any(|pair| pair[0] == pair[1]) {
@@ -196,7 +204,7 @@ fn check_fold(input: &Input) {
     }
 }
 
-/// A stream of another API becomes a chat of one choice, if it becomes one.
+/// A stream of another API becomes a chat with one choice, if it can be converted.
 fn check_fold_of(api: UpstreamApi, input: &Input) {
     let (mut reader, mut fold) = (AnswerReader::new(api), Fold::default());
     for payload in payloads(input) {
@@ -212,7 +220,7 @@ fn check_fold_of(api: UpstreamApi, input: &Input) {
     }
 }
 
-/// A whole answer is written as JSON in every dialect, with the texts that a tree has.
+/// A whole answer is valid JSON in every dialect, with the texts that a tree contains.
 #[test]
 fn chat_answers() {
     fuzz(&Examples::folder("chat-answers"), |input: &Input| {
@@ -258,7 +266,7 @@ fn responses_answers() {
     fuzz(&Examples::folder("responses-answers"), |input: &Input| check_whole(UpstreamApi::Responses, input));
 }
 
-/// An answer that passes is JSON with our name of the model, and the same answer as a chat reports the same usage.
+/// An answer that passes is valid JSON with the client's name of the model, and reports the same usage as a chat.
 fn check_whole(api: UpstreamApi, input: &Input) {
     let body = Bytes::copy_from_slice(input.bytes());
     let chat = whole_as_chat(AnswerReader::new(api), body.clone());
@@ -278,10 +286,10 @@ fn check_whole(api: UpstreamApi, input: &Input) {
     }
 }
 
-/// Names of a body's member with its usage.
+/// Names of the members in which a body reports usage.
 const USAGE: [&str; 2] = ["usage", "timings"];
 
-/// The usage in the end of a body is that of the whole body, where it is the body's own and nothing else is called so.
+/// The usage found at the end of a body is that of the whole body, if no other member has its name.
 #[test]
 fn usage_in_the_end_of_a_body() {
     fuzz(&Examples::folder("chat-answers"), |input: &Input| {

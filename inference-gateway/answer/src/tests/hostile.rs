@@ -1,13 +1,13 @@
-//! Answers that are made to break their readers.
+//! Answers made to break their readers.
 
 use super::*;
 
-/// Levels of nesting that overflow the stack of a parser that calls itself.
+/// Levels of nesting that overflow the stack of a recursive parser.
 const LEVELS: usize = 100_000;
-/// As many as fit an event of a few megabytes.
+/// As many levels as fit into an event of a few megabytes.
 const MOST_LEVELS: usize = 2_000_000;
 
-/// The bytes that clients get for one chunk, or the reason for which it is no answer.
+/// Returns the bytes that clients get for one chunk, or why it is not an answer.
 fn written(chunk: &str) -> Result<String, Nonsense> {
     let mut out = BytesMut::new();
     match Event::read(chunk.as_bytes())? {
@@ -55,7 +55,7 @@ fn nesting_of_any_depth_neither_overflows_nor_gets_through() {
             r#"{"choices":[{"index":0,"delta":{"tool_calls":[{"id":DEEP}]}}]}"#,
             r#"{"choices":[{"index":0,"finish_reason":DEEP}]}"#,
         ] {
-            // A list of lists is a chunk without choices, as a list of nothing would be.
+            // A list of lists is a chunk without choices, as an empty list would be.
             let read = written(&place.replace("DEEP", deep));
             assert!(read.is_err() || read.is_ok_and(|written| written.len() < 1_000), "{place}");
         }

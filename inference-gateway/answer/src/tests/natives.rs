@@ -1,4 +1,4 @@
-//! Answers of upstreams that were asked over Responses or Messages, beside the same answers over chat.
+//! Answers of upstreams that were asked in the Responses or Messages API, compared with the same answers in chat.
 
 use proptest::prelude::*;
 use shared_catalog::UpstreamApi;
@@ -15,12 +15,12 @@ enum Step {
     Thinks(&'static str),
     Says(&'static str),
     Refuses(&'static str),
-    /// A call in pieces, at its place among the calls.
+    /// A call in pieces, with its index among the calls.
     Calls(u64, [&'static str; 2], &'static [&'static str]),
     Ends(&'static str),
 }
 
-/// The events of these steps over an API.
+/// Writes the events of these steps in an API.
 fn script(api: UpstreamApi, steps: &[Step]) -> Vec<Value> {
     let mut events = match api {
         UpstreamApi::Chat => Vec::new(),
@@ -132,7 +132,7 @@ fn in_responses(at: usize, step: &Step, events: &mut Vec<Value>) {
     }
 }
 
-/// What a client reads of these events. Each event is read twice, as one is that waits for tokens.
+/// Returns what a client reads of these events. Each event is read twice, like an event that waits for tokens.
 fn read_by(reply: &Reply, api: UpstreamApi, events: &[Value]) -> String {
     let (mut reader, mut writer) =
         (AnswerReader::new(api), StreamWriter::new(generation(), reply, 99, false));
@@ -182,7 +182,7 @@ fn every_client_reads_of_every_upstream_what_chat_would_have_told() {
     }
 }
 
-/// The chat deltas of these events, and the finish reason.
+/// Returns the chat deltas of these events, and the finish reason.
 fn deltas(api: UpstreamApi, events: &[Value]) -> (Vec<Value>, Value) {
     let written = read_by(&CHAT, api, events);
     let chunks = written
@@ -367,7 +367,7 @@ fn errors_of_either_api_are_failures_and_the_usage_of_a_failed_response_counts()
     }
 }
 
-/// A whole answer of an API as a client of chat reads it.
+/// Reads a whole answer of an API as a chat client does.
 fn whole_of_api(api: UpstreamApi, body: &Value) -> Result<Value, Nonsense> {
     let chat = whole_as_chat(AnswerReader::new(api), Bytes::from(body.to_string()));
     let chat = chat.map_err(|none| match none {
@@ -398,7 +398,7 @@ fn a_whole_message_is_read_as_an_answer_of_chat() {
     let expected = json!({"index": 0, "message": {"role": "assistant", "content": "Hi \"\u{e9}.", "refusal": null, "reasoning_content": "hm",
         "tool_calls": [call("toolu_1", "f", r#"{"q":"\"\n"}"#), call("toolu_2", "g", "{}")]},
         "logprobs": null, "finish_reason": "tool_calls", "read": [7, 4, 5]});
-    // Without a reason, the calls say why it ended.
+    // Without a reason, the calls show why the answer ended.
     for reason in [json!("tool_use"), Value::Null] {
         message["stop_reason"] = reason;
         let mut read = whole_of_api(UpstreamApi::Messages, &message).unwrap();

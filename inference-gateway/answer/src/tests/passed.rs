@@ -1,4 +1,4 @@
-//! Answers that pass to a client of the same API.
+//! Answers passed on to a client of the same API.
 
 use proptest::prelude::*;
 use shared_catalog::UpstreamApi;
@@ -8,7 +8,7 @@ use super::{
     *,
 };
 
-/// A stream to a client of the API that its upstream was asked in.
+/// A stream to a client of the API in which the upstream was asked.
 struct Passing {
     reader: AnswerReader,
     writer: StreamWriter,
@@ -41,7 +41,7 @@ impl Passing {
         std::str::from_utf8(&self.out).unwrap()
     }
 
-    /// Ends the stream as a success, and returns what that wrote.
+    /// Ends the stream as a success, and returns what this writes.
     fn done(mut self) -> String {
         self.out.clear();
         self.writer.cut(&mut self.out);
@@ -88,10 +88,10 @@ const RESPONSE: [&str; 7] = [
     r#"{"type":"response.tomorrow","sequence_number":3,"response":7,"model":"gpt-x"}"#,
     r#"{"type":"response.output_text.done","sequence_number":4,"output_index":0,"text":"H\"\u00e9"}"#,
     r#"{"type":"response.output_item.done","sequence_number":5,"output_index":0,"item":{"id":"msg_v","type":"message","status":"completed","content":[{"type":"output_text","text":"H\"\u00e9"}]}}"#,
-    r#"{"type":"response.completed","sequence_number":6,"response":{"id":"resp_v","model":"gpt-x","status":"completed","output":[],"usage":{"input_tokens":1,"output_tokens":2,"total_tokens":3}},"y":1}"#,
+    r#"{"type":"response.completed","sequence_number":6,"response":{"id":"resp_v","model":"gpt-x","status":"completed","output":[{"id":"msg_v"}],"usage":{"input_tokens":1,"output_tokens":2,"total_tokens":3}},"y":1}"#,
 ];
 
-/// The bytes of an event that passes with these edits.
+/// Returns the bytes of an event that passes with these edits.
 fn edited(event: &str, edits: &[(&str, &str)]) -> String {
     let mut edited = event.to_owned();
     for (known, new) in edits {
@@ -124,6 +124,29 @@ fn the_events_of_a_response_pass_as_they_came_but_for_the_model_and_the_cost() {
     assert_eq!(passing.written(), expected);
     let edits = [(r#""gpt-x""#, MODEL), (r#""total_tokens":3"#, r#""total_tokens":3,"cost":0.0000032"#)];
     assert_eq!(passing.done(), edited(RESPONSE[6], &edits));
+}
+
+#[test]
+fn a_last_event_without_output_repeats_what_passed_since_sdks_read_nothing_else() {
+    let item = data(&format!("data: {}", RESPONSE[5]))["item"].clone();
+    for (output, expected) in [
+        (r#","output":[ ]"#, json!([item])),
+        (r#","output":null"#, json!([item])),
+        ("", json!([item])),
+        (r#","output":[7]"#, json!([7])),
+    ] {
+        let mut passing = Passing::of(UpstreamApi::Responses, &RESPONSE[..6]);
+        passing.event(&RESPONSE[6].replace(r#","output":[{"id":"msg_v"}]"#, output));
+        let end = passing.done();
+        assert_eq!(data(&end)["response"]["output"], expected, "{end}");
+        assert_eq!(end.matches(r#""output":"#).count(), 1, "{end}");
+    }
+    // The last item may have no end.
+    let mut passing = Passing::of(UpstreamApi::Responses, &RESPONSE[..3]);
+    passing.event(&RESPONSE[6].replace(r#"[{"id":"msg_v"}]"#, "[]"));
+    let item = &data(&passing.done())["response"]["output"][0];
+    assert_eq!((&item["id"], &item["status"]), (&json!("msg_v"), &json!("completed")), "{item}");
+    assert_eq!(item["content"][0]["text"], "H\"\u{e9}", "{item}");
 }
 
 #[test]
@@ -271,7 +294,10 @@ fn a_whole_answer_passes_as_it_came_but_for_the_model_and_the_cost() {
         Completion::read_passed(UpstreamApi::Messages, br#"{"content":[],"stop_reason":"x"}"#).unwrap();
     let bare = bare.write(generation(), &messages(), SETTLED);
     assert_eq!(serde_json::from_slice::<Value>(&bare).unwrap()["usage"]["output_tokens"], 5);
-    // What is no text is refused before it is billed.
+    // Clients iterate over the parts of a message.
+    let null = br#"{"status":"completed","output":[{"type":"message","content":null}]}"#;
+    assert!(Completion::read_passed(UpstreamApi::Responses, null).is_err_and(|e| e == Nonsense::Form));
+    // Content that is not a text is refused before it is billed.
     let broken = b"{\"content\":[],\"stop_reason\":\"end_turn\",\"x\":\"\xff\"}";
     assert!(Completion::read_passed(UpstreamApi::Messages, broken).is_err());
 }
@@ -318,7 +344,7 @@ proptest! {
     }
 }
 
-/// A response in so many levels.
+/// A response with this many levels of nesting.
 fn nested(levels: usize) -> String {
     format!("{}1{}", "[".repeat(levels), "]".repeat(levels))
 }
@@ -341,7 +367,7 @@ fn an_event_that_is_nested_too_deeply_is_left_out_and_its_usage_counts() {
             assert!(done.contains("\"cost\":") && done.len() < 10_000, "{api:?} {at}: {done}");
         }
     }
-    // As deep as the vendors' own.
+    // As deep as the vendors' own events.
     let event = format!(r#"{{"type":"response.tomorrow","x":{}}}"#, nested(100));
     assert!(Passing::of(UpstreamApi::Responses, &[&event]).written().contains(&event));
 }

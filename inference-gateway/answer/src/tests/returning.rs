@@ -1,4 +1,4 @@
-//! What a server signs goes back to it with the next turn, through every dialect, and to no other server.
+//! What a server signs is returned to it with the next turn, in every dialect, and to no other server.
 
 use request::{BodyPieces, ProgressReports, UpstreamParams};
 use shared_catalog::{Catalog, LimitParam, Model, UpstreamApi};
@@ -7,7 +7,7 @@ use super::*;
 
 const CALL: &str = "D681PevKs";
 
-/// A model whose only upstream has these lines.
+/// A model whose only upstream is configured with these lines.
 fn model(host: &str, lines: &str) -> Model {
     let catalogue = format!(
         r#"
@@ -33,15 +33,15 @@ fn model(host: &str, lines: &str) -> Model {
     Catalog::parse(&catalogue, "test").unwrap().models.remove(0)
 }
 
-/// A server, and its answer as it sends it whole and as events.
+/// A server, and its answer, both whole and as events.
 struct Server {
     lines: &'static str,
     api: UpstreamApi,
     whole: Value,
     events: Vec<Value>,
-    /// What it must get back, within its next request.
+    /// What it must get back in its next request.
     returned: Vec<Value>,
-    /// Texts that nobody else may get.
+    /// Texts that no other server may get.
     secrets: &'static [&'static str],
 }
 
@@ -152,7 +152,7 @@ fn openai() -> Server {
     }
 }
 
-/// Parses the first request of a client.
+/// Parses a client's first request.
 fn first(api: UpstreamApi) -> request::Request {
     let messages = json!([{"role": "user", "content": "Hi"}]);
     let body = match api {
@@ -175,7 +175,7 @@ fn parse(api: UpstreamApi, body: &Value) -> request::Request {
     parsed.unwrap_or_else(|error| panic!("{error:?} {body:?}"))
 }
 
-/// Parses the request of a client that sends an earlier answer back, and the output of its call.
+/// Parses the request in which a client sends back an earlier answer and the output of its call.
 fn parsed(api: UpstreamApi, earlier: &Value) -> request::Request {
     let body = match api {
         UpstreamApi::Chat => {
@@ -197,7 +197,7 @@ fn parsed(api: UpstreamApi, earlier: &Value) -> request::Request {
     parse(api, &body)
 }
 
-/// The body that the model's upstream gets.
+/// Returns the body that the model's upstream gets.
 fn sent(request: request::Request, model: &Model) -> Value {
     let forward = request.forward(model).unwrap_or_else(|error| panic!("{error:?}"));
     let to = UpstreamParams {
@@ -219,7 +219,7 @@ fn of(model: &Model) -> Generation<'static> {
     Generation { server: ServerId::of(&model.upstreams[0]), ..generation() }
 }
 
-/// The answer that a client reads whole, as it sends it back.
+/// Returns the answer that a client reads whole, as the client sends it back.
 fn read_whole(api: UpstreamApi, server: &Server, model: &Model) -> Value {
     if server.api == UpstreamApi::Chat {
         return written(api, server.whole.to_string().as_bytes(), model);
@@ -227,7 +227,7 @@ fn read_whole(api: UpstreamApi, server: &Server, model: &Model) -> Value {
     read_folded(api, server, model)
 }
 
-/// The same for an answer that was made one of chat first.
+/// The same for an answer that was first folded into a chat.
 fn read_folded(api: UpstreamApi, server: &Server, model: &Model) -> Value {
     let body = Bytes::from(server.whole.to_string());
     let Ok(folded) = whole_as_chat(AnswerReader::new(server.api), body) else { panic!("{}", server.whole) };
@@ -245,7 +245,7 @@ fn written(api: UpstreamApi, body: &[u8], model: &Model) -> Value {
     }
 }
 
-/// The answer that a client reads as a stream, as it sends it back.
+/// Returns the answer that a client reads as a stream, as the client sends it back.
 fn read_stream(api: UpstreamApi, server: &Server, model: &Model) -> Value {
     let reply = first(api).reply;
     let (mut writer, mut out) = (StreamWriter::new(of(model), &reply, 10, false), BytesMut::new());
@@ -267,7 +267,7 @@ fn read_stream(api: UpstreamApi, server: &Server, model: &Model) -> Value {
     }
 }
 
-/// Joins the chunks of a chat as clients do that know calls and reasoning.
+/// Joins the chunks of a chat like clients that understand calls and reasoning.
 fn message_of(events: &[Value]) -> Value {
     let mut message = json!({"role": "assistant", "content": "", "tool_calls": []});
     let text = |message: &mut Value, name: &str, delta: &Value| {
@@ -313,7 +313,7 @@ fn blocks_of(events: &[Value]) -> Value {
     blocks.into()
 }
 
-/// An earlier answer that is only a call.
+/// An earlier answer that consists of a call only.
 fn empty(api: UpstreamApi) -> Value {
     match api {
         UpstreamApi::Chat => {
@@ -326,7 +326,7 @@ fn empty(api: UpstreamApi) -> Value {
     }
 }
 
-/// Returns whether a value is within another: an object's members among those of an object.
+/// Returns whether a value is contained in another one: an object's members, among those of the other object.
 fn is_within(part: &Value, whole: &Value) -> bool {
     let fits = match (part, whole) {
         (Value::Object(part), Value::Object(whole)) => part.iter().all(|(name, value)| {

@@ -12,13 +12,15 @@ use shared::{
     money::NanoUsd,
 };
 
-/// Replaces all larger counts. It is beyond any believable request, and small enough that sums do not overflow.
-pub const MOST_TOKENS: u64 = 1 << 40;
+use super::reported::{MOST_TOKENS, Reported};
+
 /// Highest cost that is believed, in nano-USD: about 1,100 USD.
 const MOST_COST: u64 = 1 << 40;
 /// Names for the tokens read from a cache, which cost less.
 const CACHED: [&str; 5] =
     ["cached_tokens", "cache_read_input_tokens", "num_cached_tokens", "prompt_cache_hit_tokens", "cache_n"];
+/// Members that only reports in the form of Anthropic's API have.
+const BY_ANTHROPIC: [&str; 3] = ["cache_read_input_tokens", "cache_creation_input_tokens", "cache_creation"];
 /// How many members with the same name are read in the end of a body. A request that the body repeats has few, and each
 /// may be as long as the end.
 const MOST_MEMBERS_OF_A_NAME: usize = 16;
@@ -30,30 +32,6 @@ pub(crate) enum ReportForm {
     Usage,
     /// `timings` of a single choice, which llama.cpp's server adds to each chunk on request (`timings_per_token`).
     Timings,
-}
-
-/// Usage reported by an upstream. A member is `None` if it is absent or not a number of tokens.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Reported {
-    /// Tokens of the prompt, including those read from or written to a cache.
-    pub prompt: Option<u64>,
-    /// Tokens of the prompt that were read from a cache.
-    pub cached: Option<u64>,
-    /// Tokens of the prompt that were written to a cache, however long it keeps them.
-    pub written: Option<u64>,
-    /// Tokens of the prompt that were written to a cache for an hour or longer.
-    pub written_long: Option<u64>,
-    /// Tokens of the prompt that are audio.
-    pub audio_input: Option<u64>,
-    pub completion: Option<u64>,
-    /// Generated tokens spent on reasoning.
-    pub reasoning: Option<u64>,
-    /// Generated tokens that are audio.
-    pub audio_output: Option<u64>,
-    /// Tokens of the prompt and the output together.
-    pub total: Option<u64>,
-    /// Cost of the answer in nano-USD, as the vendor reports it.
-    pub cost: Option<u64>,
 }
 
 /// Finds the largest report of a form in part of a body. It is the last one, unless a later one repeats a member with a
@@ -97,60 +75,6 @@ impl Reported {
             |form| largest_report(form, part).map(|report| Self::read(form, report)).unwrap_or_default();
         find(ReportForm::Usage).max(find(ReportForm::Timings))
     }
-
-    /// Takes the larger value of each member. Usage only grows, so the order and split of reports do not matter.
-    #[must_use]
-    pub fn max(self, other: Self) -> Self {
-        self.join(other, Ord::max)
-    }
-
-    /// Adds up both reports, member by member.
-    #[must_use]
-    fn plus(self, other: Self) -> Self {
-        self.join(other, |a, b| {
-            let sum = || a.unwrap_or(0).saturating_add(b.unwrap_or(0)).min(MOST_TOKENS);
-            a.or(b).map(|_| sum())
-        })
-    }
-
-    /// Takes only the values within `bounds`.
-    #[must_use]
-    pub fn within(self, bounds: Self) -> Self {
-        self.join(bounds, |tokens, most| tokens.filter(|_| tokens <= most))
-    }
-
-    /// Takes only the values beyond `bounds`.
-    #[must_use]
-    pub fn beyond(self, bounds: Self) -> Self {
-        self.join(bounds, |tokens, most| tokens.filter(|_| tokens > most))
-    }
-
-    /// Returns whether any count of the prompt was reported.
-    pub fn tells_prompt(&self) -> bool {
-        let Self { prompt, cached, written, written_long, audio_input, .. } = *self;
-        prompt.or(cached).or(written).or(written_long).or(audio_input).is_some()
-    }
-
-    /// Returns whether any part of the output was reported.
-    pub fn tells_parts_of_output(&self) -> bool {
-        self.reasoning.or(self.audio_output).is_some()
-    }
-
-    /// Joins two reports member by member. Only this function and the reader list all members.
-    fn join(self, other: Self, join: impl Fn(Option<u64>, Option<u64>) -> Option<u64>) -> Self {
-        Self {
-            prompt: join(self.prompt, other.prompt),
-            cached: join(self.cached, other.cached),
-            written: join(self.written, other.written),
-            written_long: join(self.written_long, other.written_long),
-            audio_input: join(self.audio_input, other.audio_input),
-            completion: join(self.completion, other.completion),
-            reasoning: join(self.reasoning, other.reasoning),
-            audio_output: join(self.audio_output, other.audio_output),
-            total: join(self.total, other.total),
-            cost: join(self.cost, other.cost),
-        }
-    }
 }
 
 /// Objects within a report that contain counts.
@@ -164,6 +88,27 @@ enum ReportObject {
     /// Tokens written to a cache, by how long they are kept.
     Writes,
     Timings,
+}
+
+impl ReportObject {
+    /// Returns which object with counts a member contains.
+    fn inner(self, member: &str) -> Option<Self> {
+        match (self, member) {
+            // The last name is Mistral's.
+            (Self::Usage, "prompt_tokens_details" | "input_tokens_details" | "prompt_token_details") => {
+                Some(Self::Prompt)
+            }
+            (
+                Self::Usage,
+                "completion_tokens_details" | "output_tokens_details" | "completion_token_details",
+            ) => Some(Self::Output),
+            (Self::Usage | Self::Prompt, "cache_creation")
+            | (Self::Prompt, "cache_creation_token_details" | "cache_write_tokens_details") => {
+                Some(Self::Writes)
+            }
+            _ => None,
+        }
+    }
 }
 
 /// Counts of a report, collected from the names that various servers use.
@@ -188,14 +133,14 @@ struct ReportedCounts {
     reasoning: Option<u64>,
     audio_output: Option<u64>,
     total: Option<u64>,
-    /// Several totals contradict each other.
+    /// Whether several totals contradict each other.
     totals_differ: bool,
     cost: Option<u64>,
-    /// The report uses members of Anthropic's API.
+    /// Whether the report uses members of Anthropic's API.
     by_anthropic: bool,
     /// Usage of rounds that the other members leave out.
     apart: Reported,
-    /// This is a round within another report, so it has no rounds itself.
+    /// Whether this is a round within another report, so it has no rounds itself.
     is_round: bool,
 }
 
@@ -207,75 +152,51 @@ impl ReportedCounts {
     }
 
     fn take(&mut self, place: ReportObject, name: &str, value: &RawValue) {
-        self.by_anthropic |= matches!(
-            (place, name),
-            (
-                ReportObject::Usage,
-                "cache_read_input_tokens" | "cache_creation_input_tokens" | "cache_creation"
-            )
-        );
-        if (place, name) == (ReportObject::Usage, "total_tokens") {
-            let total = count(value);
-            self.totals_differ |= self.total.is_some_and(|other| total != Some(other));
+        if place == ReportObject::Usage {
+            self.by_anthropic |= BY_ANTHROPIC.contains(&name);
+            match name {
+                "total_tokens" => {
+                    let total = count(value);
+                    self.totals_differ |= self.total.is_some_and(|other| total != Some(other));
+                }
+                "cost" => self.cost = self.cost.max(cost(value)),
+                "iterations" if !self.is_round => self.read_apart(value),
+                _ => {}
+            }
         }
-        if (place, name) == (ReportObject::Usage, "cost") {
-            self.cost = self.cost.max(cost(value));
-            return;
+        if let Some(inner) = place.inner(name) {
+            self.read(inner, value);
+        } else if let Some(counted) = self.counted(place, name) {
+            *counted = (*counted).max(count(value));
         }
-        let counted = match (place, name) {
-            (ReportObject::Usage, "prompt_tokens") => &mut self.prompt,
-            (ReportObject::Usage, "input_tokens") => &mut self.input,
-            (ReportObject::Usage, "completion_tokens" | "output_tokens")
-            | (ReportObject::Timings, "predicted_n") => &mut self.completion,
-            (ReportObject::Usage, "total_tokens") => &mut self.total,
+    }
+
+    /// Returns the count that a member adds to.
+    fn counted(&mut self, place: ReportObject, name: &str) -> Option<&mut Option<u64>> {
+        use ReportObject::{Output, Prompt, Timings, Usage, Writes};
+        Some(match (place, name) {
+            (Usage, "prompt_tokens") => &mut self.prompt,
+            (Usage, "input_tokens") => &mut self.input,
+            (Usage, "completion_tokens" | "output_tokens") | (Timings, "predicted_n") => &mut self.completion,
+            (Usage, "total_tokens") => &mut self.total,
             // Names of OpenAI, SGLang and Anthropic.
-            (ReportObject::Output | ReportObject::Usage, "reasoning_tokens")
-            | (ReportObject::Output, "thinking_tokens") => &mut self.reasoning,
-            (ReportObject::Output, "audio_tokens") => &mut self.audio_output,
-            (ReportObject::Prompt, "audio_tokens") => &mut self.audio_input,
+            (Output | Usage, "reasoning_tokens") | (Output, "thinking_tokens") => &mut self.reasoning,
+            (Output, "audio_tokens") => &mut self.audio_output,
+            (Prompt, "audio_tokens") => &mut self.audio_input,
             // Names of OpenAI, Moonshot, Mistral, DeepSeek, llama.cpp and Anthropic.
-            (
-                ReportObject::Prompt | ReportObject::Usage,
-                "cached_tokens" | "cache_read_input_tokens" | "num_cached_tokens",
-            )
-            | (ReportObject::Usage, "prompt_cache_hit_tokens")
-            | (ReportObject::Timings, "cache_n") => &mut self.cached,
-            (ReportObject::Usage, "prompt_cache_miss_tokens") | (ReportObject::Timings, "prompt_n") => {
-                &mut self.uncached
-            }
+            (Prompt | Usage, "cached_tokens" | "cache_read_input_tokens" | "num_cached_tokens")
+            | (Usage, "prompt_cache_hit_tokens")
+            | (Timings, "cache_n") => &mut self.cached,
+            (Usage, "prompt_cache_miss_tokens") | (Timings, "prompt_n") => &mut self.uncached,
             // OpenAI's name, and three from gateways to Anthropic's API. The last is Anthropic's own.
-            (
-                ReportObject::Prompt,
-                "cache_write_tokens" | "cache_creation_tokens" | "cached_creation_tokens",
-            )
-            | (ReportObject::Prompt | ReportObject::Usage, "cache_creation_input_tokens") => {
-                &mut self.written
-            }
-            (ReportObject::Writes, "ephemeral_5m_input_tokens" | "ttl_30m_tokens")
-            | (ReportObject::Usage, "claude_cache_creation_5_m_tokens") => &mut self.written_short,
-            (ReportObject::Writes, "ephemeral_1h_input_tokens" | "ttl_12h_tokens")
-            | (ReportObject::Usage, "claude_cache_creation_1_h_tokens") => &mut self.written_long,
-            // The last is Mistral's name.
-            (
-                ReportObject::Usage,
-                "prompt_tokens_details" | "input_tokens_details" | "prompt_token_details",
-            ) => {
-                return self.read(ReportObject::Prompt, value);
-            }
-            (
-                ReportObject::Usage,
-                "completion_tokens_details" | "output_tokens_details" | "completion_token_details",
-            ) => {
-                return self.read(ReportObject::Output, value);
-            }
-            (ReportObject::Usage | ReportObject::Prompt, "cache_creation")
-            | (ReportObject::Prompt, "cache_creation_token_details" | "cache_write_tokens_details") => {
-                return self.read(ReportObject::Writes, value);
-            }
-            (ReportObject::Usage, "iterations") if !self.is_round => return self.read_apart(value),
-            _ => return,
-        };
-        *counted = (*counted).max(count(value));
+            (Prompt, "cache_write_tokens" | "cache_creation_tokens" | "cached_creation_tokens")
+            | (Prompt | Usage, "cache_creation_input_tokens") => &mut self.written,
+            (Writes, "ephemeral_5m_input_tokens" | "ttl_30m_tokens")
+            | (Usage, "claude_cache_creation_5_m_tokens") => &mut self.written_short,
+            (Writes, "ephemeral_1h_input_tokens" | "ttl_12h_tokens")
+            | (Usage, "claude_cache_creation_1_h_tokens") => &mut self.written_long,
+            _ => return None,
+        })
     }
 
     /// Reads the rounds of an Anthropic answer that its other members leave out: rounds that summarise the

@@ -15,7 +15,7 @@ fn reported(prompt: u64, cached: Option<u64>, completion: u64) -> Reported {
 /// A report with the counts that it stands for, under the names of [`Reported`].
 type Form = (&'static str, &'static str, &'static [(&'static str, u64)]);
 
-/// Reports of the kinds of upstream in every form in which they come.
+/// Reports of every kind of upstream, in every form that occurs.
 const FORMS: &[Form] = &[
     (
         "openai: without details",
@@ -204,7 +204,7 @@ const FORMS: &[Form] = &[
     ),
 ];
 
-/// A report of 12 tokens of prompt and 5 of output, with these further counts.
+/// A report of 12 prompt tokens and 5 output tokens, with these further counts.
 fn with(counts: &[(&str, u64)]) -> Reported {
     let count = |name| counts.iter().find(|(of, _)| *of == name).map(|(_, tokens)| *tokens);
     Reported {
@@ -235,7 +235,7 @@ fn usage_is_read_in_every_form_in_which_it_comes() {
 
 #[test]
 fn parts_that_contradict_their_whole_are_read_as_reported() {
-    // Without a total, nothing shows that the prompt leaves them out.
+    // Without a total, nothing shows that the prompt's count leaves them out.
     let usage = r#"{"prompt_tokens":194,"completion_tokens":7,"cache_creation_input_tokens":9474,"cache_read_input_tokens":0}"#;
     let Reported { prompt, written, .. } = read(usage);
     assert_eq!((prompt, written), (Some(194), Some(9_474)));

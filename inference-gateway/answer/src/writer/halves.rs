@@ -6,7 +6,7 @@ use raw_json::RawString;
 use crate::pieces::parts::{CallArguments, Delta, ToolCall};
 use crate::stream::{Chunk, ChunkChoice};
 
-/// Most halves that are kept, at most one for each text of each choice.
+/// Maximum number of halves to keep: at most one for each text of each choice.
 const MOST_HALVES: usize = 64;
 
 /// A text that pieces extend.

@@ -10,13 +10,13 @@ use tokio::time::Instant;
 
 use super::queue::Pending;
 
-/// Longest time for a key-service to execute a call that it accepted in time: 1.5 s in its account's lane, 0.4 s of
+/// Maximum time for a key-service to execute a call that it accepted in time: 1.5 s in its account's lane, 0.4 s of
 /// commits that lost to others, 1.5 s for the last commit over Redis, and a margin. If SQLite's disk hangs for longer,
 /// the hold ends with its lease and nothing is billed.
 const LATE_EXECUTION_WINDOW: Duration = Duration::from_secs(4);
 /// How long a release is repeated: an ordinary lease, after which the hold expires anyway.
 const RELEASE_DEADLINE: Duration = Duration::from_secs(30);
-/// Most orphans kept. Any others end when their leases do.
+/// Maximum number of orphans kept. Any others end when their leases do.
 const MAX_ORPHANS: usize = 65_536;
 
 /// A hold that may be open although no request uses it.
@@ -61,7 +61,10 @@ impl Orphans {
             return;
         }
         if orphans.len() >= MAX_ORPHANS {
-            tracing::warn!(generation = %orphan.generation, "too many authorizations of unknown outcome; a hold may live until its lease ends");
+            tracing::warn!(
+                generation = %orphan.generation,
+                "too many authorizations with unknown outcomes; a hold may live until its lease ends"
+            );
             return;
         }
         metrics::counter!("gateway_doubtful_holds_total").increment(1);

@@ -23,7 +23,8 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-/// Most calls awaiting answers at once: the default bound on chat requests. Further callers wait for a permit.
+/// Maximum number of calls awaiting answers at once: the default bound on chat requests. Further callers wait for a
+/// permit.
 const MAX_CALLS: usize = 8 * MAX_FRAME_CALLS;
 /// Queue length from which an idle session starts a second frame while another is in flight. Below it, one large frame
 /// is cheaper for the store than two small ones, and delays a waiting call by less than a millisecond.
@@ -271,7 +272,6 @@ impl Queue {
         self.wakers.iter().for_each(Notify::notify_one);
     }
 
-    /// Returns whether the queue is closed.
     pub(super) fn is_closed(&self) -> bool {
         self.state.lock().closed
     }

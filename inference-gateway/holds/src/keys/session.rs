@@ -46,7 +46,7 @@ use super::{
     queue::{Answered, Pending, Queue, Work},
 };
 
-/// Longest time to make a connection.
+/// Timeout for connecting.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(2);
 /// First pause after a failed session.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
@@ -115,7 +115,7 @@ pub(super) struct SessionTask {
     pub(super) orphans: Arc<Orphans>,
     pub(super) health: Arc<KeyServiceHealth>,
     pub(super) clock: Arc<dyn Clock>,
-    /// The last attempt failed: no session, no answer, or the store was unreachable.
+    /// Whether the last attempt failed: no session, no answer, or the store was unreachable.
     pub(super) is_failing: AtomicBool,
 }
 
@@ -281,7 +281,7 @@ impl SessionTask {
             Hedge::Silent(calls) => {
                 metrics::counter!("gateway_silent_frames_total").increment(1);
                 self.queue.requeue(self.number, calls);
-                self.failed("no answer in time; another one is asked");
+                self.failed("no answer in time; asking another key-service");
             }
             Hedge::TooLate => return Err(Status::deadline_exceeded("a frame was not answered")),
         }

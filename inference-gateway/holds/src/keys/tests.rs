@@ -61,13 +61,13 @@ struct Fake {
     ledger: Ledger,
     account: String,
     key: String,
-    /// True to let calls wait. Afterwards calls are executed unless too late.
+    /// If true, calls wait. Afterwards they are executed, unless it is too late.
     hangs: watch::Sender<bool>,
-    /// True to execute calls, but to answer that they failed.
+    /// If true, calls are executed, but answered as failed.
     fails: Arc<AtomicBool>,
     refuses: Arc<AtomicBool>,
     frames: Arc<AtomicUsize>,
-    /// Says when and how each call is answered, in place of all the above.
+    /// Decides when and how each call is answered, instead of all the above.
     script: Option<slow::Script>,
 }
 
@@ -209,13 +209,13 @@ impl KeyService for Fake {
     }
 }
 
-/// A handle on sessions with these key-services, the first of which is preferred.
+/// Returns a handle on sessions with these key-services. The first one is preferred.
 async fn keys(fakes: &[&Fake]) -> (Keys, Vec<JoinHandle<()>>) {
     let (keys, _, serving) = keys_and_holds(fakes).await;
     (keys, serving)
 }
 
-/// A handle on sessions, and the holds whose heartbeat releases orphans.
+/// Returns a handle on sessions, and the holds whose heartbeat releases orphans.
 async fn keys_and_holds(fakes: &[&Fake]) -> (Keys, Holds, Vec<JoinHandle<()>>) {
     let token = PresentToken(InternalToken::new(
         InternalTokens::new("a-token-between-services".into(), None).unwrap(),
@@ -286,7 +286,7 @@ async fn a_hold_that_a_late_copy_opens_again_after_its_release_is_released_once_
     let grant = keys.authorize(ask()).await.unwrap().unwrap();
     keys.release(Release::Hold(grant.hold)).await.unwrap();
     assert_eq!(ledger.open(), 0);
-    // No release of the doubtful copy may come before it: heartbeats have passed by now.
+    // Heartbeats have passed by now. None of them may have released the doubtful copy.
     sleep(AUTHORIZE_DEADLINE / 2).await;
     silent.hangs.send_replace(false);
     ledger.comes_to(1).await;
@@ -318,7 +318,7 @@ async fn a_running_hold_whose_late_copy_was_granted_goes_on() {
     let now = Instant::now();
     let _running = holds.open(grant, HeldRequest { accepted: now, asked_at: now, prompt_tokens: 10, slot });
     silent.hangs.send_replace(false);
-    // A heartbeat has looked at the doubtful copy by then.
+    // By then, a heartbeat has looked at the doubtful copy.
     sleep(AUTHORIZE_DEADLINE + Duration::from_secs(6)).await;
     assert_eq!(ledger.open(), 1);
 }

@@ -16,7 +16,7 @@ fn counter() -> UsageCounter {
     UsageCounter::new(bounds, UsageScope::Answer)
 }
 
-/// What clients of each dialect asked for, with all that they can be shown.
+/// For each dialect, a form of answer that shows clients as much as possible.
 fn replies() -> [Reply; 3] {
     let earlier_calls = Arc::default();
     let responses = ResponsesReply {
@@ -51,7 +51,7 @@ fn settled(usage: Usage) -> Settled {
     Settled { usage, cost: None, completed: 2 }
 }
 
-/// What a client reads of a whole answer, and what was odd about it; `None` if it is no answer.
+/// Returns what a client reads of a whole answer, and its oddities; `None` if it is not an answer.
 fn whole(case: &Case, reply: &Reply) -> Option<(Vec<u8>, Oddities)> {
     let passes = reply.api() == api(case) && api(case) != UpstreamApi::Chat;
     let body = Bytes::from(case.body.clone());
@@ -81,7 +81,23 @@ fn whole(case: &Case, reply: &Reply) -> Option<(Vec<u8>, Oddities)> {
     }
 }
 
-/// What a client reads of a stream, in pieces of this size.
+/// Returns what a client reads of a whole answer if the server was asked for a stream, in pieces of this size.
+fn folded(case: &Case, reply: &Reply, piece: usize) -> Option<(Vec<u8>, Oddities)> {
+    let reader = AnswerReader::new(api(case)).of_choices(1);
+    let mut meter = FoldMeter::new(reader, counter(), 1);
+    let mut pieces = case.body.chunks(piece);
+    let end = pieces.find_map(|piece| meter.push(Bytes::copy_from_slice(piece)));
+    match end.unwrap_or_else(|| meter.upstream_ended()) {
+        FoldEnd::Complete => {}
+        FoldEnd::Complained(_) | FoldEnd::Broken(_) => return None,
+    }
+    let answer = meter.take_answer()?.ok()?;
+    let completion = Completion::read(reply, &answer).unwrap();
+    let written = completion.write(generation(), reply, settled(meter.counter().usage()));
+    Some((written.to_vec(), meter.oddities()))
+}
+
+/// Returns what a client reads of a stream in pieces of this size.
 fn streamed(case: &Case, reply: &Reply, passes: bool, piece: usize) -> Option<(Vec<u8>, Oddities)> {
     let passes = passes && reply.api() == api(case);
     let mut meter = StreamMeter::new(
@@ -135,6 +151,13 @@ fn every_client_reads_what_every_server_says() {
                     assert_read(case, &format!("{} whole, to {dialect:?}", case.name), read, dialect);
                 }
                 if case.is_asked_for("stream") {
+                    for piece in [case.body.len().max(1), 1] {
+                        let read = folded(case, &reply, piece).map(|(answer, odd)| {
+                            let answer: Value = serde_json::from_slice(&answer).unwrap();
+                            (Read::whole(dialect, &answer), odd)
+                        });
+                        assert_read(case, &format!("{} folded, to {dialect:?}", case.name), read, dialect);
+                    }
                     for (passes, piece) in [(false, usize::MAX), (false, 1), (true, usize::MAX), (true, 7)] {
                         let read = streamed(case, &reply, passes, piece.min(case.body.len().max(1)));
                         let read = read
@@ -153,7 +176,7 @@ fn every_client_reads_what_every_server_says() {
     assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures.join("\n"));
 }
 
-/// The code of the error that a client of chat reads.
+/// Returns the code of the error that a chat client reads.
 fn code(case: &Case) -> &'static str {
     match UpstreamError::read(&case.body).verdict(case.status) {
         Verdict::TooLong => "context_length_exceeded",

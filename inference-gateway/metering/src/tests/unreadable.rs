@@ -7,17 +7,17 @@ use super::{
     *,
 };
 
-/// More than an event may have.
+/// Longer than an event may be.
 const LONG: usize = 17 << 20;
 
-/// Tokens that the upstream reports of a prompt of blanks, which is estimated otherwise.
+/// Tokens that the upstream reports for a prompt of blanks. The estimate differs from this.
 const PROMPT: u64 = 440_000;
 
 fn event(json: &Value) -> String {
     format!("data: {json}\n\n")
 }
 
-/// The response, with so many blanks as its instructions.
+/// A response whose instructions are this many blanks.
 fn response(blanks: usize, usage: &Value) -> Value {
     let status = if usage.is_null() { "in_progress" } else { "completed" };
     json!({"id": "resp_v", "instructions": " ".repeat(blanks), "model": "v", "output": [], "status": status, "usage": usage})
@@ -51,7 +51,7 @@ fn run(meter: &mut StreamMeter, body: &str) -> StreamEnd {
     carry(meter, &pieces, 200)
 }
 
-/// The types of the events that a client reads, once the stream is finished.
+/// Lists the types of the events that a client reads, once the stream is finished.
 fn finished(mut meter: StreamMeter) -> (String, Vec<String>) {
     meter.cut();
     let usage = meter.usage();
@@ -115,7 +115,7 @@ fn events_that_are_too_long_are_left_out_of_every_api() {
         event(&json!({"choices": [{"index": 0, "delta": {"content": "abc"}}]})),
         event(&json!({"choices": [], "request": long})),
         event(&json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})),
-        // The usage stands behind what is too long.
+        // The usage comes after the overlong part.
         event(
             &json!({"choices": [], "request": long, "usage": {"prompt_tokens": PROMPT, "completion_tokens": 3}}),
         ),
@@ -189,7 +189,7 @@ fn usage_that_an_event_tells_twice_counts_once_and_at_its_largest() {
     let mut meter = meter(100, 1_000);
     assert!(meter.push(format!("{twice}\n\n").into()).is_none());
     assert_eq!(meter.usage(), Usage::of(40, 0, 3));
-    // A member that is read is there once; the last usage of an event that cannot be read is known all the same.
+    // A member that is read may occur only once. The last usage of an event that cannot be read is known nevertheless.
     let twice = r#"data: {"choices":[],"usage":null,"usage":{"prompt_tokens":50,"completion_tokens":4}}"#;
     assert!(meter.push(format!("{twice}\n\n").into()).is_none());
     assert_eq!(meter.usage(), Usage::of(50, 0, 4));
@@ -219,7 +219,7 @@ fn a_call_that_goes_on_after_its_end_makes_a_stream_unreadable_and_does_not_brea
         assert!(matches!(end, StreamEnd::Broken(_)) && meter.is_unreadable() && !meter.is_free());
         let mut meter = meter_for(UpstreamApi::Chat, reply, false, UsageScope::Answer, 200);
         let end = run(&mut meter, &piece(0, "a", "{}"));
-        // The end of the body without a reason is the server's fault.
+        // A body that ends without a reason is the server's fault.
         assert!(!matches!(end, StreamEnd::Complete) && !meter.is_unreadable());
     }
 }

@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// Most tokens that the catalogue of these tests allows: four times the prompt is more than is always believed.
+/// Maximum number of tokens that the catalogue of these tests allows: four times the prompt is more than is always
+/// believed.
 const CATALOGUE: Usage = Usage::of(300_000, 300_000, 1_000);
 const BELIEVED_PROMPT: u64 = 1_200_000;
 
@@ -14,7 +15,7 @@ fn counter(scope: UsageScope, choices: u64) -> UsageCounter {
     UsageCounter::new(bounds, scope)
 }
 
-/// A counter of a choice after this many bytes of output.
+/// Returns the counter of a single choice after this many bytes of output.
 fn counter_after(bytes: u64) -> UsageCounter {
     let mut counter = counter(UsageScope::Answer, 1);
     counter.count_text(0, size(bytes));
@@ -314,7 +315,7 @@ fn an_estimate_never_exceeds_the_upstreams_limit() {
     assert_eq!(counted.completion(), 1_070);
 }
 
-/// The count of a limit of 1,000 after this many pieces of this many bytes.
+/// Counts the tokens under a limit of 1,000 after this many pieces of this many bytes.
 fn counted(pieces: u64, bytes: u64) -> UsageCounter {
     let mut counted = counter(UsageScope::Answer, 1);
     (0..pieces).for_each(|_| counted.count_text(0, size(bytes)));
@@ -392,13 +393,13 @@ fn text_that_follows_a_report_of_its_own_tokens_is_billed_once() {
     // Each text has two tokens.
     assert_eq!([counted(1_000, 0), counted(1_000, 500), counted(1_000, 510)], [1_000, 1_000, 1_020]);
     assert_eq!([counted(1, 1), counted(1, 5)], [2, 10]);
-    // What a report is ahead of one choice says nothing of another.
+    // How far a report is ahead of one choice says nothing about another choice.
     let chunks = [with(text(0), "usage", tokens(12, 100)), text(1), text(0)];
     assert_eq!(after(counter(UsageScope::ChunkChoice, 2), &chunks).completion(), 102);
-    // A report of all choices is ahead of them together.
+    // A report of all choices is ahead of all of them together.
     let chunks = [text(0), text(1), last(tokens(12, 10)), text(0), text(1), text(1), text(0)];
     assert_eq!(after(counter(UsageScope::ChunkChoice, 2), &chunks).completion(), 12);
-    // Text before a report is covered by it, and text of other choices still counts.
+    // A report covers the text before it. Text of other choices still counts.
     let chunks = [text(0), text(1), with(text(0), "usage", tokens(12, 4))];
     let counted = after(counter(UsageScope::ChunkChoice, 2), &chunks);
     assert_eq!((counted.completion(), counted.completion_is_estimate()), (6, true));
@@ -454,7 +455,7 @@ fn parts_are_counted_apart_and_each_within_its_whole() {
     };
     assert_eq!((counted.usage().details, counted.is_estimate()), (expected, false));
     assert!(!counted.has_part_beyond_whole());
-    // In parts, in any order, and late. What was written is left to the price.
+    // In parts, in any order, and late. Pricing decides about written tokens.
     counted.learn(Reported { written: Some(40), audio_output: Some(40), ..Reported::default() }, None);
     let details = counted.usage().details;
     assert_eq!((details.cache_write, details.cache_write_long, details.audio_output), (36, 4, 9));
@@ -489,7 +490,7 @@ fn a_false_part_is_not_billed_and_makes_the_bill_an_estimate_until_a_true_one_co
     }
 }
 
-/// Counts as servers report them, and as they never should.
+/// Counts that servers report, and counts that they never should.
 fn any_count() -> impl Strategy<Value = Option<u64>> {
     prop_oneof![
         Just(None),

@@ -17,11 +17,12 @@ pub(super) const PENALTY: RangeInclusive<f64> = -2.0..=2.0;
 pub(super) const BIAS: RangeInclusive<f64> = -100.0..=100.0;
 /// Makes tokens likelier. Servers never show a token that is half a character.
 const BIAS_NAME: &str = "logit_bias";
-/// Most bytes of a parameter that is passed on: enough for a bias with as many tokens as an object may have members.
+/// Maximum length in bytes of a parameter that is passed on: enough for a bias with as many tokens as an object may
+/// have members.
 const MAX_PASSED_ON_BYTES: usize = 128 << 10;
 /// Bytes of each such parameter that do not count as prompt: enough for numbers and names.
 const FREE_BYTES: usize = 64;
-/// Most kinds of output in a list, more than any API has.
+/// Maximum number of kinds of output in a list, more than any API has.
 const MAX_MODALITIES: usize = 16;
 
 /// Checks a value. Returns what is wrong with it.
@@ -119,7 +120,7 @@ pub(super) fn refuse_unsupported(body: &Members<'_, '_>) -> Result<(), ApiError>
     let Some(modalities) = body.get("modalities") else { return Ok(()) };
     modalities.each(MAX_MODALITIES, |modality| match &*modality.string()? {
         "text" => Ok(()),
-        _ => Err(modality.error(Code::UnsupportedValue, "the only output there is is 'text'")),
+        _ => Err(modality.error(Code::UnsupportedValue, "the only supported output is 'text'")),
     })
 }
 
@@ -138,7 +139,7 @@ fn logit_bias(value: &Value<'_, '_>) -> Result<(), ApiError> {
     let is_token_id = |name: &str| (1..=10).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_digit());
     for (name, bias) in value.object()?.iter() {
         if !is_token_id(name) {
-            return Err(value.error(Code::InvalidValue, "its names must be the integer ids of tokens"));
+            return Err(value.error(Code::InvalidValue, "its names must be integer token ids"));
         }
         bias.decimal(BIAS)?;
     }

@@ -48,7 +48,7 @@ fn chat_request_schema(_: &mut SchemaGenerator) -> Schema {
             },
             "reasoning_effort": {
                 "enum": Effort::WORDS.map(Some).into_iter().chain([None]).collect::<Vec<_>>(),
-                "description": "A word that the model takes; others are refused with the words that it takes.",
+                "description": "A value that the model accepts. The refusal of any other value lists the accepted ones.",
             },
             "stop": {"anyOf": [
                 {"type": "null"},
@@ -185,7 +185,7 @@ fn allowed_tools() -> Value {
                 },
             },
         },
-        "description": "The model reads the allowed tools alone.",
+        "description": "Only the allowed tools are passed to the model.",
     })
 }
 

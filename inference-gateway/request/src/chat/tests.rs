@@ -12,7 +12,7 @@ use crate::{
     tests::{catalogue, to_first},
 };
 
-/// A body with everything in it that is read.
+/// A body with everything that is read.
 const RICH: &str = r#"{
   "model": "Model Flash", "stream": true, "stream_options": {"include_usage": true, "x": 1},
   "max_completion_tokens": 100, "max_tokens": 100, "n": 2, "temperature": 0.70, "top_p": 1, "seed": -9223372036854775808,
@@ -36,7 +36,7 @@ const RICH: &str = r#"{
     {"role": "assistant", "content": "It is 42."}
   ]}"#;
 
-/// A model whose upstream takes images in the body alone.
+/// A model whose upstream accepts only images within the body.
 fn model() -> Model {
     let text = catalogue("openai").replace("image_urls = \"any\"", "");
     Catalog::parse(&text, "test").unwrap().models.remove(0)
@@ -50,7 +50,7 @@ fn forward(body: &str) -> Forward {
     parse(body).unwrap().forward(&model()).unwrap()
 }
 
-/// Parameters of an upstream that reports usage while it streams.
+/// Parameters of an upstream that reports usage during a stream.
 const THERE: UpstreamParams<'_> = UpstreamParams {
     form: BodyForm::Checked(ChatTerms::NO_CHAT),
     account: None,
@@ -63,7 +63,7 @@ const THERE: UpstreamParams<'_> = UpstreamParams {
     refused: upstream_error::RefusedMembers::of_bits(0),
 };
 
-/// Body that an upstream is sent.
+/// Returns the body that an upstream gets.
 fn sent(forward: &Forward, to: UpstreamParams<'_>) -> Value {
     let BodyPieces { head, rest } = forward.body(to_first(forward, to));
     serde_json::from_slice(&[head, rest].concat()).unwrap()
@@ -167,7 +167,7 @@ fn each_upstream_is_sent_what_it_understands() {
     assert_eq!((forwarded.get("max_tokens"), &forwarded["cache_salt"]), (None, &json!("s\"t")));
 }
 
-/// The beginning that a request has in common with others.
+/// Returns the beginning that a request shares with others.
 fn opening(messages: &Value) -> Option<Vec<u8>> {
     forward(&with_messages(messages)).prompt_prefix().map(<[u8]>::to_vec)
 }
@@ -402,7 +402,7 @@ fn a_request_without_images_or_tools_has_a_small_constant() {
     assert_eq!(forward(&body).prompt_bound, 64 + 16 + 12);
 }
 
-/// All texts in a value, in bytes.
+/// Counts the bytes of all texts in a value.
 fn text_bytes(value: &Value) -> usize {
     match value {
         Value::String(text) => text.len(),
@@ -412,7 +412,7 @@ fn text_bytes(value: &Value) -> usize {
     }
 }
 
-/// A message as it comes, and as it is to be forwarded.
+/// A message as received, and as it should be forwarded.
 fn message() -> impl Strategy<Value = (Value, Value)> {
     let part = |text: String| json!({"type": "text", "text": text});
     let content = prop_oneof![
@@ -480,7 +480,7 @@ proptest! {
 
     #[test]
     fn what_is_cut_out_of_a_body_leaves_an_error_that_names_a_place(at in any::<Index>(), instead in "null|true|1|1\\.5|\"\"|\"x\"|\\[\\]|\\{\\}|\\[null\\]") {
-        // Replaces one value, wherever it stands, by another.
+        // Replaces one value, wherever it is, with another.
         let mut body: Value = serde_json::from_str(RICH).unwrap();
         let mut places = Vec::new();
         pointers(&body, String::new(), &mut places);
@@ -491,7 +491,7 @@ proptest! {
     }
 }
 
-/// Where every value stands.
+/// Lists the locations of all values.
 fn pointers(value: &Value, at: String, found: &mut Vec<String>) {
     match value {
         Value::Array(items) => {
@@ -545,7 +545,7 @@ fn what_is_passed_on_counts_with_the_prompt_and_the_prompt_has_a_least() {
     assert_eq!((plain.prompt_least, with(r#""temperature":1,"#).prompt_bound), (1, plain.prompt_bound));
     let message = json!([{"role": "user", "content": " ".repeat(1 << 20)}]);
     let blanks = forward(&with_messages(&message));
-    // As few as there can be: 128 blanks are a token of some tokenizers.
+    // The fewest possible: some tokenizers have a token of 128 blanks.
     assert!(blanks.prompt_least > 1_000 && blanks.prompt_least <= (1 << 20) / 128, "{}", blanks.prompt_least);
     let words = "all sorts of words ".repeat(100_000);
     let least = |role: &str| forward(&with_messages(&json!([{"role": role, "content": words}]))).prompt_least;

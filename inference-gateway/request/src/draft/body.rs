@@ -19,16 +19,14 @@ const WORTH_FINDING: usize = 1 << 10;
 /// prompt, go to the same upstream, which has that prompt in its cache.
 const OPENING_BYTES: usize = 4 << 10;
 
-/// The body while being written, and the size of its prompt.
-/// Every member is written with a comma before it, since another always precedes it: the head, or an object's first
-/// member.
-/// head's, and an object's after its opening member.
+/// The body while being written, and the size of its prompt. Every member is written with a comma before it, since
+/// another always precedes it: the head, or an object's first member.
 pub(crate) struct Draft {
     pub(crate) json: Vec<u8>,
     pub(crate) shown: PromptSize,
     /// Location of the messages that open the conversation.
     pub(crate) opening: Range<usize>,
-    /// A parameter may make an upstream generate tokens that it does not show.
+    /// Whether a parameter may make an upstream generate tokens that it does not show.
     pub(crate) may_hide_tokens: bool,
     /// Sampling parameters that were read.
     pub(crate) sampling: Sampling,
@@ -45,7 +43,7 @@ pub(crate) struct Draft {
     pub(crate) carried: CarriedSizes,
     /// Error for the first part that only an upstream with the client's own API accepts.
     pub(crate) untranslatable: Option<ApiError>,
-    /// A part may have more tokens than its bytes show.
+    /// Whether a part may have more tokens than its bytes show.
     pub(crate) needs_count: bool,
     /// Edits to the body if it is passed on.
     pub(crate) passage: PassageNotes,
@@ -57,7 +55,7 @@ pub(crate) struct Draft {
 pub(crate) struct AnswerEnd<'a> {
     /// Reasoning, a JSON string.
     pub(crate) reasoning: Option<&'a str>,
-    /// A chat client sent it as `reasoning_content`.
+    /// Whether a chat client sent it as `reasoning_content`.
     pub(crate) is_as_sent: bool,
     pub(crate) carried: &'a [String],
     pub(crate) has_calls: bool,

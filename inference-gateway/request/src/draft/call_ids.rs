@@ -3,7 +3,7 @@
 
 use raw_json::RawString;
 
-/// Most characters of an id that every vendor accepts.
+/// Maximum length in characters of an id that every vendor accepts.
 const MOST: usize = 64;
 /// Characters of the ids that Mistral accepts.
 const NINE: usize = 9;

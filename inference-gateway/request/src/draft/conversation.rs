@@ -56,7 +56,6 @@ pub(crate) enum Arguments<'a> {
     Input(&'a str),
 }
 
-/// An answer of a tool.
 pub(crate) struct ToolAnswer<'a> {
     /// Id of the call, as a JSON string.
     pub(crate) id: &'a str,

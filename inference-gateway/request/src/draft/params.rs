@@ -8,7 +8,7 @@ use shared_catalog::{Effort, Model};
 
 use super::body::Draft;
 
-/// Most output tokens that a request may ask for. A model's bound may be lower.
+/// Maximum number of output tokens that a request may ask for. A model's bound may be lower.
 pub(crate) const MAX_TOKENS: i64 = 131_072;
 /// Bounds of the temperature. At 0 the likeliest token is always chosen.
 pub(crate) const TEMPERATURE: RangeInclusive<f64> = 0.0..=2.0;
@@ -16,7 +16,7 @@ pub(crate) const TOP_P: RangeInclusive<f64> = 0.0..=1.0;
 /// Alternatives that may be reported for each token.
 pub(crate) const TOP_LOGPROBS: RangeInclusive<i64> = 0..=20;
 pub(crate) const MAX_STOPS: usize = 4;
-/// Most characters of a stop sequence: about a paragraph.
+/// Maximum length of a stop sequence in characters: about a paragraph.
 pub(crate) const MAX_STOP_CHARS: usize = 1024;
 
 /// A request's limit on the length of the answer.
@@ -26,7 +26,8 @@ pub(crate) struct Limit {
     pub(crate) tokens: u64,
     /// Name of the parameter that sets the limit.
     pub(crate) name: &'static str,
-    /// A limit above the model's is lowered instead of refused, since the dialect requires one in every request.
+    /// Whether a limit above the model's is lowered instead of refused, since the dialect requires one in every
+    /// request.
     pub(crate) is_lowered: bool,
 }
 
@@ -64,7 +65,7 @@ impl Limit {
 pub(crate) struct AskedEffort {
     /// `None` for a word that no model accepts.
     effort: Option<Effort>,
-    /// The word must be one of the model's; otherwise the nearest is taken, as in the newer dialects.
+    /// Whether the word must be one of the model's; otherwise the nearest is taken, as in the newer dialects.
     is_exact: bool,
 }
 

@@ -14,7 +14,7 @@ pub(crate) struct RefusablePlaces {
     pub(crate) arguments: Option<String>,
 }
 
-/// Most servers of a conversation that get their parts back. Further servers get nothing.
+/// Maximum number of servers in a conversation that get their parts back. Further servers get nothing.
 const MOST_SERVERS: usize = 16;
 
 /// Sizes of the parts that a conversation carries, by server.
@@ -52,10 +52,9 @@ pub(crate) struct MessageList {
     is_after_user: bool,
 }
 
-/// Place of a system message.
 pub(super) struct SystemPlace {
     pub(super) at: Range<usize>,
-    /// A user message comes right before it.
+    /// Whether a user message comes right before it.
     pub(super) is_after_user: bool,
 }
 
@@ -74,10 +73,9 @@ pub(crate) enum Mark {
 /// Location of the members at the end of an earlier answer, starting with its reasoning.
 pub(crate) struct AnsweredPlace {
     pub(super) members: Range<usize>,
-    /// Place of the reasoning's value.
     pub(super) reasoning: Option<Range<usize>>,
     pub(super) has_calls: bool,
-    /// A chat client sent the reasoning under the name used in the draft.
+    /// Whether a chat client sent the reasoning under the name used in the draft.
     pub(super) is_as_sent: bool,
 }
 

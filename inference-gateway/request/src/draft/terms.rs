@@ -22,7 +22,7 @@ const LOST_SIGNATURE: &str = "skip_thought_signature_validator";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChatTerms {
     history: HistoryForm,
-    /// The server is a vendor's, which accepts only the API's own members.
+    /// Whether the server is a vendor's, which accepts only the API's own members.
     is_hosted: bool,
     /// The server whose parts it gets back, if the conversation has any.
     server: Option<ServerId>,

@@ -13,9 +13,9 @@ use crate::names::{
     known::check_depth,
 };
 
-/// Most tools of a request. Agents with several tool servers offer well over a hundred.
+/// Maximum number of tools in a request. Agents with several tool servers offer well over a hundred.
 pub(crate) const MAX_TOOLS: usize = 512;
-/// Most characters in the name of a function or a schema.
+/// Maximum number of characters in the name of a function or a schema.
 pub(crate) const MAX_NAME: usize = 128;
 
 /// A function that the model may call, before its checks.

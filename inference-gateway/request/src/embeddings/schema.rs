@@ -1,11 +1,9 @@
-//! Schema of a request for embeddings.
-
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::json;
 
-/// Most prompts of one request, as in OpenAI's API.
+/// Maximum number of prompts in one request, as in OpenAI's API.
 pub(super) const MAX_PROMPTS: usize = 2048;
-/// Largest number of dimensions that a request may ask for: more than any model has.
+/// Maximum number of dimensions that a request may ask for: more than any model has.
 pub(super) const MAX_DIMENSIONS: i64 = 65_536;
 pub(super) const ENCODINGS: [&str; 2] = ["float", "base64"];
 

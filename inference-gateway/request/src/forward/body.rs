@@ -20,7 +20,7 @@ use crate::{draft::RefusablePlaces, sampled::Sampling};
 
 /// A checked request, ready to be sent.
 #[derive(Clone)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about a request")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a separate fact about a request")]
 pub struct Forward {
     pub stream: bool,
     /// The caller's name for its user, until the bill takes it.
@@ -38,21 +38,21 @@ pub struct Forward {
     pub sampling: Sampling,
     /// Number of choices, 1 to 8.
     pub n: u64,
-    /// Fewest output tokens, over all choices, that an upstream accepts and that leave room for an answer.
+    /// Minimum number of output tokens, over all choices, that an upstream accepts and that leave room for an answer.
     pub least_output: u64,
     /// Only an upstream can count the prompt's tokens, since a document may have more than its bytes show.
     pub needs_count: bool,
     /// Kind of image URLs that an upstream must accept.
     pub image_urls: ImageUrls,
     pub images: u64,
-    /// Most tokens of the prompt's images.
+    /// Maximum number of tokens in the prompt's images.
     pub image_tokens: u64,
-    /// The prompt describes tools to the model. Not every exact count includes them.
+    /// Whether the prompt describes tools to the model. Not every exact count includes them.
     pub has_tools: bool,
-    /// The request may make an upstream generate tokens that it does not show. A bias towards half a character delays
-    /// text and usage reports until the character is complete.
+    /// Whether the request may make an upstream generate tokens that it does not show. A bias towards half a character
+    /// delays text and usage reports until the character is complete.
     pub may_hide_tokens: bool,
-    /// The prompt is only text: no images, tools or template parameters.
+    /// Whether the prompt is only text: no images, tools or template parameters.
     pub is_plain: bool,
     /// Upper bound of the prompt's tokens, without unusual additions by an upstream's template.
     pub prompt_bound: u64,
@@ -60,7 +60,7 @@ pub struct Forward {
     pub prompt_estimate: u64,
     /// Lower bound of the prompt's tokens, with any tokenizer.
     pub prompt_least: u64,
-    /// Most tokens by which the prompt exceeds a count of it, since a count does not identify the account.
+    /// Maximum number of tokens by which the prompt exceeds a count of it, since a count does not identify the account.
     pub uncounted: u64,
     /// Locations that an upstream may refuse.
     pub(crate) places: RefusablePlaces,

@@ -17,7 +17,7 @@ pub enum BodyForm {
     /// The chat, written for another API.
     Written {
         api: UpstreamApi,
-        /// The body marks what the vendor's cache should keep.
+        /// Whether the body marks what the vendor's cache should keep.
         cache_breakpoints: bool,
         is_separate: bool,
         /// The server whose parts it gets back, if the conversation has any.
@@ -78,7 +78,6 @@ impl BodyForm {
         forms
     }
 
-    /// The API of the upstream.
     pub const fn api(self) -> UpstreamApi {
         match self {
             Self::Checked(_) => UpstreamApi::Chat,
@@ -130,7 +129,8 @@ pub(crate) fn open_system(account: Option<AccountId>) -> String {
 const SCOPE: &str = "scope of the vendor's cache";
 /// Digits of that pseudonym: few, and still unlikely to be equal for two accounts.
 const SCOPE_DIGITS: usize = 32;
-/// Most tokens by which two such blocks differ. It is added to a prompt that was counted with another block.
+/// Maximum number of tokens by which two such blocks differ. It is added to a prompt that was counted with another
+/// block.
 pub(crate) const SCOPE_TOKENS: u64 = SCOPE_DIGITS as u64;
 
 /// Bodies of a request, without their heads.
@@ -187,7 +187,6 @@ impl Bodies {
         self.0.iter().map(|(_, body)| body.rest().len()).sum()
     }
 
-    /// The form of the first body.
     #[cfg(test)]
     pub(crate) fn first_form(&self) -> Option<BodyForm> {
         self.0.first().map(|(form, _)| *form)

@@ -22,7 +22,6 @@ pub struct UpstreamParams<'a> {
     pub form: BodyForm,
     /// Account that pays; `None` for a count, which does not identify the caller.
     pub account: Option<AccountId>,
-    /// Name of the model at the upstream.
     pub model: &'a str,
     /// The upstream's name for the output limit.
     pub limit_param: LimitParam,
@@ -31,8 +30,7 @@ pub struct UpstreamParams<'a> {
     pub progress: ProgressReports,
     /// Salt that separates the accounts in the upstream's cache, if supported.
     pub cache_salt: Option<&'a str>,
-    /// A whole answer is requested, but the upstream is asked for a stream.
+    /// Whether a whole answer is requested, but the upstream is asked for a stream.
     pub folded: bool,
-    /// Members that the upstream refused.
     pub refused: RefusedMembers,
 }

@@ -41,9 +41,11 @@ impl Forward {
                 let place = self.places.arguments.clone();
                 Some(place.map_or_else(input, |place| (place, ARGUMENTS)))
             }
-            Some(PartAtFault::Images) => of_image("this model takes no images"),
-            Some(PartAtFault::ImageData) => of_image("the model cannot read this image or one that follows"),
-            Some(PartAtFault::Tools) => self.has_tools.then(|| ("tools".into(), "this model takes no tools")),
+            Some(PartAtFault::Images) => of_image("this model does not accept images"),
+            Some(PartAtFault::ImageData) => of_image("the model cannot read this image or a later one"),
+            Some(PartAtFault::Tools) => {
+                self.has_tools.then(|| ("tools".into(), "this model does not accept tools"))
+            }
             None => None,
         };
         let Some((place, problem)) = found else {
@@ -56,10 +58,10 @@ impl Forward {
 
 /// Sentence for messages that a template refuses. The template's own words may name the model.
 const TEMPLATE: &str =
-    "the model's template refuses these messages; it may want other roles, another order, or other parts";
+    "the model's template refuses these messages; it may require other roles, another order, or other parts";
 /// Sentence for arguments of a call that are not JSON.
 const ARGUMENTS: &str =
-    "the model takes calls whose arguments are JSON alone; arguments that were cut off cannot be sent back";
+    "the model accepts only calls whose arguments are JSON; arguments that were cut off cannot be sent back";
 
 #[cfg(test)]
 mod tests {
@@ -111,7 +113,7 @@ mod tests {
         let image = json!([{"type": "text", "text": "a"}, {"type": "image_url", "image_url": {"url": url}}]);
         let error = of_chat(&json!([user(image)])).invalid(Some(PartAtFault::Images), words());
         assert_eq!(place(&error), "messages[0].content[1].image_url.url");
-        assert!(error.message.contains("takes no images"), "{error:?}");
+        assert!(error.message.contains("does not accept images"), "{error:?}");
 
         let error = of_chat(&json!([user(json!("a"))])).invalid(Some(PartAtFault::Messages), words());
         assert_eq!((error.code, place(&error)), (Code::InvalidValue, "messages"));
@@ -148,7 +150,7 @@ mod tests {
             let error = forward.invalid(part, None);
             assert_eq!(error.message, "The model refused the request as invalid.");
         }
-        // Calls whose arguments all are JSON: the template may want an object.
+        // If the arguments of all calls are JSON, the template may require an object.
         assert_eq!(place(&forward.invalid(Some(PartAtFault::CallArguments), None)), "messages");
     }
 

@@ -29,7 +29,7 @@ pub(crate) struct Hub<'h> {
     pub(crate) choices: u64,
     /// Requested reasoning effort, in the model's words.
     pub(crate) effort: Option<Effort>,
-    /// The model accepts words of effort, so it can reason.
+    /// Whether the model accepts words of effort, so it can reason.
     pub(crate) reasons: bool,
     /// The server whose parts it gets back, if the conversation has any.
     pub(crate) server: Option<ServerId>,

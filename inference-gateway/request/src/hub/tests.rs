@@ -251,7 +251,7 @@ fn what_would_make_another_answer_is_refused_by_the_clients_name_for_it() {
     assert_eq!(refused(messages::parse, &stops, RESPONSES), "stop_sequences");
     let probable = json!({"model": "m", "input": "Hi", "top_logprobs": 2});
     assert_eq!(refused(responses, &probable, MESSAGES), "top_logprobs");
-    // What has no effect is taken.
+    // Members without an effect are accepted.
     assert!(forward(chat::parse, &chat(json!({"n": 1, "logprobs": false})), MESSAGES).is_ok());
 }
 

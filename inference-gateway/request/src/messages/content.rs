@@ -276,7 +276,6 @@ fn called<'a>(id: &Value<'a, '_>, draft: &mut Draft) -> Result<&'a str, ApiError
     Ok(token)
 }
 
-/// Returns the text of a text block.
 pub(super) fn text_of<'a>(block: &Members<'a, '_>) -> Result<&'a str, ApiError> {
     known::check(block, PARTS, &[])?;
     let kind = block.require("type")?;

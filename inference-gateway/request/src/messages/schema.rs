@@ -41,7 +41,7 @@ fn request(required: &[&str]) -> Schema {
             "tools": {
                 "type": ["array", "null"], "maxItems": MAX_TOOLS,
                 "items": {"type": "object", "properties": {"name": {"type": "string"}, "input_schema": {"type": "object"}}},
-                "description": "Tools of a provider's own servers are dropped, and named in `x-dropped-tools`.",
+                "description": "Tools that run on a provider's servers are dropped, and named in `x-dropped-tools`.",
             },
             "tool_choice": {"type": ["object", "null"], "required": ["type"],
                 "properties": {"type": {"enum": ["auto", "any", "tool", "none"]}}},

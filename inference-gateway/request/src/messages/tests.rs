@@ -10,7 +10,7 @@ fn parse(body: &Value) -> Result<Request, ApiError> {
     super::parse(&Bytes::from(body.to_string()))
 }
 
-/// A body with these members, and the required ones.
+/// A body with the required members and these.
 fn with(members: Value) -> Value {
     let mut body =
         json!({"model": "Model Flash", "max_tokens": 100, "messages": [{"role": "user", "content": "Hi"}]});
@@ -20,7 +20,7 @@ fn with(members: Value) -> Value {
     body
 }
 
-/// The request that an upstream reads.
+/// Returns the request that an upstream reads.
 fn chat(members: Value) -> Value {
     sent(parse(&with(members)).unwrap_or_else(|error| panic!("{error:?}")), "vllm")
 }
@@ -29,7 +29,7 @@ fn messages(messages: &Value) -> Value {
     chat(json!({"messages": messages}))["messages"].clone()
 }
 
-/// Code and place of the error of this body.
+/// Returns the code and the location in the error for this body.
 fn refused(members: Value) -> (Code, String) {
     let body = with(members);
     let forwarded = parse(&body).and_then(|request| request.forward(&model("vllm")));
@@ -38,7 +38,7 @@ fn refused(members: Value) -> (Code, String) {
     (error.code, error.param.unwrap_or_default())
 }
 
-/// Asserts that each body is refused with this code, at this place.
+/// Asserts that each body is refused with this code, and that the error names this location.
 fn assert_refused(cases: &[(Value, Code, &str)]) {
     for (body, code, place) in cases {
         assert_eq!(refused(body.clone()), (*code, (*place).to_owned()), "{body}");
@@ -171,7 +171,7 @@ fn a_billing_block_at_the_head_of_the_system_prompt_is_left_out() {
     let said = |text: &str| json!({"role": "system", "content": text});
     assert_eq!(system(json!([billing("cc_version=2; cch=1a2b3;"), brief])), said("Be brief."));
     assert_eq!(system(json!([billing("cch=1;")])), json!({"role": "user", "content": "Hi"}));
-    // Nothing else is left out: a later block, or a whole prompt that begins so, is the caller's own.
+    // Nothing else is left out: a later block, or a whole prompt that begins like this, is the caller's own.
     assert_eq!(system(json!([brief, billing("x")])), said("Be brief.\n\nx-anthropic-billing-header: x"));
     assert_eq!(
         system(json!("x-anthropic-billing-header: x\nBe brief.")),
@@ -332,7 +332,7 @@ fn a_fault_of_a_block_is_named_by_its_place() {
     ]);
 }
 
-/// Any JSON with the words of this dialect in it.
+/// Any JSON that contains words of this dialect.
 fn hostile() -> impl Strategy<Value = Value> {
     json_of(vec![
         "messages",

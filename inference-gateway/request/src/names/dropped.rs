@@ -3,9 +3,9 @@
 use raw_json::{Members, Value};
 use shared::json::Kind;
 
-/// Most dropped members or tools that an answer names.
+/// Maximum number of dropped members or tools that an answer names.
 const MAX_DROPPED: usize = 16;
-/// Most characters repeated of a client's word.
+/// Maximum number of characters that are repeated from a client's word.
 const MAX_WORD: usize = 64;
 
 /// Names of members or tools that no upstream gets, for a header of the answer.

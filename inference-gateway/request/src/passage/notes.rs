@@ -18,7 +18,7 @@ use crate::names::{
 
 /// Member that tells a vendor what to cache.
 const CACHE_CONTROL: &str = "cache_control";
-/// Most parts cut out of a body: far more than the tools of any client.
+/// Maximum number of parts cut out of a body: far more than the tools of any client.
 const MOST_CUTS: usize = 8192;
 /// Characters kept of an unknown member's name. Names in the catalogue are shorter.
 const KEPT_NAME: usize = 65;
@@ -42,7 +42,6 @@ impl PassageNotes {
         Self { address: body.as_ptr() as usize, ..Self::default() }
     }
 
-    /// Notes a value to replace.
     pub(crate) fn replace(&mut self, value: &Value<'_, '_>, with: &str) {
         let at = self.place(value.raw());
         self.cuts.push(Cut { at, with: with.to_owned(), when: CutWhen::Always, names: Vec::new() });

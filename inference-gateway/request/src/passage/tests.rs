@@ -1,4 +1,4 @@
-//! Bodies that are passed on, byte for byte but for what is named here.
+//! Bodies that are passed on byte for byte, except for what is named here.
 
 mod members;
 
@@ -18,9 +18,9 @@ use crate::{
 
 const RESPONSES: &str = r#"speaks = ["responses"]"#;
 const MESSAGES: &str = r#"speaks = ["messages", "chat"]"#;
-/// An upstream that takes undocumented members.
+/// An upstream that accepts undocumented members.
 const TAKES_UNKNOWN: &str = "speaks = [\"responses\"]\npass_members = [\"x_unknown\"]";
-/// The words of effort that vendors take.
+/// The words of reasoning effort that vendors accept.
 const ALL_EFFORTS: &str = r#"efforts = ["none", "minimal", "low", "medium", "high", "xhigh", "max"]"#;
 
 type Parse = fn(&Bytes) -> Result<Request, ApiError>;
@@ -119,7 +119,7 @@ fn parts_that_no_chat_has_pass_and_count() {
     let asked = forward(messages::parse, &blocks(search), MESSAGES).unwrap();
     assert!(asked.prompt_bound > plain.prompt_bound + 40, "{} {}", asked.prompt_bound, plain.prompt_bound);
     assert!(passed(messages::parse, &blocks(search), MESSAGES).contains(search));
-    // An upstream that is asked for a chat cannot be told.
+    // An upstream that is asked in chat cannot be told this.
     let error = forward(messages::parse, &blocks(search), "").err().unwrap();
     assert_eq!(
         (error.code, error.param.as_deref()),
@@ -146,12 +146,12 @@ fn parts_that_no_chat_has_pass_and_count() {
     }
 }
 
-/// The request with this item behind a message of the user.
+/// The request with this item after a user message.
 fn with_item(item: &Value) -> String {
     json!({"model": "m", "input": [{"role": "user", "content": "Hi"}, item]}).to_string()
 }
 
-/// The request with these blocks as a system message behind a message of the user.
+/// The request with these blocks as a system message after a user message.
 fn with_system(blocks: &Value) -> String {
     let messages = json!([{"role": "user", "content": "Hi"}, {"role": "system", "content": blocks}]);
     json!({"model": "m", "max_tokens": 9, "messages": messages}).to_string()
@@ -199,7 +199,7 @@ fn tools_that_the_vendor_runs_stay_behind_wherever_they_are_offered() {
     assert_eq!(sent["input"][1]["tools"], json!([{"type": "function", "name": "f"}]), "{text}");
     let asked = forward(responses, &with_item(&found), RESPONSES).unwrap();
     assert_eq!(asked.dropped_tools.as_deref(), Some("web_search, mcp"));
-    // A tool that no namespace is has no tools within it.
+    // A tool other than a namespace has no tools within it.
     let inside = json!({"type": "function", "name": "f", "tools": [{"type": "mcp"}]});
     let offered = json!({"model": "m", "input": "Hi", "tools": [inside, {"type": "function", "name": "g"}]});
     assert!(!passed(responses, &offered.to_string(), RESPONSES).contains("mcp"));
@@ -418,7 +418,7 @@ fn names_of_any_length_pass_as_pseudonyms_of_their_own() {
 }
 
 proptest! {
-    /// Whatever stands beside them, members pass in order and as spelled, and those that stay behind are gone.
+    /// Members that pass stay in order and as spelled, whatever is next to them. Omitted members are gone.
     #[test]
     fn members_that_pass_are_never_touched(
         names in prop::collection::vec(prop::sample::select(vec!["include", "truncation", "max_tool_calls", "client_metadata", "prompt_cache_retention"]), 0..6),

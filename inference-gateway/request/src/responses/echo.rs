@@ -22,9 +22,9 @@ const REPEATED: [(&str, Kind, &str); 10] = [
     ("user", Kind::String, "null"),
 ];
 
-/// Most pairs of metadata, as at the vendor.
+/// Maximum number of pairs in metadata, as at the vendor.
 const MAX_METADATA: usize = 16;
-/// Most characters of a name and of a text in metadata, as at the vendor.
+/// Maximum length in characters of a name or value in metadata, as at the vendor.
 const MAX_METADATA_NAME: usize = 64;
 const MAX_METADATA_TEXT: usize = 512;
 

@@ -10,7 +10,6 @@ use crate::{
     passage::{ApiMembers, Left, Passage},
 };
 
-/// Name of the limit of output.
 pub(super) const LIMIT: &str = "max_output_tokens";
 
 /// Texts that name the caller's caches or users.

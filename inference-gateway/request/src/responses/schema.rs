@@ -15,7 +15,7 @@ shared::schema!(ResponsesRequest, "ResponsesRequest", responses_request_schema);
 
 fn responses_request_schema(_: &mut SchemaGenerator) -> Schema {
     let flag = json!({"type": ["boolean", "null"]});
-    let refused = json!({"type": "null", "description": "Nothing is stored: another value is refused."});
+    let refused = json!({"type": "null", "description": "Nothing is stored, so any other value is refused."});
     json_schema!({
         "type": "object",
         "required": ["model", "input"],
@@ -35,7 +35,7 @@ fn responses_request_schema(_: &mut SchemaGenerator) -> Schema {
             "tools": {
                 "type": ["array", "null"], "maxItems": MAX_TOOLS,
                 "items": {"type": "object", "required": ["type"], "properties": {"type": {"type": "string"}}},
-                "description": "`function`, `custom`, or `namespace` of both; others are dropped, and named in `x-dropped-tools`.",
+                "description": "`function`, `custom`, or a `namespace` of these; others are dropped, and named in `x-dropped-tools`.",
             },
             "tool_choice": {"anyOf": [{"enum": ["none", "auto", "required", null]}, {
                 "type": "object", "required": ["type"],

@@ -10,18 +10,18 @@ fn parse(body: &Value) -> Result<Request, ApiError> {
     super::parse(&Bytes::from(body.to_string()), |_| false)
 }
 
-/// The request that an upstream reads for this body, of which `model` is left out.
+/// Returns the request that an upstream reads for this body, without `model`.
 fn chat(mut body: Value) -> Value {
     body["model"] = "Model Flash".into();
     sent(parse(&body).unwrap_or_else(|error| panic!("{error:?}")), "vllm")
 }
 
-/// The messages that an upstream reads for this input.
+/// Returns the messages that an upstream reads for this input.
 fn messages(input: &Value) -> Value {
     chat(json!({"input": input}))["messages"].clone()
 }
 
-/// Code and place of the error of this body.
+/// Returns the code and the location in the error for this body.
 fn refused(mut body: Value) -> (Code, String) {
     body["model"] = "Model Flash".into();
     if body.get("input").is_none() {
@@ -33,14 +33,14 @@ fn refused(mut body: Value) -> (Code, String) {
     (error.code, error.param.unwrap_or_default())
 }
 
-/// Asserts that each body is refused with this code, at this place.
+/// Asserts that each body is refused with this code, and that the error names this location.
 fn assert_refused(cases: &[(Value, Code, &str)]) {
     for (body, code, place) in cases {
         assert_eq!(refused(body.clone()), (*code, (*place).to_owned()), "{body}");
     }
 }
 
-/// The members of the response that repeat the request's.
+/// Returns the members of the response that repeat the request's.
 fn echo(mut body: Value) -> Value {
     body["model"] = "Model Flash".into();
     let Reply::Responses(reply) = parse(&body).unwrap().reply else { panic!() };
@@ -194,7 +194,7 @@ fn an_earlier_call_has_the_name_of_its_tool() {
         json!([{"type": "namespace", "name": "mcp", "tools": [{"type": "function", "name": "look"}]}]);
     assert_eq!(name(offered.clone(), "look"), "mcp__look");
     assert_eq!(name(json!([]), "gone"), "mcp__gone");
-    // A function of the same name is offered too: the tool of the namespace is called otherwise.
+    // A function with the same name is offered too, so the namespace's tool gets another name.
     let mut taken = vec![json!({"type": "function", "name": "mcp__look"})];
     taken.push(offered[0].clone());
     let other = name(json!(taken), "look");
@@ -454,7 +454,7 @@ fn what_is_repeated_is_on_one_line_however_it_was_spelled() {
     assert!(!reply.echo.contains(['\n', '\r']));
 }
 
-/// Any JSON with the words of this dialect in it.
+/// Any JSON that contains words of this dialect.
 fn hostile() -> impl Strategy<Value = Value> {
     json_of(vec![
         "input",

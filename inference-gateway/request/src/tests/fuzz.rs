@@ -1,4 +1,4 @@
-//! Fuzz targets of the bodies of requests.
+//! Fuzz targets for the bodies of requests.
 
 use serde_json::Value;
 use shared::json::Object;
@@ -12,7 +12,7 @@ fn chat_requests() {
     let models = models();
     fuzz(&Examples::folder("chat"), |input: &Input| {
         let Some(forward) = check(chat::parse, input, &models) else { return };
-        // What was written as a chat is one, and is written the same.
+        // What was written as a chat is a valid chat, and is written the same way again.
         let written = checked(&forward);
         let again = chat::parse(&written).and_then(|request| request.forward(&models[0]));
         let again = again.unwrap_or_else(|error| panic!("{error:?} {written:?}"));
@@ -51,7 +51,7 @@ fn embeddings_requests() {
     });
 }
 
-/// A model for chats first, then models of other servers and APIs.
+/// A model for chats, followed by models of other servers and APIs.
 fn models() -> Vec<Model> {
     vec![
         model("openai"),
@@ -63,7 +63,7 @@ fn models() -> Vec<Model> {
     ]
 }
 
-/// Checks whatever is written of a request for each model, and returns what is written for the first.
+/// Checks everything that is written of a request for each model. Returns what is written for the first one.
 fn check(
     parse: impl Fn(&Bytes) -> Result<Request, ApiError>,
     input: &Input,
@@ -93,7 +93,7 @@ fn check(
     first
 }
 
-/// Asserts that the body is an object of unique names, and that its texts are no longer than the bound of the prompt.
+/// Asserts that the body is an object with unique names, and that its texts are not longer than the prompt's bound.
 fn check_body(forward: &Forward, form: BodyForm) {
     let to = UpstreamParams {
         form,
@@ -112,7 +112,7 @@ fn check_body(forward: &Forward, form: BodyForm) {
     };
     let counted = [head, rest].concat();
     assert!(Object::from_slice(&counted).is_ok(), "{}", lossy(&counted));
-    // A tree holds neither all numbers nor all nesting that a body may have.
+    // A tree can hold neither every number nor every depth that a body may have.
     if let Ok(tree) = serde_json::from_slice::<Value>(&body) {
         let shown =
             shown_bytes(&tree["messages"]) + shown_bytes(&tree["input"]) + shown_bytes(&tree["tools"]);
@@ -120,7 +120,7 @@ fn check_body(forward: &Forward, form: BodyForm) {
     }
 }
 
-/// Bytes of the texts that a model reads, whatever its template.
+/// Counts the bytes of the texts that a model reads, whatever its template.
 fn shown_bytes(value: &Value) -> u64 {
     const SHOWN: [&str; 6] = ["arguments", "content", "description", "name", "output", "text"];
     match value {
@@ -137,7 +137,7 @@ fn shown_bytes(value: &Value) -> u64 {
     }
 }
 
-/// The chat that an upstream reads, under the name by which clients ask for the model.
+/// Returns the chat that an upstream reads, under the client's name for the model.
 fn checked(forward: &Forward) -> Bytes {
     let BodyPieces { head, rest } =
         forward.body(to_first(forward, UpstreamParams { model: "Model Flash", ..TO }));

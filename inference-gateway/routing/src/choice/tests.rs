@@ -4,7 +4,7 @@ use shared::time::Timestamp;
 
 use super::*;
 
-/// A moment before this time.
+/// Returns a moment before this time.
 fn before(time: Duration) -> Duration {
     time.saturating_sub(Duration::from_millis(1))
 }
@@ -284,7 +284,7 @@ fn a_server_that_is_broken_for_one_account_is_set_aside_for_that_account() {
     let broken = health(&[failed; 3]);
     assert!(broken.rests(Some(one), before(FIRST_ASIDE)) && !broken.rests(Some(one), FIRST_ASIDE));
     assert!(!broken.rests(Some(other), Duration::ZERO) && !broken.is_set_aside(), "others are served");
-    // A request of another account is no trial, and one of this account is.
+    // A request of another account is not a trial; one of this account is.
     assert!(!broken.tried(Some(other), FIRST_ASIDE).rests(Some(one), FIRST_ASIDE));
     let tried = broken.tried(Some(one), FIRST_ASIDE);
     assert!(tried.rests(Some(one), before(FIRST_ASIDE * 3)) && !tried.rests(Some(one), FIRST_ASIDE * 3));

@@ -19,9 +19,9 @@ const EXTENSION_PAUSE: Duration = Duration::from_millis(500);
 /// Silence after which everything that the upstream sent before its client left has been read. The next token takes
 /// longer.
 pub(super) const CAUGHT_UP_AFTER: Duration = Duration::from_millis(10);
-/// Longest time to read and count the upstream's output after a stream has ended. The upstream generates meanwhile.
+/// Maximum time to read and count the upstream's output after a stream has ended. The upstream generates meanwhile.
 pub(super) const CATCH_UP_BOUND: Duration = Duration::from_millis(100);
-/// Longest time to read and count output after a lost hold. The sockets of a gateway that was frozen contain a lot.
+/// Maximum time to read and count output after a lost hold. The sockets of a gateway that was frozen contain a lot.
 pub(super) const CATCH_UP_BOUND_OF_LOST: Duration = Duration::from_millis(500);
 /// Once the buffer of a client that reads nothing is full, its stream ends after this many quarters of `client_stall`.
 /// A client that returns before it counts as gone still gets the reason.
@@ -31,13 +31,13 @@ const UNREAD_QUARTERS: u32 = 3;
 pub(super) struct Deadlines {
     upstream_silence: Duration,
     unread_bound: Duration,
-    /// Nothing is read until an extension or a renewed lease arrives.
+    /// Whether nothing is read until an extension or a renewed lease arrives.
     is_blocked: bool,
     /// Since when the stream has been waiting for an extension or a renewed lease.
     waiting_since: Option<Instant>,
     /// Since when nothing more has been read, because the client reads nothing and its buffer is full.
     full_since: Option<Instant>,
-    /// The upstream is being read.
+    /// Whether the upstream is being read.
     listening: bool,
     /// When the upstream's last event was read, or reading began.
     read_at: Instant,
@@ -53,13 +53,13 @@ pub(super) struct Deadlines {
 /// State of a stream from which its next deadline follows.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StreamState {
-    /// The answer and its usage are complete.
+    /// Whether the answer and its usage are complete.
     pub(super) settled: bool,
     /// When to check a silent upstream next.
     pub(super) silence: Option<Instant>,
-    /// An extension is in flight.
+    /// Whether an extension is in flight.
     pub(super) extending: bool,
-    /// Output waits for the client.
+    /// Whether output waits for the client.
     pub(super) unwritten: bool,
     /// Why to read on after the client left.
     pub(super) reading_on: ReadingOn,

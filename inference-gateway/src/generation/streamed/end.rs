@@ -46,7 +46,7 @@ impl Stream {
 
     /// Ends a stream whose buffer is full, since its client reads nothing.
     pub(super) fn unread(&self) -> End {
-        tracing::info!(generation = %self.job.id, bytes = self.meter.output_bytes(), "ending a stream: its client reads nothing, and its buffer is full");
+        tracing::info!(generation = %self.job.id, bytes = self.meter.output_bytes(), "the client stopped reading and its buffer is full; ending the stream");
         metrics::counter!("gateway_answers_not_given_out_total", "reason" => "unread").increment(1);
         let message = "The stream was read too slowly, and was ended. Its tokens up to then are billed.";
         End::Failed(ApiError::new(Code::Overloaded, message))
@@ -119,7 +119,7 @@ impl Stream {
     fn note_health(&self, end: &End) {
         let too_long = self.meter.too_long_events();
         if too_long > 0 {
-            tracing::warn!(generation = %self.job.id, too_long, "events of a stream are too long to be given out; their usage counts");
+            tracing::warn!(generation = %self.job.id, too_long, "some events of a stream are too long to deliver; their usage counts");
             metrics::counter!("gateway_answers_not_given_out_total", "reason" => "too_long")
                 .increment(too_long);
         }
@@ -160,7 +160,7 @@ pub(super) fn gone() -> End {
 /// Ends a stream that cannot be delivered in full. The request may be the cause, so the upstream is not blamed.
 fn beyond() -> End {
     metrics::counter!("gateway_answers_not_given_out_total", "reason" => "calls").increment(1);
-    let message = "The model makes more calls at once, or longer names of calls, than are given out. Its tokens up to here are billed.";
+    let message = "The model makes more calls, or longer call names, than can be delivered. Its tokens up to here are billed.";
     End::Failed(ApiError::new(Code::Overloaded, message))
 }
 

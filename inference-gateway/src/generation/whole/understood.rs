@@ -1,6 +1,6 @@
 //! Reads a whole answer: in the usual form directly, or converted from any other form.
 
-use answer::{AnswerReader, Completion, Folded, NoAnswer, Nonsense, whole_as_chat};
+use answer::{AnswerReader, Completion, Event, Folded, NoAnswer, Nonsense, whole_as_chat};
 use bytes::Bytes;
 use shared::json::{RawValue, from_slice};
 use shared_catalog::UpstreamApi;
@@ -15,6 +15,7 @@ pub(super) enum NotUnderstood {
     Failed(UpstreamFailure),
 }
 
+/// What could be read was folded before, so only an answer that broke off, or a body without one, is the server's failure.
 impl From<Nonsense> for NotUnderstood {
     fn from(nonsense: Nonsense) -> Self {
         match nonsense {
@@ -62,10 +63,19 @@ fn usual<'b>(job: &Job, running: &Running, body: &'b [u8]) -> Result<Completion<
 
 /// Converts an answer in any other form to chat. `nonsense` is why it is not in the usual form.
 fn fold(job: &Job, running: &Running, body: &Bytes, nonsense: Nonsense) -> Result<Folded, NotUnderstood> {
-    if !job.forward.reply.is_of_chat() || nonsense == Nonsense::Beyond {
+    let upstream = running.upstream();
+    if !job.forward.reply.is_of_chat() {
+        // An error with status 200 has the same form for all requests.
+        return Err(match AnswerReader::new(UpstreamApi::Chat).event(body) {
+            Ok(Event::Failed(error, _)) => {
+                NotUnderstood::Failed(of_event(&error, &upstream.entry, &job.forward))
+            }
+            Ok(Event::Chunk(_) | Event::Done) | Err(_) => nonsense.into(),
+        });
+    }
+    if nonsense == Nonsense::Beyond {
         return Err(nonsense.into());
     }
-    let upstream = running.upstream();
     let reader = AnswerReader::new(upstream.form(&job.forward).api()).of_choices(job.forward.n);
     whole_as_chat(reader, body.clone()).map_err(|none| match none {
         NoAnswer::Complained(error) => NotUnderstood::Failed(of_event(&error, &upstream.entry, &job.forward)),

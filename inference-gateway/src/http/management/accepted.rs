@@ -6,8 +6,8 @@
 use quick_cache::sync::Cache;
 use shared::{ids::AccountId, key::Class};
 
-/// Most credentials remembered: more than the programs that manage keys through one gateway. For others, the gateway
-/// asks again.
+/// Maximum number of credentials remembered: more than the programs that manage keys through one gateway. For others,
+/// the gateway asks again.
 const REMEMBERED: usize = 4_096;
 
 /// Digest of a credential and of the class that its route needs. No plaintext is kept.

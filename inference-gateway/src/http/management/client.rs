@@ -10,7 +10,7 @@ use shared_door::tls::{MutualTls, Tls};
 
 use crate::sizes::MANAGEMENT_IN_FLIGHT;
 
-/// Longest time to make a connection.
+/// Timeout for connecting.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(2);
 /// Lifetime of an idle connection. It is shorter than the key-service's, so that no request is sent on a connection
 /// that is closing.

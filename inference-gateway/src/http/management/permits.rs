@@ -9,17 +9,18 @@ use shared_door::admission::{Network, Owner, Permit, Quota};
 
 use crate::sizes::MANAGEMENT_IN_FLIGHT;
 
-/// Most requests of an account in flight.
+/// Maximum number of an account's requests in flight.
 const IN_FLIGHT_PER_ACCOUNT: usize = MANAGEMENT_IN_FLIGHT / 4;
-/// Most requests of unauthenticated callers in flight. They are answered at once, so a key-service needs few
+/// Maximum number of unauthenticated callers' requests in flight. They are answered at once, so a key-service needs few
 /// connections for them.
 const UNAUTHENTICATED_IN_FLIGHT: usize = 16;
-/// Most requests for dashboard pages in flight. People look at a few at a time.
+/// Maximum number of requests for dashboard pages in flight. People look at a few at a time.
 const PAGES_IN_FLIGHT: usize = 64;
-/// Most exports in flight: unbounded files and large pages, sent at the clients' pace. A network may use a quarter.
+/// Maximum number of exports in flight: unbounded files and large pages, sent at the clients' pace. A network may use a
+/// quarter.
 const EXPORTS_IN_FLIGHT: usize = 8;
-/// Most exports of an account in flight, since its members may come from many networks. A key-service allows the same
-/// number.
+/// Maximum number of an account's exports in flight, since its members may come from many networks. A key-service
+/// allows the same number.
 const EXPORTS_PER_ACCOUNT: usize = 2;
 /// Bytes of a page or a refusal that need no permit. Pages without a session are smaller.
 const SMALL_PAGE: usize = 16 << 10;

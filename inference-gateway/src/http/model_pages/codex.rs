@@ -12,7 +12,7 @@ const INSTRUCTIONS: &str = "You are Codex, a coding agent in a terminal on the u
     the tools that you are given: read before you change, keep changes small, and run what shows that they work. Go on \
     until the task is done. Then say in a few sentences what you did, and what is left.";
 
-/// Most tokens of a tool's output that Codex passes on: the same as for its own models.
+/// Maximum number of tokens from a tool's output that Codex passes on: the same as for its own models.
 const TOOL_OUTPUT_TOKENS: u64 = 10_000;
 
 #[derive(JsonSchema, Serialize)]

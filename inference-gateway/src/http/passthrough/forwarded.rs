@@ -15,7 +15,7 @@ pub(super) struct Forwarded {
     host: Option<String>,
     /// Network address of the client, if known.
     pub(super) address: Option<String>,
-    /// The client claims to forward for others, and is not trusted to do so.
+    /// Whether the client claims to forward for others, and is not trusted to do so.
     pub(super) untrusted: bool,
 }
 

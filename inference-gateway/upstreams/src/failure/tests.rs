@@ -68,7 +68,7 @@ fn what_a_clients_query_or_headers_may_cause_is_not_judged_alone() {
         (refused(403), Forbidden(account), FailedWithHead(account)),
         (broken(&UpstreamError::default(), 500), Failed, FailedWithHead(account)),
         (UpstreamFailure::Overloaded, Overloaded, Limited(account)),
-        // No query makes a server silent, or its address wrong.
+        // A query can make neither a server silent nor its address wrong.
         (UpstreamFailure::Timeout, Failed, Failed),
         (UpstreamFailure::Unreachable(String::new()), Unreachable, Unreachable),
     ] {

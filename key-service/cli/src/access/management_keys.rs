@@ -31,7 +31,7 @@ pub enum ManagementKeyCommand {
         /// Name of the account that the key governs
         #[arg(long, value_name = "NAME")]
         account: String,
-        /// A name for the key
+        /// Name of the key
         #[arg(long, value_parser = name)]
         name: String,
         /// What the key may do: full, or read (which changes nothing)
@@ -92,7 +92,7 @@ pub(crate) async fn run(
     Ok(())
 }
 
-/// A management key in JSON. Scripts rely on the names: add, never rename.
+/// A management key in JSON. Scripts rely on the names: add names, but never rename one.
 #[derive(Serialize)]
 struct Line<'a> {
     id: ManagementKeyId,
@@ -149,7 +149,6 @@ fn refused(error: Error<ManagementKeyRefused>) -> anyhow::Error {
         Error::Refused(ManagementKeyRefused::NotFound) => "--id",
         Error::Refused(ManagementKeyRefused::UnknownGroup) => "--group",
         Error::Refused(ManagementKeyRefused::TooMany) => "--account",
-        Error::Refused(ManagementKeyRefused::StoreFull) => "--store",
         // Commands have no idempotency keys.
         Error::Refused(ManagementKeyRefused::Reused) => "management-keys",
         Error::Store(cause) => return store_error(&cause, "management-keys list"),

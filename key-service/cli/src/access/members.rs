@@ -16,7 +16,7 @@ use key_service_management::{
     members::{MemberRefused, OWNER, link},
 };
 
-/// Most owners that an error lists.
+/// Maximum number of owners that an error lists.
 const NAMED: usize = 10;
 
 #[derive(Debug, Subcommand)]

@@ -180,7 +180,6 @@ fn refused(error: Error<OperatorKeyRefused>) -> anyhow::Error {
         Error::Refused(OperatorKeyRefused::BadPayment) => "--max-payment",
         Error::Refused(OperatorKeyRefused::LongGrace) => "--grace-seconds",
         Error::Refused(OperatorKeyRefused::TooMany) => "operator-keys",
-        Error::Refused(OperatorKeyRefused::StoreFull) => "--store",
         Error::Store(cause) => return store_error(&cause, "operator-keys list"),
     };
     anyhow!("{flag}: {error}")

@@ -25,7 +25,6 @@ use key_service_store::store::JournalEntry;
 
 use comparison::{Billed, Comparison, Difference, Served, ServedIdentity, Tokens, Totals, compare, span};
 
-/// A line of the upstream's record.
 #[derive(Deserialize)]
 struct RecordLine {
     id: Option<String>,
@@ -34,7 +33,7 @@ struct RecordLine {
     completion_tokens: u64,
 }
 
-/// Compares the file with these accounts' journals, and writes differences and totals. Fails if there is any
+/// Compares the file with these accounts' journals, and writes the differences and totals. Fails if there is a
 /// difference.
 pub(crate) async fn run(
     file: &Path,
@@ -83,7 +82,7 @@ fn parse(line: &str) -> anyhow::Result<Served> {
     let generation = id.as_deref().and_then(|id| id.parse().ok());
     let identity = match (generation, time) {
         (Some(generation), _) => ServedIdentity::Generation(generation),
-        // If there is a time, an `id` of any form is the upstream's own.
+        // If there is a time, `id` is the upstream's own id, in whatever format.
         (None, Some(time)) => ServedIdentity::Time(
             Timestamp::parse(&time)
                 .ok_or_else(|| anyhow!("`time` is not a time such as 2026-11-21T12:00:00Z"))?,
@@ -93,7 +92,7 @@ fn parse(line: &str) -> anyhow::Result<Served> {
     Ok(Served { identity, tokens: Tokens { prompt: prompt_tokens, completion: completion_tokens } })
 }
 
-/// The generations to compare: all that the upstream names, and all billed during its record.
+/// The generations to compare: those that the upstream names, and those billed during the time of its record.
 struct CompareScope {
     named: HashSet<GenerationId>,
     span: Option<RangeInclusive<Timestamp>>,
@@ -182,7 +181,7 @@ fn totals(Totals { requests, prompt, completion }: &Totals) -> String {
     format!("requests {requests}, prompt tokens {prompt}, completion tokens {completion}")
 }
 
-/// A comparison in JSON. Scripts rely on the names: add, never rename.
+/// A comparison in JSON. Scripts rely on the names: add names, but never rename one.
 #[derive(Serialize)]
 struct ComparisonJson {
     equal: bool,
@@ -199,7 +198,7 @@ struct TotalsJson {
     completion_tokens: u64,
 }
 
-/// A difference; `served` or `billed` is null if that side lacks the generation.
+/// A difference. `served` or `billed` is null if that side does not have the generation.
 #[derive(Serialize)]
 struct DifferenceJson {
     kind: &'static str,

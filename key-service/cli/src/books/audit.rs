@@ -24,7 +24,8 @@ pub struct AuditOf {
     ///
     /// The file has JSON lines with `id` (the generation, gen_…) or `time` (RFC 3339, while the request was served),
     /// and with `prompt_tokens` and `completion_tokens`. A line without an id is matched by time and equal tokens.
-    /// Generations billed between the first and the last line that match no line are listed as billed but not served.
+    /// Generations that were billed between the file's first and last line but match no line are listed as billed but
+    /// not served.
     #[arg(long, value_name = "FILE")]
     against: Option<PathBuf>,
     /// Tolerance for the upstream's times, in seconds
@@ -74,7 +75,12 @@ pub(crate) async fn audit(
             }
             // Continue with the other accounts.
             Err(damaged @ StoreError::Damaged(_)) => audits.push((id, name, Err(damaged))),
-            Err(e @ (StoreError::Unavailable(_) | StoreError::Busy(_) | StoreError::Conflict(_))) => {
+            Err(
+                e @ (StoreError::Unavailable(_)
+                | StoreError::Busy(_)
+                | StoreError::Full
+                | StoreError::Conflict(_)),
+            ) => {
                 return Err(e.into());
             }
         }
@@ -125,11 +131,11 @@ fn sentence(Wrong { figure, recorded, proven }: &Wrong) -> String {
         Figure::Used(of) => (format!("{of} used"), "its journal adds up to"),
         Figure::BudgetHeld(of) => (format!("{of} held"), "its open holds add up to"),
         Figure::Window(of, per) => {
-            (format!("{of} used in the {}", per.as_str()), "its journal allows at the nearest")
+            (format!("{of} used in the {}", per.as_str()), "the nearest that its journal allows is")
         }
         Figure::Held => ("held".to_owned(), "the open holds add up to"),
-        Figure::Credit => ("credit".to_owned(), "deposits less what keys used are"),
-        Figure::InFlight(of) => (format!("{of} requests in flight"), "its open holds that count are"),
+        Figure::Credit => ("credit".to_owned(), "deposits minus charges are"),
+        Figure::InFlight(of) => (format!("{of} requests in flight"), "the open holds in flight are"),
         Figure::Entries => ("number of journal entries".to_owned(), "there are"),
         Figure::Bill(generation) => (format!("{generation} charged"), "its journal entries add up to"),
         Figure::Sum(SumOwner::Payer(key, model), day) => {
@@ -154,13 +160,13 @@ fn sentence(Wrong { figure, recorded, proven }: &Wrong) -> String {
             (format!("{part}: {} on {day}", counter.as_words()), "the journal adds up to")
         }
         Figure::Listed(key, day, model) => {
-            (format!("{key} list of sums of {day} for {model}"), "the sums that there are, are")
+            (format!("{key} list of sums of {day} for {model}"), "the existing sums are")
         }
         Figure::Hold(generation) => (format!("the hold of {generation}"), "the index of open holds has"),
         Figure::HoldLease(generation) => {
             (format!("the lease of the hold of {generation}"), "the index of open holds has")
         }
-        Figure::FirstEntry => ("number of the first journal entry".to_owned(), "at most it may be"),
+        Figure::FirstEntry => ("number of the first journal entry".to_owned(), "it may be at most"),
         Figure::LastEvent => ("number of the last event".to_owned(), "the log of events has"),
         Figure::Events => ("number of events".to_owned(), "there are"),
         Figure::LastExpiry => {
@@ -185,7 +191,7 @@ fn sentence(Wrong { figure, recorded, proven }: &Wrong) -> String {
     format!("{whose} is {recorded}, but {proof} {proven} (off by {off})")
 }
 
-/// Says whose daily sum this is.
+/// Describes whose daily sum this is.
 fn whose_sum(of: &SumOwner) -> String {
     match of {
         SumOwner::Payer(key, model) => format!("of {key} for {model}"),
@@ -238,11 +244,11 @@ struct AuditJson<'a> {
     keys: u64,
     entries: u64,
     wrong: Vec<WrongJson>,
-    /// Why the account's records cannot be read; null if they can.
+    /// The reason why the account's records cannot be read; null if they can be read.
     error: Option<String>,
 }
 
-/// A wrong figure. Key and group are null for a figure of the account.
+/// A wrong figure. Key and group are null if the figure belongs to the account.
 #[derive(Serialize)]
 struct WrongJson {
     figure: &'static str,

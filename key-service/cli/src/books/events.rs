@@ -15,8 +15,8 @@ pub enum EventCommand {
     /// Write an account's events as JSON lines, oldest first
     ///
     /// To continue later, pass the last `seq` with --after: no event is missed or repeated. Events never change. If a
-    /// Redis replica took over that may lack the event of `seq`, the export fails and says where to continue. Events
-    /// are kept for FAREGATE_EVENT_DAYS, up to the last 100,000 and 64 MiB.
+    /// failover of Redis may have lost the event with this `seq`, the export fails and says where to continue. Events
+    /// are kept for FAREGATE_EVENT_DAYS, but at most the last 100,000 events and 64 MiB.
     Export {
         /// The account's name
         #[arg(long, value_name = "NAME")]
@@ -27,7 +27,7 @@ pub enum EventCommand {
     },
 }
 
-/// An event in an export. Scripts rely on the names: add, never rename.
+/// An event in an export. Scripts rely on the names: add names, but never rename one.
 #[derive(Serialize)]
 struct EventLine {
     seq: u64,

@@ -1,4 +1,4 @@
-//! JSON lines of the journal and of usage. Scripts rely on the names: add, never rename.
+//! JSON lines of the journal and of usage. Scripts rely on the names: add names, but never rename one.
 
 use serde::Serialize;
 use shared::{
@@ -12,7 +12,6 @@ use shared::{
 use domain::ledger::{Entry, Payer, Settlement};
 use key_service_store::store::{JournalEntry, UsageLine};
 
-/// An entry of the journal.
 #[derive(Serialize)]
 pub(crate) struct EntryLine<'a> {
     seq: u64,
@@ -46,7 +45,7 @@ pub(crate) struct EntryLine<'a> {
     latency_ms: Option<u64>,
 }
 
-/// The counters of a payer and a day.
+/// Counters for one payer and one day.
 #[derive(Serialize)]
 pub(crate) struct UsageLineJson<'a> {
     day: String,

@@ -10,7 +10,7 @@ use shared::{ids::KeyId, money::NanoUsd, table};
 
 use crate::output::write_json;
 
-/// Columns of both listings, after the columns that name the part.
+/// Columns of both listings, after the columns with the breakdown.
 const COLUMNS: [&str; 5] = ["REQUESTS", "PROMPT", "CACHED", "COMPLETION", "CHARGED"];
 
 /// Breakdowns of usage other than day, key and model.
@@ -20,7 +20,7 @@ pub(crate) enum UsageBy {
     User,
 }
 
-/// A line as JSON. Members that the listing is not grouped by are left out.
+/// A line in JSON. It has only the members that the listing is grouped by.
 #[derive(Serialize)]
 struct PartLine<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -31,7 +31,7 @@ struct PartLine<'a> {
     key_id: Option<KeyId>,
     #[serde(skip_serializing_if = "Option::is_none")]
     model: Option<&'a str>,
-    /// Null for requests without a user, and for the sum of other users.
+    /// Null for requests without a user, and for the sum over other users.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[expect(
         clippy::option_option,
@@ -53,7 +53,7 @@ impl UsageBy {
             Self::Hour => BTreeSet::from([Grouping::Hour, Grouping::Key, Grouping::Model]),
             Self::User => BTreeSet::from([Grouping::Day, Grouping::User]),
         };
-        UsageSearch { days, key, group: None, within: None, by }
+        UsageSearch { days, key, group: None, within: None, by, top: None }
     }
 
     pub(crate) fn write(

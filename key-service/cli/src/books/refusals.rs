@@ -12,7 +12,7 @@ use key_service_objects::Shown as _;
 pub enum RefusalCommand {
     /// Write an account's last 1,000 refused calls as JSON lines, newest first
     ///
-    /// A key-service records them every ten seconds. Calls with an unknown credential are not included.
+    /// Key-services record refused calls every ten seconds. Calls with an unknown credential are not included.
     List {
         /// The account's name
         #[arg(long, value_name = "NAME")]
@@ -20,7 +20,7 @@ pub enum RefusalCommand {
     },
 }
 
-/// Lists the refused calls, as the management API shows them.
+/// Lists the refused calls in the same form as the management API.
 pub(crate) async fn run(
     RefusalCommand::List { account }: RefusalCommand,
     management: &Management,

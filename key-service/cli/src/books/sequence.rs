@@ -1,9 +1,7 @@
-//! Where an export continues.
-
 use anyhow::anyhow;
 use domain::sequence::{CannotGoOn, Sequence};
 
-/// Finds the number after which an export continues. `ends` names the log in errors.
+/// Returns the number after which an export continues. `ends` describes the log in errors.
 pub(super) fn read_on(sequence: &Sequence, after: u64, last: u64, ends: &str) -> anyhow::Result<u64> {
     sequence.after(after, last).map_err(|why| match why {
         CannotGoOn::Unknown => {

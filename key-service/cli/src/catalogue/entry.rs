@@ -1,4 +1,4 @@
-//! A catalogue entry as TOML, for a person to read and complete.
+//! A catalogue entry in TOML, for a person to read and complete.
 
 use std::fmt::Write;
 
@@ -7,10 +7,10 @@ use shared_catalog::{Preset, RATES, Rates};
 
 use super::price_list::ListedModel;
 
-/// Most characters of the list of prices that no field can express.
+/// Maximum length in characters of the list of prices that no field can express.
 const MAX_LEFT_OUT: usize = 1_000;
 
-/// Comments that explain why a preset sets an upstream's field.
+/// Comments that explain why a preset sets a field of the upstream.
 const NOTES: [(&str, &str); 10] = [
     ("api_key_env", "the environment variable that holds its credential"),
     ("auth", "the header of the credential"),
@@ -28,11 +28,11 @@ const NOTES: [(&str, &str); 10] = [
 pub struct CatalogueEntry<'a> {
     /// Sizes and prices. The id is the name in requests.
     pub listed: &'a ListedModel,
-    /// Vendor or software of the server; `None` if the address must be written by hand.
+    /// The server's vendor or software; `None` if a person has to write the address.
     pub preset: Option<&'a Preset>,
     /// The server's own name for the model.
     pub upstream_model: &'a str,
-    /// Factor from costs to prices; without one, listed prices are taken as prices.
+    /// Factor from costs to prices. Without a factor, listed prices are the prices.
     pub markup: Option<&'a str>,
 }
 
@@ -135,8 +135,8 @@ fn tables(out: &mut String, name: &str, listed: &ListedModel) -> std::fmt::Resul
     Ok(())
 }
 
-/// Writes the rates that appear anywhere in the list, and the rates without a default. Every tier repeats them, so that
-/// it inherits none from the previous tier.
+/// Writes the rates that appear anywhere in the list, and the rates that have no default. Every tier repeats them, so
+/// that it inherits none from the tier before.
 fn rates(out: &mut String, rates: Rates, named: &[bool; RATES]) -> std::fmt::Result {
     for (field, rate) in rates.to_array().into_iter().enumerate() {
         if named[field] || field < 3 {
@@ -146,7 +146,7 @@ fn rates(out: &mut String, rates: Rates, named: &[bool; RATES]) -> std::fmt::Res
     Ok(())
 }
 
-/// Writes a TOML string, which has the same escapes as JSON.
+/// Writes a TOML string. Its escapes are the same as in JSON.
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }

@@ -1,4 +1,4 @@
-//! Fuzz target of price lists.
+//! Fuzz target for price lists.
 
 use std::fs;
 
@@ -34,7 +34,7 @@ fn price_lists() {
                     format!("{SERVICE}{entry}").replace("url = \"\"", "url = \"https://api.example.com/v1\"");
                 match Catalog::parse(&text, "entry") {
                     Ok(catalog) => assert_eq!(*catalog.models[0].price, listed.price, "{text}"),
-                    // A person has to see what the list lacks or has wrong.
+                    // A person has to see what is missing or wrong in the list.
                     Err(error) => {
                         let error = error.to_string();
                         let blames_sizes = ["context_window", "max_output_tokens", "i64"];

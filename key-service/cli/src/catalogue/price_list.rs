@@ -9,10 +9,11 @@ use serde_json::{Map, Value};
 use shared::{bounded_file, money::NanoUsd};
 use shared_catalog::{Preset, Price, RATES, Rates, Tier, WrittenRates, continued};
 
-/// Most bytes of a list: many times the size of LiteLLM's.
+/// Maximum size of a price list in bytes: many times the size of LiteLLM's.
 const MAX_LIST: usize = 64 << 20;
 
-/// Names of the rates in models.dev's files, in the order of [`Rates::FIELDS`]; empty for rates that they lack.
+/// Names of the rates in models.dev's files, in the order of [`Rates::FIELDS`]; empty for rates that those files do not
+/// have.
 const MODELS_DEV: [&str; RATES] =
     ["input", "cache_read", "output", "cache_write", "", "reasoning", "input_audio", "output_audio", "", ""];
 /// Names of the rates in LiteLLM's list.
@@ -71,9 +72,9 @@ pub enum PriceList {
 pub struct ListedModel {
     pub id: String,
     pub owner: Option<String>,
-    /// Tokens of prompt and output together.
+    /// Maximum number of tokens of prompt and output together.
     pub context_window: Option<u64>,
-    /// Most output tokens.
+    /// Maximum number of output tokens.
     pub max_output_tokens: Option<u64>,
     /// Whether this is an embedding model.
     pub embeddings: bool,
@@ -85,14 +86,14 @@ pub struct ListedModel {
 }
 
 impl ListedModel {
-    /// Makes a model with these rates and without sizes. Input and output rates are required. If cached input has none,
-    /// it costs the same as other input.
+    /// Makes a model with these rates and without sizes. Input and output rates are required; cached input costs the
+    /// same as input unless it has a rate.
     pub fn at_rates(id: &str, rates: WrittenRates) -> anyhow::Result<Self> {
         RatesRead { base: rates, ..RatesRead::default() }.finish(id, false)
     }
 }
 
-/// Members of a models.dev file that are used here.
+/// Members of a models.dev file that this program uses.
 #[derive(Deserialize)]
 pub struct ModelsDev {
     cost: Option<toml::Table>,
@@ -107,7 +108,7 @@ struct ListedLimit {
 }
 
 impl PriceList {
-    /// Reads a list, in the format implied by the file's name.
+    /// Reads a list in the format that its file extension implies.
     pub fn open(file: &Path) -> anyhow::Result<Self> {
         let format = Format::of(file).context("the file's name ends neither in .toml nor in .json")?;
         Self::read(file, format)
@@ -133,7 +134,7 @@ impl PriceList {
         })
     }
 
-    /// Finds the vendor's model with this name. LiteLLM's list prefixes most models with the vendor, and several
+    /// Finds the vendor's model with this name. LiteLLM's list puts the vendor in front of most names, and several
     /// vendors have models with the same name.
     pub fn model_of(&self, vendor: &Preset, name: &str) -> anyhow::Result<Option<ListedModel>> {
         if let Self::ModelsDev { id, .. } = self {
@@ -205,7 +206,7 @@ fn litellm(id: &str, model: &Map<String, Value>) -> anyhow::Result<ListedModel> 
                 read.put(border, field, &format!("{number}{per_million}")).with_context(|| name.clone())?;
             }
             (Some(_), None) => bail!("{name} is not a number"),
-            // Rates of services that requests cannot use here do not matter. Any other rate may be billed.
+            // Rates for services that requests cannot use here do not matter. Any other rate may be billed.
             (None, number) if name.contains("cost") || name.contains("pricing") => {
                 if number != Some(0.0) {
                     read.left_out.push(name.clone());
@@ -269,7 +270,7 @@ impl RatesRead {
         Ok(())
     }
 
-    /// Adds a rate given in decimals. The shortest decimals of a float are what the list's author wrote.
+    /// Adds a rate given in decimals. The shortest decimals that give a float are what the list's author wrote.
     fn put(&mut self, border: Option<u64>, field: usize, decimals: &str) -> anyhow::Result<()> {
         let rate = NanoUsd::parse(decimals)?;
         if !(NanoUsd::ZERO..=NanoUsd::MAX).contains(&rate) {

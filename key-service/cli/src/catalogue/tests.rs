@@ -1,4 +1,4 @@
-//! Lists in the shapes of models.dev and LiteLLM, with models that do not exist.
+//! Lists in the formats of models.dev and LiteLLM, with invented models.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// Command line of a binary that has these commands.
+/// A binary's command line with these commands.
 #[derive(Debug, Parser)]
 struct Binary {
     #[command(flatten)]
@@ -32,7 +32,7 @@ impl Folder {
         Self(folder)
     }
 
-    /// Output of the command, and its error. Words with a dot and a slash are files of the folder.
+    /// Runs the command, and returns its output and its error. Words with a dot and a slash are files in the folder.
     fn say(&self, line: &str) -> (String, Option<String>) {
         let word = |word: &str| match word.strip_prefix("./") {
             Some(name) => self.0.path().join(name).display().to_string(),
@@ -60,7 +60,7 @@ fn rates(text: &str) -> Rates {
 
 const SERVICE: &str = "[service]\nname = \"f\"\nprovider = \"f\"\ndocs = \"f\"\n";
 
-/// The model of an entry that a person has completed.
+/// The model in an entry that a person has completed.
 fn completed(entry: &str) -> Model {
     let text = format!("{SERVICE}{entry}").replace("url = \"\"", "url = \"https://api.example.com/v1\"");
     Catalog::parse(&text, "entry").unwrap().models.remove(0)
@@ -147,7 +147,7 @@ fn a_file_of_models_dev_may_leave_prices_and_sizes_out() {
     let entry = entry
         .replace("# context_window = …", "context_window = 9")
         .replace("# max_output_tokens = …", "max_output_tokens = 9");
-    // What is read from a cache costs as much as other input, in each tier.
+    // Tokens from a cache cost as much as other input, in each tier.
     let model = completed(&entry);
     assert_eq!(model.price.base, rates("1 1 2 1 1 2 1 2 0 0"));
     assert_eq!(model.price.tiers, [Tier { above: 200_000, rates: rates("4 4 2 4 4 2 4 2 0 0") }]);
@@ -205,7 +205,7 @@ fn models_of_litellms_list_become_entries() {
     let model = completed(wren);
     assert!(model.serves.embeddings && !model.serves.chat);
     assert_eq!(model.price.base, rates("0.00546875 0.00546875 0 0.00546875 0.00546875 0 0.00546875 0 0 0"));
-    // One that is missing, or has no price per token, leaves none printed.
+    // If one model is missing or has no price per token, no model is printed.
     for (id, expected) in [("lark", "does not have this model"), ("painter", "it has no price per token")] {
         let (out, error) = folder.say(&format!("{from} aviary/lark-2 {id}"));
         assert!(out.is_empty() && error.unwrap().contains(expected), "{id}");
@@ -257,7 +257,7 @@ fn a_check_says_which_models_may_lose_money() {
     let (out, none) = check(&offered("vllm", &format!("sell_below_cost = true\n{PRICE}"), &cost));
     assert_eq!(none, None);
     assert!(out.contains("`cache_write` sells for 3 and costs 3.75."), "{out}");
-    // What the services refuse at start.
+    // What the services refuse at their start.
     let (out, error) = check(&offered("vllm", PRICE, &cost));
     assert!(out.is_empty(), "{out}");
     assert!(
@@ -293,14 +293,14 @@ fn a_check_against_a_list_says_what_has_changed() {
         "{out}"
     );
     assert!(error.unwrap().ends_with("(differences: 2)"));
-    // Without a known cost: prices below the list's are listed, others are the operator's affair.
+    // Without a known cost, only prices below the list's prices are listed; other prices are up to the operator.
     let (out, error) = check(&offered("vllm", PRICE, ""))("prices.json");
     assert!(out.contains(&line("`cache_write` sells for 3 and costs 3.75 in the list.")), "{out}");
     assert!(error.unwrap().contains("the catalogue differs from"));
     let dear = PRICE.replace("\"0.3\"", "\"100\"").replace("\"3\"", "\"100\"").replace("\"15\"", "\"100\"");
     let dear = format!("{dear}\nimage = \"1\"\nrequest = \"1\"");
     assert_eq!(check(&offered("vllm", &dear, ""))("prices.json").1, None);
-    // A list says nothing about a model that it does not have, by the upstream's name or by the id.
+    // A list has nothing to compare for a model that it lacks, whether by the upstream's name or by the id.
     let (out, error) = check(&offered("vllm", PRICE, ""))("lark.toml");
     assert!(out.contains(&line("not in the list.")) && error.is_none(), "{out}");
     let renamed = offered("vllm", PRICE, "").replace("\"Lark\"", "\"lark\"");
@@ -350,7 +350,7 @@ fn a_model_of_a_known_vendor_comes_with_all_that_its_first_call_needs() {
     let expected =
         ("https://api.openai.com/v1".into(), "gpt-x".into(), "OPENAI_API_KEY".into(), vec!["responses"]);
     assert_eq!(read(entry), expected);
-    // The vendor's name in front is the list's, and not the vendor's.
+    // The list's prefix for the vendor is removed, but not a prefix in the vendor's own name.
     let entry = folder.say(&format!("{from} groq/aviary/lark")).0;
     assert!(
         entry.contains("id = \"groq/aviary/lark\"") && entry.contains("max_completion_tokens"),
@@ -407,7 +407,7 @@ fn a_vendor_finds_its_own_price_and_none_of_another_vendor() {
     assert_eq!(find("prices.json", "azure", "gpt-x").as_deref(), Some("azure/gpt-x"));
     assert_eq!(find("prices.json", "groq", "aviary/lark").as_deref(), Some("groq/aviary/lark"));
     assert_eq!(find("prices.json", "openrouter", "gpt-x"), None);
-    // A local server is asked what any vendor would be.
+    // A local server gets the price that any vendor charges.
     assert_eq!(find("prices.json", "vllm", "gpt-x").as_deref(), Some("gpt-x"));
     assert_eq!(find("lark-2.toml", "openrouter", "aviary/lark-2").as_deref(), Some("lark-2"));
     assert_eq!(find("lark-2.toml", "openrouter", "aviary/lark-3"), None);

@@ -1,4 +1,4 @@
-//! Fuzz targets of the files of other gateways.
+//! Fuzz targets for the files of other gateways.
 
 use std::{fs, path::Path};
 

@@ -1,4 +1,4 @@
-//! The import commands over a store in memory.
+//! Tests of the import commands, over a store in memory.
 
 use std::{io::Write as _, path::Path};
 
@@ -11,15 +11,14 @@ use key_service_management::{governed::Governed as _, testing::Office};
 use key_service_store::store::{Order, Page, Store};
 use shared::{ids::AccountId, money::NanoUsd, wire::MAX_PAGE};
 
-/// Name of the account.
 const ACCOUNT: &str = "acme";
 
-/// An export made for the tests.
+/// An export that was made for these tests.
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/moving").join(name)
 }
 
-/// The tables of one version as CSV, teams first.
+/// One version's tables as CSV, teams first.
 fn csv() -> Vec<PathBuf> {
     ["teams", "budgets", "models", "keys"].map(|table| fixture(&format!("litellm-1.74-{table}.csv"))).into()
 }
@@ -38,7 +37,7 @@ async fn litellm(office: &Office, file: Vec<PathBuf>) -> Result<String, String> 
     say(office, ImportCommand::Litellm { into: into(false), file }).await
 }
 
-/// Imports lines of JSON.
+/// Imports JSON lines.
 async fn lines(office: &Office, lines: &[&str]) -> Result<String, String> {
     let mut file = tempfile::Builder::new().suffix(".jsonl").tempfile().unwrap();
     writeln!(file, "{}", lines.join("\n")).unwrap();
@@ -99,7 +98,7 @@ async fn an_export_of_a_later_version_has_its_windows_and_says_what_was_dropped(
         let of = |line: &&str| line.split_whitespace().nth(1) == Some(column);
         said.lines().find(of).unwrap_or_else(|| panic!("{column} is not in\n{said}"))
     };
-    assert!(line("budget_limits").ends_with("24h is limits per day"), "{said}");
+    assert!(line("budget_limits").ends_with("24h becomes limits per day"), "{said}");
     assert!(line("rotation_count").ends_with("dropped: rotate keys with the management API"), "{said}");
     assert!(line("last_active").contains("dropped: "), "{said}");
     assert!(said.contains("LiteLLM_UserTable"), "{said}");

@@ -12,10 +12,7 @@ use crate::{
     nouns::object::{self, InAccount, NamedObject, ObjectCommand, Tabled, or_none},
 };
 use domain::group::{Group, GroupPatch};
-use key_service_management::{
-    Management,
-    governed::{Governed as _, Made},
-};
+use key_service_management::{Management, governed::Governed as _};
 use key_service_objects::settings;
 
 #[derive(Debug, Subcommand)]
@@ -58,9 +55,8 @@ pub(crate) async fn run(
             let external_id = flags.external_id.filter(Option::is_some).or(patch.external_id);
             let parent = parent.map(Some).or(patch.parent);
             let patch = GroupPatch { name: flags.name, external_id, parent, ..patch };
-            let (Made::New(group, _) | Made::Existing(group) | Made::Replayed(group)) =
-                Group::create(of.by(management).await?, patch, None).await.map_err(refused("groups list"))?;
-            writeln!(out, "{}", group.id)?;
+            let issued = Group::create(of.by(management).await?, patch, None).await;
+            writeln!(out, "{}", issued.map_err(refused("groups list"))?.made.into_inner().id)?;
         }
         GroupCommand::Object(command) => object::run::<Group>(command, management, out).await?,
         GroupCommand::Archive(NamedObject { of, id }) => {

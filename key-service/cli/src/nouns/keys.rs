@@ -16,11 +16,7 @@ use crate::{
     nouns::object::{self, InAccount, NamedObject, ObjectCommand, SettingFlags, Tabled, or_none},
 };
 use domain::key::ApiKey;
-use key_service_management::{
-    Management,
-    governed::{Governed as _, Made},
-    rotation::RotationTerms,
-};
+use key_service_management::{Management, governed::Governed as _, rotation::RotationTerms};
 
 #[derive(Debug, Subcommand)]
 pub enum KeyCommand {
@@ -37,10 +33,10 @@ pub enum KeyCommand {
     Rotate {
         #[command(flatten)]
         object: NamedObject<KeyId>,
-        /// Seconds that the previous plaintext keeps working, at most 30 days
+        /// Seconds for which the previous plaintext keeps working, at most 30 days
         #[arg(long, value_name = "SECONDS", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=MAX_GRACE_SECONDS))]
         grace_seconds: u64,
-        /// Rotate even if the plaintext before the last rotation still works, and end it
+        /// Rotate even if a plaintext from an earlier rotation still works, and end that one
         #[arg(long)]
         force: bool,
     },
@@ -62,11 +58,9 @@ pub(crate) async fn run(
         KeyCommand::Rotate { object: NamedObject { of, id }, grace_seconds, force } => {
             let terms = RotationTerms { grace: Duration::from_secs(grace_seconds), is_forced: force };
             let rotated = of.by(management).await?.rotate(id, terms, None).await;
-            match rotated.map_err(refused("GET /v1/management/keys/{id}"))? {
-                Made::New(_, Some(plaintext)) => writeln!(out, "{}", plaintext.expose_secret())?,
-                Made::New(_, None) | Made::Existing(_) | Made::Replayed(_) => {
-                    bail!("the key was rotated before")
-                }
+            match rotated.map_err(refused("GET /v1/management/keys/{id}"))?.secret {
+                Some(plaintext) => writeln!(out, "{}", plaintext.expose_secret())?,
+                None => bail!("the key was rotated before"),
             }
         }
         KeyCommand::Revoke(NamedObject { of, id }) => {

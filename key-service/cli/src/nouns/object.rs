@@ -20,16 +20,16 @@ use crate::{
 use domain::settings::Patch;
 use key_service_management::{
     Error, Management,
-    governed::{Acting, Governed, Made},
+    governed::{Acting, Governed, Issued},
     listing::Listing,
 };
 use key_service_objects::{Shown, settings, with_secret};
 use key_service_store::store::Order;
 
-/// Objects read at a time, to bound a command's memory.
+/// Number of objects to read at a time, which limits a command's memory.
 const READ_AT_ONCE: usize = 500;
 
-/// An account, named by a flag.
+/// An account that a flag names.
 #[derive(Debug, Args)]
 pub struct InAccount {
     /// The account's name
@@ -37,7 +37,7 @@ pub struct InAccount {
     account: String,
 }
 
-/// An object of an account, named by flags.
+/// An object in an account; flags name both.
 #[derive(Debug, Args)]
 pub struct NamedObject<I: FromStr<Err = InvalidId> + Clone + Send + Sync + 'static> {
     #[command(flatten)]
@@ -58,7 +58,7 @@ impl InAccount {
     }
 }
 
-/// Flags for the settings of a new object (`NEW`) or of a change, stored as JSON in the management API's form.
+/// Flags for the settings of a new object (`NEW`) or for changes, stored as JSON in the management API's format.
 #[derive(Debug)]
 pub struct SettingFlags<F, const NEW: bool>(String, PhantomData<F>);
 
@@ -66,7 +66,7 @@ fn rows<F: Fields>(is_new: bool) -> impl Iterator<Item = Field> {
     F::settings().map(Fields::row).filter(move |row| is_new || !row.is_fixed)
 }
 
-/// Writes the value of a flag as JSON. `null` clears a setting that may be null.
+/// Converts a flag's value to JSON. `null` clears a setting that may be null.
 fn json_of(kind: Kind, text: &str) -> String {
     match kind {
         Kind::Line { .. } | Kind::Url | Kind::Word(_) => json!(text).to_string(),
@@ -109,7 +109,7 @@ impl<F: Fields, const NEW: bool> FromArgMatches for SettingFlags<F, NEW> {
 impl<F: Fields, const NEW: bool> Args for SettingFlags<F, NEW> {
     fn augment_args(command: clap::Command) -> clap::Command {
         command.args(rows::<F>(NEW).map(|row| {
-            // Leaks once per process.
+            // Leaked once per process.
             let flag: &'static str = row.name.replace('_', "-").leak();
             Arg::new(row.name).long(flag).help(row.description).required(NEW && row.is_required)
         }))
@@ -133,7 +133,7 @@ pub enum ObjectCommand<F: Fields, I: FromStr<Err = InvalidId> + Clone + Send + S
     },
     /// Show it as JSON
     Show(NamedObject<I>),
-    /// Change it, and print it as JSON; settings without a flag stay, and the value null clears one
+    /// Change it, and print it as JSON. Settings without a flag stay unchanged; the value null clears a setting
     Update {
         #[command(flatten)]
         object: NamedObject<I>,
@@ -142,7 +142,7 @@ pub enum ObjectCommand<F: Fields, I: FromStr<Err = InvalidId> + Clone + Send + S
     },
 }
 
-/// A kind of object that `list` prints as rows of a table.
+/// A kind of object that `list` prints as a table.
 pub(crate) trait Tabled: Governed<Id: FromStr<Err = InvalidId>, Filter: Default> + Shown {
     const HEAD: &'static [&'static str];
 
@@ -171,22 +171,20 @@ pub(crate) async fn run<T: Tabled>(
     write_json_object(out, &object.map_err(refused("show"))?.shown(now))
 }
 
-/// Returns the cell of a value that may be absent.
+/// Returns the cell for a value that may be absent.
 pub(crate) fn or_none(value: Option<impl ToString>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| value.to_string())
 }
 
 pub(crate) fn print_made<T: Governed + Shown>(
-    made: Made<T>,
+    Issued { made, secret }: Issued<T>,
     management: &Management,
     out: &mut (dyn Write + Send),
 ) -> anyhow::Result<()> {
-    let now = management.now();
-    match made {
-        Made::New(object, Some(secret)) => write_json_object(out, &with_secret(&object, &secret, now)),
-        Made::New(object, None) | Made::Existing(object) | Made::Replayed(object) => {
-            write_json_object(out, &object.shown(now))
-        }
+    let (object, now) = (made.into_inner(), management.now());
+    match secret {
+        Some(secret) => write_json_object(out, &with_secret(&object, &secret, now)),
+        None => write_json_object(out, &object.shown(now)),
     }
 }
 

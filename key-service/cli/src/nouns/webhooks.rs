@@ -23,13 +23,13 @@ pub enum WebhookCommand {
         /// Address to send events to
         #[arg(long)]
         url: String,
-        /// Type of events to send, such as key.limit_reached; repeat for more [default: all types]
+        /// Type of event to send, such as key.limit_reached; repeat for more types [default: all types]
         #[arg(long = "type", value_name = "TYPE")]
         types: Vec<String>,
     },
     /// Send a webhook.test event to a webhook once, and print the event
     Test(NamedObject<WebhookId>),
-    /// Remove a webhook, and stop sending to it
+    /// Remove a webhook, and stop sending events to it
     Delete(NamedObject<WebhookId>),
     #[command(flatten)]
     Object(ObjectCommand<WebhookField, WebhookId>),

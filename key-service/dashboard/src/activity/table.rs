@@ -13,20 +13,22 @@ use domain::{key::ApiKey, ledger::Ending, refused::RefusedCall};
 use key_service_management::requests::AnyRequest;
 use key_service_page::{
     paths::{ACTIVITY, KEYS},
-    show::{aligned, count, duration, or_unnamed, scrolled_table, time_to_second, usd},
+    show::{aligned, count, duration, or_unnamed, time_to_second, usd},
+    table::{Column, Table},
 };
 use key_service_store::store::JournalEntry;
 
 /// Renders a table of requests. `keys` adds a column with the key; it is `None` if all requests have the same key.
 pub(crate) fn table(requests: &[AnyRequest], keys: Option<&HashMap<KeyId, ApiKey>>) -> Markup {
-    let head = html! {
-        th scope="col" { "Time, " span data-zone="now" { "UTC" } } @if keys.is_some() { th.wide-only scope="col" { "Key" } }
-        th.wide-only scope="col" { "Model" } th.wide-only scope="col" { "Outcome" }
-        th.n.wide-only scope="col" title="Prompt tokens → output tokens" { "Tokens" }
-        th.n.wide-only scope="col" title="Time to the first token of a stream" { "First token" }
-        th.n.wide-only scope="col" title="Time to the end of the answer" { "Total" }
-        th.n scope="col" { "Charged" }
-    };
+    let mut columns = vec![Column::new(html! { "Time, " span data-zone="now" { "UTC" } }, "")];
+    columns.extend(keys.map(|_| Column::new("Key", "wide-only")));
+    columns.extend([("Model", "wide-only"), ("Outcome", "wide-only")].map(Column::from));
+    columns.extend([
+        Column::new("Tokens", "n wide-only").hint("Prompt tokens → output tokens"),
+        Column::new("First token", "n wide-only").hint("Time to the first token of a stream"),
+        Column::new("Total", "n wide-only").hint("Time to the end of the answer"),
+        Column::new("Charged", "n"),
+    ]);
     let rows = html! {
         @for request in requests {
             @match request {
@@ -35,7 +37,7 @@ pub(crate) fn table(requests: &[AnyRequest], keys: Option<&HashMap<KeyId, ApiKey
             }
         }
     };
-    scrolled_table("Requests", &head, &rows)
+    Table::new("Requests", columns).body(&rows)
 }
 
 fn link(key: KeyId, keys: Option<&HashMap<KeyId, ApiKey>>) -> Option<Markup> {

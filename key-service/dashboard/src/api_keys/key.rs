@@ -23,7 +23,7 @@ use key_service_page::{
     failure::Failure,
     form::{Fields, PageAddress, query},
     layout::{Section, WayBack, confirmation, hidden, page},
-    notice,
+    notice::{self, Undo},
     object_page::{ObjectAct, ObjectPage},
     paths::{GROUPS, KEYS as PATH},
     session::{KeysAct, KeysViewer, Viewer},
@@ -32,6 +32,7 @@ use key_service_page::{
 use key_service_ranges::spend::{SpendScope, SpendView};
 use key_service_settings::{
     budget::gauge,
+    key_line::key_line,
     limits,
     settings_form::{self, Edit, offered},
     words,
@@ -55,6 +56,7 @@ pub(crate) async fn show(
             " · last used " (time_or(key.spend.last_used_at, "never"))
             @if let Some(at) = key.spend.expires_at { " · expires " (time(at)) }
             @if let Some(at) = key.spend.revoked_at { " · revoked " (time(at)) } }
+        (key_line(&viewer, &key, &reached))
         (refused::notice(&refused, false))
         (bounds(&key, &groups, now))
         (models_note(&app, &key, &groups))
@@ -92,8 +94,35 @@ fn acts(viewer: &Viewer, key: &ApiKey) -> Markup {
             a href={ (PATH) "/new?like=" (key.id.to_string()) } { "Duplicate" }
             a href={ (path(key)) "/rotate" } { "Rotate" }
             a.danger href={ (path(key)) "/revoke" } { "Revoke" }
+            (switch(viewer, key))
         }
     }
+}
+
+/// The switch that enables or disables the key at once.
+fn switch(viewer: &Viewer, key: &ApiKey) -> Markup {
+    let (is_on, next) = if key.spend.disabled { ("false", "true") } else { ("true", "false") };
+    html! {
+        form method="post" action={ (path(key)) "/enabled" } {
+            (hidden(viewer))
+            button.switch role="switch" name="enabled" value=(next) aria-checked=(is_on) { "Enabled" }
+        }
+    }
+}
+
+/// Enables or disables the key.
+pub(crate) async fn set_enabled(
+    ObjectAct { app, viewer, form, object: key, .. }: ObjectAct<ApiKey, KeysAct>,
+) -> Result<Response, Failure> {
+    let is_disabled = form.get("enabled") != "true";
+    let change = KeyPatch { disabled: Some(is_disabled), ..KeyPatch::default() };
+    ApiKey::update(viewer.by(&app), key.id, change).await?;
+    let line = if is_disabled {
+        "The key is disabled. Its requests are refused until you enable it again."
+    } else {
+        "The key is enabled."
+    };
+    Ok(notice::done(&viewer, &path(&key), line))
 }
 
 pub(crate) async fn requests(
@@ -146,9 +175,7 @@ pub(crate) async fn use_it(
 /// Says in a sentence what the limits of the key and its groups allow together.
 fn bounds(key: &ApiKey, groups: &[&Group], now: Timestamp) -> Markup {
     let sentence = words::bounds(&key.spend.budget, groups, now);
-    let is_archived = groups.iter().any(|group| group.spend.archived_at.is_some());
     html! {
-        @if is_archived { p.problem { "The group of this key is archived, so its requests are refused." } }
         @if let Some(group) = groups.first() {
             p { "In the group " a href={ (GROUPS) "/" (group.id.to_string()) } { bdi { (name_of(group)) } } "." }
         }
@@ -223,7 +250,11 @@ pub(crate) async fn update(
     match ApiKey::update(viewer.by(&app), key.id, patch).await {
         Ok(changed) => {
             let values = |field: KeyField| [key.value(field, now), changed.value(field, now)];
-            Ok(notice::done(&viewer, &format!("{}/settings", path(&key)), &words::saved(values, &groups)))
+            let after = settings_form::entered(|field: KeyField| changed.value(field, now));
+            let undo = settings_form::undo::<KeyField>(&present, &after);
+            let undo = undo.map(|fields| Undo { path: path(&key), fields });
+            let line = words::saved(values, &groups);
+            Ok(notice::done_undoably(&viewer, &format!("{}/settings", path(&key)), &line, undo))
         }
         Err(error) => match settings_form::fault(&form, &error) {
             Some(fault) => again(&app, &viewer, &key, &form, &fault).await,

@@ -21,8 +21,8 @@ use domain::{
     ledger::Holder,
 };
 use key_service_management::{
-    governed::{Governed as _, Made},
-    reached::{LimitOf, ReachedLimits},
+    governed::{Governed as _, Issued},
+    limits::{LimitOf, ReachedLimits},
     reading::{KeyCursor, KeyOrder, KeySearch},
 };
 use key_service_page::{
@@ -339,12 +339,13 @@ pub(crate) async fn create(
     }
     let attempt = Some(format!("dashboard-{}", form.attempt()?));
     match ApiKey::create(viewer.by(&app), settings, attempt).await {
-        Ok(Made::Replayed(key) | Made::Existing(key) | Made::New(key, None)) => Ok(notice::done(
+        Ok(Issued { made, secret: None }) => Ok(notice::done(
             &viewer,
-            &format!("{PATH}/{}", key.id),
+            &format!("{PATH}/{}", made.into_inner().id),
             "This form was already submitted and created this key.",
         )),
-        Ok(Made::New(key, Some(plaintext))) => {
+        Ok(Issued { made, secret: Some(plaintext) }) => {
+            let key = made.into_inner();
             let catalog = app.catalog.get();
             let model = catalog.models.first().map_or("", |model| model.id.as_str());
             let lists: Vec<_> = words::list_of(&key.spend.budget).into_iter().collect();

@@ -1,4 +1,5 @@
-//! Bulk actions on API keys: select them in a list, confirm, and then revoke them, move them or change their expiry.
+//! Bulk actions on API keys: select them in a list, confirm, and then revoke, disable, enable or move them, or change their
+//! expiry.
 
 use axum::{extract::State, response::Response};
 use maud::{Markup, html};
@@ -32,17 +33,21 @@ pub(crate) const FORM: &str = "many";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Deed {
     Revoke,
+    Disable,
+    Enable,
     Move,
     /// Changes the expiry.
     Extend,
 }
 
 impl Deed {
-    const ALL: [Self; 3] = [Self::Extend, Self::Move, Self::Revoke];
+    const ALL: [Self; 5] = [Self::Extend, Self::Move, Self::Disable, Self::Enable, Self::Revoke];
 
     const fn as_str(self) -> &'static str {
         match self {
             Self::Revoke => "revoke",
+            Self::Disable => "disable",
+            Self::Enable => "enable",
             Self::Move => "move",
             Self::Extend => "extend",
         }
@@ -51,6 +56,8 @@ impl Deed {
     const fn button(self) -> &'static str {
         match self {
             Self::Revoke => "Revoke",
+            Self::Disable => "Disable",
+            Self::Enable => "Enable",
             Self::Move => "Move",
             Self::Extend => "Change expiry",
         }
@@ -59,6 +66,8 @@ impl Deed {
     const fn past(self) -> &'static str {
         match self {
             Self::Revoke => "revoked",
+            Self::Disable => "disabled",
+            Self::Enable => "enabled",
             Self::Move => "moved",
             Self::Extend => "updated with the new expiry",
         }
@@ -81,7 +90,7 @@ pub(crate) fn form(viewer: &Viewer, table: &Markup) -> Markup {
         @if viewer.keeps_keys() {
             form.buttons.many id=(FORM) method="post" action=(CONFIRM) {
                 (hidden(viewer))
-                span.quiet { "Selected keys:" }
+                span.quiet.chosen { "Selected keys:" }
                 @for deed in Deed::ALL {
                     button.danger[deed == Deed::Revoke] name="deed" value=(deed.as_str()) { (deed.button()) " …" }
                 }
@@ -128,6 +137,8 @@ async fn asked(
     let number = numbered(keys.len());
     let question = match deed {
         Deed::Revoke => format!("Revoke {number}?"),
+        Deed::Disable => format!("Disable {number}?"),
+        Deed::Enable => format!("Enable {number}?"),
         Deed::Move => format!("Move {number}?"),
         Deed::Extend => format!("Change the expiry of {number}?"),
     };
@@ -136,12 +147,13 @@ async fn asked(
         @if deed == Deed::Revoke {
             p { "Their next requests are refused on every server, and their streams are cut within five seconds. This cannot be undone." }
         }
+        @if deed == Deed::Disable { p { "Their next requests are refused until you enable them again." } }
         form.stack method="post" action=(APPLY) {
             (hidden(viewer))
             input type="hidden" name="deed" value=(deed.as_str());
             @for key in keys { input type="hidden" name="key" value=(key.id.to_string()); }
             @match deed {
-                Deed::Revoke => {},
+                Deed::Revoke | Deed::Disable | Deed::Enable => {},
                 Deed::Move => (settings_form::group("group_id", "Group", "Its limits apply to the keys from then on.", entered, &offered)),
                 Deed::Extend => (entered.instant("expires_at", "Expires", "In UTC. Leave empty to never expire.", &settings_form::later(offered.now))),
             }
@@ -199,6 +211,9 @@ pub(crate) async fn apply(
 fn change(deed: Deed, form: &Fields) -> Result<Option<KeyPatch>, Fault> {
     Ok(match deed {
         Deed::Revoke => None,
+        Deed::Disable | Deed::Enable => {
+            Some(KeyPatch { disabled: Some(deed == Deed::Disable), ..KeyPatch::default() })
+        }
         Deed::Move => {
             let group = form.filled("group_id").map(str::parse).transpose();
             let group =

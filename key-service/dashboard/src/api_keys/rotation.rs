@@ -6,7 +6,7 @@ use axum::response::Response;
 use maud::html;
 
 use domain::key::{ApiKey, Status};
-use key_service_management::{governed::Made, rotation::RotationTerms};
+use key_service_management::{governed::Issued, rotation::RotationTerms};
 use key_service_page::{
     browser::form_token,
     failure::Failure,
@@ -78,13 +78,15 @@ pub(crate) async fn rotate(
     let terms =
         RotationTerms { grace: Duration::from_secs(*seconds), is_forced: form.get("force") == "true" };
     let attempt = Some(format!("dashboard-{}", form.attempt()?));
-    match viewer.by(&app).rotate(key.id, terms, attempt).await? {
-        Made::Replayed(key) | Made::Existing(key) | Made::New(key, None) => Ok(notice::done(
+    let Issued { made, secret } = viewer.by(&app).rotate(key.id, terms, attempt).await?;
+    let key = made.into_inner();
+    match secret {
+        None => Ok(notice::done(
             &viewer,
             &format!("{PATH}/{}", key.id),
             "This form was already submitted and rotated this key.",
         )),
-        Made::New(key, Some(plaintext)) => {
+        Some(plaintext) => {
             let content = html! {
                 p.lead { "Copy the new key of " strong { (or_unnamed(&key.label)) } " now. It is shown only once, since only a hash of it is stored." }
                 (new_key(&plaintext))

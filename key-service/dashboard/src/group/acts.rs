@@ -17,7 +17,7 @@ use key_service_page::{
     failure::Failure,
     form::{Fields, query},
     layout::{Section, WayBack, confirmation, hidden, page},
-    notice,
+    notice::{self, Undo},
     object_page::{ObjectAct, ObjectPage},
     paths::GROUPS as PATH,
     session::{Act, KeysAct, KeysViewer, OwnerAct, Viewer},
@@ -138,12 +138,12 @@ pub(crate) async fn create(
     let made = match settings_form::read::<GroupPatch>(&form) {
         Ok(settings) => {
             let made = Group::create(viewer.by(&app), settings, None).await;
-            made.map_err(|error| (settings_form::fault(&form, &error), Some(error)))
+            made.map(|issued| issued.made).map_err(|error| (settings_form::fault(&form, &error), Some(error)))
         }
         Err(fault) => Err((Some(fault), None)),
     };
     match made {
-        Ok(Made::New(group, _)) => Ok(notice::done(&viewer, &path(&group), "Group created.")),
+        Ok(Made::New(group)) => Ok(notice::done(&viewer, &path(&group), "Group created.")),
         Ok(Made::Existing(group) | Made::Replayed(group)) => Ok(notice::done(
             &viewer,
             &path(&group),
@@ -178,7 +178,11 @@ pub(crate) async fn update(
     match Group::update(viewer.by(&app), group.id, patch).await {
         Ok(changed) => {
             let values = |field: GroupField| [group.value(field, now), changed.value(field, now)];
-            Ok(notice::done(&viewer, &format!("{}/settings", path(&group)), &words::saved(values, &groups)))
+            let after = settings_form::entered(|field: GroupField| changed.value(field, now));
+            let undo = settings_form::undo::<GroupField>(&present, &after);
+            let undo = undo.map(|fields| Undo { path: path(&group), fields });
+            let line = words::saved(values, &groups);
+            Ok(notice::done_undoably(&viewer, &format!("{}/settings", path(&group)), &line, undo))
         }
         Err(error) => match settings_form::fault(&form, &error) {
             Some(fault) => again(&form, &fault).await,

@@ -23,9 +23,9 @@ use crate::{
 use domain::{group::Group, ledger::Holder};
 use key_service_management::{
     children::Children,
+    limits::ReachedLimits,
     listing::{GroupFilter, Listing, Page},
     reach::AccountReach,
-    reached::ReachedLimits,
     reading::KeySearch,
 };
 use key_service_page::{
@@ -37,7 +37,8 @@ use key_service_page::{
     pagination::{Pagination, ROWS_ON_PAGE, Shown},
     paths::{GROUPS as PATH, KEYS},
     session::{KeysViewer, Viewer},
-    show::{aligned, copyable_line, count, name_of, scrolled_table, time},
+    show::{aligned, copyable_line, count, name_of, time},
+    table::{Row, Table},
 };
 use key_service_ranges::spend::{SpendScope, SpendView};
 use key_service_settings::{
@@ -96,8 +97,7 @@ pub(crate) async fn list(
                 label { "Search" input type="search" name="q" value=(query.get("q")) placeholder="Name, external id or id" autocomplete="off"; }
                 button { "Apply" }
             }
-            @if items.is_empty() { p.empty { "No groups match. " a href=(PATH) { "Clear filters" } } }
-            @else { (table(&tree(&items), &reached, &children)) }
+            (table(&tree(&items), &reached, &children))
         }
         (pagination.links(PATH, &query, &shown))
     };
@@ -120,35 +120,43 @@ fn table(
     reached: &ReachedLimits,
     children: &HashMap<GroupId, Children>,
 ) -> Markup {
-    let head = html! {
-        th scope="col" { "Name" } th.wide-only scope="col" { "Limits" } th.wide-only scope="col" { "Usage" }
-        th.n scope="col" { "Total spend" } th.n.wide-only scope="col" { "Keys" } th.wide-only scope="col" { "Created" }
-    };
-    let rows = html! {
-        @for (group, is_below) in groups { (row(group, *is_below, reached, children.get(&group.id))) }
-    };
-    scrolled_table("Groups", &head, &rows)
+    let columns = [
+        ("Name", ""),
+        ("Limits", "wide-only wraps"),
+        ("Usage", "wide-only limit"),
+        ("Total spend", "n"),
+        ("Keys", "n wide-only"),
+        ("Created", "wide-only"),
+    ];
+    let row = |(group, is_below): &(&Group, bool)| row(group, *is_below, reached, children.get(&group.id));
+    Table::new("Groups", columns)
+        .or(html! { "No groups match. " a href=(PATH) { "Clear filters" } })
+        .rows(groups.iter().map(row))
 }
 
-fn row(group: &Group, is_below: bool, reached: &ReachedLimits, children: Option<&Children>) -> Markup {
+fn row(group: &Group, is_below: bool, reached: &ReachedLimits, children: Option<&Children>) -> Row {
     let parent = reached.parent_of(group).filter(|_| !is_below);
     let bounds = words::bounds(&group.spend.budget, &[], reached.now());
     let limits = reached.limits(Holder::Group(group.id), &group.spend.budget);
-    html! {
-        tr.gone[group.spend.archived_at.is_some()].below[is_below] {
-            th scope="row" {
-                a href=(path(group)) { bdi { (name_of(group)) } } " " (badges(group, reached))
-                @if let Some(parent) = parent { p.under { "in " bdi { (name_of(parent)) } } }
-                p.narrow-only { (bounds) " " (keys_in(group, children)) }
-            }
-            td.wide-only.wraps { @if bounds.is_empty() { span.quiet { "no limit" } } @else { (bounds) } }
-            td.wide-only.limit { (tightest(&limits)) }
-            td.n { (aligned(group.spend.budget.used))
-                @if !limits.is_empty() { p.narrow-only.limit { (tightest(&limits)) } } }
-            td.n.wide-only { (count(group.keys)) @if let Some(children) = children { p.under { (in_children(children)) } } }
-            td.wide-only { (time(group.created_at)) }
-        }
-    }
+    let name = html! {
+        a href=(path(group)) { bdi { (name_of(group)) } } " " (badges(group, reached))
+        @if let Some(parent) = parent { p.under { "in " bdi { (name_of(parent)) } } }
+        p.narrow-only { (bounds) " " (keys_in(group, children)) }
+    };
+    let spend = html! {
+        (aligned(group.spend.budget.used))
+        @if !limits.is_empty() { p.narrow-only.limit { (tightest(&limits)) } }
+    };
+    Row::new([
+        name,
+        html! { @if bounds.is_empty() { span.quiet { "no limit" } } @else { (bounds) } },
+        html! { (tightest(&limits)) },
+        spend,
+        html! { (count(group.keys)) @if let Some(children) = children { p.under { (in_children(children)) } } },
+        time(group.created_at),
+    ])
+    .class("gone", group.spend.archived_at.is_some())
+    .class("below", is_below)
 }
 
 pub(super) fn path(group: &Group) -> String {
@@ -189,7 +197,7 @@ pub(crate) async fn show(
     let trouble = app.management.trouble(AccountReach { group: Some(group.id), ..reach }).await?;
     let content = html! {
         (limits)
-        (trouble::strip(&viewer, &trouble, app.management.now()))
+        (trouble::strip(&viewer, &trouble, app.management.now(), None))
         (view.range.choice(&app, &here, &query))
         (view.tiles(&report, today, None))
         (view.card(&app, reach, PageAddress { path: &here, query: &query }, &report).await?)

@@ -1,4 +1,4 @@
-//! The first page: what needs attention, credit, spend, requests and tokens; for a new account, the first steps.
+//! The first page: figures of a range, what needs attention, and who spent the most; for a new account, the first steps.
 
 use axum::{
     extract::{Request, State},
@@ -7,25 +7,33 @@ use axum::{
 use maud::{Markup, html};
 use shared::money::NanoUsd;
 
-use crate::{home::trouble, webhooks};
-use domain::key::{ApiKey, Status};
-use key_service_management::{
-    accounts::SOON,
-    reading::KeySearch,
-    spend::{DAYS, days_left},
+use crate::{
+    home::{
+        jumps,
+        trouble::{self, AccountAlarms},
+    },
+    webhooks,
 };
+use domain::{
+    alarm::AlarmCounts,
+    key::{ApiKey, Status},
+    usage::permille,
+};
+use key_service_management::{accounts::SOON, members::SignedIn, reading::KeySearch};
 use key_service_page::{
     app::App,
+    chart::Measure,
     failure::Failure,
     form::{PageAddress, query},
     layout::{Section, page},
+    notice,
     paths::{GROUPS, HOME, KEYS},
-    session::{KeysViewer, Viewer},
-    show::{glance, or_unnamed},
+    session::{Act, KeysViewer, Viewer},
+    show::{count, glance, or_unnamed},
 };
 use key_service_ranges::{
     list,
-    spend::{SpendScope, SpendView},
+    spend::{SpendReport, SpendScope, SpendView},
 };
 
 /// Above this many days, "more than a year" is shown instead of a number.
@@ -45,38 +53,91 @@ pub(crate) async fn show(
     let query = query(&request);
     let view = SpendView::of(&query, SpendScope::Account, today);
     let report = view.read(&app, reach).await?;
-    // Recent spend, for the credit's tile here and for the days left that later pages show.
-    let spent = app.management.spent_lately(account).await?;
-    viewer.days_left = days_left(credit, spent);
+    // The rate, for the runway here and for the days left that later pages show.
+    viewer.days_left = app.management.spend_rate(account).await?.days_left(credit);
     let was_used = !app.management.top_keys(account, 1).await?.is_empty();
-    let top = list::top_keys(&app, reach, &view, &query, &report).await?;
+    let jumps = jumps::sentences(&app, reach).await?;
+    let top = list::top_parts(&app, reach, &view, &query, &report).await?;
     let trouble = app.management.trouble(reach).await?;
-    let webhooks = app.management.webhooks(account).await?;
+    let refused = app.management.refused_on(account, &view.range.days).await?;
+    let alarms = AccountAlarms {
+        webhooks: webhooks::failed(&app.management.webhooks(account).await?),
+        muted: app.management.muted_alarms(account, viewer.signed_in.member.id).await?,
+    };
     let newest = KeySearch { status: Some(Status::Active), limit: 1, ..KeySearch::default() };
     let newest = if was_used { Vec::new() } else { app.management.find_keys(reach, &newest).await?.found };
+    let was_refused = trouble.refused.today.iter().any(|(reason, _)| reason == "insufficient_credits");
+    let credit_tiles = credit_tiles(&viewer, was_refused);
+    let more = html! { (requests_tiles(&view, &report, refused)) (credit_tiles) };
     let content = html! {
-        (warning(credit, spent))
-        (webhooks::failed(&webhooks))
-        (trouble::strip(&viewer, &trouble, app.management.now()))
-        @if !was_used { (first_steps(&viewer, newest.first())) }
+        (empty(credit))
         (view.range.choice(&app, HOME, &query))
-        (view.tiles(&report, today, Some(&credit_tile(&viewer, spent))))
-        (view.card(&app, reach, PageAddress { path: HOME, query: &query }, &report).await?)
-        (top)
+        (view.tiles(&report, today, Some(&more)))
+        (runs_out(credit, viewer.days_left))
+        (jumps)
+        (trouble::strip(&viewer, &trouble, app.management.now(), Some(&alarms)))
+        @if !was_used { (first_steps(&viewer, newest.first())) }
+        div.with-table {
+            (view.card(&app, reach, PageAddress { path: HOME, query: &query }, &report).await?)
+            (top)
+        }
     };
     Ok(page(&viewer, Section::Overview, "Overview", &content))
 }
 
-/// Warns if the credit is used up or soon will be. `spent` is the spend of the last [`DAYS`].
-fn warning(credit: NanoUsd, spent: NanoUsd) -> Markup {
-    let add = html! { a href="/dashboard/credit" { "See how to add credit" } };
+/// Hides the alarms that the page showed from the member for a week, until they are about more.
+pub(crate) async fn mute(State(app): State<App>, Act { viewer, form }: Act) -> Result<Response, Failure> {
+    let shown = AlarmCounts::parse(form.get("alarms")).unwrap_or_default();
+    let SignedIn { account, member, .. } = &viewer.signed_in;
+    let muted = app.management.muted_alarms(*account, member.id).await?;
+    let counts = muted.map(|muted| muted.counts).unwrap_or_default().with(&shown);
+    app.management.mute_alarms(*account, member.id, &counts).await?;
+    Ok(notice::done(&viewer, HOME, "Muted for a week. An alarm comes back when it is about more."))
+}
+
+pub(crate) async fn unmute(State(app): State<App>, Act { viewer, .. }: Act) -> Result<Response, Failure> {
+    let SignedIn { account, member, .. } = &viewer.signed_in;
+    app.management.unmute_alarms(*account, member.id).await?;
+    Ok(notice::done(&viewer, HOME, "All alarms are shown again."))
+}
+
+fn see_credit() -> Markup {
+    html! { a href="/dashboard/credit" { "See how to add credit" } }
+}
+
+/// Says that the credit is used up, if it is.
+fn empty(credit: NanoUsd) -> Markup {
     html! {
-        @match days_left(credit, spent) {
-            _ if credit <= NanoUsd::ZERO => p.problem { "There is no credit left. Requests are refused until credit is added. " (add) },
-            Some(0) => p.note { "At the rate of the last " (DAYS) " days, the credit runs out today. " (add) },
-            Some(1) => p.note { "At the rate of the last " (DAYS) " days, the credit runs out tomorrow. " (add) },
-            Some(days) if days < SOON => p.note { "At the rate of the last " (DAYS) " days, the credit runs out in " (days) " days. " (add) },
-            Some(_) | None => {},
+        @if credit <= NanoUsd::ZERO {
+            p.problem { "There is no credit left. Requests are refused until credit is added. " (see_credit()) }
+        }
+    }
+}
+
+/// Warns if the credit will soon be used up.
+fn runs_out(credit: NanoUsd, days_left: Option<i64>) -> Markup {
+    let note = |when: &str| html! { p.note { "At the recent rate, the credit runs out " (when) ". " (see_credit()) } };
+    match days_left.filter(|days| credit > NanoUsd::ZERO && *days < SOON) {
+        None => html! {},
+        Some(0) => note("today"),
+        Some(1) => note("tomorrow"),
+        Some(days) => note(&format!("in {days} days")),
+    }
+}
+
+/// Tiles of the range's requests, and of the share that was refused.
+fn requests_tiles(view: &SpendView, report: &SpendReport, refused: Option<u64>) -> Markup {
+    let (total, before) = (report.total(), report.total_before());
+    let other = if view.measure == Measure::Requests { Measure::Spend } else { Measure::Requests };
+    let (now, before) = (other.of(total), other.of(before));
+    let refused = refused.map(|refused| (refused, total.requests.saturating_add(refused)));
+    let share = refused.and_then(|(refused, all)| permille(refused.cast_signed(), all.cast_signed()));
+    html! {
+        div.tile { dt { (other.title()) } dd { (other.glance(now))
+            small { (view.range.compared(now, before)) } } }
+        @if let (Some((refused, _)), Some(share)) = (refused, share) {
+            div.tile { dt { "Refused" } dd { (share / 10) "." (share % 10) " %"
+                small { (count(refused)) @if refused == 1 { " request" } @else { " requests" } } } }
         }
     }
 }
@@ -107,24 +168,26 @@ fn first_steps(viewer: &Viewer, key: Option<&ApiKey>) -> Markup {
     }
 }
 
-fn credit_tile(viewer: &Viewer, spent: NanoUsd) -> Markup {
+/// Tiles of the credit, and of how long it lasts.
+fn credit_tiles(viewer: &Viewer, was_refused: bool) -> Markup {
     let (credit, held) = (viewer.funds.credit, viewer.funds.held);
     html! {
         div.tile { dt { "Credit" } dd { (glance(credit))
-            @if held > NanoUsd::ZERO { small { (glance(held)) " held by requests in flight" } }
-            small { (lasts(credit, spent)) } } }
+            @if held > NanoUsd::ZERO { small { (glance(held)) " held by requests in flight" } } } }
+        div.tile { dt { "Runway" } dd { (runway(credit, viewer.days_left, was_refused)) small { "at the recent rate" } } }
     }
 }
 
-/// Says how long the credit lasts at the rate of the last [`DAYS`].
-fn lasts(credit: NanoUsd, spent: NanoUsd) -> String {
-    match days_left(credit, spent) {
+/// Says how long the credit lasts. `was_refused` says that the credit was too small for a request today.
+fn runway(credit: NanoUsd, days_left: Option<i64>, was_refused: bool) -> String {
+    match days_left {
         _ if credit <= NanoUsd::ZERO => "No credit left".into(),
+        Some(0) if was_refused => "Out of credit".into(),
         None => "No recent spend".into(),
-        Some(0) => "Runs out today at this rate".into(),
-        Some(1) => "Lasts 1 day at this rate".into(),
-        Some(days) if days <= FAR => format!("Lasts {days} days at this rate"),
-        Some(_) => "Lasts more than a year at this rate".into(),
+        Some(0) => "Less than a day".into(),
+        Some(1) => "1 day".into(),
+        Some(days) if days <= FAR => format!("{days} days"),
+        Some(_) => "More than a year".into(),
     }
 }
 
@@ -135,18 +198,29 @@ mod tests {
     #[test]
     fn words_say_how_long_credit_lasts() {
         let [nothing, dollar] = [NanoUsd::ZERO, NanoUsd::from_usd(1)];
-        for (credit, said) in [
-            (0, "no credit left"),
-            (1, "runs out tomorrow"),
-            (5, "runs out in 5 days"),
-            (7, ""),
-            (i64::from(u8::MAX), ""),
+        assert!(
+            empty(nothing).into_string().contains("no credit left") && empty(dollar).into_string().is_empty()
+        );
+        for (credit, days, said) in [
+            (nothing, Some(0), ""),
+            (dollar, Some(0), "runs out today"),
+            (dollar, Some(1), "runs out tomorrow"),
+            (dollar, Some(5), "runs out in 5 days"),
+            (dollar, Some(7), ""),
+            (dollar, None, ""),
         ] {
-            let page = warning(NanoUsd::from_usd(credit), NanoUsd::from_usd(30)).into_string();
-            assert!(page.contains(said) && page.is_empty() == said.is_empty(), "{credit}: {page}");
+            let page = runs_out(credit, days).into_string();
+            assert!(page.contains(said) && page.is_empty() == said.is_empty(), "{days:?}: {page}");
         }
-        assert_eq!(lasts(dollar, nothing), "No recent spend");
-        assert_eq!(lasts(dollar, NanoUsd::from_usd(15)), "Lasts 2 days at this rate");
-        assert_eq!(lasts(nothing, dollar), "No credit left");
+        for (credit, days, was_refused, said) in [
+            (nothing, Some(3), false, "No credit left"),
+            (dollar, Some(0), true, "Out of credit"),
+            (dollar, Some(0), false, "Less than a day"),
+            (dollar, Some(48), true, "48 days"),
+            (dollar, Some(400), false, "More than a year"),
+            (dollar, None, false, "No recent spend"),
+        ] {
+            assert_eq!(runway(credit, days, was_refused), said);
+        }
     }
 }

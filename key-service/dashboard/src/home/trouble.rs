@@ -5,29 +5,131 @@ use shared::time::Timestamp;
 
 use crate::{api_keys::keys::within, refused};
 use domain::{
+    alarm::{Alarm, AlarmCounts},
     key::{ApiKey, Status},
     ledger::Holder,
 };
 use key_service_management::{
-    reached::MoneyLimit,
+    limits::MoneyLimit,
+    members::MutedAlarms,
     trouble::{Trouble, TroubledKey},
 };
 use key_service_page::{
+    layout::hidden,
     paths::{ACTIVITY, KEYS},
     session::Viewer,
-    show::{count, or_unnamed, time},
+    show::{count, or_unnamed, requests, time},
 };
 use key_service_settings::budget::{may_raise, raise_today, reached_badge, tightest};
+
+/// Paths that mute the alarms of the first page, and show them again.
+pub(crate) const MUTE: &str = "/dashboard/alarms/mute";
+pub(crate) const UNMUTE: &str = "/dashboard/alarms/unmute";
 
 /// Keys listed under each heading. The heading counts all that were found.
 const NAMED: usize = 5;
 
-/// Shows what needs attention, or nothing if all is well.
-pub(crate) fn strip(viewer: &Viewer, trouble: &Trouble, now: Timestamp) -> Markup {
-    let Trouble { limited, ended, nearly, expiring, refused, limits, has_all, group } = trouble;
+/// Up to this many keys and webhooks, the strip is open.
+const FEW: u64 = 6;
+
+/// What an account's strip has besides its keys.
+pub(crate) struct AccountAlarms {
+    /// A sentence for each webhook that was disabled because deliveries failed.
+    pub(crate) webhooks: Vec<Markup>,
+    /// Alarms that the member has muted.
+    pub(crate) muted: Option<MutedAlarms>,
+}
+
+/// Shows a line of alarms that opens, or nothing if all is well.
+pub(crate) fn strip(
+    viewer: &Viewer,
+    trouble: &Trouble,
+    now: Timestamp,
+    of_account: Option<&AccountAlarms>,
+) -> Markup {
+    let all = counts(trouble, of_account);
+    let muted = of_account.and_then(|of| of.muted.as_ref());
+    let shown = muted.map_or_else(|| all.clone(), |muted| all.without(&muted.counts));
+    let few = shown.iter().filter(|(alarm, _)| *alarm != Alarm::Refused).map(|(_, count)| count).sum::<u64>();
+    html! {
+        @if !shown.is_empty() {
+            section.card.trouble.alarms aria-labelledby="trouble" {
+                details open[few <= FEW] {
+                    summary {
+                        h2 #trouble { "Needs attention" }
+                        @for (alarm, count) in shown.iter() {
+                            span.alarm.mild[is_mild(alarm)] { (in_short(alarm, count, trouble.has_all)) }
+                        }
+                    }
+                    (details(viewer, trouble, now, &shown))
+                    @if let Some(of_account) = of_account.filter(|_| shown.has(Alarm::WebhookOff)) {
+                        @for sentence in &of_account.webhooks { p.problem { (sentence) } }
+                    }
+                    @if shown.has(Alarm::Refused) { (refused::notice(&trouble.refused, true)) }
+                }
+                @if of_account.is_some() {
+                    form method="post" action=(MUTE) {
+                        (hidden(viewer))
+                        input type="hidden" name="alarms" value=(shown.to_string());
+                        button.link { "Mute for a week" }
+                    }
+                }
+            }
+        } @else if let Some(muted) = muted.filter(|_| !all.is_empty()) {
+            form.muted method="post" action=(UNMUTE) {
+                (hidden(viewer))
+                p.quiet { "Alarms are muted until " (time(muted.until)) ". " button.link { "Show them" } }
+            }
+        }
+    }
+}
+
+fn counts(trouble: &Trouble, of_account: Option<&AccountAlarms>) -> AlarmCounts {
+    let refused = trouble.refused.today.iter().map(|(_, count)| count).sum();
+    AlarmCounts::new([
+        (Alarm::OutOfBudget, trouble.limited.len() as u64),
+        (Alarm::StillCalled, trouble.ended.len() as u64),
+        (Alarm::WebhookOff, of_account.map_or(0, |of| of.webhooks.len() as u64)),
+        (Alarm::NearLimit, trouble.nearly.len() as u64),
+        (Alarm::ExpiresSoon, trouble.expiring.len() as u64),
+        (Alarm::Refused, refused),
+    ])
+}
+
+/// Returns whether requests still go through.
+const fn is_mild(alarm: Alarm) -> bool {
+    match alarm {
+        Alarm::OutOfBudget | Alarm::StillCalled | Alarm::WebhookOff => false,
+        Alarm::NearLimit | Alarm::ExpiresSoon | Alarm::Refused => true,
+    }
+}
+
+/// Writes an alarm in a few words, with `+` if there may be more keys.
+fn in_short(alarm: Alarm, number: u64, has_all: bool) -> String {
+    let more = if has_all { "" } else { "+" };
+    let plural =
+        |one: &str, many: &str| if number == 1 && has_all { one.to_owned() } else { many.to_owned() };
+    let of_keys = |one: &str, many: &str| format!("{}{more} {}", count(number), plural(one, many));
+    match alarm {
+        Alarm::OutOfBudget => of_keys("key out of budget", "keys out of budget"),
+        Alarm::StillCalled => of_keys("inactive key still being called", "inactive keys still being called"),
+        Alarm::NearLimit => of_keys("key close to a limit", "keys close to a limit"),
+        Alarm::ExpiresSoon => of_keys("key expires within a week", "keys expire within a week"),
+        Alarm::WebhookOff => {
+            format!("{} {} off", count(number), if number == 1 { "webhook" } else { "webhooks" })
+        }
+        Alarm::Refused => format!("{} refused today", requests(number)),
+    }
+}
+
+/// Lists the keys of the shown alarms.
+fn details(viewer: &Viewer, trouble: &Trouble, now: Timestamp, shown: &AlarmCounts) -> Markup {
+    let Trouble { limited, ended, nearly, expiring, refused: _, limits, has_all, group } = trouble;
     let reached = |TroubledKey { key, .. }: &TroubledKey| {
-        let limits = limits.limits(Holder::Key(key.id, None), &key.spend.budget);
-        html! { (tightest(&limits)) @if let Some(of) = trouble.limits.of_key(key) { " " (reached_badge(Some(of))) } }
+        // A limit of a group may be the reason, so that limit is shown.
+        let own = limits.limits(Holder::Key(key.id, None), &key.spend.budget);
+        let shown = limits.first_reached(key).map_or(own, |(_, limit)| vec![limit]);
+        html! { (tightest(&shown)) @if let Some(of) = trouble.limits.of_key(key) { " " (reached_badge(Some(of))) } }
     };
     let bar = |TroubledKey { key, .. }: &TroubledKey| {
         tightest(&limits.limits(Holder::Key(key.id, None), &key.spend.budget))
@@ -41,20 +143,22 @@ pub(crate) fn strip(viewer: &Viewer, trouble: &Trouble, now: Timestamp) -> Marku
     let expires = |TroubledKey { key, .. }: &TroubledKey| {
         html! { @if let Some(at) = key.spend.expires_at { "expires " (within(at, now)) } }
     };
+    let of = |alarm, keys| if shown.has(alarm) { keys } else { &[][..] };
     let part = |keys, what, cure| TroublePart { keys, what, cure, has_all: *has_all };
-    let has_keys = [limited, ended, nearly, expiring].into_iter().any(|keys| !keys.is_empty());
+    let limited = part(of(Alarm::OutOfBudget, limited.as_slice()), "out of budget", &RAISE);
+    let ended = part(of(Alarm::StillCalled, ended), "inactive and still being called", &SEE);
+    let nearly = part(of(Alarm::NearLimit, nearly), "close to a limit", &RAISE);
+    let expiring = part(of(Alarm::ExpiresSoon, expiring), "about to expire", &EXTEND);
+    let has_keys = shown.iter().any(|(alarm, _)| !matches!(alarm, Alarm::WebhookOff | Alarm::Refused));
+    let ended_since = |troubled: &TroubledKey| ended_since(&troubled.key, now);
     html! {
+        (keys(&limited, &reached, &raise_first))
+        (keys(&ended, &ended_since, &nothing))
+        (keys(&nearly, &bar, &raise_nearly))
+        (keys(&expiring, &expires, &nothing))
         @if has_keys {
-            section.card.trouble aria-labelledby="trouble" {
-                h2 #trouble { "Needs attention" }
-                (keys(&part(limited, "out of budget", &RAISE), &reached, &raise_first))
-                (keys(&part(ended, "inactive and still being called", &SEE), &|troubled| ended_since(&troubled.key, now), &nothing))
-                (keys(&part(nearly, "close to a limit", &RAISE), &bar, &raise_nearly))
-                (keys(&part(expiring, "about to expire", &EXTEND), &expires, &nothing))
-                p.under { a href={ (KEYS) "?status=trouble" @if let Some(group) = group { "&group=" (group.to_string()) } } { "All keys that need attention" } }
-            }
+            p.under { a href={ (KEYS) "?status=trouble" @if let Some(group) = group { "&group=" (group.to_string()) } } { "All keys that need attention" } }
         }
-        (refused::notice(refused, true))
     }
 }
 
@@ -147,6 +251,16 @@ mod tests {
     use domain::ledger::histories::{START, key as key_id};
 
     use super::*;
+
+    #[test]
+    fn an_alarm_is_said_in_a_few_words() {
+        assert_eq!(in_short(Alarm::OutOfBudget, 50, true), "50 keys out of budget");
+        assert_eq!(in_short(Alarm::OutOfBudget, 30, false), "30+ keys out of budget");
+        assert_eq!(in_short(Alarm::StillCalled, 1, true), "1 inactive key still being called");
+        assert_eq!(in_short(Alarm::StillCalled, 1, false), "1+ inactive keys still being called");
+        assert_eq!(in_short(Alarm::WebhookOff, 2, false), "2 webhooks off");
+        assert_eq!(in_short(Alarm::Refused, 1, true), "1 request refused today");
+    }
 
     #[test]
     fn a_heading_says_whether_there_may_be_more() {

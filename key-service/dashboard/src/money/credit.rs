@@ -22,7 +22,8 @@ use key_service_page::{
     pagination::{Pagination, ROWS_ON_PAGE, Shown},
     paths::OPERATOR,
     session::Viewer,
-    show::{aligned, copyable, program, requests, scrolled_table, short_count, time, time_to_second, usd},
+    show::{aligned, copyable, program, requests, short_count, time, time_to_second, usd},
+    table::{Row, Table},
 };
 use key_service_store::store::Deposit;
 
@@ -92,24 +93,24 @@ fn statements(app: &App, account: AccountId) -> Markup {
 }
 
 fn table(deposits: &[&Deposit]) -> Markup {
-    let head = html! {
-        th scope="col" { "Time" } th.wide-only scope="col" { "Note" } th.n scope="col" { "Amount" }
-        th.n.wide-only scope="col" { "Credit after" } th.wide-only scope="col" { "Id" }
+    let columns = [
+        ("Time", ""),
+        ("Note", "wide-only"),
+        ("Amount", "n"),
+        ("Credit after", "n wide-only"),
+        ("Id", "wide-only"),
+    ];
+    let row = |deposit: &&Deposit| {
+        let (Deposited { amount, credit, .. }, details) = (&deposit.deposited, details(&deposit.deposited));
+        Row::new([
+            html! { (time(deposit.at())) p.narrow-only { (details) } },
+            html! { bdi title=(details) { (details) } },
+            html! { (usd(*amount)) },
+            html! { @match credit { Some(credit) => (usd(*credit)), None => "–" } },
+            html! { code { (deposit.id.to_string()) } },
+        ])
     };
-    let rows = html! {
-        @for deposit in deposits {
-            @let Deposited { amount, credit, .. } = deposit.deposited;
-            @let details = details(&deposit.deposited);
-            tr {
-                th scope="row" { (time(deposit.at())) p.narrow-only { (details) } }
-                td.wide-only { bdi title=(details) { (details) } }
-                td.n { (usd(amount)) }
-                td.n.wide-only { @match credit { Some(credit) => (usd(credit)), None => "–" } }
-                td.wide-only { code { (deposit.id.to_string()) } }
-            }
-        }
-    };
-    scrolled_table("Deposits", &head, &rows)
+    Table::new("Deposits", columns).rows(deposits.iter().map(row))
 }
 
 /// Describes a deposit by its note and the id of its payment.
@@ -165,9 +166,7 @@ fn lines(month: Month, statement: &Statement, is_over: bool) -> Markup {
     let balance = |name: &str, day: Option<Day>, credit: NanoUsd| {
         html! { tr { th.wraps scope="row" { (name) @if let Some(day) = day { " " span.date { (day.to_string()) } } } td.wide-only {} td.n { strong { (aligned(credit)) } } } }
     };
-    let head = html! {
-        th scope="col" { "Item" } th.wide-only scope="col" { "Details" } th.n scope="col" { "Amount" }
-    };
+    let columns = [("Item", ""), ("Details", "wide-only"), ("Amount", "n")];
     let rows = html! {
         (balance("Credit on", Some(month.first), statement.opening))
         @for deposit in &statement.deposits {
@@ -185,5 +184,5 @@ fn lines(month: Month, statement: &Statement, is_over: bool) -> Markup {
         @if is_over { (balance("Credit after", Some(month.last), statement.closing)) }
         @else { (balance("Credit now", None, statement.closing)) }
     };
-    scrolled_table("Statement", &head, &rows)
+    Table::new("Statement", columns).body(&rows)
 }

@@ -28,7 +28,8 @@ use key_service_page::{
     notice,
     object_page::{ObjectAct, ObjectPage},
     session::{Act, OwnerAct, Viewer},
-    show::{copyable, scrolled_table, time},
+    show::{copyable, time},
+    table::{Row, Table},
 };
 use key_service_settings::settings_form::offered;
 
@@ -77,33 +78,36 @@ fn table(
     groups: &HashMap<GroupId, Group>,
 ) -> Markup {
     let yes_or_no = |is_set: bool| html! { @if is_set { "set" } @else { span.quiet { "none" } } };
-    let head = html! {
-        th scope="col" { "Name" } th.wide-only scope="col" { "Role" } th.wide-only scope="col" { "Password" }
-        th.wide-only scope="col" { "Second factor" } th.wide-only scope="col" { "Last sign-in" }
-        th.wide-only scope="col" { "Invited" }
+    let columns = [
+        ("Name", "wraps"),
+        ("Role", "wide-only"),
+        ("Password", "wide-only"),
+        ("Second factor", "wide-only"),
+        ("Last sign-in", "wide-only"),
+        ("Invited", "wide-only"),
+    ];
+    let row = |member: &Member| {
+        let signed_in = last.get(&member.id).copied();
+        let name = html! {
+            a href={ (PATH) "/" (member.id.to_string()) } { bdi { (member.name) } }
+            @if is_own(viewer, member) { " " span.badge { "you" } }
+            p.narrow-only { (roles::shown(member.role, groups)) ", " (came(member, signed_in)) }
+        };
+        let last_sign_in = html! { @match signed_in {
+            Some(LastSignIn::At(at)) => (time(at)),
+            Some(LastSignIn::NotSince(since)) => { span.quiet { "not since " (time(since)) } },
+            Some(LastSignIn::Never) | None => span.badge.expired { "not yet" },
+        } };
+        Row::new([
+            name,
+            html! { (roles::shown(member.role, groups)) },
+            yes_or_no(member.password.is_some()),
+            yes_or_no(member.second_factor.is_some()),
+            last_sign_in,
+            time(member.created_at),
+        ])
     };
-    let rows = html! {
-        @for member in members {
-            @let signed_in = last.get(&member.id).copied();
-            tr {
-                th.wraps scope="row" {
-                    a href={ (PATH) "/" (member.id.to_string()) } { bdi { (member.name) } }
-                    @if is_own(viewer, member) { " " span.badge { "you" } }
-                    p.narrow-only { (roles::shown(member.role, groups)) ", " (came(member, signed_in)) }
-                }
-                td.wide-only { (roles::shown(member.role, groups)) }
-                td.wide-only { (yes_or_no(member.password.is_some())) }
-                td.wide-only { (yes_or_no(member.second_factor.is_some())) }
-                td.wide-only { @match signed_in {
-                    Some(LastSignIn::At(at)) => (time(at)),
-                    Some(LastSignIn::NotSince(since)) => { span.quiet { "not since " (time(since)) } },
-                    Some(LastSignIn::Never) | None => span.badge.expired { "not yet" },
-                } }
-                td.wide-only { (time(member.created_at)) }
-            }
-        }
-    };
-    scrolled_table("Members", &head, &rows)
+    Table::new("Members", columns).rows(members.iter().map(row))
 }
 
 /// Says when a member last signed in.

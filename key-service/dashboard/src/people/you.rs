@@ -24,7 +24,8 @@ use key_service_page::{
     paths::YOU,
     second_factor::present_password,
     session::{Act, OwnViewer, Viewer},
-    show::{scrolled_table, time},
+    show::time,
+    table::{Column, Row, Table, hidden_heading},
 };
 
 pub(crate) async fn show(State(app): State<App>, OwnViewer(viewer): OwnViewer) -> Result<Response, Failure> {
@@ -110,33 +111,32 @@ fn way(way: &SignInWay) -> Markup {
 }
 
 fn table(viewer: &Viewer, sessions: &[Session]) -> Markup {
-    let head = html! {
-        th scope="col" { "Browser" } th.wide-only scope="col" { "Signed in" }
-        th.wide-only scope="col" { "Last used" } th.slim scope="col" { span.hidden { "Sign out" } }
-    };
-    let rows = html! {
-        @for session in sessions.iter().rev() {
-            tr {
-                th scope="row" { bdi title=(session.agent) { (browser(&session.agent)) }
-                    @if !session.address.is_empty() { p.under { "from " (session.address) } }
-                    p.narrow-only { "signed in " (time(session.created_at)) " " (way(&session.way)) }
-                    p.narrow-only { "last used " (time(session.seen_at)) }
-                }
-                td.wide-only { (time(session.created_at)) " " (way(&session.way)) }
-                td.wide-only { (time(session.seen_at)) }
-                td.act {
-                    @if session.id == viewer.signed_in.session.id { span.badge.active { "this one" } }
-                    @else {
-                        form method="post" action={ (YOU) "/sessions/" (session.id.to_string()) "/end" } {
-                            (hidden(viewer))
-                            button.danger { "Sign out" span.hidden { " of " (browser(&session.agent)) } }
-                        }
-                    }
+    let columns = [
+        Column::new("Browser", ""),
+        Column::new("Signed in", "wide-only"),
+        Column::new("Last used", "wide-only"),
+        Column::new(hidden_heading("Sign out"), "slim act"),
+    ];
+    let row = |session: &Session| {
+        let signed_in = html! { (time(session.created_at)) " " (way(&session.way)) };
+        let name = html! {
+            bdi title=(session.agent) { (browser(&session.agent)) }
+            @if !session.address.is_empty() { p.under { "from " (session.address) } }
+            p.narrow-only { "signed in " (signed_in) }
+            p.narrow-only { "last used " (time(session.seen_at)) }
+        };
+        let end = html! {
+            @if session.id == viewer.signed_in.session.id { span.badge.active { "this one" } }
+            @else {
+                form method="post" action={ (YOU) "/sessions/" (session.id.to_string()) "/end" } {
+                    (hidden(viewer))
+                    button.danger { "Sign out" span.hidden { " of " (browser(&session.agent)) } }
                 }
             }
-        }
+        };
+        Row::new([name, signed_in, time(session.seen_at), end])
     };
-    scrolled_table("Sessions", &head, &rows)
+    Table::new("Sessions", columns).rows(sessions.iter().rev().map(row))
 }
 
 /// Names a browser and its operating system, from its user agent.

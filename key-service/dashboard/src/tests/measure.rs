@@ -153,6 +153,8 @@ async fn measure(name: &'static str, store: Arc<Store>) {
         "/dashboard?by=key".into(),
         "/dashboard?by=key&range=90".into(),
         "/dashboard?by=group".into(),
+        "/dashboard?by=top-group".into(),
+        "/dashboard?by=upstream".into(),
         "/dashboard?by=user".into(),
         "/dashboard?by=user&range=90".into(),
         "/dashboard?range=today".into(),

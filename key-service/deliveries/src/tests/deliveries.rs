@@ -1,4 +1,4 @@
-//! Events on their way to receivers, with a clock that the tests move.
+//! Tests of events on their way to receivers, with a clock that the tests advance.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,12 +17,7 @@ use domain::{
     webhook::{DisabledReason, Webhook, WebhookPatch},
 };
 use key_service_credentials::Credentials;
-use key_service_management::{
-    Management,
-    governed::{Governed as _, Made},
-    testing::Office,
-    webhooks::MAX_WEBHOOKS,
-};
+use key_service_management::{Management, governed::Governed as _, testing::Office, webhooks::MAX_WEBHOOKS};
 use key_service_records::servers::PATIENCE;
 use key_service_store::store::{
     EventSlice, Store,
@@ -54,11 +49,10 @@ impl Desk {
         let made =
             ApiKey::create(self.office.management.by(self.account, Actor::System), KeyPatch::default(), None)
                 .await;
-        let Made::New(key, _) = made.unwrap() else { panic!("a new key") };
-        key.id.to_string()
+        made.unwrap().made.into_inner().id.to_string()
     }
 
-    /// Moves the clock, and lets the dispatcher do what is due.
+    /// Advances the clock, and lets the dispatcher do what is due.
     async fn pass(&self, time: Duration) {
         self.office.clock.set(&self.office.clock.now().plus(time).to_string());
         settle(&self.dispatcher).await;
@@ -82,7 +76,7 @@ fn dispatcher_of(office: &Office) -> Arc<Dispatcher> {
     Arc::new(Dispatcher::new(store, clock, credentials, Sender::new(&[])))
 }
 
-/// Looks at all accounts, and waits for the end of the attempts.
+/// Checks all accounts once, and waits until the attempts end.
 async fn settle(dispatcher: &Arc<Dispatcher>) {
     dispatcher.look().await;
     dispatcher.running.close();
@@ -90,7 +84,7 @@ async fn settle(dispatcher: &Arc<Dispatcher>) {
     dispatcher.running.reopen();
 }
 
-/// Types of the events that were received, in order.
+/// Types of the received events, in order.
 fn kinds(receiver: &Receiver) -> Vec<String> {
     let kind = |request: &String| {
         let event: serde_json::Value =
@@ -110,7 +104,7 @@ async fn every_event_reaches_a_receiver_that_fails_half_of_the_time() {
     let written = desk.office.store.events_after(desk.account, 0, 100).await.unwrap().events;
     let expected: BTreeMap<_, _> =
         written.iter().map(|event| (event.event.id.to_string(), event.event.to_json())).collect();
-    // The account and its management key were made before the webhook.
+    // The account and its management key are older than the webhook.
     let before = written.iter().filter(|event| event.event.kind.as_str() != "key.created").count();
     let mut arrived = BTreeSet::new();
     for _ in 0..100 {
@@ -253,12 +247,11 @@ async fn made(
     (url, settings): (WebhookUrl, WebhookPatch),
 ) -> Webhook {
     let settings = WebhookPatch { url: Some(url), ..settings };
-    let made = Webhook::create(management.by(account, Actor::System), settings, None).await.unwrap();
-    let (Made::New(webhook, _) | Made::Existing(webhook) | Made::Replayed(webhook)) = made;
-    webhook
+    let issued = Webhook::create(management.by(account, Actor::System), settings, None).await.unwrap();
+    issued.made.into_inner()
 }
 
-/// Creates the most webhooks that an account may have, all with this receiver.
+/// Creates as many webhooks as an account may have, all with this receiver.
 async fn every_webhook(office: &Office, account: AccountId, receiver: &str) {
     for _ in 0..MAX_WEBHOOKS {
         let settings = (WebhookUrl::parse(receiver).unwrap(), WebhookPatch::default());
@@ -278,7 +271,7 @@ async fn make_keys(office: &Office, account: AccountId, n: usize) {
 async fn slow_receivers_of_one_account_leave_places_to_others() {
     let receiver = Receiver::answers(OK).await;
     let office = Office::open();
-    // The greedy account comes first: accounts are listed oldest first.
+    // The greedy account comes first, since accounts are listed oldest first.
     let (greedy, _) = office.account("greedy").await;
     let (other, _) = office.account("other").await;
     let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
@@ -290,7 +283,7 @@ async fn slow_receivers_of_one_account_leave_places_to_others() {
     for _ in 0..10 {
         dispatcher.look().await;
     }
-    // Each has a task until the receiver's time is over.
+    // Each attempt has a task until the receiver's time is over.
     assert_eq!(dispatcher.running.len(), 16, "a quarter of the places");
     make_keys(&office, other, 3).await;
     dispatcher.look().await;
@@ -299,7 +292,7 @@ async fn slow_receivers_of_one_account_leave_places_to_others() {
             tokio::task::yield_now().await;
         }
     };
-    // Without a further check: these attempts began at once.
+    // No further check was made: these attempts began at once.
     assert!(tokio::time::timeout(PATIENCE, arrive).await.is_ok(), "{:?}", receiver.requests());
 }
 

@@ -1,9 +1,11 @@
 //! Daily usage counters by payer, updated by every settlement.
 
 mod counts;
+mod jump;
 mod packed;
 mod parts;
 mod ranking;
+mod runway;
 
 use std::{fmt, time::Duration};
 
@@ -11,11 +13,13 @@ use shared::{money::NanoUsd, time::Timestamp, tokens::Usage};
 
 use self::counts::difference;
 pub use self::counts::{COUNTED, Counts, Margin, Sums};
+pub use self::jump::{Jump, SpendHistory, jump};
 pub use self::parts::{
     DayTotal, GroupDay, GroupKeys, GroupPart, HOURS, HoursOfDay, PartCounts, USER_PARTS, UserDay,
     counting_groups, part_of_user,
 };
 pub use self::ranking::{permille, ranked};
+pub use self::runway::{RATE_DAYS, SpendRate};
 use crate::ledger::{Entry, Payer, Record, Settlement};
 
 /// Most tokens of a kind that one request adds: a million times any model's context. A larger number is an upstream's

@@ -9,8 +9,9 @@ use shared::{
 use super::*;
 use crate::{
     credentials::digest::Digest,
-    group::{Group, GroupNotChanged, GroupPatch},
-    key::{ApiKey, KeyNotChanged, KeyPatch},
+    governed::Refused,
+    group::{Group, GroupPatch},
+    key::{ApiKey, KeyPatch},
     webhook::{Webhook, WebhookPatch, WebhookUrl},
 };
 
@@ -118,7 +119,7 @@ fn metadata_merge_and_have_at_most_sixteen_names() {
         |changes| KeyPatch { metadata: MetadataPatch { is_cleared: false, changes }, ..KeyPatch::default() };
     let full = key().updated(&patch(named(0, 16, Some("a"))), NOW).unwrap();
     let one_more = patch(named(16, 17, Some("a")));
-    assert_eq!(full.clone().updated(&one_more, NOW), Err(KeyNotChanged::TooMuchMetadata));
+    assert_eq!(full.clone().updated(&one_more, NOW), Err(Refused::TooMuchMetadata));
     let fewer = full.updated(&patch(named(0, 2, None)), NOW).unwrap().updated(&one_more, NOW).unwrap();
     let left: Vec<&str> = fewer.metadata.keys().map(String::as_str).collect();
     assert_eq!((left.len(), left.contains(&"name 0"), left.contains(&"name 16")), (15, false, true));
@@ -151,7 +152,7 @@ fn a_key_made_in_a_group_has_the_defaults_that_it_says_nothing_about() {
 #[test]
 fn an_archived_group_does_not_change() {
     let archived = group().archived(NOW);
-    assert_eq!(archived.clone().updated(&GroupPatch::default(), Ok(()), NOW), Err(GroupNotChanged::Archived));
+    assert_eq!(archived.clone().updated(&GroupPatch::default(), Ok(()), NOW), Err(Refused::GroupArchived));
     let later = Timestamp::from_millis(NOW.millis() + 1);
     assert_eq!(archived.clone().archived(later), archived);
 }

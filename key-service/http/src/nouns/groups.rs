@@ -1,4 +1,4 @@
-//! Groups of API keys over HTTP: filters of their lists, and operations on all their keys.
+//! Groups of API keys over HTTP: filters for their lists, and operations on all keys of a group.
 
 use axum::{
     extract::{Request, State},

@@ -1,4 +1,4 @@
-//! API keys over HTTP: filters of their lists, the reach of a group's management keys, and rotation.
+//! API keys over HTTP: filters for their lists, which keys a group's management key may reach, and rotation.
 
 use axum::{
     extract::{Request, State},
@@ -20,7 +20,12 @@ use domain::{
     group::BadGroup,
     key::{ApiKey, KeyPatch, Status},
 };
-use key_service_management::{Error, Refused, governed::Made, governor::Governor, listing::KeyFilter};
+use key_service_management::{
+    Error, Refused,
+    governed::{Issued, Made},
+    governor::Governor,
+    listing::KeyFilter,
+};
 use key_service_objects::{Shown as _, with_secret};
 
 impl Filtered for ApiKey {
@@ -58,7 +63,7 @@ impl HttpNoun for ApiKey {
     }
 }
 
-/// Gives a key a new plaintext, which is shown only now.
+/// Gives a key a new plaintext, which only this response shows.
 pub(crate) async fn rotate(
     State(api): State<Api>,
     Caller(caller): Caller,
@@ -68,11 +73,11 @@ pub(crate) async fn rotate(
     let idempotency_key = body::idempotency_key(request.headers(), &caller)?;
     let terms = body::read_rotation(request).await?;
     let id = api.in_reach::<ApiKey>(&caller, &path).await?;
-    let issued = api.by(caller).rotate(id, terms, idempotency_key).await?;
+    let Issued { made, secret } = api.by(caller).rotate(id, terms, idempotency_key).await?;
     let now = api.clock.now();
-    Ok(match &issued {
-        Made::New(key, Some(plaintext)) => ok(&with_secret(key, plaintext, now)),
-        Made::New(key, None) | Made::Existing(key) => ok(&key.shown(now)),
-        Made::Replayed(key) => ([IDEMPOTENT_REPLAYED], ok(&key.shown(now))).into_response(),
+    Ok(match (made, secret) {
+        (Made::New(key), Some(secret)) => ok(&with_secret(&key, &secret, now)),
+        (Made::New(key) | Made::Existing(key), _) => ok(&key.shown(now)),
+        (Made::Replayed(key), _) => ([IDEMPOTENT_REPLAYED], ok(&key.shown(now))).into_response(),
     })
 }

@@ -1,5 +1,3 @@
-//! Deliveries to webhooks over HTTP.
-
 use axum::{body::Body, extract::State, response::Response};
 use shared::{
     error::ApiError,
@@ -25,7 +23,7 @@ impl Filtered for Webhook {
 
 impl HttpNoun for Webhook {}
 
-/// Queues a test. The answer is the event that will be sent.
+/// Queues a test delivery, and returns the event that will be sent.
 pub(crate) async fn test(
     State(api): State<Api>,
     Caller(caller): Caller,

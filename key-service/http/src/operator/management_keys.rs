@@ -6,6 +6,7 @@ use axum::{
 };
 use domain::{
     access::{Access, Scope},
+    governed::unknown_group,
     settings::Patch,
 };
 use http::{StatusCode, header};
@@ -30,7 +31,6 @@ use crate::{
 use key_service_management::{
     Error,
     management_keys::{ManagementKeyRefused, ManagementKeySettings},
-    refused::unknown_group,
 };
 use key_service_objects::{Shown as _, management_key_object};
 use key_service_store::store::ManagementKey;
@@ -107,7 +107,7 @@ pub(crate) async fn fetch(
     OfAccount { account, .. }: OfAccount,
     path: PathId<ManagementKeyId>,
 ) -> Result<Response, ApiError> {
-    let key = api.management.find_management_key(account.id, path.or(unknown())?).await;
+    let key = api.management.management_key(account.id, path.or(unknown())?).await;
     Ok(ok(&key.map_err(refused)?.shown(api.clock.now())))
 }
 
@@ -118,7 +118,7 @@ pub(crate) async fn revoke(
     path: PathId<ManagementKeyId>,
 ) -> Result<Response, ApiError> {
     let id = path.or(unknown())?;
-    api.management.find_management_key(account.id, id).await.map_err(refused)?;
+    api.management.management_key(account.id, id).await.map_err(refused)?;
     let revoked = api.management.revoke_management_key(id, governor.actor).await.map_err(refused)?;
     Ok(ok(&revoked.shown(api.clock.now())))
 }
@@ -138,10 +138,6 @@ fn refused(error: Error<ManagementKeyRefused>) -> ApiError {
             Code::IdempotencyKeyReuse,
             "This Idempotency-Key was used with a different request; choose a new one.",
         ),
-        ManagementKeyRefused::StoreFull => {
-            let says = "The store is nearly full, and the remaining space is reserved for requests.";
-            ApiError::new(Code::StoreFull, says)
-        }
     };
     error.map(said).into()
 }

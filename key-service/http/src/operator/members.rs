@@ -7,7 +7,8 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use domain::{
-    member::{LinkMaker, Member, Role},
+    governed::unknown_group,
+    member::{LinkMaker, Member, MemberRefused, Role},
     settings::Patch,
 };
 use http::{HeaderName, StatusCode, header, request::Parts};
@@ -31,8 +32,7 @@ use crate::{
 };
 use key_service_management::{
     Error,
-    members::{MemberRefused, Token, link as address},
-    refused::unknown_group,
+    members::{Token, link as address},
 };
 use key_service_objects::{Shown as _, member_object};
 
@@ -146,7 +146,6 @@ fn refused(error: Error<MemberRefused>) -> ApiError {
         MemberRefused::NotFound => unknown(),
         MemberRefused::NameTaken => ApiError::at(Code::MemberNameTaken, "name", says(reason)),
         MemberRefused::TooMany => ApiError::new(Code::TooManyMembers, says(reason)),
-        MemberRefused::StoreFull => ApiError::new(Code::StoreFull, says(reason)),
         MemberRefused::BadName => ApiError::at(Code::InvalidValue, "name", says(reason)),
         MemberRefused::NoSuchGroup => unknown_group("group_id"),
         MemberRefused::LastOwner => ApiError::new(Code::LastOwner, says(reason)),

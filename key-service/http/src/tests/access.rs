@@ -1,4 +1,4 @@
-//! Rights of management keys: scope, group, expiry (governing §4).
+//! What management keys may do: scope, group, expiry.
 
 use std::collections::BTreeSet;
 
@@ -11,18 +11,18 @@ use domain::{
 };
 use key_service_management::management_keys::ManagementKeySettings;
 
-/// A new webhook.
 const WEBHOOK: &str = r#"{"url": "https://example.com/events"}"#;
 
-/// An account with a group and a child group of it, another group, and a billed key in each and in none.
+/// An account with a group, its child group and another group. Each of them has a billed key, and so has the account
+/// itself.
 struct Team {
     desk: Desk,
     own: String,
     child: String,
     other: String,
-    /// Keys in the group, in the child group, in the other group, and in none.
+    /// Keys in the group, in the child group, in the other group, and in no group.
     keys: [String; 4],
-    /// A bill of each key.
+    /// A bill for each key.
     bills: [String; 4],
     webhook: String,
 }
@@ -46,7 +46,7 @@ impl Team {
         Self { desk, own, child, other, keys, bills, webhook }
     }
 
-    /// The desk of a management key with these rights.
+    /// A desk whose management key has these rights.
     async fn with(&self, scope: Scope, group: Option<&str>) -> Desk {
         let access = Access { scope, group: group.map(|group| group.parse().unwrap()) };
         self.desk.with_key(ManagementKeySettings { access, ..ManagementKeySettings::full("x") }).await
@@ -200,7 +200,7 @@ async fn a_key_of_a_group_sees_and_governs_the_keys_of_the_group_and_its_child_g
     {
         desk.get(&format!("{USAGE}?{query}")).await.is_error(400, "invalid_value", Some("group_by"));
     }
-    // New keys land in the group, unless they name one in reach.
+    // A new key is put into the caller's group, unless it names a group that the caller reaches.
     for (body, group) in [
         ("{}".to_owned(), &team.own),
         (r#"{"group_id":null}"#.to_owned(), &team.own),
@@ -212,7 +212,7 @@ async fn a_key_of_a_group_sees_and_governs_the_keys_of_the_group_and_its_child_g
     let moved = desk.patch(in_own, &json!({"group_id": team.child, "label": "moved"}).to_string()).await;
     assert_eq!((moved.status.as_u16(), &moved.json["group_id"]), (200, &json!(team.child)));
     assert_eq!(desk.delete(in_child).await.json["status"], "revoked");
-    // A key of the child group reaches neither the parent nor its keys.
+    // A management key of the child group reaches neither the parent nor its keys.
     let lower = team.with(Scope::Read, Some(&team.child)).await;
     assert!(lower.ids(KEYS).await.is_superset(&set(&[in_own, in_child])));
     lower.get(&format!("{GROUPS}/{}/keys", team.own)).await.is_error(404, "group_not_found", None);

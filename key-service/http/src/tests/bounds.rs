@@ -1,4 +1,4 @@
-//! Bounds and metadata of keys (governing §2).
+//! Limits and metadata of keys.
 
 use super::*;
 

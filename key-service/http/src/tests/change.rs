@@ -1,4 +1,4 @@
-//! Fetching, updating and revoking keys (contract §4.4).
+//! Fetching, updating and revoking keys.
 
 use super::*;
 
@@ -113,7 +113,7 @@ async fn a_revoked_key_cannot_be_changed() {
         answer.is_error(409, "key_revoked", None);
         assert_eq!(answer.headers["x-should-retry"], "false");
     }
-    // Errors of the body come first.
+    // Errors in the body are reported first.
     desk.patch(&id, r#"{"limit":-1}"#).await.is_error(400, "decimal_below_min_value", Some("limit"));
     assert_eq!(desk.everything().await, before);
 }

@@ -1,4 +1,4 @@
-//! Credentials of callers (contract §3).
+//! Credentials of callers.
 
 use super::*;
 use domain::event::Actor;

@@ -1,4 +1,4 @@
-//! Groups of keys (governing §3), and the key that asks (§4).
+//! Groups of keys, and keys that ask about themselves.
 
 use super::*;
 

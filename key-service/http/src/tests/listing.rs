@@ -1,5 +1,3 @@
-//! Listing keys (contract §4.2).
-
 use shared_door::serve::{Bounds, Port, serve};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -9,11 +7,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::*;
 
-/// More keys than one read from the store, and than one page.
+/// More keys than one read from the store returns, and more than a page has.
 const MANY: usize = 1234;
 
 impl Desk {
-    /// Keys labelled by their number, the oldest first; every third is revoked, every next one expired.
+    /// Keys labelled with their number, the oldest first. Every third is revoked, and the one after it expired.
     async fn fill(&self, count: usize) -> Vec<String> {
         let mut ids = Vec::new();
         for number in 0..count {
@@ -27,13 +25,13 @@ impl Desk {
         ids
     }
 
-    /// Ids of a listing after checking its envelope, and whether there are more.
+    /// Returns the ids in a listing and whether there are more, after checking the envelope.
     async fn listed(&self, query: &str) -> (Vec<String>, bool) {
         let answer = self.get(&format!("{KEYS}?{query}")).await;
         ids_in(&answer)
     }
 
-    /// Calls to the backend that a listing of all keys takes: the fewest with which it is whole.
+    /// Number of calls to the backend that a listing of all keys needs to be complete.
     async fn calls_of_a_listing(&self) -> u64 {
         for calls in 0.. {
             self.office.records.fail_after(calls);
@@ -47,7 +45,7 @@ impl Desk {
         unreachable!("it is whole some time")
     }
 
-    /// Every id, page by page, as an SDK's pager asks for them.
+    /// Reads every id page by page, as an SDK's pager does.
     async fn paged(&self, query: &str) -> Vec<String> {
         let (mut all, mut after) = (Vec::new(), String::new());
         loop {
@@ -180,7 +178,7 @@ async fn a_page_that_was_read_is_sent_before_the_next_is_read() {
     desk.fill(MANY).await;
     desk.used().await;
     let mut calls = 0;
-    // With as few calls as the first page takes.
+    // The backend fails after so few calls that only the first page can be read.
     let mut body = loop {
         desk.office.records.fail_after(calls);
         let request = desk.request(Method::GET, KEYS).body(Body::empty()).unwrap();

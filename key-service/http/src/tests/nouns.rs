@@ -1,22 +1,22 @@
-//! Facts of every noun and every route, read from the rows.
+//! Tests of every noun and every route, generated from their tables.
 
 use serde_json::Map;
 use shared::wire::{Endpoint, Field, Fields, GroupObject, KeyObject, Kind, Noun, Object, WebhookObject};
 
 use super::*;
 
-/// A noun with values for its settings.
+/// A noun, with values for its settings.
 struct Sample {
     path: &'static str,
     once: Option<&'static str>,
     settings: Vec<Field>,
-    /// The least that a body has.
+    /// The smallest valid body.
     least: Value,
-    /// A value for each setting that differs from a new object's.
+    /// For each setting, a value that differs from a new object's value.
     full: Map<String, Value>,
 }
 
-/// A value of a setting.
+/// A value for a setting.
 fn value(kind: Kind, group: &str, blank: &Value) -> Value {
     match kind {
         Kind::Line { .. } => json!("a"),
@@ -69,7 +69,7 @@ fn id_in(path: &str) -> String {
     path.rsplit('/').next().unwrap().to_owned()
 }
 
-/// Asserts that an answer has everything that was sent. It may have more, such as the usage of a limit.
+/// Asserts that an answer contains everything that was sent. It may contain more, such as the usage of a limit.
 #[track_caller]
 fn shows(shown: &Value, sent: &Value) {
     match (shown, sent) {
@@ -84,7 +84,7 @@ fn shows(shown: &Value, sent: &Value) {
     }
 }
 
-/// An object of each path: key, group, webhook and bill.
+/// Creates one object for each kind of path: key, group, webhook and bill.
 async fn one_of_each(desk: &Desk) -> [(&'static str, String); 4] {
     let key = desk.created_id("{}").await;
     let bill = desk.bill(&key, 1_000).await;
@@ -119,7 +119,7 @@ async fn what_a_change_leaves_out_stays_what_is_null_is_cleared_what_it_has_is_s
         let change = async |name: &str, value: &Value| {
             desk.call(Method::PATCH, &path, json!({ name: value }).to_string()).await
         };
-        // A raise needs its limit, and has separate tests.
+        // A raise needs a limit and has separate tests.
         for row in sample.settings.iter().filter(|row| !matches!(row.kind, Kind::Raise)) {
             let (name, value) = (row.name, &sample.full[row.name]);
             let before = desk.get(&path).await;
@@ -265,7 +265,7 @@ async fn an_idempotency_key_is_1_to_255_printable_characters() {
         } else {
             "{}"
         };
-        // Every object that an account creates has a different idempotency key.
+        // Every object in an account has its own idempotency key.
         assert!(desk.once(&path, &row.id.repeat(255)[..255], body).await.status.is_success());
         let before = desk.everything().await;
         for (key, code) in [
@@ -296,7 +296,7 @@ async fn a_query_has_the_parameters_of_its_row_and_ignores_all_others() {
                 continue;
             }
             let name = if name == "metadata" { "metadata[x]" } else { name };
-            // A parameter that is given twice is refused, whatever its value.
+            // A repeated parameter is refused, whatever its values.
             let answer = desk.get(&format!("{}?{name}=x&{name}=x", row.path().replace("{id}", id))).await;
             assert_eq!(answer.status == StatusCode::BAD_REQUEST, is_read, "{} {name}", row.id);
         }

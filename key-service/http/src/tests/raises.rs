@@ -1,8 +1,8 @@
-//! Limits that are raised until a time (governing §2).
+//! Limits that are raised until a given time.
 
 use super::*;
 
-/// A minute after the beginning of all tests.
+/// A minute after the start time of all tests.
 const UNTIL: &str = "2026-11-20T02:12:05Z";
 const BEFORE: &str = "2026-11-20T02:12:04.999Z";
 
@@ -11,7 +11,7 @@ fn raise(amount: &str) -> String {
     format!(r#"{{"amount":{amount},"until":"{UNTIL}"}}"#)
 }
 
-/// The path of a key and of a group that are made with these members.
+/// Creates a key and a group with these members, and returns their paths.
 async fn both(desk: &Desk, members: &str) -> [String; 2] {
     let key = desk.created_id(members).await;
     [format!("{KEYS}/{key}"), desk.group(members).await]
@@ -43,7 +43,7 @@ async fn a_raise_is_shown_until_it_ends_and_what_is_left_is_of_the_bound_in_forc
             (&over["limits"][0]["raised"], &over["limits"][0]["remaining"]),
             (&json!(null), &json!(5))
         );
-        // Nobody ended it, so there is no event.
+        // Nobody ended the raise, so there is no event.
         let named = desk.call(Method::PATCH, &path, "{}").await;
         assert_eq!((named.status.as_u16(), &named.json), (200, &over));
         desk.office.clock.set("2026-11-20T02:11:05Z");
@@ -160,7 +160,7 @@ async fn settings_of_keys_to_be_made_are_not_raised() {
         (&defaults["limits"], &defaults["limit_raised"]),
         (&json!([{"amount": 2, "per": "day"}]), &json!(null))
     );
-    // A key that is made in the group can raise the limit that it gets.
+    // A key that is created in the group can raise the limit that it gets from the group's defaults.
     let id = group.rsplit('/').next().unwrap();
     let made = desk.created(&format!(r#"{{"group_id":"{id}","limit_raised":{}}}"#, raise("9"))).await;
     assert_eq!((&made["limit"], &made["limit_remaining"]), (&json!(5), &json!(9)));

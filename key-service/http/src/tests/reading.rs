@@ -1,4 +1,4 @@
-//! What callers read: money, sums of usage, bills of generations (governing §4).
+//! What callers may read: money, usage sums, and bills of generations.
 
 use shared::{
     generation::{ModelApi, Origin},
@@ -12,7 +12,7 @@ use key_service_management::{accounts::NewDeposit, testing::BEGIN};
 
 const UNKNOWN: &str = "gen_00000000000070008000000000000000";
 
-/// The request of a bill that was made here.
+/// The request id of a bill made by these tests.
 fn request_of(generation: &str) -> String {
     generation.replace("gen_", "req_")
 }
@@ -92,12 +92,24 @@ async fn usage_is_summed_up_by_what_is_asked_for() {
         with(line(1, 30), json!({"day": "2026-11-21", "user": "u-1"})),
     ]);
     assert_eq!(data("group_by=user,day".into()).await, by_user);
+    assert_eq!(data("group_by=top_group".into()).await[1]["top_group_id"], group_id);
+    let largest =
+        json!(
+            [with(line(2, 1_030), json!({"key_id": inside})), with(line(1, 200), json!({"others": true})),]
+        );
+    assert_eq!(data("group_by=key&top=1".into()).await, largest);
+    assert_eq!(data("group_by=key&top=2".into()).await[1]["key_id"], outside.as_str());
+    let by_upstream = data("group_by=upstream".into()).await;
+    assert_eq!(by_upstream, json!([with(line(3, 1_230), json!({"upstream": null}))]));
     assert_eq!(data("start=2026-11-22".into()).await, json!([]));
     let of_key = format!("group_by=user&key_id={inside}");
     for (query, param) in [
         ("group_by=week", "group_by"),
         ("group_by=", "group_by"),
         ("group_by=user,key", "group_by"),
+        ("group_by=upstream,key", "group_by"),
+        ("top=0", "top"),
+        ("top=1001", "top"),
         (of_key.as_str(), "group_by"),
         ("group_by=hour&start=2026-10-01&end=2026-11-01", "group_by"),
         ("group_by=day,", "group_by"),
@@ -317,7 +329,7 @@ async fn the_list_of_events_says_since_when_it_is_complete() {
     let since = async || desk.get(&format!("{EVENTS}?limit=1")).await.json["complete_since"].clone();
     assert_eq!(since().await, Value::Null);
     desk.office.clock.set("2026-11-20T03:00:00Z");
-    // As many as the store in memory keeps.
+    // As many bills as the store in memory keeps.
     for n in 0..1_000 {
         desk.patch(&id, &format!(r#"{{"label":"{n}"}}"#)).await;
     }

@@ -1,4 +1,4 @@
-//! Every kind of invalid input gets its exact status, code and param (contract §8), and changes nothing.
+//! Each kind of invalid input gets its exact status, code and param, and changes nothing.
 
 use super::*;
 
@@ -52,7 +52,7 @@ async fn bad_fields_are_refused_on_create_and_on_patch_alike_and_change_nothing(
         (r#""key":null"#.into(), "unknown_parameter", "key"),
         (r#""revoked_at":null"#.into(), "unknown_parameter", "revoked_at"),
     ] {
-        // Alone, and after a valid member, which must not be applied either.
+        // Each bad member is sent alone, and after a valid member that must not be applied either.
         for body in [format!("{{{member}}}"), format!(r#"{{"label":"changed",{member}}}"#)] {
             if body.matches("\"label\"").count() > 1 {
                 continue;
@@ -177,7 +177,7 @@ async fn a_store_that_is_away_closes_every_door_and_is_not_described() {
         (Method::PATCH, &one),
         (Method::DELETE, &one),
     ] {
-        // The store fails from the start, or right after the credential was checked.
+        // The store fails from the start, or right after the credential has been checked.
         for calls in [0, 1] {
             desk.office.records.fail_after(calls);
             let answer = desk.call(method.clone(), path, "{}").await;

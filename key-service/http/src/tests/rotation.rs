@@ -1,5 +1,3 @@
-//! Rotation of keys (governing §4).
-
 use super::*;
 use domain::ledger::{Outcome, Refused};
 
@@ -14,19 +12,19 @@ impl Desk {
         self.send(request.body(Body::from(body.to_owned())).unwrap()).await
     }
 
-    /// Makes a key; returns its id and plaintext.
+    /// Creates a key; returns its id and plaintext.
     async fn made(&self) -> (String, String) {
         let key = self.created(r#"{"label":"Customer A","limit":25}"#).await;
         (id_of(&key), plaintext(&key))
     }
 
-    /// Status of an answer to the holder of this plaintext.
+    /// The answer to the holder of this plaintext.
     async fn own(&self, plaintext: &str) -> Answer {
         let request = Request::get(OWN_KEY).header("authorization", format!("Bearer {plaintext}"));
         self.send(request.body(Body::empty()).unwrap()).await
     }
 
-    /// Numbers of the credentials that the ledger lets spend.
+    /// Numbers of the credentials that the ledger accepts.
     async fn accepted(&self, id: &str) -> Vec<u64> {
         let (key, now) = (id.parse().unwrap(), self.office.clock.now());
         let checks = (0..5).map(|credential| Command::Check { key, credential }).collect();

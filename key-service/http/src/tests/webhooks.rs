@@ -1,5 +1,3 @@
-//! Webhooks (governing §5).
-
 use super::*;
 
 const URL: &str = "https://hooks.example/faregate";

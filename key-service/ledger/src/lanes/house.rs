@@ -45,7 +45,7 @@ impl Lanes {
     /// Drops some of the account's sets whose records are old.
     pub async fn keep_house(&self, account: AccountId) -> Result<(), Failure> {
         let lane = self.lane(account);
-        let _copies = lane.copies.lock().await;
+        let _view = lane.view.lock().await;
         self.drop_old(&lane).await
     }
 
@@ -81,7 +81,7 @@ impl Lanes {
     async fn decide_drops(&self, lane: &Lane, now: Timestamp) -> Result<Option<Commit>, Failure> {
         let (index, from, order, limit) = (names::DUE, Vec::new(), Order::Ascending, MOST_HOLDS + 1);
         let due = Question::Entries { index, from, to: None, order, limit };
-        let questions = vec![Question::Records(vec![names::account(), names::house()]), due];
+        let questions = vec![Question::Records(vec![names::account().into(), names::house().into()]), due];
         let answers = self.records.read(&lane.space, questions).await?;
         let [Answer::Records(records), Answer::Entries(due)] = &answers[..] else {
             return Err(Failure::Damaged("an answer to another question".into()));
@@ -107,11 +107,11 @@ impl Lanes {
         }
         let seen = |record: &Record| Some(record.revision());
         let guards = vec![
-            Guard { name: names::account(), seen: seen(account) },
-            Guard { name: names::house(), seen: house.as_ref().and_then(seen) },
+            Guard { name: names::account().into(), seen: seen(account) },
+            Guard { name: names::house().into(), seen: house.as_ref().and_then(seen) },
         ];
         let revision = Revision(random_bytes(&*self.clock));
-        let put = Write::Put(names::house(), Record::of(revision, FORM, &after));
+        let put = Write::Put(names::house().into(), Record::of(revision, FORM, &after));
         let writes = std::iter::once(put).chain(sets.into_iter().map(Write::Drop)).collect();
         Ok(Some(Commit { guards, writes }))
     }

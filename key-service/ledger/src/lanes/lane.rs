@@ -12,20 +12,14 @@ use std::{
 use domain::ledger::Command;
 use parking_lot::Mutex;
 use quick_cache::sync::Cache;
-use records::{Failure, Record, Records, Space};
+use records::{Failure, Records, Space};
 use shared::{clock::Clock, ids::AccountId, time::Timestamp};
 use tokio::{
     sync::{Mutex as AsyncMutex, oneshot},
     time::Instant,
 };
 
-use crate::{
-    batch::Outcomes,
-    copies::{Copies, Slot},
-    kept::Retention,
-    lanes::steady::SteadyTime,
-    view::{self, View},
-};
+use crate::{batch::Outcomes, kept::Retention, lanes::steady::SteadyTime, view::View};
 
 /// Most commands of a commit: a few milliseconds of work. Commits with large writes have fewer.
 pub(crate) const MOST_COMMANDS: usize = 64;
@@ -55,7 +49,7 @@ pub(crate) struct Lane {
     pub(crate) space: Space,
     pub(crate) waiting: Mutex<VecDeque<WaitingCall>>,
     /// Locked by the caller that leads.
-    pub(crate) copies: AsyncMutex<Copies>,
+    pub(crate) view: AsyncMutex<View>,
     /// Time of the next housekeeping.
     pub(crate) house_due: Mutex<Instant>,
     /// How many of this lane's copies the process-wide count includes.
@@ -100,31 +94,6 @@ impl Lanes {
 }
 
 impl Lane {
-    /// Takes over the records from a conflict, by the indexes of their guards: first the copies, then the others.
-    pub(crate) fn take_over(
-        &self,
-        copies: &mut Copies,
-        view: &mut View,
-        present: Vec<(usize, Option<Record>)>,
-    ) {
-        metrics::counter!("keyservice_store_conflicts_total").increment(1);
-        let changed: Vec<_> =
-            present.iter().filter_map(|(place, _)| copies.touched().get(*place).cloned()).collect();
-        let guards = copies.replace(&present);
-        for slot in changed {
-            self.tell_damage(copies, &slot);
-        }
-        let others = |(place, record): (usize, _)| Some((place.checked_sub(guards)?, record));
-        view.replace(present.into_iter().filter_map(others));
-    }
-
-    /// Logs and counts a record that cannot be read.
-    pub(crate) fn tell_damage(&self, copies: &Copies, slot: &Slot) {
-        if copies.is_damaged(slot) {
-            view::tell_damage(&self.space, &slot.name());
-        }
-    }
-
     pub(crate) fn wait(&self, call: WaitingCall) -> Result<(), Failure> {
         let mut waiting = self.waiting.lock();
         if waiting.len() >= MOST_WAITING {

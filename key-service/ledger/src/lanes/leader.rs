@@ -9,9 +9,9 @@ use std::{
     time::Duration,
 };
 
-use domain::{ledger::Command, usage::Day};
+use domain::ledger::Command;
 use parking_lot::Mutex;
-use records::{Commit, Committed, Durability, Failure, Revision};
+use records::{Commit, Committed, Durability, Failure, Record, Revision};
 use shared::{clock::random_bytes, ids::AccountId, time::Timestamp};
 use tokio::{
     sync::{
@@ -23,11 +23,10 @@ use tokio::{
 
 use crate::{
     batch::{
-        Batch, Decided, Effects, Outcomes,
+        Batch, Effects, Outcomes,
         commands::{self, Commands},
         written::WrittenEvents,
     },
-    copies::{Copies, Slot, TheTurn},
     error::StoreError,
     lanes::{
         change::Change,
@@ -40,8 +39,8 @@ use crate::{
     view::{self, View},
 };
 
-/// Most copies of keys and of payers' sums per account.
-const MOST_COPIES: usize = 4_096;
+/// Most copies of an account's records.
+const MOST_COPIES: usize = 32_768;
 /// Most attempts at a commit: more than rivals that take turns need.
 const MOST_ATTEMPTS: u32 = 1_000;
 /// Commands that keep losing to other processes are abandoned after this time. Their gateway would soon send them to
@@ -70,11 +69,11 @@ struct CommandsLeft {
 impl Lanes {
     /// Changes an account other than by commands. `decide` runs again after a conflict, and whenever it needed records
     /// that had not been read: it then finds them absent, and its answer is discarded. If it refuses, nothing changes.
-    pub async fn change<T>(
+    pub async fn change<T, E: From<Failure> + From<StoreError>>(
         &self,
         account: AccountId,
-        decide: impl FnMut(&mut Change<'_>) -> Result<T, StoreError>,
-    ) -> Result<T, StoreError> {
+        decide: impl FnMut(&mut Change<'_>) -> Result<T, E>,
+    ) -> Result<T, E> {
         let lane = self.lane(account);
         let term = self.records.term(&lane.space).await;
         let answer = self.change_in_lane(&lane, decide).await?;
@@ -83,38 +82,33 @@ impl Lanes {
         Ok(answer)
     }
 
-    async fn change_in_lane<T>(
+    async fn change_in_lane<T, E: From<Failure> + From<StoreError>>(
         &self,
         lane: &Lane,
-        mut decide: impl FnMut(&mut Change<'_>) -> Result<T, StoreError>,
-    ) -> Result<T, StoreError> {
-        let mut copies = lane.copies.lock().await;
+        mut decide: impl FnMut(&mut Change<'_>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let mut view = lane.view.lock().await;
         // Taken out, so that a cancelled caller leaves no copies.
-        let mut held = std::mem::take(&mut *copies);
-        let mut view = View::of(&lane.space);
+        let mut held = std::mem::replace(&mut *view, View::of(&lane.space));
         let (mine, began, mut lost) = (random_bytes(&*self.clock), Instant::now(), 0);
         while lost < MOST_ATTEMPTS && began.elapsed() <= CHANGE_GIVEN_UP_AFTER {
             self.wait_for_turn(lane, &mut held, mine, lost >= ATTEMPTS_WITHOUT_TURN).await?;
-            let mut change = Change::new(&mut held, &mut view);
+            let mut change = Change::new(&mut held);
             let answer = decide(&mut change);
-            let effects = match change.finish() {
-                Ok(effects) => effects,
-                Err(slots) => {
-                    held.roll_back();
-                    self.read_missing(lane, &mut held, &mut view, slots).await?;
-                    continue;
-                }
+            let Some(effects) = change.finish() else {
+                view::read(&self.records, &mut held).await?;
+                continue;
             };
             let is_done = match &answer {
                 Ok(_) => {
-                    let decided = self.prepare(&mut held, &view, effects, mine);
-                    self.commit(lane, &mut held, &mut view, decided).await?
+                    let decided = self.prepare(&mut held, effects, mine);
+                    self.commit(lane, &mut held, decided).await?
                 }
-                Err(_) => self.confirm(lane, &mut held, &mut view, mine).await?,
+                Err(_) => self.confirm(lane, &mut held, mine).await?,
             };
             if is_done.is_some() {
                 self.bound(lane, &mut held);
-                *copies = held;
+                *view = held;
                 return answer;
             }
             lost += 1;
@@ -123,45 +117,21 @@ impl Lanes {
     }
 
     /// Confirms that a refusal was decided on current records. `None` after a conflict.
-    async fn confirm(
-        &self,
-        lane: &Lane,
-        copies: &mut Copies,
-        view: &mut View,
-        mine: [u8; 8],
-    ) -> Result<Option<()>, Failure> {
-        let revision = Revision(random_bytes(&*self.clock));
-        let (mut guards, _) = copies.changes(revision);
-        guards.extend(view.changes(revision).0);
-        match self.records.commit(&lane.space, Commit { guards, writes: Vec::new() }).await? {
+    async fn confirm(&self, lane: &Lane, view: &mut View, mine: [u8; 8]) -> Result<Option<()>, Failure> {
+        let commit = Commit { guards: view.guards(), writes: Vec::new() };
+        match self.records.commit(&lane.space, commit).await? {
             Committed::Written => {
-                copies.roll_back();
-                if copies.turn.get(&TheTurn) == Some(&Some(Turn { of: mine })) {
-                    self.set_turn(lane, copies, None).await?;
+                view.refuse();
+                if view.peek(&names::turn()) == Some(&Turn { of: mine }) {
+                    self.set_turn(lane, view, None).await?;
                 }
                 Ok(Some(()))
             }
             Committed::Conflict(present) => {
-                lane.take_over(copies, view, present);
+                take_over(view, present);
                 Ok(None)
             }
         }
-    }
-
-    async fn read_missing(
-        &self,
-        lane: &Lane,
-        copies: &mut Copies,
-        view: &mut View,
-        slots: Vec<Slot>,
-    ) -> Result<(), Failure> {
-        if !slots.is_empty() {
-            self.read(lane, copies, slots).await?;
-        }
-        if view.missing().is_empty() {
-            return Ok(());
-        }
-        view::read(&self.records, &lane.space, view).await
     }
 
     /// Applies commands in order to one account. `now` is the caller's time; each attempt adds the time passed since.
@@ -198,7 +168,7 @@ impl Lanes {
         let (reply, mut answer) = oneshot::channel();
         lane.wait(WaitingCall { commands, now, came_at, made_at: Instant::now(), reply })?;
         // The caller that gets the copies leads until its call is answered.
-        let mut copies = lane.copies.lock().await;
+        let mut view = lane.view.lock().await;
         loop {
             match answer.try_recv() {
                 Ok(outcomes) => return outcomes,
@@ -211,11 +181,11 @@ impl Lanes {
                 continue; // this caller's own call waited too long
             }
             // Taken out, so that a cancelled leader leaves no copies.
-            let mut held = std::mem::take(&mut *copies);
+            let mut held = std::mem::replace(&mut *view, View::of(&lane.space));
             let result = self.lead(lane, &mut held, &calls).await;
-            *copies = held;
             match result {
                 Ok(outcomes) => {
+                    *view = held;
                     for (call, outcomes) in calls.into_iter().zip(outcomes) {
                         // A cancelled caller needs no answer.
                         let _ = call.reply.send(Ok(outcomes));
@@ -223,7 +193,6 @@ impl Lanes {
                     self.keep_house_if_due(lane).await;
                 }
                 Err(failure) => {
-                    *copies = Copies::default();
                     for call in calls {
                         let _ = call.reply.send(Err(failure.clone()));
                     }
@@ -235,19 +204,19 @@ impl Lanes {
     pub(crate) fn lane(&self, account: AccountId) -> Arc<Lane> {
         let lane = || {
             let space = names::space(account);
-            let (waiting, copies) = (Mutex::default(), AsyncMutex::default());
+            let (waiting, view) = (Mutex::default(), AsyncMutex::new(View::of(&space)));
             let house_due = Mutex::new(Instant::now() + house::EVERY);
             let (counted, in_all) = (AtomicUsize::new(0), Arc::clone(&self.copies));
-            Ok(Arc::new(Lane { account, space, waiting, copies, house_due, counted, in_all }))
+            Ok(Arc::new(Lane { account, space, waiting, view, house_due, counted, in_all }))
         };
         let Ok::<_, Infallible>(lane) = self.of_accounts.get_or_insert_with(&account, lane);
         lane
     }
 
     /// Keeps the copies of this lane and of all lanes within their bounds.
-    fn bound(&self, lane: &Lane, copies: &mut Copies) {
-        copies.shrink(MOST_COPIES, Day::of(self.clock.now()));
-        let now = copies.len();
+    fn bound(&self, lane: &Lane, view: &mut View) {
+        view.shrink(MOST_COPIES);
+        let now = view.len();
         let before = lane.counted.swap(now, Ordering::Relaxed);
         self.copies.fetch_add(now, Ordering::Relaxed);
         if self.copies.fetch_sub(before, Ordering::Relaxed) - before > MOST_COPIES_IN_ALL {
@@ -260,14 +229,14 @@ impl Lanes {
     async fn lead(
         &self,
         lane: &Lane,
-        copies: &mut Copies,
+        view: &mut View,
         calls: &[WaitingCall],
     ) -> Result<Vec<Outcomes>, Failure> {
         let all = calls.iter().map(|call| call.commands.len()).sum();
         let mut outcomes: Vec<Outcomes> = calls.iter().map(|_| Vec::new()).collect();
         let mut left = CommandsLeft { done: 0, most: all };
         while left.done < all {
-            let part = self.lead_part(lane, copies, calls, &mut left).await.map_err(|failure| {
+            let part = self.lead_part(lane, view, calls, &mut left).await.map_err(|failure| {
                 // Earlier parts took effect.
                 if left.done > 0 { Failure::Unknown(failure.to_string()) } else { failure }
             })?;
@@ -281,14 +250,14 @@ impl Lanes {
     async fn lead_part(
         &self,
         lane: &Lane,
-        copies: &mut Copies,
+        view: &mut View,
         calls: &[WaitingCall],
         left: &mut CommandsLeft,
     ) -> Result<Vec<Outcomes>, Failure> {
         let (mine, began) = (random_bytes(&*self.clock), Instant::now());
         let mut attempt = 1;
         while attempt <= MOST_ATTEMPTS {
-            self.wait_for_turn(lane, copies, mine, attempt > ATTEMPTS_WITHOUT_TURN).await?;
+            self.wait_for_turn(lane, view, mine, attempt > ATTEMPTS_WITHOUT_TURN).await?;
             // Calls may have waited, and every attempt is later than the last one.
             let present = self.clock.now();
             let commands: Vec<_> = calls
@@ -296,16 +265,15 @@ impl Lanes {
                 .map(|call| Commands { all: &call.commands, now: call.now_at(present) })
                 .collect();
             let part = commands::part(&commands, left.done, left.most);
-            let (outcomes, effects) = self.decide(lane, copies, &part).await?;
-            let decided = self.prepare(copies, &View::default(), effects, mine);
+            let (outcomes, effects) = self.decide(lane, view, &part).await?;
+            let decided = self.prepare(view, effects, mine);
             let (words, number) = (decided.commit.words(), outcomes.iter().map(Vec::len).sum::<usize>());
             if words > self.records.most_words() && number > 1 {
-                copies.roll_back();
                 left.most = (number * self.records.most_words() / words).clamp(1, number - 1);
                 continue;
             }
-            if let Some(()) = self.commit(lane, copies, &mut View::default(), decided).await? {
-                self.bound(lane, copies);
+            if let Some(()) = self.commit(lane, view, decided).await? {
+                self.bound(lane, view);
                 return Ok(outcomes);
             }
             if began.elapsed() > COMMANDS_GIVEN_UP_AFTER {
@@ -317,38 +285,33 @@ impl Lanes {
     }
 
     /// Makes the commit of the decisions.
-    fn prepare(&self, copies: &mut Copies, view: &View, effects: Effects, mine: [u8; 8]) -> DecidedCommit {
-        if copies.turn.get(&TheTurn) == Some(&Some(Turn { of: mine })) {
+    fn prepare(&self, view: &mut View, effects: Effects, mine: [u8; 8]) -> DecidedCommit {
+        if view.peek(&names::turn()) == Some(&Turn { of: mine }) {
             // The turn ends with the commit.
-            copies.set_turn(&TheTurn, None);
+            view.remove(&names::turn());
         }
         let revision = Revision(random_bytes(&*self.clock));
         let events = effects.written_events();
-        let mut commit = effects.commit(copies, revision, self.kept);
-        let (guards, writes) = view.changes(revision);
-        commit.guards.extend(guards);
-        commit.writes.extend(writes);
-        DecidedCommit { commit, revision, events }
+        DecidedCommit { commit: effects.commit(view, revision, self.kept), revision, events }
     }
 
     /// Commits the decisions. `None` after a conflict, which returned the current records.
     async fn commit(
         &self,
         lane: &Lane,
-        copies: &mut Copies,
         view: &mut View,
         DecidedCommit { commit, revision, events }: DecidedCommit,
     ) -> Result<Option<()>, Failure> {
         match self.records.commit(&lane.space, commit).await? {
             Committed::Written => {
-                copies.settle(revision);
+                view.settle(revision);
                 if let Some(events) = events {
-                    self.trim(lane, copies, events).await;
+                    self.trim(lane, view, events).await;
                 }
                 Ok(Some(()))
             }
             Committed::Conflict(present) => {
-                lane.take_over(copies, view, present);
+                take_over(view, present);
                 Ok(None)
             }
         }
@@ -357,16 +320,22 @@ impl Lanes {
     async fn decide(
         &self,
         lane: &Lane,
-        copies: &mut Copies,
+        view: &mut View,
         calls: &[Commands<'_>],
     ) -> Result<(Vec<Outcomes>, Effects), Failure> {
         loop {
-            match Batch::new(copies, lane.account, self.kept).decide(calls) {
-                Decided::Outcomes(outcomes, effects) => return Ok((outcomes, effects)),
-                Decided::Missing(slots) => self.read(lane, copies, slots).await?,
+            if let Some(decided) = Batch::new(view, lane.account, self.kept).decide(calls) {
+                return Ok(decided);
             }
+            view::read(&self.records, view).await?;
         }
     }
+}
+
+/// Takes over the records from a conflict, by the indexes of their guards.
+fn take_over(view: &mut View, present: Vec<(usize, Option<Record>)>) {
+    metrics::counter!("keyservice_store_conflicts_total").increment(1);
+    view.replace(present);
 }
 
 /// Returns which failures a command's effect must survive. The outcome does not matter, since an earlier attempt may

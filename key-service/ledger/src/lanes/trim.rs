@@ -4,16 +4,16 @@
 //! between, the account has some events too many until its next event.
 
 use domain::event::Event;
-use records::{Answer, Commit, Committed, Failure, Order, Question, Revision, Write};
+use records::{Answer, Committed, Failure, Order, Question, Revision, Write};
 use shared::{clock::random_bytes, ids::EventId, time::Timestamp};
 
 use crate::{
     batch::written::{ID, WrittenEvents, size},
-    copies::{Copies, OldestEvent, TheAccount, TheEvents, ToldName},
     kept::EventBounds,
     lanes::lane::{Lane, Lanes},
     names,
     stored::EventsKept,
+    view::{OldestEvent, View},
 };
 
 /// Events that one commit drops: more than most commits write, so that they do not accumulate.
@@ -92,7 +92,7 @@ impl OldestEvents {
         }
         for entry in told {
             writes.push(Write::Leave(names::TOLD_AT, entry.clone()));
-            writes.extend(names::told_name(entry).map(|once| Write::Remove(names::told(once))));
+            writes.extend(names::told_name(entry).map(|once| Write::Remove(names::told(once).into())));
         }
         writes
     }
@@ -100,10 +100,10 @@ impl OldestEvents {
 
 impl Lanes {
     /// Drops events beyond the bounds after a commit that wrote some. A failure does not change the commit's answer.
-    pub(crate) async fn trim(&self, lane: &Lane, copies: &mut Copies, written: WrittenEvents) {
-        if let Err(failure) = self.try_trim(lane, copies, written).await {
+    pub(crate) async fn trim(&self, lane: &Lane, view: &mut View, written: WrittenEvents) {
+        if let Err(failure) = self.try_trim(lane, view, written).await {
             // The stored events may differ from the copies.
-            *copies = Copies::default();
+            *view = View::of(&lane.space);
             tracing::warn!(
                 account = %lane.account,
                 error = %failure,
@@ -112,26 +112,20 @@ impl Lanes {
         }
     }
 
-    async fn try_trim(
-        &self,
-        lane: &Lane,
-        copies: &mut Copies,
-        written: WrittenEvents,
-    ) -> Result<(), Failure> {
+    async fn try_trim(&self, lane: &Lane, view: &mut View, written: WrittenEvents) -> Result<(), Failure> {
         let mut kept = self.kept.events;
         if self.records.is_nearly_full().await.unwrap_or(false) {
             // In a full store, events must not grow. Changes that are still accepted, such as a revocation, replace the
             // oldest events.
-            let bytes =
-                copies.events.get(&TheEvents).map_or(0, |kept| kept.bytes.saturating_sub(written.bytes));
+            let events = view.peek(&names::events());
+            let bytes = events.map_or(0, |events| events.bytes.saturating_sub(written.bytes));
             kept.bytes = kept.bytes.min(u64::try_from(bytes).unwrap_or_default());
         }
         for _ in 0..MOST_ROUNDS {
-            let Some(events) = copies.events.get(&TheEvents).copied() else { return Ok(()) };
-            let Some(Some(account)) = copies.account.get(&TheAccount) else { return Ok(()) };
+            let Some(events) = view.peek(&names::events()).copied() else { return Ok(()) };
+            let Some(account) = view.peek(&names::account()) else { return Ok(()) };
             let bounds = EventsOverBound { kept, begins: written.at.minus(kept.life), last: account.events };
-            if bounds.hold(events, copies.oldest_event)
-                || self.drop_oldest(lane, copies, &bounds, events).await?
+            if bounds.hold(events, view.oldest_event) || self.drop_oldest(lane, view, &bounds, events).await?
             {
                 return Ok(());
             }
@@ -143,32 +137,27 @@ impl Lanes {
     async fn drop_oldest(
         &self,
         lane: &Lane,
-        copies: &mut Copies,
+        view: &mut View,
         bounds: &EventsOverBound,
         events: EventsKept,
     ) -> Result<bool, Failure> {
         let (values, mut told) = self.oldest_events(lane, events.first).await?;
         let look = bounds.look(events, values);
-        copies.oldest_event = look.oldest;
+        view.oldest_event = look.oldest;
         if look.kept == events {
             return Ok(true);
         }
         told.retain(|entry| names::told_number(entry).is_some_and(|number| number < look.kept.first));
-        copies.events(&TheEvents);
-        copies.set_events(&TheEvents, look.kept);
+        view.put(&names::events(), look.kept);
         let revision = Revision(random_bytes(&*self.clock));
-        let (guards, mut writes) = copies.changes(revision);
-        writes.extend(look.writes(&told));
-        match self.records.commit(&lane.space, Commit { guards, writes }).await? {
+        match self.records.commit(&lane.space, view.commit(revision, look.writes(&told))).await? {
             Committed::Written => {
-                copies.settle(revision);
+                view.settle(revision);
                 for once in told.iter().filter_map(|entry| names::told_name(entry)) {
-                    copies.told.forget(&ToldName(once.to_vec()));
+                    view.forget(&names::told(once));
                 }
             }
-            Committed::Conflict(present) => {
-                copies.replace(&present);
-            }
+            Committed::Conflict(present) => view.replace(present),
         }
         Ok(false)
     }

@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
-use records::{Answer, Commit, Committed, Failure, Question, Revision};
+use records::{Committed, Failure, Revision};
 use shared::clock::random_bytes;
 use tokio::time::sleep;
 
 use crate::{
-    copies::{Copies, Slot, TheTurn},
     lanes::lane::{Lane, Lanes},
+    names,
     stored::Turn,
+    view::{self, View},
 };
 
 /// Lost attempts after which a caller takes the turn.
@@ -20,72 +21,54 @@ const TURN_LOOK: Duration = Duration::from_micros(500);
 const TURN_LOOKS: u32 = 40;
 
 impl Lanes {
-    pub(crate) async fn read(
-        &self,
-        lane: &Lane,
-        copies: &mut Copies,
-        slots: Vec<Slot>,
-    ) -> Result<(), Failure> {
-        let names = slots.iter().map(Slot::name).collect();
-        let mut answers = self.records.read(&lane.space, vec![Question::Records(names)]).await?;
-        let Some(Answer::Records(records)) = answers.pop() else {
-            return Err(Failure::Damaged("no records in an answer".into()));
-        };
-        for (slot, record) in slots.into_iter().zip(records) {
-            copies.keep(slot.clone(), record.as_ref());
-            lane.tell_damage(copies, &slot);
-        }
-        Ok(())
-    }
-
     /// Waits while another process has the turn, and takes it if this caller wants it. A turn that stays unchanged for
     /// too long is taken over, since its owner is gone. No clocks are compared.
     pub(crate) async fn wait_for_turn(
         &self,
         lane: &Lane,
-        copies: &mut Copies,
+        view: &mut View,
         mine: [u8; 8],
         is_wanted: bool,
     ) -> Result<(), Failure> {
         let mut looks = 0;
         loop {
-            let present = copies.turn.get(&TheTurn).copied().flatten();
+            let present = view.peek(&names::turn()).copied();
             match present {
                 None if !is_wanted => return Ok(()),
                 Some(turn) if turn.of == mine => return Ok(()),
                 Some(turn) if looks < TURN_LOOKS => {
                     sleep(TURN_LOOK).await;
-                    self.read(lane, copies, vec![Slot::Turn]).await?;
-                    let is_same = copies.turn.get(&TheTurn) == Some(&Some(turn));
+                    view.need_again(&names::turn());
+                    view::read(&self.records, view).await?;
+                    let is_same = view.peek(&names::turn()) == Some(&turn);
                     looks = if is_same { looks + 1 } else { 0 };
                 }
                 None | Some(_) => {
-                    if !copies.has(&Slot::Turn) {
-                        self.read(lane, copies, vec![Slot::Turn]).await?;
-                    }
-                    self.set_turn(lane, copies, Some(mine)).await?;
+                    view.need(&names::turn());
+                    view::read(&self.records, view).await?;
+                    self.set_turn(lane, view, Some(mine)).await?;
                     looks = 0;
                 }
             }
         }
     }
 
-    /// Tries once to write the owner of the turn.
+    /// Tries once to write the owner of the turn, without any undecided changes.
     pub(crate) async fn set_turn(
         &self,
         lane: &Lane,
-        copies: &mut Copies,
+        view: &mut View,
         of: Option<[u8; 8]>,
     ) -> Result<(), Failure> {
-        copies.turn(&TheTurn);
-        copies.set_turn(&TheTurn, of.map(|of| Turn { of }));
+        view.begin();
+        match of {
+            Some(of) => view.put(&names::turn(), Turn { of }),
+            None => view.remove(&names::turn()),
+        }
         let revision = Revision(random_bytes(&*self.clock));
-        let (guards, writes) = copies.changes(revision);
-        match self.records.commit(&lane.space, Commit { guards, writes }).await? {
-            Committed::Written => copies.settle(revision),
-            Committed::Conflict(present) => {
-                copies.replace(&present);
-            }
+        match self.records.commit(&lane.space, view.commit(revision, Vec::new())).await? {
+            Committed::Written => view.settle(revision),
+            Committed::Conflict(present) => view.replace(present),
         }
         Ok(())
     }

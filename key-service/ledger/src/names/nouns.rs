@@ -1,10 +1,15 @@
 //! Where the nouns' records are: spaces, sets of records, and indexes.
 
-use std::sync::Arc;
-
 use domain::{digest::Digest, key::Status};
-use records::{Index, Log, Name, Set, Space};
+use records::{Index, Log, NameBytes, Space};
 use shared::ids::{AccountId, GroupId, KeyId};
+
+use crate::{
+    names::record_name::RecordName,
+    stored::{
+        AccountClaim, AccountLabelsRecord, AccountName, AccountProfile, ExternalId, GroupProfile, KeyProfile,
+    },
+};
 
 // Sets of records in the space of an account. 1 to 6 are for money.
 
@@ -94,13 +99,13 @@ const PARTS: u64 = 16;
 const CREDENTIAL_PARTS: u64 = 1_024;
 
 /// The name of a record: its set, without parts, and its key.
-pub fn name(table: u8, key: impl Into<Arc<[u8]>>) -> Name {
-    of_part(table, 0, key)
+pub fn name<T>(table: u8, key: impl Into<NameBytes>) -> RecordName<T> {
+    RecordName::new(table, 0, key)
 }
 
 /// The name of a record in a part of a set.
-pub fn of_part(table: u8, part: u32, key: impl Into<Arc<[u8]>>) -> Name {
-    Name { set: Set { table, part }, key: key.into() }
+pub fn of_part<T>(table: u8, part: u32, key: impl Into<NameBytes>) -> RecordName<T> {
+    RecordName::new(table, part, key)
 }
 
 /// A letter and an id.
@@ -109,22 +114,22 @@ pub fn tagged(tag: u8, id: &[u8]) -> Vec<u8> {
 }
 
 /// Name of the record with an account's data other than money.
-pub fn account_profile() -> Name {
+pub fn account_profile() -> RecordName<AccountProfile> {
     name(PROFILES, *b"a")
 }
 
 /// Name of the record with what operators record of an account.
-pub fn account_labels() -> Name {
+pub fn account_labels() -> RecordName<AccountLabelsRecord> {
     name(PROFILES, *b"o")
 }
 
 /// Name of the record with a key's data other than money.
-pub fn key_profile(id: KeyId) -> Name {
+pub fn key_profile(id: KeyId) -> RecordName<KeyProfile> {
     name(PROFILES, tagged(b'k', id.as_bytes()))
 }
 
 /// Name of the record with a group's data other than money.
-pub fn group_profile(id: GroupId) -> Name {
+pub fn group_profile(id: GroupId) -> RecordName<GroupProfile> {
     name(PROFILES, tagged(b'g', id.as_bytes()))
 }
 
@@ -172,17 +177,17 @@ pub fn holders(account: AccountId) -> impl Iterator<Item = Space> {
 }
 
 /// The record of an external id.
-pub fn external_id(id: &str) -> Name {
+pub fn external_id(id: &str) -> RecordName<ExternalId> {
     name(EXTERNAL_IDS, id.as_bytes())
 }
 
 /// Space and name of the record of an account's name.
-pub fn account_name(of: &str) -> (Space, Name) {
+pub fn account_name(of: &str) -> (Space, RecordName<AccountName>) {
     (part_of("accounts", of.as_bytes()), name(ACCOUNT_NAMES, of.as_bytes()))
 }
 
 /// Space and name of the record of an account's external id.
-pub fn account_external_id(of: &str) -> (Space, Name) {
+pub fn account_external_id(of: &str) -> (Space, RecordName<AccountClaim>) {
     (part_of("account-external-ids", of.as_bytes()), name(ACCOUNT_EXTERNAL_IDS, of.as_bytes()))
 }
 

@@ -63,7 +63,7 @@ pub struct IdempotencyKey {
     #[n(0)]
     #[serde(serialize_with = "hidden")]
     pub request: Digest,
-    /// Id of the object that was made or changed.
+    /// Id of the object that was made; for a new credential, the beginning of a digest of its digest.
     #[cbor(n(1), with = "minicbor::bytes")]
     pub made: [u8; 16],
     /// Time from which the idempotency key may be used again.

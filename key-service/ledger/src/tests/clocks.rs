@@ -22,7 +22,10 @@ use shared::{
 use tokio::time::{Instant, sleep};
 
 use super::KEPT;
-use crate::lanes::{house::EVERY, lane::Lanes};
+use crate::{
+    error::StoreError,
+    lanes::{house::EVERY, lane::Lanes},
+};
 
 const COST: NanoUsd = NanoUsd::from_nanos(7);
 
@@ -54,7 +57,7 @@ impl Desk {
         let clock = Arc::new(Wrist { began: Instant::now(), hours: AtomicI64::new(0) });
         let lanes = Lanes::new(Arc::new(Maps::default()), Arc::clone(&clock) as Arc<dyn Clock>, KEPT);
         let credit = NanoUsd::from_usd(1);
-        let made = lanes.change(mine(), |change| {
+        let made = lanes.change::<_, StoreError>(mine(), |change| {
             change.account()?;
             change.key(key(1))?;
             change.set_account(Account { credit, ..Account::default() });
@@ -92,7 +95,8 @@ impl Desk {
 
     /// The amount that the key has used.
     async fn used(&self) -> NanoUsd {
-        let read = self.lanes.change(mine(), |change| Ok(change.key(key(1))?.unwrap_or_default()));
+        let read =
+            self.lanes.change::<_, StoreError>(mine(), |change| Ok(change.key(key(1))?.unwrap_or_default()));
         read.await.unwrap().budget.used
     }
 }
@@ -105,7 +109,7 @@ fn mine() -> AccountId {
 async fn a_call_that_waited_is_decided_at_the_time_of_its_decision() {
     let desk = Desk::open().await;
     let lane = desk.lanes.lane(mine());
-    let (busy, waited) = (lane.copies.lock().await, Duration::from_secs(1));
+    let (busy, waited) = (lane.view.lock().await, Duration::from_secs(1));
     let generation = GenerationId::generate(&*desk.clock);
     let wait = async {
         sleep(waited).await;

@@ -13,57 +13,56 @@ use shared::{
 
 use super::{KEPT, START, account, group, key};
 use crate::{
-    batch::{Batch, Decided, commands::Commands},
-    copies::{Copies, Slot, TheAccount},
+    batch::{Batch, commands::Commands},
     names,
     stored::{AccountRecord, Balance},
+    view::View,
 };
 
-/// Copies of an account with a key, which is in a group with a parent or in none.
-fn copies(is_grouped: bool) -> Copies {
-    let mut copies = Copies::default();
+/// A view with copies of an account with a key, which is in a group with a parent or in none.
+fn view(is_grouped: bool) -> View {
+    let mut view = View::of(&names::space(account(1)));
     let money = Account { credit: NanoUsd::from_usd(1), ..Account::default() };
-    copies.keep(Slot::Account, None);
-    copies.set_account(&TheAccount, Some(AccountRecord { money, ..AccountRecord::default() }));
+    view.keep(names::account().into(), None);
+    view.put(&names::account(), AccountRecord { money, ..AccountRecord::default() });
     let of = Key { group: is_grouped.then(|| group(1)), ..Key::default() };
-    copies.keep(Slot::Key(key(1)), None);
-    copies.set_key(&key(1), Some(Balance { of, last_entry: 0 }));
+    view.keep(names::key(key(1)).into(), None);
+    view.put(&names::key(key(1)), Balance { of, last_entry: 0 });
     for (n, parent) in [(0, None), (1, Some(group(0)))] {
-        copies.keep(Slot::Group(group(n)), None);
-        copies
-            .set_group(&group(n), Some(Balance { of: Group { parent, ..Group::default() }, last_entry: 0 }));
+        view.keep(names::group(group(n)).into(), None);
+        let of = Group { parent, ..Group::default() };
+        view.put(&names::group(group(n)), Balance { of, last_entry: 0 });
     }
-    copies.settle(Revision([1; 8]));
-    copies
+    view.settle(Revision([1; 8]));
+    view
 }
 
 /// Decides commands as if every record that is not copied were absent, and returns what is committed.
-fn committed(copies: &mut Copies, commands: &[Command]) -> Commit {
+fn committed(view: &mut View, commands: &[Command]) -> Commit {
     loop {
         let calls = [Commands { all: commands, now: START }];
-        match Batch::new(copies, account(1), KEPT).decide(&calls) {
-            Decided::Missing(slots) => slots.into_iter().for_each(|slot| copies.keep(slot, None)),
-            Decided::Outcomes(outcomes, effects) => {
-                assert!(outcomes.iter().flatten().all(Result::is_ok), "{outcomes:?}");
-                let commit = effects.commit(copies, Revision([2; 8]), KEPT);
-                copies.settle(Revision([2; 8]));
-                return commit;
-            }
-        }
+        let Some((outcomes, effects)) = Batch::new(view, account(1), KEPT).decide(&calls) else {
+            view.take_missing().into_iter().for_each(|name| view.keep(name, None));
+            continue;
+        };
+        assert!(outcomes.iter().flatten().all(Result::is_ok), "{outcomes:?}");
+        let commit = effects.commit(view, Revision([2; 8]), KEPT);
+        view.settle(Revision([2; 8]));
+        return commit;
     }
 }
 
 /// The sets of the records that a bill writes, and the number of records that it compares.
-fn bill(copies: &mut Copies, n: u8, user: Option<&str>) -> (Vec<u8>, usize) {
+fn bill(view: &mut View, n: u8, user: Option<&str>) -> (Vec<u8>, usize) {
     let (key, generation, cost) = (key(1), generation(n), NanoUsd::from_nanos(5));
     let request = RequestId::from_slice(generation.as_bytes());
     let origin = Origin { api: ModelApi::Chat, stream: false, user: user.map(str::to_owned), request };
     let new = new_hold(key, generation, cost);
     let hold = Command::Hold(NewHold { origin: Some(origin.into()), ..new });
-    committed(copies, &[hold]);
+    committed(view, &[hold]);
     let (model, total) = ("Model Flash".into(), Progress { cost, ..Progress::default() });
     let capture = Command::Capture { key, generation, model, total, chargeable: None, estimated: false };
-    let Commit { guards, writes } = committed(copies, &[capture]);
+    let Commit { guards, writes } = committed(view, &[capture]);
     let mut tables: Vec<u8> = writes
         .iter()
         .filter_map(|write| match write {
@@ -85,7 +84,7 @@ fn a_bill_writes_two_sums_one_for_each_group_and_one_for_a_user_that_is_named() 
     for (is_grouped, user, groups, of_user) in
         [(false, None, 0, 0), (false, Some("ann"), 0, 1), (true, None, 2, 0), (true, Some("ann"), 2, 1)]
     {
-        let mut copies = copies(is_grouped);
+        let mut view = view(is_grouped);
         // The first bill of a payer and day lists the payer.
         let expected = [
             vec![names::MONEY; 2 + groups],
@@ -97,7 +96,7 @@ fn a_bill_writes_two_sums_one_for_each_group_and_one_for_a_user_that_is_named() 
         let mut expected = expected.concat();
         expected.sort_unstable();
         for (n, lists) in [(1, 1), (2, 0), (3, 0)] {
-            let (mut tables, compared) = bill(&mut copies, n, user);
+            let (mut tables, compared) = bill(&mut view, n, user);
             let written = tables.len();
             tables.retain(|table| *table != names::PAYERS);
             assert_eq!(written - tables.len(), lists);
@@ -106,4 +105,34 @@ fn a_bill_writes_two_sums_one_for_each_group_and_one_for_a_user_that_is_named() 
             assert_eq!(compared, expected.len() + 1 + lists, "{is_grouped} {user:?}");
         }
     }
+}
+
+#[test]
+fn too_many_copies_are_dropped_except_open_holds() {
+    let mut view = view(true);
+    committed(&mut view, &[Command::Hold(new_hold(key(1), generation(1), NanoUsd::from_nanos(5)))]);
+    let all = view.len();
+    view.shrink(all);
+    assert_eq!(view.len(), all);
+    assert!(view.has_copy(&names::account()));
+    view.shrink(all - 1);
+    assert_eq!(view.len(), 1);
+    assert!(view.has_copy(&names::generation(generation(1))));
+    view.shrink(0);
+    assert_eq!(view.len(), 0);
+}
+
+#[test]
+fn a_bill_leaves_no_copy_of_its_hold_and_a_refused_change_none_of_what_few_read() {
+    let mut view = view(false);
+    bill(&mut view, 1, None);
+    assert!(!view.has_copy(&names::generation(generation(1))));
+    assert!(!view.has_copy(&names::payers(key(1))));
+    assert!(view.has_copy(&names::key(key(1))));
+    let profile = names::nouns::key_profile(key(1));
+    view.keep(profile.clone().into(), None);
+    view.keep(names::house().into(), None);
+    assert!(view.get(&profile).unwrap().is_none());
+    view.refuse();
+    assert!(!view.has_copy(&profile) && !view.has_copy(&names::house()));
 }

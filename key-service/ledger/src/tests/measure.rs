@@ -10,7 +10,12 @@ use domain::ledger::{
     Account, Command, Group, Key, NewHold, Outcome, Progress,
     histories::{group, new_hold},
 };
-use records::sqlite::Sqlite;
+use records::{
+    Records,
+    redis::Redis,
+    servers::{RedisServer, settings},
+    sqlite::Sqlite,
+};
 use shared::{
     clock::{Clock, System},
     generation::{ModelApi, Origin},
@@ -19,7 +24,10 @@ use shared::{
 };
 
 use super::{Lanes, Retention};
-use crate::kept::{EVENTS_KEPT, EventBounds};
+use crate::{
+    error::StoreError,
+    kept::{EVENTS_KEPT, EventBounds},
+};
 
 /// Requests of a measurement.
 const REQUESTS: usize = 64_000;
@@ -52,14 +60,14 @@ impl Callers {
     }
 }
 
-async fn ledger(store: Arc<Sqlite>, account: AccountId, callers: Callers) -> Arc<Lanes> {
+async fn ledger(store: Arc<dyn Records>, account: AccountId, callers: Callers) -> Arc<Lanes> {
     let events = EventBounds::with_life(EVENTS_KEPT);
     let ledger = Lanes::new(
         store,
         Arc::new(System),
         Retention { journal_entries: 20_000, events, expired: Duration::from_hours(24), usage_days: None },
     );
-    let made = ledger.change(account, |change| {
+    let made = ledger.change::<_, StoreError>(account, |change| {
         change.account()?;
         change.set_account(Account { credit: NanoUsd::from_usd(1_000), ..Default::default() });
         for key in (0..KEYS).map(key) {
@@ -100,7 +108,7 @@ fn processor_time() -> (Duration, Duration) {
 }
 
 /// Requests of so many callers at once.
-async fn measure(store: &Arc<Sqlite>, of: Callers, (callers, requests): (usize, usize), label: &str) {
+async fn measure(store: &Arc<dyn Records>, of: Callers, (callers, requests): (usize, usize), label: &str) {
     let account = account();
     let ledger = ledger(Arc::clone(store), account, of).await;
     let (began, (before, before_system)) = (Instant::now(), processor_time());
@@ -131,14 +139,22 @@ async fn measure(store: &Arc<Sqlite>, of: Callers, (callers, requests): (usize, 
 async fn requests_are_measured() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
-    let file = Arc::new(Sqlite::open(&path).unwrap());
+    let file: Arc<dyn Records> = Arc::new(Sqlite::open(&path).unwrap());
     for callers in [64, 16, 1, 64] {
         let requests = if callers == 1 { REQUESTS / 16 } else { REQUESTS };
         measure(&file, Callers::Plain, (callers, requests), "file").await;
         measure(&file, Callers::InGroupsForUsers, (callers, requests), "file, in groups for users").await;
     }
     println!("{} KiB", fs::metadata(&path).unwrap().len() / 1024);
-    let memory = Arc::new(Sqlite::in_memory().unwrap());
+    let memory: Arc<dyn Records> = Arc::new(Sqlite::in_memory().unwrap());
     measure(&memory, Callers::Plain, (64, REQUESTS), "memory").await;
     measure(&memory, Callers::InGroupsForUsers, (64, REQUESTS), "memory, in groups for users").await;
+    let server = RedisServer::shared();
+    let redis = Redis::open(&settings(&server.url(), &folder), Arc::new(System)).await.unwrap();
+    let redis: Arc<dyn Records> = Arc::new(redis);
+    for callers in [64, 16, 1] {
+        let requests = if callers == 1 { REQUESTS / 16 } else { REQUESTS };
+        measure(&redis, Callers::Plain, (callers, requests), "Redis").await;
+        measure(&redis, Callers::InGroupsForUsers, (callers, requests), "Redis, in groups for users").await;
+    }
 }

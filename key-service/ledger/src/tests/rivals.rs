@@ -24,6 +24,7 @@ use shared::{
 use tokio::{task::JoinSet, time};
 
 use super::{KEPT, Lanes, key};
+use crate::error::StoreError;
 
 /// Commands a second of both processes together, half of them holds and half captures.
 const COMMANDS_A_SECOND: u32 = 8_000;
@@ -138,7 +139,7 @@ async fn measure(round_trip: Duration, prefers_one: bool) {
         .iter()
         .map(|records| Arc::new(Lanes::new(Arc::clone(records) as Arc<dyn Records>, Arc::new(System), KEPT)))
         .collect();
-    let made = processes[0].change(account, |change| {
+    let made = processes[0].change::<_, StoreError>(account, |change| {
         change.account()?;
         change.set_account(Account { credit: NanoUsd::from_usd(1_000), ..Account::default() });
         change.key(key(0))?;

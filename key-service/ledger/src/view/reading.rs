@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use minicbor::Decode;
 use records::{Answer, Index, Log, Name, Order, Question, Record, Records, Set, Space};
 
-use crate::error::StoreError;
+use crate::{error::StoreError, names::RecordName};
 
 /// The form of records that this program writes.
 pub const FORM: u8 = 1;
@@ -36,11 +36,12 @@ impl SpaceReader<'_> {
     pub async fn get_all<T: for<'b> Decode<'b, ()>>(
         self,
         space: &Space,
-        names: Vec<Name>,
+        names: Vec<RecordName<T>>,
     ) -> Result<Vec<Option<T>>, StoreError> {
         if names.is_empty() {
             return Ok(Vec::new());
         }
+        let names: Vec<Name> = names.into_iter().map(Name::from).collect();
         let records = self.records_of(space, names.clone()).await?;
         let read = |(name, record): (&Name, &Option<Record>)| {
             let read = record.as_ref().map(value).transpose();
@@ -53,7 +54,7 @@ impl SpaceReader<'_> {
     pub async fn get<T: for<'b> Decode<'b, ()>>(
         self,
         space: &Space,
-        name: Name,
+        name: RecordName<T>,
     ) -> Result<Option<T>, StoreError> {
         Ok(self.get_all(space, vec![name]).await?.pop().flatten())
     }

@@ -6,14 +6,14 @@ use shared::{
     refusal::Refusal,
 };
 
-use crate::{error::Error, management::Management, nouns::reach::AccountReach};
+use crate::{management::Management, nouns::reach::AccountReach};
 use domain::{
     access::{Access, Effect, Forbidden, Subject, may},
     event::Actor,
     key::KeyPatch,
 };
 use key_service_credentials::Identified;
-use key_service_store::store::ManagementKey;
+use key_service_store::store::{Error, ManagementKey};
 
 /// The caller of a management request, and what it may do.
 #[derive(Clone, Debug)]

@@ -10,15 +10,14 @@ use shared::{
 };
 
 use crate::{
-    error::Error,
     management::Management,
     nouns::{
         listing::{Listed, Listing, Paged},
         once::{Once, attempt},
     },
 };
-use domain::{access::Access, digest::Digest, event::Actor};
-use key_service_store::store::{ManagementKey, ManagementKeyMade, NewManagementKey, StoreError};
+use domain::{access::Access, digest::Digest, event::Actor, governed::Made};
+use key_service_store::store::{Error, ManagementKey, ManagementKeyNotMade, NewManagementKey, StoreError};
 
 /// Most management keys per account, including revoked ones: they fit on one page, and a new key every month lasts
 /// eight years.
@@ -41,9 +40,6 @@ pub enum ManagementKeyRefused {
     /// The idempotency key was used with a different request.
     #[error("this idempotency key was used with a different request; choose a new one")]
     Reused,
-    /// The store is nearly full.
-    #[error("the store is nearly full, and the remaining space is reserved for requests")]
-    StoreFull,
 }
 
 /// Settings of a new management key.
@@ -88,21 +84,9 @@ impl Management {
         let now = self.later_than_the_last(self.clock.now());
         let id = ManagementKeyId::new(now, random_bytes(&*self.clock));
         match self.make_management_key((account, id), settings, idempotency_key, actor).await? {
-            (made, plaintext) if made == id => {
-                Ok((self.find_management_key(account, id).await?, Some(plaintext)))
-            }
-            (earlier, _) => Ok((self.find_management_key(account, earlier).await?, None)),
+            (made, plaintext) if made == id => Ok((self.management_key(account, id).await?, Some(plaintext))),
+            (earlier, _) => Ok((self.management_key(account, earlier).await?, None)),
         }
-    }
-
-    /// Finds a management key of the account.
-    pub async fn find_management_key(
-        &self,
-        account: AccountId,
-        id: ManagementKeyId,
-    ) -> Result<ManagementKey, Error<ManagementKeyRefused>> {
-        let key = self.store.management_key(account, id).await?;
-        key.ok_or(Error::Refused(ManagementKeyRefused::NotFound))
     }
 
     /// Creates a management key once for each attempt and settings.
@@ -136,7 +120,7 @@ impl Management {
         let request = Digest::of(format!("management key {settings:?}").as_bytes());
         let ManagementKeySettings { name, access, expires_at } = settings;
         let refused = |reason| Err(Error::Refused(reason));
-        self.check_room_for_secret(ManagementKeyRefused::StoreFull).await?;
+        self.check_room_for_secret().await?;
         // Groups are never deleted. If the group is archived, the key can still read its keys.
         if let Some(group) = access.group
             && self.store.group(account, group).await?.is_none()
@@ -157,11 +141,11 @@ impl Management {
         };
         let new = NewManagementKey { account, key, digest, most: MAX_MANAGEMENT_KEYS };
         let attempt = attempt(idempotency_key, request, act.at);
-        match self.store.create_management_key_once(new, attempt, &act).await? {
-            ManagementKeyMade::Made => Ok((id, plaintext)),
-            ManagementKeyMade::Replayed(earlier) => Ok((earlier, plaintext)),
-            ManagementKeyMade::Reused => refused(ManagementKeyRefused::Reused),
-            ManagementKeyMade::TooMany => refused(ManagementKeyRefused::TooMany),
+        match self.store.create_management_key_once(new, attempt, &act).await {
+            Ok(Made::New(id) | Made::Existing(id) | Made::Replayed(id)) => Ok((id, plaintext)),
+            Err(Error::Refused(ManagementKeyNotMade::Reused)) => refused(ManagementKeyRefused::Reused),
+            Err(Error::Refused(ManagementKeyNotMade::TooMany)) => refused(ManagementKeyRefused::TooMany),
+            Err(Error::Store(cause)) => Err(cause.into()),
         }
     }
 

@@ -14,18 +14,15 @@ use shared::{
     wire::{MAX_GRACE_SECONDS, OperatorScope},
 };
 
-use crate::{
-    error::Error,
-    management::Management,
-    members::{MemberRefused, SignedIn},
-};
+use crate::{management::Management, members::SignedIn};
 use domain::{
     access::{OperatorForbidden, OperatorRights},
     event::Actor,
+    member::MemberRefused,
 };
 use key_service_credentials::Identified;
 use key_service_store::store::{
-    NewOperatorKey, OperatorKey, OperatorKeyMade, OperatorRotation, StoreError, operators,
+    Error, NewOperatorKey, OperatorKey, OperatorKeyMade, OperatorRotation, StoreError, operators,
 };
 
 /// Most operator keys, including revoked ones.
@@ -59,9 +56,6 @@ pub enum OperatorKeyRefused {
     /// There are as many operator keys as there may be.
     #[error("there are already {MAX_OPERATOR_KEYS} operator keys, including revoked ones, which is the most")]
     TooMany,
-    /// The store is nearly full.
-    #[error("the store is nearly full, and the remaining space is reserved for requests")]
-    StoreFull,
 }
 
 /// Why a request with an operator key is refused.
@@ -151,7 +145,7 @@ impl Management {
         actor: Actor,
     ) -> Result<SecretString, Error<OperatorKeyRefused>> {
         let rights = settings.rights().map_err(Error::Refused)?;
-        self.check_room_for_secret(OperatorKeyRefused::StoreFull).await?;
+        self.check_room_for_secret().await?;
         let act = self.act(actor);
         self.store.open_operators(act.at).await?;
         let (new, plaintext) = self.new_operator_key(settings.name, rights, settings.expires_at, act.at);
@@ -170,7 +164,7 @@ impl Management {
         if grace > Duration::from_secs(MAX_GRACE_SECONDS) {
             return Err(Error::Refused(OperatorKeyRefused::LongGrace));
         }
-        self.check_room_for_secret(OperatorKeyRefused::StoreFull).await?;
+        self.check_room_for_secret().await?;
         let act = self.act(actor);
         let previous = self.find_operator_key(id).await?;
         let expires_at = previous.expires_at.map(|end| {

@@ -4,71 +4,21 @@ use async_trait::async_trait;
 use futures_util::FutureExt;
 use shared::{
     clock::random_bytes,
-    error::{ApiError, Code},
     ids::AccountId,
     text::is_name,
-    wire::{BY_EXTERNAL_ID, MAX_LABEL_CHARS, MAX_METADATA},
+    wire::{BY_EXTERNAL_ID, MAX_LABEL_CHARS},
 };
 
 use crate::{
-    error::Error,
     management::Management,
     nouns::listing::{Listed, Listing, MetadataFilter, Page, Paged, UnknownCursor, has, wanted},
 };
 use domain::{
     event::Actor,
+    governed::{Made, registry::RegistryRefused},
     settings::{AccountLabels, AccountPatch, Metadata},
 };
-use key_service_store::store::{AccountChanged, AccountMade, AccountSummary, NewAccount, Order, operators};
-
-/// Reason why an account was not opened, changed or found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RegistryRefused {
-    NotFound,
-    /// The name is empty, surrounded by spaces, or contains invisible characters.
-    BadName,
-    /// This account has the name.
-    NameTaken(AccountId),
-    /// This account has the external id.
-    ExternalIdTaken(AccountId),
-    /// The account has another external id.
-    ExternalIdFixed,
-    /// The metadata would have too many names.
-    TooMuchMetadata,
-    /// The store is nearly full.
-    StoreFull,
-}
-
-impl From<RegistryRefused> for ApiError {
-    fn from(refused: RegistryRefused) -> Self {
-        match refused {
-            RegistryRefused::NotFound => Self::new(Code::AccountNotFound, "There is no such account."),
-            RegistryRefused::BadName => {
-                let says = "`name` must be visible characters, without spaces around them.";
-                Self::at(Code::InvalidValue, "name", says)
-            }
-            RegistryRefused::NameTaken(id) => {
-                Self::at(Code::AccountNameTaken, "name", format!("The account {id} has this name."))
-            }
-            RegistryRefused::ExternalIdTaken(id) => {
-                let says = format!("The account {id} has this external id.");
-                Self::at(Code::ExternalIdTaken, "external_id", says)
-            }
-            RegistryRefused::ExternalIdFixed => {
-                let says = "`external_id` cannot be changed once it is set.";
-                Self::at(Code::InvalidValue, "external_id", says)
-            }
-            RegistryRefused::TooMuchMetadata => {
-                let says = format!("`metadata` would have more than {MAX_METADATA} members.");
-                Self::at(Code::ObjectAboveMaxProperties, "metadata", says)
-            }
-            RegistryRefused::StoreFull => {
-                let says = "The store is nearly full, and the remaining space is reserved for requests.";
-                Self::new(Code::StoreFull, says)
-            }
-        }
-    }
-}
+use key_service_store::store::{AccountSummary, Error, NewAccount, Order, operators};
 
 /// The accounts that a list shows.
 #[derive(Clone, Debug, Default)]
@@ -97,7 +47,7 @@ impl Management {
         if !is_name(&name, MAX_LABEL_CHARS) {
             return refused(RegistryRefused::BadName);
         }
-        self.check_room(RegistryRefused::StoreFull).await?;
+        self.check_room().await?;
         let act = self.act(actor);
         if !settings.metadata.fits(&Metadata::new(), act.at) {
             return refused(RegistryRefused::TooMuchMetadata);
@@ -106,11 +56,10 @@ impl Management {
             AccountLabels { external_id, ..AccountLabels::default() }.with(&settings.metadata, act.at);
         let id = AccountId::new(self.later_than_the_last(act.at), random_bytes(&*self.clock));
         let new = NewAccount { id, name, created_at: act.at.to_whole_seconds() };
-        match self.store.open_account(new, &labels, Some(&act)).await? {
-            AccountMade::New(id) => Ok((self.found(id).await?, true)),
-            AccountMade::Existing(id) => Ok((self.found(id).await?, false)),
-            AccountMade::NameTaken(id) => refused(RegistryRefused::NameTaken(id)),
-        }
+        Ok(match self.store.open_account(new, &labels, Some(&act)).await? {
+            Made::New(id) => (self.found(id).await?, true),
+            Made::Existing(id) | Made::Replayed(id) => (self.found(id).await?, false),
+        })
     }
 
     /// Finds an account by its id, or by its external id after `external:`. The operators' own account is none.
@@ -134,16 +83,10 @@ impl Management {
         if change.external_id == Some(None) && before.labels.external_id.is_some() {
             return refused(RegistryRefused::ExternalIdFixed);
         }
-        self.check_room(RegistryRefused::StoreFull).await?;
+        self.check_room().await?;
         let (external_id, act) = (change.external_id.flatten(), self.act(actor));
-        let changed = self.store.update_account(account, external_id.as_deref(), &change.metadata, &act);
-        match changed.await? {
-            AccountChanged::Done => self.found(account).await,
-            AccountChanged::NotFound => refused(RegistryRefused::NotFound),
-            AccountChanged::ExternalIdTaken(id) => refused(RegistryRefused::ExternalIdTaken(id)),
-            AccountChanged::ExternalIdFixed => refused(RegistryRefused::ExternalIdFixed),
-            AccountChanged::TooMuchMetadata => refused(RegistryRefused::TooMuchMetadata),
-        }
+        self.store.update_account(account, external_id.as_deref(), &change.metadata, &act).await?;
+        self.found(account).await
     }
 
     async fn found(&self, id: AccountId) -> Result<AccountSummary, Error<RegistryRefused>> {

@@ -7,7 +7,6 @@ use shared::{
 };
 
 use crate::{
-    error::Error,
     management::Management,
     nouns::{
         listing::{Completeness, Listed, Listing, Page, Paged, UnknownCursor},
@@ -15,7 +14,7 @@ use crate::{
     },
 };
 use domain::event::{Event, EventSearch};
-use key_service_store::store::{EventSlice, EventsPage, Found, NumberedEvent, StoreError};
+use key_service_store::store::{Error, EventSlice, EventsPage, Found, NumberedEvent, StoreError};
 
 /// Events read at a time, to bound a request's memory.
 const READ_AT_ONCE: usize = 500;

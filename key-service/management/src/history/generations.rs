@@ -4,7 +4,6 @@ use async_trait::async_trait;
 use shared::ids::{AccountId, GenerationId};
 
 use crate::{
-    error::Error,
     management::Management,
     nouns::{
         listing::{Listed, Listing, Page, Paged, UnknownCursor},
@@ -15,7 +14,7 @@ use domain::{
     ledger::{Ending, Settlement},
     search::EntrySearch,
 };
-use key_service_store::store::{Found, JournalEntry, Order, StoreError};
+use key_service_store::store::{Error, Found, JournalEntry, Order, StoreError};
 
 /// Entries read at a time, to bound a request's memory.
 const READ_AT_ONCE: usize = 500;

@@ -11,7 +11,7 @@ use shared::{
 };
 
 use crate::{
-    history::reached::ReachedLimits,
+    history::limits::ReachedLimits,
     management::Management,
     nouns::{
         listing::{READ_TOGETHER, keys_of_groups},

@@ -4,7 +4,6 @@ use async_trait::async_trait;
 use shared::ids::{AccountId, GroupId, RefusalId};
 
 use crate::{
-    error::Error,
     management::Management,
     nouns::{
         listing::{Completeness, Listed, Listing, Page, Paged, UnknownCursor},
@@ -12,7 +11,7 @@ use crate::{
     },
 };
 use domain::refused::{RefusedCall, RefusedSearch};
-use key_service_store::store::{Order, REFUSED_CALLS_KEPT, StoreError};
+use key_service_store::store::{Error, Order, REFUSED_CALLS_KEPT, StoreError};
 
 #[derive(Clone, Debug, Default)]
 pub struct RefusedFilter {

@@ -161,10 +161,7 @@ mod tests {
     use shared::ids::{AccountId, GenerationId, KeyId};
 
     use super::*;
-    use crate::{
-        nouns::governed::{Governed as _, Made},
-        testing::Office,
-    };
+    use crate::{nouns::governed::Governed as _, testing::Office};
     use key_service_store::store::{
         Ledger as _,
         suite::{capture, hold},
@@ -188,8 +185,7 @@ mod tests {
         let office = Office::open();
         let (account, _) = office.account("requests").await;
         let by = office.management.by(account, Actor::System);
-        let (Made::New(key, _) | Made::Existing(key) | Made::Replayed(key)) =
-            ApiKey::create(by, KeyPatch::default(), None).await.unwrap();
+        let key = ApiKey::create(by, KeyPatch::default(), None).await.unwrap().made.into_inner();
         let key = key.id;
         for second in (0..40).filter(|second| second % 3 != 0) {
             bill(&office, account, key, second).await;

@@ -12,11 +12,6 @@ use tokio::{sync::Semaphore, task::spawn_blocking, time::timeout};
 use domain::member::PasswordHash;
 use key_service_store::store::StoreError;
 
-/// Fewest characters of a password. NIST SP 800-63B-4 demands this many without a second factor.
-pub const MIN_PASSWORD_CHARS: usize = 15;
-/// Most characters of a password; a passphrase fits many times over.
-pub const MAX_PASSWORD_CHARS: usize = 256;
-
 /// Parameters of Argon2id that OWASP recommends: 19 MiB, two passes, one lane.
 const MEMORY_KIB: u32 = 19 * 1024;
 const PASSES: u32 = 2;

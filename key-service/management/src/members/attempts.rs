@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use shared::ids::{AccountId, MemberId};
 
-use crate::{error::Error, management::Management, members::refused::MemberRefused};
-use domain::digest::Digest;
-use key_service_store::store::StoreError;
+use crate::management::Management;
+use domain::{digest::Digest, member::MemberRefused};
+use key_service_store::store::{Error, StoreError};
 
 /// Window over which attempts are counted.
 const ATTEMPTS_WITHIN: Duration = Duration::from_mins(15);

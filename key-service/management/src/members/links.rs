@@ -5,19 +5,17 @@ use std::time::Duration;
 use shared::{clock::random_bytes, ids::AccountId, secret::ExposeSecret};
 
 use crate::{
-    error::Error,
     management::Management,
     members::{
-        refused::MemberRefused,
         sessions::{NewSession, SignInClient},
         token::Token,
     },
 };
 use domain::{
     event::Actor,
-    member::{Link, LinkMaker, MadeLink, Member, MemberChange, PasswordHash, Role, SignInWay},
+    member::{Link, LinkMaker, MadeLink, Member, MemberChange, MemberRefused, PasswordHash, Role, SignInWay},
 };
-use key_service_store::store::{ExpiringRecord, RecordKind};
+use key_service_store::store::{Error, ExpiringRecord, RecordKind};
 
 const LINK_TTL: Duration = Duration::from_mins(15);
 /// Long enough for an invitation to survive a weekend.
@@ -88,7 +86,7 @@ impl Management {
         maker: LinkMaker,
         lives: Duration,
     ) -> Result<Token, Error<MemberRefused>> {
-        self.check_room(MemberRefused::StoreFull).await?;
+        self.check_room().await?;
         let (act, token) = (self.act(Actor::System), Token::new(account, random_bytes(&*self.clock)));
         let password = member.password.as_ref().map(PasswordHash::digest);
         let (digest, expires_at) = (token.digest(LINK), act.at.plus(lives));

@@ -6,19 +6,17 @@
 use shared::secret::ExposeSecret;
 
 use crate::{
-    error::Error,
     management::Management,
     members::{
-        refused::MemberRefused,
         sessions::{SignInClient, SignedIn},
         token::Token,
     },
 };
 use domain::{
     event::Actor,
-    member::{LinkMaker, Member, Role},
+    member::{LinkMaker, Member, MemberRefused, Role},
 };
-use key_service_store::store::{StoreError, operators};
+use key_service_store::store::{Error, StoreError, operators};
 
 /// Writes the address of an operator's sign-in link. The token follows the `#`, which browsers do not send.
 pub fn link(public: &str, token: &Token) -> String {

@@ -8,9 +8,7 @@ use shared::{
 };
 
 use crate::{
-    error::Error,
     management::Management,
-    members::refused::{MAX_MEMBER_NAME_CHARS, MAX_MEMBERS, MemberRefused},
     nouns::{
         listing::{Listed, Listing, Paged},
         once::attempt,
@@ -19,9 +17,10 @@ use crate::{
 use domain::{
     digest::Digest,
     event::Actor,
-    member::{Member, Role},
+    governed::Made,
+    member::{MAX_MEMBER_NAME_CHARS, MAX_MEMBERS, Member, MemberRefused, Role},
 };
-use key_service_store::store::{MemberCreated, StoreError};
+use key_service_store::store::{Error, StoreError};
 
 /// Name of the member that a first run makes.
 pub const OWNER: &str = "owner";
@@ -57,11 +56,10 @@ impl Management {
         idempotency_key: Option<String>,
         actor: Actor,
     ) -> Result<(Member, bool), Error<MemberRefused>> {
-        let refused = |reason| Err(Error::Refused(reason));
         if !is_name(name, MAX_MEMBER_NAME_CHARS) {
-            return refused(MemberRefused::BadName);
+            return Err(Error::Refused(MemberRefused::BadName));
         }
-        self.check_room(MemberRefused::StoreFull).await?;
+        self.check_room().await?;
         self.check_led_group(account, role).await?;
         let act = self.act(actor);
         let now = act.at;
@@ -78,14 +76,11 @@ impl Management {
         };
         let request = Digest::of(format!("member {name:?} {role:?}").as_bytes());
         let attempt = attempt(idempotency_key, request, now);
-        let made = self.store.create_member_once(account, member.clone(), MAX_MEMBERS, (attempt, &act));
-        match made.await? {
-            MemberCreated::Made => Ok((member, true)),
-            MemberCreated::Replayed(id) => Ok((self.find_member(account, id).await?, false)),
-            MemberCreated::Reused => refused(MemberRefused::Reused),
-            MemberCreated::NameTaken => refused(MemberRefused::NameTaken),
-            MemberCreated::TooMany => refused(MemberRefused::TooMany),
-        }
+        let made = self.store.create_member_once(account, member, MAX_MEMBERS, (attempt, &act)).await?;
+        Ok(match made {
+            Made::New(member) => (member, true),
+            Made::Existing(member) | Made::Replayed(member) => (member, false),
+        })
     }
 
     /// Finds a member of the account.
@@ -108,8 +103,7 @@ impl Management {
     ) -> Result<(), Error<MemberRefused>> {
         let _owners = self.owners.lock().await;
         self.keep_an_owner(account, id).await?;
-        let found = self.store.remove_member(account, id, &self.act(actor)).await?;
-        if found { Ok(()) } else { Err(Error::Refused(MemberRefused::NotFound)) }
+        self.store.remove_member(account, id, &self.act(actor)).await
     }
 }
 

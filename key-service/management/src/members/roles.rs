@@ -2,15 +2,13 @@
 
 use shared::ids::{AccountId, GroupId, MemberId};
 
-use crate::{
-    error::Error, management::Management, members::refused::MemberRefused, nouns::reach::AccountReach,
-};
+use crate::{management::Management, nouns::reach::AccountReach};
 use domain::{
     event::Actor,
     group::Group,
-    member::{MemberChange, Role, RoleChange},
+    member::{MemberChange, MemberRefused, Role, RoleChange},
 };
-use key_service_store::store::StoreError;
+use key_service_store::store::{Error, StoreError};
 
 /// Groups read at a time in search of a name.
 const GROUPS_AT_ONCE: usize = 100;
@@ -27,14 +25,13 @@ impl Management {
         let _owners = self.owners.lock().await;
         self.check_led_group(account, role).await?;
         if role == Role::Owner {
-            self.check_room(MemberRefused::StoreFull).await?;
+            self.check_room().await?;
         } else {
             self.keep_an_owner(account, id).await?;
         }
         let change = RoleChange { role, act: self.act(actor) };
         let change = MemberChange { role: Some(change), ..MemberChange::default() };
-        let found = self.store.update_member(account, id, change).await?;
-        if found { Ok(()) } else { Err(Error::Refused(MemberRefused::NotFound)) }
+        self.store.update_member(account, id, change).await
     }
 
     /// Refuses a lead's role if the account does not have the group or it is archived.

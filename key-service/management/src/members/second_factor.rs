@@ -13,20 +13,18 @@ use shared::{
 };
 
 use crate::{
-    error::Error,
     management::Management,
     members::{
-        refused::MemberRefused,
         sessions::{NewSession, SignInClient, SignedIn},
         token::Token,
     },
 };
 use domain::{
     event::Actor,
-    member::{Member, PasswordHash, SignInWay},
+    member::{Member, MemberRefused, PasswordHash, SignInWay},
     second_factor::{FactorId, RECOVERY_CODES, SecondFactor, recovery_code, recovery_text},
 };
-use key_service_store::store::StoreError;
+use key_service_store::store::{Error, StoreError};
 
 /// Time to give the code after the password: enough to find a phone.
 const CHALLENGE_TTL: Duration = Duration::from_mins(10);
@@ -83,7 +81,7 @@ impl Management {
         if member.second_factor.is_some() {
             return Err(Error::Refused(MemberRefused::SecondFactorOn));
         }
-        self.check_room_for_secret(MemberRefused::StoreFull).await?;
+        self.check_room_for_secret().await?;
         self.check_password_condition(signed_in, present).await?;
         let secret = self.credentials.totp_secret(member.id, id);
         let step = secret.step_of(code, self.clock.now());

@@ -11,20 +11,19 @@ use shared::{
 
 use crate::{
     access::governor::Governor,
-    error::Error,
-    management::{
-        Management,
-        password::{MAX_PASSWORD_CHARS, MIN_PASSWORD_CHARS},
-    },
-    members::{known_browser::KnownBrowser, refused::MemberRefused, token::Token},
+    management::Management,
+    members::{known_browser::KnownBrowser, token::Token},
     nouns::reach::AccountReach,
 };
 use domain::{
     access::Effect,
     event::Actor,
-    member::{Member, MemberChange, PasswordCondition, Session, SignInWay},
+    member::{
+        MAX_PASSWORD_CHARS, MIN_PASSWORD_CHARS, Member, MemberChange, MemberRefused, PasswordCondition,
+        Session, SignInWay,
+    },
 };
-use key_service_store::store::{RecordKind, StoreError};
+use key_service_store::store::{Error, RecordKind, StoreError};
 
 /// Idle timeout of a session: longer than the breaks of a working day, shorter than the night after it.
 const SESSION_IDLE: Duration = Duration::from_hours(10);
@@ -188,9 +187,7 @@ impl Management {
         let (account, member) = (signed_in.account, signed_in.member.id);
         // A new password voids earlier links.
         let change = MemberChange { password: Some(hash), ..MemberChange::default() };
-        if !self.store.update_member(account, member, change).await? {
-            return Err(Error::Refused(MemberRefused::NotFound));
-        }
+        self.store.update_member(account, member, change).await?;
         Ok(self.end_other_sessions(signed_in).await?)
     }
 

@@ -5,18 +5,15 @@ use std::net::{IpAddr, Ipv6Addr};
 use shared::{ids::AccountId, secret::SecretString};
 
 use crate::{
-    accounts::AccountRefused,
-    error::Error,
     management::Management,
     members::{
         attempts::CountedAttempt,
-        refused::MemberRefused,
         sessions::{NewSession, SignInClient, SignedIn},
         token::Token,
     },
 };
-use domain::member::{Member, PasswordCondition, SignInWay};
-use key_service_store::store::StoreError;
+use domain::member::{Member, MemberRefused, PasswordCondition, SignInWay};
+use key_service_store::store::{Error, StoreError};
 
 /// A member's attempt to sign in.
 #[derive(Debug)]
@@ -120,12 +117,7 @@ impl Management {
         account: &str,
         name: &str,
     ) -> Result<Option<(AccountId, Member)>, StoreError> {
-        let account = match self.account(account).await {
-            Ok(account) => account,
-            Err(Error::Refused(AccountRefused::NotFound)) => return Ok(None),
-            Err(Error::Refused(other)) => return Err(StoreError::Unavailable(other.to_string())),
-            Err(Error::Store(unavailable)) => return Err(unavailable),
-        };
+        let Some(account) = self.store.account_named(account).await? else { return Ok(None) };
         Ok(self.store.member_named(account, name).await?.map(|member| (account, member)))
     }
 }

@@ -7,22 +7,31 @@ use shared::{
     wire::{Object, Value},
 };
 
-use crate::{
-    error::Error,
-    management::Management,
-    nouns::{listing::Listed, refused::Refused},
-};
-use domain::{event::Actor, settings::Patch};
+use crate::{management::Management, nouns::listing::Listed};
+pub use domain::governed::Made;
+use domain::{event::Actor, governed::Refused, settings::Patch};
+use key_service_store::store::Error;
 
 /// Result of a request that creates an object or its secret.
 #[derive(Debug)]
-pub enum Made<T> {
-    /// The new object, with its secret if it has one, which cannot be recovered later.
-    New(T, Option<SecretString>),
-    /// The object existed before and stays unchanged.
-    Existing(T),
-    /// An earlier attempt with the same idempotency key created the object, and the secret is gone.
-    Replayed(T),
+pub struct Issued<T> {
+    pub made: Made<T>,
+    /// Secret of what is new, if it has one. It cannot be recovered later.
+    pub secret: Option<SecretString>,
+}
+
+impl<T> Issued<T> {
+    /// Drops the secret unless the object is new: what was made before has another one.
+    pub(crate) fn new(made: Made<T>, secret: SecretString) -> Self {
+        let secret = matches!(made, Made::New(_)).then_some(secret);
+        Self { made, secret }
+    }
+}
+
+impl<T> From<Made<T>> for Issued<T> {
+    fn from(made: Made<T>) -> Self {
+        Self { made, secret: None }
+    }
 }
 
 /// An actor in an account.
@@ -49,7 +58,7 @@ pub trait Governed: Listed {
         by: Acting<'_>,
         settings: Self::Settings,
         idempotency_key: Option<String>,
-    ) -> impl Future<Output = Acted<Made<Self>>> + Send;
+    ) -> impl Future<Output = Acted<Issued<Self>>> + Send;
 
     fn fetch(by: Acting<'_>, id: Self::Id) -> impl Future<Output = Acted<Self>> + Send;
 

@@ -11,22 +11,19 @@ use shared::{
 };
 
 use crate::{
-    error::Error,
     management::Management,
     nouns::{
-        governed::{Acted, Acting, Governed, Made},
+        governed::{Acted, Acting, Governed, Issued},
         once::{AS_SENT, attempt, digest_of_request},
         reach::AccountReach,
-        refused::Refused,
     },
 };
 use domain::{
     event::Actor,
+    governed::{Made, Refused},
     group::{Group, GroupPatch, NewGroup},
 };
-use key_service_store::store::{
-    Capacity as _, GroupCreated, GroupPage, GroupUpdated, Order, Page, StoreError,
-};
+use key_service_store::store::{Capacity as _, Error, GroupPage, Order, Page, StoreError};
 
 /// Keys of a group read at a time in order to revoke them.
 const REVOKED_AT_ONCE: usize = 500;
@@ -46,17 +43,16 @@ impl Governed for Group {
         by: Acting<'_>,
         mut settings: GroupPatch,
         idempotency_key: Option<String>,
-    ) -> Acted<Made<Self>> {
+    ) -> Acted<Issued<Self>> {
         let Acting { management, account, actor } = by;
-        let refused = |reason| Err(Error::Refused(reason));
         // With an idempotency key, the store distinguishes a repetition from a group that existed before.
         if let Some(external_id) = settings.external_id.as_ref().and_then(Option::as_ref)
             && idempotency_key.is_none()
             && let Some(group) = management.store.group_with_external_id(account, external_id).await?
         {
-            return Ok(Made::Existing(group));
+            return Ok(Made::Existing(group).into());
         }
-        management.check_room(Refused::StoreFull).await?;
+        management.check_room().await?;
         management.name_by_id(models(&mut settings));
         let act = management.act(actor);
         let now = act.at;
@@ -66,15 +62,7 @@ impl Governed for Group {
         let request = digest_of_request("group", |field| group.value(field, AS_SENT));
         let attempt = attempt(idempotency_key, request, now);
         let new = NewGroup { account, group, most };
-        match management.store.create_group(new, attempt, &act).await? {
-            GroupCreated::New(group) => Ok(Made::New(group, None)),
-            GroupCreated::Existing(group) => Ok(Made::Existing(group)),
-            GroupCreated::Replayed(group) => Ok(Made::Replayed(group)),
-            GroupCreated::Reused => refused(Refused::IdempotencyKeyReused),
-            GroupCreated::BadParent(bad) => refused(Refused::BadGroup("parent_id", bad)),
-            GroupCreated::BadRaise(bad) => refused(Refused::BadRaise(bad)),
-            GroupCreated::TooMany => refused(Refused::TooMany(Noun::Group, most)),
-        }
+        Ok(management.store.create_group(new, attempt, &act).await?.into())
     }
 
     async fn fetch(by: Acting<'_>, id: GroupId) -> Acted<Self> {
@@ -91,18 +79,13 @@ impl Governed for Group {
             && let Ok(after) = before.clone().updated(&change, Ok(()), act.at)
             && !after.only_lowers(&before, act.at)
         {
-            return Err(Error::Refused(Refused::StoreFull));
+            return Err(StoreError::Full.into());
         }
-        match management.store.update_group(account, id, change, &act).await? {
-            GroupUpdated::Group(group) => Ok(group),
-            GroupUpdated::NotChanged(reason) => Err(Error::Refused(reason.into())),
-            GroupUpdated::NotFound => Err(Error::Refused(Refused::NotFound(Noun::Group))),
-        }
+        management.store.update_group(account, id, change, &act).await
     }
 
     async fn end(Acting { management, account, actor }: Acting<'_>, id: GroupId) -> Acted<Self> {
-        let archived = management.store.archive_group(account, id, &management.act(actor)).await?;
-        archived.ok_or(Error::Refused(Refused::NotFound(Noun::Group)))
+        management.store.archive_group(account, id, &management.act(actor)).await
     }
 }
 
@@ -153,7 +136,7 @@ impl Management {
         self.store.groups(reach.account, page).await
     }
 
-    async fn revoke_one(&self, account: AccountId, key: KeyId, actor: Actor) -> Result<(), StoreError> {
+    async fn revoke_one(&self, account: AccountId, key: KeyId, actor: Actor) -> Result<(), Error<Refused>> {
         self.store.revoke_key(account, key, &self.act(actor)).await.map(drop)
     }
 

@@ -11,20 +11,19 @@ use shared::{
 };
 
 use crate::{
-    error::Error,
     management::Management,
     nouns::{
-        governed::{Acted, Acting, Governed, Made},
+        governed::{Acted, Acting, Governed, Issued},
         once::{AS_SENT, attempt, digest_of_request},
-        refused::Refused,
     },
 };
 use domain::{
-    group::{BadGroup, Group},
+    governed::{BadGroup, Refused},
+    group::Group,
     key::{ApiKey, KeyPatch, NewKey, Status},
 };
 use key_service_credentials::Identified;
-use key_service_store::store::{self, Capacity as _, Updated};
+use key_service_store::store::{Capacity as _, Error, StoreError};
 
 /// An API key as shown to its holder.
 #[derive(Debug)]
@@ -94,9 +93,9 @@ impl Governed for ApiKey {
         by: Acting<'_>,
         mut settings: KeyPatch,
         idempotency_key: Option<String>,
-    ) -> Acted<Made<Self>> {
+    ) -> Acted<Issued<Self>> {
         let Acting { management, account, actor } = by;
-        management.check_room_for_secret(Refused::StoreFull).await?;
+        management.check_room_for_secret().await?;
         management.name_by_id(settings.bounds.models.iter_mut().flatten());
         let act = management.act(actor);
         let now = act.at;
@@ -112,14 +111,8 @@ impl Governed for ApiKey {
         let idempotency = attempt(idempotency_key, request, now);
         let key = blank.with(&defaults, now).with(&settings, now);
         let new = NewKey { account, key, digest, most: management.max_keys };
-        match management.store.create_key(new, idempotency, &act).await? {
-            store::Created::New(key) => Ok(Made::New(key, Some(plaintext))),
-            store::Created::Replayed(key) => Ok(Made::Replayed(key)),
-            store::Created::Reused => Err(Error::Refused(Refused::IdempotencyKeyReused)),
-            store::Created::BadGroup(bad) => Err(Error::Refused(Refused::BadGroup("group_id", bad))),
-            store::Created::BadRaise(bad) => Err(Error::Refused(Refused::BadRaise(bad))),
-            store::Created::TooMany => Err(Error::Refused(Refused::TooMany(Noun::Key, management.max_keys))),
-        }
+        let made = management.store.create_key(new, idempotency, &act).await?;
+        Ok(Issued::new(made, plaintext))
     }
 
     async fn fetch(by: Acting<'_>, id: KeyId) -> Acted<Self> {
@@ -136,18 +129,12 @@ impl Governed for ApiKey {
             && let Ok(after) = before.clone().updated(&change, act.at)
             && !after.only_lowers(&before, act.at)
         {
-            return Err(Error::Refused(Refused::StoreFull));
+            return Err(StoreError::Full.into());
         }
-        match management.store.update_key(account, id, change, &act).await? {
-            Updated::Key(key) => Ok(key),
-            Updated::NotChanged(reason) => Err(Error::Refused(reason.into())),
-            Updated::BadGroup(bad) => Err(Error::Refused(Refused::BadGroup("group_id", bad))),
-            Updated::NotFound => Err(Error::Refused(Refused::NotFound(Noun::Key))),
-        }
+        management.store.update_key(account, id, change, &act).await
     }
 
     async fn end(Acting { management, account, actor }: Acting<'_>, id: KeyId) -> Acted<Self> {
-        let revoked = management.store.revoke_key(account, id, &management.act(actor)).await?;
-        revoked.ok_or(Error::Refused(Refused::NotFound(Noun::Key)))
+        management.store.revoke_key(account, id, &management.act(actor)).await
     }
 }

@@ -12,7 +12,6 @@ use shared::{
 };
 
 use crate::{
-    error::Error,
     management::Management,
     nouns::reach::{AccountReach, is_in},
 };
@@ -21,7 +20,7 @@ use domain::{
     key::{ApiKey, Status},
     settings::Metadata,
 };
-use key_service_store::store::{GroupPage, Order, Page as KeyPage, Store, StoreError};
+use key_service_store::store::{Error, GroupPage, Order, Page as KeyPage, Store, StoreError};
 
 /// Objects read at a time while searching for matches.
 const READ_AT_ONCE: usize = 500;

@@ -5,9 +5,10 @@ use shared::{
     ids::{AccountId, GroupId, KeyId},
 };
 
-use crate::{error::Error, management::Management};
+use crate::management::Management;
 use domain::{event::Actor, ledger::Budget};
 use key_service_moving::{Draft, Import, ImportRefused, ImportedKey, Plan};
+use key_service_store::store::Error;
 
 impl Management {
     /// Imports keys and groups, or only reports what an import would create. Existing ones stay unchanged.
@@ -18,7 +19,7 @@ impl Management {
         is_dry_run: bool,
         actor: Actor,
     ) -> Result<Plan, Error<ImportRefused>> {
-        self.check_room_for_secret(ImportRefused::StoreFull).await?;
+        self.check_room_for_secret().await?;
         let act = self.act(actor);
         let now = act.at;
         let at = self.later_than_the_last(now);
@@ -37,7 +38,7 @@ impl Management {
         }
         let (most_keys, most_groups) = (self.max_keys, self.max_keys);
         let import = Import { account, groups: groups.collect(), keys, most_keys, most_groups };
-        self.store.import(import, is_dry_run, &act).await?.map_err(Error::Refused)
+        self.store.import(import, is_dry_run, &act).await
     }
 }
 

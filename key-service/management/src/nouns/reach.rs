@@ -11,14 +11,15 @@ use shared::{
     wire::Noun,
 };
 
-use crate::{error::Error, management::Management, nouns::refused::Refused};
+use crate::management::Management;
 use domain::{
     access::{Access, Effect, Scope, Subject, may},
+    governed::Refused,
     group::Group,
     key::ApiKey,
     ledger::GroupChain,
 };
-use key_service_store::store::StoreError;
+use key_service_store::store::{Error, StoreError};
 
 /// The part of an account that a caller may see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,20 +10,19 @@ use shared::{
 };
 
 use crate::{
-    error::Error,
     management::Management,
     nouns::{
-        governed::{Acted, Acting, Governed, Made},
+        governed::{Acted, Acting, Governed, Issued},
         listing::{Listed, Listing, Paged},
         once::{Once, attempt, digest_of_request},
-        refused::Refused,
     },
 };
 use domain::{
     event::EventSearch,
+    governed::Refused,
     webhook::{Attempt, Delivery, Host, StoredWebhook, Webhook, WebhookPatch, WebhookUrl, may_connect},
 };
-use key_service_store::store::{EventSlice, StoreError, WebhookCreated};
+use key_service_store::store::{Error, EventSlice, StoreError};
 
 /// Most webhooks of an account: one for each of its systems, with some to spare.
 pub const MAX_WEBHOOKS: u64 = 20;
@@ -43,7 +42,7 @@ impl Governed for Webhook {
         by: Acting<'_>,
         settings: WebhookPatch,
         idempotency_key: Option<String>,
-    ) -> Acted<Made<Self>> {
+    ) -> Acted<Issued<Self>> {
         let Acting { management, account, actor: _ } = by;
         let id = WebhookId::new(
             management.later_than_the_last(management.clock.now()),
@@ -62,16 +61,14 @@ impl Governed for Webhook {
         let only_disables =
             matches!(change, WebhookPatch { url: None, types: None, disabled: None | Some(Some(_)) });
         if !only_disables {
-            management.check_room(Refused::StoreFull).await?;
+            management.check_room().await?;
         }
-        let changed = management.store.update_webhook(account, id, change, &management.act(actor)).await?;
-        changed.ok_or(Error::Refused(Refused::NotFound(Noun::Webhook)))
+        management.store.update_webhook(account, id, change, &management.act(actor)).await
     }
 
     /// Removes a webhook and its waiting deliveries.
     async fn end(Acting { management, account, actor: _ }: Acting<'_>, id: WebhookId) -> Acted<Self> {
-        let deleted = management.store.delete_webhook(account, id).await?;
-        deleted.ok_or(Error::Refused(Refused::NotFound(Noun::Webhook)))
+        management.store.delete_webhook(account, id).await
     }
 }
 
@@ -90,10 +87,8 @@ impl Management {
         if webhooks.iter().any(|stored| stored.webhook.id == id(stored.webhook.id.created_at())) {
             return Ok(Once::Replayed);
         }
-        Ok(match self.make_webhook(account, id(shown), settings, None).await? {
-            Made::New(webhook, Some(secret)) => Once::New((webhook, secret)),
-            Made::New(_, None) | Made::Existing(_) | Made::Replayed(_) => Once::Replayed,
-        })
+        let Issued { made, secret } = self.make_webhook(account, id(shown), settings, None).await?;
+        Ok(secret.map_or(Once::Replayed, |secret| Once::New((made.into_inner(), secret))))
     }
 
     async fn make_webhook(
@@ -102,12 +97,12 @@ impl Management {
         id: WebhookId,
         settings: &WebhookPatch,
         idempotency_key: Option<String>,
-    ) -> Acted<Made<Webhook>> {
+    ) -> Acted<Issued<Webhook>> {
         // Settings without a URL were refused when they were read.
         let url =
             settings.url.clone().ok_or_else(|| StoreError::Conflict("a webhook has no URL".to_owned()))?;
         self.check_address(&url)?;
-        self.check_room_for_secret(Refused::StoreFull).await?;
+        self.check_room_for_secret().await?;
         let secret = self.credentials.webhook_secret(id);
         let now = self.clock.now();
         let (digest, created_at) = (secret.digest(), now.to_whole_seconds());
@@ -118,13 +113,8 @@ impl Management {
         let new = StoredWebhook { webhook: webhook.clone(), cursor };
         let request = digest_of_request("webhook", |field| webhook.value(field));
         let attempt = attempt(idempotency_key, request, now);
-        match self.store.create_webhook(account, new, MAX_WEBHOOKS, attempt).await? {
-            WebhookCreated::New => Ok(Made::New(webhook, Some(secret.plaintext()))),
-            // A webhook that was removed meanwhile stays unknown: repeating the request does not create a second one.
-            WebhookCreated::Replayed(id) => self.webhook(account, id).await.map(Made::Replayed),
-            WebhookCreated::Reused => Err(Error::Refused(Refused::IdempotencyKeyReused)),
-            WebhookCreated::TooMany => Err(Error::Refused(Refused::TooMany(Noun::Webhook, MAX_WEBHOOKS))),
-        }
+        let made = self.store.create_webhook(account, new, MAX_WEBHOOKS, attempt).await?;
+        Ok(Issued::new(made, secret.plaintext()))
     }
 
     /// The account's webhooks, oldest first.
@@ -150,7 +140,7 @@ impl Management {
 
     /// Queues a `webhook.test` event for a webhook, even a disabled one, and returns it as JSON. It is sent once.
     pub async fn test_webhook(&self, account: AccountId, id: WebhookId) -> Result<String, Error<Refused>> {
-        self.check_room(Refused::StoreFull).await?;
+        self.check_room().await?;
         let now = self.clock.now();
         let event = EventId::new(now, random_bytes(&*self.clock));
         let body = test_event(event, id, now);

@@ -1,12 +1,10 @@
 //! The installation's accounts for operators: searched by name, page by page, each with its money and spend.
 
-use std::ops::RangeInclusive;
-
 use futures_util::{StreamExt, TryStreamExt, stream};
 use shared::{ids::AccountId, money::NanoUsd};
 
-use crate::{management::Management, reports::spend::DAYS};
-use domain::usage::{Day, Sums};
+use crate::management::Management;
+use domain::usage::{SpendRate, Sums};
 use key_service_store::store::{Funds, Hour, StoreError, operators};
 
 /// Accounts whose numbers are read at the same time.
@@ -18,8 +16,10 @@ pub struct AccountRow {
     pub id: AccountId,
     /// Name, money and number of keys.
     pub funds: Funds,
-    /// Charged in the last [`DAYS`] days.
+    /// Charged in the last [`DAYS`](crate::spend::DAYS) days.
     pub spent: Sums,
+    /// The rate at which it spends.
+    pub rate: SpendRate,
     /// Calls refused today, in UTC.
     pub refused: u64,
 }
@@ -70,8 +70,8 @@ impl Management {
         }
         let Some(funds) = self.store.funds(id).await? else { return Ok(None) };
         let refused = if funds.has_refused { self.refused_today(id).await? } else { 0 };
-        let spent = self.sum_of_days(id, self.today().plus(1 - DAYS)..=self.today()).await?;
-        Ok(Some(AccountRow { id, funds, spent, refused }))
+        let (rate, spent) = self.rate_and_sum(id).await?;
+        Ok(Some(AccountRow { id, funds, spent, rate, refused }))
     }
 
     async fn refused_today(&self, account: AccountId) -> Result<u64, StoreError> {
@@ -79,14 +79,14 @@ impl Management {
         let reasons = self.store.refused(account, now.midnight()..=now, None).await?;
         Ok(reasons.into_iter().fold(0, |sum, (_, count)| sum.saturating_add(count)))
     }
-
-    async fn sum_of_days(&self, account: AccountId, days: RangeInclusive<Day>) -> Result<Sums, StoreError> {
-        let models = self.spend(account, days).await?.into_values().flatten();
-        Ok(models.fold(Sums::default(), |all, (_, sums)| all.plus(sums)))
-    }
 }
 
 impl AccountRow {
+    /// Returns for how many whole days the credit lasts; `None` if nothing was spent.
+    pub fn days_left(&self) -> Option<i64> {
+        self.rate.days_left(self.funds.credit)
+    }
+
     /// Credit that is not held.
     pub fn available(&self) -> NanoUsd {
         self.funds.credit.left_after(self.funds.held)

@@ -7,7 +7,7 @@ use shared::ids::{AccountId, KeyId};
 
 use crate::management::Management;
 use domain::{audit::Audit, sequence::Sequence, usage::Day};
-use key_service_store::store::{Hour, JournalEntry, JournalPage, StoreError, UsageLine};
+use key_service_store::store::{Hour, JournalEntry, JournalPage, REFUSED_KEPT_DAYS, StoreError, UsageLine};
 
 /// Days before today whose refused calls are shown; counts are kept longer.
 pub const REFUSED_DAYS: i64 = 7;
@@ -83,6 +83,20 @@ impl Management {
         )
         .await?;
         Ok(RefusedLately { today, before })
+    }
+
+    /// Calls of the account that were refused on these days; `None` if counts of some of them are no longer kept.
+    pub async fn refused_on(
+        &self,
+        account: AccountId,
+        days: &RangeInclusive<Day>,
+    ) -> Result<Option<u64>, StoreError> {
+        if *days.start() < self.today().plus(1 - REFUSED_KEPT_DAYS) {
+            return Ok(None);
+        }
+        let hours = Hour::in_day(*days.start(), 0)..=Hour::in_day(*days.end(), 23);
+        let reasons = self.store.refused(account, hours, None).await?;
+        Ok(Some(reasons.into_iter().fold(0, |sum, (_, count)| sum.saturating_add(count))))
     }
 
     pub fn today(&self) -> Day {

@@ -50,8 +50,8 @@ impl Management {
     ) -> Result<Margins, StoreError> {
         let _permit = self.read_permit(account).await?;
         match by {
-            SpendBy::Group => self.margins_of_groups(account, days).await,
-            SpendBy::Model | SpendBy::Key | SpendBy::User => {
+            SpendBy::Group | SpendBy::TopGroup => self.margins_of_groups(account, days).await,
+            SpendBy::Model | SpendBy::Key | SpendBy::User | SpendBy::Upstream => {
                 let mut models = BTreeMap::<String, Margin>::new();
                 let of_days = self.store.account_days(account, days.clone(), OtherSums::default()).await?;
                 for (model, total) in of_days.into_iter().flat_map(|of_day| of_day.models) {

@@ -13,12 +13,12 @@ use shared::{
 use crate::{management::Management, nouns::reach::AccountReach, reports::top::Depth};
 use domain::{
     ledger::Payer,
-    usage::{Day, DayTotal, GroupKeys, Hour, HoursOfDay, Margin, Sums},
+    usage::{Day, DayTotal, GroupKeys, Hour, HoursOfDay, Margin, RATE_DAYS, Sums},
 };
 use key_service_store::store::{AccountDay, OtherSums, StoreError, TopGroups, UsageLine};
 
 /// Default number of days to sum.
-pub const DAYS: i64 = 30;
+pub const DAYS: i64 = RATE_DAYS;
 
 /// How a spend is broken down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,8 +27,12 @@ pub enum SpendBy {
     Key,
     /// The group that the key was in.
     Group,
+    /// The parent of that group, or the group itself if it had none.
+    TopGroup,
     /// The user that callers name.
     User,
+    /// The upstream that answered.
+    Upstream,
 }
 
 /// What a part of a spend belongs to.
@@ -41,20 +45,24 @@ pub enum SpendPart {
     Group(Option<GroupId>),
     /// A user, as callers name it; `None` for requests without a user.
     User(Option<String>),
+    /// An upstream, by its name in the catalogue; `None` for bills that name none.
+    Upstream(Option<String>),
     /// Keys that were not compared because the range has too many.
     OtherKeys,
     /// Groups that were not compared, since the account has too many, and keys without a group.
     OtherGroups,
     /// Users without separate sums: on a day with many users, later ones are summed together.
     OtherUsers,
+    /// Bills that were not read because the range has too many.
+    OtherBills,
 }
 
 impl SpendPart {
     /// Returns whether the part is the sum of several that are not listed separately.
     pub const fn is_rest(&self) -> bool {
         match self {
-            Self::OtherKeys | Self::OtherGroups | Self::OtherUsers => true,
-            Self::Model(_) | Self::Key(_) | Self::Group(_) | Self::User(_) => false,
+            Self::OtherKeys | Self::OtherGroups | Self::OtherUsers | Self::OtherBills => true,
+            Self::Model(_) | Self::Key(_) | Self::Group(_) | Self::User(_) | Self::Upstream(_) => false,
         }
     }
 }
@@ -160,8 +168,8 @@ impl Management {
         Ok(days.into_iter().filter_map(of_day).collect())
     }
 
-    /// Returns the account's sums by model, key, group or user. If there are too many keys or groups to compare, most
-    /// of them form one part. Users have no hourly sums.
+    /// Returns the account's sums by part. If there are too many keys, groups or bills to compare, the rest form one
+    /// part. Users have no hourly sums.
     pub async fn spend_parts(
         &self,
         account: AccountId,
@@ -181,8 +189,9 @@ impl Management {
                 Ok(parts.parts)
             }
             SpendBy::Key => self.spend_by_key(account, search).await,
-            SpendBy::Group => self.spend_by_group(account, search).await,
+            SpendBy::Group | SpendBy::TopGroup => self.spend_by_group(account, search).await,
             SpendBy::User => self.spend_by_user(account, search.days).await,
+            SpendBy::Upstream => self.spend_by_upstream(account, search).await,
         }
     }
 
@@ -288,12 +297,7 @@ impl Management {
         keys: &[KeyId],
     ) -> Result<HashMap<KeyId, Sums>, StoreError> {
         let _permit = self.read_permit(account).await?;
-        let mut sums: HashMap<KeyId, Sums> = HashMap::new();
-        for line in self.store.usage(account, days, Some(keys)).await? {
-            let sum = sums.entry(line.payer.key).or_default();
-            *sum = sum.plus(line.counts.of.into());
-        }
-        Ok(sums)
+        Ok(by_key(self.store.usage(account, days, Some(keys)).await?.into_iter()))
     }
 
     /// Returns each key's charges on these days while it was within reach and in a group or one of its child groups.
@@ -305,20 +309,15 @@ impl Management {
         keys: &[KeyId],
     ) -> Result<HashMap<KeyId, NanoUsd>, StoreError> {
         let _permit = self.read_permit(reach.account).await?;
-        let mut sums: HashMap<KeyId, Sums> = HashMap::new();
-        for line in self.store.usage(reach.account, days, Some(keys)).await? {
-            if line.payer.is_in(group) && reach.has(line.payer.groups) {
-                let sum = sums.entry(line.payer.key).or_default();
-                *sum = sum.plus(line.counts.of.into());
-            }
-        }
-        Ok(sums.into_iter().map(|(key, sums)| (key, sums.charged)).collect())
+        let lines = self.store.usage(reach.account, days, Some(keys)).await?.into_iter();
+        let wanted = lines.filter(|line| line.payer.is_in(group) && reach.has(line.payer.groups));
+        Ok(by_key(wanted).into_iter().map(|(key, sums)| (key, sums.charged)).collect())
     }
 
     async fn spend_by_group(
         &self,
         account: AccountId,
-        SpendSearch { days, step, depth, .. }: SpendSearch,
+        SpendSearch { days, by, step, depth }: SpendSearch,
     ) -> Result<SpendParts, StoreError> {
         let _permit = self.read_permit(account).await?;
         let TopGroups { ids: groups, are_all } = self.groups_apart(account, days.clone(), depth).await?;
@@ -327,13 +326,32 @@ impl Management {
         for of_day in self.store.account_days(account, days, others).await? {
             parts.leave_all(&of_day);
             for (group, sums) in groups.iter().zip(&of_day.groups) {
-                for part in sums.own() {
+                for part in sums.parts().filter(|part| counts_for(by, part.keys)) {
                     let (of, total) = (SpendPart::Group(Some(*group)), &part.total);
                     parts.add(&of, of_day.day, total.of.sums, &total.hours);
                 }
             }
         }
         Ok(parts.with_rest(if are_all { SpendPart::Group(None) } else { SpendPart::OtherGroups }))
+    }
+
+    async fn spend_by_upstream(
+        &self,
+        account: AccountId,
+        SpendSearch { days, step, depth, .. }: SpendSearch,
+    ) -> Result<SpendParts, StoreError> {
+        let _permit = self.read_permit(account).await?;
+        let mut parts = PartsAndRest::new(step);
+        let bills = self.bills_by_upstream(account, &days, depth.bills).await?;
+        for of_day in &self.store.account_days(account, days, OtherSums::default()).await? {
+            parts.leave_all(of_day);
+        }
+        for (hour, upstream, counts) in bills {
+            let mut hours = HoursOfDay::default();
+            hours.add(hour.of_day(), counts);
+            parts.add(&SpendPart::Upstream(upstream), hour.day(), counts.into(), &hours);
+        }
+        Ok(parts.with_rest(SpendPart::OtherBills))
     }
 
     async fn spend_by_user(
@@ -361,8 +379,22 @@ impl Management {
     }
 }
 
-/// Returns for how many whole days the credit lasts at the rate of the last [`DAYS`]; `None` if nothing was spent.
-pub fn days_left(credit: NanoUsd, spent: NanoUsd) -> Option<i64> {
-    let days = i128::from(credit.nanos()) * i128::from(DAYS) / i128::from(spent.nanos().max(1));
-    (spent > NanoUsd::ZERO).then(|| i64::try_from(days).unwrap_or(i64::MAX))
+/// Adds up the lines of each key.
+fn by_key(lines: impl Iterator<Item = UsageLine>) -> HashMap<KeyId, Sums> {
+    lines.fold(HashMap::new(), |mut sums, line| {
+        let sum: &mut Sums = sums.entry(line.payer.key).or_default();
+        *sum = sum.plus(line.counts.of.into());
+        sums
+    })
+}
+
+/// Returns whether a group's counts of these keys belong to its part. A top-level group has those of its child groups.
+const fn counts_for(by: SpendBy, keys: GroupKeys) -> bool {
+    match (by, keys) {
+        (SpendBy::TopGroup, GroupKeys::Own(None) | GroupKeys::Below) => true,
+        (SpendBy::TopGroup, GroupKeys::Own(Some(_))) => false,
+        (SpendBy::Model | SpendBy::Key | SpendBy::Group | SpendBy::User | SpendBy::Upstream, _) => {
+            !matches!(keys, GroupKeys::Below)
+        }
+    }
 }

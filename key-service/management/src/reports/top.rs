@@ -47,13 +47,15 @@ pub struct Depth {
     pub key_sums: usize,
     /// Sums of groups by day.
     pub group_sums: usize,
+    /// Bills, for sums by upstream.
+    pub bills: usize,
 }
 
 impl Depth {
     /// Most sums that a page reads.
-    pub const PAGE: Self = Self { key_sums: 5_000, group_sums: 1_500 };
+    pub const PAGE: Self = Self { key_sums: 5_000, group_sums: 1_500, bills: 2_000 };
     /// Most sums that a list or a file reads.
-    pub const LIST: Self = Self { key_sums: 100_000, group_sums: 15_000 };
+    pub const LIST: Self = Self { key_sums: 100_000, group_sums: 15_000, bills: 50_000 };
 }
 
 impl Management {

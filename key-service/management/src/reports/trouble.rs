@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use shared::ids::{AccountId, GroupId, KeyId};
 
 use crate::{
-    history::reached::ReachedLimits,
+    history::limits::ReachedLimits,
     management::Management,
     nouns::{
         listing::{READ_TOGETHER, keys_of_groups},

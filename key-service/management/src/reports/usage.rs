@@ -1,6 +1,7 @@
 //! Sums of usage and of money for an account's programs.
 
 use std::{
+    cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
     ops::RangeInclusive,
 };
@@ -10,7 +11,7 @@ use shared::{
     money::NanoUsd,
 };
 
-use crate::management::Management;
+use crate::{management::Management, reports::top::Depth};
 use domain::usage::{Day, Hour, PartCounts};
 use key_service_store::store::{AccountDay, OtherSums, StoreError, UsageLine};
 
@@ -28,13 +29,25 @@ pub enum Grouping {
     Key,
     /// The group of the key.
     Group,
+    /// The parent of that group, or the group itself if it has none.
+    TopGroup,
     Model,
     /// The caller's own user.
     User,
+    /// The upstream that answered.
+    Upstream,
 }
 
-pub const GROUPINGS: [Grouping; 6] =
-    [Grouping::Day, Grouping::Hour, Grouping::Key, Grouping::Group, Grouping::Model, Grouping::User];
+pub const GROUPINGS: [Grouping; 8] = [
+    Grouping::Day,
+    Grouping::Hour,
+    Grouping::Key,
+    Grouping::Group,
+    Grouping::TopGroup,
+    Grouping::Model,
+    Grouping::User,
+    Grouping::Upstream,
+];
 
 impl Grouping {
     /// Name of the part in queries.
@@ -44,8 +57,10 @@ impl Grouping {
             Self::Hour => "hour",
             Self::Key => "key",
             Self::Group => "group",
+            Self::TopGroup => "top_group",
             Self::Model => "model",
             Self::User => "user",
+            Self::Upstream => "upstream",
         }
     }
 }
@@ -60,6 +75,8 @@ pub struct UsageSearch {
     pub within: Option<GroupId>,
     /// What the sums are grouped by.
     pub by: BTreeSet<Grouping>,
+    /// List only this many sums, the largest cost first, and all others as one more.
+    pub top: Option<usize>,
 }
 
 /// Values that a sum is grouped by.
@@ -70,9 +87,15 @@ pub struct Parts {
     pub key: Option<KeyId>,
     /// Group of the key; inner `None` if the key was in no group.
     pub group: Option<Option<GroupId>>,
+    /// The same for the parent of the group.
+    pub top_group: Option<Option<GroupId>>,
     /// The model's id in the catalogue.
     pub model: Option<String>,
     pub user: Option<UserPart>,
+    /// The upstream's name; inner `None` if the bill has none.
+    pub upstream: Option<Option<String>>,
+    /// All sums that are not listed separately.
+    pub are_others: bool,
 }
 
 /// The requests in a sum by user.
@@ -99,13 +122,14 @@ pub struct Money {
 }
 
 impl UsageSearch {
-    /// Returns whether sums for such a search exist. Users are counted for the whole account and combine only with
-    /// days: there are no sums by user for one key, one group, or a group's management key.
+    /// Returns whether sums for such a search exist. Users and upstreams are counted for the whole account and combine
+    /// only with days: there are no sums by user for one key, one group, or a group's management key.
     pub fn is_counted(&self) -> bool {
-        let is_by_user = self.by.contains(&Grouping::User);
-        let is_alone = self.by.iter().all(|by| matches!(by, Grouping::User | Grouping::Day));
+        let of_account = [Grouping::User, Grouping::Upstream].map(|by| self.by.contains(&by));
+        let with_day = 1 + usize::from(self.by.contains(&Grouping::Day));
+        let is_alone = self.by.len() == with_day;
         let is_of_account = self.key.is_none() && self.group.is_none() && self.within.is_none();
-        !is_by_user || is_alone && is_of_account
+        !of_account.contains(&true) || is_alone && is_of_account
     }
 
     fn matches(&self, line: &UsageLine) -> bool {
@@ -114,14 +138,17 @@ impl UsageSearch {
 
     fn parts(&self, line: &UsageLine) -> Parts {
         let payer = &line.payer;
-        let [group, _] = payer.groups;
+        let [group, parent] = payer.groups;
         let is_by = |grouping| self.by.contains(&grouping);
         Parts {
             day: is_by(Grouping::Day).then_some(line.day),
             hour: None,
             user: None,
+            upstream: None,
+            are_others: false,
             key: is_by(Grouping::Key).then_some(payer.key),
             group: is_by(Grouping::Group).then_some(group),
+            top_group: is_by(Grouping::TopGroup).then_some(parent.or(group)),
             model: is_by(Grouping::Model).then(|| payer.model.clone()),
         }
     }
@@ -130,6 +157,8 @@ impl UsageSearch {
 impl Management {
     /// Sums the account's usage, ordered by the grouping. Reads a day at a time, so that only the sums and one day's
     /// counters are in memory. Empty if the search [is not counted](UsageSearch::is_counted).
+    ///
+    /// With `top`, the largest costs come first. By upstream, only the latest bills are read.
     pub async fn sums_of_usage(
         &self,
         account: AccountId,
@@ -138,6 +167,18 @@ impl Management {
         if !search.is_counted() {
             return Ok(Vec::new());
         }
+        let sums = self.all_sums_of_usage(account, search).await?;
+        Ok(match search.top {
+            None => sums.into_iter().collect(),
+            Some(top) => largest(sums, top),
+        })
+    }
+
+    async fn all_sums_of_usage(
+        &self,
+        account: AccountId,
+        search: &UsageSearch,
+    ) -> Result<BTreeMap<Parts, PartCounts>, StoreError> {
         let _permit = self.read_permit(account).await?;
         let keys = search.key.as_ref().map(std::slice::from_ref);
         let mut sums: BTreeMap<Parts, PartCounts> = BTreeMap::new();
@@ -149,7 +190,11 @@ impl Management {
             for of_day in self.account_users(account, search.days.clone()).await? {
                 of_users(&of_day, search.by.contains(&Grouping::Day), &mut add);
             }
-            return Ok(sums.into_iter().collect());
+            return Ok(sums);
+        }
+        if search.by.contains(&Grouping::Upstream) {
+            self.add_upstreams(account, search, &mut add).await?;
+            return Ok(sums);
         }
         let mut day = *search.days.start();
         while day <= *search.days.end() {
@@ -166,7 +211,35 @@ impl Management {
             }
             day = day.plus(1);
         }
-        Ok(sums.into_iter().collect())
+        Ok(sums)
+    }
+
+    /// Adds the latest bills by upstream, and what was billed before them as others.
+    async fn add_upstreams(
+        &self,
+        account: AccountId,
+        search: &UsageSearch,
+        add: &mut (impl FnMut(Parts, PartCounts) + Send),
+    ) -> Result<(), StoreError> {
+        let is_by_day = search.by.contains(&Grouping::Day);
+        let day_of = |day: Day| is_by_day.then_some(day);
+        let mut read: BTreeMap<Day, PartCounts> = BTreeMap::new();
+        for (hour, upstream, counts) in
+            self.bills_by_upstream(account, &search.days, Depth::LIST.bills).await?
+        {
+            let of_day = read.entry(hour.day()).or_default();
+            *of_day = of_day.plus(counts);
+            add(Parts { day: day_of(hour.day()), upstream: Some(upstream), ..Parts::default() }, counts);
+        }
+        for of_day in self.store.account_days(account, search.days.clone(), OtherSums::default()).await? {
+            let all = of_day.models.values().map(|model| model.hours.total());
+            let all = all.fold(PartCounts::default(), PartCounts::plus);
+            let left = all.less(read.get(&of_day.day).copied().unwrap_or_default());
+            if left != PartCounts::default() {
+                add(Parts { day: day_of(of_day.day), are_others: true, ..Parts::default() }, left);
+            }
+        }
+        Ok(())
     }
 
     async fn account_users(
@@ -192,6 +265,19 @@ impl Management {
             return Ok(Money { credit: funds.credit, held: funds.held, deposited, used });
         }
     }
+}
+
+/// Returns the sums with the largest costs, the largest first, and all others as one more.
+fn largest(sums: BTreeMap<Parts, PartCounts>, top: usize) -> Vec<UsageSum> {
+    let (others, mut sums): (Vec<_>, Vec<_>) = sums.into_iter().partition(|(parts, _)| parts.are_others);
+    sums.sort_by_key(|(_, counts)| Reverse(counts.charged));
+    let behind = sums.split_off(sums.len().min(top));
+    let others = others.into_iter().chain(behind).map(|(_, counts)| counts);
+    let others = others.fold(PartCounts::default(), PartCounts::plus);
+    if others != PartCounts::default() {
+        sums.push((Parts { are_others: true, ..Parts::default() }, others));
+    }
+    sums
 }
 
 /// Adds the sums of a day by user. The rest belongs to requests without a user.

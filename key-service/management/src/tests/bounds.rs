@@ -4,8 +4,7 @@ use shared::money::NanoUsd;
 
 use crate::{
     access::management_keys::{MAX_MANAGEMENT_KEYS, ManagementKeyRefused, ManagementKeySettings},
-    accounts::{AccountRefused, NewDeposit},
-    error::Error,
+    accounts::NewDeposit,
     members::{MAX_MEMBERS, MemberRefused, SignInClient, sessions::MAX_SESSIONS},
     testing::Office,
 };
@@ -13,6 +12,7 @@ use domain::{
     event::Actor,
     member::{LinkMaker, Role},
 };
+use key_service_store::store::{Error, StoreError};
 
 #[tokio::test]
 async fn an_account_has_a_hundred_members_and_management_keys_at_most() {
@@ -62,19 +62,19 @@ async fn a_store_that_is_nearly_full_takes_no_accounts_credit_members_links_or_m
     let (ann, link) = management.invite(account, "ann", Role::Owner, Actor::System).await.unwrap();
     office.records.set_nearly_full(true);
     let refused = management.invite(account, "bob", Role::Viewer, Actor::System).await.unwrap_err();
-    assert!(matches!(refused, Error::Refused(MemberRefused::StoreFull)), "{refused}");
+    assert!(matches!(refused, Error::Store(StoreError::Full)), "{refused}");
     let refused = management.sign_in_link(account, &ann, LinkMaker::Operator).await.unwrap_err();
-    assert!(matches!(refused, Error::Refused(MemberRefused::StoreFull)), "{refused}");
+    assert!(matches!(refused, Error::Store(StoreError::Full)), "{refused}");
     let refused = management
         .create_management_key(account, ManagementKeySettings::full("more"), Actor::System)
         .await
         .unwrap_err();
-    assert!(matches!(refused, Error::Refused(ManagementKeyRefused::StoreFull)), "{refused}");
+    assert!(matches!(refused, Error::Store(StoreError::Full)), "{refused}");
     let refused = management.create_account("other", NanoUsd::ZERO, Actor::System).await.unwrap_err();
-    assert!(matches!(refused, Error::Refused(AccountRefused::StoreFull)), "{refused}");
+    assert!(matches!(refused, Error::Store(StoreError::Full)), "{refused}");
     let refused =
         management.deposit(account, NewDeposit::of(NanoUsd::from_usd(1)), Actor::System).await.unwrap_err();
-    assert!(matches!(refused, Error::Refused(AccountRefused::StoreFull)), "{refused}");
+    assert!(matches!(refused, Error::Store(StoreError::Full)), "{refused}");
     // Members with a link can still sign in.
     management.sign_in_with_link(&link, "", SignInClient::default()).await.unwrap();
     assert_eq!(management.members(account).await.unwrap().len(), 1);

@@ -7,11 +7,7 @@ use shared::key::Prefix;
 use crate::{
     Management,
     access::management_keys::ManagementKeySettings,
-    error::Error,
-    nouns::{
-        governed::{Governed as _, Made},
-        rotation::RotationTerms,
-    },
+    nouns::{governed::Governed as _, rotation::RotationTerms},
     testing::Office,
 };
 use domain::{
@@ -20,7 +16,7 @@ use domain::{
     key::{ApiKey, KeyPatch},
 };
 use key_service_credentials::Credentials;
-use key_service_store::store::StoreError;
+use key_service_store::store::{Error, StoreError};
 
 /// Management of the office's store by a process that has just started and has not compared its pepper yet.
 fn with_pepper(office: &Office, pepper: u8) -> Management {
@@ -34,7 +30,7 @@ async fn nothing_is_made_with_a_pepper_until_it_is_known_to_be_the_stores() {
     let office = Office::open();
     let (account, _) = office.account("acme").await;
     let by = office.management.by(account, Actor::System);
-    let Ok(Made::New(key, _)) = ApiKey::create(by, KeyPatch::default(), None).await else { panic!() };
+    let key = ApiKey::create(by, KeyPatch::default(), None).await.unwrap().made.into_inner();
     let attempts = async |management: &Management| {
         let by = || management.by(account, Actor::System);
         let terms = RotationTerms { grace: Duration::ZERO, is_forced: true };

@@ -25,7 +25,7 @@ use key_service_store::store::{
 
 const TODAY: &str = "2026-11-21T09:00:00Z";
 /// Fewer than any account has.
-const FEW: Depth = Depth { key_sums: 0, group_sums: 1 };
+const FEW: Depth = Depth { key_sums: 0, group_sums: 1, bills: 1 };
 
 async fn parts(billed: &Billed, by: SpendBy, before: i64, depth: Depth) -> SpendParts {
     let today = billed.office.management.today();
@@ -88,6 +88,66 @@ async fn where_not_all_can_be_compared_the_part_of_others_says_so_and_the_sum_is
         let every = parts(&billed, by, 1, Depth::LIST).await;
         assert!(!every.contains_key(&others) && every.len() == 75 && all(&every) == 149, "{by:?}: {every:?}");
     }
+}
+
+#[tokio::test]
+async fn a_group_has_its_child_groups_spend_by_top_level_group_wherever_a_child_was() {
+    let mut billed = Billed::open().await;
+    let [above, beside, child] = [0, 1, 2].map(group);
+    for (n, parent) in [(0, None), (1, None), (2, Some(above))] {
+        billed.group(n, parent).await;
+    }
+    for (n, of) in [(0, Some(above)), (1, Some(beside)), (2, Some(child)), (3, None)] {
+        billed.key(n, of).await;
+        billed.bill(key(n), None).await;
+    }
+    for parent in [Some(beside), None] {
+        billed.set_parent(child, parent).await;
+        billed.bill(key(2), None).await;
+    }
+    let top = parts(&billed, SpendBy::TopGroup, 0, Depth::PAGE).await;
+    let of = |part: Option<_>| requests(&top, &SpendPart::Group(part));
+    assert_eq!((of(Some(above)), of(Some(beside)), of(Some(child)), of(None)), (2, 2, 1, 1));
+    assert_eq!(all(&top), 6, "no bill counts twice");
+}
+
+#[tokio::test]
+async fn sums_by_upstream_are_those_of_the_latest_bills_and_the_rest_is_one_part() {
+    let mut billed = Billed::open().await;
+    billed.key(0, None).await;
+    for _ in 0..5 {
+        billed.bill(key(0), None).await;
+    }
+    let whole = parts(&billed, SpendBy::Upstream, 0, Depth::PAGE).await;
+    assert_eq!(whole.keys().collect::<Vec<_>>(), [&SpendPart::Upstream(None)]);
+    assert_eq!(all(&whole), 5);
+    let few = parts(&billed, SpendBy::Upstream, 0, Depth { bills: 2, ..Depth::PAGE }).await;
+    assert_eq!((requests(&few, &SpendPart::Upstream(None)), requests(&few, &SpendPart::OtherBills)), (2, 3));
+}
+
+#[tokio::test]
+async fn a_key_that_spends_many_times_its_usual_is_found() {
+    let mut billed = Billed::open().await;
+    billed.key(0, None).await;
+    billed.key(1, None).await;
+    for hour in 0..8 {
+        billed.office.clock.set(&format!("2026-11-20T{:02}:30:00Z", 3 + hour));
+        billed.bill(key(0), None).await;
+        billed.bill(key(1), None).await;
+    }
+    billed.office.clock.set("2026-11-21T09:10:00Z");
+    billed.bill(key(1), None).await;
+    let jumps = async |billed: &Billed| billed.office.management.spend_jumps(billed.account).await.unwrap();
+    assert_eq!(jumps(&billed).await, [], "nothing unusual");
+    for _ in 0..30 {
+        billed.bill(key(0), None).await;
+    }
+    let found = jumps(&billed).await;
+    assert_eq!(found.iter().map(|of| of.key).collect::<Vec<_>>(), [key(0)]);
+    // 30 bills in 70 minutes, where one an hour is usual.
+    assert_eq!((found[0].jump.minutes, found[0].jump.times, found[0].jump.spent), (70, Some(25), nanos(150)));
+    billed.office.clock.set("2026-11-21T11:00:00Z");
+    assert_eq!(jumps(&billed).await, [], "it is over");
 }
 
 #[tokio::test]

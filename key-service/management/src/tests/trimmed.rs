@@ -12,7 +12,7 @@ use shared::{ids::GenerationId, time::Timestamp};
 use crate::{
     generations::Bill,
     nouns::{
-        governed::{Governed as _, Made},
+        governed::Governed as _,
         listing::{Listed as _, Listing},
     },
     testing::{BEGIN, Office},
@@ -27,8 +27,7 @@ async fn a_listing_goes_on_after_a_bill_that_was_dropped_since_the_page_before()
     let office = Office::keeping(Some(5));
     let (account, _) = office.account("acme").await;
     let by = office.management.by(account, Actor::System);
-    let (Made::New(key, _) | Made::Existing(key) | Made::Replayed(key)) =
-        ApiKey::create(by, KeyPatch::default(), None).await.unwrap();
+    let key = ApiKey::create(by, KeyPatch::default(), None).await.unwrap().made.into_inner();
     let at = |n: u64| Timestamp::parse(BEGIN).unwrap().plus(Duration::from_secs(n));
     let generation = |n: u8| GenerationId::new(at(n.into()), [n; 10]);
     for n in 1..=8 {

@@ -1,4 +1,4 @@
-//! Converts LiteLLM's budgets and rates to bounds.
+//! Converts LiteLLM's budgets and rates to limits.
 
 use serde_json::Value;
 use shared::{
@@ -14,7 +14,7 @@ use super::{
 };
 use domain::ledger::BoundsPatch;
 
-/// Table of the budgets that keys refer to.
+/// Table with the budgets that keys refer to.
 pub(super) const BUDGETS: &str = "LiteLLM_BudgetTable";
 /// Seconds of each window; a month has thirty days.
 const WINDOWS: [(Per, u64); 4] =
@@ -23,7 +23,7 @@ const WINDOWS: [(Per, u64); 4] =
 const ALL_MODELS: [&str; 3] = ["all-proxy-models", "all-team-models", "*"];
 
 impl RowFields<'_> {
-    /// Reads the bounds of a key or a team. The budget that a key refers to provides unset values.
+    /// Reads the limits of a key or a team. Values that are unset come from the budget that a key refers to.
     pub(super) fn bounds(&mut self, budget: Option<&Row>) -> Result<BoundsPatch, RowFault> {
         let mut bounds = BoundsPatch { models: self.models()?.map(Some), ..BoundsPatch::default() };
         self.money(&mut bounds, budget)?;
@@ -63,7 +63,7 @@ impl RowFields<'_> {
             (Some((table, amount)), Some((of_duration, duration))) => {
                 let per = nearest(&duration)?;
                 self.of(table, "max_budget", format!("limits per {}{}", per.as_str(), capped(amount)));
-                self.of(of_duration, "budget_duration", format!("{duration} is per {}", per.as_str()));
+                self.of(of_duration, "budget_duration", format!("{duration} becomes per {}", per.as_str()));
                 windows.push((per, amount.min(MAX_LIMIT)));
             }
         }
@@ -95,13 +95,13 @@ impl RowFields<'_> {
             let duration = values::text(member("budget_duration")).ok().flatten();
             let (amount, duration) = amount.zip(duration).ok_or_else(fault)?;
             let per = nearest(&duration)?;
-            self.became("budget_limits", format!("{duration} is limits per {}", per.as_str()));
+            self.became("budget_limits", format!("{duration} becomes limits per {}", per.as_str()));
             Ok((per, amount))
         };
         limits.iter().map(limit).collect()
     }
 
-    /// Returns the value in the row, or else in its budget, with the table that it comes from.
+    /// Returns the value in the row or, if there is none, in its budget; also the table that it comes from.
     fn first<T>(
         &mut self,
         column: &str,
@@ -119,20 +119,20 @@ impl RowFields<'_> {
         Ok(own.map(|own| (self.table, own)).or(of_budget.map(|value| (BUDGETS, value))))
     }
 
-    /// Returns the allowed models. Unknown names stay in the list, so that it never becomes wider.
+    /// Returns the allowed models. Unknown names stay in the list, so that it never allows more.
     fn models(&mut self) -> Result<Option<Vec<String>>, RowFault> {
         let mut models = self.take("models", values::list)?;
         if models.is_empty() {
             return Ok(None);
         }
         if models.iter().any(|model| ALL_MODELS.contains(&model.as_str())) {
-            self.became("models", "all models, like the list");
+            self.became("models", "all models, as in the list");
             return Ok(None);
         }
         models.sort();
         models.dedup();
         if models.len() > MAX_MODELS {
-            return Err(format!("`models` has {} ids, and may have {MAX_MODELS}", models.len()));
+            return Err(format!("`models` has {} ids; the maximum is {MAX_MODELS}", models.len()));
         }
         let is_id = |model: &String| {
             (1..=MAX_MODEL_CHARS).contains(&model.chars().count()) && !model.chars().any(is_control)
@@ -144,13 +144,13 @@ impl RowFields<'_> {
         }
         self.became("models", "models");
         if models.iter().any(|model| model.contains('*')) {
-            self.became("models", "a wildcard allows no model here: name each model");
+            self.became("models", "wildcards do not work here: name each model");
         }
         Ok(Some(models))
     }
 }
 
-/// Returns the remark on an amount above the largest possible limit.
+/// Returns the remark for an amount above the highest possible limit.
 fn capped(amount: NanoUsd) -> String {
     if amount > MAX_LIMIT { format!(", cut to {MAX_LIMIT} USD") } else { String::new() }
 }
@@ -159,7 +159,7 @@ fn capped(amount: NanoUsd) -> String {
 fn nearest(duration: &str) -> Result<Per, RowFault> {
     let fault = || {
         format!(
-            "`budget_duration` is `{}`, and no duration such as 30d",
+            "`budget_duration` is `{}`, which is not a duration such as 30d",
             duration.chars().take(20).collect::<String>()
         )
     };

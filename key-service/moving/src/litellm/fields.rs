@@ -14,12 +14,12 @@ use super::super::{
 };
 use domain::settings::MetadataPatch;
 
-/// Columns with a team's aliases, as named in LiteLLM's schema and in its database.
+/// Columns with a team's aliases: their name in LiteLLM's schema, and in its database.
 pub(super) const MODEL_ALIASES: [&str; 2] = ["model_aliases", "aliases"];
 /// Longest masked key, such as `sk-...abcd`.
 const MAX_HINT_CHARS: usize = 20;
 
-/// Why columns are dropped.
+/// Reasons why columns are dropped.
 const DROPPED: [(&[&str], &str); 9] = [
     (
         &["created_at", "created_by", "updated_at", "updated_by", "last_active"],
@@ -57,7 +57,7 @@ const DROPPED: [(&[&str], &str); 9] = [
     ),
 ];
 
-/// A row whose fields are taken one by one.
+/// A row. Readers take its fields one by one.
 pub(super) struct RowFields<'a> {
     pub(super) table: &'static str,
     pub(super) row: Row,
@@ -70,7 +70,7 @@ impl<'a> RowFields<'a> {
         Self { table, row, report }
     }
 
-    /// Takes the value of a column and reads it.
+    /// Takes and parses the value in a column.
     pub(super) fn take<T>(
         &mut self,
         column: &str,
@@ -90,7 +90,7 @@ impl<'a> RowFields<'a> {
         self.report.add(table, column, became);
     }
 
-    /// Takes a line of text, truncated to the length of a label.
+    /// Takes a line of text, truncated to the maximum length of a label.
     pub(super) fn line(&mut self, column: &str, name: &str) -> Result<Option<String>, RowFault> {
         let Some(text) = self.take(column, values::text)? else { return Ok(None) };
         let line = cut(&text);
@@ -158,12 +158,12 @@ impl<'a> RowFields<'a> {
     }
 }
 
-/// Removes control characters, and truncates a text to the length of a label.
+/// Removes control characters, and truncates a text to the maximum length of a label.
 pub(super) fn cut(text: &str) -> String {
     text.chars().filter(|c| !is_control(*c)).take(MAX_LABEL_CHARS).collect()
 }
 
-/// Returns whether a text is a masked key, not a complete one.
+/// Returns whether a text is a masked key rather than a complete one.
 pub(super) fn is_foreign_hint(text: &str) -> bool {
     text.contains("...") && text.chars().count() <= MAX_HINT_CHARS && !text.chars().any(is_control)
 }

@@ -1,11 +1,11 @@
-//! Rows of LiteLLM as keys and groups.
+//! Tests of rows from LiteLLM.
 
 use serde_json::json;
 use shared::{calendar::Per, time::Timestamp, wire::Limit};
 
 use super::*;
 
-/// SHA-256 as in a row.
+/// A SHA-256 as it appears in a row.
 fn sha(n: u8) -> String {
     hex::encode([n; 32])
 }
@@ -31,7 +31,6 @@ fn read_all(export: Value) -> (Draft, Report) {
     read(tables(export)).unwrap()
 }
 
-/// A key with these columns.
 fn key_with(columns: &Value) -> (DraftKey, Report) {
     let mut row = json!({"token": sha(1)});
     row.as_object_mut().unwrap().extend(columns.as_object().unwrap().clone());
@@ -72,7 +71,7 @@ fn a_key_keeps_its_credential_its_money_and_its_bounds() {
     let metadata: Vec<_> =
         key.settings.metadata.changes.iter().map(|(name, text)| (name.as_str(), text.as_deref())).collect();
     assert_eq!(metadata, [("cost_centre", Some("A7")), ("tags", Some("[\"x\"]")), ("user_id", Some("u1"))]);
-    assert_eq!(became(&report, "spend"), ["used, of the lifetime"]);
+    assert_eq!(became(&report, "spend"), ["used, over the lifetime"]);
     assert_eq!(
         became(&report, "metadata"),
         ["dropped: `logging` is nested, too long, or one too many", "metadata"]
@@ -89,7 +88,7 @@ fn a_budget_that_renews_becomes_limits_and_the_smaller_of_two_for_a_window_holds
     let windows = key.settings.bounds.windows.unwrap();
     assert_eq!(windows, [Limit::new(usd("1.5"), Per::Day), Limit::new(usd("8"), Per::Month)]);
     assert_eq!(key.settings.bounds.limit, None, "a lifetime limit would never renew");
-    assert_eq!(became(&report, "budget_duration"), ["30d is per month"]);
+    assert_eq!(became(&report, "budget_duration"), ["30d becomes per month"]);
 }
 
 #[test]
@@ -167,10 +166,11 @@ fn a_list_of_models_is_never_wider_than_it_was() {
     );
     let (wild, told) = models(json!(["openai/*"]));
     assert_eq!(wild, Some(vec!["openai/*".into()]));
-    assert!(told.contains("a wildcard allows no model here"), "{told}");
+    assert!(told.contains("wildcards do not work here"), "{told}");
     let many: Vec<_> = (0..65).map(|n| format!("m{n}")).collect();
     assert!(
-        wrong(json!({KEYS: [{"token": sha(1), "models": many}]}))[0].contains("has 65 ids, and may have 64")
+        wrong(json!({KEYS: [{"token": sha(1), "models": many}]}))[0]
+            .contains("has 65 ids; the maximum is 64")
     );
 }
 
@@ -228,7 +228,7 @@ fn every_wrong_row_is_named_with_its_reason_and_never_with_its_token() {
             "LiteLLM_TeamTable row 1: has no `team_id`",
             "LiteLLM_VerificationToken row 1: `token` is not a SHA-256 in 64 hexadecimal digits",
             "LiteLLM_VerificationToken row 2: `max_budget` is below zero",
-            "LiteLLM_VerificationToken row 3: `budget_duration` is `soon`, and no duration such as 30d",
+            "LiteLLM_VerificationToken row 3: `budget_duration` is `soon`, which is not a duration such as 30d",
         ]
     );
     let twice = wrong(json!({KEYS: [{"token": sha(1)}, {"token": sha(1).to_uppercase()}]}));

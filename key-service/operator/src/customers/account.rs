@@ -11,7 +11,8 @@ use key_service_page::{
     failure::Failure,
     form::Fields,
     operator::Operator,
-    show::{copyable, count, glance, program, requests, scrolled_table, time, usd},
+    show::{copyable, count, glance, program, requests, time, usd},
+    table::{Row, Table},
 };
 use key_service_store::store::Deposit;
 use maud::{Markup, html};
@@ -56,7 +57,7 @@ pub(crate) async fn whole(
             (credit_form::form(operator, account.id, entered))
         }
         h2 { "Latest deposits" }
-        @if deposits.is_empty() { p.empty { "No credit has been added yet." } } @else { (table(&deposits)) }
+        (table(&deposits))
         h2 { "Invite an owner" }
         p { "Run this on the server to create an owner of the account and print a sign-in link:" }
         (copyable("Command", &format!("{} members invite --account '{name}' --name NAME", program())))
@@ -65,13 +66,13 @@ pub(crate) async fn whole(
 }
 
 fn tiles(account: &AccountRow) -> Markup {
-    let AccountRow { id, funds, spent, refused } = account;
+    let AccountRow { id, funds, spent, rate: _, refused } = account;
     html! {
         p.lead { code { (id.to_string()) } ", since " (time(id.created_at())) }
         dl.tiles {
             div.tile { dt { "Credit" } dd { (glance(funds.credit)) small { (glance(account.available())) " available" } } }
             div.tile { dt { "Held" } dd { (glance(funds.held)) small { "by requests in flight" } } }
-            div.tile { dt { "Runway" } dd { (lasts(funds.credit, spent.charged)) } }
+            div.tile { dt { "Runway" } dd { (lasts(funds.credit, account.days_left())) } }
             div.tile { dt { "Last " (DAYS) " days" } dd { (glance(spent.charged)) small { (requests(spent.requests)) } } }
             div.tile { dt { "Refused today" } dd { (count(*refused)) small { "since 00:00 UTC" } } }
             div.tile { dt { "Keys" } dd { (count(funds.keys)) small { "groups: " (count(funds.groups)) } } }
@@ -80,21 +81,17 @@ fn tiles(account: &AccountRow) -> Markup {
 }
 
 fn table(deposits: &[Deposit]) -> Markup {
-    let head = html! {
-        th scope="col" { "Time" } th.wide-only scope="col" { "Note" } th.wide-only scope="col" { "Payment" }
-        th.n scope="col" { "Amount" }
+    let columns =
+        [("Time", ""), ("Note", "wide-only wraps"), ("Payment", "wide-only wraps"), ("Amount", "n")];
+    let row = |deposit: &Deposit| {
+        let payment = deposit.deposited.payment.as_ref().map_or("", |payment| payment.id.as_str());
+        let note = deposit.deposited.note.as_str();
+        Row::new([
+            html! { (time(deposit.at())) p.narrow-only { (note) } p.narrow-only { (payment) } },
+            html! { bdi { (note) } },
+            html! { bdi { (payment) } },
+            html! { (usd(deposit.deposited.amount)) },
+        ])
     };
-    let rows = html! {
-        @for deposit in deposits {
-            @let payment = deposit.deposited.payment.as_ref().map_or("", |payment| payment.id.as_str());
-            @let note = deposit.deposited.note.as_str();
-            tr {
-                th scope="row" { (time(deposit.at())) p.narrow-only { (note) } p.narrow-only { (payment) } }
-                td.wide-only.wraps { bdi { (note) } }
-                td.wide-only.wraps { bdi { (payment) } }
-                td.n { (usd(deposit.deposited.amount)) }
-            }
-        }
-    };
-    scrolled_table("Deposits", &head, &rows)
+    Table::new("Deposits", columns).or("No credit has been added yet.").rows(deposits.iter().map(row))
 }

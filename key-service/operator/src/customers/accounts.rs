@@ -4,11 +4,7 @@ use axum::{
     extract::{Request, State},
     response::Response,
 };
-use key_service_management::{
-    account_list::AccountRow,
-    accounts::SOON,
-    spend::{DAYS, days_left},
-};
+use key_service_management::{account_list::AccountRow, accounts::SOON, spend::DAYS};
 use key_service_page::{
     app::App,
     failure::Failure,
@@ -16,7 +12,8 @@ use key_service_page::{
     operator::Operator,
     pagination::{Pagination, ROWS_ON_PAGE, Shown},
     paths::OPERATOR,
-    show::{count, glance, requests, scrolled_table},
+    show::{count, glance, requests},
+    table::{Column, Row, Table},
 };
 use maud::{Markup, html};
 use shared::money::NanoUsd;
@@ -26,8 +23,8 @@ use crate::layout::{ACCOUNT, NEW_ACCOUNT, Section, page};
 /// Above this many days, "over a year" is shown instead of a number.
 const FAR: i64 = 365;
 
-/// An order of the list other than by age. It applies only if the whole list fits on one page, since the figures of other
-/// pages are not read.
+/// An order of the list other than by age. It applies only if the whole list fits on one page, since the figures for
+/// other pages are not read.
 struct AccountOrder {
     name: &'static str,
     /// `aria-sort` of the column.
@@ -45,7 +42,7 @@ static ORDERS: [AccountOrder; 4] = [
 
 /// Returns how many days the credit lasts: -1 without credit, and the maximum if nothing was spent.
 fn days_of(row: &AccountRow) -> i128 {
-    match days_left(row.funds.credit, row.spent.charged) {
+    match row.days_left() {
         _ if row.funds.credit <= NanoUsd::ZERO => -1,
         Some(days) => days.into(),
         None => i128::MAX,
@@ -98,55 +95,56 @@ struct Headings<'a> {
 }
 
 impl Headings<'_> {
-    /// Renders the heading of a numeric column, as a link that orders the list if possible. `wide_only` hides it on phones.
-    fn of(&self, name: &str, title: &str, wide_only: bool) -> Markup {
+    /// Makes a numeric column. Its heading is a link that orders the list, if possible.
+    fn of(&self, name: &str, title: &str, classes: &'static str) -> Column {
         let chosen = self.order.filter(|order| order.name == name).map(|order| order.sort);
         let arrow = chosen.map(|sort| if sort == "ascending" { " ↑" } else { " ↓" });
-        html! {
-            th.n.wide-only[wide_only] scope="col" aria-sort=[chosen] {
-                @match self.query {
-                    Some(query) => a href={ (OPERATOR) "?" (with(query, "order", name)) } { (title) (arrow.unwrap_or_default()) },
-                    None => (title),
-                }
+        let heading = html! {
+            @match self.query {
+                Some(query) => a href={ (OPERATOR) "?" (with(query, "order", name)) } { (title) (arrow.unwrap_or_default()) },
+                None => (title),
             }
-        }
+        };
+        Column::new(heading, classes).sorted(chosen)
     }
 }
 
 fn table(rows: &[AccountRow], headings: &Headings<'_>) -> Markup {
-    let head = html! {
-        th scope="col" { "Name" } (headings.of("credit", "Credit", false)) th.n.wide-only scope="col" { "Held" }
-        (headings.of("lasts", "Runway", true)) (headings.of("spent", &format!("Last {DAYS} days"), true))
-        th.n.wide-only scope="col" { "Requests" } (headings.of("refused", "Refused today", true))
-    };
-    let rows = html! {
-        @for account in rows { (row(account)) }
-    };
-    scrolled_table("Accounts", &head, &rows)
+    let columns = [
+        Column::new("Name", ""),
+        headings.of("credit", "Credit", "n"),
+        Column::new("Held", "n wide-only"),
+        headings.of("lasts", "Runway", "n wide-only"),
+        headings.of("spent", &format!("Last {DAYS} days"), "n wide-only"),
+        Column::new("Requests", "n wide-only"),
+        headings.of("refused", "Refused today", "n wide-only"),
+    ];
+    Table::new("Accounts", columns).rows(rows.iter().map(row))
 }
 
-fn row(account: &AccountRow) -> Markup {
-    let AccountRow { id, funds, spent, refused } = account;
-    html! {
-        tr {
-            th scope="row" { a href={ (ACCOUNT) "/" (id.to_string()) } { bdi title=(funds.name) { (funds.name) } }
-                p.narrow-only { (glance(spent.charged)) " in " (DAYS) " days, " (lasts(funds.credit, spent.charged)) }
-                @if *refused > 0 { p.narrow-only { (requests(*refused)) " refused today" } }
-            }
-            td.n { (glance(funds.credit)) }
-            td.n.wide-only { (glance(funds.held)) }
-            td.n.wide-only { (lasts(funds.credit, spent.charged)) }
-            td.n.wide-only { (glance(spent.charged)) }
-            td.n.wide-only { (count(spent.requests)) }
-            td.n.wide-only { @if *refused > 0 { (count(*refused)) } @else { span.quiet { "0" } } }
-        }
-    }
+fn row(account: &AccountRow) -> Row {
+    let AccountRow { id, funds, spent, rate: _, refused } = account;
+    let lasts = lasts(funds.credit, account.days_left());
+    let name = html! {
+        a href={ (ACCOUNT) "/" (id.to_string()) } { bdi title=(funds.name) { (funds.name) } }
+        p.narrow-only { (glance(spent.charged)) " in " (DAYS) " days, " (lasts) }
+        @if *refused > 0 { p.narrow-only { (requests(*refused)) " refused today" } }
+    };
+    Row::new([
+        name,
+        html! { (glance(funds.credit)) },
+        html! { (glance(funds.held)) },
+        lasts,
+        html! { (glance(spent.charged)) },
+        html! { (count(spent.requests)) },
+        html! { @if *refused > 0 { (count(*refused)) } @else { span.quiet { "0" } } },
+    ])
 }
 
-/// Says how long the credit lasts at the rate of the last [`DAYS`]. A short time is highlighted.
-pub(crate) fn lasts(credit: NanoUsd, spent: NanoUsd) -> Markup {
+/// Shows for how many days the credit lasts. A short time is highlighted.
+pub(crate) fn lasts(credit: NanoUsd, days: Option<i64>) -> Markup {
     html! {
-        @match days_left(credit, spent) {
+        @match days {
             _ if credit <= NanoUsd::ZERO => span.badge.short { "no credit" },
             None => span.quiet { "no spend" },
             Some(1) => span.badge.short { "1 day" },
@@ -163,16 +161,16 @@ mod tests {
 
     #[test]
     fn little_credit_stands_out() {
-        let usd = NanoUsd::from_usd;
-        for (credit, spent, said, stands_out) in [
-            (0, 0, "no credit", true),
-            (10, 0, "no spend", false),
-            (1, 15, "2 days", true),
-            (1, 30, "1 day", true),
-            (7, 30, "7 days", false),
-            (1_000, 30, "over a year", false),
+        for (credit, days, said, stands_out) in [
+            (0, None, "no credit", true),
+            (0, Some(0), "no credit", true),
+            (10, None, "no spend", false),
+            (1, Some(2), "2 days", true),
+            (1, Some(1), "1 day", true),
+            (7, Some(7), "7 days", false),
+            (1_000, Some(1_000), "over a year", false),
         ] {
-            let shown = lasts(usd(credit), usd(spent)).into_string();
+            let shown = lasts(NanoUsd::from_usd(credit), days).into_string();
             assert!(shown.contains(said) && shown.contains("short") == stands_out, "{shown}");
         }
     }

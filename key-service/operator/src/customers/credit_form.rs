@@ -76,7 +76,6 @@ pub(crate) fn read(form: &Fields) -> Result<(NewDeposit, PaymentId), Fault> {
 /// Turns a refused account or deposit into a fault at its field.
 pub(crate) fn fault(error: Error<AccountRefused>) -> Result<Fault, Failure> {
     match error {
-        Error::Refused(AccountRefused::StoreFull) => Err(Failure::StoreFull),
         Error::Refused(AccountRefused::NotFound) => Err(Failure::NotFound),
         Error::Refused(refused @ AccountRefused::NameTaken) => {
             Ok(Fault::of("name", sentence(&refused.to_string())))

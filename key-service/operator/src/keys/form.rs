@@ -115,10 +115,9 @@ pub(super) fn fault(error: Error<OperatorKeyRefused>) -> Result<Fault, Failure> 
         OperatorKeyRefused::TooManyNetworks => "networks",
         OperatorKeyRefused::BadPayment => "max_payment",
         OperatorKeyRefused::TooMany => "name",
-        OperatorKeyRefused::NotFound
-        | OperatorKeyRefused::Ended
-        | OperatorKeyRefused::LongGrace
-        | OperatorKeyRefused::StoreFull => return Err(Error::Refused(refused).into()),
+        OperatorKeyRefused::NotFound | OperatorKeyRefused::Ended | OperatorKeyRefused::LongGrace => {
+            return Err(Error::Refused(refused).into());
+        }
     };
     Ok(Fault::of(field, sentence(&refused.to_string())))
 }

@@ -1,4 +1,5 @@
-//! Measures how fast the pages of an installation with many accounts load, over SQLite and over Redis. Nothing is asserted.
+//! Measures how fast the pages load in an installation with many accounts, over SQLite and over Redis. Nothing is
+//! asserted.
 //!
 //! `cargo test --release --workspace --lib -- --ignored --nocapture pages_of_many_accounts` prints a table.
 
@@ -20,7 +21,7 @@ use http_body_util::BodyExt;
 use key_service_credentials::Credentials;
 use key_service_management::{
     Management,
-    governed::{Governed as _, Made},
+    governed::Governed as _,
     members::SignInClient,
     testing::{catalog, store_over},
 };
@@ -46,12 +47,12 @@ use tower::ServiceExt;
 use crate::{process_metrics::ProgramFacts, router};
 
 const ACCOUNTS: usize = 10_000;
-/// The newest accounts, which spend each day: as many as the list shows on a page.
+/// Number of accounts that spend every day: the newest ones, as many as a page of the list shows.
 const SPENDING: usize = 50;
-/// Days on which they spend, on each of the models.
+/// Number of days on which they spend, on each model.
 const DAYS: u64 = 30;
 const MODELS: [&str; 7] = ["a", "b", "c", "d", "e", "f", "g"];
-/// How often each page is loaded.
+/// Number of loads of each page.
 const LOADS: usize = 21;
 
 async fn bill(store: &Store, account: AccountId, key: &ApiKey, at: Timestamp, model: &str) {
@@ -72,7 +73,7 @@ async fn fill(store: &Store, management: &Management, now: Timestamp) -> Account
             management.create_account(&format!("Customer {n}"), credit, Actor::System).await.unwrap();
         if n + SPENDING >= ACCOUNTS {
             let made = ApiKey::create(management.by(account, Actor::System), KeyPatch::default(), None).await;
-            let (Made::New(key, _) | Made::Existing(key) | Made::Replayed(key)) = made.unwrap();
+            let key = made.unwrap().made.into_inner();
             for day in (0..DAYS).rev() {
                 for model in MODELS {
                     bill(store, account, &key, now.minus(Duration::from_hours(24 * day)), model).await;

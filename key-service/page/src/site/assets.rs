@@ -16,7 +16,7 @@ pub(crate) struct Asset {
 pub(crate) static STYLE: LazyLock<Asset> = LazyLock::new(|| {
     Asset::new("dashboard", "css", "text/css; charset=utf-8", include_bytes!("assets/dashboard.css"))
 });
-/// The script adds copy buttons, local times, reading a chart with the pointer, and refreshing. Only *Try it* needs it.
+/// The script adds copy buttons, local times, chart values at the pointer, and refreshing. Only *Try it* needs it.
 pub(crate) static SCRIPT: LazyLock<Asset> = LazyLock::new(|| {
     Asset::new("dashboard", "js", "text/javascript; charset=utf-8", include_bytes!("assets/dashboard.js"))
 });
@@ -35,7 +35,8 @@ impl Asset {
     }
 }
 
-/// Answers with the asset of this name, or 404. That includes names from before an upgrade; reloading the page fixes those.
+/// Answers with the asset of this name, or with 404, also for names from before an upgrade; reloading the page fixes
+/// those.
 pub fn answer(name: &str) -> Response {
     let named = |asset: &&&LazyLock<Asset>| asset.path.rsplit('/').next() == Some(name);
     let Some(asset) = [&STYLE, &SCRIPT, &ICON, &HOME_SCREEN_ICON].iter().find(named).copied() else {

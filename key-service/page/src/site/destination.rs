@@ -1,4 +1,4 @@
-//! Where a sign-in leads, and why it is asked for.
+//! Where a sign-in leads, and why it is needed.
 
 use http::{Method, request::Parts};
 
@@ -7,7 +7,7 @@ use crate::site::paths::{HOME, SIGN_IN};
 /// Maximum length of an address in bytes. A list with all filters set needs about 300.
 const MAX_BYTES: usize = 1_000;
 
-/// Path and query of a dashboard page. It can never be another address, so a redirect to it is safe.
+/// Path and query of a dashboard page. It can never be any other address, so redirecting to it is safe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Destination(String);
 
@@ -64,7 +64,7 @@ impl SignInReason {
     }
 }
 
-/// Returns the address of the sign-in page, which leads on to `destination`.
+/// Returns the address of the sign-in page that afterwards leads to `destination`.
 pub fn sign_in_address(destination: Option<&Destination>, reason: Option<SignInReason>) -> String {
     let mut query = form_urlencoded::Serializer::new(String::new());
     query.extend_pairs(destination.map(|page| ("to", page.as_str())));

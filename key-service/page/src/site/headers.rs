@@ -2,7 +2,7 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
-/// Allows this server alone, and images that the page builds as `data:` URLs.
+/// Allows sources only from this server, and images that the page builds as `data:` URLs.
 const CONTENT_SECURITY_POLICY: HeaderValue = HeaderValue::from_static(
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
      form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
@@ -19,10 +19,10 @@ const SECURITY_HEADERS: [(HeaderName, HeaderValue); 6] = [
     (HeaderName::from_static("cross-origin-opener-policy"), HeaderValue::from_static("same-origin")),
 ];
 
-/// HSTS for a year. Subdomains are left out, since they may belong to someone else.
+/// HSTS for a year. It excludes subdomains, since they may belong to someone else.
 const TRANSPORT_SECURITY: HeaderValue = HeaderValue::from_static("max-age=31536000");
 
-/// Sets the security headers. `over_tls` says that the browser came over TLS.
+/// Sets the security headers. `over_tls` means that the browser uses TLS.
 pub fn secure(headers: &mut HeaderMap, over_tls: bool) {
     for (name, value) in SECURITY_HEADERS {
         headers.insert(name, value);

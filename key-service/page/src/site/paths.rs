@@ -9,7 +9,7 @@ pub const KEYS: &str = "/dashboard/keys";
 pub const GROUPS: &str = "/dashboard/groups";
 pub const MANAGEMENT_KEYS: &str = "/dashboard/management-keys";
 pub const MARGIN: &str = "/dashboard/margin";
-/// How the member signs in.
+/// The page about the member's own sign-in.
 pub const YOU: &str = "/dashboard/you";
 /// The first page for operators; all their pages are below it.
 pub const OPERATOR: &str = "/operator";

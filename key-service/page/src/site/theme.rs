@@ -1,4 +1,4 @@
-//! The theme that a reader chose: light, dark, or as the system has it.
+//! The theme that a reader chose: light, dark, or the system's.
 
 use crate::site::destination::Destination;
 
@@ -12,8 +12,8 @@ pub enum Theme {
 
 shared::names! { Theme: System = "system", Light = "light", Dark = "dark" }
 
-/// Returns the page to go back to after choosing a theme. From a page below an object or a list, that is the object or the
-/// list: the page itself may have answered a form and cannot be loaded again.
+/// Returns the page to go back to after choosing a theme. For a page below an object or a list, this is the object or
+/// the list, since the page itself may be the answer to a form and cannot be loaded again.
 pub(crate) fn place_of_choice(referer: &str, base: &str, home: &str) -> String {
     let place = referer.strip_prefix(base).and_then(|address| Destination::below(home, address));
     let Some(place) = place else { return home.to_owned() };

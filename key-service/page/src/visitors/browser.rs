@@ -1,4 +1,4 @@
-//! What a request says about its browser: cookies, host, scheme and address. Also the CSRF checks.
+//! What a request reveals about its browser: cookies, host, scheme and address. Also checks against CSRF.
 
 use std::convert::Infallible;
 
@@ -41,13 +41,13 @@ const HOST_PREFIX: &str = "__Host-";
 /// Lifetimes of cookies in seconds. Sessions end earlier.
 const SESSION_AGE: i64 = 7 * 24 * 3600;
 const VISIT_AGE: i64 = 3600;
-/// The next page shows the notice, so a minute is plenty.
+/// Lifetime of a notice in seconds. The next page shows it, so a minute is plenty.
 const NOTICE_AGE: i64 = 60;
 const THEME_AGE: i64 = 365 * 24 * 3600;
-/// Browsers cap a cookie's lifetime at 400 days.
+/// Lifetime of a mark in seconds. Browsers limit a cookie's lifetime to 400 days.
 const KNOWN_AGE: i64 = 400 * 24 * 3600;
 
-/// Marks read from a request. Few people share a browser.
+/// Maximum number of marks to read from a request. Few people share a browser.
 const MAX_KNOWN: usize = 16;
 
 /// The browser that sent a request.
@@ -159,7 +159,7 @@ impl Browser {
         self.set_cookie(NOTICE, sealed, NOTICE_AGE)
     }
 
-    /// Returns a `Set-Cookie` header that removes a notice once it was shown.
+    /// Returns a `Set-Cookie` header that removes a notice after it was shown.
     pub(crate) fn no_notice_cookie(&self) -> String {
         self.set_cookie(NOTICE, "", 0)
     }
@@ -188,8 +188,8 @@ impl FromRequestParts<App> for Browser {
     }
 }
 
-/// Refuses a form from another site (CSRF). Browsers send the origin of every form; a client that sends none still needs
-/// the form's token.
+/// Refuses a form from another site (CSRF). Browsers send the origin of every form. A client that sends no origin still
+/// needs the form's token.
 pub(crate) fn check_origin(headers: &HeaderMap, browser: &Browser) -> Result<(), Failure> {
     match (headers.get(header::ORIGIN), headers.get(SEC_FETCH_SITE)) {
         (Some(origin), _) if *origin == *browser.base() => Ok(()),
@@ -231,8 +231,8 @@ fn known(headers: &HeaderMap, secure: bool) -> Vec<String> {
     known.map(|(_, mark)| mark.to_owned()).take(MAX_KNOWN).collect()
 }
 
-/// Lists cookies with their names, without the TLS prefix. A space before the `=` is part of the name: browsers check the
-/// `__Host-` prefix on the name as it was sent.
+/// Lists cookies with their names, without the TLS prefix. A space before the `=` belongs to the name, since browsers
+/// check the `__Host-` prefix on the name as sent.
 fn cookies(headers: &HeaderMap, secure: bool) -> impl Iterator<Item = (&str, &str)> {
     let values = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
     let prefix = if secure { HOST_PREFIX } else { "" };

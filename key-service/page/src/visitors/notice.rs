@@ -1,6 +1,6 @@
-//! A notice: the sentence that says what an action did, shown on the page that it redirects to.
+//! A notice: a sentence about what an action did, shown on the page that the action redirects to.
 //!
-//! It travels in a cookie that the session seals. In the address, anyone could forge it.
+//! A cookie carries it, sealed by the session. If it were in the address, anyone could forge it.
 
 use axum::response::{IntoResponse, Redirect, Response};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
@@ -8,27 +8,69 @@ use http::header;
 use shared::secret::same;
 
 use super::person::Person;
+use crate::form::Fields;
 use key_service_management::members::Token;
 
-/// Maximum length in characters, well below what fits into a cookie.
+/// Maximum length in characters, well below the capacity of a cookie.
 const MAX_LINE_CHARS: usize = 300;
+
+/// Longest form that a notice takes along to undo the action, in bytes. A cookie has room for about 4,000.
+const MAX_UNDO: usize = 1_400;
+/// Separates the line from the form, and the form's address from its fields.
+const SEPARATOR: char = '\0';
+
+/// What an action did, and how to undo it.
+pub(crate) struct Notice {
+    pub(crate) line: String,
+    pub(crate) undo: Option<Undo>,
+}
+
+/// A form that takes an action back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Undo {
+    /// Path that the form is sent to.
+    pub path: String,
+    pub fields: Fields,
+}
 
 /// Redirects to a page that shows the notice once.
 pub fn done(person: &impl Person, path: &str, line: &str) -> Response {
-    let cookie = person.browser().notice_cookie(&sealed(person.token(), line));
+    done_undoably(person, path, line, None)
+}
+
+/// Redirects to a page that shows the notice once, with a button that undoes the action. A form that is too long for a
+/// cookie is left out.
+pub fn done_undoably(person: &impl Person, path: &str, line: &str, undo: Option<Undo>) -> Response {
+    let mut line: String = line.chars().take(MAX_LINE_CHARS).collect::<String>() + cut_mark(line);
+    if let Some(Undo { path, fields }) = undo {
+        let form = format!("{SEPARATOR}{path}{SEPARATOR}{}", fields.query());
+        if form.len() <= MAX_UNDO {
+            line.push_str(&form);
+        }
+    }
+    let cookie = person.browser().notice_cookie(&sealed(person.token(), &line));
     ([(header::SET_COOKIE, cookie)], Redirect::to(path)).into_response()
 }
 
+fn cut_mark(line: &str) -> &'static str {
+    if line.chars().nth(MAX_LINE_CHARS).is_some() { "…" } else { "" }
+}
+
 /// Returns the notice that this session left, if any.
-pub(crate) fn line(person: &impl Person) -> Option<String> {
-    opened(person.token(), person.browser().notice.as_deref()?)
+pub(crate) fn of(person: &impl Person) -> Option<Notice> {
+    opened(person.token(), person.browser().notice.as_deref()?).map(|text| read(&text))
+}
+
+fn read(text: &str) -> Notice {
+    let mut parts = text.split(SEPARATOR);
+    let line = parts.next().unwrap_or_default().to_owned();
+    let undo = parts.next().zip(parts.next());
+    let undo =
+        undo.map(|(path, query)| Undo { path: path.to_owned(), fields: Fields::of_query(Some(query)) });
+    Notice { line, undo }
 }
 
 fn sealed(token: &Token, line: &str) -> String {
-    let line = match line.char_indices().nth(MAX_LINE_CHARS) {
-        Some((end, _)) => format!("{}…", &line[..end]),
-        None => line.to_owned(),
-    };
     let text = URL_SAFE_NO_PAD.encode(line);
     format!("{text}.{}", seal(token, &text))
 }
@@ -62,7 +104,22 @@ mod tests {
         for forged in [forged.as_str(), "", ".", "x.y", seal] {
             assert_eq!(opened(&ours, forged), None, "{forged}");
         }
-        let long = sealed(&ours, &"🦀".repeat(5_000));
-        assert!(long.len() < 2_000 && opened(&ours, &long).unwrap().ends_with('…'), "it fits into a cookie");
+    }
+
+    #[test]
+    fn the_longest_notice_fits_into_a_cookie() {
+        let longest = "🦀".repeat(MAX_LINE_CHARS) + &"x".repeat(MAX_UNDO);
+        let cookie = sealed(&token("a"), &longest);
+        assert!(cookie.len() < 3_800, "{}", cookie.len());
+    }
+
+    #[test]
+    fn a_notice_takes_a_form_along_that_undoes_the_action() {
+        let fields = Fields::of([("label", "a&b".to_owned()), ("shown", "label=c".to_owned())]);
+        let text = format!("Saved.{SEPARATOR}/dashboard/keys/1{SEPARATOR}{}", fields.query());
+        let Notice { line, undo } = read(&text);
+        let path = "/dashboard/keys/1".to_owned();
+        assert_eq!((line.as_str(), undo), ("Saved.", Some(Undo { path, fields })));
+        assert!(read("Saved.").undo.is_none());
     }
 }

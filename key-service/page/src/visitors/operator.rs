@@ -19,7 +19,7 @@ use key_service_management::{
 use key_service_store::store::StoreError;
 
 /// A signed-in operator. As an extractor it admits only operators with a second factor, who may see every account.
-/// [`NewOperator`] admits the others too.
+/// [`NewOperator`] also admits operators without one.
 #[derive(Debug)]
 pub struct Operator {
     pub signed_in: SignedIn,

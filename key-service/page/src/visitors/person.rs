@@ -29,7 +29,7 @@ pub trait Person: Sized + Send + Sync + 'static {
 
     fn token(&self) -> &Token;
 
-    /// Finds the session of a token, if it is one of such a person and has not ended.
+    /// Finds the session of a token, if it belongs to such a person and has not ended.
     fn session(
         management: &Management,
         token: &Token,

@@ -30,8 +30,8 @@ use key_service_store::store::{Funds, StoreError};
 /// A form from any member. It may search, and change the member's own data.
 pub type Act = ActOf<Viewer>;
 
-/// A signed-in member. As an extractor it admits only members who may see the whole account, so no lead of a group.
-/// [`KeysViewer`] admits leads too; its pages must stay within [`Viewer::reach`].
+/// A signed-in member. As an extractor it admits only members who may see the whole account, and no leads of groups.
+/// [`KeysViewer`] also admits leads; its pages must stay within [`Viewer::reach`].
 #[derive(Debug)]
 pub struct Viewer {
     /// The member and the session.
@@ -47,7 +47,7 @@ pub struct Viewer {
 }
 
 impl Viewer {
-    /// Makes changes in the member's name.
+    /// Makes changes on the member's behalf.
     pub fn by<'a>(&self, app: &'a App) -> Acting<'a> {
         app.management.by(self.signed_in.account, self.signed_in.actor())
     }
@@ -57,7 +57,8 @@ impl Viewer {
         self.signed_in.member.is_owner()
     }
 
-    /// Returns whether the member may change API keys, of the account or of the group that the member leads.
+    /// Returns whether the member may change API keys, either the account's or those of the group that the member
+    /// leads.
     pub fn keeps_keys(&self) -> bool {
         self.may(Effect::Write, Subject::Keys).is_ok()
     }
@@ -128,7 +129,7 @@ impl Person for Viewer {
     }
 }
 
-/// The account of the member who sent a request, once it is known. The gateway counts the request against it.
+/// The account of the member who sent a request, once it is known. The gateway counts the request against this account.
 #[derive(Clone, Debug, Default)]
 pub struct AskingAccount(Arc<OnceLock<AccountId>>);
 

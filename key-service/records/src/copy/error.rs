@@ -1,20 +1,16 @@
-//! Reasons why a copy fails.
-
 use crate::records::Failure;
 
-/// Reason why a copy was not made, or is not like the original.
+/// Reason why a copy was not made or does not match.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CopyError {
-    /// The target already has something that the source does not have.
-    #[error("the target is not empty: it has something that the source does not have: {0}")]
+    #[error("the target is not empty: it contains something that is not in the source: {0}")]
     NotEmpty(String),
-    /// A part of the target is not as it is in the source.
     #[error("the copy differs from the original: {0}")]
     Differs(String),
-    /// A backend cannot be reached, or did not confirm.
+    /// A backend cannot be reached or did not confirm a write.
     #[error("the store is unavailable: {0}")]
     Unavailable(String),
-    /// What a backend has cannot be read.
+    /// A backend returned something that cannot be read.
     #[error("a stored record is damaged: {0}")]
     Damaged(String),
 }

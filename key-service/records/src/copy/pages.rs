@@ -1,4 +1,4 @@
-//! Reads what a backend has in a place, page by page.
+//! Reads the content of a place page by page.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ impl CopiedPage {
     }
 }
 
-/// Content of a place, page by page: a set in any order, an index and a log in theirs.
+/// Content of a place, page by page. An index and a log are in order; a set is in any order.
 pub(super) enum Pages {
     Set(Set, Option<Cursor>),
     Index(Index, Vec<u8>),
@@ -57,7 +57,7 @@ impl Pages {
             Self::Index(index, from) => {
                 Question::Entries { index: *index, from: std::mem::take(from), to: None, order, limit }
             }
-            // Behind the first page, numbers have no gaps.
+            // After the first page, numbers have no gaps.
             Self::Log(log, from) => {
                 let to = if *from == 0 { u64::MAX } else { from.saturating_add(limit as u64 - 1) };
                 Question::Values { log: *log, from: *from, to, order, limit }

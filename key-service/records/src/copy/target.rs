@@ -7,15 +7,14 @@ use crate::records::{
     Answer, Commit, Committed, Index, Log, MOST_WORDS, Name, Order, Question, Record, Records, Space, Write,
 };
 
-/// Writes of a commit. A write takes at most four of its words.
+/// Writes in a commit. Each takes at most four words.
 const MOST_WRITES: usize = MOST_WORDS / 4;
-/// Bytes of a commit, roughly, so that it blocks the backend only shortly.
+/// Approximate bytes in a commit, so that it blocks the backend only briefly.
 const MOST_BYTES: usize = 1 << 20;
-/// Values of a log appended together. Redis keeps them in one item and reads items whole, so few are quick to read; but
-/// each item has some bytes of its own.
+/// Values of a log that are appended together. Redis stores them in one item and reads items whole, so small items are
+/// quick to read; but each item costs some extra bytes.
 const APPENDED_TOGETHER: usize = 8;
 
-/// A space of the target.
 pub(super) struct Target<'a> {
     to: &'a Arc<dyn Records>,
     space: &'a Space,
@@ -38,7 +37,7 @@ impl<'a> Target<'a> {
         self.write(1, entry.len(), Write::Enter(index, entry)).await
     }
 
-    /// Appends values, of which the target may already have the first ones.
+    /// Appends values. The target may already have the first of them.
     pub(super) async fn append(&mut self, log: Log, values: Vec<(u64, Vec<u8>)>) -> Result<(), CopyError> {
         let last = self.last_number(log).await?;
         let mut values = values.into_iter().filter(|(number, _)| *number > last).peekable();
@@ -57,7 +56,7 @@ impl<'a> Target<'a> {
         self.flush().await
     }
 
-    /// Adds a write of this size. If it does not fit, the commit so far is made first.
+    /// Adds a write of this size. If it does not fit, sends the pending commit first.
     async fn write(&mut self, writes: usize, bytes: usize, write: Write) -> Result<(), CopyError> {
         if self.words + writes > MOST_WRITES || (self.bytes > 0 && self.bytes + bytes > MOST_BYTES) {
             self.flush().await?;

@@ -1,4 +1,4 @@
-//! Copies between backends, whole and begun.
+//! Copies between backends, both complete and interrupted.
 
 use std::{cell::Cell, sync::Arc};
 
@@ -168,7 +168,7 @@ async fn what_is_changed_in_the_source_meanwhile_is_found() {
     }
 }
 
-/// A target that connects anew at some of the writes.
+/// A target that reconnects during some of the writes.
 struct Reconnecting {
     maps: Maps,
     term: AtomicU64,

@@ -1,4 +1,4 @@
-//! Requirements on a Redis before it stores money.
+//! What a Redis must fulfil before it may store money.
 
 use redis::{RedisResult, cmd};
 
@@ -11,39 +11,38 @@ pub(super) enum Sync {
     BeforeAnswering,
     /// The server reports on request which writes are on disk (`WAITAOF`, from 7.2).
     Awaited,
-    /// The server cannot report the sync. Up to two seconds may be lost with the machine or, on a slow disk, with Redis
-    /// alone.
+    /// The server cannot report the sync. Up to two seconds may be lost if the machine fails or, with a slow disk, if
+    /// Redis alone fails.
     Behind,
 }
 
-/// A server that was admitted, as it was then.
+/// What was found about a server when it was admitted.
 pub(super) struct Admitted {
-    /// Durability of its answered writes.
     pub(super) sync: Sync,
-    /// Id of its run.
+    /// Its `run_id`, which changes at each start.
     pub(super) run_id: String,
-    /// Id of its history, which a master loses when it becomes a replica.
+    /// Its replication id, which a master loses when it becomes a replica.
     pub(super) history: String,
 }
 
 impl Sync {
-    /// Describes what an answered write may not survive, if anything.
+    /// Describes which failures an answered write may not survive, if any.
     pub(super) fn warning(self) -> Option<&'static str> {
         match self {
             Self::BeforeAnswering => None,
             Self::Awaited => Some(
-                "captures wait until Redis says that they are on disk, which Redis 7 and Valkey say up to a second too \
-                 early: set appendfsync to always (it is quicker, too)",
+                "captures wait until Redis reports that they are on disk, which Redis 7 and Valkey do up to a second \
+                 too early: set appendfsync to always (which is also faster)",
             ),
             Self::Behind => Some(
-                "Redis may lose up to two seconds with its machine, or alone where its disk is slow: set appendfsync to \
-                 always",
+                "Redis may lose up to two seconds of writes if its machine fails, or if Redis alone fails and its disk \
+                 is slow: set appendfsync to always",
             ),
         }
     }
 }
 
-/// Reason why a Redis is not accepted.
+/// Reason why a Redis is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum NotAdmitted {
     #[error("Redis {0} is too old: 7.0 or newer is needed (or Valkey)")]
@@ -55,28 +54,27 @@ pub(super) enum NotAdmitted {
     Evicts(String),
     #[error(
         "Redis forgets everything when it stops: set appendonly to yes (and appendfsync to always, to lose \
-         nothing with the machine), or set FAREGATE_REDIS_ALLOW_VOLATILE to accept that"
+         nothing if the machine fails), or set FAREGATE_REDIS_ALLOW_VOLATILE to accept that"
     )]
     Forgets,
     #[error(
         "Redis leaves it to the system when to write to disk: set appendfsync to everysec, or to always to lose \
-         nothing with the machine"
+         nothing if the machine fails"
     )]
     NeverSyncs,
     #[error("this Redis is a replica; connect to its master")]
     Replica,
     #[error(
-        "Redis may bring back half of a change: it goes on behind a torn append-only file (aof-load-truncated yes), unless \
-         that is written anew. Let its user run BGREWRITEAOF after each start (+bgrewriteaof), or set aof-load-truncated \
+        "Redis may restore half of a change: with aof-load-truncated yes, it continues after a torn append-only file, unless \
+         the file is rewritten. Let its user run BGREWRITEAOF after each start (+bgrewriteaof), or set aof-load-truncated \
          to no (and allow +config|get), or set FAREGATE_REDIS_ALLOW_VOLATILE to accept that"
     )]
     MayTear,
 }
 
-/// Result of the check of a master.
 pub(super) enum Admission {
     Admitted(Admitted),
-    /// The master still loads its data. Until it has, its own report may be wrong (`aof_enabled:0`).
+    /// The master is still loading its data. Until it has finished, its own report may be wrong (`aof_enabled:0`).
     Loading,
     Refused(NotAdmitted),
 }
@@ -103,7 +101,7 @@ pub(super) fn history(info: &str) -> &str {
     field(info, "master_replid")
 }
 
-/// Times at which a server syncs its append-only file.
+/// When a server syncs its append-only file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fsync {
     Always,

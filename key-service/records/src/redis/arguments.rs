@@ -1,4 +1,4 @@
-//! Arguments of the script: what it compares, and which commands it runs.
+//! Arguments for the script: what to compare, and which commands to run.
 
 use std::borrow::Cow;
 
@@ -7,16 +7,16 @@ use redis::{Cmd, cmd};
 use super::key_space::KeySpace;
 use crate::records::{Commit, Failure, Guard, Index, Log, Name, Place, Revision, Set, Space, Write};
 
-/// Words of a read or a command. The script passes them on with `unpack`, which fails above 8,000 and, in a
-/// commit, after other commands have written. The number is even, so that a record stays with its name.
+/// Maximum words in a read or a command. The script passes them to `unpack`, which fails above 8,000; in a commit it
+/// would fail after other commands have written. The number is even, so that a record stays with its name.
 pub(super) const MOST_WORDS_OF_A_CALL: usize = 4_000;
 /// Words before the values of an `XADD`.
 const WORDS_OF_AN_APPEND: usize = 4;
-/// Words of a commit. Redis serves nobody else meanwhile, for a fraction of a second.
+/// Maximum words in a commit. Redis serves nobody else meanwhile, for a fraction of a second.
 const MOST_WORDS_AT_ONCE: usize = 250_000;
-/// Names of a commit, which the plan numbers with one byte.
+/// Maximum number of names in a commit, since the plan refers to each by one byte.
 const MOST_NAMES: usize = 255;
-/// Bytes of the plan. The script makes a table of them at once, which fails above 8,000.
+/// Maximum bytes of the plan. The script unpacks them all at once into a table, which fails above 8,000.
 const MOST_PLANNED: usize = 4_000;
 
 pub(super) struct Arguments<'a> {
@@ -27,11 +27,10 @@ pub(super) struct Arguments<'a> {
     plan: Vec<u8>,
     seen: Vec<u8>,
     words: Words<'a>,
-    /// Place of each guard in the commit, in the order of the script.
+    /// For each guard in the script's order, its position in the commit.
     order: Vec<usize>,
 }
 
-/// Commands of the script, by their number.
 #[derive(Clone, Copy, Debug)]
 enum ScriptCommand {
     Xadd = 1,
@@ -44,7 +43,7 @@ enum ScriptCommand {
 }
 
 impl<'a> Arguments<'a> {
-    /// Writes the arguments. Fails if Redis cannot take the commit whole.
+    /// Writes the arguments. Fails if the commit is too large for Redis to run as a whole.
     pub(super) fn of(names: &'a KeySpace, space: &'a Space, commit: &'a Commit) -> Result<Self, Failure> {
         let (keys, plan, seen) = (Vec::with_capacity(10), Vec::with_capacity(64), Vec::with_capacity(64));
         let (words, order) = (Vec::with_capacity(64), Vec::new());
@@ -55,7 +54,7 @@ impl<'a> Arguments<'a> {
         Ok(arguments)
     }
 
-    /// Refuses what the script cannot carry out to its end.
+    /// Refuses a commit that the script could not complete.
     fn check(&self) -> Result<(), Failure> {
         let bounds = [
             ("words", self.words.len(), MOST_WORDS_AT_ONCE),
@@ -68,7 +67,7 @@ impl<'a> Arguments<'a> {
         Err(Failure::NotDone(format!("the commit has {found} {what}; Redis accepts at most {most}")))
     }
 
-    /// A command that runs the script of this hash or text.
+    /// A command that runs the script, given by its hash or its text.
     pub(super) fn command(&self, name: &str, script: &str) -> Cmd {
         let mut command = cmd(name);
         command.arg(script).arg(self.keys.len());
@@ -82,12 +81,12 @@ impl<'a> Arguments<'a> {
         command
     }
 
-    /// Returns the place in the commit of a guard that the script names, counted from one.
+    /// Returns the position in the commit of a guard that the script names, counted from one.
     pub(super) fn guard(&self, number: i64) -> Option<usize> {
         self.order.get(usize::try_from(number - 1).ok()?).copied()
     }
 
-    /// Returns the place of a name among the keys, counted from one.
+    /// Returns the position of a name among the keys, counted from one.
     fn key(&mut self, place: Place) -> u8 {
         let at = self.keys.iter().position(|(known, _)| *known == place).unwrap_or_else(|| {
             let name = self.names.place(self.space, place);
@@ -128,7 +127,7 @@ impl<'a> Arguments<'a> {
         self.words.extend(words);
     }
 
-    /// Adds a command that may be cut after any even number of words.
+    /// Adds a command that may be split after any even number of words.
     fn calls(&mut self, command: ScriptCommand, place: Place, mut words: Words<'a>) {
         while words.len() > MOST_WORDS_OF_A_CALL {
             let rest = words.split_off(MOST_WORDS_OF_A_CALL);
@@ -139,10 +138,9 @@ impl<'a> Arguments<'a> {
     }
 }
 
-/// The words of a command.
 type Words<'a> = Vec<Cow<'a, [u8]>>;
 
-/// Commands of a commit by kind: one of each for a name, except for appends.
+/// Commands of a commit by kind: one per name, except for appends.
 #[derive(Default)]
 struct CommandsByKind<'a> {
     appends: Vec<(Log, Words<'a>)>,
@@ -154,7 +152,6 @@ struct CommandsByKind<'a> {
     entries: Vec<(Index, Words<'a>)>,
 }
 
-/// The words for a name.
 fn of<'c, 'a, T: PartialEq>(calls: &'c mut Vec<(T, Words<'a>)>, place: T) -> &'c mut Words<'a> {
     let at = calls.iter().position(|(known, _)| *known == place).unwrap_or_else(|| {
         calls.push((place, Vec::new()));
@@ -195,8 +192,8 @@ impl<'a> CommandsByKind<'a> {
         Ok(calls)
     }
 
-    /// Adds the commands. Appends come first, since Redis refuses a number that is too low. Removals, which need no
-    /// memory, come next.
+    /// Adds the commands. Appends come first, since Redis refuses a number that is too low. Removals come next, since
+    /// they need no memory.
     fn write(self, arguments: &mut Arguments<'a>) {
         let Self { appends, removals, puts, drops, trims, leaves, entries } = self;
         for (log, words) in appends {
@@ -223,11 +220,12 @@ impl<'a> CommandsByKind<'a> {
     }
 }
 
-/// Words of the commands that append values, each for some of them. An item of the stream has the number of its last
-/// value.
+/// Words of the commands that append values; each command takes some of the values. A stream item has the number of its
+/// last value.
 fn appends(first: u64, values: &[Vec<u8>], kept: u64) -> Result<Vec<Words<'_>>, Failure> {
-    let refused =
-        || Failure::NotDone(format!("a log cannot go on with {} values from number {first}", values.len()));
+    let refused = || {
+        Failure::NotDone(format!("a log cannot continue with {} values from number {first}", values.len()))
+    };
     if first == 0 || values.is_empty() || first.checked_add(values.len() as u64).is_none() {
         return Err(refused());
     }

@@ -1,4 +1,5 @@
-//! Whether the masters answer, take writes and have room. A part of their memory is reserved for holds and captures.
+//! Checks whether the masters answer, take writes and have room. A part of their memory is reserved for holds and
+//! captures.
 
 use std::{
     io,
@@ -19,17 +20,19 @@ use super::{
 };
 use crate::records::{Durability, MissingServers};
 
-/// Share of a server's `maxmemory`, in percent, from which nothing new is created. The rest serves holds and captures.
+/// Percentage of a server's `maxmemory` above which nothing new is created. The rest is reserved for holds and
+/// captures.
 const NEARLY_FULL_PERCENT: u128 = 80;
 
 /// Field of the marks that is written to check whether a server takes writes.
 const PROBE: &str = "probe";
 
-/// Longest time of a ping. Probes give up after 3 s, and are to hear which master is late.
+/// Timeout of a ping. Probes time out after 3 s and should learn which master is late.
 const PINGING: Duration = Duration::from_millis(2_500);
-/// Time for which one check of the memory counts.
+/// How long a check of the memory may be reused.
 const LOOK_SERVES: Duration = Duration::from_secs(1);
-/// Acts for which one check of the memory counts. The largest acts, with long lists of models, write a megabyte in all.
+/// How many acts may reuse a check of the memory. The largest acts, with long lists of models, write a megabyte in
+/// total.
 const LOOK_SERVES_ACTS: u32 = 16;
 
 #[derive(Debug, Default)]
@@ -55,27 +58,27 @@ impl MemoryWatch {
             look.served += 1;
             return Ok(look.is_nearly_full);
         }
-        // Simultaneous calls each check, so that none waits out the timeout of another.
+        // Simultaneous calls do not share a check, so that no call waits for the timeout of another.
         let at = Instant::now();
         let is_nearly_full = memory(client).await?.iter().any(|info| judge(info));
         let before = self.last.lock().replace(Look { at, served: 0, is_nearly_full });
         if is_nearly_full && !before.is_some_and(|look| look.is_nearly_full) {
             tracing::error!(
-                "Redis uses {NEARLY_FULL_PERCENT} % of its maxmemory: nothing is made or changed but revoked, \
-                 archived and lowered until it has more, or less to keep"
+                "Redis uses {NEARLY_FULL_PERCENT} % of its maxmemory: until it has more memory or less data, nothing \
+                 is created, and changes are limited to revoking, disabling, archiving and lowering limits"
             );
         }
         Ok(is_nearly_full)
     }
 }
 
-/// Returns the share of its memory that the fullest server uses.
+/// Returns the share of memory that the fullest server uses.
 pub(super) async fn fullest(client: &Client) -> RedisResult<Option<f64>> {
     Ok(memory(client).await?.iter().filter_map(|info| used_ratio(info)).reduce(f64::max))
 }
 
-/// Writes a field beside the marks of every part, so that each master of a cluster has to take a write. Succeeds if one
-/// does, and names the others.
+/// Writes a field next to the marks of every part, so that each master of a cluster has to take a write. Succeeds if at
+/// least one does, and returns the others.
 pub(super) async fn try_write(client: &Client, key_space: &KeySpace) -> RedisResult<MissingServers> {
     client
         .each(async |master: Arc<Server>| {
@@ -87,8 +90,8 @@ pub(super) async fn try_write(client: &Client, key_space: &KeySpace) -> RedisRes
         .await
 }
 
-/// Fails unless a master answers and has loaded its data, and as many replicas as are awaited follow it. Succeeds if one
-/// master does, and names the others.
+/// Succeeds if at least one master answers, has loaded its data and has the required number of replicas. Returns the
+/// masters that do not.
 pub(super) async fn ping(client: &Client, key_space: &KeySpace) -> RedisResult<MissingServers> {
     client
         .each(async |master: Arc<Server>| {
@@ -104,7 +107,7 @@ async fn ping_one(client: &Client, key_space: &KeySpace, master: &Arc<Server>) -
     let part = (0..PARTS).find(|part| client.is_of(master, key_space.marks(*part).as_bytes()));
     let Some(part) = part else { return Ok(Served(false)) };
     let (write, durability) = (probe(key_space, part), Durability::Replicated);
-    // Writes nothing unless replicas are awaited.
+    // Writes nothing unless writes wait for replicas.
     master.settle(Wanted { write, durability, since, is_leaving: false }).await?;
     Ok(Served(true))
 }
@@ -123,13 +126,13 @@ async fn memory(client: &Client) -> RedisResult<Vec<String>> {
     Ok(answers.into_iter().map(redis::from_redis_value).collect::<Result<_, _>>()?)
 }
 
-/// Returns whether a server with this `INFO memory` is nearly full. A `maxmemory` of 0 is no bound.
+/// Returns whether a server with this `INFO memory` is nearly full. A `maxmemory` of 0 means no limit.
 fn judge(info: &str) -> bool {
     let most = bytes(info, "maxmemory");
     most > 0 && 100 * used(info) > NEARLY_FULL_PERCENT * most
 }
 
-/// Returns the share of `maxmemory` that a server uses, or of its machine's memory if `maxmemory` is no bound.
+/// Returns the share of `maxmemory` that a server uses, or the share of its machine's memory if `maxmemory` is not set.
 fn used_ratio(info: &str) -> Option<f64> {
     let most = match bytes(info, "maxmemory") {
         0 => bytes(info, "total_system_memory"),
@@ -140,7 +143,7 @@ fn used_ratio(info: &str) -> Option<f64> {
     (most > 0).then_some(ratio)
 }
 
-/// Returns the memory that the server itself counts, without the buffers of the append-only file and of replicas.
+/// Returns the memory that counts against `maxmemory`, without the buffers for the append-only file and replicas.
 fn used(info: &str) -> u128 {
     bytes(info, "used_memory").saturating_sub(bytes(info, "mem_not_counted_for_evict"))
 }

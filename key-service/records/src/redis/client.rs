@@ -1,4 +1,4 @@
-//! Client of Redis: finds the master of each request, and repeats the request until there is an answer.
+//! Client of Redis: finds the master for each request, and repeats the request until there is an answer.
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -26,11 +26,11 @@ use crate::{
     records::{Durability, MissingServers, Term},
 };
 
-/// Longest time of a mark, for which no call waits.
+/// Timeout of a mark. No call waits for marks.
 const MARKING: Duration = Duration::from_secs(5);
-/// Redirections that a call follows one after the other while a cluster moves slots.
+/// How many redirections in a row a call follows while a cluster moves slots.
 const REDIRECTIONS: u32 = 32;
-/// Whether a master was asked for what it has, and not only whether it is there.
+/// Whether a master was asked to do something, rather than only whether it is there.
 pub(super) struct Served(pub(super) bool);
 
 /// Client of the configured Redis.
@@ -41,8 +41,8 @@ pub(super) struct Client {
 }
 
 impl Client {
-    /// Connects for the first time. A server that loads its data is waited for, and so is a shard while others are there;
-    /// any other error is final.
+    /// Connects for the first time. Waits for a server that is loading its data, and for a shard that is away while
+    /// others are there; any other error is final.
     pub(super) async fn connect(origin: RedisOrigin, checks: Checks) -> RedisResult<Self> {
         let checks = Arc::new(checks);
         let serving = Serving::find(origin, Arc::clone(&checks)).await?;
@@ -59,7 +59,7 @@ impl Client {
         Ok(Self { serving, checks, seen: Masters::default() })
     }
 
-    /// All masters, in the order of their addresses.
+    /// All masters, sorted by address.
     pub(super) fn masters(&self) -> Vec<Arc<Server>> {
         self.serving.masters()
     }
@@ -69,12 +69,12 @@ impl Client {
         self.masters().iter().any(|master| master.is_up())
     }
 
-    /// The term of the master that has a name.
+    /// The term of the master that has this name.
     pub(super) fn term(&self, key: &[u8]) -> Term {
         self.serving.master_of(key).map(|master| master.term()).unwrap_or_default()
     }
 
-    /// Durability of answered writes, that of the least safe master.
+    /// Durability of answered writes on the least safe master.
     pub(super) fn sync(&self) -> Sync {
         self.masters().iter().filter_map(|master| master.sync()).max().unwrap_or(Sync::Behind)
     }
@@ -84,7 +84,7 @@ impl Client {
         Ok(redis::from_redis_value(self.call(command).await?)?)
     }
 
-    /// Runs a script by its hash, and by its text on a server that lacks it.
+    /// Runs a script by its hash, or by its text on a server that does not know it.
     pub(super) async fn run(&self, by_hash: &Cmd, by_text: impl FnOnce() -> Cmd) -> RedisResult<Value> {
         let _timed = timed("script");
         let run = async {
@@ -115,7 +115,7 @@ impl Client {
         join_all(self.masters().iter().map(|master| master.ask(command))).await
     }
 
-    /// Asks something of every master at once. Succeeds if one served, and names those that failed.
+    /// Asks every master at once. Succeeds if one served, and names those that failed.
     pub(super) async fn each<F: Future<Output = RedisResult<Served>>>(
         &self,
         ask: impl Fn(Arc<Server>) -> F,
@@ -143,13 +143,13 @@ impl Client {
         Ok(MissingServers(missing))
     }
 
-    /// Returns whether a master has the slot of a name.
+    /// Returns whether a master has the slot of this name.
     pub(super) fn is_of(&self, master: &Arc<Server>, key: &[u8]) -> bool {
         self.serving.master_of(key).is_ok_and(|found| Arc::ptr_eq(&found, master))
     }
 
-    /// Returns when all earlier writes to the slot of `write` are durable, which were made since this term began. It
-    /// repeats `write` for this, so `write` must be idempotent. Fails if the term is over.
+    /// Waits until all writes to the slot of `write` since this term began are durable. It repeats `write`, so `write`
+    /// must be idempotent. Fails if the term is over.
     pub(super) async fn settle(&self, write: Cmd, durability: Durability, since: Term) -> RedisResult<()> {
         let master = self.serving.master_of(request::key(&write))?;
         let is_leaving = self.serving.is_leaving(request::key(&write));
@@ -161,14 +161,14 @@ impl Client {
     }
 
     /// Marks the store as seen, unless too many earlier marks are lost. Returns the losses since the last mark. `now`
-    /// counts only for the process's first mark. Masters that are away are left out, unless all are.
+    /// is used only for the process's first mark. Skips masters that are away, and fails if all are.
     pub(super) async fn mark(&self, now: Timestamp) -> RedisResult<Losses> {
         let late = || failure(io::ErrorKind::TimedOut, "it did not answer in time");
         timeout(MARKING, self.set_marks(now)).await.unwrap_or_else(|_| Err(late()))
     }
 
     async fn set_marks(&self, now: Timestamp) -> RedisResult<Losses> {
-        // A master that is cut off from its replicas, and from Sentinels or the other masters, answers all the same.
+        // A master that is cut off from its replicas, and from Sentinels or the other masters, still answers.
         self.serving.renew().await;
         let (watermark, masters) = (&self.checks.watermark, self.masters());
         let looked = join_all(masters.iter().map(|master| self.look_at(master))).await;
@@ -183,7 +183,7 @@ impl Client {
             .zip(&checked)
             .map(|(master, checked)| watermark.set(&master.connection, checked, mark));
         let set = join_all(set).await;
-        // A master that refuses the mark keeps its count, and readiness says why.
+        // A master that refuses the mark keeps its count, and readiness reports why.
         if !set.iter().any(Result::is_ok) {
             return set.into_iter().collect::<RedisResult<()>>().map(|()| Losses::default());
         }
@@ -214,20 +214,20 @@ impl Client {
         those_there(join_all(masters.iter().map(ask)).await)
     }
 
-    /// Warns of masters that have replicas and go on without them.
+    /// Warns of masters that have replicas and continue without them.
     pub(super) async fn warning(&self) -> RedisResult<Option<&'static str>> {
         Ok(failover::warning(&self.states().await?))
     }
 
-    /// Times since which writes may have been lost, in milliseconds, the earliest first. Masters that are away are left out,
-    /// unless all are.
+    /// Times since which writes may have been lost, in milliseconds, the earliest first. Skips masters that are away,
+    /// and fails if all are.
     pub(super) async fn losses(&self) -> RedisResult<Vec<i64>> {
         let losses = async { failover::losses(&self.states().await?, &self.checks.key_space).await };
         let late = || failure(io::ErrorKind::TimedOut, "it did not answer in time");
         timeout(CALL_TIMEOUT, losses).await.unwrap_or_else(|_| Err(late()))
     }
 
-    /// Leaves out what failed because its master is away.
+    /// Drops failures whose master is away.
     fn of_those_there<T>(&self, masters: &[Arc<Server>], asked: Vec<RedisResult<T>>) -> RedisResult<Vec<T>> {
         let is_any_there = asked.iter().any(Result::is_ok);
         let mut there = Vec::new();
@@ -261,8 +261,8 @@ impl Client {
         answer
     }
 
-    /// Repeats a command until there is an answer, wherever the slot is by then. It may be repeated: if a commit was carried
-    /// out, its own guards fail the second time.
+    /// Repeats a command until there is an answer, following its slot. Repeating is safe: if a commit was carried out,
+    /// its own guards fail the second time.
     async fn persist(&self, command: &Cmd) -> RedisResult<Value> {
         let (key, began) = (request::key(command), Instant::now());
         let (mut arriving, mut redirections) = (None, 0);
@@ -304,7 +304,7 @@ impl Client {
     }
 }
 
-/// Leaves out the masters that do not answer. Fails if none does.
+/// Drops the masters that do not answer. Fails if all do not.
 fn those_there<T>(answers: Vec<RedisResult<T>>) -> RedisResult<Vec<T>> {
     let (there, away): (Vec<_>, Vec<_>) = answers.into_iter().partition(Result::is_ok);
     match away.into_iter().next() {

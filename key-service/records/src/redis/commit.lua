@@ -1,9 +1,9 @@
--- Compares, then writes everything or nothing. It decides nothing else.
+-- Compares, then writes everything or nothing. It makes no other decision.
 --
--- KEYS: names of sets (hashes), indexes (sorted sets) and logs (streams). ARGV: the plan, the revisions of all guards as seen
--- (zeros for an absent record), then words. The plan, in bytes: two for the number of reads; for each its key and two bytes
--- for the number of its guards, whose fields are the next words; then commands: its number, its key, two bytes for the number
--- of its words. Reads and commands are short enough for `unpack`, which fails above 8,000 words.
+-- KEYS: names of sets (hashes), indexes (sorted sets) and logs (streams). ARGV: the plan, the revisions of all guards
+-- as seen (zeros for an absent record), then words. The plan, in bytes: two for the number of reads; for each its key
+-- and two bytes for the number of its guards, whose fields are the next words; then commands: its number, its key, two
+-- bytes for the number of its words. Reads and commands are short enough for `unpack`, which fails above 8,000 words.
 local call, sub = redis.call, string.sub
 local plan, seen, at, word, place = { string.byte(ARGV[1], 1, -1) }, ARGV[2], 3, 2, 0
 local COMMANDS = { 'XADD', 'HDEL', 'UNLINK', 'ZREM', 'HSET', 'ZADD', 'XTRIM' }
@@ -12,7 +12,7 @@ local XADD = 1
 local LOOKS = { [2] = 'HLEN', [4] = 'ZCARD', [5] = 'HLEN', [6] = 'ZCARD', [7] = 'XLEN' }
 local ABSENT = '\0\0\0\0\0\0\0\0'
 
--- Guards that do not hold: place, and the record as it is now (false: absent).
+-- Guards that do not hold: position, and the current record (false if absent).
 local stale = {}
 for _ = 1, plan[1] * 256 + plan[2] do
   local guards = plan[at + 1] * 256 + plan[at + 2]
@@ -29,8 +29,8 @@ for _ = 1, plan[1] * 256 + plan[2] do
 end
 if #stale > 0 then return stale end
 
--- Redis does not undo, so whatever may fail is checked before the first write: permissions, types, and numbers that a log
--- already had. The first XADD checks its own number and type.
+-- Redis has no rollback, so everything that may fail is checked before the first write: permissions, types, and numbers
+-- that a log already has. The first XADD checks its own number and type.
 local words_before, appends, code_before, key_before = word, 0, nil, nil
 for at = at, #plan, 4 do
   local code, key = plan[at], KEYS[plan[at + 1]]

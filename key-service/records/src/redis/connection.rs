@@ -17,34 +17,33 @@ use super::{
     settings::{Address, Sentinel, tcp, tls::Certificates},
 };
 
-/// Longest time for a server to accept a connection.
+/// Timeout for a server to accept a connection.
 const CONNECTING: Duration = Duration::from_secs(1);
-/// Longest time to find the master and to connect to it.
+/// Timeout for finding the master and connecting to it.
 const FINDING: Duration = Duration::from_secs(3);
-/// Longest time for a server to answer before the connection counts as dead. Scripts take a millisecond. It is shorter
-/// than the deadline of calls, so that callers still learn of the failure.
+/// Timeout for an answer, after which the connection counts as dead. Scripts take a millisecond. It is shorter than the
+/// deadline of calls, so that callers still learn of the failure.
 pub(super) const ANSWERING: Duration = Duration::from_secs(1);
 
-/// A connection, shared by all clones.
+/// A connection. Clones share it.
 pub(super) type Connection = MultiplexedConnection;
 
 /// A way to a master.
 pub(super) enum Source {
     One(Box<Client>),
-    /// Sentinels, which are asked for the master at every connection.
+    /// Sentinels, which are asked for the master before each connection.
     Sentinel(Box<Mutex<SentinelClient>>),
 }
 
 /// The masters that serve a store.
 pub(super) enum RedisOrigin {
-    /// One master.
     One(Source),
     Cluster(Nodes),
 }
 
-/// Addresses of a cluster, and how to connect to its nodes.
+/// Addresses in a cluster, and how to connect to its nodes.
 pub(super) struct Nodes {
-    /// Some of the nodes, all with the same credentials.
+    /// Some nodes. All have the same credentials.
     known: Vec<ConnectionInfo>,
     certificates: Option<TlsCertificates>,
 }
@@ -52,7 +51,7 @@ pub(super) struct Nodes {
 impl RedisOrigin {
     pub(super) fn new(address: &Address, certificates: &Certificates) -> RedisResult<Self> {
         if address.is_tls() {
-            // An error means that a provider is installed already, and all are the same.
+            // An error means that a provider is already installed; every caller installs the same one.
             let _ = rustls::crypto::ring::default_provider().install_default();
         }
         let certificates = certificates.get().filter(|_| address.is_tls());
@@ -68,7 +67,7 @@ impl RedisOrigin {
 }
 
 impl Nodes {
-    /// Addresses of the nodes in the settings.
+    /// Addresses of the nodes named in the settings.
     pub(super) fn addresses(&self) -> Vec<String> {
         self.known.iter().map(|node| node.addr().to_string()).collect()
     }
@@ -98,7 +97,7 @@ impl Source {
         Ok(Self::One(Box::new(client)))
     }
 
-    /// Opens a connection on which every answer comes within `answering`.
+    /// Opens a connection with this timeout for each answer.
     pub(super) async fn connect(&self, answering: Duration) -> RedisResult<Connection> {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(CONNECTING))
@@ -148,7 +147,7 @@ fn watched(
     builder.build()
 }
 
-/// Asks a server about each part of the store. Parts that another server has are left out.
+/// Asks a server about each part of the store. Skips parts that another server has.
 pub(super) async fn ask_parts(
     connection: &Connection,
     question: impl Fn(usize) -> Cmd,
@@ -167,7 +166,7 @@ pub(super) async fn ask_parts(
     Ok(here)
 }
 
-/// The answer of a server that has the slot; `None` of one that does not.
+/// Returns the answer if the server has the slot; `None` if it does not.
 pub(super) fn if_here<T>(answer: RedisResult<T>) -> RedisResult<Option<T>> {
     use ServerErrorKind::{Ask, ClusterDown, Moved, TryAgain};
     match answer {
@@ -176,7 +175,7 @@ pub(super) fn if_here<T>(answer: RedisResult<T>) -> RedisResult<Option<T>> {
     }
 }
 
-/// Returns whether a Redis answers but is not accepted.
+/// Returns whether a Redis answers but cannot be accepted.
 fn is_refused(error: &RedisError) -> bool {
     let mut cause = error.source();
     while let Some(found) = cause {
@@ -193,7 +192,7 @@ fn is_refused(error: &RedisError) -> bool {
     false
 }
 
-/// Error of a Redis that answers but is not accepted.
+/// The error for a Redis that answers but cannot be accepted.
 pub(super) fn refused(why: impl std::error::Error + Send + Sync + 'static) -> RedisError {
     io::Error::new(io::ErrorKind::Unsupported, why).into()
 }
@@ -209,12 +208,12 @@ pub(super) fn is_broken(error: &RedisError) -> bool {
     moved || error.is_io_error() || error.is_unrecoverable_error()
 }
 
-/// Returns whether another server may be the master by now, although this one answers: it has lost its replicas.
+/// Returns whether another server may have become the master although this one answers: this one has lost its replicas.
 pub(super) fn may_be_replaced(error: &RedisError) -> bool {
     error.code() == Some("NOREPLICAS")
 }
 
-/// Returns whether another attempt to connect may succeed although nobody changes settings, data or credentials.
+/// Returns whether another attempt may succeed without anyone changing settings, data or credentials.
 pub(super) fn may_pass(error: &RedisError) -> bool {
     let is_credential = matches!(error.code(), Some("NOAUTH" | "WRONGPASS" | "NOPERM"));
     match error.kind() {

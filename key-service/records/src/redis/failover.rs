@@ -1,9 +1,9 @@
-//! Detection of masters that were replaced. A new master may lack writes that the old one had answered. Nothing can prevent
-//! this, so it is reported, and its time is kept for those who rely on the order of what was written.
+//! Detects that masters were replaced. A new master may lack writes that the old one had answered. Nothing can prevent
+//! this, so the loss is reported, and its time is kept for readers that rely on the order of writes.
 //!
-//! A master is known by its replication id. A promoted replica has a new one, and the id that it followed before as its
-//! second. All ids that were seen are kept in the store, so that a failover is noticed after a restart too, and the second
-//! of two quick failovers, whose predecessor nobody saw.
+//! A master is identified by its replication id. A promoted replica has a new id, and as its second id the one that it
+//! followed before. The store keeps all ids ever seen. So a failover is noticed after a restart too, and so is the
+//! second of two quick failovers even if nobody saw the master in between.
 
 use std::{collections::BTreeMap, mem, time::Duration};
 
@@ -18,56 +18,57 @@ use super::{
     key_space::KeySpace,
 };
 
-/// Field of the marks with the time of the last look, in milliseconds. `mark.lua` writes it.
+/// Field of the marks for the time of the last check, in milliseconds. `mark.lua` writes it.
 const LOOKED: &str = "looked";
-/// Field of the marks with the ids that were seen.
+/// Field of the marks for the ids seen so far.
 const MASTERS: &str = "masters";
-/// Field of the marks with losses: the id of the server that took over, and a time before the first write that it took.
+/// Field of the marks for losses: the id of the server that took over, and a time before the first write that it took.
 const LOSSES: &str = "losses";
-/// Ids that are kept, the latest. Each master has one, and a new one after each start and promotion.
+/// Maximum number of ids to keep; the oldest are dropped. Each master has one, and a new one after each start and
+/// promotion.
 const MOST_IDS: usize = 512;
-/// Losses that are kept, the latest. Who reads on from before an earlier one is told to go on from before a later one.
+/// Maximum number of losses to keep; the oldest are dropped. A reader that continues from before a dropped loss is told
+/// to continue from before a later one.
 const MOST_LOSSES: usize = 64;
-/// Difference between the clocks of key-services for which a loss allows. Those of ready ones differ by less.
+/// Assumed difference between the clocks of key-services, in milliseconds. Those of ready key-services differ by less.
 const MARGIN: i64 = 15_000;
 
-const GOES_ON_ALONE: &str = "a master of Redis that is cut off from its replicas goes on taking writes, which are lost once a replica \
-    has taken over, and caps may be spent twice: set min-replicas-to-write to 1, and min-replicas-max-lag to less than the time \
-    after which a master is replaced, on every server";
+const GOES_ON_ALONE: &str = "a Redis master that is cut off from its replicas continues to accept writes; they are \
+    lost once a replica has taken over, and caps may be spent twice: set min-replicas-to-write to 1, and \
+    min-replicas-max-lag to less than the time after which a master is replaced, on every server";
 
-/// Masters last seen.
+/// The masters seen last.
 #[derive(Default)]
 pub(super) struct Masters(Mutex<SeenMasters>);
 
 #[derive(Clone, Default)]
 struct SeenMasters {
-    /// Replication ids, the latest last; none before the first look.
+    /// Replication ids, the latest last; empty before the first check.
     ids: Vec<String>,
-    /// Every master that was there has a note of them.
+    /// Whether every master that was up has a note of the ids.
     are_noted: bool,
-    /// Time of the last look at which no master was missing.
+    /// Time of the last check at which no master was missing.
     looked: Option<i64>,
-    /// Promoted replicas that were not reported yet.
+    /// Number of promoted replicas that are not reported yet.
     promoted: usize,
-    /// Some master would go on without its replicas.
+    /// Whether some master would continue without its replicas.
     goes_on_alone: bool,
 }
 
-/// A master, as it is at a look.
+/// State of a master at a check.
 pub(super) struct MasterState {
     pub(super) connection: Connection,
-    /// Its `INFO replication`.
     replication: String,
-    /// It lacks writes that it had confirmed.
+    /// Whether it lacks writes that it had confirmed.
     has_forgotten: bool,
 }
 
-/// Losses of a store, found when it is marked as seen.
+/// Losses of a store, found while marking it as seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Losses {
     /// Replicas that became masters since the last check.
     pub(super) promoted: usize,
-    /// Length of what the store has forgotten: from its mark to the last confirmed one.
+    /// How far the store's mark is behind the last confirmed mark. Writes of that time are lost.
     pub(super) forgotten: Duration,
 }
 
@@ -95,7 +96,8 @@ impl MasterState {
 }
 
 impl Masters {
-    /// Compares masters with those seen last, and notes new ones in the store. `is_complete` says that none is missing.
+    /// Compares the masters with those seen last, and notes new ones in the store. `is_complete` means that none is
+    /// missing.
     pub(super) async fn look(
         &self,
         masters: &[MasterState],
@@ -119,7 +121,7 @@ impl Masters {
         for master in masters.iter().filter(|master| !is_first && master.is_unknown(&known)) {
             promoted += usize::from(master.is_promoted());
             if master.is_promoted() || master.has_forgotten {
-                // Another key-service may have noted the id without what this one found forgotten.
+                // Another key-service may have noted the id without knowing that this one found lost writes.
                 let since = before(history.last_look_at(master, seen.looked));
                 history.losses.entry(master.id().to_owned()).or_insert(since);
             }
@@ -135,7 +137,7 @@ impl Masters {
         Ok(())
     }
 
-    /// Warns of masters that may go on alone, once.
+    /// Warns once of masters that may continue alone.
     fn warn(&self, masters: &[MasterState]) {
         let warning = warning(masters);
         let went_on = mem::replace(&mut self.0.lock().goes_on_alone, warning.is_some());
@@ -144,18 +146,19 @@ impl Masters {
         }
     }
 
-    /// Takes the number of promoted replicas that were not reported yet.
+    /// Takes the number of promoted replicas that are not reported yet.
     pub(super) fn take_promoted(&self) -> usize {
         mem::take(&mut self.0.lock().promoted)
     }
 }
 
-/// Warns of masters that have replicas and go on without them.
+/// Warns of masters that have replicas and continue without them.
 pub(super) fn warning(masters: &[MasterState]) -> Option<&'static str> {
     masters.iter().any(|master| goes_on_alone(&master.replication)).then_some(GOES_ON_ALONE)
 }
 
-/// Returns whether a master has replicas and takes writes without them. Only one that does not has a count of good replicas.
+/// Returns whether a master has replicas and takes writes without them. Only a master that needs its replicas has a
+/// count of good ones.
 fn goes_on_alone(info: &str) -> bool {
     let is_replicated = !matches!(field(info, "connected_slaves"), "" | "0");
     is_replicated && field(info, "min_slaves_good_slaves").is_empty()
@@ -166,7 +169,7 @@ pub(super) async fn losses(masters: &[MasterState], names: &KeySpace) -> RedisRe
     let history = MasterHistory::read(masters, names).await?;
     let mut times: Vec<i64> = history.losses.values().copied().collect();
     if !history.ids.is_empty() {
-        // These took over, and no key-service has looked since.
+        // Masters that took over, which no key-service has checked since.
         let unnoticed =
             masters.iter().filter(|master| master.is_promoted() && master.is_unknown(&history.ids));
         times.extend(unnoticed.map(|master| before(history.last_look_at(master, None))));
@@ -175,12 +178,12 @@ pub(super) async fn losses(masters: &[MasterState], names: &KeySpace) -> RedisRe
     Ok(times)
 }
 
-/// A time before which all writes were made before a loss that was noticed after this look.
+/// A time earlier than any write made after the last check.
 fn before(looked: Option<i64>) -> i64 {
     looked.map_or(0, |looked| looked.saturating_sub(MARGIN))
 }
 
-/// Returns whether the id of a master is not among these. A server that has just become a replica has the id of its master.
+/// Returns whether a master's id is not among these. A server that has just become a replica has its master's id.
 fn is_unknown(info: &str, ids: &[String]) -> bool {
     is_master(info) && !ids.iter().any(|seen| seen == history(info))
 }
@@ -189,17 +192,17 @@ fn is_master(info: &str) -> bool {
     field(info, "role") == "master"
 }
 
-/// Returns whether a master followed another one before. A server that was only started anew has a second id of zeros.
+/// Returns whether a master followed another one before. A server that was merely restarted has zeros as its second id.
 fn is_promoted(info: &str) -> bool {
     field(info, "master_replid2").bytes().any(|digit| digit != b'0')
 }
 
-/// What the store remembers of its masters, in every part.
+/// What the store remembers of its masters, from all parts.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct MasterHistory {
     ids: Vec<String>,
     losses: BTreeMap<String, i64>,
-    /// By the id of each master, the time of the last look that all its parts have.
+    /// For each master's id, the time of the last check that all its parts know.
     looked: BTreeMap<String, i64>,
 }
 
@@ -228,8 +231,9 @@ impl MasterHistory {
         Ok(all)
     }
 
-    /// The last look at the server that a master has replaced, as far as this one has a note of it. One without any part of
-    /// the store has none. Then it is the last look at all masters, of this process or noted by others.
+    /// The last check of the server that a master has replaced, as far as this master has a note of it. A master that
+    /// has no part of the store has no note; then it is the last check of all masters, by this process or noted by
+    /// others.
     fn last_look_at(&self, master: &MasterState, complete: Option<i64>) -> Option<i64> {
         let own = self.looked.get(master.id()).copied();
         own.or_else(|| self.looked.values().copied().chain(complete).min())
@@ -253,7 +257,7 @@ impl MasterHistory {
         }
     }
 
-    /// Writes it to masters. Fails if none takes it, and returns whether all do.
+    /// Writes the history to the masters. Fails if no master takes it, and returns whether all did.
     async fn write(&self, masters: &[MasterState], names: &KeySpace) -> RedisResult<bool> {
         let losses: Vec<_> = self.losses.iter().map(|(id, since)| format!("{id}={since}")).collect();
         let (ids, losses) = (self.ids.join(" "), losses.join(" "));
@@ -273,12 +277,12 @@ impl MasterHistory {
     }
 }
 
-/// Lowers a time, or sets it.
+/// Sets a time, or lowers it.
 fn keep_least(times: &mut BTreeMap<String, i64>, id: &str, time: i64) {
     times.entry(id.to_owned()).and_modify(|known| *known = time.min(*known)).or_insert(time);
 }
 
-/// Reads a loss as it is kept.
+/// Parses a stored loss.
 fn loss(text: &str) -> Option<(&str, i64)> {
     let (id, since) = text.split_once('=')?;
     Some((id, since.parse().ok()?))
@@ -299,8 +303,8 @@ impl Losses {
             metrics::counter!("keyservice_store_forgot_total").increment(1);
             tracing::error!(
                 milliseconds = u64::try_from(self.forgotten.as_millis()).unwrap_or(u64::MAX),
-                "Redis has forgotten its last writes, at least those of this time: compare the journal with the upstream's record \
-                 (audit --against)"
+                "Redis has lost its latest writes, at least those of this much time: compare the journal with the \
+                 upstream's record (audit --against)"
             );
         }
     }
@@ -318,7 +322,7 @@ mod tests {
         ids.iter().map(ToString::to_string).collect()
     }
 
-    /// Number of the masters that are unknown and promoted.
+    /// Counts the masters that are unknown and promoted.
     fn promoted(infos: &[String], known: &[&str]) -> usize {
         let known = ids(known);
         infos.iter().filter(|info| is_unknown(info, &known) && is_promoted(info)).count()

@@ -1,11 +1,11 @@
-//! Names in Redis. All names of a space share a hash tag, and so a slot of a cluster.
+//! Names in Redis. All names of a space share a hash tag, so they are in one slot of a cluster.
 
 use crate::records::{Index, Log, Place, Set, Space};
 
-/// Parts of the marks, each in its own slot, so that every master of a cluster probably has some.
+/// Number of parts of the marks. Each is in its own slot, so that every master of a cluster very probably has some.
 pub(super) const PARTS: usize = 16;
 
-/// Makes the names, all with the installation's prefix.
+/// Makes the names, all with the prefix of the installation.
 #[derive(Clone, Debug)]
 pub(super) struct KeySpace {
     prefix: String,
@@ -16,8 +16,8 @@ impl KeySpace {
         Self { prefix: prefix.to_owned() }
     }
 
-    /// Name of a place. A set is a hash of records. An index is a sorted set of entries, all with the same score. A log
-    /// is a stream, whose items have the number of their last value.
+    /// Name of a place. A set is a hash of records; an index is a sorted set of entries with equal scores; a log is a
+    /// stream, and each of its items has the number of its last value.
     pub(super) fn place(&self, space: &Space, place: Place) -> Vec<u8> {
         let (prefix, space) = (&self.prefix, space.as_str());
         match place {
@@ -29,7 +29,7 @@ impl KeySpace {
         .into_bytes()
     }
 
-    /// Reads space and place from a name; `None` if it is not the name of a place.
+    /// Parses the name of a place; `None` for other names.
     pub(super) fn read(&self, name: &[u8]) -> Option<(Space, Place)> {
         let name = std::str::from_utf8(name).ok()?.strip_prefix(&self.prefix)?.strip_prefix(":{")?;
         let (space, rest) = name.split_once("}:")?;
@@ -67,17 +67,17 @@ impl KeySpace {
         format!("{}:{{holders-{part}}}:marks", self.prefix)
     }
 
-    /// Name of the connections of processes that serve.
+    /// Name under which serving processes connect.
     pub(super) fn connection(&self) -> String {
         format!("faregate:{}", self.prefix)
     }
 
-    /// String with the number of the layout.
+    /// String with the layout's number.
     pub(super) fn schema(&self) -> String {
         format!("{}:schema", self.prefix)
     }
 
-    /// Hash of the first layout, which wrote no number.
+    /// A hash that only the first layout has, which wrote no number.
     pub(super) fn first_layout(&self) -> String {
         format!("{}:{{accounts}}:names", self.prefix)
     }

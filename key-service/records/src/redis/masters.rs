@@ -1,4 +1,4 @@
-//! Masters: one, or those of a cluster. Each has its own connection, so that one that is away holds up no other.
+//! The masters: one, or those of a cluster. Each has its own connection, so that a master that is away delays no other.
 
 pub(super) mod cluster;
 mod durability;

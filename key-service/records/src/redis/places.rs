@@ -1,4 +1,4 @@
-//! Lists the names that are kept, master by master.
+//! Lists the names in Redis, master by master.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::records::{Failure, Place, Space};
 
-/// Names scanned for a page, roughly: some hundred microseconds of Redis.
+/// Approximate names scanned for a page; Redis needs a few hundred microseconds.
 const PAGE: usize = 500;
 
 pub(super) async fn all(client: &Client, names: &KeySpace) -> Result<Vec<(Space, Place)>, Failure> {
@@ -31,7 +31,7 @@ pub(super) async fn all(client: &Client, names: &KeySpace) -> Result<Vec<(Space,
     Ok(places)
 }
 
-/// Scans a page of a master after a cursor, and returns the next cursor.
+/// Scans a page of a master's names after a cursor, and returns the next cursor.
 async fn page(
     names: &KeySpace,
     master: &Arc<Server>,

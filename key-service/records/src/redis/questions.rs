@@ -1,4 +1,4 @@
-//! Writes questions as commands, sends them, and reads the answers of Redis.
+//! Turns questions into commands, sends them, and parses Redis's answers.
 
 use std::{collections::BTreeMap, ops::RangeInclusive};
 
@@ -10,16 +10,15 @@ use crate::records::{Answer, Cursor, Failure, Name, Order, Place, Question, Reco
 /// Script that runs several commands.
 pub(super) const READ: &str = include_str!("read.lua");
 
-/// Fields on a page of a set, roughly, so that a page takes Redis little time.
+/// Approximate fields on a page of a set, so that a page takes Redis little time.
 const PAGE: usize = 500;
 
 /// A field of a hash: name and value.
 type HashField = (Vec<u8>, Vec<u8>);
 
-/// Commands that answer questions, as of one moment.
+/// Commands that answer questions, all as of one moment.
 pub(super) struct Reads(Vec<ReadCommand>);
 
-/// A command that reads.
 struct ReadCommand {
     command: &'static str,
     key: Vec<u8>,
@@ -50,8 +49,8 @@ impl Reads {
         Self(reads)
     }
 
-    /// Sends the commands. Several run in a script: unlike a transaction, it follows a slot that moves to another server,
-    /// and a full Redis runs it.
+    /// Sends the commands. Several run in a script: unlike a transaction, a script follows a slot that moves to another
+    /// server, and runs on a full Redis.
     pub(super) async fn send(&self, client: &Client, script: &Script) -> RedisResult<Vec<Value>> {
         match &self.0[..] {
             [] => Ok(Vec::new()),
@@ -71,7 +70,7 @@ impl Reads {
         }
     }
 
-    /// A command that runs the script of this hash or text.
+    /// A command that runs the script, given by its hash or its text.
     fn script(&self, name: &str, script: &str) -> Cmd {
         let mut command = cmd(name);
         command.arg(script).arg(self.0.len());
@@ -119,7 +118,7 @@ fn write_question(names: &KeySpace, reads: &mut Vec<ReadCommand>, space: &Space,
     }
 }
 
-/// Places of the names of each set. One command reads all names of a set.
+/// Positions of the names in each set. One command reads all names of a set.
 fn by_set(names: &[Name]) -> BTreeMap<Set, Vec<usize>> {
     let mut sets = BTreeMap::<_, Vec<_>>::new();
     for (place, name) in names.iter().enumerate() {
@@ -128,8 +127,8 @@ fn by_set(names: &[Name]) -> BTreeMap<Set, Vec<usize>> {
     sets
 }
 
-/// Reads values of a log. An item has the number of its last value, so the item with the value of `to` may have a
-/// higher one: the first such item is read apart.
+/// Reads values of a log. An item has the number of its last value, so the item that contains the value `to` may have a
+/// higher number: the first such item is read separately.
 fn write_values(
     reads: &mut Vec<ReadCommand>,
     log: &[u8],
@@ -224,7 +223,6 @@ fn values(
     Ok(all)
 }
 
-/// A record, if there is one.
 pub(super) fn record(value: Value) -> Result<Option<Record>, Failure> {
     match value {
         Value::Nil => Ok(None),
@@ -241,8 +239,8 @@ pub(super) fn text(error: &RedisError) -> String {
     format!("Redis: {error}")
 }
 
-/// Sorts an error by what it says of a commit. The script refuses a number that a log had, and what the user may not do,
-/// before it writes.
+/// Classifies an error by what it says about a commit. The script refuses numbers that a log already has, and what the
+/// user may not do, before it writes.
 pub(super) fn failure(error: &RedisError) -> Failure {
     let text = text(error);
     let is_refused = ["NUMBER", "specified in XADD"].iter().any(|word| text.contains(word));

@@ -1,4 +1,4 @@
-//! Commands that go to Redis, and how spans describe them.
+//! Commands for Redis, and how spans describe them.
 
 use std::borrow::Cow;
 
@@ -7,18 +7,19 @@ use shared_observe::traces::KeyValue;
 
 use super::connection::Connection;
 
-/// A name whose slot the command is about. All names of a command share a slot.
+/// A name that identifies the command's slot. All names in a command share a slot.
 pub(super) fn key(command: &Cmd) -> &[u8] {
     let word = |place| match command.args_iter().nth(place)? {
         Arg::Simple(word) => Some(word),
         _ => None,
     };
-    // A script comes with the number of its keys.
+    // A script is followed by the number of its keys.
     let is_script = word(0).is_some_and(|name| name.starts_with(b"EVAL"));
     word(if is_script { 3 } else { 1 }).unwrap_or_default()
 }
 
-/// Asks a server. `is_arriving` says that the server takes over the slot, and answers only who asks for that.
+/// Asks a server. `is_arriving` says that the server is taking over the slot; such a server answers only after
+/// `ASKING`.
 pub(super) async fn ask(connection: &mut Connection, command: &Cmd, is_arriving: bool) -> RedisResult<Value> {
     if !is_arriving {
         return connection.req_packed_command(command).await?.extract_error();
@@ -29,7 +30,7 @@ pub(super) async fn ask(connection: &mut Connection, command: &Cmd, is_arriving:
     answers.into_iter().next().unwrap_or(Value::Nil).extract_error()
 }
 
-/// Name and attributes of the command's span. The name is the command's, without arguments.
+/// Name and attributes for the command's span. The name is the command's, without arguments.
 pub(super) fn described(command: &Cmd) -> (Cow<'static, str>, Vec<KeyValue>) {
     let name = match command.args_iter().next() {
         Some(Arg::Simple(name)) => String::from_utf8_lossy(name).into_owned(),

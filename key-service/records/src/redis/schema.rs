@@ -1,4 +1,4 @@
-//! Number of the layout in Redis. Data of another layout is refused rather than misread.
+//! The number of the layout in Redis. Data of another layout is refused rather than misread.
 
 use redis::{RedisResult, cmd};
 
@@ -7,8 +7,8 @@ use super::{
     key_space::KeySpace,
 };
 
-/// Layout that this program reads and writes. Programs of layouts 1 to 5 check the same number, and leave this layout
-/// alone.
+/// The layout that this program reads and writes. Programs of layouts 1 to 5 check the same number and refuse this
+/// layout.
 const LAYOUT: u32 = 6;
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -25,8 +25,8 @@ enum OtherLayout {
     Later(String),
 }
 
-/// Refuses data of another layout, and writes the number into an empty Redis. In a cluster, each master answers for the
-/// names that it has.
+/// Refuses data of another layout, and writes the number into an empty Redis. In a cluster, each master is checked for
+/// the names that it has.
 pub(super) async fn check(connection: &mut Connection, key_space: &KeySpace) -> RedisResult<()> {
     let layout = cmd("GET").arg(key_space.schema()).query_async::<Option<String>>(connection).await;
     let layout = if_here(layout)?;

@@ -1,4 +1,4 @@
-//! Address of a Redis, and the requirements on the server.
+//! The address of a Redis, and the requirements on the server.
 
 pub(super) mod tls;
 
@@ -12,17 +12,17 @@ use shared::secret::SecretString;
 
 use self::tls::Certificates;
 
-/// Default port of a Redis or a cluster's node.
+/// Default port of a Redis server or cluster node.
 const REDIS_PORT: u16 = 6379;
 /// Default port of a Sentinel.
 const SENTINEL_PORT: u16 = 26379;
 
-/// Time without traffic after which a connection is probed.
+/// Idle time after which a connection is probed.
 const QUIET: Duration = Duration::from_secs(5);
 const PROBED_EVERY: Duration = Duration::from_secs(1);
-/// Unanswered probes after which a connection is dead.
+/// Number of unanswered probes after which a connection is dead.
 const PROBES: u32 = 3;
-/// Time after which a connection is dead whose peer does not acknowledge what was sent.
+/// How long sent data may stay unacknowledged before a connection is dead.
 #[cfg(target_os = "linux")]
 const UNACKNOWLEDGED: Duration = Duration::from_secs(3);
 
@@ -34,27 +34,27 @@ pub struct Settings {
     pub prefix: String,
     /// Accepts a Redis without an append-only file, which loses all data when it stops.
     pub volatile_allowed: bool,
-    /// Number of replicas that must have a change before the answer.
+    /// Number of replicas that must have a change before it is answered.
     pub wait_replicas: u32,
-    /// Certificates for TLS: of the servers, and of this client.
+    /// Certificates for TLS: the server's authority, and this client's.
     pub certificates: Certificates,
-    /// Folder that records when the store was last seen, so that lost data is noticed. `None` for a store that the
-    /// folder has not seen and should not see.
+    /// Directory that records when the store was last seen, so that lost data is noticed. `None` for a store that the
+    /// directory has not seen and should not see.
     pub data_dir: Option<PathBuf>,
-    /// Marks the store as seen. A process that writes nothing leaves no mark, and notices lost data all the same.
+    /// Whether to mark the store as seen. A process that writes nothing leaves no mark, but still notices lost data.
     pub is_marked: bool,
 }
 
-/// Address of Redis. It is printed without the password.
+/// Address of a Redis. It is printed without the password.
 #[derive(Clone, Debug)]
 pub enum Address {
     One(ConnectionInfo),
-    /// Server that the Sentinels report as the service's master.
+    /// The server that the Sentinels report as the service's master.
     Sentinel(Sentinel),
     Cluster(Vec<ConnectionInfo>),
 }
 
-/// Sentinels, and the master under watch.
+/// Sentinels, and the master that they watch.
 #[derive(Clone, Debug)]
 pub struct Sentinel {
     pub addresses: Vec<ConnectionAddr>,
@@ -65,16 +65,15 @@ pub struct Sentinel {
     pub master: ConnectionInfo,
 }
 
-/// Credentials for Sentinels with access control.
+/// Credentials for Sentinels that use access control.
 #[derive(Clone, Debug, Default)]
 pub struct SignIn {
     /// User in the Sentinels' access list.
     pub user: Option<String>,
-    /// Password of the user, or the one that all clients share.
+    /// The user's password, or the one that all clients share.
     pub password: Option<SecretString>,
 }
 
-/// The text is not the address of a Redis.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error(
     "{0}; write sqlite:FILE, memory:, redis://[USER:PASSWORD@]HOST[:PORT][/DB], unix:PATH, \
@@ -153,7 +152,7 @@ fn split_user(rest: &str) -> (&str, &str) {
     rest.split_at(rest.rfind('@').map_or(0, |at| at + 1))
 }
 
-/// Moves a database from the query of an address, where some clients write it, to the path.
+/// Moves a database number from the query of an address, where some clients write it, to the path.
 fn with_database(url: &str) -> Result<String, InvalidAddress> {
     let Some((address, query)) = url.split_once('?') else { return Ok(url.to_owned()) };
     let named = form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == "db");
@@ -176,13 +175,13 @@ fn at(scheme: &str, user: &str, host: &str, port: u16) -> String {
 
 fn info(url: &str) -> Result<ConnectionInfo, InvalidAddress> {
     let info: RedisResult<ConnectionInfo> = url.into_connection_info();
-    // The library's messages do not repeat the URL, which may hold a password.
+    // The library's messages do not repeat the URL, which may contain a password.
     let info = info.map_err(|e| InvalidAddress(e.to_string()))?;
     Ok(info.set_tcp_settings(tcp()))
 }
 
-/// Settings of connections. Small writes are sent at once, since waiting for more to send costs 40 ms each time. A machine
-/// that has vanished is noticed although it never closes a connection.
+/// TCP options of connections. Small writes are sent at once, since waiting for more data would cost 40 ms each time. A
+/// machine that has vanished is noticed although it never closes a connection.
 pub(super) fn tcp() -> TcpSettings {
     let keepalive = TcpKeepalive::new().with_time(QUIET).with_interval(PROBED_EVERY).with_retries(PROBES);
     let settings = TcpSettings::default().set_nodelay(true).set_keepalive(keepalive);

@@ -1,4 +1,4 @@
-//! Redis as a backend: the cases of the suite run over a server and over a cluster, each in names of its own.
+//! Redis as a backend: the cases of the suite run on a server and on a cluster, each with its own prefix.
 
 mod durability;
 mod failovers;
@@ -38,17 +38,17 @@ use crate::{
     suite::{SET, Subject, absent, name, record},
 };
 
-/// The time at which clocks of tests stand.
+/// The fixed time of the tests' clocks.
 const START: Timestamp = Timestamp::from_millis(1_790_000_000_000);
 
-/// An empty store in the Redis of all tests.
+/// An empty store on the server that all tests share.
 pub(crate) async fn subject() -> Subject {
     let server = RedisServer::shared();
     let url = server.url();
     at_address(&url, server).await
 }
 
-/// An empty store in the cluster of all tests.
+/// An empty store on the cluster that all tests share.
 pub(crate) async fn cluster_subject() -> Subject {
     let cluster = Cluster::shared();
     let url = cluster.url();
@@ -61,7 +61,6 @@ async fn at_address(url: &str, servers: Arc<dyn Any + Send + Sync>) -> Subject {
     Subject::new(redis, Some(Arc::new((data_dir, servers))))
 }
 
-/// A clock that stands still.
 struct Stopped(AtomicI64);
 
 impl Clock for Stopped {
@@ -93,13 +92,13 @@ fn space() -> Space {
     Space::new("account")
 }
 
-/// Writes a record that there was not.
+/// Writes a record that must not exist yet.
 async fn create(store: &Redis, key: &str) -> Result<Committed, Failure> {
     let put = Write::Put(name(key), record(key));
     store.commit(&space(), Commit { guards: vec![absent(&name(key))], writes: vec![put] }).await
 }
 
-/// Whether there is a record.
+/// Returns whether the record exists.
 async fn has(store: &Redis, key: &str) -> Result<bool, Failure> {
     let answers = store.read(&space(), vec![Question::Records(vec![name(key)])]).await?;
     match &answers[..] {
@@ -112,7 +111,7 @@ async fn ask(store: &Redis, command: &Cmd) -> Value {
     store.client.ask(command).await.unwrap()
 }
 
-/// A store of its own on the server of all tests, as a subject, and its prefix.
+/// A separate store on the server that all tests share, as a subject; and its prefix.
 async fn alone() -> (Arc<Redis>, Subject, String) {
     let (server, data_dir) = (RedisServer::shared(), tempfile::tempdir().unwrap());
     let settings = settings(&server.url(), &data_dir);
@@ -121,7 +120,7 @@ async fn alone() -> (Arc<Redis>, Subject, String) {
     (redis, Subject::over(records, Some(Arc::new((data_dir, server)))), settings.prefix)
 }
 
-/// Redis does not undo, so what would fail half-way fails before.
+/// Redis has no rollback, so what would fail halfway is refused beforehand.
 #[tokio::test]
 async fn a_name_of_another_type_fails_before_anything_is_written() {
     let (redis, subject, prefix) = alone().await;
@@ -177,7 +176,7 @@ async fn a_commit_that_redis_cannot_take_whole_is_refused_unwritten() {
     assert_eq!(ask(&redis, &keys).await, Value::Array(Vec::new()));
 }
 
-/// A user who may do only some of what a commit does.
+/// A user who may run only some of the commands of a commit.
 #[tokio::test]
 async fn what_the_user_may_not_do_is_refused_before_anything_is_written() {
     let server = RedisServer::start();
@@ -205,7 +204,7 @@ async fn what_the_user_may_not_do_is_refused_before_anything_is_written() {
     }
 }
 
-/// What is kept may be of another program.
+/// The stored data may come from another program.
 #[tokio::test]
 async fn bytes_that_are_no_record_are_damaged_and_nothing_panics() {
     let (redis, subject, prefix) = alone().await;
@@ -218,7 +217,7 @@ async fn bytes_that_are_no_record_are_damaged_and_nothing_panics() {
     assert_eq!(subject.look_up(&[name("whole")]).await, [Some(whole)]);
 }
 
-/// Every place of a store, from page to page.
+/// All places of a store, from all pages.
 async fn all_places(store: &Redis) -> BTreeSet<(Space, Place)> {
     store.places().await.unwrap().into_iter().collect()
 }
@@ -226,12 +225,12 @@ async fn all_places(store: &Redis) -> BTreeSet<(Space, Place)> {
 async fn lists_its_places(url: &str) {
     let data_dir = tempfile::tempdir().unwrap();
     let settings = settings(url, &data_dir);
-    // Names of others look alike.
+    // Prefixes of other stores that look alike.
     let prefixes = ["a[b]*", "a[b]*c", "ab", "a[b]*:{x}"];
     let mut stores = Vec::new();
     for prefix in prefixes {
         let settings = Settings { prefix: format!("{}{prefix}", settings.prefix), ..settings.clone() };
-        // Without marks, since those of one prefix are missed under another.
+        // Opened without marks, since the marks of one prefix would be missing under another.
         stores.push(open(&Settings { is_marked: false, ..settings }).await.unwrap());
     }
     for store in &stores {

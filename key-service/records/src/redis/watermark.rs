@@ -1,8 +1,8 @@
 //! Detects a Redis that has lost data: restored from a snapshot, or empty.
 //!
-//! Every few seconds, a process raises a count in every part of the store, and then in a file of the data directory. If
-//! the count of a part is behind the file's, the store has lost acknowledged writes. A part whose master is away keeps its
-//! count in both places, and goes on from there when the master is back.
+//! Every few seconds, a process raises a count in every part of the store, and then in a file in the data directory. If
+//! a part's count is behind the count in the file, the store has lost acknowledged writes. While a part's master is
+//! away, both counts stay as they are, and they continue from there when the master is back.
 //!
 //! The count is in milliseconds, so that a loss has a length. A mark adds the time since the process's last mark. The
 //! first mark of a process moves the counts up to the wall clock, since a store may be restored while no process runs.
@@ -29,48 +29,46 @@ use super::{
 
 /// Name of the file in the data directory.
 const FILE: &str = "redis-seen";
-/// In the place of a count, in the file: the part was never seen.
+/// Written to the file instead of a count if the part was never seen.
 const UNSEEN: &str = "-";
 
 /// Script that raises the count of a part.
 const MARK: &str = include_str!("mark.lua");
 
-/// Interval at which a process marks the store as seen. It is also the most that a mark adds: a mark that comes late,
-/// after an outage, stands for no more writes. A store that lost a minute of writes is noticed this much later at
-/// worst.
+/// Interval at which a process marks the store as seen. It is also the most that a mark adds to the count: a mark that
+/// comes late, after an outage, represents no additional writes. If a minute of writes is lost, the store notices it at
+/// most this much later.
 pub(super) const MARKED_EVERY: Duration = Duration::from_secs(5);
 
-/// Largest difference that does not count as a restored snapshot: more than the two seconds that a crash or a failover
-/// loses.
+/// Largest difference that does not count as a restored snapshot. It is more than the two seconds that a crash or a
+/// failover may lose.
 const TOLERATED: Duration = Duration::from_mins(1);
 
-/// The count at which this data directory last saw each part of the store. While a master of a cluster is away, those of
-/// its parts stand still.
+/// The count at which this data directory last saw each part of the store. It does not change while the part's master
+/// is away.
 type Seen = [Option<i64>; PARTS];
 
-/// The counts at which this data directory last saw the store.
 pub(super) struct Watermark {
     key_space: KeySpace,
-    /// File of the counts; `None` without a data directory.
+    /// File with the counts; `None` without a data directory.
     file: Option<PathBuf>,
     /// Name of this data directory in the store.
     directory: String,
     seen: Mutex<Seen>,
     /// Time of the last mark of this process.
     marked_at: Mutex<Option<Instant>>,
-    /// Set once the store was found to be older. It is then no longer used.
+    /// Set once the store was found to be older. It is not used any more.
     older: OnceLock<Older>,
 }
 
-/// A master that has not forgotten too much.
+/// A master that has not lost too much.
 pub(super) struct Checked {
-    /// Length of what the master has forgotten.
+    /// Time whose writes the master has lost.
     pub(super) forgotten: Duration,
-    /// The counts of its parts.
     remembered: Seen,
 }
 
-/// A mark of all parts that are there.
+/// A mark for all parts that can be reached.
 #[derive(Clone, Copy)]
 pub(super) struct Mark {
     /// Time since the process's last mark; `None` for the first one.
@@ -80,9 +78,9 @@ pub(super) struct Mark {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "Redis came back older than it was: it has {}. If this is not the Redis that this data directory was used with, use \
-     another (FAREGATE_DATA_DIR). Else restore what is newer; or, to go on with what there is (what was spent since is \
-     forgotten), stop, delete {} and start again",
+    "Redis came back with older data: it has {}. If this is not the Redis that this data directory belongs to, use \
+     another data directory (FAREGATE_DATA_DIR). Otherwise restore newer data; or, to continue with this data and \
+     forget what was spent since, stop, delete {} and start again",
     .behind.map_or_else(
         || "no mark of this data directory".to_owned(),
         |behind| format!("forgotten the last {} seconds in which it was used", behind.as_secs()),
@@ -90,13 +88,13 @@ pub(super) struct Mark {
     .file.display()
 )]
 pub(super) struct Older {
-    /// Length of what the store has forgotten; `None` if it has no mark.
+    /// Time whose writes the store has lost; `None` if it has no mark.
     behind: Option<Duration>,
     file: PathBuf,
 }
 
 impl Watermark {
-    /// Reads the file; `new_directory` names a data directory without a name.
+    /// Reads the file. `new_directory` becomes the directory's name if it has none.
     pub(super) fn open(
         key_space: KeySpace,
         data_dir: Option<&Path>,
@@ -109,12 +107,12 @@ impl Watermark {
         Ok(Self { key_space, file, directory, seen, marked_at, older })
     }
 
-    /// Returns the finding, if the store was ever found to be older.
+    /// Returns the finding if the store was ever found to be older.
     pub(super) fn older(&self) -> Option<&Older> {
         self.older.get()
     }
 
-    /// Compares the counts in the parts of the store that a master has with those of the last marks.
+    /// Compares the counts in a master's parts of the store with those of the last marks.
     pub(super) async fn check(&self, connection: &Connection) -> RedisResult<Checked> {
         let seen = *self.seen.lock();
         let mut checked = Checked { forgotten: Duration::ZERO, remembered: [None; PARTS] };
@@ -147,7 +145,7 @@ impl Watermark {
         Mark { since: self.marked_at.lock().map(|last| last.elapsed()), now }
     }
 
-    /// Raises the counts in the parts of the store that a master has, and writes the time of the last look at that master.
+    /// Raises the counts in a master's parts of the store, and writes the time of the last check of that master.
     pub(super) async fn set(
         &self,
         connection: &Connection,
@@ -155,8 +153,8 @@ impl Watermark {
         mark: Mark,
     ) -> RedisResult<()> {
         let seen = *self.seen.lock();
-        // A part that was away goes on from its own count: a jump to that of the others would look like a long loss, if it
-        // forgot this mark.
+        // A part that was away continues from its own count. If it jumped to the others' count and lost this mark, that
+        // would look like a long loss.
         let counts: [i64; PARTS] = array::from_fn(|part| mark.next(seen[part].max(checked.remembered[part])));
         let marked = ask_parts(connection, |part| {
             let mut raise = cmd("EVAL");
@@ -181,7 +179,7 @@ impl Watermark {
 }
 
 impl Mark {
-    /// Returns the count after this one. The first mark of a process, and of a part, catches up with the clock.
+    /// Returns the next count. The first mark of a process, and of a part, catches up with the clock.
     fn next(self, count: Option<i64>) -> i64 {
         let step = self.since.unwrap_or_default().clamp(Duration::from_millis(1), MARKED_EVERY);
         let step = i64::try_from(step.as_millis()).unwrap_or(i64::MAX);
@@ -200,7 +198,7 @@ fn read(file: &Path) -> io::Result<Option<(String, Seen)>> {
     }
 }
 
-/// Reads the name of the data directory, and one count for all parts or one for each.
+/// Parses the name of the data directory, and either one count for all parts or one per part.
 fn parse(text: &str) -> Option<(String, Seen)> {
     let (directory, counts) = text.trim_end().split_once(' ')?;
     let count = |word: &str| if word == UNSEEN { Some(None) } else { word.parse().ok().map(Some) };
@@ -212,15 +210,15 @@ fn parse(text: &str) -> Option<(String, Seen)> {
     Some((directory.to_owned(), seen))
 }
 
-/// Writes the counts: one if all parts have the same.
+/// Writes the counts; one suffices if all parts have the same.
 fn write(seen: &Seen) -> String {
     let word = |count: &Option<i64>| count.map_or(UNSEEN.to_owned(), |count| count.to_string());
     let distinct = if seen.iter().all(|count| *count == seen[0]) { &seen[..1] } else { &seen[..] };
     distinct.iter().map(word).collect::<Vec<_>>().join(" ")
 }
 
-/// Replaces the file by renaming a new one, so that it is always complete. An error names the file, for a command that
-/// runs as another user or in another folder and may not write to the data directory.
+/// Replaces the file by renaming a new one, so that it is always complete. An error names the file, since a command may
+/// run as another user or in another directory and may not be allowed to write to the data directory.
 fn replace(file: &Path, text: &str) -> io::Result<()> {
     rename_over(file, text).map_err(|e| {
         let file = file.display();

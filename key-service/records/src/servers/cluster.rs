@@ -1,5 +1,3 @@
-//! Servers that share the slots.
-
 use std::{
     array,
     path::Path,
@@ -15,12 +13,11 @@ use super::{
     waiting::until,
 };
 
-/// Slots of the masters at the start.
 const SLOTS: [&str; 3] = ["0 5460", "5461 10922", "10923 16383"];
 
 /// Three masters that share the slots.
 pub struct Cluster {
-    /// Scheme, and host of all masters.
+    /// Scheme, and the host that all masters share.
     url: String,
     ports: [u16; 3],
     pub masters: [RedisServer; 3],
@@ -38,7 +35,8 @@ impl Cluster {
         Self::launch("redis+cluster://127.0.0.1", |port| vec!["--port".to_owned(), port.to_string()])
     }
 
-    /// A separate cluster that speaks TLS alone, with the files that a folder has. Masters that have a name say it to clients.
+    /// A separate cluster that accepts only TLS, with the certificate files in this folder. With a name, masters
+    /// announce it to clients.
     pub fn start_secured(folder: &Path, name: Option<&str>) -> Self {
         let url = format!("rediss+cluster://{}", name.unwrap_or("127.0.0.1"));
         let file = |name: &str| folder.join(name).display().to_string();
@@ -70,25 +68,23 @@ impl Cluster {
         Self { url: url.to_owned(), ports, masters }
     }
 
-    /// URL of the cluster.
     pub fn url(&self) -> String {
         let (_, host) = self.url.split_once("://").unwrap();
         let others = self.ports[1..].iter().map(|port| format!(",{host}:{port}"));
         format!("{}:{}{}", self.url, self.ports[0], others.collect::<String>())
     }
 
-    /// Address of a master.
     pub fn address(&self, master: usize) -> String {
         let (_, host) = self.url.split_once("://").unwrap();
         format!("{host}:{}", self.ports[master])
     }
 
-    /// Kills the last master without warning.
+    /// Kills the last master.
     pub fn kill_one(&mut self) {
         self.masters[2].kill();
     }
 
-    /// Cuts bytes off the end of the append-only file of the last master, which was killed.
+    /// Cuts bytes off the end of the last master's append-only file. The master must have been killed.
     pub fn tear_one(&self, bytes: u64) {
         self.masters[2].tear(bytes);
     }
@@ -98,7 +94,7 @@ impl Cluster {
         self.masters[2].start_again();
     }
 
-    /// Starts the last master with the data on disk at another port, and waits until the others know.
+    /// Restarts the last master with the data on disk at another port, and waits until the others know it.
     pub fn start_one_elsewhere(&mut self) -> u16 {
         let port = free_port();
         self.masters[2].start_again_at(port);
@@ -109,7 +105,7 @@ impl Cluster {
         std::mem::replace(&mut self.ports[2], port)
     }
 
-    /// Adds a master without slots. Returns its address, and the server.
+    /// Adds a master without slots. Returns its address and the server.
     pub fn add_node(&self) -> (String, RedisServer) {
         let (port, bus) = (free_port(), free_port());
         let added = node(&["--port".to_owned(), port.to_string()], bus);
@@ -120,7 +116,7 @@ impl Cluster {
         (format!("127.0.0.1:{port}"), added)
     }
 
-    /// Moves slots from one node to another with the operator's tool.
+    /// Moves slots from one node to another with `redis-cli --cluster`.
     pub fn move_slots(&self, from: &RedisServer, to: &RedisServer, count: usize) {
         let [from, to] = [from, to].map(RedisServer::node_id);
         let count = count.to_string();
@@ -129,12 +125,12 @@ impl Cluster {
         self.tool("reshard", &slots);
     }
 
-    /// Removes a node without slots with the operator's tool.
+    /// Removes a node without slots with `redis-cli --cluster`.
     pub fn remove_node(&self, node: &RedisServer) {
         self.tool("del-node", &[&node.node_id()]);
     }
 
-    /// Runs the operator's tool, once the nodes agree on their slots.
+    /// Runs `redis-cli --cluster` once the nodes agree on their slots.
     fn tool(&self, act: &str, more: &[&str]) {
         let run = |act: &str, more: &[&str]| {
             let mut tool = Command::new("redis-cli");
@@ -166,7 +162,7 @@ fn node(options: &[String], bus: u16) -> RedisServer {
     RedisServer::start_with(&options)
 }
 
-/// Returns whether a node reports that all slots are served and has the addresses of all masters.
+/// Returns whether a node reports that all slots are served, and knows the addresses of all masters.
 fn has_all_slots(node: &RedisServer) -> bool {
     let info = node.whole("CLUSTER INFO");
     let is_known = !info.contains("cluster_known_nodes:1\r") && !info.contains("cluster_known_nodes:2\r");

@@ -1,5 +1,3 @@
-//! Files of servers.
-
 use std::{fs, path::Path};
 
 /// Copies a folder with all contents.
@@ -16,11 +14,11 @@ pub fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Cuts bytes off the end of the append-only file in the folder of a server that was killed.
+/// Cuts bytes off the end of a killed server's append-only file.
 pub(super) fn tear(data: &Path, bytes: u64) {
     let files = fs::read_dir(data.join("appendonlydir")).unwrap();
     let files = files.map(|file| file.unwrap().path());
-    // There is one, unless Redis was writing a new one.
+    // There is one file, unless Redis was writing a new one.
     let written = files.filter(|file| file.to_string_lossy().ends_with(".incr.aof")).max();
     let file = fs::OpenOptions::new().write(true).open(written.unwrap()).unwrap();
     file.set_len(file.metadata().unwrap().len().saturating_sub(bytes)).unwrap();

@@ -1,4 +1,4 @@
-//! Commands as lines of text, and what servers answer.
+//! Sends commands as lines of text and reads the answers.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 
@@ -12,7 +12,7 @@ pub(super) fn ask(stream: impl Read + Write, line: &str) -> Option<String> {
     Some(first_lines(stream, line, 1)?.trim_end().to_owned())
 }
 
-/// Sends a line, and reads so many lines.
+/// Sends a line, and reads this many lines.
 pub(super) fn first_lines(mut stream: impl Read + Write, line: &str, lines: usize) -> Option<String> {
     stream.write_all(format!("{line}\r\n").as_bytes()).ok()?;
     let (mut answer, mut stream) = (String::new(), BufReader::new(stream));
@@ -22,7 +22,7 @@ pub(super) fn first_lines(mut stream: impl Read + Write, line: &str, lines: usiz
     Some(answer)
 }
 
-/// Reads a complete reply from servers that support `QUIT`; a Sentinel does not.
+/// Reads the complete reply of a server that supports `QUIT`; a Sentinel does not.
 pub(super) fn whole_answer(mut stream: impl Read + Write, line: &str) -> String {
     let asked = stream.write_all(format!("{line}\r\nQUIT\r\n").as_bytes());
     asked.and_then(|()| io::read_to_string(stream)).unwrap_or_default()

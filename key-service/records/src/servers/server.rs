@@ -1,5 +1,3 @@
-//! A server.
-
 use std::{
     fs,
     os::unix::net::UnixStream,
@@ -17,7 +15,7 @@ use super::{
     waiting::until,
 };
 
-/// A server on a Unix socket that writes everything to disk before each answer.
+/// A server on a Unix socket that syncs every write to disk before it answers.
 pub struct RedisServer {
     folder: TempDir,
     process: Option<Child>,
@@ -36,7 +34,7 @@ impl RedisServer {
         Self::start_with(&["--port", "0"])
     }
 
-    /// A separate server with additional options; later options override earlier options.
+    /// A separate server with additional options; a later option overrides an earlier one.
     pub fn start_with(options: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let options = options.iter().map(ToString::to_string).collect();
@@ -45,12 +43,11 @@ impl RedisServer {
         server
     }
 
-    /// URL of the socket.
     pub fn url(&self) -> String {
         format!("unix://{}", self.socket().display())
     }
 
-    /// A section of what the server says about itself.
+    /// A section of the server's `INFO`.
     pub fn info(&self, section: &str) -> String {
         self.whole(&format!("INFO {section}"))
     }
@@ -65,7 +62,6 @@ impl RedisServer {
         self.folder.path().join("data")
     }
 
-    /// Kills the server without warning.
     pub fn kill(&mut self) {
         if let Some(mut process) = self.process.take() {
             process.kill().unwrap();
@@ -73,13 +69,13 @@ impl RedisServer {
         }
     }
 
-    /// Stops the server (`STOP`), or lets it go on (`CONT`). Connections stay open.
+    /// Suspends the server (`STOP`) or resumes it (`CONT`). Connections stay open.
     pub fn signal(&self, name: &str) {
         let sent = Command::new("kill").arg(format!("-{name}")).arg(self.pid().to_string()).status();
         assert!(sent.unwrap().success());
     }
 
-    /// Cuts bytes off the end of the append-only file of a server that was killed.
+    /// Cuts bytes off the end of a killed server's append-only file.
     pub fn tear(&self, bytes: u64) {
         files::tear(&self.data(), bytes);
     }
@@ -87,7 +83,7 @@ impl RedisServer {
     /// Starts the server with the data on disk.
     pub fn start_again(&mut self) {
         self.launch(&[]);
-        // An error that demands a password shows that the server is up as well.
+        // An error that demands a password also shows that the server is up.
         let there = |answer: String| answer.contains("PONG") || answer.contains("NOAUTH");
         until("redis-server to start", &[self.pid()], || self.ask("PING").is_some_and(there));
     }
@@ -98,7 +94,7 @@ impl RedisServer {
         self.start_again();
     }
 
-    /// Starts the server with additional options, without waiting for the server to read its data.
+    /// Starts the server with additional options, without waiting for it to read its data.
     pub fn start_loading(&mut self, options: &[&str]) {
         self.launch(options);
         let loads = |answer: String| answer.contains("LOADING");
@@ -140,7 +136,6 @@ impl RedisServer {
         assert_eq!(self.ask(line).as_deref(), Some("+OK"), "{line}");
     }
 
-    /// The id of a cluster's node.
     pub fn node_id(&self) -> String {
         self.whole("CLUSTER MYID").lines().nth(1).unwrap().to_owned()
     }

@@ -1,17 +1,15 @@
-//! Waits for servers.
-
 use std::{
     fs,
     time::{Duration, Instant},
 };
 
-/// Longest wait for servers, which only one that hangs reaches. On a busy machine, servers start late, and a Sentinel that
-/// did not run for two seconds promotes no replica for half a minute.
+/// Longest wait for servers; only a server that hangs reaches it. On a busy machine, servers start late, and a Sentinel
+/// that was stopped for two seconds promotes no replica for half a minute.
 pub const PATIENCE: Duration = Duration::from_mins(5);
 /// Interval at which servers are polled.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
-/// Waits until a condition holds, as long as the servers that can bring it about are running.
+/// Waits until a condition holds. Fails if a server that could bring it about has ended.
 #[expect(clippy::disallowed_methods, reason = "servers are started outside of any runtime")]
 pub(super) fn until(what: &str, servers: &[u32], mut done: impl FnMut() -> bool) {
     let started = Instant::now();
@@ -22,7 +20,7 @@ pub(super) fn until(what: &str, servers: &[u32], mut done: impl FnMut() -> bool)
     }
 }
 
-/// Returns whether a process has not ended: one that nobody has waited for yet is a zombie.
+/// Returns whether a process is still running. A zombie is not.
 fn is_running(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))

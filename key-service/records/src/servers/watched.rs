@@ -19,7 +19,7 @@ use super::{
 pub struct Watched {
     sentinel: Child,
     port: u16,
-    /// Password of the Sentinel; empty: none.
+    /// Password for the Sentinel; empty for none.
     password: String,
     _folder: TempDir,
     pub servers: [RedisServer; 2],
@@ -66,23 +66,22 @@ impl Watched {
         watched
     }
 
-    /// URL of what the Sentinel watches.
     pub fn url(&self) -> String {
         format!("redis+sentinel://127.0.0.1:{}/main", self.port)
     }
 
-    /// Makes the replica the master, and the master a replica, once the replica has all writes. Without passwords.
+    /// Swaps master and replica once the replica has all writes. Only for servers without passwords.
     pub fn fail_over(&self) {
         until("the replica to be in step", &self.pids(), || self.servers[0].is_replicated());
         // An array of two strings: five lines.
         let master = || self.ask("SENTINEL GET-MASTER-ADDR-BY-NAME main", 5);
         let before = master();
-        // The Sentinel promotes no replica before a first poll, which comes within ten seconds.
+        // The Sentinel promotes a replica only after its first poll, which comes within ten seconds.
         until("the Sentinel to begin", &self.pids(), || self.ask("SENTINEL FAILOVER main", 1) == "+OK\r\n");
         until("the failover", &self.pids(), || master() != before);
     }
 
-    /// Lets the Sentinel replace a master that has not answered for this time. Without passwords.
+    /// Makes the Sentinel replace a master that has not answered for this long. Only for servers without passwords.
     pub fn replace_after(&self, milliseconds: u64) {
         let set = format!("SENTINEL SET main down-after-milliseconds {milliseconds}");
         assert_eq!(self.ask(&set, 1), "+OK\r\n");

@@ -10,10 +10,10 @@ use super::{
 };
 use crate::records::{Commit, Committed, Guard, Log, Order, Record, Space, Write};
 
-/// Values appended to a log between two trims, so that most commits write only to its end.
+/// Values appended to a log between two trims, so that most commits write only at its end.
 const TRIMMED_EVERY: u64 = 64;
 
-/// Maximum number of values trimmed at once after the bound of a log was lowered: a fraction of a millisecond of work.
+/// Maximum number of values trimmed at once after `kept` was lowered: a fraction of a millisecond of work.
 const MOST_TRIMMED: u64 = 16 * TRIMMED_EVERY;
 
 /// A space within the writer's transaction.
@@ -28,7 +28,7 @@ impl<'a, 'c> Changes<'a, 'c> {
         Self { tables, keys: Keys::of(space), revisions }
     }
 
-    /// Carries out a commit. After an error, some of its writes may be made.
+    /// Carries out a commit. If it fails, it may have made some of its writes.
     pub(super) fn commit(&mut self, commit: &Commit) -> Result<Committed, CallError> {
         let present = self.present(&commit.guards)?;
         if !present.is_empty() {
@@ -85,7 +85,7 @@ impl<'a, 'c> Changes<'a, 'c> {
     }
 
     fn append(&mut self, log: Log, first: u64, values: &[Vec<u8>], kept: u64) -> Result<(), CallError> {
-        let refused = || CallError::refused(format!("a log cannot go on with number {first}"));
+        let refused = || CallError::refused(format!("a log cannot continue with number {first}"));
         let end = first.checked_add(values.len() as u64).ok_or_else(refused)?;
         if self.end(log, Order::Descending)?.is_some_and(|last| last >= first) {
             return Err(refused());
@@ -99,7 +99,7 @@ impl<'a, 'c> Changes<'a, 'c> {
         Ok(())
     }
 
-    /// Removes values before a number; if there are many, only the first of them.
+    /// Removes values before a number; if there are many, only the first ones.
     fn trim(&mut self, log: Log, first_kept: u64) -> Result<(), CallError> {
         let Some(lowest) = self.end(log, Order::Ascending)? else { return Ok(()) };
         let end = first_kept.min(lowest.saturating_add(MOST_TRIMMED));
@@ -109,7 +109,7 @@ impl<'a, 'c> Changes<'a, 'c> {
         Ok(())
     }
 
-    /// The lowest or the highest number of a log.
+    /// The lowest or the highest number in a log.
     fn end(&mut self, log: Log, order: Order) -> Result<Option<u64>, CallError> {
         let range = self.keys.values(log, 0, u64::MAX);
         let number = |key: &[u8], _: ValueRef<'_>| number(&self.keys, key);

@@ -1,4 +1,4 @@
-//! Copies of the file. Callers need not know how SQLite keeps it.
+//! Copies of the file, for callers that need not know how SQLite stores it.
 
 use std::{
     fs::{self, File},
@@ -12,14 +12,14 @@ use shared::private_files;
 
 use super::file::{LAYOUT, OpenError, layout};
 
-/// Endings of the files that SQLite keeps beside its file.
+/// Suffixes of the files that SQLite keeps next to the database.
 const BESIDE: [&str; 2] = ["-wal", "-shm"];
 
 /// Reason why a file was not copied.
 #[derive(Debug, thiserror::Error)]
 pub enum CopyError {
-    /// The file, or the folder that it is in, is missing or forbidden.
-    #[error("{} cannot be read or written", .0.display())]
+    /// The file or its folder is missing or may not be accessed.
+    #[error("cannot read or write {}", .0.display())]
     File(PathBuf, #[source] io::Error),
     #[error("{}: {}", .0.display(), .1)]
     Sqlite(PathBuf, rusqlite::Error),
@@ -29,11 +29,11 @@ pub enum CopyError {
     /// Pages of the file contradict each other.
     #[error("{} is damaged: {}", .0.display(), .1)]
     Damaged(PathBuf, String),
-    #[error("{} is served: stop the program first (or another command that has it open)", .0.display())]
+    #[error("{} is in use: stop the program, or the command, that has it open", .0.display())]
     Served(PathBuf),
 }
 
-/// Number of a file's layout, and of this program's, which is never the lower one.
+/// The layout number of a file, and that of this program, which is never lower.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LayoutVersion {
     /// The layout that the file has.
@@ -49,7 +49,7 @@ impl LayoutVersion {
     }
 }
 
-/// Reads the layout of a file, and changes nothing; `None` if there is no file yet.
+/// Reads the layout of a file without changing it; `None` if there is no file yet.
 pub fn version(path: &Path) -> Result<Option<LayoutVersion>, CopyError> {
     if !path.exists() {
         return Ok(None);
@@ -57,7 +57,7 @@ pub fn version(path: &Path) -> Result<Option<LayoutVersion>, CopyError> {
     inspect(path, &open(path)?).map(Some)
 }
 
-/// Copies a file, which may be in use, by SQLite's own means to a new private file. Returns its layout.
+/// Copies a file, which may be in use, to a new private file with SQLite's backup. Returns its layout.
 pub fn copy(from: &Path, to: &Path) -> Result<LayoutVersion, CopyError> {
     let source = open(from)?;
     inspect(from, &source)?;
@@ -66,18 +66,18 @@ pub fn copy(from: &Path, to: &Path) -> Result<LayoutVersion, CopyError> {
     let failed = |e| CopyError::Sqlite(to.to_owned(), e);
     let mut copy = open(to)?;
     let backup = Backup::new(&source, &mut copy).map_err(failed)?;
-    // Copies all pages in one step, so that no writer makes it start anew.
+    // Copies all pages in one step, so that no writer makes it start over.
     backup.run_to_completion(i32::MAX, Duration::ZERO, None).map_err(failed)?;
     drop(backup);
     verify(to, &copy)
 }
 
-/// Proves that a file can be read from its first page to its last. Returns its layout.
+/// Checks that a file can be read from its first page to its last. Returns its layout.
 pub fn check(path: &Path) -> Result<LayoutVersion, CopyError> {
     verify(path, &open(path)?)
 }
 
-/// Makes a file's content, and its name in the folder, survive the loss of the machine.
+/// Makes a file's content, and its name in the folder, survive a crash of the machine.
 pub fn sync(path: &Path) -> Result<(), CopyError> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     [path, folder].into_iter().try_for_each(|it| {
@@ -85,8 +85,8 @@ pub fn sync(path: &Path) -> Result<(), CopyError> {
     })
 }
 
-/// Moves a file aside with everything that SQLite keeps beside it, unless another process has it open. Returns whether
-/// there was one.
+/// Moves a file and SQLite's auxiliary files aside, unless another process has it open. Returns whether there was a
+/// file.
 pub fn set_aside(path: &Path, aside: &Path) -> Result<bool, CopyError> {
     if !path.exists() {
         return Ok(false);
@@ -109,7 +109,7 @@ pub fn check_unserved(path: &Path) -> Result<(), CopyError> {
     if path.exists() { take(path) } else { Ok(()) }
 }
 
-/// Takes a file for this process alone, for a moment.
+/// Locks a file for this process, for a moment.
 fn take(path: &Path) -> Result<(), CopyError> {
     let alone = open(path)?;
     let taken = alone
@@ -126,10 +126,9 @@ fn take(path: &Path) -> Result<(), CopyError> {
     alone.close().map_err(|(_, e)| CopyError::Sqlite(path.to_owned(), e))
 }
 
-/// Removes what a connection left beside a closed file.
+/// Removes what a connection left next to a closed file.
 pub fn tidy(path: &Path) {
     for ending in BESIDE {
-        // There is usually nothing to remove.
         let _ = fs::remove_file(with_ending(path, ending));
     }
 }

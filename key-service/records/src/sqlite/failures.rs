@@ -1,4 +1,4 @@
-//! Sorts errors of SQLite by what they mean for a call.
+//! Classifies SQLite's errors by what they mean for a call.
 
 use rusqlite::{Error, ErrorCode};
 
@@ -7,25 +7,25 @@ use crate::records::Failure;
 /// Reason why a call is not carried out.
 #[derive(Clone, Debug)]
 pub(super) enum CallError {
-    /// The call, or a record that it names, is at fault. Other calls of the transaction may go on without it.
+    /// The call, or a record that it names, is at fault. Other calls in the transaction may continue without it.
     Own(Failure),
-    /// The database failed, and with it the transaction.
+    /// The database failed, and the transaction with it.
     All(Failure),
 }
 
 impl CallError {
-    /// Fails a call that cannot be carried out.
+    /// The error for a call that cannot be carried out.
     pub(super) fn refused(reason: impl Into<String>) -> Self {
         Self::Own(Failure::NotDone(reason.into()))
     }
 
-    /// Fails on a value that does not have a record's form.
+    /// The error for a value that is not a record.
     pub(super) fn no_record() -> Self {
-        Self::Own(Failure::Damaged("SQLite: a value that is no record".into()))
+        Self::Own(Failure::Damaged("SQLite: a value that is not a record".into()))
     }
 
-    /// Sorts an error at the end of a transaction that writes. A failed sync may still have reached the disk: a crash
-    /// before the next commit would bring it back.
+    /// Classifies an error at the end of a writing transaction. A failed sync may still have reached the disk, so a
+    /// crash before the next commit could restore it.
     pub(super) fn at_commit(error: Error) -> Self {
         match error.sqlite_error_code() {
             Some(ErrorCode::DiskFull | ErrorCode::DatabaseBusy) => error.into(),
@@ -42,7 +42,7 @@ impl From<CallError> for Failure {
     }
 }
 
-/// Sorts an error before the end of a transaction, which is then rolled back.
+/// Classifies an error before the end of a transaction, which is then rolled back.
 impl From<Error> for CallError {
     fn from(error: Error) -> Self {
         let text = format!("SQLite: {error}");

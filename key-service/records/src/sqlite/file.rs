@@ -1,4 +1,4 @@
-//! Opens the file: checks its format and layout, makes its tables, and configures SQLite.
+//! Opens the file: checks its format and layout, creates its tables, and configures SQLite.
 
 use std::{
     fs, io,
@@ -20,18 +20,18 @@ use crate::records::Failure;
 /// Application id in the header of our files: "Fare" in ASCII.
 const APPLICATION_ID: i32 = 0x4661_7265;
 
-/// Number of the layout. Programs of earlier layouts recognise a newer file and leave it
-/// alone.
+/// Number of the layout. Programs with an earlier layout recognise a newer file and leave it unchanged.
 pub(super) const LAYOUT: i64 = 103;
 
-/// Longest wait until another process, such as the command line beside the server, finishes its transaction.
+/// How long to wait for another process's transaction, such as that of a command while the server runs.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Attempts to turn on the write-ahead log while other processes do the same: each attempt lets one through.
+/// Maximum number of attempts to turn on the write-ahead log. If several processes do so at once, each round of
+/// attempts lets one through.
 const WAL_ATTEMPTS: u32 = 100;
 
-/// Memory for the pages of a connection, in KiB: the recent ones of some hundred busy accounts. It is not larger, since
-/// SQLite looks through all of them after each transaction that has split a page.
+/// Page cache of a connection, in KiB: the recent pages of a few hundred busy accounts. It is not larger, since SQLite
+/// searches all of them after each transaction that has split a page.
 const CACHE_KIB: i64 = 4 * 1024;
 
 /// Reason why a file cannot serve as the store.
@@ -47,22 +47,22 @@ pub enum OpenError {
     #[error("{} was written by a newer version (its layout is {found}, this program knows {LAYOUT})", .path.display())]
     Newer { path: PathBuf, found: i64 },
     /// The file is missing and cannot be created.
-    #[error("{} cannot be made", .0.display())]
+    #[error("cannot create {}", .0.display())]
     NotMade(PathBuf, #[source] io::Error),
     /// The file cannot be opened.
-    #[error("{} cannot be opened", .0.display())]
+    #[error("cannot open {}", .0.display())]
     Failed(PathBuf, #[source] rusqlite::Error),
     /// No thread can be started for the store.
     #[error("no thread can be started")]
     NoThread(#[source] io::Error),
 }
 
-/// Opens the writer's connection: creates a missing file, and the tables.
+/// Opens the writer's connection; creates the file and the tables if they are missing.
 pub(super) fn open(path: &Path) -> Result<Connection, OpenError> {
     let failed = |e| OpenError::Failed(path.to_owned(), e);
     make_private(path).map_err(|e| OpenError::NotMade(path.to_owned(), e))?;
     let mut connection = connect(path).map_err(failed)?;
-    // A refused file is left unchanged, including what waits in its write-ahead log.
+    // A refused file stays unchanged, including what is in its write-ahead log.
     let keeps_log = DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
     connection.set_db_config(keeps_log, true).map_err(failed)?;
     check(&connection, path)?;
@@ -84,7 +84,7 @@ pub(super) fn open_in_memory() -> Result<Connection, OpenError> {
     opened.map_err(|e| OpenError::Failed(path.to_owned(), e))
 }
 
-/// Opens a read-only connection to a file that is open already.
+/// Opens a read-only connection to a file that is already open.
 pub(super) fn open_reader(path: &Path) -> Result<Connection, OpenError> {
     let opened = connect(path).and_then(|connection| {
         settle(&connection)?;
@@ -94,12 +94,12 @@ pub(super) fn open_reader(path: &Path) -> Result<Connection, OpenError> {
     opened.map_err(|e| OpenError::Failed(path.to_owned(), e))
 }
 
-/// The file that a path led to when it was opened. While connections are open, a removed or replaced file is still
-/// written, and lost at the end.
+/// Identifies the file that a path led to when it was opened. While connections are open, a removed or replaced file is
+/// still written to, and then lost.
 pub(super) struct FileIdentity {
     path: PathBuf,
     device_and_inode: (u64, u64),
-    /// Set if the path led to no file, or to another one, at the last check.
+    /// Whether the path led to no file, or to another one, at the last check.
     gone: AtomicBool,
 }
 
@@ -110,7 +110,8 @@ impl FileIdentity {
         Ok(Self { path: path.to_owned(), device_and_inode, gone: AtomicBool::new(false) })
     }
 
-    /// Returns the used share of the disk under the file, as `df` counts it: what only root may use counts as used.
+    /// Returns the used share of the disk under the file, as `df` counts it: space that only root may use counts as
+    /// used.
     pub(super) fn disk_used_ratio(&self) -> io::Result<f64> {
         let disk = rustix::fs::statvfs(&self.path)?;
         let used = disk.f_blocks.saturating_sub(disk.f_bfree);
@@ -119,17 +120,21 @@ impl FileIdentity {
         Ok(ratio)
     }
 
-    /// Fails if the file was removed or replaced, since nothing written to it would be found again.
+    /// Fails if the file was removed or replaced, since nothing written to it could be found again.
     pub(super) fn check(&self) -> Result<(), Failure> {
         let gone = match fs::metadata(&self.path) {
             Ok(found) => (found.dev(), found.ino()) != self.device_and_inode,
-            // If a folder cannot be read at the moment, that says nothing about the file.
+            // A folder that cannot be read at the moment says nothing about the file.
             Err(e) => e.kind() == io::ErrorKind::NotFound,
         };
         if self.gone.swap(gone, Ordering::Relaxed) != gone {
             metrics::gauge!("keyservice_store_file_gone").set(if gone { 1.0 } else { 0.0 });
             if gone {
-                tracing::error!(file = %self.path.display(), "the store's file was removed or replaced while it is in use; nothing is written any more: move it back, or stop, restore it, and start again");
+                tracing::error!(
+                    file = %self.path.display(),
+                    "the store's file was removed or replaced while in use; nothing more is written: move it back, or stop, \
+                     restore it, and start again"
+                );
             } else {
                 tracing::info!(file = %self.path.display(), "the store's file is back");
             }
@@ -154,8 +159,8 @@ fn connect(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(BUSY_TIMEOUT)?;
-    // Without this setting, SQLite prepares some statements anew whenever a parameter is bound, in case other values
-    // need another plan.
+    // Without this setting, SQLite recompiles some statements whenever a parameter is bound, in case other values need
+    // another plan.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     Ok(connection)
 }
@@ -168,10 +173,11 @@ fn check(connection: &Connection, path: &Path) -> Result<(), OpenError> {
     }
 }
 
-/// Reads the number of a file's layout, this one or a later one; `None` if the file has no table, and so is new.
+/// Reads the number of a file's layout, which may be later than this program's; `None` if the file has no table, and so
+/// is new.
 pub(super) fn layout(connection: &Connection, path: &Path) -> Result<Option<i64>, OpenError> {
     let header = || -> rusqlite::Result<(i32, i64, bool)> {
-        // One transaction, since another process may be creating the tables at this moment.
+        // One transaction, since another process may be creating the tables at the same time.
         let moment = connection.unchecked_transaction()?;
         let id = moment.pragma_query_value(None, "application_id", |row| row.get(0))?;
         let tables = "SELECT EXISTS (SELECT 1 FROM sqlite_schema)";
@@ -193,8 +199,8 @@ fn version(connection: &Connection) -> rusqlite::Result<i64> {
     connection.pragma_query_value(None, "user_version", |row| row.get(0))
 }
 
-/// Fails if the file cannot be read at all, or if a newer program has changed its layout since it was opened. This
-/// program would write it wrongly.
+/// Fails if the file cannot be read at all, or if a newer program has changed its layout since it was opened, since
+/// this program would then write it incorrectly.
 pub(super) fn check_layout(connection: &Connection) -> Result<(), CallError> {
     if version(connection)? == LAYOUT {
         return Ok(());
@@ -203,30 +209,28 @@ pub(super) fn check_layout(connection: &Connection) -> Result<(), CallError> {
     Err(CallError::All(Failure::NotDone(taken_over.into())))
 }
 
-/// Writes the number of the layout again, which takes a page of the write-ahead log.
+/// Writes the layout's number again, which takes a page in the write-ahead log.
 pub(super) fn write_layout_again(connection: &Connection) -> Result<(), CallError> {
     Ok(connection.pragma_update(None, "user_version", LAYOUT)?)
 }
 
-/// Configures SQLite for the file.
 fn settle(connection: &Connection) -> rusqlite::Result<()> {
     write_ahead(connection)?;
     configure(connection)
 }
 
-/// Configures SQLite for a connection.
 fn configure(connection: &Connection) -> rusqlite::Result<()> {
-    // A commit returns after the sync: acknowledged changes survive the loss of the machine.
+    // A commit returns after the sync, so acknowledged changes survive a crash of the machine.
     connection.pragma_update(None, "synchronous", "full")?;
     connection.pragma_update(None, "cache_size", -CACHE_KIB)?;
     // Nothing in the file's schema may call functions with side effects.
     connection.pragma_update(None, "trusted_schema", false)
 }
 
-/// Turns on the write-ahead log: readers and one writer do not block each other, in several processes.
+/// Turns on the write-ahead log, with which readers and one writer do not block each other, even in several processes.
 ///
 /// If two processes do so on a new file at once, SQLite refuses one of them instead of making it wait. That process
-/// waits here, for a moment with the file to itself, and tries again.
+/// takes the file's lock here for a moment, and tries again.
 fn write_ahead(connection: &Connection) -> rusqlite::Result<()> {
     let mut attempt = 1;
     loop {

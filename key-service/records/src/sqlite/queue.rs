@@ -65,7 +65,7 @@ impl<C> Queue<C> {
         let serve = move || match Tables::new(&connection) {
             Ok(mut tables) => serve(&mut tables),
             // Happens only without memory, since opening has tried it.
-            Err(error) => tracing::error!(%error, "the store's statements cannot be prepared"),
+            Err(error) => tracing::error!(%error, "cannot prepare the store's statements"),
         };
         self.threads.push(thread::Builder::new().name(name.into()).spawn(serve)?);
         Ok(())

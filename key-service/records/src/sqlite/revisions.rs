@@ -4,10 +4,10 @@ use foldhash::HashMap;
 
 use crate::records::Revision;
 
-/// Records whose revisions are kept, in some 15 MiB. If all are forgotten, those in use are soon read again.
+/// Maximum number of revisions to keep, in about 15 MiB. If all are forgotten, those in use are soon read again.
 const MOST: usize = 128 * 1024;
 
-/// Revision of each record as the writer has last read or written it, by key; `None` if the record is absent.
+/// For each key, the revision of the record when the writer last read or wrote it; `None` if the record is absent.
 #[derive(Default)]
 pub(super) struct Revisions(HashMap<Box<[u8]>, Option<Revision>>);
 

@@ -1,7 +1,8 @@
-//! The three tables, which are alike: keys in the order of their bytes, each with a value.
+//! The three tables. They have the same form: keys in byte order, each with a value.
 //!
-//! A key has the space, the number of the set, index or log, and the name within: a record's name, an entry, or the
-//! number of a value. Everything asked for at once is a range of keys. One column compares faster than several.
+//! A key consists of the space, the number of the set, index or log, and the name within it: a record's name, an entry,
+//! or a value's number. Everything that is queried together is a range of keys. One column compares faster than
+//! several.
 
 use std::ops::Range;
 
@@ -13,22 +14,21 @@ use rusqlite::{
 use super::failures::CallError;
 use crate::records::{Index, Log, Name, Order, Place, Set, Space};
 
-/// A value is a blob, or null for an entry. Each kind has its own table, so that small ones stay shallow.
+/// A value is a blob, or null for an entry. Each kind has its own table, so that the small tables have shallow trees.
 pub(super) const TABLES: &str = "
     CREATE TABLE records (key BLOB PRIMARY KEY, value ANY) STRICT, WITHOUT ROWID;
     CREATE TABLE entries (key BLOB PRIMARY KEY, value ANY) STRICT, WITHOUT ROWID;
     CREATE TABLE logs (key BLOB PRIMARY KEY, value ANY) STRICT, WITHOUT ROWID;";
 
-/// Access of a transaction to the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TransactionKind {
-    /// The transaction reads, as of one moment.
+    /// The transaction only reads, as of one moment.
     Read,
-    /// The transaction reads and writes, and no other process writes meanwhile.
+    /// The transaction reads and writes; no other process can write meanwhile.
     Write,
 }
 
-/// The tables on a connection, whose statements are compiled once.
+/// The tables on a connection, with their compiled statements.
 pub(super) struct Tables<'c> {
     pub(super) connection: &'c Connection,
     begin: Statement<'c>,
@@ -40,7 +40,6 @@ pub(super) struct Tables<'c> {
     pub(super) logs: SqlTable<'c>,
 }
 
-/// A table on a connection.
 pub(super) struct SqlTable<'c> {
     get: Statement<'c>,
     put: Statement<'c>,
@@ -78,7 +77,7 @@ impl<'c> Tables<'c> {
             Ok(_) => Ok(done),
             Err(e) => Err(CallError::at_commit(e)),
         });
-        // After a full or broken disk, SQLite has rolled back already.
+        // If the disk is full or broken, SQLite has already rolled back.
         if done.is_err()
             && !self.connection.is_autocommit()
             && let Err(error) = self.connection.execute_batch("ROLLBACK")
@@ -88,7 +87,7 @@ impl<'c> Tables<'c> {
         done
     }
 
-    /// Lists all places. Each is found by a search that starts after the one before.
+    /// Lists all places. Each search starts after the place found before.
     pub(super) fn places(&mut self) -> Result<Vec<(Space, Place)>, CallError> {
         let mut places = Vec::new();
         let kinds = [
@@ -110,7 +109,7 @@ impl<'c> Tables<'c> {
         Ok(places)
     }
 
-    /// A number that changes when another connection has written.
+    /// A number that changes when another connection writes.
     pub(super) fn data_version(&mut self) -> rusqlite::Result<i64> {
         self.data_version.query_row([], |row| row.get(0))
     }
@@ -124,7 +123,7 @@ impl<'c> SqlTable<'c> {
         Ok(Self {
             get: prepare(connection, &format!("SELECT value FROM {name} WHERE key = ?1"))?,
             // In a table with no other index, SQLite replaces a row without looking it up first, and in place if the
-            // length is the same. An `ON CONFLICT` clause takes longer.
+            // length is the same. An `ON CONFLICT` clause would take longer.
             put: prepare(connection, &format!("REPLACE INTO {name} (key, value) VALUES (?1, ?2)"))?,
             remove: prepare(connection, &format!("DELETE FROM {name} WHERE key = ?1"))?,
             remove_range: prepare(connection, &format!("DELETE FROM {name} WHERE {range}"))?,
@@ -146,7 +145,7 @@ impl<'c> SqlTable<'c> {
         self.put.execute((key, value)).map(drop)
     }
 
-    /// Puts a key that has no value.
+    /// Puts a key without a value.
     pub(super) fn enter(&mut self, key: &[u8]) -> rusqlite::Result<()> {
         self.put(key, Null)
     }
@@ -159,7 +158,7 @@ impl<'c> SqlTable<'c> {
         self.remove_range.execute([start, end]).map(drop)
     }
 
-    /// Finds the keys of a range with their values, at most `limit`, in this order.
+    /// Finds at most `limit` keys in a range with their values, in this order.
     pub(super) fn scan<T>(
         &mut self,
         Range { start, end }: &Range<Vec<u8>>,
@@ -180,12 +179,12 @@ impl<'c> SqlTable<'c> {
     }
 }
 
-/// Compiles a statement for long use. SQLite keeps it out of the memory for short-lived ones, which it would use up.
+/// Compiles a statement for long use, so that SQLite does not allocate it from the memory for short-lived ones.
 fn prepare<'c>(connection: &'c Connection, sql: &str) -> rusqlite::Result<Statement<'c>> {
     connection.prepare_with_flags(sql, PrepFlags::SQLITE_PREPARE_PERSISTENT)
 }
 
-/// Finds the place of a key in the table of a kind, and the length of the beginning that all keys of the place share.
+/// Finds the place of a key in the table of this kind, and the length of the prefix that all keys of the place share.
 fn place_of(key: &[u8], kind: Place) -> Option<((Space, Place), usize)> {
     let (space, end) = if key.first() == Some(&b'u') {
         (uuid_of(key.get(1..17)?), 17)
@@ -205,15 +204,15 @@ fn place_of(key: &[u8], kind: Place) -> Option<((Space, Place), usize)> {
     Some(((Space::new(space), place), length))
 }
 
-/// Writes keys of a space, each over the one before.
+/// Writes keys for a space into a reused buffer.
 pub(super) struct Keys {
     key: Vec<u8>,
-    /// Length of the beginning that all keys of the space share.
+    /// Length of the prefix that all keys of the space share.
     space: usize,
 }
 
 impl Keys {
-    /// Makes keys of this space, whose name has no `}`. Most names are UUIDs, and take sixteen bytes.
+    /// Makes keys for this space, whose name has no `}`. Most names are UUIDs, which take sixteen bytes.
     pub(super) fn of(space: &Space) -> Self {
         let name = space.as_str();
         let mut key = Vec::with_capacity(name.len() + 64);
@@ -251,12 +250,12 @@ impl Keys {
         &self.key
     }
 
-    /// Range of the records of a set, from this name on.
+    /// Range of a set's records, starting at this name.
     pub(super) fn records_from(&mut self, set: Set, from: &[u8]) -> Range<Vec<u8>> {
         self.record_of(set, from).to_vec()..end_of(self.record_of(set, b""))
     }
 
-    /// Range of the entries of an index from `from` to before `to`.
+    /// Range of an index's entries from `from` (inclusive) to `to` (exclusive).
     pub(super) fn entries(&mut self, index: Index, from: &[u8], to: Option<&[u8]>) -> Range<Vec<u8>> {
         let start = self.entry(index, from).to_vec();
         let end = match to {
@@ -266,7 +265,7 @@ impl Keys {
         start..end
     }
 
-    /// Range of the values of a log with numbers from `from` to `to`.
+    /// Range of a log's values with numbers from `from` to `to`.
     pub(super) fn values(&mut self, log: Log, from: u64, to: u64) -> Range<Vec<u8>> {
         let start = self.value(log, from).to_vec();
         let end = match to.checked_add(1) {
@@ -287,7 +286,7 @@ impl Keys {
     }
 }
 
-/// Returns the lowest key after all keys that begin with these bytes.
+/// Returns the lowest key after all keys with this prefix.
 fn end_of(beginning: &[u8]) -> Vec<u8> {
     let mut end = beginning.to_vec();
     while end.pop_if(|last| *last == u8::MAX).is_some() {}
@@ -297,7 +296,7 @@ fn end_of(beginning: &[u8]) -> Vec<u8> {
     end
 }
 
-/// Reads the bytes of a UUID written in the usual form: hyphens in their places, and lower case.
+/// Parses a UUID in the usual form: with hyphens, in lower case.
 fn uuid(name: &str) -> Option<Vec<u8>> {
     let is_well_placed = |(place, byte): (usize, u8)| match place {
         8 | 13 | 18 | 23 => byte == b'-',

@@ -1,4 +1,4 @@
-//! Tests specific to files: crashes, full disks, other processes.
+//! Tests that only concern files: crashes, full disks, other processes.
 
 mod copies;
 mod crashes;
@@ -59,7 +59,7 @@ async fn look_up(store: &Sqlite, name: Name) -> Option<Record> {
     }
 }
 
-/// The commit of this number: raises a record from the number before, and logs it.
+/// Makes commit number `n`: raises the number in a record and logs it.
 async fn count(store: &Sqlite, n: u64) -> Result<Committed, Failure> {
     let counted = |n: u64| Record::new(crate::records::Revision(n.to_be_bytes()), 1, &[]);
     let guard = if n == 1 { absent(&name("last")) } else { seen(&name("last"), &counted(n - 1)) };
@@ -67,7 +67,8 @@ async fn count(store: &Sqlite, n: u64) -> Result<Committed, Failure> {
     commit(store, &[guard], &[append, Write::Put(name("last"), counted(n))]).await
 }
 
-/// The number of the last commit of [`count`], after a check that the log and the record agree and that no number is missing.
+/// Returns the number of the last commit of [`count`], after checking that the log and the record agree and that no
+/// number is missing.
 async fn counted(store: &Sqlite) -> u64 {
     let values =
         Question::Values { log: LOG, from: 0, to: u64::MAX, order: Order::Ascending, limit: 1 << 40 };
@@ -136,7 +137,7 @@ async fn a_commit_at_fault_harms_no_other_of_its_transaction() {
     assert_eq!([one, two], [Ok(Committed::Written), Ok(Committed::Written)]);
     assert!(look_up(&store, name("one")).await.is_some() && look_up(&store, name("two")).await.is_some());
     assert_eq!(look_up(&store, name("never")).await, None);
-    // The writer has forgotten the revisions of the failed commit.
+    // The writer has forgotten the revisions that the failed commit wrote.
     let asked = commit(&store, &[seen(&name("never"), &never)], &[]).await;
     assert_eq!(asked, Ok(Committed::Conflict(vec![(0, None)])));
 }
@@ -185,7 +186,7 @@ async fn two_connections_see_at_once_what_the_other_wrote() {
     for n in 1..=60 {
         let (one, other) = if n % 2 == 0 { (even, odd) } else { (odd, even) };
         assert_eq!(count(one, n).await, Ok(Committed::Written));
-        // The revisions that the other knows are old.
+        // The revisions that the other process knows are old.
         let conflict = count(other, n).await.unwrap();
         assert!(matches!(conflict, Committed::Conflict(_)), "{conflict:?}");
     }

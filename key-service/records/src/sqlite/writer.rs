@@ -14,7 +14,8 @@ use super::{
 };
 use crate::records::{Commit, Committed, Failure, Space};
 
-/// Calls in a transaction. They bound how long the first waits for the last, and how much a failed sync undoes.
+/// Maximum calls in a transaction. It limits how long the first call waits for the last, and how much a failed sync
+/// undoes.
 const CALLS_PER_TRANSACTION: usize = 256;
 
 /// Writes commits. Each takes effect as a whole or not at all.
@@ -25,7 +26,7 @@ pub(super) struct Writer {
 
 enum WriterCall {
     Commit(QueuedCommit),
-    /// Other work on the writer's connection, outside of its transactions.
+    /// Other work on the writer's connection, between its transactions.
     Run(Query),
 }
 
@@ -55,12 +56,12 @@ impl Writer {
         Ok(Self { calls, file })
     }
 
-    /// Returns the file that is written; `None` in memory.
+    /// Returns the file that the writer writes; `None` in memory.
     pub(super) fn file(&self) -> Option<&FileIdentity> {
         self.file.as_deref()
     }
 
-    /// Fails if the file being written was removed or replaced.
+    /// Fails if the writer's file was removed or replaced.
     pub(super) fn check_file(&self) -> Result<(), Failure> {
         self.file().map_or(Ok(()), FileIdentity::check)
     }
@@ -78,12 +79,11 @@ impl Writer {
     }
 }
 
-/// State of the thread between transactions.
 struct WriterThread {
     file: Option<Arc<FileIdentity>>,
-    /// Revisions of committed records and, within a transaction, of those that it has written.
+    /// Revisions of committed records and, within a transaction, of records that it has written.
     revisions: Revisions,
-    /// Changes when another connection has written. Until then, the revisions are true.
+    /// A number that changes when another connection writes. Until then, the known revisions are current.
     data_version: Option<i64>,
 }
 
@@ -106,19 +106,19 @@ impl WriterThread {
         }
     }
 
-    /// Carries out commits, and only then answers.
+    /// Carries out commits, and answers them only afterwards.
     fn commit(&mut self, tables: &mut Tables<'_>, commits: Vec<QueuedCommit>) {
         let answers = match self.transact(tables, &commits) {
             Ok(answers) => answers,
-            // One call at fault has undone them all. Savepoints would cost every commit a copy of each page that it
-            // changes.
+            // One call at fault has undone them all, so each is repeated alone. Savepoints would cost every commit a
+            // copy of each page that it changes.
             Err(CallError::Own(_)) if commits.len() > 1 => {
                 commits.iter().map(|commit| self.transact_alone(tables, commit)).collect()
             }
             Err(error) => vec![Err(error.into()); commits.len()],
         };
         for (commit, answer) in commits.into_iter().zip(answers) {
-            // The caller may have given up.
+            // The caller may have been dropped.
             let _ = commit.reply.send(answer);
         }
     }
@@ -132,7 +132,7 @@ impl WriterThread {
         answers.pop().unwrap_or_else(|| Err(Failure::NotDone("SQLite: no answer".into())))
     }
 
-    /// Runs a transaction. Answers that depend on other commits of the transaction hold only once it is committed.
+    /// Runs a transaction. Its answers are valid only once it is committed.
     fn transact(&mut self, tables: &mut Tables<'_>, commits: &[QueuedCommit]) -> Result<Answers, CallError> {
         self.file.as_deref().map_or(Ok(()), FileIdentity::check).map_err(CallError::All)?;
         // A transaction that only asks questions waits for no other process.
@@ -151,7 +151,8 @@ impl WriterThread {
         done
     }
 
-    /// Forgets the revisions if another connection has written. The transaction has begun, so none can write any more.
+    /// Forgets the revisions if another connection has written. The transaction has begun, so no other connection can
+    /// write any more.
     fn notice_others(&mut self, tables: &mut Tables<'_>) -> Result<(), CallError> {
         let seen = tables.data_version()?;
         if self.data_version != Some(seen) {

@@ -1,4 +1,4 @@
-//! Commits are compared, and take effect whole or not at all.
+//! Commits compare their guards, and take effect as a whole or not at all.
 
 use super::{SET, Subject, absent, name, record, seen};
 use crate::records::{
@@ -8,7 +8,7 @@ use crate::records::{
 const INDEX: Index = Index(1);
 const LOG: Log = Log(1);
 
-/// Everything in the index and the log.
+/// Number of entries in the index and of values in the log.
 async fn entries_and_values(subject: &Subject) -> (usize, usize) {
     let order = Order::Ascending;
     let entries = Question::Entries { index: INDEX, from: Vec::new(), to: None, order, limit: 100 };

@@ -1,5 +1,5 @@
-//! The cases notice a backend that writes half of a commit and then fails, as Redis does where a script fails after its
-//! first write.
+//! Checks that the suite notices a backend which writes half of a commit and then fails, as Redis does when a script
+//! fails after its first write.
 
 use std::sync::Arc;
 
@@ -12,11 +12,11 @@ use crate::{
     records::{Answer, Commit, Committed, Failure, Place, Question, Records, Space},
 };
 
-/// Maps that write half of a large commit.
+/// Maps that write only half of a large commit.
 #[derive(Default)]
 struct Halves {
     maps: Maps,
-    /// Whether the caller hears of the failure.
+    /// Whether the failure is hidden from the caller.
     is_silent: bool,
 }
 

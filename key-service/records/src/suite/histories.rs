@@ -1,4 +1,4 @@
-//! Random histories, compared with maps as the model.
+//! Random histories, compared with maps as a model.
 
 use std::{
     collections::BTreeMap,
@@ -17,21 +17,20 @@ use crate::records::{
     Committed, Guard, Index, Log, Name, Order, Question, Record, Revision, Set, Space, Write,
 };
 
-/// Histories of a run.
 const HISTORIES: u32 = 48;
 const NAMES: usize = 8;
 const ENTRIES: usize = 6;
 
-/// A commit whose details follow from the model at its time.
+/// A commit whose details depend on the state of the model when it runs.
 #[derive(Clone, Debug)]
 struct Step {
-    /// Guards by name: as the record is, or wrong.
+    /// Guards by name: with the current revision, or a wrong one.
     guards: BTreeMap<usize, Sight>,
     /// Puts and removals by name.
     puts: BTreeMap<usize, bool>,
-    /// Entries that come and go.
+    /// Entries to add and remove.
     entries: BTreeMap<usize, bool>,
-    /// Values that are appended.
+    /// Number of values to append.
     appended: usize,
     dropped: Option<u32>,
 }

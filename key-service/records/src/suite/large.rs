@@ -1,23 +1,23 @@
-//! Commits of many thousand words take effect whole or not at all.
+//! Commits with many thousand words take effect as a whole or not at all.
 
 use super::{SET, Subject, absent, name, record, seen};
 use crate::records::{Answer, Committed, Guard, Index, Log, Name, Order, Question, Record, Set, Write};
 
-/// Records, entries and values of a commit each: more words than Redis passes from a script to any command.
+/// Number of records, entries and values in each commit: more words than a Redis script can pass to one command.
 const MANY: u64 = 10_000;
 const INDEX: Index = Index(1);
 const LOG: Log = Log(1);
 /// A second log, whose number is checked before anything is written.
 const SECOND_LOG: Log = Log(2);
 
-/// Names in two sets, only one of which has guards.
+/// Names in two sets; only one of the sets has guards.
 fn names() -> (Vec<Name>, Vec<Name>) {
     let guarded = (0..MANY).map(|n| name(n.to_be_bytes())).collect();
     let set = Set { table: SET.table + 1, ..SET };
     (guarded, (0..MANY).map(|n| Name { set, key: n.to_be_bytes()[..].into() }).collect())
 }
 
-/// Number of the records, entries and values that there are.
+/// Numbers of existing records, entries and values.
 async fn counts(subject: &Subject) -> [usize; 4] {
     let (order, limit) = (Order::Ascending, 3 * usize::try_from(MANY).unwrap());
     let values = |log| Question::Values { log, from: 0, to: u64::MAX, order, limit };
@@ -38,7 +38,7 @@ async fn counts(subject: &Subject) -> [usize; 4] {
     [records.iter().flatten().count(), entries.len(), values.len(), second.len()]
 }
 
-/// Writes of everything, of which no backend may leave a part.
+/// Writes to all places, so that a partial write would be noticed anywhere.
 fn writes(record: &Record, last: u64) -> Vec<Write> {
     let values = |count| (0..count).map(|n: u64| n.to_be_bytes().to_vec()).collect();
     let append = |log, first, count| Write::Append { log, first, values: values(count), kept: u64::MAX };
@@ -79,7 +79,7 @@ pub(super) async fn a_commit_of_ten_thousand_entries_that_fails_writes_nothing(s
     assert_eq!(subject.commit(&guards, &writes(&there, 0)).await, stale);
     assert_eq!(counts(subject).await, [1, 0, 0, 0]);
     subject.write(&[Write::Remove(last)]).await;
-    // The second log has had the number.
+    // The second log already has this number.
     let values = vec![vec![1]];
     subject.write(&[Write::Append { log: SECOND_LOG, first: 1, values, kept: u64::MAX }]).await;
     subject.try_commit(&guards, &writes(&there, 0)).await.unwrap_err();

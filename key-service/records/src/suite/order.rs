@@ -1,5 +1,3 @@
-//! Indexes and logs are ordered.
-
 use super::{Subject, name, record};
 use crate::records::{Answer, Index, Log, Order, Question, Write};
 
@@ -53,7 +51,7 @@ pub(super) async fn entries_come_in_the_order_of_their_bytes(subject: &Subject) 
     .to_vec();
     let enter = |entry: &Vec<u8>| Write::Enter(INDEX, entry.clone());
     subject.write(&all.iter().rev().map(enter).collect::<Vec<_>>()).await;
-    // Another index shows nothing of this one.
+    // Another index does not show this entry.
     subject.write(&[Write::Enter(Index(4), b"b".to_vec())]).await;
     all.sort();
     let mut bounds: Vec<Option<&[u8]>> = all.iter().map(|bound| Some(bound.as_slice())).collect();
@@ -123,7 +121,7 @@ pub(super) async fn a_log_keeps_its_last_values(subject: &Subject) {
     let lowest = found[0].0;
     assert_eq!(found, numbered(lowest..=all));
     assert!((all / 2..=all - kept + 1).contains(&lowest), "{lowest}");
-    // A log that is to be shorter than before becomes so.
+    // A log with a lower `kept` than before is shortened.
     for first in all..all + 400 {
         subject.write(&[append(first + 1, 1, 1)]).await;
     }
@@ -151,7 +149,7 @@ pub(super) async fn a_log_that_is_trimmed_goes_on_behind_its_last_number(subject
     assert_eq!(values(subject, (0, u64::MAX), (Order::Ascending, 99)).await, numbered(4..=6));
     subject.write(&[trim(2), append(7, 5, 1_000)]).await;
     assert_eq!(values(subject, (0, u64::MAX), (Order::Ascending, 99)).await, numbered(4..=11));
-    // Those of a commit may stay together.
+    // Values of one commit may be kept or dropped together.
     subject.write(&[trim(11), append(12, 1, 1_000)]).await;
     let found = values(subject, (0, u64::MAX), (Order::Ascending, 99)).await;
     let lowest = found[0].0;

@@ -1,4 +1,4 @@
-//! Sets are dropped whole, and read page by page.
+//! Sets can be dropped as a whole and are read page by page.
 
 use std::{
     collections::BTreeMap,
@@ -11,7 +11,7 @@ use std::{
 use super::{SET, Subject, absent, name, record, seen};
 use crate::records::{Answer, Committed, Name, Question, Record, Set, Write};
 
-/// Records of a commit: few enough for every backend.
+/// Number of records in a commit, few enough for every backend.
 const CHUNK: usize = 200;
 
 async fn pages(subject: &Subject, set: Set) -> BTreeMap<Vec<u8>, Record> {
@@ -26,7 +26,6 @@ async fn pages(subject: &Subject, set: Set) -> BTreeMap<Vec<u8>, Record> {
     }
 }
 
-/// Fills a set with records.
 async fn filled(subject: &Subject, set: Set, count: u32) -> BTreeMap<Vec<u8>, Record> {
     let all: BTreeMap<_, _> = (0..count).map(|n| (n.to_be_bytes().to_vec(), record(n.to_string()))).collect();
     let puts: Vec<_> = all

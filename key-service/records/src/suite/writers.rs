@@ -1,4 +1,4 @@
-//! Callers at once: what they read fits together, and what they write is neither lost nor doubled.
+//! Concurrent callers: what they read is consistent, and no write is lost or doubled.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::{Subject, absent, fresh, name, record, seen};
 use crate::records::{Answer, Committed, Guard, Index, Log, Name, Order, Question, Record, Write};
 
-/// How long writers write.
+/// Duration of writing, longer on a machine too busy for two writes.
 const RUN: Duration = Duration::from_secs(2);
 const ACCOUNTS: usize = 4;
 const CREDIT: i64 = 1_000_000;
@@ -35,14 +35,14 @@ async fn values(subject: &Subject) -> Vec<(u64, Vec<u8>)> {
     }
 }
 
-/// Writes numbers, each in two records, an index and a log, until a time.
+/// Writes at least two numbers, each in two records, an index and a log, until a time.
 async fn write_numbers(subject: Subject, until: Instant) {
     for n in 1_i64.. {
         let entry = |n: i64| n.to_be_bytes().to_vec();
         let append = Write::Append { log: LOG, first: n.unsigned_abs(), values: vec![entry(n)], kept: 1_000 };
         let (left, entered) = (Write::Leave(INDEX, entry(n - 1)), Write::Enter(INDEX, entry(n)));
         subject.write(&[append, put(&name("one"), n), left, put(&name("two"), n), entered]).await;
-        if Instant::now() >= until {
+        if n > 1 && Instant::now() >= until {
             break;
         }
     }
@@ -59,7 +59,7 @@ pub(super) async fn questions_are_answered_as_of_one_moment(subject: &Subject) {
     let until = Instant::now() + RUN / 2;
     let writing = tokio::spawn(write_numbers(subject.clone(), until));
     let mut highest = 0;
-    while Instant::now() < until {
+    while highest < 2 || Instant::now() < until {
         let answers = subject.records.read(&subject.space, questions.clone()).await.unwrap();
         let [Answer::Records(one), Answer::Entries(entries), Answer::Values(values), Answer::Records(two)] =
             answers.as_slice()
@@ -76,11 +76,10 @@ pub(super) async fn questions_are_answered_as_of_one_moment(subject: &Subject) {
         assert!(n >= highest);
         highest = n;
     }
-    assert!(highest > 1);
     writing.await.unwrap();
 }
 
-/// Copies of the records of a writer: the accounts, and the number of the log's last value.
+/// A writer's copies of the records: the accounts, and the number of the log's last value.
 struct Copies(Vec<(Name, Record)>);
 
 impl Copies {
@@ -90,7 +89,7 @@ impl Copies {
         Self(names.into_iter().zip(records.into_iter().map(Option::unwrap)).collect())
     }
 
-    /// Transfers money between two accounts and logs it. `false` if another was first.
+    /// Transfers money between two accounts and logs it. Returns `false` if another writer was first.
     async fn transfer(&mut self, subject: &Subject, (from, to): (usize, usize), writer: u8) -> bool {
         let places = [from, to, ACCOUNTS];
         let guards: Vec<Guard> = places.iter().map(|n| seen(&self.0[*n].0, &self.0[*n].1)).collect();
@@ -128,7 +127,7 @@ pub(super) async fn two_writers_lose_nothing_and_double_nothing(subject: &Subjec
         tokio::spawn(async move {
             let (mut copies, mut done) = (Copies::of(&subject).await, 0);
             for n in usize::from(writer).. {
-                if Instant::now() >= until {
+                if done > 0 && Instant::now() >= until {
                     break;
                 }
                 let (from, to) = (n % ACCOUNTS, (n + 1 + n % 3) % ACCOUNTS);
@@ -145,7 +144,6 @@ pub(super) async fn two_writers_lose_nothing_and_double_nothing(subject: &Subjec
     assert!(values.iter().map(|(number, _)| *number).eq(1..=values.len() as u64));
     for (writer, done) in (0..).zip(done) {
         let done = done.unwrap();
-        assert!(done > 0);
         assert_eq!(values.iter().filter(|(_, value)| *value == [writer]).count(), done);
     }
 }

@@ -1,4 +1,4 @@
-//! Forms sent back as they were shown, and after others have changed what they showed.
+//! Tests of forms that are sent back as shown, and of forms that others' changes have overtaken.
 
 use shared::{
     calendar::Per,
@@ -16,10 +16,10 @@ use domain::{
 };
 
 const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
-/// End of raises, not on a whole second.
+/// When raises end. Not a whole second.
 const LATER: Timestamp = Timestamp::from_millis(1_700_000_060_250);
 
-/// What a browser sends of a form: inputs, chosen options, and texts with the line breaks of forms.
+/// Sends a form as a browser would: inputs, chosen options, and texts with CR LF line breaks.
 fn sent(form: &Markup) -> Fields {
     let html = form.clone().into_string();
     let attribute = |tag: &str, name: &str| {
@@ -74,7 +74,7 @@ fn form<F: Table>(present: &Fields) -> Markup {
     edit_fields::<F>(Entered::new(present), present, &offered())
 }
 
-/// Every combination of bounds: lifetime limits, windows, rates and models.
+/// Every combination of limits: lifetime limits, windows, rates and models.
 fn bounds() -> Vec<BoundsPatch> {
     let mut all = Vec::new();
     let lifetimes = [None, Some(0), Some(1), Some(25_000_000_000), Some(1_234_567_890_123)];
@@ -84,7 +84,7 @@ fn bounds() -> Vec<BoundsPatch> {
     {
         for chosen in 0..1_u32 << Per::ALL.len() {
             let is_chosen = |(n, _): &(usize, Per)| chosen >> n & 1 == 1;
-            // Not in the order of their lengths.
+            // The windows are not sorted by length.
             let windows = Per::ALL.into_iter().enumerate().filter(is_chosen).rev();
             let raised =
                 Some(Raise { amount: NanoUsd::from_usd(2_000), until: LATER }).filter(|_| chosen % 3 == 0);
@@ -175,14 +175,14 @@ fn a_form_changes_what_was_changed_in_it_alone() {
     let labelled = KeyPatch { label: Some("Ann".into()), ..KeyPatch::default() };
     let (patch, asked) = change(&opened, &[("label", "Ann")], &before);
     assert!(patch == labelled && asked.is_none(), "{patch:?}");
-    // Somebody else raised the limits meanwhile: a label takes nothing back.
+    // Somebody else has raised the limits meanwhile; changing the label does not undo that.
     let raised = key(&KeyPatch {
         bounds: limits(Some(NanoUsd::from_usd(90)), &[(Per::Month, 70)]),
         ..KeyPatch::default()
     });
     let (patch, asked) = change(&opened, &[("label", "Ann")], &raised);
     assert!(patch == labelled && asked.is_none(), "{patch:?}");
-    // A change of the same limits is asked for, with what they are now, and made when the form is sent again.
+    // A change to the same limits shows their current values and asks; sent again, it is made.
     let (_, asked) = change(&opened, &[("limit", "40")], &raised);
     let (texts_now, fault) = asked.unwrap();
     assert_eq!(fault.field, "limit");
@@ -201,14 +201,14 @@ fn a_form_changes_what_was_changed_in_it_alone() {
         BoundsPatch { windows, ..BoundsPatch::default() },
         "the new lifetime limit stays"
     );
-    // The same change by both needs no question.
+    // If both make the same change, there is no question.
     let (_, asked) = change(
         &opened,
         &[("limit", "70"), ("limit_2", "")],
         &key(&KeyPatch { bounds: limits(None, &[(Per::Month, 70)]), ..KeyPatch::default() }),
     );
     assert!(asked.is_none());
-    // A form without what it showed changes all that it has.
+    // A form that does not say what it showed changes everything it has.
     let bare = Fields::of([("limit", "5".to_owned())]);
     assert_eq!(change(&bare, &[], &before).0.bounds, BoundsPatch::of_limit(Some(NanoUsd::from_usd(5))));
 }
@@ -237,7 +237,7 @@ fn a_raise_is_set_changed_and_taken_away_in_the_row_of_its_limit() {
     assert_eq!(change(&bare, &[("raise_2", "$9.00"), ("until_2", &until)]), Ok(of_day));
     let gone = BoundsPatch { limit_raised: Some(None), ..BoundsPatch::default() };
     assert_eq!(change(&raised, &[("raise", ""), ("until", "")]), Ok(gone));
-    // A new limit ends the raise of the one before, so the form sends the raise along.
+    // Setting a limit ends its raise, so the form sends the raise along.
     let both = BoundsPatch { limit_raised: Some(raise(70)), ..BoundsPatch::of_limit(Some(usd(40))) };
     assert_eq!(change(&raised, &[("limit", "40")]), Ok(both));
     let fault = |of: &[(&str, &str)]| change(&bare, of).unwrap_err().field;
@@ -309,11 +309,34 @@ fn a_form_says_whether_all_models_may_be_used_and_keeps_it_when_it_is_refused() 
 }
 
 #[test]
-fn a_key_is_disabled_in_its_form_and_a_new_key_works() {
+fn whether_a_key_is_enabled_is_no_field_of_a_form() {
     let present = texts(&key(&KeyPatch::default()));
-    let edited = sent(&form::<KeyField>(&present)).with("disabled", "true".to_owned());
-    let patch = read_edit::<KeyPatch>(&edited, &present).unwrap().patch;
-    assert_eq!(patch, KeyPatch { disabled: Some(true), ..KeyPatch::default() });
     let new = new_fields::<KeyField>(Entered::new(&Fields::default()), &offered()).into_string();
-    assert!(!new.contains("name=\"disabled\"") && new.contains("name=\"expires_at\""), "{new}");
+    for form in [form::<KeyField>(&present).into_string(), new] {
+        assert!(!form.contains("name=\"disabled\"") && form.contains("name=\"expires_at\""), "{form}");
+    }
+}
+
+#[test]
+fn an_undone_change_leaves_everything_as_it_was_and_keeps_what_others_changed() {
+    let models = |models: &[&str]| Some(Some(models.iter().map(ToString::to_string).collect()));
+    let patch = |label: &str, bounds| KeyPatch { label: Some(label.into()), bounds, ..KeyPatch::default() };
+    let usd = |usd| Some(Some(NanoUsd::from_usd(usd)));
+    let per_day = |usd| Some(vec![Limit::new(NanoUsd::from_usd(usd), Per::Day)]);
+    let all = patch("a", BoundsPatch { limit: usd(5), windows: per_day(1), ..BoundsPatch::default() });
+    let some = patch("b", BoundsPatch { models: models(&["m"]), limit: usd(7), ..BoundsPatch::default() });
+    for (before, after) in [(&all, &some), (&some, &all)] {
+        let [before, after] = [before, after].map(|patch| texts(&key(patch)));
+        let form = undo::<KeyField>(&before, &after).unwrap();
+        let edit = read_edit::<KeyPatch>(&form, &after).unwrap();
+        assert!(edit.overtaken.is_empty());
+        let undone =
+            texts(&key(if before.get("label") == "a" { &some } else { &all }).with(&edit.patch, NOW));
+        assert_eq!(undone, before);
+        // Somebody else changed the label since.
+        let later = after.clone().with("label", "c".into());
+        assert_eq!(read_edit::<KeyPatch>(&form, &later).unwrap().overtaken.len(), 1);
+    }
+    let present = texts(&key(&all));
+    assert!(undo::<KeyField>(&present, &present).is_none());
 }

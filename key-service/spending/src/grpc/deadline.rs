@@ -11,7 +11,7 @@ use axum::{
 use tokio::time::timeout;
 use tonic::{Status, body::Body};
 
-/// Header of the gRPC protocol that bounds a call.
+/// Header of the gRPC protocol that limits how long a call may take.
 const GRPC_TIMEOUT: &str = "grpc-timeout";
 
 /// Middleware: drops a call after the caller's deadline.
@@ -24,7 +24,7 @@ pub async fn drop_late_calls(request: Request, next: Next) -> Response {
     })
 }
 
-/// Reads the deadline: at most eight digits and a unit. Anything else is ignored.
+/// Parses the deadline: at most eight digits and a unit. Anything else is ignored.
 fn requested(headers: &HeaderMap) -> Option<Duration> {
     let value = headers.get(GRPC_TIMEOUT)?.to_str().ok()?;
     let (digits, unit) = value.split_at_checked(value.len().checked_sub(1)?)?;

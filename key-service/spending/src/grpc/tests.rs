@@ -26,12 +26,12 @@ use tonic::transport::{Channel, Server, server::TcpIncoming};
 
 use super::*;
 
-/// A service with a fixed answer for each kind of call, which refuses late authorizations. It answers those for the model
-/// `away`, and the calls behind them in the frame, when a test lets it.
+/// A service with a fixed answer for each kind of call. It refuses late authorizations. It answers authorizations for
+/// the model `away`, and later calls in the same frame, only when a test allows it.
 #[derive(Clone, Default)]
 struct Clerk {
     ends: watch::Sender<bool>,
-    /// Number of frames of which all calls were answered.
+    /// Number of frames whose calls were all answered.
     handled: watch::Sender<usize>,
 }
 
@@ -56,7 +56,7 @@ const RATES: RateStatus = RateStatus {
     tokens: Some(RateLimit { limit: 600, remaining: 0, reset: Duration::from_millis(60_001) }),
 };
 
-/// A key that may use a single model.
+/// A key that may use only one model.
 fn identity() -> Identity {
     let principal = Principal::ApiKey(hold().account, hold().key);
     Identity { principal, models: Some(vec!["Model Flash".into()]) }
@@ -111,7 +111,7 @@ impl KeyService for Clerk {
         for (place, call) in calls.into_iter().enumerate() {
             if matches!(&call.call, Call::Authorize(a) if a.model == "away") {
                 let mut ends = self.ends.subscribe();
-                // Others are answered meanwhile.
+                // Other calls are answered meanwhile.
                 ends.wait_for(|has_ended| *has_ended).await.unwrap();
             }
             reply(place, answer(call));
@@ -120,7 +120,7 @@ impl KeyService for Clerk {
     }
 }
 
-/// Bytes of answers that the network takes from the server while the client reads nothing: those of a frame or two.
+/// Bytes of answers that the network buffers while the client reads nothing: about one or two frames.
 const WINDOW: u32 = 65_535;
 
 async fn connect() -> KeyServiceClient<Channel> {
@@ -156,7 +156,7 @@ fn authorize(valid_until: Option<Instant>) -> Call {
     })
 }
 
-/// The message of a call, for a unary method.
+/// Converts a call to the message for its unary method.
 macro_rules! message {
     ($call:expr, $kind:ident) => {
         match $call.to_message(SessionClock::starting(Instant::now())) {
@@ -166,7 +166,7 @@ macro_rules! message {
     };
 }
 
-/// The answer that a gateway reads from the response to a call.
+/// Parses the response to a call as a gateway does.
 fn read(call: &Call, response: answer::Response) -> Answer {
     Answer::from_message(response, call).unwrap()
 }
@@ -246,7 +246,7 @@ async fn refusals_are_answers_and_failures_are_statuses_with_a_reason() {
     assert!(status.message().starts_with("`hold`"), "{status:?}");
 }
 
-/// A session, and the frames to send.
+/// Opens a session and returns a channel for its frames.
 async fn open_session() -> (mpsc::Sender<v1::SessionRequest>, Streaming<v1::SessionResponse>) {
     open_session_with(Clerk::default()).await
 }
@@ -263,7 +263,7 @@ async fn open_session_with(
 #[tokio::test]
 async fn a_session_begins_with_its_clock_and_refuses_late_copies() {
     let (frames, mut responses) = open_session().await;
-    // Read before any call was sent.
+    // Read before sending any call.
     let first = responses.message().await.unwrap().unwrap();
     assert_eq!(first.answers, []);
     let clock = SessionClock::observed(Instant::now(), first.clock_ms);
@@ -307,7 +307,7 @@ async fn a_frame_that_is_too_large_ends_its_session() {
     assert_eq!(status.code(), Code::InvalidArgument);
 }
 
-/// An authorization for a model, as a frame's call with this id.
+/// A call with this id that asks to authorize a request for this model.
 fn authorize_for(id: u64, model: &str) -> v1::Call {
     let Call::Authorize(call) = authorize(None) else { panic!("an authorization") };
     let call = Call::Authorize(Authorize { model: model.into(), ..call });
@@ -355,7 +355,7 @@ async fn calls_go_on_while_the_gateway_reads_no_answers() {
     let (frames, _unread) = open_session_with(clerk.clone()).await;
     frames.send(v1::SessionRequest { calls: vec![authorize_for(0, "away")] }).await.unwrap();
     let mut handled = clerk.handled.subscribe();
-    // Frames are read until the answers fill the connection.
+    // Frames are read until unsent answers fill the connection.
     let large = || (1..=MAX_FRAME_CALLS as u64).map(|id| authorize_for(id, "near")).collect();
     let is_read = async |handled: &mut watch::Receiver<usize>| {
         timeout(Duration::from_secs(1), frames.send(v1::SessionRequest { calls: large() })).await.is_ok()

@@ -1,5 +1,3 @@
-//! Converts the ledger's outcomes to answers.
-
 use std::{sync::Arc, time::Duration};
 
 use shared::{
@@ -20,13 +18,13 @@ use domain::{
 };
 use key_service_store::store::{Hour, StoreError};
 
-/// The call behind a command, with what its answer needs.
-pub(super) enum Meaning {
+/// The call behind a command, with the context for its answer.
+pub(super) enum AnswerContext {
     Principal(Principal),
-    /// `is_least` says that only the lower bound was requested, and `can_count` that the prompt can be counted.
+    /// `is_least` means that only the lower bound was requested, and `can_count` that the prompt can be counted.
     Grant {
         hold: HoldRef,
-        /// The cost at each of the model's upstreams.
+        /// The prices of each of the model's upstreams.
         upstream_costs: Vec<Option<Arc<Price>>>,
         prompt: u64,
         images: u64,
@@ -47,7 +45,7 @@ pub(super) enum Meaning {
     Release,
 }
 
-impl Meaning {
+impl AnswerContext {
     /// Counts the call if it is refused.
     pub(super) fn count(&self, outcome: &Result<Outcome, Refused>, refusals: &Refusals, hour: Hour) {
         let refusal = outcome.as_ref().err().map(Refused::refusal);
@@ -116,7 +114,7 @@ impl Meaning {
             (Self::Release, Ok(Outcome::Released | Outcome::Gone) | Err(Refused::UnknownKey)) => {
                 Ok(Answer::Released)
             }
-            (_, outcome) => Err(unfit(&format!("the ledger's outcome does not fit the call: {outcome:?}"))),
+            (_, outcome) => Err(unfit(&format!("the ledger's outcome does not match the call: {outcome:?}"))),
         }
     }
 }
@@ -126,7 +124,7 @@ fn lacks_money(refusal: Refusal) -> bool {
     matches!(refusal, Refusal::KeyLimitReached | Refusal::GroupLimitReached | Refusal::InsufficientCredits)
 }
 
-/// Returns a command's refusal, with details for the caller.
+/// Converts a command's refusal, with details for the caller.
 fn denial(refused: Refused) -> Result<Denial, CallFailure> {
     let refusal = refused.refusal().ok_or_else(|| unfit(&format!("{refused:?}")))?;
     metrics::counter!("keyservice_denials_total", "reason" => refusal.code().as_str()).increment(1);
@@ -151,24 +149,24 @@ fn denial(refused: Refused) -> Result<Denial, CallFailure> {
     Ok(Denial::new(refusal, detail))
 }
 
-/// The failure of a store.
+/// Converts an error of the store.
 pub(super) fn failure(error: &StoreError) -> CallFailure {
     let code = match error {
-        StoreError::Unavailable(_) | StoreError::Busy(_) => Code::Unavailable,
+        StoreError::Unavailable(_) | StoreError::Busy(_) | StoreError::Full => Code::Unavailable,
         StoreError::Conflict(_) => Code::Internal,
         StoreError::Damaged(_) => Code::DataLoss,
     };
     CallFailure { code, message: error.to_string() }
 }
 
-/// Makes the failure of a call that shows a bug in the key-service.
+/// Makes the failure for a call that shows a bug in the key-service.
 pub(super) fn unfit(message: &str) -> CallFailure {
     CallFailure { code: Code::Internal, message: message.into() }
 }
 
-/// Makes the failure for an unreadable record. It repeats until an operator repairs the record.
+/// Makes the failure for an unreadable record. It recurs until an operator repairs the record.
 fn damaged() -> CallFailure {
-    let message = "what the store recorded for this generation cannot be read; nothing changed".into();
+    let message = "the store's record of this generation cannot be read; nothing was changed".into();
     CallFailure { code: Code::DataLoss, message }
 }
 
@@ -176,7 +174,7 @@ fn settled() -> CallFailure {
     CallFailure { code: Code::FailedPrecondition, message: "the generation is settled".into() }
 }
 
-/// Counts a capture's or an expiry's bill in the metrics.
+/// Counts the bill of a capture or an expiry in the metrics.
 pub(crate) fn count_billed(settlement: &Settlement) {
     if !settlement.ending.is_bill() {
         tracing::warn!(
@@ -190,6 +188,6 @@ pub(crate) fn count_billed(settlement: &Settlement) {
     let (model, shortfall) = (settlement.payer.model.clone(), settlement.shortfall());
     metrics::counter!("keyservice_billed_nanousd_total", "model" => model.clone())
         .increment(count(settlement.charged));
-    // The counter starts at zero, so that the first shortfall shows as an increase.
+    // The counter exists from zero, so that the first shortfall appears as an increase.
     metrics::counter!("keyservice_shortfall_nanousd_total", "model" => model).increment(count(shortfall));
 }

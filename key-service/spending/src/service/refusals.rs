@@ -1,5 +1,5 @@
-//! Refused calls, collected in memory and added to the store every ten seconds. Each adds to one counter and to the
-//! last calls of its account.
+//! Refused calls, collected in memory and added to the store every ten seconds. Each increments one counter and is
+//! appended to its account's last calls.
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -18,12 +18,13 @@ use super::adding::due;
 use domain::refused::RefusedCall;
 use key_service_store::store::{Hour, REFUSED_CALLS_KEPT, RefusedLine, Store};
 
-/// Most refused authorizations, over all keys, that wait for a second try. Beyond that, second tries count as separate
-/// requests.
+/// Maximum number of refused authorizations, over all keys, that wait for a second try. Beyond that, second tries count
+/// as separate requests.
 const MAX_WAITING: usize = 20_000;
-/// Most distinct counters between two additions. Further refusals are not counted.
+/// Maximum number of distinct counters between two additions. Further refusals are not counted.
 const MAX_COUNTERS: usize = 50_000;
-/// Most calls between two additions, over all accounts: about ten megabytes. Further calls are only counted.
+/// Maximum number of calls between two additions, over all accounts: about ten megabytes. Further calls are only
+/// counted.
 const MAX_CALLS: usize = 50_000;
 /// Counters added in one call to the store.
 const ADDED_AT_ONCE: usize = 1_000;
@@ -31,10 +32,10 @@ const ADDED_AT_ONCE: usize = 1_000;
 /// A key, an hour and a reason.
 type RefusalCounter = (AccountId, KeyId, Hour, &'static str);
 
-/// A refusal that happens now.
+/// A refusal that is happening now.
 pub(super) struct RefusedNow<'a> {
     pub(super) counter: RefusalCounter,
-    /// The requested model, and how the client asked for it.
+    /// The requested model, and which API and client asked for it.
     pub(super) asked: Option<(&'a str, Option<&'a Arc<Origin>>)>,
 }
 
@@ -51,8 +52,9 @@ struct Noted {
     calls: HashMap<AccountId, VecDeque<RefusedCall>>,
     /// Number of calls over all accounts.
     calls_of_all: usize,
-    /// Counted authorizations that lacked money, by key. The gateway then calls again, to see whether the key may spend
-    /// at all, or to hold the lower bound of the cost. Both calls belong to the counted request.
+    /// For each key, counted authorizations that lacked money. After one, the gateway calls again, either to see
+    /// whether the key may spend at all, or to hold the cost's lower bound. That second call belongs to the same
+    /// request and is not counted.
     waiting: HashMap<KeyId, Vec<(RefusalCounter, RefusalId)>>,
     waits: usize,
 }
@@ -64,7 +66,7 @@ impl Noted {
         }
     }
 
-    /// Counts a call and adds it to the last calls.
+    /// Counts a call and appends it to the last calls.
     fn note(&mut self, id: RefusalId, RefusedNow { counter, asked }: &RefusedNow<'_>) {
         self.add(*counter, 1);
         let (account, key, _, reason) = *counter;
@@ -95,7 +97,7 @@ impl Noted {
         }
     }
 
-    /// Ends the wait for a second try of one of the key's requests, if there is one.
+    /// Takes one of the key's requests that wait for a second try, if there is one.
     fn second_try(&mut self, key: KeyId) -> Option<(RefusalCounter, RefusalId)> {
         let waiting = self.waiting.get_mut(&key)?;
         let first = waiting.pop();
@@ -112,8 +114,8 @@ impl Refusals {
         Self { clock, noted: Mutex::default() }
     }
 
-    /// Records a refused authorization, unless it is the second try of a recorded one. `is_least` says that it
-    /// requested the lower bound; `lacks_money` says that a second try follows.
+    /// Records a refused authorization, unless it is the second try of a recorded one. `is_least` means that it
+    /// requested the lower bound; `lacks_money` means that a second try will follow.
     pub(super) fn not_authorized(&self, refused: &RefusedNow<'_>, is_least: bool, lacks_money: bool) {
         let (_, key, ..) = refused.counter;
         let id = RefusalId::generate(&*self.clock);
@@ -128,7 +130,7 @@ impl Refusals {
         }
     }
 
-    /// Removes the refusal of a request that was granted at the second try.
+    /// Removes the refusal of a request that was granted at its second try.
     pub(super) fn authorized(&self, key: KeyId, is_least: bool) {
         if !is_least {
             return;
@@ -139,7 +141,7 @@ impl Refusals {
         }
     }
 
-    /// Records a key that may not spend, unless this is the second try of a recorded authorization.
+    /// Records that a key may not spend, unless this is the second try of a recorded authorization.
     pub(super) fn not_authenticated(&self, refused: &RefusedNow<'_>) {
         let id = RefusalId::generate(&*self.clock);
         let mut noted = self.noted.lock();
@@ -148,12 +150,12 @@ impl Refusals {
         }
     }
 
-    /// Records that a key may spend. If this is the second try of a recorded authorization, that one stays refused.
+    /// Records that a key may spend. If this is the second try of a recorded authorization, the refusal stays recorded.
     pub(super) fn authenticated(&self, key: KeyId) {
         self.noted.lock().second_try(key);
     }
 
-    /// Takes all counts and calls, by account.
+    /// Takes all counts and calls, grouped by account.
     fn take(&self) -> (BTreeMap<AccountId, Vec<RefusedLine>>, BTreeMap<AccountId, VecDeque<RefusedCall>>) {
         let Noted { counters, calls, .. } = std::mem::take(&mut *self.noted.lock());
         let mut accounts: BTreeMap<AccountId, Vec<RefusedLine>> = BTreeMap::new();
@@ -163,8 +165,8 @@ impl Refusals {
         (accounts, calls.into_iter().collect())
     }
 
-    /// Adds all counts and calls to the store. Counts that it did not accept are added again later, so if the outcome
-    /// is unknown, a call may count twice. Calls that it did not accept are only counted.
+    /// Adds all counts and calls to the store. Counts that the store did not accept are added again later, so a call
+    /// may count twice if the outcome is unknown. Calls that it did not accept are only counted.
     pub(crate) async fn add_to(&self, store: &Store) {
         let (counts, calls) = self.take();
         for (account, lines) in counts {

@@ -1,4 +1,4 @@
-//! Calls of gateways, over the store in memory.
+//! Tests of gateways' calls, over the store in memory.
 
 use async_trait::async_trait;
 use shared::{
@@ -20,18 +20,15 @@ use domain::{
     key::{ApiKey, KeyPatch},
     ledger::{BoundsPatch, Level, Refused},
 };
-use key_service_management::{
-    governed::{Governed as _, Made},
-    testing::Office,
-};
+use key_service_management::{governed::Governed as _, testing::Office};
 use key_service_store::store::{Cursor, DueHolds, HoldIndex, MissingServers, Outcomes, Skew};
 
-/// A catalogue with this model, at this price per million output tokens; prompts are free.
+/// A catalogue with this model at this price per million output tokens; prompts are free.
 fn catalogue(model: &str, usd: u32) -> Arc<Current<Catalog>> {
     priced(model, &format!("input = \"0\"\ncached_input = \"0\"\noutput = \"{usd}\"\n"))
 }
 
-/// A catalogue with this model at these prices, followed by further tables of prices.
+/// A catalogue with this model at these prices, followed by `price`'s further tables.
 fn priced(model: &str, price: &str) -> Arc<Current<Catalog>> {
     let text = format!(
         "[service]\nname = \"f\"\nprovider = \"f\"\ndocs = \"f\"\n\
@@ -57,8 +54,8 @@ impl Trial {
         let settings = KeyPatch { bounds: BoundsPatch::of_limit(limit), ..KeyPatch::default() };
         let made =
             ApiKey::create(office.management.by(account, Actor::System), settings, None).await.unwrap();
-        let Made::New(key, Some(plaintext)) = made else { panic!("{made:?}") };
-        Self { office, account, key: key.id, credential: plaintext.expose_secret().to_owned() }
+        let credential = made.secret.unwrap().expose_secret().to_owned();
+        Self { office, account, key: made.made.into_inner().id, credential }
     }
 
     fn service(&self, catalog: Arc<Current<Catalog>>) -> Service {
@@ -89,7 +86,7 @@ impl Trial {
         }
     }
 
-    /// A generation made at the current time of the test.
+    /// A generation made at the test's current time.
     fn generation(&self, n: u8) -> GenerationId {
         GenerationId::new(self.office.clock.now(), [n; 10])
     }
@@ -255,7 +252,7 @@ async fn calls_that_can_never_succeed_are_answered_for_good() {
     let extended = one(&service, Call::Extend(extend)).await;
     assert!(matches!(extended, Ok(Answer::Extended(Extended::Gone))), "{extended:?}");
 
-    // An operator has to repair a damaged record, so the answer must not ask for another attempt.
+    // An operator has to repair a damaged record, so the answer must not ask the gateway to retry.
     let damaged = trial.over(Arc::new(Answering(Ok(Err(Refused::Damaged)))), catalogue("Model Flash", 1));
     let capture = Call::Capture(Capture {
         hold: grant.hold.clone(),
@@ -420,11 +417,11 @@ async fn a_hold_covers_images_the_request_and_the_dearest_tier_that_its_prompt_c
                  request = \"0.001\"\n[[model.price.above]]\nprompt_tokens = 1000\ninput = \"3\"\n";
     let service = trial.service(priced("Model Flash", price));
     let asked = Authorize { prompt_tokens: 1_000, images: 2, ..trial.authorize(1, 100) };
-    // 1,000·1.25 + 100·2 = 1,450 micro-USD, two images and the request.
+    // 1,000·1.25 + 100·2 = 1,450 micro-USD, plus two images and the request.
     let (fees, images) = (1_000_000, 2 * 10_000_000);
     let grant = granted(&service, asked.clone()).await;
     assert_eq!((grant.output_tokens, trial.held().await), (100, 1_450_000 + fees + images));
-    // One token more may be billed by the tier: 1,001·3 + 100·2 = 3,203.
+    // With one more token, the tier may apply: 1,001·3 + 100·2 = 3,203.
     let longer = Authorize { prompt_tokens: 1_001, generation: trial.generation(2), ..asked };
     let second = granted(&service, longer).await;
     assert_eq!(trial.held().await, 1_450_000 + 3_203_000 + 2 * (fees + images));
@@ -436,7 +433,8 @@ async fn a_hold_covers_images_the_request_and_the_dearest_tier_that_its_prompt_c
         matches!(extended, Ok(Answer::Extended(Extended::Open(e))) if e.output_tokens == 200),
         "{extended:?}"
     );
-    // 500·3 + 501·1.25 + 100·2, one image, and the request; the tier inherits its write price from the table before it.
+    // 500·3 + 501·1.25 + 100·2, plus one image and the request. The tier inherits its write price from the table before
+    // it.
     let details = UsageDetails { cache_write: 501, images: 1, ..UsageDetails::default() };
     let usage = Usage { details, ..Usage::of(1_001, 0, 100) };
     let capture = Capture { hold: second.hold, usage, charged: None, estimated: false, course: None };
@@ -456,7 +454,7 @@ async fn a_bound_that_takes_more_than_a_quarter_of_what_is_available_is_to_be_co
     };
     refused(ask(1, 1_001, true)).await;
     let quarter = granted(&service, ask(2, 1_000, true)).await;
-    // 2,990 are left after the open hold.
+    // The open hold leaves 2,990.
     refused(ask(3, 748, true)).await;
     granted(&service, ask(3, 747, true)).await;
     captured(&service, quarter.hold, 0).await;
@@ -494,7 +492,7 @@ async fn a_change_of_the_catalogue_changes_no_cost_of_an_open_hold() {
         let tokens = "input = \"0\"\ncached_input = \"0\"\noutput = \"0\"";
         upstream(&format!("[model.upstream.cost]\n{tokens}\nrequest = \"{request}\""))
     };
-    // The first and the last upstream have no known cost.
+    // The first and last upstreams have no known prices.
     let with = |request: &str| priced("Model Flash", &format!("{price}{}{}", upstream(""), cost(request)));
     let before = trial.service(with("0.1"));
     let (other, gone) = (trial.service(with("0.3")), trial.service(catalogue("Model Large", 1)));
@@ -527,7 +525,8 @@ async fn a_bill_keeps_the_cost_of_the_upstream_that_served() {
         format!("[[model.upstream]]\nkind = \"vllm\"\n{url}\nmodel = \"f\"\n{cost}\nrequest = \"0.1\"\n");
     let service = trial.service(priced("Model Flash", &format!("{price}{first}")));
     let usage = Usage::of(1_000, 0, 500);
-    // The second upstream's cost is unknown; there is no third; 0 is none. A model that left the catalogue has no costs.
+    // The second upstream's prices are unknown, and there is no third upstream; 0 means none. A model that has left the
+    // catalogue has no prices.
     for (n, upstream, model) in [
         (1, 1, "Model Flash"),
         (2, 2, "Model Flash"),
@@ -542,7 +541,7 @@ async fn a_bill_keeps_the_cost_of_the_upstream_that_served() {
     }
     let journal = trial.office.store.journal(trial.account, 0, 10).await.unwrap();
     let costs = journal.entries.iter().map(|entry| entry.entry.settlement.upstream_cost);
-    // 1,000·1 + 500·2, and the request.
+    // 1,000·1 + 500·2, plus the request.
     let known = Some(NanoUsd::from_nanos(1_000_000 + 1_000_000 + 100_000_000));
     assert_eq!(costs.collect::<Vec<_>>(), [known, None, None, None, None]);
 }

@@ -1,4 +1,4 @@
-//! Counts of bills by upstream, collected in memory and added to the store every ten seconds.
+//! Counts bills by upstream. Counts are collected in memory and added to the store every ten seconds.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -12,7 +12,8 @@ use super::adding::due;
 use domain::{ledger::Settlement, upstream_calls::UpstreamCalls};
 use key_service_store::store::{Hour, Store};
 
-/// Most counters between two additions: more than the upstreams of any catalogue. Further bills are not counted.
+/// Maximum number of counters between two additions: more than the upstreams of any catalogue. Further bills are not
+/// counted.
 const MAX_COUNTERS: usize = 10_000;
 
 /// A model, the name of one of its upstreams, and an hour.

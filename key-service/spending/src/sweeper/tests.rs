@@ -1,4 +1,4 @@
-//! Expiry of leases, with a simulated clock that advances only when all tasks wait.
+//! Tests of expiring leases, with a simulated clock that advances only while all tasks wait.
 
 use std::{
     collections::HashSet,
@@ -23,21 +23,21 @@ use key_service_store::store::{
 };
 
 const LEASE: Duration = Duration::from_secs(30);
-/// The latest time at which an abandoned hold is resolved.
+/// The latest time at which an abandoned hold must be resolved.
 const NOTICED: Duration = Duration::from_secs(30 + 5 + 1);
-/// Shorter than all awaited times.
+/// Shorter than any time that a test waits for.
 const MOMENT: Duration = Duration::from_millis(50);
-/// The last moment of a lease.
+/// Just before the end of a lease.
 const ALMOST: Duration = LEASE.saturating_sub(MOMENT);
-/// Time from there to the latest expiry.
+/// Time from `ALMOST` until the latest possible expiry.
 const REST: Duration = NOTICED.saturating_sub(ALMOST);
 
-/// A store in memory, parts of which can fail.
+/// A store in memory whose parts can fail.
 struct Faulty {
     sound: Arc<Store>,
-    /// All calls fail.
+    /// Whether all calls fail.
     away: AtomicBool,
-    /// Commands to this account are never answered.
+    /// Account whose commands are never answered.
     hanging: Mutex<Option<AccountId>>,
     /// Holds that cannot be read.
     damaged: Mutex<HashSet<GenerationId>>,
@@ -108,7 +108,7 @@ impl Ledger for Faulty {
     }
 }
 
-/// A ledger with an account and a key, and the sweepers on this ledger.
+/// A ledger with an account and a key, and sweepers on this ledger.
 struct Trial {
     office: Office,
     store: Arc<Faulty>,
@@ -156,7 +156,7 @@ impl Trial {
 async fn an_abandoned_hold_expires_after_its_lease_and_not_much_later() {
     let trial = Trial::begin().await;
     trial.sweep();
-    // A first hold, a second shortly afterwards, and a third after a long time without any.
+    // A first hold, a second one shortly afterwards, and a third after a long time without holds.
     for (n, wait) in [(1, 700), (2, 0), (3, 60_000)] {
         sleep(Duration::from_millis(wait)).await;
         trial.hold(n).await;
@@ -220,7 +220,7 @@ async fn time_in_which_the_ledger_is_away_does_not_count() {
         trial.store.away.store(false, Ordering::SeqCst);
         sleep((LEASE / 2).saturating_sub(MOMENT)).await;
         assert_eq!(trial.held().await, 10, "{away} s away");
-        // An outage delays the expiry by at most the interrupted quantum.
+        // An outage delays the expiry at most by the interrupted quantum.
         sleep(REST + LEASE / 6).await;
         assert_eq!(trial.held().await, 0, "{away} s away");
     }
@@ -265,12 +265,12 @@ async fn holds_that_cannot_be_expired_hide_none_behind_them() {
     for generation in &many {
         trial.execute(hold(trial.key, *generation, 1, LEASE_TICKS)).await;
     }
-    // More damaged records than a page, all listed first.
+    // More damaged records than fit on a page, all listed first.
     trial.store.damaged.lock().extend(&many[..600]);
     trial.sweep();
     sleep(NOTICED).await;
     assert_eq!(trial.held().await, 600);
-    // After the repair, the holds expire with the next tick.
+    // Once repaired, the holds expire with the next tick.
     trial.store.damaged.lock().clear();
     sleep(LEASE / 6 + Duration::from_secs(1)).await;
     assert_eq!(trial.held().await, 0);

@@ -9,6 +9,7 @@ use std::future::ready;
 
 use domain::{
     event::{Act, EventKind},
+    governed::registry::RegistryRefused,
     ledger::Account,
     settings::AccountLabels,
 };
@@ -21,7 +22,8 @@ use records::Space;
 use shared::ids::AccountId;
 
 use crate::{
-    data::{AccountMade, AccountSummary, Funds, NewAccount},
+    data::{AccountSummary, Funds, NewAccount},
+    error::Error,
     store::{
         base::{Store, value},
         books::refused,
@@ -47,9 +49,12 @@ impl Store {
         act: Option<&Act>,
     ) -> Result<bool, StoreError> {
         let id = account.id;
-        let made = self.open_account(account, &AccountLabels::default(), act).await?;
-        // A caller that lost the answer repeats the call.
-        Ok(matches!(made, AccountMade::New(_)) || made == AccountMade::NameTaken(id))
+        match self.open_account(account, &AccountLabels::default(), act).await {
+            Ok(_) => Ok(true),
+            // A caller that lost the answer repeats the call.
+            Err(Error::Refused(refused)) => Ok(refused == RegistryRefused::NameTaken(id)),
+            Err(Error::Store(cause)) => Err(cause),
+        }
     }
 
     pub async fn accounts(&self) -> Result<Vec<AccountSummary>, StoreError> {
@@ -85,7 +90,7 @@ impl Store {
     /// Finds an account's name, money, and numbers of keys and groups; `None` for an unknown account.
     pub async fn funds(&self, account: AccountId) -> Result<Option<Funds>, StoreError> {
         let today = refused::of_today(self.clock.now());
-        let asked = vec![names::account(), layout::account_profile(), today];
+        let asked = vec![names::account().into(), layout::account_profile().into(), today.into()];
         let found = self.read().records_of(&layout::space(account), asked).await?;
         let [Some(money), Some(profile), refused] = &found[..] else { return Ok(None) };
         let (AccountRecord { money, .. }, AccountProfile { name, keys, groups, .. }) =
@@ -121,9 +126,9 @@ impl Store {
             if change.account()?.is_none() {
                 change.set_account(Account::default());
             }
-            change.put(&of_profile, profile);
+            change.put(&of_profile, profile.clone());
             if *labels != AccountLabels::default() {
-                change.put(&layout::account_labels(), &claims::write_labels(labels));
+                change.put(&layout::account_labels(), claims::write_labels(labels));
             }
             if let Some(act) = act {
                 let made = EventKind::AccountCreated { name: profile.name.clone() };
@@ -147,7 +152,8 @@ impl Store {
 
     /// Finds an account as of one moment; `None` for an unknown or incomplete account.
     pub async fn account_by_id(&self, id: AccountId) -> Result<Option<AccountSummary>, StoreError> {
-        let asked = vec![names::account(), layout::account_profile(), layout::account_labels()];
+        let asked =
+            vec![names::account().into(), layout::account_profile().into(), layout::account_labels().into()];
         let found = self.read().records_of(&layout::space(id), asked).await?;
         let [Some(money), Some(profile), labels] = &found[..] else { return Ok(None) };
         let (AccountRecord { money, .. }, AccountProfile { name, created_at, keys, groups }) =
@@ -186,7 +192,7 @@ mod tests {
         let (space, name) = layout::account_name("Acme");
         let left = AccountName { account: account(1), created_at: START, has_external_id: false };
         let put = |view: &mut View| {
-            view.put(&name, &left);
+            view.put(&name, left);
             Ok(())
         };
         store.change(&space, put).await.unwrap();

@@ -7,8 +7,8 @@ mod management_keys;
 mod operator_keys;
 
 use domain::digest::Digest;
-use key_service_ledger::{StoreError, stored::PepperRecord};
-use records::{Name, Space};
+use key_service_ledger::{StoreError, names::RecordName, stored::PepperRecord};
+use records::Space;
 
 use crate::{
     data::Credential,
@@ -39,7 +39,7 @@ impl Store {
         self.change(&space, |view| {
             let is_as_seen = view.get::<PepperRecord>(&name)?.map(|peppers| peppers.record) == seen;
             if is_as_seen {
-                view.put(&name, &PepperRecord { record: record.clone() });
+                view.put(&name, PepperRecord { record: record.clone() });
             }
             Ok(is_as_seen)
         })
@@ -65,7 +65,7 @@ impl Store {
         self.change(&layout::credentials(digest), |view| {
             view.presume_absent(&name);
             let credential = decide(view.get(&name)?);
-            view.put(&name, &credential);
+            view.put(&name, credential);
             Ok(credential)
         })
         .await
@@ -87,10 +87,10 @@ impl Store {
     }
 }
 
-fn name_of(digest: &Digest) -> Name {
+fn name_of(digest: &Digest) -> RecordName<Credential> {
     layout::name(layout::CREDENTIALS, *digest.as_bytes())
 }
 
-fn pepper_place() -> (Space, Name) {
+fn pepper_place() -> (Space, RecordName<PepperRecord>) {
     (Space::new("installation"), layout::name(layout::INSTALLATION, *b"p"))
 }

@@ -76,7 +76,7 @@ impl Store {
             let (log, order) = (names::EVENTS, records::Order::Ascending);
             let to = from.saturating_add(limit as u64).saturating_sub(1);
             let questions = vec![
-                Question::Records(vec![names::events()]),
+                Question::Records(vec![names::events().into()]),
                 Question::Values { log, from, to, order, limit },
             ];
             let answers = self.read().ask(&space, questions).await?;

@@ -8,6 +8,7 @@ mod profile;
 
 use domain::{
     event::{Act, EventKind},
+    governed::{Made, Refused},
     group::{Group, GroupPatch, NewGroup},
     key::ApiKey,
 };
@@ -16,19 +17,23 @@ use key_service_ledger::{
     stored::{Balance, ExternalId},
 };
 use records::{Answer, Index, Question};
-use shared::ids::{AccountId, GroupId, KeyId};
+use shared::{
+    ids::{AccountId, GroupId, KeyId},
+    wire::Noun,
+};
 
 pub(crate) use self::changes::{count_key, insert_group, tell_passed, with_external_id};
 use self::{
-    changes::{create, find, update},
+    changes::{create, find, made, update},
     profile::from_records,
 };
 use crate::{
-    data::{GroupCreated, GroupPage, GroupUpdated, Idempotency, Order, Page, TopGroups},
+    data::{GroupPage, Idempotency, Order, Page, TopGroups},
+    error::Error,
     store::{
         base::{Store, damaged},
         groups::profile::group_id,
-        idempotency,
+        idempotency::OnceRequest,
         layout::{self, external_id},
     },
 };
@@ -53,15 +58,9 @@ impl Store {
         new: NewGroup,
         idempotency: Option<Idempotency>,
         act: &Act,
-    ) -> Result<GroupCreated, StoreError> {
-        let attempt = idempotency.as_ref();
-        let ended = self.ended_attempts(new.account, attempt).await?;
-        self.lanes
-            .change(new.account, |change| {
-                idempotency::prune(change, &ended)?;
-                create(change, &new, attempt, act)
-            })
-            .await
+    ) -> Result<Made<Group>, Error<Refused>> {
+        let attempt = OnceRequest { account: new.account, makes: *new.group.id.as_bytes(), idempotency };
+        self.make_once(attempt, made, |change| create(change, &new, act)).await
     }
 
     /// Finds a group of the account.
@@ -157,27 +156,27 @@ impl Store {
         id: GroupId,
         patch: GroupPatch,
         act: &Act,
-    ) -> Result<GroupUpdated, StoreError> {
+    ) -> Result<Group, Error<Refused>> {
         self.lanes.change(account, |change| update(change, id, &patch, act)).await
     }
 
-    /// Archives a group and returns it; a repetition changes nothing. `None` if the account does not have the group.
+    /// Archives a group and returns it; a repetition changes nothing.
     pub async fn archive_group(
         &self,
         account: AccountId,
         id: GroupId,
         act: &Act,
-    ) -> Result<Option<Group>, StoreError> {
+    ) -> Result<Group, Error<Refused>> {
         self.lanes
             .change(account, |change| {
-                let Some(group) = find(change, id)? else { return Ok(None) };
+                let group = find(change, id)?.ok_or(Refused::NotFound(Noun::Group))?;
                 if group.spend.archived_at.is_some() {
-                    return Ok(Some(group));
+                    return Ok(group);
                 }
                 let archived = group.archived(act.at);
                 change.set_group(id, archived.spend.clone());
                 change.event(act.event(0, None, Some(id), EventKind::GroupArchived {}));
-                Ok(Some(archived))
+                Ok(archived)
             })
             .await
     }
@@ -225,7 +224,8 @@ impl Store {
     pub async fn groups_by_id(&self, account: AccountId, ids: &[GroupId]) -> Result<Vec<Group>, StoreError> {
         let mut groups = Vec::with_capacity(ids.len());
         for some in ids.chunks(READ_AT_ONCE) {
-            let names = some.iter().flat_map(|id| [names::group(*id), layout::group_profile(*id)]);
+            let names =
+                some.iter().flat_map(|id| [names::group(*id).into(), layout::group_profile(*id).into()]);
             let question = Question::Records(names.collect());
             let Some(Answer::Records(found)) =
                 self.read().ask(&layout::space(account), vec![question]).await?.pop()

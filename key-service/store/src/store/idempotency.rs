@@ -1,11 +1,13 @@
 //! Idempotency keys: the result of each key's request, until the key expires.
 
-use key_service_ledger::{Change, StoreError, stored::IdempotencyKey};
-use records::{Name, Order};
-use shared::ids::AccountId;
+use domain::governed::{IdempotencyKeyReused, Made};
+use key_service_ledger::{Change, StoreError, names::RecordName, stored::IdempotencyKey};
+use records::Order;
+use shared::{ids::AccountId, time::Timestamp};
 
 use crate::{
     data::Idempotency,
+    error::Error,
     store::{base::Store, layout},
 };
 
@@ -13,23 +15,53 @@ use crate::{
 /// enough that a busy day's keys delay no caller.
 const PRUNED_AT_ONCE: usize = 64;
 
-/// Outcome of an earlier attempt.
-pub(crate) enum Earlier {
-    /// The same request created or changed the object with this id.
-    Made([u8; 16]),
-    /// The idempotency key was used with a different request.
-    OtherRequest,
+/// A request that creates one object, or one credential, however often it is repeated.
+pub(crate) struct OnceRequest {
+    pub account: AccountId,
+    /// Id of the object, or the beginning of the credential's digest.
+    pub makes: [u8; 16],
+    /// The client's idempotency key, if it sent one.
+    pub idempotency: Option<Idempotency>,
 }
 
 impl Store {
-    /// Finds expired idempotency keys of the account for [`prune`]; none if this attempt has no idempotency key.
-    pub(crate) async fn ended_attempts(
+    /// Makes what the request asks for, once for each idempotency key. If an earlier request made it, returns what
+    /// `find` finds under the id that is kept with the key. Both begin with all reads, so that records are read
+    /// together.
+    pub(crate) async fn make_once<T, R: From<IdempotencyKeyReused>>(
         &self,
-        account: AccountId,
-        attempt: Option<&Idempotency>,
-    ) -> Result<Vec<Vec<u8>>, StoreError> {
-        let Some(attempt) = attempt else { return Ok(Vec::new()) };
-        let until_now = (Vec::new(), layout::behind(&layout::time(attempt.now)));
+        OnceRequest { account, makes, idempotency }: OnceRequest,
+        mut find: impl FnMut(&mut Change<'_>, [u8; 16]) -> Result<T, Error<R>> + Send,
+        mut create: impl FnMut(&mut Change<'_>) -> Result<Made<T>, Error<R>> + Send,
+    ) -> Result<Made<T>, Error<R>> {
+        let Some(attempt) = idempotency else { return self.lanes.change(account, create).await };
+        let ended = self.ended_attempts(account, attempt.now).await?;
+        let name = layout::name(layout::IDEMPOTENCY, *attempt.key.as_bytes());
+        let decide = |change: &mut Change<'_>| {
+            prune(change, &ended)?;
+            let earlier = change.get::<IdempotencyKey>(&name)?;
+            match earlier.filter(|earlier| earlier.expires_at > attempt.now) {
+                Some(earlier) if earlier.request != attempt.request => {
+                    Err(Error::Refused(IdempotencyKeyReused.into()))
+                }
+                // The same call again, whose answer was lost.
+                Some(earlier) if earlier.made == makes => find(change, makes).map(Made::New),
+                Some(earlier) => find(change, earlier.made).map(Made::Replayed),
+                None => {
+                    let made = create(change)?;
+                    if let Made::New(_) = made {
+                        keep(change, &name, &attempt, makes);
+                    }
+                    Ok(made)
+                }
+            }
+        };
+        self.lanes.change(account, decide).await
+    }
+
+    /// Finds expired idempotency keys of the account.
+    async fn ended_attempts(&self, account: AccountId, now: Timestamp) -> Result<Vec<Vec<u8>>, StoreError> {
+        let until_now = (Vec::new(), layout::behind(&layout::time(now)));
         let space = layout::space(account);
         self.read()
             .entries(&space, layout::IDEMPOTENCY_ENDS, until_now, Order::Ascending, PRUNED_AT_ONCE)
@@ -38,7 +70,7 @@ impl Store {
 }
 
 /// Removes expired idempotency keys, unless they have been used again.
-pub(crate) fn prune(change: &mut Change<'_>, ended: &[Vec<u8>]) -> Result<(), StoreError> {
+fn prune(change: &mut Change<'_>, ended: &[Vec<u8>]) -> Result<(), StoreError> {
     for entry in ended {
         if let Some((end, digest)) = entry.split_at_checked(size_of::<u64>()) {
             let name = layout::name(layout::IDEMPOTENCY, digest);
@@ -52,30 +84,12 @@ pub(crate) fn prune(change: &mut Change<'_>, ended: &[Vec<u8>]) -> Result<(), St
     Ok(())
 }
 
-/// Finds the result of the attempt's idempotency key, if it has one that is still alive.
-pub(crate) fn earlier(
-    change: &mut Change<'_>,
-    attempt: Option<&Idempotency>,
-) -> Result<Option<Earlier>, StoreError> {
-    let Some(attempt) = attempt else { return Ok(None) };
-    let kept = change.get::<IdempotencyKey>(&name_of(attempt))?;
-    let Some(kept) = kept.filter(|kept| kept.expires_at > attempt.now) else { return Ok(None) };
-    let is_same = kept.request == attempt.request;
-    Ok(Some(if is_same { Earlier::Made(kept.made) } else { Earlier::OtherRequest }))
-}
-
-/// Stores the attempt's result under its idempotency key, if it has one. An expired record may be overwritten; its
-/// index entry stays until it is pruned.
-pub(crate) fn keep(change: &mut Change<'_>, attempt: Option<&Idempotency>, made: &[u8; 16]) {
-    let Some(attempt) = attempt else { return };
-    let Idempotency { key, request, now: _, expires_at } = *attempt;
-    let kept = IdempotencyKey { request, made: *made, expires_at };
-    change.enter(layout::IDEMPOTENCY_ENDS, [&end_of(&kept)[..], key.as_bytes()].concat());
-    change.put(&name_of(attempt), &kept);
-}
-
-fn name_of(attempt: &Idempotency) -> Name {
-    layout::name(layout::IDEMPOTENCY, *attempt.key.as_bytes())
+/// Stores what the attempt made under its idempotency key. An expired record may be overwritten; its index entry stays
+/// until it is pruned.
+fn keep(change: &mut Change<'_>, name: &RecordName<IdempotencyKey>, attempt: &Idempotency, made: [u8; 16]) {
+    let kept = IdempotencyKey { request: attempt.request, made, expires_at: attempt.expires_at };
+    change.enter(layout::IDEMPOTENCY_ENDS, [&end_of(&kept)[..], attempt.key.as_bytes()].concat());
+    change.put(name, kept);
 }
 
 /// First part of an idempotency key's index entry.

@@ -11,19 +11,24 @@ pub(crate) mod stored;
 
 use domain::{
     event::{Act, EventKind},
+    governed::{BadGroup, Made, Refused},
     key::{ApiKey, KeyPatch, NewKey},
 };
 use key_service_ledger::{
     Change, StoreError, names,
     stored::{AccountProfile, KeyProfile},
 };
-use shared::ids::{AccountId, KeyId, Principal};
+use shared::{
+    ids::{AccountId, KeyId, Principal},
+    wire::Noun,
+};
 
 use crate::{
-    data::{Created, Credential, Idempotency, Updated},
+    data::{Credential, Idempotency},
+    error::Error,
     store::{
         base::{Store, damaged},
-        idempotency::{self, Earlier},
+        idempotency::OnceRequest,
         keys::stored::{find, insert_key, put, read, takes_key, tell_passed},
         layout,
     },
@@ -37,26 +42,28 @@ impl Store {
         new: NewKey,
         idempotency: Option<Idempotency>,
         act: &Act,
-    ) -> Result<Created, StoreError> {
-        let credential = Credential::first(Principal::ApiKey(new.account, new.key.id));
-        self.put_credential(&new.digest, credential).await?;
-        let attempt = idempotency.as_ref();
-        let ended = self.ended_attempts(new.account, attempt).await?;
-        let decide = |change: &mut Change<'_>| {
-            idempotency::prune(change, &ended)?;
-            create(change, &new, attempt, act)
-        };
-        let decided = self.lanes.change(new.account, decide).await;
-        let is_key_there = match &decided {
-            Ok((_, is_key_there)) => *is_key_there,
+    ) -> Result<Made<ApiKey>, Error<Refused>> {
+        let NewKey { account, key: ApiKey { id, .. }, digest, .. } = &new;
+        let credential = Credential::first(Principal::ApiKey(*account, *id));
+        self.put_credential(digest, credential).await?;
+        let attempt = OnceRequest { account: *account, makes: *id.as_bytes(), idempotency };
+        let made = self.make_once(attempt, made, |change| create(change, &new, act)).await;
+        let may_be_there = match &made {
+            Ok(Made::New(_))
+            | Err(Error::Store(
+                StoreError::Unavailable(_) | StoreError::Busy(_) | StoreError::Full | StoreError::Damaged(_),
+            )) => true,
             // A conflict means that the account does not exist.
-            Err(StoreError::Conflict(_)) => false,
-            Err(StoreError::Unavailable(_) | StoreError::Busy(_) | StoreError::Damaged(_)) => true,
+            Err(Error::Store(StoreError::Conflict(_))) => false,
+            // Another call with the same key may have made it.
+            Ok(Made::Existing(_) | Made::Replayed(_)) | Err(Error::Refused(_)) => {
+                !matches!(self.key(*account, *id).await, Ok(None))
+            }
         };
-        if !is_key_there {
-            self.forget_credential(&new.digest, credential).await;
+        if !may_be_there {
+            self.forget_credential(digest, credential).await;
         }
-        decided.map(|(created, _)| created)
+        made
     }
 
     /// Finds an API key of the account.
@@ -71,27 +78,27 @@ impl Store {
         id: KeyId,
         patch: KeyPatch,
         act: &Act,
-    ) -> Result<Updated, StoreError> {
+    ) -> Result<ApiKey, Error<Refused>> {
         self.lanes.change(account, |change| update(change, id, &patch, act)).await
     }
 
-    /// Revokes an API key and returns it; a repetition changes nothing. `None` if the account does not have the key.
+    /// Revokes an API key and returns it; a repetition changes nothing.
     pub async fn revoke_key(
         &self,
         account: AccountId,
         id: KeyId,
         act: &Act,
-    ) -> Result<Option<ApiKey>, StoreError> {
+    ) -> Result<ApiKey, Error<Refused>> {
         self.lanes
             .change(account, |change| {
-                let Some((key, profile)) = find(change, id)? else { return Ok(None) };
+                let (key, profile) = find(change, id)?.ok_or(Refused::NotFound(Noun::Key))?;
                 if key.spend.revoked_at.is_some() {
-                    return Ok(Some(key));
+                    return Ok(key);
                 }
                 let revoked = key.clone().revoked(act.at);
                 put(change, &key, &revoked, profile)?;
                 change.event(act.event(0, Some(id), revoked.spend.group, EventKind::KeyRevoked {}));
-                Ok(Some(revoked))
+                Ok(revoked)
             })
             .await
     }
@@ -111,7 +118,7 @@ impl Store {
         account: AccountId,
         ids: &[KeyId],
     ) -> Result<Vec<(ApiKey, KeyProfile)>, StoreError> {
-        let names = ids.iter().flat_map(|id| [names::key(*id), layout::key_profile(*id)]);
+        let names = ids.iter().flat_map(|id| [names::key(*id).into(), layout::key_profile(*id).into()]);
         let found = self.read().records_of(&layout::space(account), names.collect()).await?;
         let keys = ids.iter().zip(found.chunks(2)).map(|(id, records)| match records {
             [Some(money), profile] => read(*id, money, profile.as_ref()).map(Some),
@@ -121,74 +128,57 @@ impl Store {
     }
 }
 
-/// Creates a key, unless the idempotency key is taken; a repetition changes nothing. Also returns whether a key with
-/// this id exists afterwards.
+/// Creates a key; a repetition changes nothing.
 fn create(
     change: &mut Change<'_>,
-    new: &NewKey,
-    attempt: Option<&Idempotency>,
+    NewKey { account, key, digest: _, most }: &NewKey,
     act: &Act,
-) -> Result<(Created, bool), StoreError> {
-    let NewKey { account, key, digest: _, most } = new;
+) -> Result<Made<ApiKey>, Error<Refused>> {
     // All records are requested first, so that they are read together.
     let is_account_there = change.account()?.is_some();
-    let earlier = idempotency::earlier(change, attempt)?;
     let keys = change.get::<AccountProfile>(&layout::account_profile())?.map_or(0, |profile| profile.keys);
     let is_there = find(change, key.id)?.is_some();
     let judged = takes_key(change, key.spend.group)?;
     if !is_account_there {
-        return Err(StoreError::no_account(*account));
-    }
-    match earlier {
-        Some(Earlier::OtherRequest) => return Ok((Created::Reused, is_there)),
-        Some(Earlier::Made(id)) => {
-            let id = KeyId::from_slice(&id).ok_or_else(missing)?;
-            let (made, _) = find(change, id)?.ok_or_else(missing)?;
-            let created = if id == key.id { Created::New(made) } else { Created::Replayed(made) };
-            return Ok((created, is_there));
-        }
-        None => {}
+        return Err(StoreError::no_account(*account).into());
     }
     if keys >= *most && !is_there {
-        return Ok((Created::TooMany, false));
+        return Err(Refused::TooMany(Noun::Key, *most).into());
     }
-    if let Err(bad) = judged {
-        return Ok((Created::BadGroup(bad), is_there));
-    }
-    if let Err(bad) = key.spend.budget.judge_raises(act.at) {
-        return Ok((Created::BadRaise(bad), is_there));
-    }
+    judged.map_err(in_group)?;
+    key.spend.budget.judge_raises(act.at).map_err(Refused::BadRaise)?;
     if insert_key(change, key)? {
         change.event(act.event(0, Some(key.id), key.spend.group, key.creation(act.at)));
         tell_passed(change, None, key, act);
     }
-    idempotency::keep(change, attempt, key.id.as_bytes());
-    let (made, _) = find(change, key.id)?.ok_or_else(missing)?;
-    Ok((Created::New(made), true))
+    made(change, *key.id.as_bytes()).map(Made::New)
 }
 
-fn update(change: &mut Change<'_>, id: KeyId, patch: &KeyPatch, act: &Act) -> Result<Updated, StoreError> {
+/// Finds the key that a request made.
+fn made(change: &mut Change<'_>, id: [u8; 16]) -> Result<ApiKey, Error<Refused>> {
+    let missing = || damaged("what an idempotency key made is missing");
+    let id = KeyId::from_slice(&id).ok_or_else(missing)?;
+    let (key, _) = find(change, id)?.ok_or_else(missing)?;
+    Ok(key)
+}
+
+fn update(change: &mut Change<'_>, id: KeyId, patch: &KeyPatch, act: &Act) -> Result<ApiKey, Error<Refused>> {
     let judged = takes_key(change, patch.group.flatten())?;
-    let Some((before, profile)) = find(change, id)? else { return Ok(Updated::NotFound) };
-    let mut key = match before.clone().updated(patch, act.at) {
-        Ok(key) => key,
-        Err(reason) => return Ok(Updated::NotChanged(reason)),
-    };
+    let (before, profile) = find(change, id)?.ok_or(Refused::NotFound(Noun::Key))?;
+    let mut key = before.clone().updated(patch, act.at)?;
     if patch.bounds.windows.is_some() {
         key.spend.budget.begin_windows(act.at, change.windows_begin(act.at)?);
     }
-    if let Err(bad) = judged {
-        return Ok(Updated::BadGroup(bad));
-    }
+    judged.map_err(in_group)?;
     put(change, &before, &key, profile)?;
     if let Some(updated) = key.change(&before, act.at) {
         change.event(act.event(0, Some(id), key.spend.group, updated));
     }
     tell_passed(change, Some(&before), &key, act);
-    Ok(Updated::Key(key))
+    Ok(key)
 }
 
-/// Error for an account that lacks a key named by an idempotency key.
-fn missing() -> StoreError {
-    damaged("what an idempotency key made is missing")
+/// The refusal of a group that accepts no keys.
+fn in_group(bad: BadGroup) -> Refused {
+    Refused::BadGroup("group_id", bad)
 }

@@ -8,22 +8,24 @@ mod sign_in;
 
 use domain::{
     event::{Act, EventKind},
-    member::{Member, MemberChange},
+    governed::Made,
+    member::{Member, MemberChange, MemberRefused},
     second_factor::SecondFactor,
 };
 use key_service_ledger::{
     Change, StoreError,
+    names::RecordName,
     stored::{IdList, MemberName, MemberRecord},
 };
-use records::Name;
 use shared::ids::{AccountId, MemberId};
 
 use crate::{
-    data::{Idempotency, MemberCreated},
+    data::Idempotency,
+    error::Error,
     store::{
         accounts::insert_id,
         base::{Store, damaged},
-        idempotency::{self, Earlier},
+        idempotency::OnceRequest,
         layout,
         members::member_records::{member_name, name_name, read_member, write_member},
     },
@@ -37,8 +39,8 @@ impl Store {
         member: Member,
         most: u64,
         act: &Act,
-    ) -> Result<MemberCreated, StoreError> {
-        self.create_member_once(account, member, most, (None, act)).await
+    ) -> Result<(), Error<MemberRefused>> {
+        self.create_member_once(account, member, most, (None, act)).await.map(drop)
     }
 
     /// Creates a member once for each idempotency key.
@@ -48,26 +50,19 @@ impl Store {
         member: Member,
         most: u64,
         (idempotency, act): (Option<Idempotency>, &Act),
-    ) -> Result<MemberCreated, StoreError> {
-        let attempt = idempotency.as_ref();
-        let ended = self.ended_attempts(account, attempt).await?;
-        let create = |change: &mut Change<'_>| {
-            idempotency::prune(change, &ended)?;
-            match idempotency::earlier(change, attempt)? {
-                Some(Earlier::OtherRequest) => return Ok(MemberCreated::Reused),
-                Some(Earlier::Made(id)) => {
-                    let id = MemberId::from_slice(&id).ok_or_else(|| damaged("an id"))?;
-                    return Ok(MemberCreated::Replayed(id));
-                }
-                None => {}
-            }
-            let made = add_member(change, account, &member, most, act)?;
-            if made == MemberCreated::Made {
-                idempotency::keep(change, attempt, member.id.as_bytes());
-            }
-            Ok(made)
+    ) -> Result<Made<Member>, Error<MemberRefused>> {
+        let request = OnceRequest { account, makes: *member.id.as_bytes(), idempotency };
+        let find = |change: &mut Change<'_>, id: [u8; 16]| {
+            let id = MemberId::from_slice(&id).ok_or_else(|| damaged("an id"))?;
+            // A member may have been removed since.
+            let found = change.get(&member_name(id))?.ok_or(MemberRefused::NotFound)?;
+            Ok(read_member(id, found))
         };
-        self.lanes.change(account, create).await
+        let create = |change: &mut Change<'_>| {
+            add_member(change, account, &member, most, act)?;
+            Ok(Made::New(member.clone()))
+        };
+        self.make_once(request, find, create).await
     }
 
     /// The account's members, oldest first.
@@ -91,20 +86,19 @@ impl Store {
         Ok(member.map(|member| read_member(named.member, member)))
     }
 
-    /// Changes some fields of a member. A new role writes an event. `false` if there is no such member.
+    /// Changes some fields of a member. A new role writes an event.
     pub async fn update_member(
         &self,
         account: AccountId,
         id: MemberId,
         fields: MemberChange,
-    ) -> Result<bool, StoreError> {
+    ) -> Result<(), Error<MemberRefused>> {
         let name = member_name(id);
         let update = |change: &mut Change<'_>| {
-            let Some(member) = change.get(&name)? else { return Ok(false) };
-            let member = read_member(id, member);
+            let member = read_member(id, change.get(&name)?.ok_or(MemberRefused::NotFound)?);
             member.role_event(&fields).into_iter().for_each(|event| change.event(event));
-            change.put(&name, &write_member(&member.changed(fields.clone())));
-            Ok(true)
+            change.put(&name, write_member(&member.changed(fields.clone())));
+            Ok(())
         };
         self.lanes.change(account, update).await
     }
@@ -125,7 +119,7 @@ impl Store {
             if found.second_factor != member.second_factor {
                 return Ok(false);
             }
-            change.put(&name, &write_member(&Member { second_factor: after.clone(), ..found }));
+            change.put(&name, write_member(&Member { second_factor: after.clone(), ..found }));
             if let Some(kind) = member.second_factor_event(after.as_ref()) {
                 change.event(act.event(0, None, None, kind));
             }
@@ -134,28 +128,28 @@ impl Store {
         self.lanes.change(account, replace).await
     }
 
-    /// Removes a member and voids its links and sessions. `false` if there is no such member.
+    /// Removes a member and voids its links and sessions.
     pub async fn remove_member(
         &self,
         account: AccountId,
         id: MemberId,
         act: &Act,
-    ) -> Result<bool, StoreError> {
+    ) -> Result<(), Error<MemberRefused>> {
         let records = self.some_records_of(account, id).await?;
         let name = member_name(id);
         let remove = |change: &mut Change<'_>| {
             let (found, list) =
                 (change.get::<MemberRecord>(&name)?, change.get::<IdList<MemberId>>(&list_name())?);
-            let Some(found) = found else { return Ok(false) };
+            let found = found.ok_or(MemberRefused::NotFound)?;
             let mut list = list.unwrap_or_default();
             list.ids.retain(|other| *other != id);
-            change.put(&list_name(), &list);
+            change.put(&list_name(), list);
             change.remove(&name);
             change.remove(&name_name(&found.name));
-            expiring::void_all(change.records(), id, &records);
+            expiring::void_all(change, id, &records);
             let removed = EventKind::MemberRemoved { member_id: id, name: found.name };
             change.event(act.event(0, None, None, removed));
-            Ok(true)
+            Ok(())
         };
         self.lanes.change(account, remove).await
     }
@@ -168,35 +162,35 @@ fn add_member(
     member: &Member,
     most: u64,
     act: &Act,
-) -> Result<MemberCreated, StoreError> {
+) -> Result<(), Error<MemberRefused>> {
     let (of_member, of_name) = (member_name(member.id), name_name(&member.name));
     change.presume_absent(&of_member);
     change.presume_absent(&of_name);
     let (money, list) = (change.account()?, change.get::<IdList<MemberId>>(&list_name())?);
     if money.is_none() {
-        return Err(StoreError::no_account(account));
+        return Err(StoreError::no_account(account).into());
     }
     match change.get::<MemberName>(&of_name)? {
         // An earlier attempt of the same caller created the member.
-        Some(named) if named.member == member.id => return Ok(MemberCreated::Made),
-        Some(_) => return Ok(MemberCreated::NameTaken),
+        Some(named) if named.member == member.id => return Ok(()),
+        Some(_) => return Err(MemberRefused::NameTaken.into()),
         None => {}
     }
     let mut list = list.unwrap_or_default();
     if list.ids.len() as u64 >= most {
-        return Ok(MemberCreated::TooMany);
+        return Err(MemberRefused::TooMany.into());
     }
-    if change.has_record(&of_member) {
-        return Err(StoreError::Conflict(format!("{} has another name", member.id)));
+    if change.has(&of_member) {
+        return Err(StoreError::Conflict(format!("{} has another name", member.id)).into());
     }
     insert_id(&mut list, member.id);
-    change.put(&list_name(), &list);
-    change.put(&of_member, &write_member(member));
-    change.put(&of_name, &MemberName { member: member.id });
+    change.put(&list_name(), list);
+    change.put(&of_member, write_member(member));
+    change.put(&of_name, MemberName { member: member.id });
     change.event(act.event(0, None, None, member.invitation()));
-    Ok(MemberCreated::Made)
+    Ok(())
 }
 
-fn list_name() -> Name {
+fn list_name() -> RecordName<IdList<MemberId>> {
     layout::name(layout::MEMBERS, *b"l")
 }

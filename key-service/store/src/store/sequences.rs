@@ -6,10 +6,11 @@ use domain::{
     sequence::{Epoch, EpochBegin, Sequence, next_epoch},
 };
 use key_service_ledger::{
-    StoreError, names,
+    StoreError,
+    names::{self, RecordName},
     stored::{AccountRecord, Restores},
 };
-use records::{Log, Name, Order, Space};
+use records::{Log, Order, Space};
 use shared::{ids::AccountId, time::Timestamp};
 
 use crate::store::{base::Store, books::journal_entry, events, layout};
@@ -34,7 +35,7 @@ impl Store {
                 restores.first_entries.push(account.entries + 1);
                 restores.first_events.push(account.events + 1);
                 restores.epochs.push(epoch);
-                view.put(&name(), &restores);
+                view.put(&name(), restores);
                 Ok(())
             })
             .await?;
@@ -87,7 +88,7 @@ impl Store {
                     kept.lost_events.push(*event);
                     kept.lost_epochs.push(*epoch);
                 }
-                view.put(&name(), &kept);
+                view.put(&name(), kept);
                 Ok(())
             })
             .await?;
@@ -139,7 +140,7 @@ fn last_epoch(restores: &Restores) -> Option<u64> {
     restores.epochs.last().copied()
 }
 
-fn name() -> Name {
+fn name() -> RecordName<Restores> {
     layout::name(layout::HOUSE, *b"n")
 }
 

@@ -1,7 +1,6 @@
 //! Money of accounts and keys, and the holds on it.
 
 pub(crate) mod holders;
-mod house;
 
 use async_trait::async_trait;
 use key_service_ledger::{StoreError, names, stored::AccountRecord};
@@ -52,6 +51,15 @@ pub trait Ledger: Send + Sync + 'static {
 
     /// Succeeds if a server of the store answers and has loaded its data, and names those that do not.
     async fn ping(&self) -> Result<MissingServers, StoreError>;
+}
+
+impl Store {
+    /// Drops some of the account's sets with old records: bills of generations, and sums of days. Spending does the
+    /// same every ten minutes in a process that keeps serving the account; callers that go through all accounts can do
+    /// it for the others. Does nothing if the account does not exist.
+    pub async fn keep_house(&self, account: AccountId) -> Result<(), StoreError> {
+        Ok(self.lanes.keep_house(account).await?)
+    }
 }
 
 #[async_trait]

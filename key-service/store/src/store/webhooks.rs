@@ -8,14 +8,18 @@ use key_service_ledger::{
     Change, StoreError,
     stored::{IdList, PendingDeliveries, WebhookAccount, WebhookRecord},
 };
-use shared::ids::{AccountId, WebhookId};
+use shared::{
+    ids::{AccountId, WebhookId},
+    wire::Noun,
+};
 
 use crate::{
-    data::{Idempotency, WebhookCreated},
+    data::Idempotency,
+    error::Error,
     store::{
         accounts::insert_id,
         base::Store,
-        idempotency::{self, Earlier},
+        idempotency::OnceRequest,
         layout,
         webhooks::records::{
             attempts, delivery, list, pending, read_pending, read_webhook, unreadable, webhook, write_webhook,
@@ -24,6 +28,7 @@ use crate::{
 };
 use domain::{
     event::Act,
+    governed::{Made, Refused},
     webhook::{StoredWebhook, Webhook, WebhookPatch},
 };
 
@@ -39,44 +44,11 @@ impl Store {
         new: StoredWebhook,
         most: u64,
         idempotency: Option<Idempotency>,
-    ) -> Result<WebhookCreated, StoreError> {
+    ) -> Result<Made<Webhook>, Error<Refused>> {
         // The account is listed first: a listed account may have no webhooks, but not the reverse.
         self.list_webhook_account(account).await?;
-        let attempt = idempotency.as_ref();
-        let ended = self.ended_attempts(account, attempt).await?;
-        let id = new.webhook.id;
-        self.lanes
-            .change(account, |change| {
-                if change.account()?.is_none() {
-                    return Err(StoreError::no_account(account));
-                }
-                idempotency::prune(change, &ended)?;
-                match idempotency::earlier(change, attempt)? {
-                    Some(Earlier::OtherRequest) => return Ok(WebhookCreated::Reused),
-                    Some(Earlier::Made(made)) if made == *id.as_bytes() => return Ok(WebhookCreated::New),
-                    Some(Earlier::Made(made)) => {
-                        let made = WebhookId::from_slice(&made);
-                        return made
-                            .map(WebhookCreated::Replayed)
-                            .ok_or_else(|| unreadable("an idempotency key"));
-                    }
-                    None => {}
-                }
-                let mut listed = change.get::<IdList<WebhookId>>(&list())?.unwrap_or_default();
-                let others = listed.ids.iter().filter(|other| **other != id).count();
-                if others as u64 >= most {
-                    return Ok(WebhookCreated::TooMany);
-                }
-                if others == listed.ids.len() {
-                    insert_id(&mut listed, id);
-                    change.put(&list(), &listed);
-                    change.presume_absent(&webhook(id));
-                    change.put(&webhook(id), &write_webhook(&new));
-                }
-                idempotency::keep(change, attempt, id.as_bytes());
-                Ok(WebhookCreated::New)
-            })
-            .await
+        let attempt = OnceRequest { account, makes: *new.webhook.id.as_bytes(), idempotency };
+        self.make_once(attempt, made, |change| create(change, account, &new, most)).await
     }
 
     /// The account's webhooks, oldest first.
@@ -90,52 +62,46 @@ impl Store {
         Ok(found.filter_map(|(id, found)| Some(read_webhook(id, found?))).collect())
     }
 
-    /// Changes a webhook by [`StoredWebhook::with`]. If that disables it, its deliveries are dropped. `None` if the
-    /// account does not have the webhook.
+    /// Changes a webhook by [`StoredWebhook::with`]. If that disables it, its deliveries are dropped.
     pub async fn update_webhook(
         &self,
         account: AccountId,
         id: WebhookId,
         patch: WebhookPatch,
         act: &Act,
-    ) -> Result<Option<Webhook>, StoreError> {
+    ) -> Result<Webhook, Error<Refused>> {
         self.lanes
             .change(account, |change| {
                 let waiting = change.get::<PendingDeliveries>(&pending(id))?;
-                let Some(before) = change.get(&webhook(id))? else { return Ok(None) };
-                let before = read_webhook(id, before);
+                let before = found(change, id)?;
                 let waiting = waiting.unwrap_or_default();
                 let deliveries: Vec<_> = waiting.deliveries.iter().map(read_pending).collect();
                 let after = before.clone().with(&patch, deliveries.iter(), act.at);
-                change.put(&webhook(id), &write_webhook(&after));
+                change.put(&webhook(id), write_webhook(&after));
                 if after.webhook.disabled.is_some() {
                     drop_deliveries(change, id, &waiting);
                 }
                 if let Some(end) = after.webhook.end_since(&before.webhook) {
                     change.event(act.event(0, None, None, end));
                 }
-                Ok(Some(after.webhook))
+                Ok(after.webhook)
             })
             .await
     }
 
-    /// Removes a webhook with its deliveries and attempts, and returns it. `None` if it does not exist.
-    pub async fn delete_webhook(
-        &self,
-        account: AccountId,
-        id: WebhookId,
-    ) -> Result<Option<Webhook>, StoreError> {
+    /// Removes a webhook with its deliveries and attempts, and returns it.
+    pub async fn delete_webhook(&self, account: AccountId, id: WebhookId) -> Result<Webhook, Error<Refused>> {
         self.lanes
             .change(account, |change| {
                 let waiting = change.get::<PendingDeliveries>(&pending(id))?.unwrap_or_default();
                 let mut listed = change.get::<IdList<WebhookId>>(&list())?.unwrap_or_default();
-                let Some(before) = change.get::<WebhookRecord>(&webhook(id))? else { return Ok(None) };
+                let before = found(change, id)?;
                 listed.ids.retain(|other| *other != id);
-                change.put(&list(), &listed);
+                change.put(&list(), listed);
                 change.remove(&webhook(id));
                 change.remove(&attempts(id));
                 drop_deliveries(change, id, &waiting);
-                Ok(Some(read_webhook(id, before).webhook))
+                Ok(before.webhook)
             })
             .await
     }
@@ -160,7 +126,7 @@ impl Store {
         let name = layout::name(layout::WEBHOOK_ACCOUNTS, *account.as_bytes());
         self.change(&space, |view| {
             if !view.has(&name) {
-                view.put(&name, &WebhookAccount {});
+                view.put(&name, WebhookAccount {});
             }
             Ok(())
         })
@@ -168,10 +134,46 @@ impl Store {
     }
 }
 
+/// Creates a webhook in an account with fewer than `most` others; a repetition changes nothing.
+fn create(
+    change: &mut Change<'_>,
+    account: AccountId,
+    new: &StoredWebhook,
+    most: u64,
+) -> Result<Made<Webhook>, Error<Refused>> {
+    if change.account()?.is_none() {
+        return Err(StoreError::no_account(account).into());
+    }
+    let id = new.webhook.id;
+    let mut listed = change.get::<IdList<WebhookId>>(&list())?.unwrap_or_default();
+    let others = listed.ids.iter().filter(|other| **other != id).count();
+    if others as u64 >= most {
+        return Err(Refused::TooMany(Noun::Webhook, most).into());
+    }
+    if others == listed.ids.len() {
+        insert_id(&mut listed, id);
+        change.put(&list(), listed);
+        change.presume_absent(&webhook(id));
+        change.put(&webhook(id), write_webhook(new));
+    }
+    Ok(Made::New(new.webhook.clone()))
+}
+
+/// Finds the webhook that a request made. It may have been removed since, and repeating the request makes no other one.
+fn made(change: &mut Change<'_>, id: [u8; 16]) -> Result<Webhook, Error<Refused>> {
+    let id = WebhookId::from_slice(&id).ok_or_else(|| unreadable("an idempotency key"))?;
+    Ok(found(change, id)?.webhook)
+}
+
+fn found(change: &mut Change<'_>, id: WebhookId) -> Result<StoredWebhook, Error<Refused>> {
+    let found = change.get::<WebhookRecord>(&webhook(id))?;
+    Ok(read_webhook(id, found.ok_or(Refused::NotFound(Noun::Webhook))?))
+}
+
 /// Removes all deliveries of a webhook. The record of waiting deliveries guards them.
 fn drop_deliveries(change: &mut Change<'_>, id: WebhookId, waiting: &PendingDeliveries) {
     for waiting in &waiting.deliveries {
-        change.write(Write::Remove(delivery(id, waiting.event)));
+        change.write(Write::Remove(delivery(id, waiting.event).into()));
     }
     change.remove(&pending(id));
 }

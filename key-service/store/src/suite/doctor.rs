@@ -2,14 +2,13 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "panics are fine as test failures")]
 
-use domain::ledger::{Key, Record};
+use domain::ledger::Record;
 use key_service_ledger::{
-    names,
-    stored::{AccountRecord, Balance},
-    view::View,
+    names::{self, RecordName},
+    stored::AccountRecord,
+    view::{Stored, View},
 };
-use minicbor::{Decode, Encode};
-use records::{Name, Write};
+use records::Write;
 use shared::{
     ids::{AccountId, GenerationId, KeyId},
     money::NanoUsd,
@@ -45,7 +44,7 @@ impl Store {
             match fault {
                 Fault::Used(key) => {
                     let key = &names::key(key);
-                    change(view, key, |key: &mut Balance<Key>| add_one(&mut key.of.budget.used))?;
+                    change(view, key, |key| add_one(&mut key.of.budget.used))?;
                 }
                 Fault::Credit => {
                     change(view, &names::account(), |account: &mut AccountRecord| {
@@ -57,7 +56,7 @@ impl Store {
                     // Balances say that nothing was written; the amounts do not.
                     change(view, &names::account(), |account: &mut AccountRecord| account.entries = 0)?;
                     let key = names::key(entry.entry.settlement.payer.key);
-                    change(view, &key, |key: &mut Balance<Key>| key.last_entry = 0)?;
+                    change(view, &key, |key| key.last_entry = 0)?;
                     view.write(Write::Trim { log: names::JOURNAL, first: entry.number + 1 });
                 }
                 Fault::PhantomHold(phantom, like) => {
@@ -67,7 +66,7 @@ impl Store {
                     }
                     let phantom = names::generation(phantom);
                     view.presume_absent(&phantom);
-                    view.put(&phantom, &like);
+                    view.put(&phantom, like);
                 }
             }
             Ok(())
@@ -77,14 +76,14 @@ impl Store {
 }
 
 /// Changes a record, once it is read.
-fn change<T: Encode<()> + for<'b> Decode<'b, ()>>(
+fn change<T: Stored>(
     view: &mut View,
-    name: &Name,
+    name: &RecordName<T>,
     change: impl FnOnce(&mut T),
 ) -> Result<(), StoreError> {
     if let Some(mut value) = view.get::<T>(name)? {
         change(&mut value);
-        view.put(name, &value);
+        view.put(name, value);
     }
     Ok(())
 }

@@ -10,7 +10,7 @@ const HESITATION: Duration = Duration::from_secs(1);
 /// Connections that an owner may have without losing one before others do. A caller may open a few at once, while
 /// thousands of unauthenticated addresses have one each.
 const FEW: usize = 4;
-/// Most connections of an owner to search for a silent one.
+/// How many of an owner's connections to search for a silent one.
 const LOOKED_THROUGH: usize = 256;
 
 /// Snapshot of a connection at the moment of the choice.

@@ -101,7 +101,7 @@ impl Permit {
         self.owner
     }
 
-    /// Largest number of units that the owner may ever have.
+    /// Maximum number of units that the owner may ever have.
     pub fn most(&self) -> usize {
         self.quota.0.lock().most_of(self.owner)
     }

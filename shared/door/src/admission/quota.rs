@@ -9,7 +9,7 @@ use super::owner::Owner;
 /// Units in use, and the callers that wait for some. `W` is a waiting caller.
 pub(super) struct QuotaState<W> {
     total: usize,
-    /// Most units of a single owner.
+    /// Maximum number of units for a single owner.
     per_owner: usize,
     taken: usize,
     /// Units of each owner whose share is less than the total.
@@ -45,7 +45,7 @@ impl<W> QuotaState<W> {
         }
     }
 
-    /// Largest number of units that this owner may ever have.
+    /// Maximum number of units that this owner may ever have.
     pub(super) const fn most_of(&self, owner: Owner) -> usize {
         match owner {
             Owner::Network(_) | Owner::Account(_) => self.per_owner,

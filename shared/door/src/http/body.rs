@@ -12,7 +12,7 @@ use shared::{
 };
 use tokio::time::{Instant, timeout, timeout_at};
 
-/// Most characters of an unsupported `Content-Encoding` that the error repeats.
+/// Maximum number of characters that the error repeats from an unsupported `Content-Encoding`.
 const MAX_SHOWN_ENCODING: usize = 40;
 
 /// Refuses a body whose declared type is neither JSON nor `also`. Without a type it counts as JSON. Compressed bodies
@@ -63,7 +63,7 @@ pub fn content_length(headers: &HeaderMap) -> Option<u64> {
     headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
-/// Most memory reserved for a body before its first byte, since announced bytes may never come.
+/// Maximum memory reserved for a body before its first byte, since announced bytes may never come.
 const EAGER_ROOM: u64 = 1 << 20;
 
 /// Longest pause of a client within a body.

@@ -15,7 +15,7 @@ pub const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// Header with the id that a gateway gave to a request that it passes on.
 pub const X_GATEWAY_REQUEST_ID: HeaderName = HeaderName::from_static("x-gateway-request-id");
 
-/// Most characters of a client's id in logs: more than a UUID or a trace id has.
+/// Maximum length in characters of a client's id in logs: more than a UUID or a trace id has.
 const MAX_CLIENT_ID_CHARS: usize = 64;
 
 /// Headers in which agents send their session's id.

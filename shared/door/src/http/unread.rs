@@ -17,7 +17,7 @@ use http_body_util::BodyExt;
 use hyper::body::{Frame, SizeHint};
 use tokio::{runtime::Handle, time::timeout};
 
-/// Most time and bytes spent on the rest of an unread body.
+/// Maximum time and bytes spent on the rest of an unread body.
 const LINGER: Duration = Duration::from_secs(2);
 const LINGER_BYTES: usize = 8 << 20;
 

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use clap::Args;
 
-/// Least connections of the main port, whatever the limits of files and memory: with fewer, a server is useless.
+/// Minimum number of connections of the main port, whatever the limits of files and memory: with fewer, a server is
+/// useless.
 pub(crate) const LEAST_CONNECTIONS: usize = 64;
-/// Least connections for unauthenticated callers: more than a gateway opens to pass refusals on.
+/// Minimum number of connections for unauthenticated callers: more than a gateway opens to pass refusals on.
 const LEAST_UNAUTHENTICATED: usize = 32;
 /// Connections of a port for probes and metrics: enough for one or two scrapers and an operator.
 const ADMIN_CONNECTIONS: usize = 64;
@@ -15,39 +16,40 @@ const ADMIN_CONNECTIONS: usize = 64;
 #[derive(Args, Clone, Debug)]
 #[group(id = "connections")]
 pub struct ConnectionOptions {
-    /// Most open connections on the main port, a quarter of them unauthenticated; beyond the quarter, the network
-    /// address with the most loses its oldest connection [default: 16384, or what open files and memory allow]
+    /// Maximum number of open connections on the main port. At most a quarter may be unauthenticated; beyond that, the
+    /// network address with the most loses its oldest connection [default: 16384, or what open files and memory allow]
     #[arg(long, env = "FAREGATE_MAX_CONNECTIONS", value_name = "COUNT",
           value_parser = clap::value_parser!(u32).range(64..=1_000_000))]
     pub(crate) max_connections: Option<u32>,
 
-    /// Most requests at once on an HTTP/2 connection; further ones wait at the client
+    /// Maximum number of concurrent requests on an HTTP/2 connection; the client has to queue further ones
     #[arg(long, env = "FAREGATE_MAX_STREAMS_PER_CONNECTION", value_name = "COUNT", default_value_t = 100,
           value_parser = clap::value_parser!(u32).range(1..=10_000))]
     max_streams_per_connection: u32,
 
-    /// Largest head of a request, in KiB
+    /// Maximum size of a request's head, in KiB
     #[arg(long, env = "FAREGATE_MAX_HEAD_KIB", value_name = "KIB", default_value_t = 64,
           value_parser = clap::value_parser!(u32).range(8..=1024))]
     max_head_kib: u32,
 
-    /// Seconds a client may take to send the head of a request, the first counted from the beginning of the connection
+    /// Seconds a client may take to send the head of a request. For the first request, the time counts from the start
+    /// of the connection
     #[arg(long, env = "FAREGATE_HEAD_SECONDS", value_name = "SECONDS", default_value_t = 20,
           value_parser = clap::value_parser!(u64).range(1..=3600))]
     head_seconds: u64,
 
-    /// Seconds until an idle connection is closed; set it longer than the idle timeout of a proxy in front
+    /// Seconds after which an idle connection is closed. Set this higher than the idle timeout of a proxy in front
     #[arg(long, env = "FAREGATE_IDLE_SECONDS", value_name = "SECONDS", default_value_t = 30,
           value_parser = clap::value_parser!(u64).range(1..=3600))]
     idle_seconds: u64,
 
-    /// Seconds a client may stop reading an answer (for a chat, see FAREGATE_CLIENT_STALL_SECONDS); after this time, an
-    /// answer that is not a stream must also be read at 32 KiB per second
+    /// Seconds a client may stop reading an answer (for chats, see FAREGATE_CLIENT_STALL_SECONDS). After this time, an
+    /// answer that is not streamed must also be read at 32 KiB per second or faster
     #[arg(long, env = "FAREGATE_UNREAD_SECONDS", value_name = "SECONDS", default_value_t = 20,
           value_parser = clap::value_parser!(u64).range(1..=3600))]
     unread_seconds: u64,
 
-    /// Seconds between pings on an HTTP/2 connection, and until a ping must be answered
+    /// Seconds between pings on an HTTP/2 connection; a ping must be answered within the same time
     #[arg(long, env = "FAREGATE_PING_SECONDS", value_name = "SECONDS", default_value_t = 15,
           value_parser = clap::value_parser!(u64).range(1..=3600))]
     ping_seconds: u64,
@@ -57,9 +59,9 @@ pub struct ConnectionOptions {
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     pub connections: usize,
-    /// Most connections without an accepted credential.
+    /// Maximum number of connections without an accepted credential.
     pub unauthenticated: usize,
-    /// Most requests of authenticated callers at once, in addition to the number that every port allows.
+    /// Maximum number of requests of authenticated callers at once, in addition to the number that every port allows.
     pub requests: usize,
     pub streams: u32,
     pub head_bytes: u32,

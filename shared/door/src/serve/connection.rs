@@ -64,9 +64,9 @@ pub(super) struct Connection {
     write_waits_since: AtomicU64,
     /// When a write that had waited continued, in the same unit.
     write_went_on_at: AtomicU64,
-    /// A write began to wait since the task last checked.
+    /// Whether a write began to wait since the task last checked.
     began_to_wait: AtomicBool,
-    /// A read found no bytes, so everything sent before it was read.
+    /// Whether a read found no bytes, so everything sent before it was read.
     found_nothing: AtomicBool,
     pub(super) evicted: Notify,
 }

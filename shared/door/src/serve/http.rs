@@ -50,7 +50,7 @@ pub(super) struct Server {
     ends: Ends,
 }
 
-/// Signals on which connections end.
+/// Signals that end connections.
 pub(super) struct Ends {
     /// Cancelled when each connection should close with its next answer.
     pub(super) leaving: CancellationToken,

@@ -8,7 +8,7 @@ use tokio_rustls::TlsAcceptor;
 #[derive(Clone)]
 pub struct PortTls {
     acceptor: Arc<dyn Fn() -> TlsAcceptor + Send + Sync>,
-    /// True if all peers are our services, so that a failed handshake deserves a warning.
+    /// Whether all peers are our services, so that a failed handshake deserves a warning.
     pub(super) among_services: bool,
 }
 

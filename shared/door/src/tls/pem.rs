@@ -37,5 +37,5 @@ pub(crate) fn private(key: &Pem) -> Result<PrivateKeyDer<'static>, ConfigError> 
 }
 
 pub(crate) fn unfit(key: &Pem, certificate: &Pem, e: &rustls::Error) -> ConfigError {
-    key.refused(format!("does not fit the certificate of {}: {e}", certificate.setting()))
+    key.refused(format!("does not match the certificate of {}: {e}", certificate.setting()))
 }

@@ -20,11 +20,11 @@ const KEY: &str = "FAREGATE_TLS_KEY";
 #[derive(Args, Clone, Debug, Default)]
 #[group(id = "public-tls")]
 pub struct PublicTlsOptions {
-    /// PEM file of the certificate of the public port, with all intermediate certificates; the port then speaks TLS
+    /// PEM file with the public port's certificate and all intermediate certificates. With it, the port uses TLS
     #[arg(long, env = CERT, value_name = "FILE")]
     tls_cert: Option<PathBuf>,
 
-    /// PEM file of the private key of that certificate
+    /// PEM file with that certificate's private key
     #[arg(long, env = KEY, value_name = "FILE")]
     tls_key: Option<PathBuf>,
 }

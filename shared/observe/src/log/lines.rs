@@ -17,11 +17,12 @@ use std::{
 use parking_lot::{Condvar, Mutex};
 use tracing::Level;
 
-/// Shortest time between two writes. Lines in between are written together.
+/// Minimum time between two writes. Lines in between are written together.
 const GATHER: Duration = Duration::from_millis(20);
 /// Bytes of a batch that is written before [`GATHER`] has passed: the capacity of a pipe.
 const FULL: usize = 64 << 10;
-/// Most bytes waiting: a third of a second's lines at ten thousand requests per second. Further lines are dropped.
+/// Maximum number of bytes waiting: a third of a second's lines at ten thousand requests per second. Further lines are
+/// dropped.
 const MAX_WAITING: usize = 1 << 20;
 /// Longest wait for the last lines of a process to be written.
 const FLUSH_DEADLINE: Duration = Duration::from_secs(1);

@@ -26,7 +26,7 @@ pub(super) const COMMON: &[Family] = &[
         .labelled(),
     Family::counter(
         "faregate_usage_contradictions_total",
-        "answers whose reported parts (cached, written, audio, reasoning) exceed their total; billed as the dearest parts that fit",
+        "answers whose reported parts (cached, written, audio, reasoning) exceed their total; billed as the most expensive parts that fit",
     ),
     Family::counter(
         "faregate_spans_dropped_total",

@@ -24,9 +24,9 @@ use tokio::{
 use super::tracer::TRACER;
 use crate::otlp::{FLUSH_DEADLINE, Variables, Warned, WrongSetting, resource, setting};
 
-/// Most spans waiting for export. Further spans are dropped. A span takes one to two kilobytes.
+/// Maximum number of spans waiting for export. Further spans are dropped. A span takes one to two kilobytes.
 const QUEUED_SPANS: usize = 2048;
-/// Most spans in a request to the receiver.
+/// Maximum number of spans in a request to the receiver.
 const BATCH_SPANS: usize = 512;
 /// How long a span waits for others to fill a batch.
 const BATCH_AFTER: Duration = Duration::from_secs(1);

@@ -219,5 +219,5 @@ fn denial(refusal: i32, detail: Option<v1::RefusalDetail>) -> Result<Denial, Cal
 }
 
 fn unfit() -> CallFailure {
-    CallFailure { code: Code::Internal, message: "the answer does not fit the call".into() }
+    CallFailure { code: Code::Internal, message: "the answer does not match the call".into() }
 }

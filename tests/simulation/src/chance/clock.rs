@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use crate::chance::dice::Dice;
 
-/// Wall time at which every run begins: in the middle of a day, since daily bounds are not judged around midnight.
+/// Wall time at which every run begins: in the middle of a day, since daily limits are not judged around midnight.
 const BEGIN: i64 = 1_795_000_000_000;
 
 pub(crate) struct ProcessClock {

@@ -11,7 +11,7 @@ impl Dice {
         Self(seed)
     }
 
-    /// Another generator, so that one part's draws do not change another's.
+    /// Another generator, so that the draws of one part do not change those of another part.
     pub(crate) fn fork(&mut self) -> Self {
         Self(self.next())
     }

@@ -1,5 +1,5 @@
-//! Faults, one after another. Each is over before the next begins, so that a hold whose gateway is alive is always
-//! renewed in time.
+//! Causes faults one after another. Each fault ends before the next begins, so that a hold whose gateway is alive is
+//! always renewed in time.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,21 +16,21 @@ use crate::{
 /// A fault of the environment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
-    /// Nothing arrives, one way or both.
+    /// Nothing arrives, in one direction or both.
     Cut,
     /// Connections break, but can be made again.
     Break,
     KillKeyService,
     KillGateway,
-    /// A gateway is cut off from all key-services for so long that its bills are in its spool, and is then killed.
+    /// A gateway is cut off from all key-services until its bills are in its spool, and is then killed.
     KillGatewayApart,
     /// The store is slow.
     Stall,
     /// Some answers of the store are lost.
     LoseAnswers,
-    /// The store is killed twice, each time in the middle of a commit, and starts again.
+    /// The store is killed twice, each time in the middle of a commit, and restarted.
     TearFile,
-    /// A wall clock is moved.
+    /// A wall clock steps.
     StepClock,
     /// The owner revokes a key.
     Revoke,
@@ -60,7 +60,7 @@ impl Fault {
     ];
 }
 
-/// Longest time in milliseconds that a gateway is cut off from all key-services: short enough for leases to be renewed
+/// Maximum time in milliseconds that a gateway is cut off from all key-services: short enough for leases to be renewed
 /// after it.
 const MOST_APART: u64 = 4_000;
 /// How long a clock is wrong before it is corrected.
@@ -111,7 +111,7 @@ async fn carry_out(world: &Arc<World>, fault: Fault, dice: &mut Dice) {
             tell!(world.trace, "{gateway} is apart from all key-services for {time:?}");
             apart(world, (gateway, &KEY_SERVICES), time, 2);
             sleep(time).await;
-            // Perhaps until its holds have expired.
+            // Sometimes until its holds have expired.
             kill_gateway(world, gateway, dice.millis(10..=16_000), dice).await;
         }
         Fault::Stall => {
@@ -138,7 +138,7 @@ async fn carry_out(world: &Arc<World>, fault: Fault, dice: &mut Dice) {
         Fault::StepClock => {
             let place = *dice.pick(&[GATEWAYS, KEY_SERVICES].concat());
             let drawn = i64::try_from(dice.within(0..=20_000)).unwrap();
-            // One step in four is up to three days, and half of these are corrected after two seconds.
+            // One step in four is up to three days long, and half of these are corrected after two seconds.
             let hours = if drawn % 4 == 0 { drawn % 145 - 72 } else { 0 };
             let step = drawn * 60 - 600_000 + hours * 60 * 60 * 1_000;
             tell!(world.trace, "the clock of {place} moves by {step} ms");
@@ -159,7 +159,7 @@ async fn carry_out(world: &Arc<World>, fault: Fault, dice: &mut Dice) {
     }
 }
 
-/// A key other than the one used for the last requests.
+/// A key other than the one for the last requests.
 fn own_key(dice: &mut Dice) -> usize {
     usize::try_from(dice.within(0..=2)).unwrap()
 }
@@ -188,7 +188,7 @@ async fn cut(world: &World, gateway: &str, dice: &mut Dice) {
     sleep_until(Instant::now() + time + Duration::from_millis(500)).await;
 }
 
-/// Lets nothing arrive between a gateway and its peers: ways 0 and 1 cut one direction, way 2 both.
+/// Delivers nothing between a gateway and its peers. `ways` 0 and 1 cut one direction, 2 both.
 fn apart(world: &World, (gateway, peers): (&str, &[&str]), time: Duration, ways: u64) {
     for peer in peers {
         if ways != 0 {

@@ -25,10 +25,10 @@ use crate::{
     chance::poll::at_once, client::Outcome, services::key_service::words::usage, trace::tell, world::World,
 };
 
-/// Entries of a journal: more than any run has.
+/// More journal entries than any run has.
 const ALL: usize = 10_000;
 
-/// Checks all bounds after every write.
+/// Checks all limits after every write.
 pub(crate) fn after_every_commit(world: &Arc<World>) {
     let (store, account, trace) = (world.present.clone(), world.account, world.trace.clone());
     let keys: Vec<KeyId> = world.keys.lock().iter().map(|key| key.id).collect();
@@ -50,7 +50,7 @@ pub(crate) fn after_every_commit(world: &Arc<World>) {
     }));
 }
 
-/// A key or group that may be limited.
+/// A key or group that may have limits.
 struct Limited {
     name: String,
     budget: Budget,
@@ -68,10 +68,10 @@ fn limited(store: &Store, account: AccountId, keys: &[KeyId], groups: &[GroupId]
     keys.iter().enumerate().map(key).chain(groups.iter().map(group)).collect()
 }
 
-/// A commit lets no budget spend and hold more than the limit that was in force for one of the commit's calls, each
-/// judged at its own time. An excess over a limit that was lowered, or whose raise has ended, may remain. `judged_at`
-/// is the earliest of those times. Once a raise has ended for all of them, it is gone for good, even for a clock that
-/// is behind.
+/// Checks that a commit lets no budget spend and hold more than the limit that was in force for one of the commit's
+/// calls, each judged at its own time. An excess over a limit that was lowered, or whose raise has ended, may remain.
+/// `judged_at` is the earliest of those times. Once a raise has ended for all of them, it must be gone for good, even
+/// for a clock that is behind.
 fn limit_holds(now: &Budget, before: &Budget, judged_at: Option<Timestamp>) -> Result<(), &'static str> {
     let spent = |budget: &Budget| budget.used.nanos() + budget.held.nanos();
     if spent(now) <= spent(before) {
@@ -90,7 +90,7 @@ fn limit_holds(now: &Budget, before: &Budget, judged_at: Option<Timestamp>) -> R
     Ok(())
 }
 
-/// Judges a run that has come to rest.
+/// Judges a run once everything is quiet.
 pub(crate) async fn at_the_end(world: &World, faults: usize) {
     books(world).await;
     let journal = world.present.journal(world.account, 0, ALL).await.unwrap().entries;
@@ -118,7 +118,7 @@ pub(crate) async fn at_the_end(world: &World, faults: usize) {
     expiries(world, &journal);
 }
 
-/// The books balance, and nothing is held.
+/// Checks that the books balance and nothing is held.
 async fn books(world: &World) {
     let audit = world.present.audit(world.account).await.unwrap().unwrap();
     for wrong in audit.wrong {
@@ -130,8 +130,8 @@ async fn books(world: &World) {
     }
 }
 
-/// Each entry is no earlier than the previous one, unless that was written by a clock that was far ahead. Lists by day
-/// contain each entry once.
+/// Checks that each entry is no earlier than the previous one, unless a clock that was far ahead wrote that one; and
+/// that lists by day contain each entry once.
 async fn lists(world: &World, journal: &[JournalEntry]) {
     let at = |entry: &JournalEntry| entry.entry.settlement.at;
     let follows = |before: Timestamp, after: Timestamp| before <= after || before > after.plus(MOST_CARRIED);
@@ -159,7 +159,7 @@ async fn lists(world: &World, journal: &[JournalEntry]) {
     }
 }
 
-/// Each generation is billed once, according to what was served and reported.
+/// Checks that each generation is billed once, for what was served and reported.
 fn bills(world: &World, journal: &[JournalEntry], outcomes: &[Outcome]) {
     let mut by_generation: BTreeMap<GenerationId, Vec<&JournalEntry>> = BTreeMap::new();
     for entry in journal {
@@ -196,7 +196,7 @@ fn bills(world: &World, journal: &[JournalEntry], outcomes: &[Outcome]) {
             if cost != expected {
                 world.trace.break_promise(format!("{tag} cost {expected}, and is billed {cost} for {used}"));
             }
-            // If an upstream reports more than its limit, the bill is at most what was held.
+            // If an upstream reports more than its limit, the bill is at most the held amount.
             if charged != cost && outcome.plan.script.told == Told::Truth && world.crashes.lock().is_empty() {
                 world.trace.break_promise(format!("{tag} cost {cost}, and is charged {charged}"));
             }
@@ -215,7 +215,7 @@ fn bills(world: &World, journal: &[JournalEntry], outcomes: &[Outcome]) {
     }
 }
 
-/// The usage that must be billed, if the client has the whole answer and the upstream reported the truth.
+/// The usage that must be billed if the client has the whole answer and the upstream reported the truth.
 fn exact(outcome: &Outcome, served: &[&Generation]) -> Option<Usage> {
     let script = &outcome.plan.script;
     if !outcome.is_complete || script.fault != Fault::None {
@@ -229,7 +229,7 @@ fn exact(outcome: &Outcome, served: &[&Generation]) -> Option<Usage> {
     }
 }
 
-/// The most that may be billed for a request. An estimate may be too high, but not beyond what was held.
+/// The most that may be billed for a request. An estimate may be too high, but never above the held amount.
 fn most(outcome: &Outcome, served: &[&Generation], is_estimated: bool) -> NanoUsd {
     let script = &outcome.plan.script;
     if is_estimated {
@@ -243,8 +243,7 @@ fn most(outcome: &Outcome, served: &[&Generation], is_estimated: bool) -> NanoUs
     }
 }
 
-/// The least usage that an upstream has reported: Messages reports the prompt first, and counts a first token before
-/// there is one.
+/// The least usage that an upstream has reported. Messages reports the prompt first, and already counts a first token.
 fn told_first(served: &Generation) -> Usage {
     let least = u64::from(served.api == Api::Messages);
     let prompt = served.script.prompt_tokens.unwrap_or_default();
@@ -260,7 +259,7 @@ fn price(usage: Usage) -> NanoUsd {
     NanoUsd::from_nanos(prompt * 100 + cached * 25 + completion * 400)
 }
 
-/// A request sent after its key's revocation was answered is not served.
+/// Checks that no request was served that was sent after its key's revocation was answered.
 fn revocations(world: &World, outcomes: &[Outcome]) {
     let keys = world.keys.lock();
     let revoked: Vec<Option<Instant>> = keys.iter().map(|key| key.revoked).collect();
@@ -275,8 +274,8 @@ fn revocations(world: &World, outcomes: &[Outcome]) {
     }
 }
 
-/// Without a fault of the environment, each request is served, or refused for lack of money. An upstream's own fault is
-/// a 502 or a 504.
+/// Checks that without environmental faults, each request is served, or refused for lack of money. If the upstream
+/// itself fails, the answer is a 502 or a 504.
 fn calm(world: &World, outcomes: &[Outcome]) {
     for outcome in outcomes {
         let script = &outcome.plan.script;
@@ -291,7 +290,8 @@ fn calm(world: &World, outcomes: &[Outcome]) {
     }
 }
 
-/// While every gateway is alive, no hold expires: each is renewed, and no fault lasts as long as a lease.
+/// Checks that no hold expires while every gateway is alive, since each is renewed and no fault lasts as long as a
+/// lease.
 fn expiries(world: &World, journal: &[JournalEntry]) {
     let expired = journal.iter().filter(|entry| entry.entry.settlement.ending == Ending::Expired);
     if world.crashes.lock().is_empty() {

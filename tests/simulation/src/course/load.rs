@@ -18,9 +18,9 @@ use crate::{
     world::{BUSY, GATEWAYS, World},
 };
 
-/// Requests of a run.
+/// Number of requests in a run.
 const REQUESTS: u64 = 7;
-/// The key that nobody revokes, and that has enough money.
+/// Index of the key that nobody revokes and that has enough money.
 pub(crate) const RICH: usize = 3;
 /// Time for a request after all faults.
 const LAST_REQUEST: Duration = Duration::from_secs(5);
@@ -38,7 +38,7 @@ pub(crate) fn start(world: &Arc<World>, mut dice: Dice) -> Vec<JoinHandle<()>> {
     (0..REQUESTS).map(client).collect()
 }
 
-/// After all faults, every gateway must serve again.
+/// Checks that every gateway serves again after all faults.
 pub(crate) async fn last_requests(world: &Arc<World>) {
     for (number, gateway) in (100..).zip(GATEWAYS) {
         let script = Script { tag: format!("last-{number}"), ..Script::tokens(5, 4) };
@@ -97,7 +97,7 @@ fn plan(number: u64, dice: &mut Dice) -> Plan {
     }
 }
 
-/// A false report that could be true: impossible reports are not believed.
+/// A false report that could be true, since impossible reports are not believed.
 fn told(dice: &mut Dice, completion: u64) -> Told {
     match dice.within(0..=11) {
         0 => Told::Nothing,

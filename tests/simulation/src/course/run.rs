@@ -1,4 +1,4 @@
-//! One run of a seed: a beginning, a busy time with faults, and a quiet time after which it is judged.
+//! Runs one seed: a beginning, a busy time with faults, and a quiet time, after which the run is judged.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,22 +14,22 @@ use crate::{
     world::{BUSY, GATEWAYS, KEY_SERVICES, World},
 };
 
-/// Time for requests to end, for restarts, and for sessions to open again.
+/// Time in which requests end, restarts finish and sessions open again.
 const SETTLING: Duration = Duration::from_secs(6);
-/// Time in which a hold that nobody uses is resolved: a whole answer continues for 15 seconds without a client, and the
-/// hold of a lost gateway lasts 7/6 of a lease plus one second.
+/// Time in which an unused hold is resolved: a whole answer continues for 15 seconds without a client, and the hold of
+/// a lost gateway lasts 7/6 of a lease plus one second.
 const RESOLVED: Duration = Duration::from_secs(15 + LEASE.as_secs() + LEASE.as_secs() / 6 + 1);
-/// Time for a late copy of an authorization, and its release, to arrive.
+/// Time in which a late copy of an authorization, and its release, arrive.
 const LATE: Duration = Duration::from_secs(8);
 
 /// The result of a run.
 pub(crate) struct RunEnd {
     pub(crate) hash: String,
-    /// Promises that were broken; empty if all were kept.
+    /// Broken promises; empty if all were kept.
     pub(crate) broken: Vec<String>,
     /// The events, one per line.
     pub(crate) text: String,
-    /// Requests that were answered completely.
+    /// Number of requests with a complete answer.
     pub(crate) served: usize,
     pub(crate) faults: usize,
 }
@@ -61,10 +61,10 @@ async fn begin(seed: u64) -> Arc<World> {
     world
 }
 
-/// Lets clients send requests and faults happen, and waits until all is quiet. Returns the number of faults.
+/// Lets clients send requests and faults happen, and waits until everything is quiet. Returns the number of faults.
 async fn live(world: &Arc<World>) -> usize {
     let (load, faults) = (world.fork(), world.fork());
-    // Sessions open.
+    // Time to open sessions.
     sleep(Duration::from_millis(200)).await;
     let clients = load::start(world, load);
     let faults = faults::happen(world, faults).await;

@@ -9,7 +9,7 @@ use std::{
 
 use crate::course::run::{RunEnd, run};
 
-/// Seeds of `make test`.
+/// Number of seeds in `make test`.
 const SEEDS: u64 = 1_000;
 
 /// Runs a seed. If a promise was broken, prints its events and fails.
@@ -24,7 +24,7 @@ fn hold(seed: u64) -> RunEnd {
     end
 }
 
-/// Runs the seeds from one to the last, one per core at a time.
+/// Runs the seeds from one to `last`, one per core at a time.
 fn run_up_to(last: u64) -> Vec<RunEnd> {
     let cores = thread::available_parallelism().map_or(1, NonZero::get);
     let mut ends: Vec<(u64, RunEnd)> = thread::scope(|scope| {
@@ -69,7 +69,7 @@ fn a_thousand_seeds_keep_every_promise() {
     assert!(served > 2_500 && faults > 3_000, "the runs show nothing: {served} answers, {faults} faults");
 }
 
-/// `make prove` with `PROVE_ONLY=simulation`: at least one seed, from `PROVE_SEED` on, for `PROVE_MINUTES`.
+/// Runs under `make prove` with `PROVE_ONLY=simulation`: seeds from `PROVE_SEED` on, at least one, for `PROVE_MINUTES`.
 #[test]
 #[ignore = "for `make prove`"]
 fn seeds_for_as_long_as_asked() {

@@ -1,4 +1,4 @@
-//! The ledger as a key-service calls it, and the times that its calls are judged by.
+//! The ledger as a key-service calls it, and the times at which its calls are judged.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -12,10 +12,10 @@ use shared::{ids::AccountId, time::Timestamp};
 use tokio::time::Instant;
 
 /// How long an abandoned call may still be carried out: it waits in its lane for 1.5 s, loses to the other key-service
-/// for 0.4 s, and is delayed by a store that stalls for 2.5 s.
+/// for 0.4 s, and is delayed by a stalling store for 2.5 s.
 const CARRIED_OUT_WITHIN: Duration = Duration::from_secs(5);
 
-/// Wall times of the ledger calls in progress in a process: each is judged by the time that its caller read.
+/// Wall times of the ledger calls in progress in a process. Each call is judged at the time that its caller read.
 #[derive(Default)]
 pub(crate) struct CallTimes(Mutex<CallsUnderWay>);
 
@@ -32,7 +32,7 @@ struct GivenUpCall {
 }
 
 impl CallTimes {
-    /// The earliest time by which a call is judged that a commit may carry out now; `None` if there is no call.
+    /// The earliest time at which a call is judged that a commit may carry out now; `None` if there is no such call.
     pub(crate) fn earliest(&self) -> Option<Timestamp> {
         let mut calls = self.0.lock();
         calls.given_up.retain(|call| call.given_up_at.elapsed() <= CARRIED_OUT_WITHIN);
@@ -73,7 +73,7 @@ impl Drop for CallUnderWay<'_> {
     }
 }
 
-/// The store of a key-service. It notes the times of calls.
+/// The store of a key-service, with the times of calls.
 pub(crate) struct TimedLedger {
     pub(crate) store: Arc<Store>,
     pub(crate) times: Arc<CallTimes>,

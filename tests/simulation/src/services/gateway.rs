@@ -29,7 +29,7 @@ use crate::{
 };
 
 pub(crate) const LEASE: Duration = Duration::from_secs(12);
-/// Token in the calls between the services.
+/// Token for calls between the services.
 const INTERNAL_TOKEN: &str = "a-token-between-the-services";
 
 /// The settings of every gateway.
@@ -63,7 +63,7 @@ pub(crate) struct Gateway {
     pub(crate) gateway: SimulatedGateway,
 }
 
-/// Starts a gateway at a place, with a folder for its spool.
+/// Starts a gateway at a place, with a directory for its spool.
 pub(crate) fn start(
     place: &str,
     network: &Arc<Network>,

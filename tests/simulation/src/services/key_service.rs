@@ -1,4 +1,4 @@
-//! A key-service: the real spending service over the maps, and the real gRPC over the simulated network.
+//! A key-service: the real spending service over the maps, with the real gRPC over the simulated network.
 
 use std::{sync::Arc, time::Duration};
 
@@ -49,11 +49,11 @@ use crate::{
 /// A running key-service.
 pub(crate) struct SimulatedKeyService {
     pub(crate) process: Arc<Process>,
-    /// The use-cases of owners, in this process.
+    /// The owners' use cases, in this process.
     pub(crate) management: Arc<Management>,
 }
 
-/// The use-cases over a connection to the maps.
+/// The use cases over a connection to the maps.
 pub(crate) struct UseCases {
     pub(crate) store: Arc<Store>,
     pub(crate) credentials: Arc<Credentials>,
@@ -123,14 +123,14 @@ struct Told {
     keys: Arc<Mutex<Vec<RunKey>>>,
 }
 
-/// How long after its deadline an authorization may still be carried out. The gateway releases the hold after that.
+/// How long after its deadline an authorization may still be carried out. After that, the gateway releases the hold.
 const LATE_EXECUTION_WINDOW: Duration = Duration::from_secs(4);
 
-/// Answers that a call must not get: known, or granted.
+/// Facts from which follows which answers a call must not get.
 struct Judged {
-    /// The key's revocation had been answered before the call arrived.
+    /// Whether the key's revocation had been answered before the call arrived.
     is_revoked: bool,
-    /// Time from which the hold of an authorization has no gateway.
+    /// Time from which no gateway uses the hold of an authorization.
     released: Option<Instant>,
 }
 
@@ -145,7 +145,7 @@ impl Told {
             Call::Authenticate { credential, .. } => {
                 Judged { is_revoked: revoked(credential), released: None }
             }
-            // A copy of a call that was granted before is granted again.
+            // A copy of a call that was granted earlier is granted again.
             Call::Authorize(Authorize { valid_until, .. }) => {
                 Judged { is_revoked: false, released: valid_until.map(|until| until + LATE_EXECUTION_WINDOW) }
             }
@@ -155,7 +155,7 @@ impl Told {
         }
     }
 
-    /// Records an answer that allows what it must not.
+    /// Records an answer that allows what it must not allow.
     fn judge(&self, name: &str, answer: &Result<Answer, CallFailure>, judged: &Judged) {
         let allows = matches!(answer, Ok(Answer::Authenticated(Ok(_)) | Answer::Authorized(Ok(_))));
         if allows && judged.is_revoked {
@@ -183,7 +183,7 @@ impl KeyService for Told {
     }
 }
 
-/// Calls and answers in a few words, without the times of this machine's clock.
+/// Describes calls and answers in a few words, without times from this machine's clock.
 pub(crate) mod words {
     use shared::tokens::Usage;
     use shared_rpc::{Answer, Call, CallFailure, Captured, Extended, Release};

@@ -1,7 +1,7 @@
 //! The network: connections in memory, with delays, partitions and breaks.
 //!
-//! Bytes arrive in order, as over TCP. A partition delays everything sent, and everything in flight, to its end. A
-//! break or the end of a process ends connections.
+//! Bytes arrive in order, as over TCP. A partition delays everything that is sent or in flight until the partition
+//! ends. Connections end when they are broken or a process ends.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -47,14 +47,14 @@ impl Network {
         Arc::new(Self { trace, state: Mutex::new(State { dice, listeners, cuts, connections }) })
     }
 
-    /// Accepts connections at a place from now on.
+    /// Starts accepting connections at a place.
     pub(crate) fn listen(&self, place: &str) -> UnboundedReceiver<NetworkWire> {
         let (accepted, connections) = unbounded_channel();
         self.state.lock().listeners.insert(place.to_owned(), accepted);
         connections
     }
 
-    /// Lets nothing arrive from one place at another for some time.
+    /// Delivers nothing from one place to another for some time.
     pub(crate) fn cut(&self, from: &str, to: &str, time: Duration) {
         let until = Instant::now() + time;
         self.state.lock().cuts.insert((from.to_owned(), to.to_owned()), until);
@@ -65,7 +65,7 @@ impl Network {
         self.end_where(|ends| ends.is_between(one, other));
     }
 
-    /// Ends a process and its connections. Its peers notice, unless the whole machine is gone: then they wait.
+    /// Ends a process and its connections. Its peers notice, unless the whole machine is gone; then they wait.
     pub(crate) fn kill(&self, process: &Process, is_heard: bool) {
         process.kill();
         let mut state = self.state.lock();
@@ -92,7 +92,7 @@ impl Network {
         });
     }
 
-    /// The earliest time at which something sent now arrives.
+    /// The earliest time at which something sent now can arrive.
     fn arrival(&self, from: &str, to: &str) -> Instant {
         let mut state = self.state.lock();
         let delay = state.dice.millis(0..=2);
@@ -153,7 +153,7 @@ pub(crate) struct NetworkWire {
     arrival: Option<Pin<Box<Sleep>>>,
 }
 
-/// Both directions of a connection, as the network knows them.
+/// Both directions of a connection, for the network.
 struct Ends(Weak<Direction>, Weak<Direction>);
 
 struct Direction {
@@ -165,9 +165,9 @@ struct Direction {
 #[derive(Default)]
 struct Underway {
     pieces: VecDeque<(Instant, Bytes)>,
-    /// When the end arrives, after all pieces.
+    /// When the end of the stream arrives, after all pieces.
     closed: Option<Instant>,
-    /// Whether the reader's end is broken, and the writer's.
+    /// Whether the reader's end is broken, and whether the writer's is.
     broken: (bool, bool),
     reader: Option<Waker>,
 }
@@ -180,7 +180,7 @@ impl Underway {
     }
 }
 
-/// Makes a connection: the two ends, and the network's own reference to them.
+/// Makes a connection: its two ends, and the network's reference to it.
 fn connection(network: &Arc<Network>, near: &str, far: &str) -> (NetworkWire, NetworkWire, Ends) {
     let direction = |from: &str, to: &str| {
         Arc::new(Direction { from: from.to_owned(), to: to.to_owned(), state: Mutex::default() })
@@ -222,7 +222,7 @@ impl Ends {
         }
     }
 
-    /// Breaks the end of a process that is gone. The other end hears nothing more.
+    /// Breaks the end of a process that is gone. The other end is not notified.
     fn end_at(&self, place: &str) {
         for direction in self.directions() {
             let mut state = direction.state.lock();
@@ -246,7 +246,7 @@ impl AsyncRead for NetworkWire {
         loop {
             let Some(network) = self.network.upgrade() else { return Poll::Pending };
             let incoming = self.incoming.clone();
-            // Taken before the lock of this direction, since the network breaks connections while it holds its own.
+            // Taken before this direction's lock, since the network breaks connections while it holds its own lock.
             let cut_until = network.cut_until(&incoming.from, &incoming.to);
             let mut state = incoming.state.lock();
             if state.broken.0 {
@@ -271,7 +271,7 @@ impl AsyncRead for NetworkWire {
                 }
                 return Poll::Ready(Ok(()));
             }
-            // A break wakes the reader too.
+            // A break also wakes the reader.
             state.reader = Some(context.waker().clone());
             drop(state);
             let arrival = self.arrival.get_or_insert_with(|| Box::pin(sleep_until(next)));
@@ -317,7 +317,7 @@ impl NetworkWire {
         let arrives = network.arrival(&self.outgoing.from, &self.outgoing.to);
         let mut state = self.outgoing.state.lock();
         let last = state.pieces.back().map_or(arrives, |(last, _)| *last);
-        // The end of a process that is gone does not arrive.
+        // If the process is gone, its end of the stream does not arrive.
         if !state.broken.1 {
             state.closed.get_or_insert(arrives.max(last));
         }
@@ -326,7 +326,7 @@ impl NetworkWire {
 }
 
 impl Drop for NetworkWire {
-    /// Nobody reads any more, so the peer may not write.
+    /// Nobody reads any more, so the peer may no longer write.
     fn drop(&mut self) {
         self.close();
         self.incoming.state.lock().broken.1 = true;

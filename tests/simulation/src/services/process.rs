@@ -1,4 +1,4 @@
-//! A process of the simulation: its tasks end together, and none has an effect afterwards.
+//! A simulated process. Its tasks end together, and have no effect afterwards.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 
-/// A process at a place. A restart makes another process at the same place.
+/// A process at a place. A restart creates another process at the same place.
 pub(crate) struct Process {
     pub(crate) place: String,
     end: CancellationToken,
@@ -23,7 +23,7 @@ impl Process {
         self.end.is_cancelled()
     }
 
-    /// Returns when the process has ended.
+    /// Waits until the process has ended.
     pub(crate) async fn ended(&self) {
         self.end.cancelled().await;
     }
@@ -42,7 +42,7 @@ impl Process {
     }
 }
 
-/// Runs a server's tasks as tasks of its process.
+/// Spawns a server's tasks as tasks of its process.
 #[derive(Clone)]
 pub(crate) struct TasksOf(pub(crate) Arc<Process>);
 

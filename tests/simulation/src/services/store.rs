@@ -1,4 +1,5 @@
-//! The store: maps that all key-services share, each over a connection that takes time, stalls and loses answers.
+//! The store: maps that all key-services share. Each key-service has its own connection, which takes time, stalls and
+//! loses answers.
 
 use std::{
     sync::{
@@ -24,10 +25,10 @@ use crate::{
     services::{call_times::CallTimes, process::Process},
 };
 
-/// Longest time of a call, as over Redis.
+/// Timeout of a call, as with Redis.
 const CALL_DEADLINE: Duration = Duration::from_millis(1_500);
 
-/// Called after every commit that has written, with the earliest time by which one of its calls is judged.
+/// Called after every commit that has written, with the earliest time at which one of its calls is judged.
 pub(crate) type AfterCommit = Box<dyn Fn(Option<Timestamp>) + Send + Sync>;
 
 /// The maps that all key-services share.
@@ -36,9 +37,9 @@ pub(crate) struct SharedMaps {
     pub(crate) maps: Maps,
     stalled_until: Mutex<Option<Instant>>,
     loses_answers: AtomicBool,
-    /// How long the store is away after it is killed in its next commit.
+    /// How long the store stays away after it is killed in its next commit.
     killed_for: Mutex<Option<Duration>>,
-    /// The part of a commit that was in the store's file when it was killed.
+    /// The part of a commit that was in the store's file when the store was killed.
     torn: Mutex<Option<(Space, Vec<Write>)>>,
     after_commit: Mutex<Option<AfterCommit>>,
 }
@@ -48,30 +49,30 @@ impl SharedMaps {
         *self.after_commit.lock() = Some(ask);
     }
 
-    /// Lets calls take effect only after some time.
+    /// Delays the effects of calls for some time.
     pub(crate) fn stall(&self, time: Duration) {
         *self.stalled_until.lock() = Some(Instant::now() + time);
     }
 
-    /// Loses some answers after their effects.
+    /// Starts or stops losing some answers, although the calls take effect.
     pub(crate) fn lose_answers(&self, loses: bool) {
         self.loses_answers.store(loses, Ordering::Relaxed);
     }
 
-    /// Kills the store in the middle of the next commit, and starts it again after some time.
+    /// Kills the store in the middle of the next commit, and restarts it after some time.
     pub(crate) fn kill_in_next_commit(&self, away: Duration) {
         *self.killed_for.lock() = Some(away);
     }
 
-    /// Starts the store again after it was killed in this commit. Like Redis, it reads its file up to the torn part and
-    /// appends after it, so that the torn part takes effect at the next start.
+    /// Restarts the store after it was killed in this commit. Like Redis, it reads its file up to the torn part and
+    /// appends after that, so that the torn part takes effect at the next start.
     async fn start_after(&self, space: Space, writes: Vec<Write>) {
         let half = writes.len() / 2;
         let before = self.torn.lock().replace((space, writes.into_iter().take(half).collect()));
         if let Some((space, writes)) = before {
             let _ = self.maps.commit(&space, Commit { guards: Vec::new(), writes }).await;
         }
-        // The key-services have the file rewritten before anything else is written.
+        // The key-services have the file rewritten before they write anything else.
         *self.torn.lock() = None;
     }
 
@@ -107,7 +108,7 @@ impl WayToMaps {
             let sent = Instant::now();
             sleep(there).await;
             sleep_until(shared.stalled_until()).await;
-            // Like a client of Redis, the backend drops a call that it could not begin in time.
+            // Like a Redis client, the backend drops a call that it could not begin in time.
             if sent.elapsed() >= CALL_DEADLINE || (process.is_dead() && !arrives_late) {
                 return;
             }
@@ -161,7 +162,7 @@ impl Records for WayToMaps {
     }
 }
 
-/// The maps without a connection: every call is answered at once.
+/// The maps without a connection: every call is answered immediately.
 pub(crate) struct Direct(pub(crate) Arc<SharedMaps>);
 
 #[async_trait]

@@ -31,7 +31,7 @@ use crate::harness::patience::PATIENCE;
 pub struct Http {
     client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     http2: bool,
-    /// Authorities of servers that speak TLS, in PEM. Without them, none is trusted.
+    /// Authorities to trust for TLS, in PEM. Without them, no server is trusted.
     authority: Option<String>,
 }
 
@@ -253,7 +253,7 @@ pub fn usd(text: &str) -> NanoUsd {
     NanoUsd::parse(text).unwrap_or_else(|e| panic!("{text} {e}"))
 }
 
-/// Sends bytes that no client library would send, and returns the response up to the end of the connection.
+/// Sends bytes that no client library would send, and returns everything until the connection ends.
 pub async fn raw(base: &str, request: &str) -> String {
     let address = base.strip_prefix("http://").expect("a base address");
     let mut stream = TcpStream::connect(address).await.expect("the server accepts connections");

@@ -16,7 +16,6 @@ pub enum Event {
     Data(Value),
     /// `data: [DONE]`
     Done,
-    /// A comment.
     Comment(String),
 }
 

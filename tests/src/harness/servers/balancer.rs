@@ -1,4 +1,4 @@
-//! A load balancer in front of gateways. It passes connections to those that are ready.
+//! A load balancer in front of gateways. It passes connections to ready gateways.
 
 use std::{
     net::SocketAddr,

@@ -28,22 +28,19 @@ use crate::harness::patience::{LOOK_EVERY, SERVER_PATIENCE};
 const TRACES: &str = "/v1/traces";
 const METRICS: &str = "/v1/metrics";
 
-/// A span as received.
 #[derive(Clone, Debug)]
 pub struct ReceivedSpan {
     /// `service.name` of the process.
     pub service: String,
-    /// Name of the span.
     pub name: String,
     /// Id of the trace in hexadecimal digits.
     pub trace: String,
-    /// Id of the span.
     pub id: String,
     /// Id of the parent span; empty for the first span.
     pub parent: String,
     /// Kind of the span, as in `SPAN_KIND_SERVER` without its prefix.
     pub kind: String,
-    /// Returns whether the status is an error.
+    /// Whether the status is an error.
     pub failed: bool,
     /// Begin and end in nanoseconds since 1970.
     pub times: (u64, u64),
@@ -66,11 +63,8 @@ impl ReceivedSpan {
 pub struct ReceivedMetric {
     /// `service.name` of the process.
     pub service: String,
-    /// Name of the metric.
     pub name: String,
-    /// Unit of the metric.
     pub unit: String,
-    /// Attributes by name.
     pub attributes: Map<String, Value>,
     /// Sum of a counter, or number of values in a histogram.
     pub count: u64,

@@ -1,30 +1,42 @@
 //! Ports of servers that are stopped and then started again at the same address.
 
 use std::{
+    env,
     net::TcpListener,
     ops::Range,
     process,
     sync::atomic::{AtomicU32, Ordering},
 };
 
-/// Ports below those that Linux gives to connections, and to listeners that ask for any
-/// (`net.ipv4.ip_local_port_range`), so that nothing takes them while their server is down.
+/// Ports below the range that Linux assigns to connections and to listeners without a fixed port
+/// (`net.ipv4.ip_local_port_range`), so that nothing takes a port while its server is down.
 const PORTS: Range<u32> = 10_000..32_000;
 
-/// Number of ports given out.
+/// Environment variable with the ports of this process, such as `10000-12750`. `tests/tools/tests.py` sets it, because it
+/// runs many processes with tests at a time.
+const OWN: &str = "FAREGATE_TEST_PORTS";
+
+/// Number of ports that were handed out.
 static GIVEN_OUT: AtomicU32 = AtomicU32::new(0);
 
-/// A port of the loopback that is free and given out once.
+/// A free loopback port that no other call returns.
 pub fn free_port() -> u16 {
-    let count = PORTS.end - PORTS.start;
-    // Other processes that run tests begin elsewhere.
+    let ports = own_ports();
+    let count = ports.end - ports.start;
+    // Other test processes begin elsewhere.
     let first = process::id().wrapping_mul(7_919) % count;
-    for _ in PORTS {
+    for _ in ports.clone() {
         let place = (first + GIVEN_OUT.fetch_add(1, Ordering::Relaxed)) % count;
-        let port = u16::try_from(PORTS.start + place).expect("ports have 16 bits");
+        let port = u16::try_from(ports.start + place).expect("ports have 16 bits");
         if TcpListener::bind(("127.0.0.1", port)).is_ok() {
             return port;
         }
     }
-    panic!("the loopback has no free port from {} to {}", PORTS.start, PORTS.end);
+    panic!("the loopback has no free port from {} to {}", ports.start, ports.end);
+}
+
+fn own_ports() -> Range<u32> {
+    let Ok(own) = env::var(OWN) else { return PORTS };
+    let ends = own.split_once('-').and_then(|(start, end)| Some(start.parse().ok()?..end.parse().ok()?));
+    ends.unwrap_or_else(|| panic!("{OWN} is {own:?}, not two ports with a hyphen between them"))
 }

@@ -39,7 +39,6 @@ impl Received {
         self.headers["webhook-id"].to_str().unwrap().to_owned()
     }
 
-    /// The event.
     pub fn event(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap()
     }
@@ -53,8 +52,7 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// Starts a receiver. It answers each request, numbered from zero, with the status that this function returns, and
-    /// after this pause.
+    /// Starts a receiver. It answers request `n`, counted from zero, with the status `status(n)` after this pause.
     pub async fn start(status: fn(usize) -> u16, pause: Duration) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("the loopback has a free port");
         let address = listener.local_addr().unwrap().to_string();
@@ -128,7 +126,7 @@ async fn answer(
 ) -> Response<Full<Bytes>> {
     let (head, body) = request.into_parts();
     let mut answer = Response::new(Full::default());
-    // A body that breaks off has no reader left.
+    // If a body breaks off, nobody is left to read the answer.
     let Ok(body) = body.collect().await else { return answer };
     let status = {
         let mut received = received.lock().unwrap();

@@ -1,4 +1,4 @@
-//! A private Redis: real servers, alone or as a cluster, that never lose an answered write.
+//! A private Redis: real servers, single or as a cluster, that never lose an answered write.
 
 use std::{path::Path, time::Duration};
 
@@ -20,7 +20,7 @@ mod watched;
 pub enum Form {
     /// One server on a socket in its folder, without a network port.
     Alone,
-    /// One server on a port that syncs its file once a second, as an installation would have it. For measurements.
+    /// One server on a port that syncs its file once per second, as a real installation would. For measurements.
     AsInstalled,
     /// Three masters that share the slots.
     Cluster,
@@ -32,7 +32,7 @@ pub enum Form {
     Watched,
 }
 
-/// How a master is lost.
+/// How a master disappears.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
     /// It is killed, as by a power failure.
@@ -50,7 +50,7 @@ pub struct Redis {
     form: Form,
     /// Address of the current master, for a master with a replica.
     master: Option<MasterAddress>,
-    /// The Sentinel that knows the current master, for a watched one.
+    /// The Sentinel that knows the current master, for the form `Watched`.
     sentinel: Option<Sentinel>,
 }
 
@@ -171,19 +171,19 @@ impl Redis {
         self.lose_master(0, Loss::Killed).await;
     }
 
-    /// Loses a master, and returns once another server has taken over and the lost one is its replica. Only the masters of
-    /// a cluster have numbers.
+    /// Makes a master disappear, and returns once another server has taken over and the lost one is its replica. Only a
+    /// cluster's masters have numbers.
     pub async fn lose_master(&self, number: usize, how: Loss) {
         let lost = self.begin_to_lose(number, how);
         self.taken_over(number, lost).await;
-        // Clients that have not noticed keep using the lost one.
+        // Clients that have not noticed still use the lost master.
         if how == Loss::CutOff {
             sleep(Duration::from_secs(1)).await;
         }
         self.come_back(lost, how).await;
     }
 
-    /// Loses a master. Returns the number of its server.
+    /// Makes a master disappear. Returns the number of its server.
     pub fn begin_to_lose(&self, number: usize, how: Loss) -> usize {
         let lost = self.master(number);
         let node = &self.nodes[lost];
@@ -231,7 +231,7 @@ impl Redis {
         self.heal().await;
     }
 
-    /// Ends the replication of a pair. Its master goes on.
+    /// Ends the replication in a pair. Its master continues.
     pub fn split(&self) {
         self.pair().split(&self.nodes);
     }

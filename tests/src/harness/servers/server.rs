@@ -27,7 +27,7 @@ use crate::{
 /// Number of log lines that a failed test shows.
 const LAST_WORDS: usize = 60;
 
-/// Files of a process's output: standard output is per start, the log spans all starts.
+/// Files with a process's output: standard output since the last start, and the log of all starts.
 const OUTPUT: &str = "stdout.txt";
 const LOG: &str = "stderr.txt";
 
@@ -39,16 +39,16 @@ const LISTENERS: [(&str, &str); 4] = [
     ("key-grpc", "FAREGATE_KEY_GRPC_LISTEN"),
 ];
 
-/// Time without a further line after which a log is complete: several times as long as a process gathers lines.
+/// Time without a new line after which a log is complete: several times as long as a process buffers lines.
 const LOG_SETTLED: Duration = Duration::from_millis(100);
 
-/// Time after which a log that still grows is read as it is: a process that has lost its store may write forever.
+/// Time after which a log that still grows is read as it is, since a process that has lost its store may write forever.
 const LOG_GROWS: Duration = Duration::from_secs(5);
 
-/// Script that passes standard input as a socket, by systemd's protocol, and becomes the program.
+/// Script that passes standard input as a socket with systemd's protocol, and becomes the program.
 const HAND_OVER: &str = r#"exec 3<&0 </dev/null; export LISTEN_PID=$$ LISTEN_FDS=1; exec "$0" "$@""#;
 
-/// Script that becomes the program. Writes beyond the file-size limit then fail instead of ending it; its log is a
+/// Script that becomes the program. Writes beyond the file-size limit then fail instead of killing it. Its log is a
 /// pipe, which has no such limit.
 const FILES_BOUNDED: &str = r#"trap '' XFSZ; [ -p log ] || mkfifo log; cat log >&2 & exec "$0" "$@" 2>log"#;
 
@@ -64,12 +64,12 @@ pub struct Settings {
     pub data: PathBuf,
     /// Environment, beyond addresses and the data directory.
     pub env: Vec<(&'static str, String)>,
-    /// Socket that is passed as the public port.
+    /// Socket that is passed to the process as its public port.
     pub listener: Option<Arc<TcpListener>>,
-    /// True if the first start uses the last release's program, provided that `FAREGATE_TEST_PREVIOUS` names a folder
+    /// Whether the first start uses the last release's program, provided that `FAREGATE_TEST_PREVIOUS` names a folder
     /// with it.
     pub upgraded: bool,
-    /// True if the size of the process's files is to be limited while it runs, with [`Server::bound_files`].
+    /// Whether the size of the process's files is to be limited while it runs, with [`Server::bound_files`].
     pub files_bounded: bool,
     /// Folder of the program, if it is not the running executable's.
     pub programs: Option<PathBuf>,
@@ -81,7 +81,6 @@ impl Settings {
         Self::of("faregate", data, env)
     }
 
-    /// Settings of a program.
     pub fn of(program: &'static str, data: &Path, env: Vec<(&'static str, String)>) -> Self {
         Self {
             program,
@@ -141,19 +140,19 @@ impl Settings {
         printed
     }
 
-    /// Starts a command, and after this time kills it as a power failure would.
+    /// Starts a command, and kills it after this time as a power failure would.
     pub async fn kill_cli(&self, arguments: &[&str], after: Duration) {
         let mut command = self.command();
         let mut child = command.args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         tokio::time::sleep(after).await;
-        // A command that has ended need not be killed.
+        // If the command has ended, it need not be killed.
         let _ = child.kill();
         child.wait().unwrap();
     }
 
     /// Exit status of a command, and its output on both channels.
     pub fn try_cli(&self, arguments: &[&str]) -> (ExitStatus, String, String) {
-        // Only a process that serves has limited files and a reader of its log.
+        // Only a serving process has limited files and a reader for its log.
         let free = Self { files_bounded: false, ..self.clone() };
         let output = run_to_end(free.command().args(arguments));
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
@@ -205,7 +204,7 @@ impl Server {
         self.restart().await;
     }
 
-    /// Starts the process again at the same addresses without waiting for it: what it needs may not be there yet.
+    /// Starts the process again at the same addresses without waiting for it, since what it needs may not be there yet.
     pub fn launch_again(&self) {
         self.kill();
         *self.child.lock().unwrap() = launch(&self.in_place());
@@ -216,7 +215,8 @@ impl Server {
         self.ready().await;
     }
 
-    /// Starts the process again, repeatedly if it exits at once, as a supervisor does: its store may be unavailable.
+    /// Starts the process again, and repeats that if it exits at once, as a supervisor does, since its store may be
+    /// unavailable.
     pub async fn restart_supervised(&self) {
         self.kill();
         let deadline = Instant::now() + SERVER_PATIENCE;
@@ -289,7 +289,6 @@ impl Server {
         self.address("admin")
     }
 
-    /// Address of a listener.
     pub fn address(&self, listener: &str) -> &str {
         &self.addresses[listener]
     }
@@ -303,14 +302,14 @@ impl Server {
         read(&self.settings.data.join(OUTPUT))
     }
 
-    /// Standard output once it is not empty. A program serves before its first screen is written.
+    /// Standard output once it is not empty. A program may serve before it has written its first screen.
     pub async fn printed(&self, text: &str) -> String {
         until(text, async || self.stdout().contains(text)).await;
         self.stdout()
     }
 
-    /// Log of this process and of its predecessors on the same data, once no more lines arrive: a process gathers them
-    /// for a moment.
+    /// Log of this process and of its predecessors on the same data, once no more lines arrive, since a process buffers
+    /// lines for a moment.
     #[expect(clippy::disallowed_methods, reason = "tests print logs where nothing can be awaited")]
     pub fn log(&self) -> String {
         let path = self.settings.data.join(LOG);
@@ -418,7 +417,7 @@ fn launch(settings: &Settings) -> Child {
         .expect("the binary can be started")
 }
 
-/// Returns whether a process runs. If it ended and nobody waited for it, it is a zombie, state `Z`.
+/// Returns whether a process runs. A process that has ended and that nobody has waited for is a zombie, state `Z`.
 pub(crate) fn is_running(pid: u32) -> bool {
     let stat = read(Path::new(&format!("/proc/{pid}/stat")));
     stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))

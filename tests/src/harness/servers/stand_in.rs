@@ -1,4 +1,4 @@
-//! A server that stands in for a vendor: a function makes its answers, and it records requests.
+//! A server that stands in for a vendor. A function produces its answers, and it records requests.
 
 use std::{
     convert::Infallible,

@@ -52,7 +52,6 @@ impl Plan {
         }
     }
 
-    /// Length of a choice.
     pub(crate) fn length(&self, choice: u64) -> u64 {
         self.lengths[usize::try_from(choice).expect("it is an index")]
     }

@@ -105,7 +105,6 @@ impl Events {
         format!(": still here{}", self.gap())
     }
 
-    /// Event with this data.
     pub(crate) fn data(&self, data: &str) -> String {
         format!("data: {data}{}", self.gap())
     }

@@ -1,4 +1,5 @@
-//! Chat requests, parsed no further than needed: prompts may be long, and benchmarks use this upstream too.
+//! Chat requests. They are parsed no further than necessary, since prompts may be long and benchmarks use this upstream
+//! too.
 
 use std::borrow::Cow;
 
@@ -20,7 +21,6 @@ pub(crate) struct Asked<'a> {
     /// Stream the answer.
     #[serde(default)]
     pub stream: bool,
-    /// Options of the stream.
     #[serde(default)]
     pub stream_options: StreamOptions,
     /// Report the timings so far in every chunk, as llama.cpp's server does.
@@ -40,7 +40,6 @@ pub(crate) struct Asked<'a> {
     top_logprobs: Option<u64>,
 }
 
-/// Options of a stream.
 #[derive(Clone, Copy, Default, Deserialize)]
 pub(crate) struct StreamOptions {
     /// Report the usage in a separate chunk at the end.
@@ -59,7 +58,6 @@ impl Asked<'_> {
         script_of(&messages, |message| message["role"] == "tool")
     }
 
-    /// Number of choices.
     pub(crate) fn choices(&self) -> u64 {
         self.n.unwrap_or(1)
     }
@@ -101,7 +99,6 @@ impl Asked<'_> {
         (0..choices).map(one).collect()
     }
 
-    /// Number of tokens of the prompt.
     pub(crate) fn prompt_tokens(&self, script: &Script) -> u64 {
         script.prompt_tokens.unwrap_or(self.messages.get().len() as u64 / 4)
     }

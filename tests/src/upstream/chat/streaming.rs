@@ -18,7 +18,6 @@ use crate::upstream::{
     steps::{self, Step, StepWriter, Steps},
 };
 
-/// All pieces of a stream.
 pub(in crate::upstream) fn pieces(plan: Plan, running: Running) -> BoxStream<'static, io::Result<String>> {
     let events = Events::new(&plan.model, plan.script.style, plan.alternatives);
     let (steps, generated) = (steps(&plan), vec![0; plan.lengths.len()]);
@@ -95,7 +94,7 @@ struct Streaming {
     generated: Vec<u64>,
     /// Index of the last token.
     round: u64,
-    /// No chunk was sent yet.
+    /// Whether no chunk was sent yet.
     first: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Messages that llama.cpp's server refuses, in its words, and with a server error's status.
+//! Messages that llama.cpp's server refuses, in its own words and with the status of a server error.
 
 use serde_json::{Value, json};
 

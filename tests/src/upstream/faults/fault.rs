@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-/// A fault of the upstream. `after` counts tokens of each choice. A whole answer breaks in its middle if a stream would
-/// break after some token.
+/// A fault of the upstream. `after` counts tokens of each choice. If a stream would break after some token, a whole
+/// answer breaks in its middle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fault {
@@ -104,7 +104,7 @@ pub enum Shape {
     Text,
     /// `{"detail":"…"}`, as FastAPI does.
     Detail,
-    /// The format of vLLM, with a message that contains a host and a credential for every status.
+    /// vLLM's format, with a message that contains a host and a credential, whatever the status.
     Telling,
     /// HTML instead of JSON.
     Html,

@@ -24,7 +24,7 @@ pub(super) struct ApiError {
     pub kind: Option<&'static str>,
     /// Seconds after which a client may try again.
     pub retry_after: Option<u64>,
-    /// The body is HTML with the message.
+    /// Whether the body is HTML with the message.
     pub html: bool,
 }
 
@@ -57,7 +57,6 @@ impl ApiError {
         Self { status, html: shape == Shape::Html, ..Self::invalid(&message, None) }
     }
 
-    /// The response with this error.
     pub(super) fn response(&self, api: Api) -> Response<Body> {
         let body = if self.html { Shape::Html.body(self.status) } else { self.body(api).to_string() };
         let mut response = json_response(status(self.status), &body);
@@ -97,7 +96,6 @@ pub(super) fn with_vendor_headers(api: Api, mut answer: Response<Body>) -> Respo
 
 const REQUEST_ID: &str = "req_scripted";
 
-/// Type of an error of Messages.
 const fn messages_type(status: u16) -> &'static str {
     match status {
         401 => "authentication_error",
@@ -114,7 +112,6 @@ const fn messages_type(status: u16) -> &'static str {
     }
 }
 
-/// Type of an error of Responses.
 const fn responses_type(status: u16) -> &'static str {
     match status {
         429 => "requests",

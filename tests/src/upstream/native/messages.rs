@@ -1,4 +1,4 @@
-//! Answers of Anthropic's Messages.
+//! Answers of Anthropic's Messages API.
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ use crate::upstream::{
     script::{Token, Usage, word},
 };
 
-/// Writer of an answer of Messages.
+/// Writer of an answer in the Messages API.
 #[derive(Default)]
 pub(super) struct MessagesWriter {
     /// Blocks of the answer. The last may be open.
@@ -157,7 +157,7 @@ fn delta(index: usize, delta: &Value) -> Value {
     json!({"type": "content_block_delta", "index": index, "delta": delta})
 }
 
-/// Thinking is sent unless the request turned it off; its tokens are generated in any case.
+/// Thinking is sent unless the request turned it off. Its tokens are generated in either case.
 fn shows_thinking(plan: &NativePlan) -> bool {
     !plan.script.hidden_reasoning && plan.prompt.body["thinking"]["type"] != "disabled"
 }

@@ -1,4 +1,4 @@
-//! The object `response` of OpenAI's Responses.
+//! The object `response` of OpenAI's Responses API.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ use crate::upstream::{
 /// Creation time of every scripted response.
 const CREATED: u64 = 1_700_000_000;
 
-/// The response in this state and with these items; its usage is reported at its end.
+/// The response with this status and these items. Only a finished response reports its usage.
 pub(super) fn response(plan: &NativePlan, status: &str, output: &[Value]) -> Value {
     let echoed = |member: &str, or: Value| plan.echoed(member, or);
     let text = echoed("text", json!({"format": {"type": "text"}, "verbosity": "medium"}));

@@ -1,4 +1,4 @@
-//! Answers of OpenAI's Responses.
+//! Answers of OpenAI's Responses API.
 
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ use crate::upstream::{
     script::{Token, word},
 };
 
-/// Writer of an answer of Responses.
+/// Writer of an answer in the Responses API.
 #[derive(Default)]
 pub(super) struct ResponsesWriter {
     /// Number of events so far.

@@ -1,4 +1,4 @@
-//! Signatures of thinking and encrypted reasoning. The upstream recognises its own by their content.
+//! Signatures of thinking and encrypted reasoning. The upstream recognises its own signatures by their content.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 

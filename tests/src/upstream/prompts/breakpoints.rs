@@ -13,9 +13,9 @@ use super::{
     prompt::{Prompt, written},
 };
 
-/// How many blocks before a breakpoint are searched for an earlier one, as Anthropic documents it.
+/// How many blocks before a breakpoint are searched for an earlier breakpoint, as Anthropic documents it.
 const LOOKBACK_BLOCKS: usize = 20;
-/// Most prefixes; beyond that, all are forgotten.
+/// Maximum number of prefixes; beyond that, all are forgotten.
 const MOST_PREFIXES: usize = 1 << 14;
 
 /// Prefixes that were written, each identified by a hash of everything up to its end.
@@ -82,7 +82,8 @@ fn prefixes(prompt: &Prompt, total: u64) -> Vec<Prefix> {
         all.add("tool", tool);
     }
     all.add_blocks("system", &body["system"]);
-    // Another way of thinking or of choosing tools changes the prefixes of the messages, but not of what comes before.
+    // A different setting for thinking or for the choice of tools changes the messages' prefixes, but not the prefixes
+    // before them.
     for member in ["thinking", "tool_choice"] {
         written(&body[member]).hash(&mut all.hasher);
     }
@@ -124,7 +125,7 @@ impl Growing {
     }
 }
 
-/// How long a block, or the body of a request, wants its prefix to be kept.
+/// How long a block, or the body of a request, asks to keep its prefix.
 fn mark(block: &Value) -> Option<Kept> {
     let control = block.get("cache_control").filter(|control| !control.is_null())?;
     Some(if control["ttl"] == "1h" { Kept::AnHour } else { Kept::FiveMinutes })

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use super::prompt::Prompt;
 use crate::upstream::script::{Script, Told, Usage};
 
-/// Placeholders for the script's verbatim usage: reading it as JSON would change its numbers.
+/// Placeholders for the script's verbatim usage, since parsing it as JSON would change its numbers.
 const FIRST_USAGE: &str = "verbatim usage of the script, first";
 const LAST_USAGE: &str = "verbatim usage of the script, last";
 
@@ -30,9 +30,8 @@ pub(crate) enum Shortened {
 /// A tool that the answer calls.
 #[derive(Clone, Debug)]
 pub(crate) struct CalledTool {
-    /// Its name.
     pub name: String,
-    /// Its input is text, not JSON.
+    /// Whether its input is text, not JSON.
     pub custom: bool,
 }
 
@@ -59,9 +58,8 @@ pub(crate) struct NativePlan {
 pub(crate) enum Reported {
     /// No usage.
     Nothing,
-    /// These counts.
     Counts(Usage),
-    /// The script's own JSON. This placeholder stands for it until [`NativePlan::text`] writes it.
+    /// The script's own JSON. This placeholder represents it until [`NativePlan::text`] writes it.
     Verbatim(&'static str),
 }
 
@@ -87,7 +85,7 @@ impl NativePlan {
         Usage { prompt: self.prompt_tokens, cached, completion }
     }
 
-    /// Usage to report at the start of an answer, if that is done.
+    /// Usage to report at the start of an answer, if the script does so.
     pub(crate) fn reported_first(&self) -> Reported {
         match &self.script.told {
             Told::Nothing | Told::Json { first: None, .. } => Reported::Nothing,
@@ -128,8 +126,8 @@ impl NativePlan {
         self.script.reasoning_tokens.min(self.script.completion_tokens).min(completion)
     }
 
-    /// The tool of a call: the script's, or else `lookup`. If the request declares only other tools, these are used in
-    /// turn.
+    /// The tool for a call: the script's or, if it names none, `lookup`. If the request declares only other tools, they
+    /// are used in turn.
     pub(crate) fn tool(&self, call: u64) -> CalledTool {
         let lookup = CalledTool { name: "lookup".into(), custom: false };
         let declared = self.prompt.body["tools"].as_array().into_iter().flatten();

@@ -1,5 +1,5 @@
-//! Clients in common use: the official SDKs, frameworks and a command line. Their own observations are asserted in
-//! `tests/clients`, and the requests that reached the model are asserted here.
+//! Common clients: the official SDKs, frameworks and a command line. The scripts in `tests/clients` assert what the
+//! clients observe; the tests here assert which requests reached the model.
 
 use std::{
     io::{Read, Seek},
@@ -21,7 +21,7 @@ use tokio::time::{sleep, timeout};
 
 mod agents;
 
-/// Longest time for all facts of one client on a slow machine.
+/// Maximum time for all facts of one client on a slow machine.
 const ALL_FACTS: Duration = Duration::from_mins(3);
 
 /// Pause between two checks whether a client has ended.
@@ -213,7 +213,7 @@ async fn the_sdks_make_of_every_error_what_it_is_and_try_again_where_they_should
     let [alone_url, full_url] = [&alone, &full].map(|server| format!("{}/v1", server.public()));
     let more =
         [("POOR_KEY", poor.secret.as_str()), ("ALONE_URL", alone_url.as_str()), ("FULL_URL", &full_url)];
-    // Both run at once: they mostly wait.
+    // Both run at the same time, since they mostly wait.
     tokio::join!(
         holds("python/errors.py", &stack, &key, &more),
         holds("node/errors.js", &stack, &key, &more)
@@ -228,8 +228,8 @@ async fn the_sdks_make_of_every_error_what_it_is_and_try_again_where_they_should
     stack.released(PATIENCE).await;
 }
 
-/// Runs a framework's facts. Asserts the conversation that reached the model, the number of attempts at a failing
-/// request, and that the framework's keys were billed exactly for the generated tokens.
+/// Runs the checks for a framework. Asserts the conversation that reached the model, the number of attempts at a
+/// failing request, and that the framework's keys were billed exactly for the generated tokens.
 async fn converses(script: &str, client: &str) -> Stack {
     let stack = of(Models::Scripted).await;
     let exchanges = holds(script, &stack, &stack.key().await, &[]).await;
@@ -245,7 +245,7 @@ async fn converses(script: &str, client: &str) -> Stack {
     stack
 }
 
-/// Asserts the conversation that the model received, in which it had refused, called a tool without an id, and
+/// Asserts the conversation that the model received, in which the model had refused, called a tool without an id, and
 /// reasoned.
 fn assert_conversation(body: &Value) {
     let messages = body["messages"].as_array().unwrap();
@@ -261,7 +261,7 @@ fn assert_conversation(body: &Value) {
     assert_eq!(messages[5]["content"], "It is 42.", "{body}");
 }
 
-/// Asserts that the keys of a stack were billed, all together, exactly for the tokens its model generated.
+/// Asserts that a stack's keys together were billed exactly for the tokens that its model generated.
 async fn assert_paid(stack: &Stack) {
     stack.released(PATIENCE).await;
     let listed = stack.manage(Method::GET, "", None).await.json();
@@ -286,7 +286,7 @@ async fn many_keys(stack: &Stack) -> ApiKey {
     stack.key().await
 }
 
-/// Starts one more gateway in front of the same upstream, with this key-service and this limit of requests in flight.
+/// Starts another gateway in front of the same upstream, with this key-service and this limit on requests in flight.
 async fn gateway(stack: &Stack, name: &str, key_service: &str, most: &str) -> Server {
     let data = stack.data().join(name);
     std::fs::create_dir_all(&data).unwrap();
@@ -357,7 +357,7 @@ fn assert_forwarded(stack: &Stack) {
     }
 }
 
-/// Runs a script of `tests/clients`, which prints one line per fact, and checks all recorded traffic against the
+/// Runs a script in `tests/clients`, which prints one line per fact, and checks all recorded traffic against the
 /// OpenAPI description.
 async fn holds(script: &str, stack: &Stack, key: &ApiKey, more: &[(&str, &str)]) -> Vec<Exchange> {
     let door = Door::before(&stack.url("")).await;
@@ -407,7 +407,8 @@ pub(crate) fn client(script: &str) -> Command {
     command
 }
 
-/// Runs a command to its end and asserts success. If it fails or takes too long, shows everything that it printed.
+/// Runs a command to its end and asserts success. If the command fails or takes too long, shows everything that it
+/// printed.
 pub(crate) async fn succeeds(script: &str, mut command: Command, patience: Duration) {
     let mut printed = tempfile::tempfile().unwrap();
     let ran = command.stdout(printed.try_clone().unwrap()).stderr(printed.try_clone().unwrap()).spawn();

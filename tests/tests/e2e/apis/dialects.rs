@@ -14,9 +14,9 @@ use tests::{
     upstream::{End, Fault, Script},
 };
 
-/// Longest time until a revocation has ended a stream.
+/// Maximum time until a revocation has ended a stream.
 const REVOCATION: Duration = Duration::from_secs(5);
-/// Agents that work at once.
+/// Number of concurrent agents.
 const AGENTS: u64 = 40;
 
 #[apply(fact)]
@@ -134,7 +134,7 @@ async fn a_revocation_ends_streams_in_every_dialect() {
     }
 }
 
-/// Responses and Messages streams with calls of tools, half of them left midway, by keys that cannot pay for all.
+/// Responses and Messages streams with tool calls, half of them left midway, by keys that cannot pay for all of them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn forty_agents_over_two_gateways_overspend_nothing_and_leave_nothing() {
     let deployment = Deployment::services(2, 1, Form::Alone);

@@ -18,8 +18,8 @@ const EXAMPLES: u32 = 20;
 const PER_EXAMPLE: Duration = Duration::from_secs(1);
 const STARTING: Duration = Duration::from_mins(10);
 
-/// The check that is left out. A description cannot express every rule, for instance that a model or a cursor exists,
-/// or that a limit does not round to zero. So a request that matches the description may still be refused, with a
+/// The check that is skipped. A description cannot express every rule, for instance that a model or a cursor exists, or
+/// that a limit does not round to zero. So a request that matches the description may still be refused, with a
 /// described error. All other checks run.
 const NOT_HELD: &str = "positive_data_acceptance";
 
@@ -28,7 +28,7 @@ const NOT_HELD: &str = "positive_data_acceptance";
 async fn nothing_is_met_that_is_not_described() {
     let stack = Stack::start().await;
     stack.others_spend();
-    // The management key rotates and revokes keys of its account, so the API key is from another one.
+    // The management key rotates and revokes its account's keys, so the API key belongs to another account.
     let account = stack.open_account("callers", usd("10"));
     let examples = env::var("FAREGATE_SCHEMATHESIS_EXAMPLES").map_or(EXAMPLES, |text| text.parse().unwrap());
     let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -60,8 +60,8 @@ async fn nothing_is_met_that_is_not_described() {
     assert!(ran.status.success(), "{said}\n{}", String::from_utf8_lossy(&ran.stderr));
 }
 
-/// Tests the other direction: every accepted request matches the description. The requests of all clients are checked
-/// in the tests that run those clients.
+/// Tests the other direction: every accepted request matches the description. The tests that run the clients check
+/// their requests in the same way.
 #[apply(fact)]
 async fn what_is_taken_is_described_however_unusual() {
     let stack = Stack::start().await;
@@ -77,7 +77,7 @@ async fn what_is_taken_is_described_however_unusual() {
     assert_described(&stack, &door.exchanges()).await;
 }
 
-/// Tests settings in the same way: of keys, of groups, and defaults of keys.
+/// Tests the settings of keys and groups, and the defaults of keys, in the same way.
 #[apply(fact)]
 async fn settings_that_are_taken_are_described_however_unusual() {
     let stack = Stack::start().await;

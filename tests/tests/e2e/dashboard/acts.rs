@@ -9,18 +9,18 @@ use super::{
     signed_in,
 };
 
-/// A form that changes something in the account: its path and its fields.
+/// A form that changes something in the account: path and fields.
 type Form = (String, Vec<(&'static str, String)>);
 
-/// Every action of an owner in the account.
+/// Every action that an owner can take in the account.
 async fn acts(stack: &Stack, owner: &mut Browser, key: &ApiKey) -> Vec<Form> {
     let group = stack.cli(&["groups", "create", "--account", &stack.account.name, "--name", "Agents"]);
     let group = format!("/dashboard/groups/{}", group.trim());
-    // The newest comes first: not the one that the harness uses.
+    // The newest key comes first, and that is not the one that the harness uses.
     stack.cli(&["management-keys", "create", "--account", &stack.account.name, "--name", "spare"]);
     let management_keys = owner.get("/dashboard/management-keys").await;
     let management_key = attribute(&management_keys, "class=\"button danger\" href=\"").unwrap();
-    // The owner itself is the first.
+    // The first member is the owner.
     signed_in(stack, &stack.account, "ann").await;
     let members = owner.get("/dashboard/members").await;
     let member = members.text().rsplit("href=\"/dashboard/members/").next().unwrap();
@@ -82,7 +82,7 @@ async fn viewers_leads_strangers_visitors_and_other_sites_can_do_no_act_of_an_ow
     let other = stack.open_account("other", usd("5"));
     let mut viewer = signed_in(&stack, &stack.account, "viewer").await;
     let mut stranger = signed_in(&stack, &other, "owner").await;
-    // A group that has none of the keys.
+    // A group without keys.
     stack.cli(&["groups", "create", "--account", &stack.account.name, "--name", "Team"]);
     let invite = ["members", "invite", "--account", &stack.account.name, "--name", "lena", "--role", "lead"];
     let mut lead = Browser::at(&stack.url(""));
@@ -90,7 +90,7 @@ async fn viewers_leads_strangers_visitors_and_other_sites_can_do_no_act_of_an_ow
     let mut visitor = Browser::at(&stack.url(""));
     let mut foreign = owner.clone();
     "http://evil.example".clone_into(&mut foreign.origin);
-    // An object that a stranger makes belongs to the stranger.
+    // An object that a stranger creates belongs to the stranger.
     let is_own = |path: &str| {
         ["/dashboard/keys", "/dashboard/groups", "/dashboard/management-keys", "/dashboard/members"]
             .contains(&path)
@@ -221,7 +221,7 @@ async fn a_pasted_plaintext_leads_to_its_key_and_stands_in_no_address() {
     let filters = [("q", "leaked key"), ("status", "active"), ("order", "")];
     let listed = viewer.post("/dashboard/keys/search", &filters).await;
     assert_eq!(listed.header("location"), "/dashboard/keys?q=leaked+key&status=active");
-    // Anything that has no name stays out of addresses: a password, or a secret of a form that nobody knows.
+    // Whatever has no name stays out of addresses: a password, or a secret in an unknown form.
     for (path, list) in [("/dashboard/keys/search", "/dashboard/keys?status=active"), ("/dashboard/find", "")]
     {
         let none = viewer.post(path, &[("q", "correct horse battery"), ("status", "active")]).await;
@@ -332,7 +332,7 @@ async fn bounds_of_a_key_are_set_in_its_form_and_said_together() {
     {
         assert!(page.text().contains(text), "{text}: {page}");
     }
-    // A form without the fields leaves the bounds as they are; a form with empty fields removes them.
+    // A form without the fields leaves the limits unchanged; a form with empty fields removes them.
     assert_eq!(owner.post(&path, &[("label", "Pupil")]).await.status, 303);
     let page = owner.get(&path).await;
     assert!(

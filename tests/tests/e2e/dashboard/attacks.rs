@@ -18,7 +18,7 @@ async fn try_password(browser: &mut Browser, account: &str, name: &str, password
     browser.post("/dashboard/sign-in", &fields).await
 }
 
-/// The key of a session's cookie.
+/// The name of the session cookie.
 fn session(browser: &Browser) -> String {
     browser.cookies["faregate"].clone()
 }
@@ -73,7 +73,7 @@ async fn a_session_that_an_attacker_has_fixed_is_not_the_one_that_is_signed_in()
     assert_eq!(victim.sign_in(&link).await.status, 303);
     assert_ne!(session(&victim), fixed);
     assert!(!attacker.is_signed_in().await, "the session before has ended");
-    // A cookie that the server never made.
+    // A cookie that the server never issued.
     let mut victim = Browser::at(&stack.url(""));
     let made_up = format!("{}AAAA", &fixed[..60]);
     victim.cookies.insert("faregate".into(), made_up.clone());
@@ -156,7 +156,7 @@ async fn guesses_are_stopped_alike_for_known_and_unknown_names() {
     let (known, unknown) = answers.split_at(11);
     assert_eq!(known, unknown);
     assert_eq!((known[9].0, known[10].0), (403, 429));
-    // The right password does not help now either, until the time is over; a link does.
+    // Even the right password does not help until the time is over, but a link does.
     let mut browser = visitor(&stack).await;
     assert_eq!(try_password(&mut browser, "default", "owner", SECRET).await.status, 429);
     let link = stack.cli(&["sign-in-link", "--account", "default"]);
@@ -252,7 +252,7 @@ async fn guesses_keep_no_member_out_of_a_browser_in_which_it_signed_in_before() 
     let mut owner = with_password(&stack).await;
     owner.headers = at("203.0.113.7");
     assert_eq!(owner.post("/dashboard/sign-out", &[]).await.status, 303);
-    // Ten addresses guess at the name, and invented names use up all attempts of the owner's own address.
+    // Ten addresses guess at the name, and guesses at invented names use up all attempts of the owner's own address.
     let mut guesser = visitor(&stack).await;
     for guess in 0..100 {
         guesser.headers = at(&format!("198.51.100.{}", guess / 10));
@@ -270,10 +270,10 @@ async fn guesses_keep_no_member_out_of_a_browser_in_which_it_signed_in_before() 
     assert!(!owner.is_signed_in().await, "the mark signs no one in");
     owner.get("/dashboard/sign-in").await;
     assert_eq!(try_password(&mut owner, "default", "owner", SECRET).await.status, 303);
-    // A mark belongs to one member, and cannot be made up.
+    // A mark belongs to one member, and cannot be forged.
     guesser.cookies.insert(mark.clone(), owner.cookies[&mark].replace('.', "A."));
     assert_eq!(try_password(&mut guesser, "default", "owner", SECRET).await.status, 429);
-    // Guesses in the known browser itself do not go on forever either.
+    // Even in the known browser itself, guessing does not go on forever.
     let mut thief = owner.clone();
     thief.get("/dashboard/sign-in").await;
     for guess in 0..11 {
@@ -318,7 +318,8 @@ async fn the_key_services_own_port_believes_no_one_but_a_gateway() {
             try_password(&mut browser, "default", &format!("name {guess}"), "a wrong password").await;
         assert_eq!(refused.status, if guess < 60 { 403 } else { 429 }, "{refused}");
     }
-    // A client of the gateway gains nothing from its own token, and cannot make the key-service distrust the gateway.
+    // A gateway's client gains nothing from presenting a token itself, and cannot make the key-service distrust the
+    // gateway.
     let mut through = Browser::at(&stack.url(""));
     through.headers = vec![
         ("x-internal-token", "made-up".into()),

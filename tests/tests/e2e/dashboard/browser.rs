@@ -14,7 +14,7 @@ use crate::apis::clients::{client, succeeds};
 /// How long a slow machine may take to view every page, at each width, in both themes and for each role.
 const EVERY_PAGE: Duration = Duration::from_mins(15);
 
-/// Labels that are hard to show.
+/// Labels that are difficult to display.
 const LABELS: [&str; 5] = [
     "<script>alert(1)</script>",
     "A label so long that it has to be cut somewhere, for it takes all eighty letters",
@@ -34,7 +34,7 @@ async fn every_act_works_in_a_real_browser() {
     holds("acts").await;
 }
 
-/// Runs one part of the facts in browsers at an installation.
+/// Runs one part of the checks in browsers at an installation.
 async fn holds(part: &str) {
     let stack = Stack::start().await;
     stack.others_spend();

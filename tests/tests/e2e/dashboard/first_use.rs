@@ -1,4 +1,4 @@
-//! The first requests with a new key, run as they are pasted.
+//! The first requests with a new key, run exactly as they are pasted.
 
 use std::{path::Path, process::Command, time::Duration};
 

@@ -1,4 +1,4 @@
-//! The lead of a group sees and manages its keys, and reaches nothing else in the account.
+//! A group's lead sees and manages the group's keys, and reaches nothing else in the account.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -13,10 +13,11 @@ use super::{
 };
 use crate::money::budgets::{group, number, requests, send};
 
-/// Texts that a lead must not read: names and labels of objects out of reach, and the people they were for.
+/// Texts that a lead must not read: names and labels of objects that the lead may not reach, and the users they were
+/// for.
 const FOREIGN: [&str; 4] = ["Secret project", "secret-key", "Division", "secret-user"];
 
-/// An account with a group that has a lead, and with much that the lead must not see.
+/// An account with a group that has a lead, and with many things that the lead must not see.
 pub(super) struct Led {
     pub(super) stack: Stack,
     pub(super) lead: Browser,
@@ -32,7 +33,7 @@ pub(super) struct Led {
     pub(super) gone: ApiKey,
 }
 
-/// A form with its path and its fields, and the status that answers it.
+/// A form with its path and fields, and the expected status.
 type LeadForm<'a> = (String, Vec<(&'a str, &'a str)>, u16);
 
 fn id(object: &Value) -> String {
@@ -131,7 +132,7 @@ async fn a_lead_makes_changes_rotates_and_revokes_the_keys_of_one_group() {
     assert!(members.text().contains("lead of <bdi>Team</bdi>"), "{members}");
 }
 
-/// Pages of the account, and of keys, groups and requests out of a lead's reach.
+/// Pages about the account, and about keys, groups and requests that a lead may not reach.
 async fn closed_pages(led: &mut Led) -> Vec<(String, u16)> {
     let Led { other, another, outside, owner, .. } = led;
     let requests = owner.get(&format!("/dashboard/activity?key={}", outside.id)).await;
@@ -171,7 +172,7 @@ async fn closed_pages(led: &mut Led) -> Vec<(String, u16)> {
     closed
 }
 
-/// Addresses that answer, whatever a lead puts into them.
+/// Addresses that answer whatever a lead puts into them.
 fn open_pages(Led { own, other, another, inside, outside, gone, .. }: &Led) -> Vec<String> {
     let lists = ["keys", "groups", "activity", "activity.csv", "activity.jsonl", "spend.csv", "events"];
     let mut open: Vec<String> = lists.iter().map(|list| format!("/dashboard/{list}")).collect();
@@ -243,14 +244,14 @@ async fn a_lead_reads_nothing_of_other_groups_and_of_the_account() {
     for path in open_pages(&led) {
         let answer = led.lead.get(&path).await;
         assert!(matches!(answer.status, 200 | 404), "{path}: {answer}");
-        // The search text is shown again.
+        // The page repeats the search text.
         let searched = path.contains("q=") || path.contains("key=secret");
         for text in FOREIGN.iter().copied().chain([deposited]) {
             assert!(searched || !answer.text().contains(text), "{path} says {text}: {answer}");
         }
         assert!(!answer.text().contains("href=\"/dashboard/members"), "{path}: {answer}");
     }
-    // A bill from the time in the group stays with the group, without the label of a key that has left.
+    // A bill from the time in the group stays with the group, without the label of the key, which has left.
     let file = led.lead.get("/dashboard/activity.csv").await;
     assert_eq!(file.text().lines().count(), 1 + 3, "{file}");
     assert!(file.text().contains(&led.gone.id) && !file.text().contains(&led.outside.id), "{file}");

@@ -143,7 +143,7 @@ async fn a_range_of_days_goes_from_page_to_page_and_is_compared_and_kept_in_a_fi
     }
 }
 
-/// Shows the one day of two requests by hour. The first request's caller named a user.
+/// Shows by hour the one day that has two requests. The first request's caller named a user.
 async fn hours_and_users_add_up(owner: &mut Browser, key: &Value, pages: &[&str]) {
     let used_at = key["last_used_at"].as_str().unwrap();
     let (day, hour) = (&used_at[..10], used_at[11..13].parse::<u8>().unwrap());

@@ -71,7 +71,7 @@ async fn a_key_is_created_shown_once_edited_and_revoked() {
     assert!(plaintext.starts_with("fg_api_") && made.text().contains("/v1/chat/completions"), "{made}");
     let models = stack.http.send_as(&plaintext, Method::GET, &stack.url("/v1/models"), None).await;
     assert_eq!(models.status, 200);
-    // The same form makes no second key.
+    // Sending the same form again makes no second key.
     let again = owner.post("/dashboard/keys", &fields).await;
     let path = again.header("location").to_owned();
     assert!(again.status == 303 && path.starts_with("/dashboard/keys/ak_"), "{again}");
@@ -229,7 +229,7 @@ async fn activity_is_filtered_by_group_and_by_the_days_of_a_zone() {
             assert_eq!(csv.text().lines().count(), 3, "{csv}");
         }
         assert_eq!(viewer.get("/dashboard/activity?group=agents").await.status, 404);
-        // A day in a zone where it is another day now, and the day of the requests.
+        // A day in a zone in which another day has begun, and the day of the requests.
         let at = stack.show(&outside).await["last_used_at"].as_str().unwrap().to_owned();
         let (day, hour) = (&at[..10], at[11..13].parse::<i64>().unwrap());
         let found = async |viewer: &mut Browser, offset: i64| {
@@ -243,7 +243,7 @@ async fn activity_is_filtered_by_group_and_by_the_days_of_a_zone() {
             page.text().matches("<tr title=\"gen_").count()
         };
         assert_eq!(found(&mut viewer, 0).await, 3);
-        // Far enough east, the next day has begun; far enough west, the day has not begun.
+        // Far enough east, the next day has begun; far enough west, the current day has not begun.
         let (other, same) = if hour < 11 { (-60 * (hour + 1), 60 * hour) } else { (60 * (24 - hour), -60) };
         assert_eq!((found(&mut viewer, other).await, found(&mut viewer, same).await), (0, 3), "at {at}");
         let page = viewer.get("/dashboard/activity").await;
@@ -278,7 +278,7 @@ async fn the_first_steps_lead_to_a_key_that_says_how_to_use_it() {
     ] {
         assert!(page.text().contains(text), "{text}: {page}");
     }
-    // The commands for agents are the ones of the first screen, which a client test runs.
+    // The commands for agents are the same as on the first screen, which a client test runs.
     let printed = stack.server().printed("if they are installed\n").await;
     let (_, screen) = printed.split_once("if they are installed\n").unwrap();
     let screen = screen.split("\n\n").next().unwrap();
@@ -456,7 +456,7 @@ async fn hostile_labels_are_shown_and_exported_as_text() {
         let page = owner.get(path).await;
         assert!(!page.text().contains("<script>") && !page.text().contains("<img"), "{path}: {page}");
     }
-    // Marks that change the direction of text are not part of a label or a name.
+    // Marks that change the direction of text are not allowed in a label or a name.
     let turned = "\u{202e}txt.exe";
     for (path, field) in
         [("/dashboard/keys", "label"), ("/dashboard/members", "name"), ("/dashboard/management-keys", "name")]
@@ -487,7 +487,7 @@ async fn a_viewer_sees_every_page_and_has_a_password_of_its_own() {
     ]) {
         assert_eq!(viewer.get(path).await.status, 200, "{path}");
     }
-    // A viewer's password and sessions belong to the viewer.
+    // A viewer may change the viewer's own password and sessions.
     viewer.get("/dashboard/you").await;
     assert_eq!(
         viewer.post("/dashboard/you/password", &[("password", "a few words that do")]).await.status,
@@ -516,7 +516,7 @@ async fn accounts_find_nothing_of_each_other_by_id_cursor_filter_or_link() {
     link_to(&stack, &other).await;
 }
 
-/// Asks every route for another account's objects.
+/// Requests another account's objects on every route.
 async fn walk(stack: &Stack, browser: &mut Browser, own: &ApiKey, foreign: &ApiKey) {
     let (label, hint) =
         (stack.show(foreign).await["label"].clone(), stack.show(foreign).await["key_hint"].clone());
@@ -550,7 +550,7 @@ async fn walk(stack: &Stack, browser: &mut Browser, own: &ApiKey, foreign: &ApiK
     assert_eq!(browser.get(&format!("/dashboard/keys/{}", own.id)).await.status, 200);
 }
 
-/// A link of one account signs in to that account only, and its members are not members elsewhere.
+/// A link into one account signs in only to that account, and its members are not members of other accounts.
 async fn link_to(stack: &Stack, other: &Account) {
     let mut stranger = signed_in(stack, other, "owner").await;
     let mut owner = signed_in(stack, &stack.account, "owner").await;

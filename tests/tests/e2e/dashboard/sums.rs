@@ -1,4 +1,4 @@
-//! Sums of a range for people who see less than the account: a lead, a viewer, and the owner of another account.
+//! Sums of a range for people who do not see the whole account: a lead, a viewer, and another account's owner.
 
 use http::Method;
 use serde_json::json;
@@ -25,16 +25,16 @@ async fn set_parent(stack: &Stack, group: &str, parent: &str) {
     assert_eq!(moved.status, 200, "{moved}");
 }
 
-/// Requests in a file of sums.
+/// Number of requests in a file of sums.
 async fn requests(browser: &mut Browser, query: &str) -> u64 {
     let file = browser.get(&format!("/dashboard/spend.csv?{query}")).await;
     assert_eq!(file.status, 200, "{query}: {file}");
-    // The columns after the name have no commas.
+    // The columns after the name contain no commas.
     let of_line = |line: &str| line.rsplit(',').nth(3).unwrap().parse::<u64>().unwrap();
     file.text().lines().skip(1).map(of_line).sum()
 }
 
-/// Whether there are sums above a list of requests.
+/// Returns whether there are sums above a list of requests.
 fn has_sums(page: &Answer) -> bool {
     page.text().contains(" request · ") || page.text().contains(" requests · ")
 }
@@ -43,7 +43,7 @@ fn has_sums(page: &Answer) -> bool {
 async fn a_lead_reads_sums_of_the_time_in_the_group_and_none_of_users() {
     let Led { stack, mut lead, mut owner, own, child, other, another, inside, below, outside, gone } =
         led().await;
-    // Bills elsewhere, for a key and for a child group that were, or will be, in the lead's group.
+    // Bills for a key and for a child group from before or after their time in the lead's group.
     call(&stack, &gone, "team-user").await;
     set_parent(&stack, &child, &another).await;
     call(&stack, &below, "secret-user").await;
@@ -144,7 +144,7 @@ async fn every_key_of_a_range_is_in_its_list_the_largest_first() {
     let ranked: Vec<String> = (0..KEYS).rev().map(|n| format!("{n:02}")).collect();
     for range in ["today", "30"] {
         let page = viewer.get(&format!("/dashboard?range={range}&by=key")).await;
-        assert_eq!(labels(&page, "Top keys by spend"), ranked[..10], "{range}: {page}");
+        assert_eq!(labels(&page, "Top keys in this period"), ranked[..10], "{range}: {page}");
         let all = format!("href=\"/dashboard/spend?range={range}&amp;by=key\">");
         assert!(page.text().contains(&format!("{all}5 others</a>")), "{range}: {page}");
         assert!(page.text().contains(&format!("{all}All keys with spend</a>")), "{range}: {page}");

@@ -1,5 +1,5 @@
-//! Tasks that people do in the console, in a real browser. `tests/clients/node/tasks.js` has the tasks and their
-//! clicks.
+//! Tasks that people carry out in the dashboard, in a real browser. `tests/clients/node/tasks.js` has the tasks and
+//! their clicks.
 
 use chrono::{DateTime, Datelike, Months, NaiveTime, Utc};
 use serde_json::json;
@@ -24,17 +24,17 @@ use crate::{
 
 /// How long a slow machine may take for all tasks.
 const EVERY_TASK: Duration = Duration::from_mins(5);
-/// Seconds for which an app shows a code: clocks that differ by a multiple show codes of the same seconds.
+/// Seconds for which an app shows a code. Clocks that differ by a multiple show the same codes at the same seconds.
 const CODE_STEP: i64 = 30;
 const DAY: i64 = 86_400;
 
-/// Seconds from now to noon of a date, so that no day ends during the test.
+/// Seconds from now to noon of a date, so that the day does not end during the test.
 fn ahead(date: DateTime<Utc>, now: DateTime<Utc>) -> i64 {
     let noon = date.date_naive().and_time(NaiveTime::MIN).and_utc() + Duration::from_hours(12);
     (noon - now).num_seconds() / CODE_STEP * CODE_STEP
 }
 
-/// Sends a request with a prompt of this many tokens to the larger model, and one to the smaller.
+/// Sends one request with a prompt of this many tokens to the larger model, and one to the smaller model.
 async fn ask_both(stack: &Stack, key: &ApiKey, prompt: u64) {
     for model in [MAX, FLASH] {
         let answer = stack.call(key, Script::tokens(prompt, 50)).with("model", model).send().await;
@@ -49,7 +49,7 @@ async fn until_refused(stack: &Stack, key: &ApiKey) {
     }
 }
 
-/// Waits until the page of models knows that the models answer, which a key-service reports every ten seconds.
+/// Waits until the page of models shows that the models answer, which a key-service reports every ten seconds.
 async fn models_answer(stack: &Stack) {
     let mut viewer = signed_in(stack, &stack.account, "first-viewer").await;
     let deadline = Instant::now() + PATIENCE;

@@ -10,7 +10,7 @@ use tests::{
     upstream::{End, Fault, Script},
 };
 
-/// Time in which a revocation ends streams: five seconds as promised, plus one for slow machines.
+/// Time in which a revocation ends streams: the promised five seconds, plus one for slow machines.
 const REVOCATION: Duration = Duration::from_secs(6);
 
 async fn models(stack: &Stack, secret: &str) -> Answer {
@@ -69,7 +69,7 @@ async fn each_class_of_key_opens_its_own_doors_only() {
         .await
         .assert_error(401, "invalid_management_key");
 
-    // Keys of the wrong class that are also unknown or revoked get the error of an unknown key.
+    // Keys of the wrong class that are also unknown or revoked get the error for an unknown key.
     let revoked = stack.key().await;
     stack.revoke(&revoked).await;
     let answer = stack.http.send_as(&revoked.secret, Method::GET, &keys, None).await;
@@ -119,7 +119,7 @@ async fn checks_have_an_order_and_begin_with_whether_the_caller_may_call() {
             .unwrap();
         stack.http.send(typed).await.assert_error(*status, code);
     }
-    // Next come errors of the body, then of the model, and last of the balance.
+    // Next come errors in the body, then an unknown model, and last the balance.
     let nearly_empty = stack.key_limited(NanoUsd::from_nanos(1)).await;
     let call = stack.call(&nearly_empty, Script::default());
     let unknown = call.clone().with("model", "nothing");

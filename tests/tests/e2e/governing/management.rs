@@ -70,7 +70,7 @@ async fn keys_are_listed_newest_first_whole_or_in_pages() {
     );
     let mut ids = Vec::new();
     for _ in 0..7 {
-        // Keys made within one millisecond have no defined order.
+        // Keys that are created within the same millisecond have no defined order.
         sleep(Duration::from_millis(2)).await;
         ids.insert(0, stack.key().await.id);
     }

@@ -1,4 +1,4 @@
-//! Moving in from another gateway: callers keep their keys, and keys keep what they spent.
+//! Importing keys from another gateway: callers keep their keys, and keys keep what they have spent.
 
 use std::{
     path::{Path, PathBuf},
@@ -15,14 +15,14 @@ use tests::{
 
 use crate::apis::clients::{client, succeeds};
 
-/// Time limit for all checks of the Python client on a slow machine.
+/// Timeout for all checks with the Python client on a slow machine.
 const ALL_FACTS: Duration = Duration::from_mins(3);
 /// A key of another gateway, and its SHA-256.
 const PLAINTEXT: &str = "any-text~that/is+no=key-of-ours";
 const SHA256: &str = "51bed613080ff432b65a8dacacc469007e7ee3e2b905564ae4c900002cbc5c7e";
-/// Keys of an import that is killed.
+/// Number of keys in an import that is killed.
 const MANY: usize = 3_000;
-/// Kills of an import.
+/// How often an import is killed.
 const KILLS: u64 = 6;
 
 /// An export made for the tests.
@@ -30,7 +30,7 @@ fn fixture(name: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/moving").join(name).display().to_string()
 }
 
-/// The plaintext of the key of this number in the exports.
+/// The plaintext of the key with this number in the exports.
 fn plaintext(n: u8) -> String {
     format!("sk-moved-{n}-0123456789abcdefghij")
 }
@@ -158,7 +158,7 @@ async fn an_import_that_names_a_wrong_line_changes_nothing() {
     assert_eq!(listed(&stack).await, [] as [Value; 0]);
 }
 
-/// Kills imports at random times. `is_whole` says whether all or none of the keys are there after each.
+/// Kills imports at random times. `is_whole` means that after each kill, either all keys or none must be there.
 async fn a_killed_import_is_completed(stack: &Stack, is_whole: bool) {
     let file: PathBuf = stack.data().join("many.jsonl");
     let line = |n: usize| format!("{{\"sha256\": \"{n:064x}\", \"used\": 0.5, \"label\": \"{n}\"}}\n");

@@ -1,4 +1,4 @@
-//! Webhooks of a running installation: what receivers get, and what senders never use.
+//! Webhooks of a running installation: what receivers get, and what the sender never does.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 use tests::harness::{LOOK_EVERY, Options, PATIENCE, Received, Receiver, Stack};
 use tokio::time::{Instant, sleep};
 
-/// Keys that are made while a receiver fails half of the time.
+/// Number of keys that are created while a receiver fails half of the time.
 const KEYS: usize = 30;
-/// Minutes of the server's clock in which they must arrive, and the time for each.
+/// Minutes on the server's clock within which the deliveries must arrive, and how long each minute takes.
 const MINUTES: i64 = 60;
 const A_MINUTE_TAKES: Duration = Duration::from_secs(1);
 
@@ -54,7 +54,7 @@ async fn every_event_reaches_a_receiver_that_fails_half_of_the_time() {
     }
     let written = events(&stack, "key.created").await;
     assert_eq!(written.len(), KEYS);
-    // Pauses double, so the clock is moved for those that fail repeatedly.
+    // Pauses double, so the clock is moved forward for deliveries that fail repeatedly.
     for minute in 1..=MINUTES {
         if accepted(&receiver.received()).len() == KEYS {
             break;
@@ -96,7 +96,7 @@ async fn a_proxy_of_the_environment_is_not_used() {
     let stack = Stack::with(Options { env, ..Options::default() }).await;
     let receiver = Receiver::start(|_| 200, Duration::ZERO).await;
     webhook(&stack, &receiver.url(), &["key.created"]).await;
-    // The receiver does not speak TLS, so the attempt fails at the receiver itself.
+    // The receiver does not use TLS, so the attempt fails at the receiver itself.
     let secure = webhook(&stack, &format!("https://{}/", receiver.address()), &["key.created"]).await;
     stack.key().await;
     receiver.until("the event arrives", |all| all.len() == 1).await;
@@ -110,6 +110,6 @@ async fn a_proxy_of_the_environment_is_not_used() {
         assert!(Instant::now() < deadline, "no attempt is made");
         sleep(LOOK_EVERY).await;
     };
-    assert_eq!(attempts[0]["error"], "no TLS connection can be made", "{attempts}");
+    assert_eq!(attempts[0]["error"], "cannot establish a TLS connection", "{attempts}");
     assert_eq!(proxy.received().len(), 0);
 }

@@ -65,7 +65,7 @@ async fn what_the_model_cannot_do_it_says_and_nothing_is_billed() {
     ]);
     let answer = ask(&stack, &key, &image).send().await;
     assert_eq!(answer.status, 400, "{answer}");
-    assert!(answer.text().contains("sees no images"), "{answer}");
+    assert!(answer.text().contains("cannot read images"), "{answer}");
     assert!(answer.text().contains("invalid_request_error"), "{answer}");
 
     let unknown =

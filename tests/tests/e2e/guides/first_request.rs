@@ -192,7 +192,7 @@ async fn a_wrong_setting_is_refused_at_start_with_its_name() {
         ("FAREGATE_LISTEN", "nowhere".into()),
         ("FAREGATE_LISTEN", "192.0.2.1:1".into()),
         ("FAREGATE_STORE", "carrier-pigeon:".into()),
-        // Others over the same Redis would not know a pepper that it makes.
+        // Other processes over the same Redis would not know a pepper that this one makes.
         ("FAREGATE_STORE", "redis://127.0.0.1:1".into()),
         ("FAREGATE_PEPPER", "short".into()),
         ("FAREGATE_KEY_PREFIX", "no_good".into()),

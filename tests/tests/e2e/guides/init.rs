@@ -1,4 +1,4 @@
-//! `faregate init`: one's own first model, with stand-ins for every vendor, and with a person at a terminal.
+//! `faregate init` writes a first catalogue, with stand-ins for every vendor, and with a person at a terminal.
 
 mod dialogue;
 mod failures;
@@ -49,7 +49,7 @@ impl Folder {
         files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect()
     }
 
-    /// Runs the command. Returns its output or its error, neither of which repeats the credential.
+    /// Runs the command. Returns its output or its error, and asserts that neither contains the credential.
     fn init(&self, env: &[(&'static str, &str)], flags: &[&str]) -> Result<String, String> {
         let env = env.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
         let words = [&["init"], flags].concat();
@@ -59,7 +59,7 @@ impl Folder {
         if status.success() { Ok(printed) } else { Err(error) }
     }
 
-    /// The only model of a catalogue, which a check finds sound.
+    /// The only model in a catalogue that the check accepts.
     fn model(&self, name: &str) -> Model {
         let text = self.file(name).unwrap();
         assert!(!text.contains(KEY), "{text}");
@@ -70,7 +70,7 @@ impl Folder {
     }
 }
 
-/// A stand-in for a vendor: it lists models and generates, for callers with this header.
+/// A stand-in for a vendor that lists models and generates answers for callers with this header.
 async fn vendor(header: &'static str, value: &'static str) -> StandIn {
     StandIn::start(move |asked| {
         if asked.header(header) != value {
@@ -82,7 +82,7 @@ async fn vendor(header: &'static str, value: &'static str) -> StandIn {
     .await
 }
 
-/// A list of models, and a generation with usage in the form of each API.
+/// A list of models, and a generation with usage in the format of each API.
 fn answer(asked: &AskedOf) -> Given {
     let path = asked.path.split('?').next().unwrap();
     if asked.method == Method::GET && path.ends_with("/models") {
@@ -185,7 +185,7 @@ async fn a_local_server_is_recognised_by_its_list_and_its_window_is_the_models()
         assert!(model.max_output_tokens * 2 <= window, "{printed}");
         assert_eq!(printed.contains("is a guess"), owner == "someone", "{printed}");
         assert_eq!(model.price.base.output, shared::money::NanoUsd::ZERO);
-        // A promise beyond what the server has is refused, and the refusal gives the server's number.
+        // A promise that exceeds what the server has is refused, and the refusal gives the server's number.
         if kind == UpstreamKind::Vllm {
             let more = [&flags[..5], &["--context-window", "8193", "--out", "more.toml"]].concat();
             assert!(folder.init(&[], &more).unwrap_err().contains("is 8192 tokens"));
@@ -214,7 +214,7 @@ async fn prices_and_windows_come_from_the_list_that_is_named() {
     let openai = write("openai", "OPENAI_API_KEY", "prices.json");
     assert_eq!(nanos(&openai), [3_000_000_000, 300_000_000, 15_000_000_000]);
     assert_eq!((openai.context_window, openai.max_output_tokens), (400_000, 128_000));
-    // Another vendor of the same model has another price. The longest answer leaves space in the window for a prompt.
+    // The same model has another price at another vendor. The longest answer leaves room in the window for a prompt.
     let groq = write("groq", "GROQ_API_KEY", "prices.json");
     assert_eq!(nanos(&groq), [1_000_000_000, 1_000_000_000, 2_000_000_000]);
     assert_eq!((groq.context_window, groq.max_output_tokens), (131_072, 65_536));

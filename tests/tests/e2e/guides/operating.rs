@@ -1,4 +1,4 @@
-//! The pages for operators: their commands are run as they are printed, and their tables are complete.
+//! The pages for operators: their commands are run as printed, and their tables are complete.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -28,7 +28,7 @@ const CALLERS: &str = include_str!("../../../../docs/callers.md");
 const STORE: &str = include_str!("../../../../docs/store.md");
 const OBSERVE: &str = include_str!("../../../../docs/observe.md");
 
-/// Headings of all pages below which there are commands, each run by a test below.
+/// Headings with commands below them, on all pages. A test below runs each of them.
 const WITH_COMMANDS: [&str; 8] = [
     "The services on one machine",
     "`faregate` over Redis",
@@ -40,7 +40,7 @@ const WITH_COMMANDS: [&str; 8] = [
     "Rotating secrets",
 ];
 
-/// The same for commands that need a container engine: `tests/compose/checks.py` runs them.
+/// Headings with commands that need a container engine, which `tests/compose/checks.py` runs.
 const WITH_COMMANDS_OF_COMPOSE: [&str; 2] = ["With Compose", "Redis of Compose"];
 
 /// Environment of commands.
@@ -74,13 +74,13 @@ fn every_command_of_the_tables_is_there() {
     let data = tempfile::TempDir::new().unwrap();
     let mut asked = 0;
     for line in COMMANDS.lines().filter(|line| line.starts_with("| ")) {
-        // The first command of a row is complete; others may leave out its first word.
+        // The first command in a row is complete; the others may leave out its first word.
         let Some(command) = line.split('`').nth(1) else { continue };
         let words: Vec<_> = command
             .split(' ')
             .take_while(|word| word.starts_with(|c: char| c.is_ascii_lowercase()))
             .collect();
-        // Upstreams belong to a gateway.
+        // A gateway has the upstreams.
         let apart = if words.first() == Some(&"upstreams") { "inference-gateway" } else { "key-service" };
         for program in ["faregate", apart] {
             let settings = Settings::of(program, data.path(), Vec::new());
@@ -109,7 +109,7 @@ fn every_refusal_says_what_to_tell_the_caller() {
 #[apply(fact)]
 async fn a_restored_sqlite_file_knows_keys_and_what_they_had_used() {
     let stack = Stack::start().await;
-    // The page says that spending after the backup is forgotten.
+    // The page says that what was spent after the backup is forgotten.
     stack.others_spend();
     let key = spending_key(&stack).await;
     let backup = stack.data().join("backup");
@@ -151,7 +151,7 @@ async fn a_restored_redis_knows_keys_and_what_they_had_used() {
     shell(restore, &env, &stack.data()).await;
     stack.redis().restart().await;
     let refused = Server::refuses(settings).await;
-    assert!(refused.contains("came back older"), "{refused}");
+    assert!(refused.contains("came back with older data"), "{refused}");
     shell(permit, &env, &stack.data()).await;
     stack.key_services[0].restart().await;
     stack.server().restart().await;
@@ -160,7 +160,7 @@ async fn a_restored_redis_knows_keys_and_what_they_had_used() {
 
 #[apply(fact)]
 async fn a_file_moves_to_redis_as_the_page_says() {
-    // Made before the stack, which needs it to the end.
+    // Created before the stack, which needs it until the end.
     let folder = tempfile::TempDir::new().unwrap();
     let redis = Redis::start(Form::Alone, folder.path()).await;
     let mut stack = Stack::start().await;
@@ -265,7 +265,7 @@ fn at_free_addresses(command: &str, redis_port: u16, free: &[String]) -> String 
             "FAREGATE_LISTEN={} FAREGATE_ADMIN_LISTEN={} FAREGATE_KEY_SERVICE_HTTP_URL=http://{} ",
             free[4], free[5], free[2]
         ),
-        // The second one's flags come before these.
+        // The second process's flags precede these.
         "faregate" => format!(
             "FAREGATE_KEY_GRPC_LISTEN={} FAREGATE_KEY_HTTP_LISTEN={} FAREGATE_LISTEN={} FAREGATE_ADMIN_LISTEN={} ",
             free[0], free[2], free[4], free[5]
@@ -302,7 +302,8 @@ async fn assert_as_backed_up(stack: &Stack, key: &ApiKey) {
     assert_eq!(stack.used(key).await.nanos(), 2 * cost_of(12, 5).nanos());
 }
 
-/// Changes a data directory so that it saw Redis two minutes later than it did: too long for a crash.
+/// Changes a data directory so that it seems to have seen Redis two minutes later than it did, which is too long for a
+/// crash.
 fn see_later(file: &Path) {
     let text = fs::read_to_string(file).unwrap();
     let (directory, millis) = text.trim_end().split_once(' ').unwrap();

@@ -1,4 +1,4 @@
-//! The recipes of `docs/governing.md`, run as they are printed.
+//! The recipes in `docs/governing.md`, run as printed.
 
 mod models;
 
@@ -30,7 +30,7 @@ async fn run(stack: &Stack, title: &'static str, folder: &Path) -> String {
     run_and(stack, title, folder, "").await
 }
 
-/// Runs all commands of a section, and then the test's own, in an empty folder.
+/// Runs all commands in a section, and then further commands of the test, in an empty directory.
 async fn run_and(stack: &Stack, title: &'static str, folder: &Path, more: &str) -> String {
     stack.operator().install(folder);
     let commands = commands();
@@ -112,7 +112,7 @@ async fn a_customer_pays_into_a_wallet_that_two_products_share() {
     let stack = Stack::start().await;
     stack.others_spend();
     let folder = tempfile::TempDir::new().unwrap();
-    // Ten more payments at once, each of them twice.
+    // Ten more payments at the same time, each of them twice.
     let more = "for n in 3 4 5 6 7 8 9 10 11 12; do pay pay_$n 1 & pay pay_$n 1 & done; wait; pay pay_1 100";
     let printed = run_and(&stack, "A customer with a wallet and two products", folder.path(), more).await;
     let left: Vec<&str> = printed.lines().collect();

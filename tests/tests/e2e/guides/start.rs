@@ -1,5 +1,5 @@
-//! The pages of `docs/start`: each page's commands are run as they are printed, with a stand-in for the vendor or the
-//! model server, and end with the bill.
+//! The pages in `docs/start`: the commands on each page are run as printed, with a stand-in for the vendor or the model
+//! server, and end with the bill.
 
 use std::{
     fs,
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tests::harness::{AskedOf, Given, Server, Settings, StandIn, run_to_end};
 
-/// The command on each page that serves what the earlier commands have prepared.
+/// On each page, the command that serves what the earlier commands have prepared.
 const SERVES: &str = "faregate --models models.toml\n";
 /// Addresses on the pages that the stand-in replaces.
 const ADDRESSES: [&str; 4] = [
@@ -65,7 +65,7 @@ fn answer(asked: &AskedOf) -> Given {
 
 /// Runs commands of a page in a folder, and returns what they print.
 async fn shell(folder: &Path, commands: &str, env: &[(&str, String)]) -> String {
-    // The environment has the keys that a page only asks for.
+    // The environment already has the keys that a page only asks for.
     let given = commands.lines().filter(|line| !line.starts_with("export FAREGATE="));
     let script = ["set -euo pipefail"].into_iter().chain(given).collect::<Vec<_>>().join("\n");
     let mut shell = Command::new("bash");
@@ -91,7 +91,7 @@ async fn run(page: &str) -> String {
     let replaced = |text: &str| {
         let text =
             ADDRESSES.iter().fold(text.replace(LIST, &files), |text, address| text.replace(address, &here));
-        // A vendor's address is on no page, since `init` knows it.
+        // No page has a vendor's address, since `init` knows it.
         text.replace("--vendor openai", &format!("--vendor openai --address {here}"))
             .replace("--vendor anthropic", &format!("--vendor anthropic --address {here}"))
     };

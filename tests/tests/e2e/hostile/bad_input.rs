@@ -227,7 +227,7 @@ async fn bodies_are_json_of_a_bounded_size() {
     large.assert_error(413, "request_too_large");
     assert_unchanged(&stack, &key).await;
 
-    // Unusual but valid content types are accepted. The upstream counts bytes, so the cost is taken from the response.
+    // Unusual but valid content types are accepted. The upstream counts bytes, so the response determines the cost.
     for usual in [None, Some("application/json; charset=utf-8"), Some("APPLICATION/JSON")] {
         let call = stack.call(&key, Script::tokens(1, 1));
         assert_eq!(call.header("content-type", usual.unwrap_or("application/json")).send().await.status, 200);

@@ -45,7 +45,7 @@ async fn a_prompt_that_exceeds_the_budget_is_answered_503_with_retry_after() {
 
 #[apply(fact)]
 async fn all_that_is_kept_of_a_request_counts_until_it_ends() {
-    // A model with an upstream of each API keeps three bodies, and a response repeats the instructions.
+    // A model with upstreams for each API keeps three bodies, and a response repeats the instructions.
     let catalogue = include_str!("sizes/all_apis.toml");
     let chat = json!({"messages": [{"role": "user", "content": "x".repeat(400 << 10)}]});
     let responses = json!({"input": "Hi", "instructions": "x".repeat(400 << 10), "stream": true});
@@ -171,7 +171,8 @@ async fn a_whole_answer_that_is_too_large_to_be_given_out_is_billed_by_the_usage
     assert_eq!(stack.used(&key).await, cost_of(12, 40));
 }
 
-/// A budget of 16 MiB for all answers: 8 for one account, and 4 for a whole answer, which is in memory twice.
+/// A budget of 16 MiB for all answers: 8 for one account, and 4 for an answer that is not streamed, which is in memory
+/// twice.
 fn little_room_for_answers() -> Options {
     Options { env: vec![("FAREGATE_MAX_ANSWERS_MIB", "16".to_owned())], ..Options::default() }
 }

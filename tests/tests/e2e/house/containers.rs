@@ -18,8 +18,8 @@ use tokio::time::sleep;
 const SECRETS: &str = "secrets";
 /// User and group of all containers.
 const USER: &str = "999:999";
-/// Time that a gateway needs to stop beyond its grace period for requests: cutting streams and delivering charges have
-/// their own bounds.
+/// Time that a gateway needs to stop besides the grace period for requests: cutting streams and delivering charges have
+/// separate time limits.
 const LAST_WORDS: Duration = Duration::from_secs(32);
 
 /// Number of key-services that start at once.
@@ -112,7 +112,7 @@ fn images_from_elsewhere_are_pinned_by_their_digests() {
     let (dockerfile, compose) = (read("Dockerfile"), compose());
     let bases = dockerfile.lines().filter_map(|line| line.strip_prefix("FROM ")?.split_once(" AS "));
     let (bases, stages): (Vec<_>, Vec<_>) = bases.unzip();
-    // Programs that are already built may replace a stage.
+    // A stage may be replaced by programs that are already built.
     let is_named = |base: &&str| *base == "scratch" || *base == "${PROGRAMS}" || stages.contains(base);
     let bases = bases.into_iter().filter(|base| !is_named(base));
     let others = compose.services.values().filter(|service| service.build.is_none());
@@ -124,7 +124,7 @@ fn images_from_elsewhere_are_pinned_by_their_digests() {
     }
 }
 
-/// Compose pulls a missing image without a policy, and builds it if the pull fails.
+/// Without a policy, Compose pulls a missing image, and builds it if the pull fails.
 #[test]
 fn images_of_a_release_are_pulled_or_else_built_and_are_those_of_this_version() {
     let one_process: BTreeMap<String, Value> =
@@ -173,7 +173,7 @@ fn a_container_is_given_the_time_that_its_program_takes_to_end() {
     assert!(grace("local-model") > DRAIN);
 }
 
-/// Redis reads its configuration file again as the user `default`, and drops everything that this user may not do.
+/// Redis reads its configuration file as the user `default`, and drops everything that this user may not do.
 #[apply(fact)]
 async fn data_in_redis_survives_a_restart_under_its_users() {
     let data = tempfile::TempDir::new().unwrap();

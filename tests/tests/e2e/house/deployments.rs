@@ -1,4 +1,4 @@
-//! Files of `deploy/`, compared with what the programs and Kubernetes understand.
+//! Compares the files in `deploy/` with what the programs and Kubernetes understand.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,7 +14,7 @@ use crate::house::documents::root;
 
 /// Programs that have settings.
 const PROGRAMS: [&str; 4] = ["faregate", "inference-gateway", "key-service", "local-model"];
-/// Variables of `docker-compose.yml` and arguments of the Dockerfile, which no program reads.
+/// Variables in `docker-compose.yml` and arguments in the Dockerfile that no program reads.
 const OF_CONTAINERS: [&str; 6] = [
     "FAREGATE_COMMIT",
     "FAREGATE_PROMETHEUS_PUBLISH",
@@ -243,7 +243,7 @@ fn every_container_of_compose_has_a_bound_for_its_logs() {
     let files = ["docker-compose.yml", "deploy/compose/one-process.yml", "deploy/compose/two-of-each.yml"];
     for file in files.into_iter().chain(["deploy/compose/monitoring.yml", "deploy/compose/vllm.yml"]) {
         for (service, settings) in compose(file)["services"].as_object().unwrap() {
-            // Others take it from the installation, or from the service that they extend.
+            // The others inherit it from the installation, or from the service that they extend.
             let has_image = settings["image"].is_string();
             assert!(!has_image || settings["logging"] == *bounded, "{file}: {service}");
         }
@@ -365,7 +365,7 @@ fn systemd_knows_every_line_of_the_units() {
     for entry in fs::read_dir(root().join("deploy/systemd")).unwrap() {
         let from = entry.unwrap().path();
         let to = folder.path().join(from.file_name().unwrap());
-        // A program that every machine has replaces ours, which may not be installed.
+        // Replaces our program, which may not be installed, by one that every machine has.
         let text = fs::read_to_string(&from).unwrap().replace("/usr/local/bin/", "/bin/true /");
         fs::write(&to, text).unwrap();
         verify.arg(to);

@@ -7,7 +7,7 @@ use std::{
 
 use shared_catalog::Catalog;
 
-/// Head of a catalogue, which blocks in documents leave out.
+/// Head of a catalogue, which code blocks in documents leave out.
 const SERVICE: &str = "[service]\nname = \"f\"\nprovider = \"f\"\ndocs = \"f\"\n";
 
 /// The documents whose links are checked.
@@ -51,7 +51,7 @@ const DOCUMENTS: [&str; 37] = [
     "tests/README.md",
 ];
 
-/// Most lines of the architecture document, so that it can be read in one sitting.
+/// Maximum number of lines in the architecture document, so that it can be read in one sitting.
 const ARCHITECTURE_LINES: usize = 220;
 
 #[test]
@@ -73,7 +73,7 @@ fn documents_link_to_files_headings_and_names_that_are_there() {
                 heading.is_empty() || anchors.map(anchor).any(|it| it == heading),
                 "{document}: #{heading}"
             );
-            // A name in code style must be defined there: a test, a type or a function.
+            // A name in code style must be defined there, as a test, a type or a function.
             if let Some(name) = label.strip_prefix('`').and_then(|label| label.strip_suffix('`'))
                 && is_rust(&linked)
                 && !is_rust(name)
@@ -112,8 +112,8 @@ fn the_code_map_names_files_and_folders_that_are_where_it_says() {
     assert_eq!(missing_in("| `gone/` | nothing |"), ["gone/"]);
 }
 
-/// Lists the files and folders of a row of the code map that do not exist. They are in a folder of the row's first cell,
-/// in its `src`, or next to it.
+/// Lists the files and folders named in a row of the code map that do not exist. They may be in a folder from the row's
+/// first cell, in its `src`, or next to it.
 fn missing_in(row: &str) -> Vec<String> {
     let is_path =
         |name: &&str| !name.contains(' ') && (name.ends_with('/') || Path::new(name).extension().is_some());
@@ -154,7 +154,7 @@ fn catalogues_that_documents_and_examples_show_are_read_and_leave_room_for_promp
     for (document, text) in shown {
         let catalog = Catalog::parse(&text, document).unwrap_or_else(|e| panic!("{e}\n{text}"));
         for model in &catalog.models {
-            // A request without a limit wants all of the output; the rest of the server's window is for the prompt.
+            // A request without a limit may use all of the output; the rest of the server's window is for the prompt.
             assert!(2 * model.max_output_tokens <= model.context_window, "{document}: {}", model.id);
         }
     }

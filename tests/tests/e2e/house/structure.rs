@@ -1,4 +1,4 @@
-//! Structure of the source code that no compiler checks: imports run in one direction, and pure crates stay pure.
+//! Structure of the source code that no compiler checks: imports go in one direction, and pure crates stay pure.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,8 +19,8 @@ const PURE_CRATES: [(&str, &str); 10] = [
     ("token-bounds", "inference-gateway/token-bounds"),
     ("upstream-error", "inference-gateway/upstream-error"),
 ];
-/// Crates that a pure one may use in addition to other pure ones: words of both services, and libraries of data,
-/// hashes, errors and tests.
+/// Crates that a pure crate may use besides other pure crates: types of both services, and libraries for data, hashes,
+/// errors and tests.
 const PURE: [&str; 19] = [
     "base64",
     "blake3",
@@ -42,17 +42,17 @@ const PURE: [&str; 19] = [
     "thiserror",
     "totp-rs",
 ];
-/// Libraries that the words of both services may also use. They include no runtime and no network; `axum-core` defines
-/// what an answer is, so that an error is one.
+/// Libraries that the types of both services may also use. They include no runtime and no network; `axum-core` defines
+/// responses, so that an error can become one.
 const OF_WORDS: [&str; 9] =
     ["axum-core", "chrono", "crc32fast", "http", "rand", "secrecy", "subtle", "toml", "uuid"];
 
 /// Files and folders of tests.
 const TESTS: [&str; 7] = ["tests", "suite", "histories", "testing", "reference", "fuzz", "examples"];
-/// Beginning of a file that a generator of messages wrote.
+/// First line of a file that was generated from the contract.
 const GENERATED: &str = "// This file is @generated";
 
-/// Most files in a folder: as many as can be taken in at a glance.
+/// Maximum number of files in a folder: as many as can be taken in at a glance.
 const MOST_FILES: usize = 15;
 
 /// Modules imported by each module.
@@ -104,7 +104,7 @@ fn no_folder_of_sources_has_more_files_than_a_reader_takes_in() {
 
 #[test]
 fn images_are_built_with_every_crate_of_the_workspace_at_hand() {
-    // Cargo reads the manifests of all of them, whatever it builds.
+    // Cargo reads the manifests of all crates, whatever it builds.
     let ignored = fs::read_to_string(root().join(".dockerignore")).unwrap();
     let kept: Vec<PathBuf> =
         ignored.lines().filter_map(|line| line.strip_prefix('!')).map(PathBuf::from).collect();
@@ -196,7 +196,7 @@ fn rust(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Folders below a crate's source that hold modules, the source itself first.
+/// Folders with modules below a crate's source, the source itself first.
 fn folders(source: &Path) -> BTreeSet<PathBuf> {
     let inside = |file: &PathBuf| file.strip_prefix(source).unwrap().parent().unwrap().to_owned();
     sources(source).iter().map(inside).collect()
@@ -226,7 +226,7 @@ fn module(source: &Path, file: &Path) -> Vec<String> {
     parts.filter(|part| part != "lib" && part != "main").collect()
 }
 
-/// The same path from the root of the crate, if it belongs to the crate.
+/// The same path starting at the crate's root, if it belongs to the crate.
 fn absolute(here: &[String], path: &[String]) -> Option<Vec<String>> {
     match path[0].as_str() {
         "crate" => Some(path[1..].to_vec()),
@@ -239,12 +239,12 @@ fn absolute(here: &[String], path: &[String]) -> Option<Vec<String>> {
     }
 }
 
-/// Paths of all imports, and those that the code names in full.
+/// Paths of all imports, and paths that the code names in full.
 fn paths(text: &str) -> Vec<Vec<String>> {
     [use_paths(text), named_paths(text)].concat()
 }
 
-/// Paths in the code from the crate or a parent module on.
+/// Paths in the code that start at the crate or at a parent module.
 fn named_paths(text: &str) -> Vec<Vec<String>> {
     let mut paths = Vec::new();
     for line in text.lines().map(|line| line.split("//").next().unwrap()) {
@@ -309,8 +309,8 @@ fn expand(tree: &str, before: &[String], paths: &mut Vec<Vec<String>>) {
     }
 }
 
-/// Modules of an import cycle, if there is one: those that remain after repeatedly removing modules that import no
-/// remaining one.
+/// Modules in an import cycle, if there is one: the modules that remain after repeatedly removing those that import no
+/// remaining module.
 fn circle(imports: &Imports) -> Option<Vec<String>> {
     let mut left = imports.clone();
     loop {

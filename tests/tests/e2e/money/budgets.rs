@@ -1,4 +1,4 @@
-//! Bounds on keys and groups: each holds at each level, the refusal names the level, and windows renew.
+//! Limits of keys and groups: each holds at each level, the refusal names the level, and windows renew.
 
 use futures_util::future::join_all;
 use http::Method;
@@ -162,7 +162,7 @@ async fn requests_per_minute_admit_exactly_as_many_at_once() {
     let key = stack.key_with(json!({"requests_per_minute": 20})).await;
     let answers = join_all((0..100).map(|_| send(&stack, &key))).await;
     let admitted = answers.iter().filter(|answer| answer.status == 200).count();
-    // The bucket refills by one every three seconds while the requests arrive.
+    // While the requests arrive, the bucket refills by one every three seconds.
     assert!((20..=24).contains(&admitted), "{admitted} were admitted");
     let refused = answers.iter().find(|answer| answer.status != 200).unwrap();
     assert_eq!((refused.status, refused.code().as_str()), (429, "rate_limit_exceeded"), "{refused}");
@@ -187,7 +187,7 @@ async fn tokens_per_minute_count_what_was_used_and_not_the_bound() {
         let remaining: u64 = answer.header("x-ratelimit-remaining-tokens").parse().unwrap();
         assert!(remaining <= 1_000, "{used} are used: {answer}");
     }
-    // An answer in flight may exceed the bound; the next request waits.
+    // An answer in flight may exceed the limit; the next request waits.
     let answer = stack.call(&key, Script::tokens(30, 2_000)).with("max_tokens", 2_000).send().await;
     assert_eq!(answer.status, 200, "{answer}");
     let refused = send(&stack, &key).await;

@@ -47,8 +47,8 @@ async fn credit_holds_against_400_requests_at_once_and_can_be_spent_to_its_end()
     spend_the_rest(&stack, &keys, credit, "insufficient_credits").await;
 }
 
-/// Sends many requests at once, alternately whole and streamed, with the keys in turn, and checks the keys' usage
-/// meanwhile.
+/// Sends many requests at once, alternately whole and streamed, with the keys in turn, and meanwhile checks the keys'
+/// usage.
 pub(crate) async fn storm(stack: &Stack, keys: &[ApiKey], cap: NanoUsd, empty: &str) {
     let script = Script { head_after_ms: 30, ..Script::tokens(PROMPT, COMPLETION).pace(2) };
     let requests = (0..MANY).zip(keys.iter().cycle()).map(|(index, key)| {
@@ -95,7 +95,7 @@ pub(crate) async fn storm(stack: &Stack, keys: &[ApiKey], cap: NanoUsd, empty: &
     assert_eq!(used.nanos(), billed, "the amount billed is the cost reported to the clients");
 }
 
-/// Sends requests one after the other until the rest does not even pay for the cheapest one.
+/// Sends requests one after the other until what is left does not even pay for the cheapest one.
 pub(crate) async fn spend_the_rest(stack: &Stack, keys: &[ApiKey], cap: NanoUsd, empty: &str) {
     for (prompt, completion) in [(PROMPT, COMPLETION), (1, 1)] {
         let refusal = loop {
@@ -311,7 +311,7 @@ async fn a_prompt_that_no_count_could_make_payable_is_not_counted() {
 #[apply(fact)]
 async fn what_runs_on_after_a_cut_is_shortfall_and_the_cost_is_the_price_of_the_usage_that_is_told() {
     let stack = Stack::start().await;
-    // A third of a token's price is left when the last one is paid.
+    // A third of a token's price is left after the last token is paid.
     let paid = cost_of(100, 3_000);
     let key = stack.key_limited(paid.checked_add(NanoUsd::from_nanos(130)).unwrap()).await;
     let script = Script { own_pace: true, ..Script::tokens(100, 50_000) };
@@ -356,7 +356,7 @@ async fn silence_of_a_stream_is_held_at_the_pace_seen_and_stops_an_upstream_wher
     assert_eq!((ended.assert_done().finish_reasons(), ended.cost()), (vec!["length"], cost_of(100, 300)));
     let served = stack.upstream.wait_for(&tag, "stop", |generation| generation.ended.is_some()).await;
     let generated = served.served.completion;
-    // The key can pay for 1,825 tokens in addition to this prompt. The pace is an average, and checked four times a
+    // Besides this prompt, the key can pay for 1,825 tokens. The pace is an average that is checked four times per
     // second.
     assert!(served.ended_by(End::ClientLeft) && (1_000..3_500).contains(&generated), "{generated}");
     assert_eq!(stack.used(&poor).await, cost_of(100, 300), "silence is never billed");

@@ -1,5 +1,5 @@
-//! Prompts whose bound costs too much: accounts take turns to have them counted, only a count refuses them for good,
-//! and only reports that agree change their bound.
+//! Prompts whose upper bound costs too much: accounts take turns to have them counted, only a count refuses them for
+//! good, and only reports that agree change the bound.
 
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ const SOON: Duration = Duration::from_secs(5);
 async fn four_prompts_are_counted_at_once_two_of_an_account_and_those_alone_that_could_be_paid() {
     let stack = Stack::start().await;
     let script = || Script { count_after_ms: 100, ..Script::tokens(12, 9) };
-    // Enough for the least that the prompt may cost, though not for its bound.
+    // Enough for the minimum that the prompt may cost, but not for its upper bound.
     let limit = cost_of(12, 9);
     let keys = async |account| {
         let limit: serde_json::Value = serde_json::from_str(&limit.to_string()).unwrap();
@@ -87,7 +87,7 @@ async fn the_least_that_a_long_text_costs_is_known_without_a_count() {
 
 #[apply(fact)]
 async fn odd_reports_of_one_customer_leave_the_bounds_of_others_as_they_are() {
-    // This kind cannot count, so the bound alone decides.
+    // This kind cannot count, so only the upper bound decides.
     let stack = Stack::with(Options { kind: "openai", ..Options::default() }).await;
     let key = stack.key().await;
     let told = |prompt| Told::Lie(Usage { prompt, cached: 0, completion: 9 });
@@ -138,7 +138,7 @@ async fn a_request_that_is_held_twice_counts_once() {
     let stack = Stack::start().await;
     let limit: serde_json::Value = serde_json::from_str(&cost_of(100, 5).to_string()).unwrap();
     let key = stack.key_with(json!({"limit": limit, "requests_per_minute": 10})).await;
-    // The count leaves money for only five tokens. The first hold cannot be extended to them, so a second one is
+    // The count leaves money for only five tokens. The first hold cannot be extended for them, so a second hold is
     // opened.
     let answer = stack.call(&key, Script::tokens(100, 20)).with("max_tokens", 20).send().await;
     assert_eq!(answer.status, 200, "{answer}");
@@ -147,7 +147,7 @@ async fn a_request_that_is_held_twice_counts_once() {
     assert_eq!(answer.header("x-ratelimit-remaining-requests"), "9", "a single request: {answer}");
 }
 
-/// Asks for the tokens of a prompt.
+/// Requests the number of tokens in a prompt.
 async fn count(stack: &Stack, key: &ApiKey, script: Script) -> Answer {
     let body = json!({"model": "Model Flash", "messages": [{"role": "user", "content": script.message()}]});
     let url = stack.url("/v1/messages/count_tokens");
@@ -202,7 +202,7 @@ async fn a_count_is_a_request_of_the_rate_and_names_the_models_of_the_key() {
     assert_eq!(refused.status, 403, "{refused}");
     assert!(message.contains(MAX), "it names what is allowed: {message}");
     assert_eq!(stack.upstream.token_counts(), 2);
-    // A count holds neither money nor a place.
+    // A count holds no money and takes no slot.
     let busy = stack.key_with(json!({"max_in_flight": 1})).await;
     for _ in 0..3 {
         assert_eq!(count(&stack, &busy, script()).await.status, 200);

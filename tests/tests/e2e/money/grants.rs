@@ -1,4 +1,4 @@
-//! Contents of streams: large events, hidden tokens, different ends. Every generated token is held beforehand and
+//! Contents of streams: large events, hidden tokens, different endings. Every generated token is held in advance and
 //! billed.
 
 use std::time::{Duration, Instant};
@@ -14,14 +14,14 @@ use tests::{
 const KINDS: [&str; 2] = ["vllm", "openai"];
 /// Number of concurrent streams.
 const STREAMS: usize = 20;
-/// Time in which streams end. Clients expect seconds.
+/// Time in which streams must end. Clients expect seconds.
 const SOON: Duration = Duration::from_secs(8);
 
 async fn of_kind(over: Deployment, kind: &'static str) -> Stack {
     Stack::with(Options { kind, deployment: over, ..Options::default() }).await
 }
 
-/// Runs each fact on `faregate` with SQLite, and on services over a Redis Cluster.
+/// Runs each test on `faregate` with SQLite, and on services over a Redis Cluster.
 macro_rules! facts {
     ($($fact:ident)*) => {
         mod all_in_one {
@@ -180,7 +180,7 @@ async fn a_template_that_adds_more_than_assumed_is_covered_after_three_reports(o
     for _ in 0..3 {
         assert_eq!(call(&key).costing(cost_of(5_000, 5), cost_of(5_000, 5)).send().await.status, 200);
     }
-    // Enough for the text of the prompt, but not for the longer prompt that the upstream makes of it.
+    // Enough for the text of the prompt, but not for the longer prompt that the upstream turns it into.
     let poor = stack.key_limited(cost_of(2_000, 5)).await;
     call(&poor).send().await.assert_error(402, "key_limit_reached");
     assert_eq!(stack.cost_of_served(&poor), NanoUsd::ZERO, "nothing is generated for it");

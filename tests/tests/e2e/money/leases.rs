@@ -1,5 +1,5 @@
 //! Outages slightly shorter and longer than a lease, while another client competes for the held money. The books are
-//! compared with the tokens the upstream generated.
+//! compared with the tokens that the upstream generated.
 
 use std::{
     io::{BufRead, BufReader},

@@ -1,4 +1,4 @@
-//! Usage as each kind of upstream reports it, truly or falsely, and as it is billed.
+//! Usage as each kind of upstream reports it, truthfully or falsely, and as it is billed.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use tests::{
     upstream::{End, Fault, ReasoningTold, Script, Shape, Style, Told, Usage},
 };
 
-/// Kinds that report only the usage of a chunk's own choice.
+/// Kinds of upstreams that report only the usage of a chunk's own choice.
 const BY_CHOICE: [&str; 3] = ["vllm", "sglang", "llama_cpp"];
 /// Tokens of eight choices, which finish at different times.
 const LENGTHS: [u64; 8] = [3, 40, 7, 7, 1, 25, 12, 30];
@@ -23,7 +23,8 @@ async fn of_kind(kind: &'static str) -> (Stack, ApiKey) {
     (stack, key)
 }
 
-/// Settles the stack. Returns what the only request of a key was billed, and whether that is marked as an estimate.
+/// Waits until everything is settled. Returns what the key's only request was billed, and whether the bill is marked as
+/// an estimate.
 async fn billed(stack: &Stack, key: &ApiKey) -> (NanoUsd, bool) {
     stack.released(PATIENCE).await;
     let journal = stack.journal(&key.account);
@@ -57,8 +58,8 @@ async fn a_stream_that_is_left_pays_for_all_of_its_choices_exactly() {
     }
 }
 
-/// Sends a script whole and as a stream, each with its own key, at a cost in this range, and asserts whether it is
-/// marked as an estimate.
+/// Sends a script whole and as a stream, each with its own key. Asserts that the cost is in this range, and whether it
+/// is marked as an estimate.
 async fn assert_billed(
     kind: &'static str,
     script: &Script,
@@ -124,7 +125,7 @@ async fn numbers_of_every_spelling_are_billed_as_reported() {
             let script = Script { told: Told::json(last), style: Style::of(kind), ..Script::tokens(12, 9) };
             assert_billed(kind, &script, (cost_of(12, 9), cost_of(12, 9)), (false, false)).await;
         }
-        // A prompt that was not counted is estimated, or counted if a stream's upstream can do that.
+        // A prompt that was not reported is estimated, or counted if the stream's upstream can count.
         let last = r#"{"prompt_tokens":0,"completion_tokens":9}"#;
         let script = Script { told: Told::json(last), style: Style::of(kind), ..Script::tokens(12, 9) };
         assert_billed(kind, &script, (cost_of(1, 9), cost_of(1_000, 9)), (true, kind == "openai")).await;
@@ -186,7 +187,7 @@ async fn a_whole_answer_of_several_choices_of_llama_cpp_is_asked_for_as_a_stream
     assert_eq!((answer.cost(), &whole["usage"]["completion_tokens"]), (cost(FLASH, usage), &json!(TOKENS)));
     assert_eq!(billed(&stack, &key).await, (cost(FLASH, usage), false));
 
-    // A single choice is asked for as a whole answer, and so are other kinds.
+    // With a single choice, or another kind of upstream, the gateway requests a whole answer.
     let one = stack.call(&key, script.clone());
     let tag = one.tag.clone();
     assert_eq!(one.send().await.status, 200);
@@ -306,14 +307,14 @@ async fn an_upstream_that_ignores_its_limit_and_reports_nothing_is_stopped_and_w
     }
 }
 
-/// How each dialect names its user, and the name of the dialect in a bill.
+/// How each dialect names its user, and how a bill names the dialect.
 const USERS: [(Dialect, &str, &str); 3] = [
     (Dialect::Chat, "chat", "user"),
     (Dialect::Responses, "responses", "safety_identifier"),
     (Dialect::Messages, "messages", "metadata"),
 ];
 
-/// What a bill says about its request in addition to tokens and money.
+/// What a bill records about its request besides tokens and money.
 const DETAILS: [&str; 9] = [
     "dialect",
     "stream",

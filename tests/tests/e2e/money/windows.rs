@@ -1,4 +1,5 @@
-//! Calendar windows: they renew at midnight, on the first and on Mondays, even if a clock steps by seconds.
+//! Calendar windows: they renew at midnight, on the first of the month and on Mondays, even if a clock steps by
+//! seconds.
 
 use chrono::{DateTime, Datelike, Days, NaiveTime, Utc};
 use futures_util::future::join_all;
@@ -21,7 +22,7 @@ const BEFORE: i64 = 12;
 const STREAMS: i64 = 50;
 /// Cap of a key in each window, in requests.
 const CAP: i64 = 6;
-/// Most requests that try to use it up, ten per second.
+/// Maximum number of requests that try to use up the cap, ten per second.
 const MOST_TRIES: usize = 1_000;
 
 /// The machine's time.
@@ -29,7 +30,7 @@ fn today() -> DateTime<Utc> {
     DateTime::from_timestamp_millis(System.now().millis()).unwrap()
 }
 
-/// Starts an installation whose clock reaches this instant in some seconds.
+/// Starts an installation whose clock reaches this instant in a few seconds.
 async fn shortly_before(instant: DateTime<Utc>) -> Stack {
     let ahead = (instant - today()).num_seconds() - BEFORE;
     Stack::with(Options { clocks: vec![ahead], ..Options::default() }).await
@@ -48,7 +49,7 @@ async fn window(stack: &Stack, key: &ApiKey, per: &str) -> Value {
     shown["limits"].as_array().unwrap().iter().find(|limit| limit["per"] == per).unwrap().clone()
 }
 
-/// Waits until the window of a key that shows `resets_at` now is over.
+/// Waits until the window of a key ends that currently shows `resets_at`.
 async fn turned(stack: &Stack, key: &ApiKey, per: &str, resets_at: &Value) {
     for _ in 0..200 {
         if window(stack, key, per).await["resets_at"] != *resets_at {
@@ -98,7 +99,7 @@ async fn streams_across(per: &str, instant: DateTime<Utc>) {
     let capped = stack.key_with(json!({"limits": [{"amount": number(requests(CAP)), "per": per}]})).await;
     let before = window(&stack, &capped, per).await;
     let streams = join_all((0..STREAMS).map(|number| {
-        // Some end in the first window, most in the second.
+        // Some end in the first window, but most in the second.
         let pace = if number % 5 == 0 { 10 } else { 450 };
         stack.call(&key, Script::tokens(prompt, completion).pace(pace)).stream()
     }))
@@ -126,7 +127,7 @@ async fn streams_across(per: &str, instant: DateTime<Utc>) {
     assert_eq!(capped_before.nanos() + capped_after.nanos(), requests(served + 1).nanos());
 }
 
-/// What a key was billed before an instant, and from then on.
+/// What a key was billed before an instant, and after it.
 fn billed_around(stack: &Stack, key: &ApiKey, instant: DateTime<Utc>) -> [NanoUsd; 2] {
     let mut billed = [0; 2];
     for entry in stack.journal(&key.account).iter().filter(|entry| entry["key_id"] == key.id.as_str()) {
@@ -136,8 +137,8 @@ fn billed_around(stack: &Stack, key: &ApiKey, instant: DateTime<Utc>) -> [NanoUs
     billed.map(NanoUsd::from_nanos)
 }
 
-/// Asks for more than the cap in the window that ends at `resets_at` and in the next one, until that one is used up.
-/// Returns the number of requests served.
+/// Asks for more than the cap in the window that ends at `resets_at` and in the next window, until that one is used up.
+/// Returns the number of served requests.
 async fn spend_in_both(stack: &Stack, key: &ApiKey, per: &str, resets_at: &Value) -> i64 {
     let mut served = 0;
     for _ in 0..MOST_TRIES {
@@ -174,7 +175,7 @@ async fn a_clock_that_steps_by_forty_seconds_frees_and_traps_nothing() {
     let ahead = (midnight(1) - today()).num_seconds() - BEFORE;
     let key = stack.key_with(json!({"limits": [{"amount": number(requests(2)), "per": "day"}]})).await;
     assert_eq!(send(&stack, &key).await.status, 200);
-    // The clock is ahead for a while: the next day begins early, and does not end again.
+    // The clock is ahead for a while: the next day begins early, and is not undone.
     stack.clocks[0].set(ahead + 40);
     assert_eq!(send(&stack, &key).await.status, 200);
     assert_eq!(send(&stack, &key).await.status, 200);

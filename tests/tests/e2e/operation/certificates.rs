@@ -6,7 +6,7 @@ use ::certificates::{Authority, Issued};
 use chrono::{Datelike, NaiveDate};
 use tempfile::TempDir;
 
-/// Files of a certificate authority and of a certificate that it issued for 127.0.0.1.
+/// Files with a certificate authority, and with a certificate that it issued for 127.0.0.1.
 pub(crate) struct Signed(TempDir);
 
 impl Signed {

@@ -1,5 +1,4 @@
-//! Commands to a running process, through its admin port: draining upstreams, the log filter, and who may send
-//! them.
+//! Commands to a running process, through its admin port: draining upstreams, the log filter, and who may use them.
 
 use std::{
     fs,
@@ -28,7 +27,7 @@ fn listed(server: &Server) -> Value {
     serde_json::from_str::<Value>(&list).unwrap()[0].take()
 }
 
-/// Waits until the only upstream is in this state.
+/// Waits until the only upstream has this state.
 async fn becomes(server: &Server, state: &str) -> Value {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -96,6 +95,26 @@ async fn the_list_tells_until_when_an_upstream_is_set_aside_and_the_kind_of_its_
 }
 
 #[apply(fact)]
+async fn odd_answers_are_listed_by_kind_and_a_check_of_the_catalogue_shows_them() {
+    let deployment = Deployment::AllInOne;
+    let stack = Stack::with(Options { deployment, ..Options::default() }).await;
+    let (server, key) = (stack.server(), stack.key().await);
+    let admin = server.admin().trim_start_matches("http://");
+    let checked = || server.settings().try_cli(&["--admin-listen", admin, "catalogue", "check", "--ask"]).1;
+    assert_eq!(listed(server)["odd_answers"], json!({}));
+    assert!(checked().contains("has got no odd answers"), "{}", checked());
+    for _ in 0..2 {
+        let odd = Script { fault: Fault::NoFinishReason, ..Script::tokens(9, 3) };
+        assert_eq!(stack.call(&key, odd).send().await.status, 200);
+    }
+    assert_eq!(listed(server)["odd_answers"], json!({"finish_missing": 2}));
+    let table = command(server, &["upstreams", "list"]).unwrap();
+    assert!(table.contains("ODD ANSWERS") && table.contains("2 finish_missing"), "{table}");
+    let shown = checked();
+    assert!(shown.contains("odd answers since the gateway read its catalogue: 2 finish_missing."), "{shown}");
+}
+
+#[apply(fact)]
 async fn the_filter_of_log_lines_is_replaced_and_a_bad_one_is_refused_by_name() {
     let stack =
         Stack::with(Options { deployment: Deployment::services(1, 1, Form::Alone), ..Options::default() })
@@ -124,7 +143,7 @@ async fn the_filter_of_log_lines_is_replaced_and_a_bad_one_is_refused_by_name() 
     command(&stack.key_services[0], &["log-level", "debug"]).unwrap();
 }
 
-/// The status that a server's admin port answers to a request with these header lines.
+/// The status with which a server's admin port answers a request that has these header lines.
 async fn status_of(server: &Server, request: &str, lines: &str, body: &str) -> u16 {
     let length = body.len();
     let request =

@@ -1,4 +1,4 @@
-//! `doctor` of every program: what works, what does not, and an exit status for the worst finding.
+//! `doctor` in every program: what works, what does not, and an exit status that reflects the worst finding.
 
 use std::{fs, os::unix::fs::PermissionsExt};
 
@@ -14,7 +14,7 @@ fn findings(settings: &Settings) -> (i32, Vec<Value>) {
     (status.code().unwrap(), findings)
 }
 
-/// What a check with this severity says.
+/// What a check with this severity reports.
 fn said<'a>(findings: &'a [Value], check: &str, severity: &str) -> Vec<&'a str> {
     let of = findings.iter().filter(|it| it["check"] == check && it["severity"] == severity);
     of.map(|it| it["says"].as_str().unwrap()).collect()
@@ -99,11 +99,11 @@ async fn a_first_look_makes_nothing_and_a_secret_that_others_may_read_is_a_warni
     let (status, found) = findings(&settings);
     assert_eq!(status, 0, "{found:?}");
 
-    // A file in use is checked as well.
+    // A file that is in use is checked as well.
     let server = Server::start(&settings).await;
     let (_, found) = findings(&settings);
     assert!(said(&found, "store", "well").iter().any(|says| says.contains("takes writes")), "{found:?}");
-    // The disk of this machine may be full or nearly so.
+    // This machine's disk may be full or nearly full.
     let of_the_disk = |it: &Value| it["check"] == "store" && it["says"].to_string().contains("of its space");
     let troubles: Vec<_> = found.iter().filter(|it| it["severity"] != "well" && !of_the_disk(it)).collect();
     assert!(troubles.is_empty(), "{troubles:?}");

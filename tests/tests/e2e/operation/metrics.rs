@@ -1,4 +1,4 @@
-//! Metrics, the alerts and the dashboard made of them, and their explanations in `docs/observe.md`.
+//! Metrics, the alerts and the dashboard that use them, and their explanations in `docs/observe.md`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -204,7 +204,7 @@ async fn scrape(stack: &Stack) -> String {
     stack.http.get(&format!("{}/metrics", stack.server().admin())).await.text().to_owned()
 }
 
-/// Names of families, each with what such lines say about it.
+/// Names of families, each with what lines of this kind say about it.
 fn declared<'a>(exported: &'a str, line: &str) -> BTreeMap<&'a str, &'a str> {
     let lines: Vec<_> = exported.lines().filter_map(|it| it.strip_prefix(line)?.split_once(' ')).collect();
     let declared: BTreeMap<_, _> = lines.iter().copied().collect();
@@ -212,7 +212,6 @@ fn declared<'a>(exported: &'a str, line: &str) -> BTreeMap<&'a str, &'a str> {
     declared
 }
 
-/// Family of a series.
 fn family<'a>(series: &str, types: &BTreeMap<&'a str, &str>) -> Option<&'a str> {
     let suffixes = ["", "_bucket", "_sum", "_count"].into_iter();
     suffixes
@@ -221,7 +220,7 @@ fn family<'a>(series: &str, types: &BTreeMap<&'a str, &str>) -> Option<&'a str> 
         .next()
 }
 
-/// Names of the labels of a series, whose values have no quotes.
+/// Names of the labels of a series. The labels' values contain no quotes.
 fn label_names(labels: &str) -> impl Iterator<Item = String> + '_ {
     labels
         .split('"')
@@ -240,14 +239,13 @@ fn explained() -> BTreeMap<&'static str, Explained> {
     rows.collect()
 }
 
-/// A section of a page.
 fn section(page: &'static str, title: &str) -> &'static str {
     let (_, rest) =
         page.split_once(&format!("\n## {title}\n")).unwrap_or_else(|| panic!("no section {title}"));
     rest.split("\n## ").next().unwrap()
 }
 
-/// Cells of the rows of the tables in a text, without the heads.
+/// Cells in the rows of all tables in a text, without the heads.
 pub(crate) fn rows(section: &'static str) -> impl Iterator<Item = Vec<&'static str>> {
     let lines = section.lines().filter(|line| line.starts_with("| `"));
     lines.map(|line| line.trim_matches('|').split(" |").map(str::trim).collect())
@@ -267,7 +265,7 @@ fn metrics_of(expression: &str) -> BTreeSet<String> {
             _ => bare.push(c),
         }
     }
-    // Words that are grouped by are labels.
+    // Words to group by are labels.
     for word in ["by (", "on (", "group_left (", "without (", "ignoring ("] {
         while let Some((before, rest)) = bare.split_once(word) {
             bare = format!("{before} {}", rest.split_once(')').unwrap().1);
@@ -289,7 +287,7 @@ fn metrics_of(expression: &str) -> BTreeSet<String> {
     names
 }
 
-/// Address of the page of alerts, as the first of them has it.
+/// Address of the page of alerts, taken from the first alert.
 pub(crate) fn runbook_url() -> &'static str {
     let (_, url) = ALERTS.split_once("runbook_url: ").unwrap();
     let url = url.split('#').next().unwrap();

@@ -1,4 +1,4 @@
-//! A catalogue that the operator reloads: completely or not at all. Requests end at the price at which they began.
+//! The operator reloads a catalogue: completely or not at all. Requests are billed at the prices at which they began.
 
 use std::{
     fs,
@@ -63,7 +63,7 @@ async fn a_reloaded_catalogue_holds_for_what_begins_and_a_wrong_one_changes_noth
     let offered = offered(&stack, &key).await;
     assert!(offered.contains(&"Model Later".to_owned()), "{offered:?}");
 
-    // The second model has a price below zero, so nothing of this catalogue is used.
+    // The second model has a negative price, so nothing in this catalogue is used.
     fs::write(&file, first.replace("output = \"4.00\"", "output = \"-4.00\"")).unwrap();
     stack.server().reload();
     logged(stack.server(), NOT_RELOADED, 1).await;
@@ -95,7 +95,7 @@ async fn servers_that_have_less_than_the_catalogue_promises_are_named_at_start_a
         assert!(!printed.contains("at the server"), "{printed}");
         let address = upstream.url();
         drop(upstream);
-        // A server that is away is not a fault of the catalogue.
+        // A server that is away is not the catalogue's fault.
         let printed = stack.cli(&["catalogue", "check", "--ask"]);
         assert!(printed.contains("cannot be reached"), "{address}: {printed}");
     }
@@ -103,7 +103,7 @@ async fn servers_that_have_less_than_the_catalogue_promises_are_named_at_start_a
 
 /// Reloads between good and bad files, unless `FAREGATE_TEST_RELOADS` sets the number.
 const RELOADS: u64 = 20;
-/// Clients that send one request after the other meanwhile.
+/// Number of clients that meanwhile send one request after the other.
 const CLIENTS: usize = 8;
 
 #[apply(fact)]
@@ -151,7 +151,7 @@ async fn reloads_under_load_fail_no_request_and_charge_the_price_of_one_catalogu
     println!("{reloads} reloads, {} requests, none failed", sent.into_inner());
 }
 
-/// Waits until the log has these words this many times.
+/// Waits until the log contains these words this many times.
 pub(crate) async fn logged(server: &Server, words: &str, times: usize) {
     let deadline = Instant::now() + PATIENCE;
     while server.log().matches(words).count() < times {
@@ -160,7 +160,7 @@ pub(crate) async fn logged(server: &Server, words: &str, times: usize) {
     }
 }
 
-/// Names of the models on offer.
+/// Names of the offered models.
 async fn offered(stack: &Stack, key: &ApiKey) -> Vec<String> {
     let models = stack.get(key, "/v1/models").await.json();
     let ids = models["data"].as_array().unwrap().iter().filter_map(|model| model["id"].as_str());

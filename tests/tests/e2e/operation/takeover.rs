@@ -1,4 +1,4 @@
-//! A program that stops, and a new one that takes over on the same machine, by the protocols of a service manager.
+//! A program stops and a new one takes over on the same machine, with the protocols of a service manager.
 
 use std::{
     fs,
@@ -27,7 +27,7 @@ use crate::operation::reload::logged;
 
 /// Number of times that another program takes over.
 const TAKEOVERS: usize = 3;
-/// Clients that keep their connections, and as many that make one for each request.
+/// Number of clients that keep their connections, and of clients that make a new connection for each request.
 const CLIENTS: usize = 4;
 
 /// Requests over the socket that is passed on.
@@ -104,7 +104,7 @@ async fn a_connection_that_was_accepted_before_a_socket_is_left_is_served_when_i
     settings.listener = Some(Arc::new(TcpListener::bind("127.0.0.1:0").unwrap()));
     let server = Server::start(&settings).await;
     let mut early = TcpStream::connect(server.public().trim_start_matches("http://")).await.unwrap();
-    // Accepted after the early connection.
+    // Accepted after the earlier connection.
     assert_eq!(Http::new().get(&format!("{}/v1", server.public())).await.status, 200);
     server.terminate();
     logged(&server, "draining", 1).await;
@@ -132,7 +132,7 @@ async fn a_request_that_is_being_read_when_a_drain_begins_is_answered() {
     assert_eq!(&read, b"HTTP/1.1 100 Continue\r\n\r\n");
     server.terminate();
     logged(server, "draining", 1).await;
-    // Longer than the time that idle connections have at the end.
+    // Longer than idle connections may stay open at the end.
     sleep(Duration::from_secs(3)).await;
     client.write_all(b"{}").await.unwrap();
     let mut answer = String::new();

@@ -1,5 +1,3 @@
-//! TLS of the public port.
-
 use std::fs;
 
 use chrono::NaiveDate;
@@ -19,7 +17,7 @@ use crate::operation::{
 const CERT: &str = "FAREGATE_TLS_CERT";
 const KEY: &str = "FAREGATE_TLS_KEY";
 
-/// Options of a stack whose public port has this certificate.
+/// Options for a stack whose public port uses this certificate.
 pub(crate) fn options(signed: &Signed) -> Options {
     let env = vec![(CERT, signed.file("cert.pem")), (KEY, signed.file("key.pem"))];
     Options { env, ..Options::default() }
@@ -62,7 +60,7 @@ async fn connections_that_never_agree_on_tls_are_closed_in_time_and_yield_to_oth
     let stack = over_tls(&signed, &bounds).await;
     let address = stack.server().public().trim_start_matches("https://").to_owned();
     let mut silent = Vec::new();
-    // More than the port keeps for unauthenticated callers.
+    // More than the port reserves for unauthenticated callers.
     for _ in 0..100 {
         silent.push(TcpStream::connect(&address).await.unwrap());
     }
@@ -105,7 +103,7 @@ async fn a_certificate_is_reloaded_with_the_catalogue_whole_or_not_at_all() {
     running.read_tokens(5).await;
     let before = signed.text("ca.pem");
 
-    // The catalogue by itself would be good.
+    // The catalogue alone would be valid.
     let file = stack.data().join("models.toml");
     let first = fs::read_to_string(&file).unwrap();
     fs::write(&file, first.replace("output = \"0.40\"", "output = \"0.80\"")).unwrap();
@@ -158,7 +156,7 @@ async fn the_end_of_a_certificate_is_a_metric_and_one_that_has_ended_is_warned_o
     signed.renew_until(day(2099, 1));
     stack.server().reload();
     logged(stack.server(), RELOADED, 2).await;
-    // The books are balanced over this connection at the end.
+    // At the end, the books are compared over this connection.
     let mut stack = stack;
     stack.http = Http::trusting(&signed.text("ca.pem"), false);
 }

@@ -1,5 +1,5 @@
-//! Traces: one from the client to the store and the upstream, with the conventions' names and without secrets; and
-//! receivers that are slow or away.
+//! Traces from the client to the store and the upstream, with standard names and without secrets; and receivers that
+//! are slow or away.
 
 use std::{fmt::Write, time::Duration};
 
@@ -24,7 +24,7 @@ const CAPTURE: &str = "keyservice.v1.KeyService/Capture";
 const GATEWAY: &str = "inference-gateway";
 const KEY_SERVICE: &str = "key-service";
 
-/// Services whose logs are JSON and whose spans go to this receiver.
+/// Services that log JSON and send their spans to this receiver.
 async fn services(receiver: &OtlpReceiver) -> Stack {
     let mut env = receiver.env();
     env.push(("FAREGATE_LOG_FORMAT", "json".into()));
@@ -32,17 +32,17 @@ async fn services(receiver: &OtlpReceiver) -> Stack {
         .await
 }
 
-/// Id of the trace of this number.
+/// Id of the trace with this number.
 fn trace(number: u8) -> String {
     format!("4bf92f3577b34da6a3ce929d0e0e47{number:02x}")
 }
 
-/// The call, in a trace that its client began.
+/// The call, as part of a trace that its client began.
 fn traced(call: Call, trace: &str) -> Call {
     call.header("traceparent", &format!("00-{trace}-{CLIENT}-01"))
 }
 
-/// The call, with parameters of sampling.
+/// The call, with sampling parameters.
 fn sampled(call: Call) -> Call {
     call.with("temperature", 0.5).with("top_p", 0.25).with("seed", 7)
 }
@@ -56,14 +56,14 @@ fn one<'a>(spans: &'a [ReceivedSpan], (service, name, kind): (&str, &str, &str))
     span
 }
 
-/// Returns whether the gateway's span of a request has arrived, and its capture's span if there is one.
+/// Returns whether the gateway's span for a request has arrived, and the span for its capture if there is one.
 fn complete(spans: &[ReceivedSpan], calls: usize) -> bool {
     let of =
         |service: &str| spans.iter().filter(|span| span.service == service && span.kind == "SERVER").count();
     of(GATEWAY) == 1 && of(KEY_SERVICE) == calls
 }
 
-/// Checks a call between the services, and the store's part below it.
+/// Checks a call between the services, and the store's span below it.
 fn assert_called(spans: &[ReceivedSpan], method: &str, above: &ReceivedSpan) {
     let sent = one(spans, (GATEWAY, method, "CLIENT"));
     assert_eq!(sent.parent, above.id);
@@ -154,7 +154,7 @@ async fn a_refused_chat_is_no_error_of_ours_and_a_cut_one_is() {
     let refused = trace(1);
     let answer = traced(stack.call(&poor, Script::tokens(12, 9)), &refused).send().await;
     assert_eq!(answer.status, 402, "{answer}");
-    // The bound of the prompt was refused, and then its least cost.
+    // The upper bound of the prompt was refused first, and then its minimum cost.
     let spans = receiver.trace(&refused, |spans| complete(spans, 2)).await;
     let server = one(&spans, (GATEWAY, CHAT, "SERVER"));
     assert_eq!((server.failed, server.get("http.response.status_code")), (false, json!(402)));
@@ -206,7 +206,7 @@ async fn a_created_key_is_one_trace_and_one_that_is_not_sampled_is_none() {
     assert_eq!(unsampled.status, 201, "{unsampled}");
     let answer = stack.http.send(create("01")).await;
     assert_eq!(answer.status, 201, "{answer}");
-    // The gateway knows the account from the first request, so only the key-service that creates the key judges it.
+    // The gateway already knows the account, so only the key-service that creates the key checks the credential.
     let spans = receiver.trace(&created, |spans| complete(spans, 1)).await;
     let server = one(&spans, (GATEWAY, "POST /v1/management/{*rest}", "SERVER"));
     assert_eq!((&*server.parent, server.get("http.response.status_code")), (CLIENT, json!(201)));
@@ -249,7 +249,7 @@ async fn a_receiver_that_is_away_or_never_answers_costs_spans_alone() {
     }
 }
 
-/// Waits until the metrics show spans that were dropped for this reason.
+/// Waits until the metrics show that spans were dropped for this reason.
 async fn dropped(stack: &Stack, reason: &str) {
     let counter = format!("faregate_spans_dropped_total{{reason=\"{reason}\"}} ");
     let deadline = std::time::Instant::now() + tests::harness::PATIENCE;
@@ -358,7 +358,7 @@ async fn metrics_are_sent_under_the_names_of_the_conventions() {
     assert_no_secret(&receiver, &[&key]);
 }
 
-/// Number of calls of a method that a process has counted under this name.
+/// Number of calls to a method that a process has counted under this name.
 fn calls(sent: &[ReceivedMetric], service: &str, name: &str, method: &str) -> u64 {
     let of = |metric: &&ReceivedMetric| {
         (&*metric.service, &*metric.name, &metric.attributes["rpc.response.status_code"])
@@ -403,7 +403,7 @@ async fn a_wrong_setting_of_telemetry_is_refused_with_its_name() {
     }
 }
 
-/// Checks that nothing that was received contains a key, a token, or a prompt.
+/// Checks that the receiver got no key, token or prompt.
 fn assert_no_secret(receiver: &OtlpReceiver, keys: &[&ApiKey]) {
     let told: String =
         receiver.requests().iter().map(|body| String::from_utf8_lossy(body).into_owned()).collect();

@@ -1,4 +1,4 @@
-//! Actions of operators: who may do them, and what they leave behind.
+//! Operators' actions: who may take them, and what they change.
 
 use http::Method;
 use tests::harness::{Browser, Stack};
@@ -6,13 +6,13 @@ use tests::harness::{Browser, Stack};
 use super::{PAGES, SECOND_FACTOR, accounts, id_of, newcomer, operator};
 use crate::dashboard::signed_in;
 
-/// An account that is not in the harness's own books.
+/// An account that is not in the harness's books.
 const CUSTOMER: &str = "Nantes d'Or";
 
 /// A form: its path and its fields.
 type Form = (String, Vec<(&'static str, &'static str)>);
 
-/// Every action of an operator, except leaving.
+/// Every action of an operator, except signing out.
 fn acts(account: &str) -> Vec<Form> {
     let credit = vec![("amount", "5"), ("payment_id", "in-1"), ("note", "May")];
     vec![
@@ -27,7 +27,7 @@ fn state(stack: &Stack) -> String {
     format!("{:?} {}", accounts(stack), stack.cli(&["events", "export", "--account", CUSTOMER]))
 }
 
-/// Where an answer leads, and its status.
+/// Where an answer redirects to, and its status.
 async fn answers(browser: &mut Browser, form: &Form) -> (u16, String) {
     let answer = browser.post(&form.0, &form.1).await;
     (answer.status, answer.header("location").to_owned())
@@ -43,7 +43,7 @@ async fn no_member_no_key_and_no_operator_without_a_second_factor_reaches_a_page
     new.get(SECOND_FACTOR).await;
     let mut owner = signed_in(&stack, &stack.account, "owner").await;
     let mut viewer = signed_in(&stack, &stack.account, "viewer").await;
-    // A member's session in place of an operator's, and the other way round.
+    // A member's session instead of an operator's, and the reverse.
     let mut disguised = owner.clone();
     disguised.cookies.insert("faregate-operator".into(), owner.cookies["faregate"].clone());
     let mut nobody = Browser::at(&stack.url(""));
@@ -69,7 +69,7 @@ async fn no_member_no_key_and_no_operator_without_a_second_factor_reaches_a_page
         let led = answers(&mut new, form).await;
         assert_eq!(led, (303, SECOND_FACTOR.into()), "an operator without a second factor: {form:?}");
         assert_eq!(answers(&mut foreign, form).await.0, 403, "another site: {form:?}");
-        // The page of a failure has a valid token, which a browser keeps.
+        // The page about a failure contains a valid token, which a browser keeps.
         forged.token.clone_from(&owner.token);
         assert_eq!(answers(&mut forged, form).await.0, 403, "a member's token: {form:?}");
     }

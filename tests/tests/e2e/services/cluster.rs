@@ -1,4 +1,4 @@
-//! Accounts distributed over the masters of a cluster, and the loss of one master.
+//! Accounts distributed over a cluster's masters, and the loss of one master.
 
 use std::{
     sync::{
@@ -19,7 +19,7 @@ use tokio::time::sleep;
 
 use super::faults::outages::{LEASE, heals};
 
-/// Enough accounts that all three masters have some, except with a probability of one in 10¹⁵.
+/// Enough accounts that all three masters have some, with a failure probability of one in 10¹⁵.
 const ACCOUNTS: usize = 72;
 /// Number of accounts that send requests, each with its own key.
 const BUSY: usize = 12;
@@ -47,11 +47,11 @@ async fn accounts_lie_on_every_master_and_each_is_billed_exactly() {
 }
 
 /// A replica lags behind its master. Writes that the master acknowledged but had not replicated are lost with it.
-/// Charges that were answered at most a moment earlier may be lost, but nothing is billed that was not served.
+/// Charges that were answered shortly before may be lost, but nothing is billed that was not served.
 #[apply(fact)]
 async fn a_master_that_is_lost_is_replaced_and_takes_at_most_its_last_moment_with_it() {
     let stack = over(Form::ClusterWithReplicas).await;
-    // The harness would fail on lost charges, which this test measures itself.
+    // The harness would fail if charges are lost, which this test measures itself.
     stack.others_spend();
     let keys = keys_of_many_accounts(&stack, BUSY).await;
     let told: Vec<Mutex<Vec<Instant>>> = keys.iter().map(|_| Mutex::default()).collect();
@@ -108,7 +108,7 @@ async fn a_master_that_is_lost_is_replaced_and_takes_at_most_its_last_moment_wit
 #[apply(fact)]
 async fn a_master_that_hangs_is_left_for_its_replica_and_holds_up_no_other_account() {
     let stack = over(Form::ClusterWithReplicas).await;
-    // The replica may lack the last moment.
+    // The replica may lack the last moment's writes.
     stack.others_spend();
     let keys = keys_of_many_accounts(&stack, BUSY).await;
     for key in &keys {
@@ -148,7 +148,7 @@ async fn without_one_master_the_accounts_of_the_others_are_served_and_a_key_serv
     assert!(!dead.is_empty() && living.len() + dead.len() == keys.len(), "{statuses:?}");
     assert!(living.len() >= 4, "two masters are left: {statuses:?}");
 
-    // Requests of the dead accounts hold up none of the others.
+    // Requests for the dead accounts delay no other requests.
     let stop = AtomicBool::new(false);
     let of_the_dead = join_all(dead.iter().map(async |key| {
         while !stop.load(Ordering::Relaxed) {
@@ -166,7 +166,7 @@ async fn without_one_master_the_accounts_of_the_others_are_served_and_a_key_serv
             key_service.restart().await;
         }
         ready_without(&stack, Some(&address)).await;
-        // It knows no credentials yet, and those of some accounts are where nobody answers.
+        // This gateway knows no credentials yet, and those of some accounts are on a master that does not answer.
         let statuses = join_all(living.iter().map(|key| status(&stack, key))).await;
         assert!(statuses.contains(&200), "{statuses:?}");
         stop.store(true, Ordering::Relaxed);
@@ -187,7 +187,7 @@ async fn status(stack: &Stack, key: &ApiKey) -> u16 {
     stack.call(key, Script::tokens(12, 5)).send().await.status
 }
 
-/// Waits until every key-service is ready, and says that this master is missing, or none.
+/// Waits until every key-service is ready and reports that this master is missing, or that no master is missing.
 async fn ready_without(stack: &Stack, master: Option<&str>) {
     for key_service in &stack.key_services {
         let deadline = Instant::now() + PATIENCE;
@@ -249,11 +249,11 @@ async fn a_third_of_the_slots_moves_under_load_and_each_request_is_billed_exactl
         assert!(answered > refused, "{refused} of {answered} requests were refused");
         assert_eq!(stack.used(key).await, stack.cost_of_served(key));
     }
-    // On a busy machine, an answer may take longer than one question waits.
+    // On a busy machine, an answer may take longer than a client waits for one.
     let mut answers =
         (0..10).map(|_| stack.redis().ask(0, "KEYS *acct_*")).filter(|answer| !answer.is_empty());
     let left = answers.next().expect("the first master answers");
-    // A master without slots becomes a replica of another one, and then has its records.
+    // A master without slots becomes a replica of another one, and then has that one's records.
     let is_replica = stack.redis().ask(0, "ROLE").contains("slave");
     assert!(left.starts_with("*0") || is_replica, "the first master has records of accounts left: {left}");
     let sum = |of: fn(&(u64, u64)) -> u64| answered.iter().map(of).sum::<u64>();

@@ -1,5 +1,5 @@
-//! Replicas: with waiting, everything that was answered survives the loss of the master, and a master that is cut off
-//! is abandoned.
+//! With replicas that are waited for, everything that was answered survives the loss of the master, and clients abandon
+//! a master that is cut off.
 
 use std::{
     sync::{
@@ -18,9 +18,9 @@ use tokio::time::sleep;
 
 use super::from_environment;
 
-/// Masters that are lost, unless `FAREGATE_TEST_FAILOVERS` sets the number.
+/// Number of masters to lose, unless `FAREGATE_TEST_FAILOVERS` sets it.
 const FAILOVERS: u64 = 5;
-/// Clients that send one request after the other meanwhile.
+/// Number of clients that meanwhile send one request after the other.
 const CLIENTS: usize = 8;
 
 async fn replicated() -> Stack {
@@ -86,7 +86,7 @@ async fn no_charge_is_lost_with_a_master_that_stands_still_for_a_while_together_
     keeps_every_charge(&stack, pause).await;
 }
 
-/// Loses masters in this way while clients send requests, and compares what was charged with what was answered.
+/// Loses masters in this way while clients send requests, and compares the charges with the answers.
 async fn keeps_every_charge(stack: &Stack, lose: impl AsyncFn()) {
     let failovers = from_environment("FAREGATE_TEST_FAILOVERS", FAILOVERS);
     stack.add_credit(&stack.account, usd("100"), "");
@@ -97,7 +97,7 @@ async fn keeps_every_charge(stack: &Stack, lose: impl AsyncFn()) {
             let before = answered.load(Ordering::Relaxed);
             lose().await;
             let deadline = Instant::now() + PATIENCE;
-            // The next master has charges that only it has answered.
+            // The next master must have charges that only it has answered.
             while answered.load(Ordering::Relaxed) < before + CLIENTS {
                 assert!(Instant::now() < deadline, "nothing is served after a failover");
                 sleep(LOOK_EVERY).await;
@@ -126,7 +126,7 @@ async fn keeps_every_charge(stack: &Stack, lose: impl AsyncFn()) {
         let used = join_all(keys.iter().map(|key| stack.used(key))).await;
         used.iter().map(|used| used.nanos()).sum::<i64>()
     };
-    // Charges of answers that ended during a failover come from the spool.
+    // Charges for answers that ended during a failover come from the spool.
     let deadline = Instant::now() + PATIENCE;
     while charged().await < due && Instant::now() < deadline {
         sleep(LOOK_EVERY).await;
@@ -134,16 +134,16 @@ async fn keeps_every_charge(stack: &Stack, lose: impl AsyncFn()) {
     assert_eq!(charged().await, due, "each answer was charged once");
 }
 
-/// Key-services of an installation whose master is cut off, or stands still.
+/// Number of key-services in an installation whose master is cut off or suspended.
 const KEY_SERVICES: usize = 2;
-/// Time within which a charge that is answered has reached the replicas, and within which an answer is written.
+/// Time within which an answered charge has reached the replicas, and within which an answer is written.
 const REPLICATED: Duration = Duration::from_secs(1);
 
 /// Cuts the master off from its replicas and its Sentinel, but not from key-services, and counts the lost charges.
 async fn a_master_that_only_key_services_reach(min_replicas: u32) {
     let deployment = Deployment::Services { gateways: 1, key_services: KEY_SERVICES, redis: Form::Watched };
     let stack = Stack::with(Options { deployment, ..Options::default() }).await;
-    // The harness would fail on lost charges, which this test counts itself.
+    // The harness would fail if charges are lost, which this test counts itself.
     stack.others_spend();
     let redis = stack.redis();
     for server in 0..redis.pids().len() {
@@ -169,7 +169,7 @@ async fn a_master_that_only_key_services_reach(min_replicas: u32) {
         let cut = Instant::now();
         let lost = redis.begin_to_lose(0, Loss::CutOff);
         redis.taken_over(0, lost).await;
-        // The cut-off master still answers, but nobody may stay with it.
+        // The isolated master still answers, but no client may stay with it.
         let deadline = Instant::now() + SERVER_PATIENCE;
         let serve = |server| redis.ask(server, "CLIENT LIST").matches("name=faregate:fg").count();
         while (0..redis.pids().len()).filter(|server| *server != lost).map(serve).sum::<usize>()

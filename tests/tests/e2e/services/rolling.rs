@@ -1,5 +1,5 @@
-//! Rolling restarts: gateways and key-services are asked to end and started again, one after the other, under clients
-//! that retry elsewhere, or behind a load balancer. The upstream's own count is the reference, to the nano-dollar.
+//! Rolling restarts: gateways and key-services are asked to stop and are restarted, one after the other, while clients
+//! retry elsewhere, or behind a load balancer. The upstream's own count is the reference, to the nano-dollar.
 
 use std::{
     sync::{
@@ -27,7 +27,7 @@ use super::{
     money::bills::{self, CUT, Sent},
 };
 
-/// Rounds in which each process is restarted once, unless `FAREGATE_TEST_ROLLING_ROUNDS` sets them.
+/// Number of rounds in which each process is restarted once, unless `FAREGATE_TEST_ROLLING_ROUNDS` sets it.
 const ROUNDS: u64 = 3;
 /// Number of clients that send one request after the other, each with its own key.
 const CLIENTS: usize = 60;
@@ -35,14 +35,14 @@ const CLIENTS: usize = 60;
 const TRIES: usize = 4;
 /// Pause before a retry, and between requests.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Seconds that a gateway gives to running requests. Some streams last longer and are cut.
+/// Seconds that a gateway gives to running requests. Some streams last longer and are cut off.
 const DRAIN: &str = "2";
 
-/// Clients behind a balancer, each with its own connections, every fourth over HTTP/2.
+/// Number of clients behind a balancer. Each has its own connections, and every fourth client uses HTTP/2.
 const BALANCED: usize = 200;
 const BALANCED_KEYS: usize = 20;
-/// Seconds for which a gateway announces its stop but still serves: longer than a request on a busy machine, so that
-/// every connection learns of it.
+/// Seconds for which a gateway announces its stop but still serves: longer than a request takes on a busy machine, so
+/// that every connection learns of it.
 const DRAIN_PAUSE: &str = "8";
 
 /// A restart, and how long it lasted.
@@ -160,8 +160,8 @@ async fn restart(server: &Server) {
     sleep(PAUSE).await;
 }
 
-/// Sends requests of all kinds. A request that is refused, or ends before its answer begins, is retried on the other
-/// gateway, as a balancer and an SDK do.
+/// Sends requests of all kinds. A request that is refused, or that ends before its answer begins, is retried on the
+/// other gateway, as a balancer and an SDK would do.
 async fn client(stack: &Stack, number: usize, key: &ApiKey, over: &AtomicBool, sent: &Mutex<Vec<Sent>>) {
     let mut prompts = bills::FEWEST..bills::MOST;
     let mut turn = number;
@@ -197,15 +197,16 @@ fn reason(
     let drained = restarts
         .iter()
         .any(|restart| restart.gateway == sent.gateway && restart.from < sent.to && restart.to > sent.from);
-    // The upstream may have sent its last tokens when the gateway stops reading, so only the entry shows a cut.
+    // The upstream may have sent its last tokens when the gateway stops reading, so only the entry shows that the
+    // stream was cut.
     let unfinished = entry.is_some_and(|entry| entry["finish_reason"].is_null());
     let cut = drained && generation.streamed && unfinished;
     let right = !bills::is_above(generation, entry) && !bills::is_estimated(entry);
     (cut && right && bills::lacks_only_tokens_on_their_way(generation, sent, entry)).then_some(CUT)
 }
 
-/// Asserts that each key's `used` is the cost of everything served to it, except for the explained differences, and
-/// matches its journal.
+/// Asserts that each key's `used` is the cost of everything served to the key, except for the explained differences,
+/// and that it matches the key's journal.
 async fn assert_used_is_served(stack: &Stack, keys: &[ApiKey], differences: &[bills::Difference]) {
     let journal = stack.journal(&stack.account);
     for key in keys {
@@ -220,7 +221,7 @@ async fn assert_used_is_served(stack: &Stack, keys: &[ApiKey], differences: &[bi
     }
 }
 
-/// Returns whether a generation is billed: a whole one if it was finished, a stream if it had begun.
+/// Returns whether a generation is billed: a whole answer if it was finished, a stream if it had begun.
 fn counts(generation: &Generation) -> bool {
     generation.streamed || generation.ended_by(End::Finished)
 }

@@ -21,13 +21,13 @@ use tokio::time::sleep;
 
 use super::two_of_each;
 
-/// Grace of a rotation under load, in seconds.
+/// Grace period of the rotation under load, in seconds.
 const GRACE: u64 = 3;
-/// Clients with the old plaintext, and the same number with the new one.
+/// Number of clients with the old plaintext, and of clients with the new one.
 const CLIENTS: usize = 4;
-/// Requests that are refused after a plaintext has ended.
+/// Number of requests that are refused after a plaintext has ended.
 const REFUSED: usize = 200;
-/// Rotations without grace.
+/// Number of rotations without a grace period.
 const ROTATIONS: usize = 6;
 
 /// Rotates a key. Returns the object, and the key with its new plaintext.
@@ -94,7 +94,7 @@ async fn both_plaintexts_are_served_until_the_grace_is_over_and_then_the_new_one
         "served: {served_old} with the old plaintext, {served_new} with the new one; refused: {refused}"
     );
     assert!(served_old > 0 && served_new > 0);
-    // Streams that began with the old plaintext go on.
+    // Streams that began with the old plaintext continue.
     for stream in running {
         stream.rest().await.assert_done();
     }

@@ -1,5 +1,5 @@
-//! With one healthy key-service left, another that hangs or dies has no effect on requests, and abandoned calls leave
-//! no holds.
+//! While one key-service is healthy, another one that hangs or dies has no effect on requests, and abandoned calls
+//! leave no holds.
 
 use std::time::{Duration, Instant};
 
@@ -14,14 +14,14 @@ use tokio::time::{sleep, timeout};
 
 use super::two_of_each;
 
-/// Time in which holds are released: far less than the lease, so that the test fails if a hold merely expires.
+/// Time in which holds are released: far less than a lease, so that the test fails if a hold merely expires.
 const SETTLING: Duration = Duration::from_secs(10);
-/// Longest time that a management request may take while a key-service is down.
+/// Maximum time that a management request may take while a key-service is down.
 const BEARABLE: Duration = Duration::from_secs(5);
 /// Longer than a gateway waits for an authorization.
 const GIVEN_UP: Duration = Duration::from_secs(4);
 
-/// Sends every kind of management request over both gateways; none may fail.
+/// Sends every kind of management request through both gateways; none may fail.
 async fn govern(stack: &Stack, rounds: usize) {
     for round in 0..rounds {
         let began = Instant::now();
@@ -102,7 +102,7 @@ async fn calls_that_were_given_up_while_no_key_service_answered_leave_no_hold() 
         };
         assert!(given_up, "no key-service could answer");
     }
-    // After this time no gateway waits for any of the calls.
+    // After this time, no gateway waits for any of the calls.
     sleep(GIVEN_UP).await;
     stack.key_services.iter().for_each(Server::resume);
     // The key-services now read the calls that were sent to them.

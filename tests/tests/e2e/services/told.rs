@@ -1,4 +1,4 @@
-//! What an operator sees, step by step: probes, metrics, the alerts made of them, and the log.
+//! What an operator sees, step by step: probes, metrics, alerts and the log.
 
 use std::{
     collections::BTreeSet,
@@ -27,10 +27,10 @@ use crate::{
     operation::{certificates::Signed, metrics::promtool_path, reload::RELOADED},
 };
 
-/// Minutes that the alerts observe the programs: longer than any of them waits, except tickets that wait an hour.
+/// Minutes for which the alerts observe the programs: longer than any alert waits, except tickets, which wait an hour.
 const WATCHED_MINUTES: u32 = 90;
 
-/// Bytes of Redis's memory that are filled at once.
+/// Bytes of Redis's memory to fill at once.
 const BALLAST: u32 = 1_000_000;
 
 /// Clients that send one request after the other during a rotation.
@@ -104,7 +104,7 @@ async fn a_redis_that_fills_is_told_before_its_end_at_it_and_when_it_is_enlarged
     while add(&stack, ballast) {
         ballast += 1;
     }
-    // Nothing is freed between two of these: the last pieces may have left space for small writes.
+    // Nothing is freed between two of these, since the last pieces may have left space for small writes.
     assert!(stack.redis().ask(0, "CONFIG SET maxmemory 48mb").starts_with("+OK"));
     let said = readiness(&stack, key_service, 503).await;
     assert!(said.text().contains("the store refuses writes") && said.text().contains("OOM"), "{said}");
@@ -210,7 +210,7 @@ async fn rotate_token(stack: &Stack, files: &Signed) {
     reload_all(stack, &stack.key_services).await;
 }
 
-/// Replaces the certificate between the services and its authority. Both authorities are trusted meanwhile.
+/// Replaces the services' certificate and its authority. Both authorities are trusted meanwhile.
 async fn rotate_certificates(stack: &Stack, files: &Signed, next: &Signed) {
     files.write("ca.pem", &(files.text("ca.pem") + &next.text("ca.pem")));
     reload_everywhere(stack).await;
@@ -272,7 +272,7 @@ fn add(stack: &Stack, piece: u32) -> bool {
     said.starts_with(':')
 }
 
-/// Asks a process whether it is ready until it answers with this status.
+/// Asks whether a process is ready, until it answers with this status.
 pub(crate) async fn readiness(stack: &Stack, server: &Server, status: u16) -> Answer {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -302,7 +302,8 @@ pub(crate) async fn shows(stack: &Stack, server: &Server, series: &str, is_right
     }
 }
 
-/// Asserts that since this position in its log, a process has written one warning or error, with these words.
+/// Asserts that since this position in its log, a process has written exactly one warning or error, and that it has
+/// these words.
 pub(crate) fn assert_told_once(server: &Server, since: usize, words: &str) {
     let log = server.log();
     let lines = log[since..].lines().filter(|line| line.contains("WARN") || line.contains("ERROR"));
@@ -314,7 +315,7 @@ pub(crate) fn assert_told_once(server: &Server, since: usize, words: &str) {
 pub(crate) fn assert_each_told_once(server: &Server, since: usize, words: &str) {
     let log = server.log();
     let lines = log[since..].lines().filter(|line| line.contains("WARN") || line.contains("ERROR"));
-    // Without the time, up to the first field, and with the reason: calls may fail for several reasons.
+    // Each line without its time, up to the first field, and with the reason, since calls may fail for several reasons.
     let said: Vec<String> = lines
         .map(|line| {
             let text = line.split(' ').skip(1).take_while(|word| !word.contains('='));
@@ -327,7 +328,7 @@ pub(crate) fn assert_each_told_once(server: &Server, since: usize, words: &str) 
     assert_eq!(once.len(), said.len(), "{said:#?}");
 }
 
-/// Asserts that exactly these alerts fire if the programs go on reporting the same. Gauges take a moment to follow.
+/// Asserts that exactly these alerts fire if the programs keep reporting the same. Gauges take a moment to follow.
 pub(crate) async fn assert_fires(stack: &Stack, alerts: &[&str]) {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -340,7 +341,7 @@ pub(crate) async fn assert_fires(stack: &Stack, alerts: &[&str]) {
     }
 }
 
-/// Returns whether Prometheus fires exactly these alerts for what all programs report now, and its output.
+/// Returns whether Prometheus fires exactly these alerts for what all programs report now; and its output.
 async fn fires(stack: &Stack, alerts: &[&str]) -> (bool, String) {
     let mut series = Vec::new();
     for server in stack.gateways.iter().chain(&stack.key_services) {
@@ -378,8 +379,8 @@ async fn fires(stack: &Stack, alerts: &[&str]) -> (bool, String) {
     (output.status.success(), said.concat())
 }
 
-/// A series that keeps the value of this line, with further labels. Times are moved to the clock of the test, which
-/// begins at zero.
+/// A series that keeps the value in this line, with further labels. Times are moved to the test's clock, which begins
+/// at zero.
 fn constant(line: &str, labels: &str) -> Option<serde_json::Value> {
     let (series, value) = line.rsplit_once(' ').filter(|_| !line.starts_with('#'))?;
     let mut value: f64 = value.parse().ok().filter(|value: &f64| value.is_finite())?;

@@ -1,4 +1,4 @@
-//! Deliveries of events by two key-services over one store, one of which is killed.
+//! Two key-services deliver events from one store, and one of them is killed.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -7,15 +7,15 @@ use tokio::time::{Instant, sleep};
 
 use crate::governing::webhooks::{events, webhook};
 
-/// Keys made before the kill, and again afterwards.
+/// Number of keys created before the kill, and again afterwards.
 const KEYS: usize = 40;
 /// How long the receiver takes to answer, so that attempts are always in flight.
 const PAUSE: Duration = Duration::from_millis(300);
-/// Most attempts at one webhook that a key-service has in flight.
+/// Maximum number of attempts that a key-service has in flight for one webhook.
 const MAX_ATTEMPTS: usize = 4;
 /// Seconds after which the claims of a dead key-service have ended.
 const CLAIMS_ENDED: i64 = 31;
-/// Time in which both key-services have looked for due deliveries and ended their attempts.
+/// Time in which both key-services have checked for due deliveries and finished their attempts.
 const TWO_LOOKS: Duration = Duration::from_secs(2);
 
 /// Number of requests for each event.
@@ -26,7 +26,7 @@ fn arrivals(received: &[Received]) -> BTreeMap<String, usize> {
     })
 }
 
-/// Attempts that a key-service has ended.
+/// Number of attempts that a key-service has finished.
 async fn attempts_of(stack: &Stack, key_service: &Server) -> u64 {
     let metrics = stack.http.get(&format!("{}/metrics", key_service.admin())).await;
     let ended = |line: &str| line.starts_with("keyservice_webhook_attempts_total");
@@ -61,7 +61,7 @@ async fn two_key_services_never_make_the_same_attempt_and_one_that_is_killed_los
     }
     receiver.until("some arrive", |all| all.len() >= before + MAX_ATTEMPTS).await;
     stack.key_services[0].kill();
-    // The other one goes on with everything except what the dead one has claimed.
+    // The other key-service continues with everything except what the dead one has claimed.
     let left = 2 * KEYS - MAX_ATTEMPTS;
     receiver.until("the others arrive", |all| arrivals(all).len() >= left).await;
     sleep(TWO_LOOKS).await;

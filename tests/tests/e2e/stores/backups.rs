@@ -1,4 +1,4 @@
-//! Backups of the embedded store, made while it is in use, and restored.
+//! Backups of the embedded store, made while it is in use, and then restored.
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
@@ -38,7 +38,7 @@ async fn a_served_store_is_backed_up_again_and_again_and_the_last_backup_is_rest
 
     let settings = stack.server().settings();
     let (refused, _, error) = settings.try_cli(&["restore", "--from", &place]);
-    assert!(!refused.success() && error.contains("is served: stop the program first"), "{error}");
+    assert!(!refused.success() && error.contains("is in use: stop the program"), "{error}");
     assert_eq!(stack.call(&key, Script::tokens(12, 5)).send().await.status, 200, "it is served as before");
 
     stack.server().kill();
@@ -83,7 +83,7 @@ async fn a_program_that_exports_bills_and_events_misses_none_after_a_restore() {
         ["journal", "events"].map(|what| export(what, seen[usize::from(what == "events")]).len()),
         [0, 0]
     );
-    // Fewer than were lost, so that the store's own numbers are still below those that were seen.
+    // Fewer than were lost, so that the store's own numbers are still lower than those seen before.
     serve(3).await;
     stack.key().await;
     let bills = export("journal", seen[0]);

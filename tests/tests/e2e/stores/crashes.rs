@@ -1,4 +1,4 @@
-//! Ends of the process: orderly shutdowns and crashes.
+//! How processes end: orderly shutdowns and crashes.
 
 use std::time::{Duration, Instant};
 
@@ -11,9 +11,9 @@ use tests::{
 };
 use tokio::time::sleep;
 
-/// Streams in flight when the process is killed.
+/// Number of streams in flight when the process is killed.
 const STREAMS: usize = 50;
-/// Longest time until a waiting charge is delivered.
+/// Maximum time until a waiting charge is delivered.
 const SETTLED: Duration = Duration::from_secs(10);
 /// The shortest lease allowed, because tests wait for it.
 const LEASE: Duration = Duration::from_secs(3);
@@ -30,7 +30,7 @@ async fn after_kill_9_every_stream_of_any_dialect_is_billed_what_it_last_reporte
     let calls = calls.map(|(key, dialect)| stack.call(key, script.clone()).speaking(dialect));
     let streams = join_all(calls.map(Call::stream)).await;
     let tags: Vec<_> = streams.iter().map(|stream| stream.tag.clone()).collect();
-    // The leases are renewed until then, each time with a report of progress.
+    // Until then, the leases are renewed, each time with a report of progress.
     let reading: Vec<_> = streams.into_iter().map(|stream| tokio::spawn(stream.rest())).collect();
     sleep(LEASE + LEASE / 3).await;
 

@@ -23,17 +23,17 @@ use tokio::time::{Instant, sleep};
 
 use crate::services::from_environment;
 
-/// Kills over both stores together, unless `FAREGATE_TEST_EVENT_KILLS` sets them.
+/// Number of kills over both stores together, unless `FAREGATE_TEST_EVENT_KILLS` sets it.
 const KILLS: u64 = 40;
-/// Seed of the changes.
+/// Seed for the changes.
 const SEED: u64 = 20_261_123;
-/// Clients that make changes, and clients that spend.
+/// Number of clients that make changes, and of clients that spend.
 const GOVERNORS: u64 = 4;
 const SPENDERS: usize = 2;
-/// Kills per additional key of a spender, and requests that such a key's limit pays for.
+/// Number of kills after which a spender gets another key, and number of requests that such a key's limit pays for.
 const KILLS_A_KEY: u64 = 4;
 const REQUESTS: i64 = 4;
-/// Least changes between two kills.
+/// Minimum number of changes between two kills.
 const ACTS: u64 = 3;
 /// The shortest lease allowed, because the test waits for it.
 const LEASE: Duration = Duration::from_secs(3);
@@ -57,7 +57,7 @@ async fn every_act_and_every_threshold_leaves_one_event_over_a_redis_whatever_is
     kill_and_compare(Deployment::services(1, 1, Form::Alone)).await;
 }
 
-/// Kills the process that writes while clients make changes and spend, and compares what is left with the events.
+/// Kills the process that writes while clients make changes and spend, then compares the result with the events.
 async fn kill_and_compare(deployment: Deployment) {
     let kills = from_environment("FAREGATE_TEST_EVENT_KILLS", KILLS) / 2;
     let stack = Stack::with(Options { deployment, lease: LEASE, ..Options::default() }).await;
@@ -104,7 +104,7 @@ fn spent(requests: i64) -> NanoUsd {
     NanoUsd::from_nanos(requests * cost_of(10, 5).nanos())
 }
 
-/// Makes, changes and ends keys and groups at random until it is stopped.
+/// Creates, changes and ends keys and groups at random until it is stopped.
 async fn govern(stack: &Stack, made: &Made, mut chance: u64) {
     let mut next = move |below: u64| {
         chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -143,14 +143,14 @@ async fn govern(stack: &Stack, made: &Made, mut chance: u64) {
     }
 }
 
-/// Spends from keys in turn, one request after the other, until the limit of each is used up.
+/// Spends from keys in turn, one request after the other, until each key's limit is used up.
 async fn spend(stack: &Stack, made: &Made, keys: &[ApiKey]) {
     for key in keys.iter().cycle() {
         if made.stop.load(Ordering::Relaxed) {
             return;
         }
         for _ in 0..REQUESTS {
-            // Requests to a killed process have no answer. The books are balanced when the stack is dropped.
+            // Requests to a killed process get no answer. The books are compared when the stack is dropped.
             if stack.call(key, Script::tokens(10, 5)).try_send().await.is_err() {
                 sleep(LOOK_EVERY).await;
             }
@@ -170,7 +170,7 @@ async fn manage(stack: &Stack, method: Method, path: &str, body: &Value) -> Resu
     Answer::read(stack.http.open(request.body(Full::new(bytes)).unwrap()).await?).await
 }
 
-/// All events of the account in order. They are numbered without a gap, and their ids are unique.
+/// All events of the account in order. Asserts that they are numbered without gaps and that their ids are unique.
 fn exported(stack: &Stack) -> Vec<Value> {
     let printed = stack.cli(&["events", "export", "--account", &stack.account.name]);
     let events: Vec<Value> = printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -212,7 +212,7 @@ async fn compare_objects(stack: &Stack, events: &[Value]) -> usize {
     compared
 }
 
-/// Asserts that the changes of an object follow from each other, and lead to its current state.
+/// Asserts that an object's changes follow from each other and lead to its current state.
 fn assert_leads_to(object: &Value, events: &[&Value]) {
     let mut state: BTreeMap<&str, &Value> = BTreeMap::new();
     for event in events {
@@ -242,7 +242,7 @@ async fn compare_thresholds(stack: &Stack, events: &[Value], keys: &[ApiKey]) ->
             [50, 80, 95].into_iter().filter(|percent| used * 100 >= limit * percent).collect();
         assert_eq!(told("key.threshold_reached"), passed, "{object}");
         let at_limit = told("key.limit_reached");
-        // A request that the rest cannot pay for reports it too.
+        // A request that the rest cannot pay for also reports the threshold.
         assert!(at_limit.is_empty() && used < limit || at_limit == [100], "{object}: {at_limit:?}");
         compared += passed.len() + at_limit.len();
     }

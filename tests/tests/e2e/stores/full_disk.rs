@@ -1,4 +1,4 @@
-//! A disk without space under the embedded store: nothing is lost or billed twice, and operators see all of it.
+//! A full disk under the embedded store: nothing is lost or billed twice, and operators see everything about it.
 
 use std::{
     env, fs,
@@ -15,14 +15,14 @@ use tests::{
 
 use crate::services::told::{assert_each_told_once, assert_fires, readiness, shows};
 
-/// Says that a test runs where it may mount, invisibly to the rest of the machine.
+/// Environment variable of a test process that may mount disks invisibly to the rest of the machine.
 const MOUNTS: &str = "FAREGATE_TEST_OWN_MOUNTS";
 
-/// Size of the disk, and the size that it is enlarged to, in MiB.
+/// Size of the disk, and size to which it is enlarged, in MiB.
 const SIZE: u32 = 16;
 const ENLARGED: u32 = 64;
 
-/// Requests that arrive while there is no space.
+/// Number of requests that arrive while there is no space.
 const REFUSED: usize = 10;
 
 #[apply(fact)]
@@ -32,7 +32,7 @@ async fn a_store_whose_files_cannot_grow_refuses_and_goes_on_once_they_can() {
     let bounded = Settings { files_bounded: true, ..stack.server().settings().clone() };
     stack.gateways = vec![Server::start(&bounded).await];
     let (fill, enlarge) = (|| stack.server().bound_files(Some(1)), || stack.server().bound_files(None));
-    // How full the machine's own disk is, and which alerts fire for it, is not this test's business.
+    // This test is not about how full the machine's own disk is and which alerts that causes.
     fills_and_is_enlarged(&stack, fill, enlarge, None).await;
 }
 
@@ -77,7 +77,7 @@ async fn on_a_small_disk() {
     assert_fires(&stack, &[]).await;
 }
 
-/// Takes all space from a store while a stream runs, and then releases it. If alerts are given, exactly these fire
+/// Takes all space from a store while a stream runs, and then frees it. If alerts are given, exactly these fire
 /// meanwhile.
 async fn fills_and_is_enlarged(
     stack: &Stack,
@@ -132,7 +132,6 @@ impl Disk {
         self.0.path()
     }
 
-    /// Fills the disk to this share.
     fn fill(&self, share: f64) {
         let used = || {
             let shown = Command::new("df").args(["--output=used", "-k"]).arg(self.path()).output().unwrap();

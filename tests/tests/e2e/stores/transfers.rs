@@ -1,4 +1,4 @@
-//! Stores that move from a file to a Redis and back, completely or not at all.
+//! Moving a store's content from a file to a Redis and back, completely or not at all.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ fn show(settings: &Settings, of: &[&str]) -> Vec<Value> {
     said.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// Everything that the installation reports about its account. No copy changes it.
+/// Everything that the installation reports about its account. No copy may change it.
 async fn told(stack: &Stack) -> Vec<String> {
     let name = stack.account.name.as_str();
     let mut told: Vec<_> = [
@@ -45,7 +45,7 @@ async fn told(stack: &Stack) -> Vec<String> {
 
 #[apply(fact)]
 async fn an_installation_moves_to_redis_and_back_with_all_that_it_has() {
-    // Made before the stack, which needs it to the end.
+    // Created before the stack, which needs it until the end.
     let folder = TempDir::new().unwrap();
     let redis = Redis::start(Form::Alone, folder.path()).await;
     let mut stack = Stack::with(Options { lease: LEASE, ..Options::default() }).await;
@@ -109,7 +109,7 @@ async fn a_store_that_is_served_or_full_is_neither_copied_nor_written() {
         let error = copy(&settings, from, to).unwrap_err();
         assert!(error.contains(reason), "{from} {to}: {error}");
     };
-    refused(&served, &sqlite("new.db"), "is served: stop the program first");
+    refused(&served, &sqlite("new.db"), "is in use: stop the program");
     refused(&absent, &sqlite("new.db"), "there is no file");
     refused(&served, &served, "is the same store as --from");
     refused("memory:", &served, "cannot be copied");
@@ -121,7 +121,7 @@ async fn a_store_that_is_served_or_full_is_neither_copied_nor_written() {
     refused(&redis, &sqlite("new.db"), "this Redis is in use");
     stack.kill_gateway(0);
     refused(&served, &redis, "this Redis is in use");
-    // A stopped process may go on at any time.
+    // A suspended process may continue at any time.
     other.key_services[0].hang();
     refused(&redis, &sqlite("new.db"), "this Redis is in use");
     other.key_services[0].resume();
@@ -136,7 +136,7 @@ async fn a_store_that_is_served_or_full_is_neither_copied_nor_written() {
 
 #[apply(fact)]
 async fn a_data_directory_that_remembers_another_redis_is_told_what_to_do() {
-    // Made before the stack, which needs it to the end.
+    // Created before the stack, which needs it until the end.
     let folder = TempDir::new().unwrap();
     let redis = Redis::start(Form::Alone, folder.path()).await;
     let deployment = Deployment::Services { gateways: 1, key_services: 1, redis: Form::Alone };

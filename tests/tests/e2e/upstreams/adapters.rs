@@ -1,4 +1,4 @@
-//! Clients see no difference between kinds of upstreams, although each kind speaks its own dialect.
+//! Clients see no difference between kinds of upstreams, although each kind has its own dialect.
 
 use serde_json::{Value, json};
 use shared::money::NanoUsd;
@@ -48,7 +48,7 @@ async fn a_stream_of_llama_cpp_that_is_left_is_billed_exactly() {
 async fn each_kind_counts_where_it_can() {
     for (kind, counts) in [("vllm", 1), ("sglang", 1), ("llama_cpp", 1), ("ollama", 0), ("openai", 0)] {
         let stack = stack(kind).await;
-        // The key can pay for the prompt's exact count, but not for its estimated bound.
+        // The key can pay for the prompt's exact count, but not for its upper bound.
         let key = stack.key_limited(cost_of(12, 9)).await;
         let script = Script { style: Style::of(kind), ..Script::tokens(12, 9) };
         let answer = stack.call(&key, script).with("max_tokens", 9).send().await;
@@ -81,7 +81,7 @@ async fn who_names_no_limit_gets_what_there_is_room_for() {
     }
 }
 
-/// A request to a server with a window of 4,000 tokens, which it would fill.
+/// A request to a server with a window of 4,000 tokens, which the request would fill.
 fn in_window(prompt: u64, too_long: TooLong) -> Script {
     Script { context: Some(4_000), too_long, ..Script::tokens(prompt, 10_000) }
 }
@@ -90,14 +90,14 @@ fn in_window(prompt: u64, too_long: TooLong) -> Script {
 async fn who_names_no_limit_is_answered_whatever_the_words_in_which_a_server_refuses_the_catalogues() {
     let stack = Stack::start().await;
     let rich = stack.key().await;
-    // The second key cannot pay for the catalogue's limit, and is limited to what it can pay.
+    // The second key cannot pay for the catalogue's limit, so it is limited to what it can pay.
     let poor = stack.key_limited(cost_of(1_000, 50_000)).await;
     for (words, room) in [(TooLong::Vllm, 3_000), (TooLong::Sglang, 2_999), (TooLong::Mute, 3_000)] {
         let answer = stack.call(&rich, in_window(1_000, words)).send().await;
         assert_eq!((answer.status, answer.cost()), (200, cost_of(1_000, room)), "{words:?}: {answer}");
         let answer = stack.call(&poor, in_window(1_000, words)).send().await;
         if words == TooLong::Mute {
-            // Nothing shows that the server's own limit is less than what is held.
+            // Nothing shows that the server's own limit is lower than what is held.
             answer.assert_error(400, "context_length_exceeded");
         } else {
             assert_eq!((answer.status, answer.cost()), (200, cost_of(1_000, room)), "{words:?}: {answer}");
@@ -127,7 +127,7 @@ async fn a_limit_beyond_the_servers_window_is_lowered_to_what_fits_and_the_clien
         let agent = stack.call(&key, in_window(1_000, words)).speaking(Dialect::Messages);
         let answer = agent.with("max_tokens", 32_000).send().await;
         assert_eq!((answer.status, &answer.json()["stop_reason"]), (200, &json!("max_tokens")), "{answer}");
-        // An agent whose prompt fills the window gets an error, rather than a few tokens.
+        // An agent whose prompt fills the window gets an error rather than a few tokens.
         let full = stack.call(&key, in_window(3_900, words)).with("max_tokens", 3_900).send().await;
         full.assert_error(400, "context_length_exceeded");
     }
@@ -164,8 +164,8 @@ async fn a_prompt_that_is_found_too_long_only_once_the_stream_has_begun_is_calle
     assert!(stack.used(&key).await > NanoUsd::ZERO, "what it delivered is billed");
 }
 
-/// A request that llama.cpp's server refuses: a description, its messages before the script's, the script, and the
-/// place of the fault.
+/// A request that llama.cpp's server refuses: a description, the messages before the script's, the script, and the
+/// location of the fault.
 type Refused = (&'static str, Vec<Value>, Script, &'static str);
 
 fn refused_by_llama_cpp() -> [Refused; 3] {

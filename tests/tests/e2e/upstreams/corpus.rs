@@ -1,15 +1,16 @@
-//! Answers of real servers, through the real gateway, as clients of every dialect read them.
+//! Answers from real servers, through the real gateway, as clients of every dialect read them.
 
 use std::collections::HashMap;
 
 use futures_util::future::join_all;
-use http::{Request, header};
+use http::{Method, Request, header};
 use serde_json::json;
 use shared::money::NanoUsd;
 use shared_corpus::{Case, ClientDialect, Read, cases};
 use tests::harness::{Answer, ApiKey, AskedOf, Models, Options, Stack, StandIn};
 
-/// A model for each API in which servers are asked. Prices are those of the cases: in, cached and out per million tokens.
+/// A model for each API that servers are asked in. The prices are those of the cases: input, cached input and output
+/// per million tokens.
 const CATALOGUE: &str = r#"
 [service]
 name = "Faregate"
@@ -17,7 +18,7 @@ provider = "Model"
 docs = "https://docs.example.com"
 "#;
 
-/// Most cases at the same time.
+/// Maximum number of cases at the same time.
 const AT_ONCE: usize = 8;
 
 fn model(api: &str, url: &str) -> String {
@@ -53,7 +54,7 @@ fn price([prompt, cached, completion]: [u64; 3]) -> NanoUsd {
     NanoUsd::from_nanos(i64::try_from(nanos).unwrap())
 }
 
-/// Asks for a case, whose name the stand-in finds in the request.
+/// Sends a request for a case. The stand-in finds the case's name in the request.
 async fn ask(stack: &Stack, key: &ApiKey, case: &Case, dialect: ClientDialect, stream: bool) -> Answer {
     let words = format!("case {} end", case.name);
     let said = json!([{"role": "user", "content": words}]);
@@ -109,7 +110,7 @@ fn difference(
     (read != expected).then(|| format!("{place}: {read:?}\n  in place of {expected:?}"))
 }
 
-/// Asks for a case in every way, and returns what is wrong.
+/// Sends requests for a case in every way, and returns what is wrong.
 async fn check(stack: &Stack, case: &Case) -> Vec<String> {
     let key = stack.key().await;
     let mut wrong = Vec::new();
@@ -134,6 +135,26 @@ async fn check(stack: &Stack, case: &Case) -> Vec<String> {
         wrong.push(format!("{}: {} nano-USD were billed in place of {billed}", case.name, used.nanos()));
     }
     wrong
+}
+
+#[apply(fact)]
+async fn an_error_with_status_200_to_a_request_for_embeddings_is_understood_too() {
+    let words = "This model's maximum context length is 8192 tokens, however you requested 9000 tokens.";
+    let error = json!({"error": {"message": words, "code": "context_length_exceeded"}}).to_string();
+    let stand_in = StandIn::start(move |_: &AskedOf| (200, error.clone())).await;
+    let serves = "serves = [\"embeddings\"]\ncontext_window";
+    let model = model("chat", &stand_in.url("/v1")).replacen("context_window", serves, 1);
+    let model = model.replacen("max_output_tokens = 8192\n", "", 1);
+    let text: &'static str = Box::leak(format!("{CATALOGUE}{model}").into_boxed_str());
+    let stack = Stack::with(Options { models: Models::Text(text), ..Options::default() }).await;
+    let key = stack.key().await;
+    for _ in 0..4 {
+        let body = json!({"model": "chat", "input": "a"});
+        let url = stack.url("/v1/embeddings");
+        let answer = stack.http.send_as(&key.secret, Method::POST, &url, Some(body)).await;
+        answer.assert_error(400, "context_length_exceeded");
+    }
+    assert_eq!(stack.used(&key).await, NanoUsd::ZERO);
 }
 
 #[apply(fact)]

@@ -1,4 +1,4 @@
-//! Upstreams that are called over the Responses or the Messages API, by clients of every dialect.
+//! Upstreams that are called with the Responses or the Messages API, by clients of every dialect.
 
 mod faults;
 mod leaving;
@@ -18,7 +18,7 @@ use tests::{
 
 pub(crate) use record::{compared, record};
 
-/// An API over which the scripted upstream is called.
+/// The API with which the scripted upstream is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Native {
     Responses,
@@ -33,7 +33,7 @@ impl Native {
         self.stack_with("").await
     }
 
-    /// The same, with further lines of the upstream.
+    /// Does the same, with further lines for the upstream.
     async fn stack_with(self, lines: &'static str) -> Stack {
         let options = self.options();
         let Models::With(usual) = options.models else { unreachable!("the options have lines") };
@@ -50,7 +50,7 @@ impl Native {
         Options { kind, models: Models::With(lines), ..Options::default() }
     }
 
-    /// The dialect of clients whose bodies pass through.
+    /// The dialect of clients whose bodies pass through unchanged.
     pub(crate) const fn own(self) -> Dialect {
         match self {
             Self::Responses => Dialect::Responses,
@@ -66,17 +66,17 @@ impl Native {
     }
 }
 
-/// Every dialect of clients at each API of upstreams.
+/// Every combination of a client's dialect and an upstream's API.
 fn pairs() -> impl Iterator<Item = (Native, Dialect)> {
     Native::BOTH.into_iter().flat_map(|native| Dialect::ALL.map(|dialect| (native, dialect)))
 }
 
-/// A script as a member that a user says.
+/// A user's message that contains the script.
 fn says(script: &Script) -> Value {
     json!([{"role": "user", "content": script.message()}])
 }
 
-/// Sends a body as it is spelled here.
+/// Sends a body exactly as spelled.
 async fn send_raw(stack: &Stack, key: &ApiKey, path: &str, body: String) -> Answer {
     let request = Request::post(stack.url(path))
         .header(header::AUTHORIZATION, format!("Bearer {}", key.secret))
@@ -168,7 +168,7 @@ async fn an_answer_of_more_calls_than_are_given_out_is_billed_and_is_no_fault_of
             assert!(answer.text().contains("more calls"), "{place}");
         }
         assert_eq!(stack.used(&key).await, cost, "{place}");
-        // A stream is delivered up to the last call that is accepted, and billed up to there.
+        // The stream is delivered up to the last call that is accepted, and billed up to there.
         let call = call.with("max_tokens", 8192).costing(cost_of(12, 3 + 3 * 511), cost);
         let ended = call.speaking(dialect).stream().await.rest().await;
         assert_eq!(ended.error_code(), dialect.error("overloaded"), "{place}");
@@ -179,7 +179,7 @@ async fn an_answer_of_more_calls_than_are_given_out_is_billed_and_is_no_fault_of
     }
 }
 
-/// The history with an answer that calls tools, and with an answer to each call.
+/// The history, extended by an answer that calls tools and by an answer to each call.
 fn answered(dialect: Dialect, answer: &Value, mut history: Vec<Value>) -> Vec<Value> {
     match dialect {
         Dialect::Chat => {
@@ -310,7 +310,7 @@ async fn a_second_turn_reads_the_vendors_cache_whatever_the_dialect() {
             call = call.with("messages", history.clone());
             history.push(json!({"role": "assistant", "content": "I see."}));
             if (native, dialect) == (Native::Messages, Dialect::Messages) {
-                // Clients of this dialect themselves mark what is cached.
+                // Clients of this dialect mark themselves what to cache.
                 let system = json!([{"type": "text", "text": long, "cache_control": {"type": "ephemeral"}}]);
                 call = call.with("system", system);
             }

@@ -1,4 +1,4 @@
-//! Ways to upstreams: credentials and headers, a private authority, a proxy.
+//! Ways to reach upstreams: credentials and headers, a private authority, a proxy.
 
 use std::{
     fs,
@@ -71,7 +71,7 @@ fn write(path: &Path, text: &str) {
 
 #[apply(fact)]
 async fn a_credential_replaced_in_its_file_is_used_after_one_refusal() {
-    // Another Faregate is the upstream: it refuses keys.
+    // Another Faregate is the upstream, and refuses keys.
     let (vendor, stack) = (Stack::start().await, Stack::start().await);
     vendor.others_spend();
     stack.others_spend();
@@ -129,7 +129,7 @@ async fn headers_and_query_of_the_catalogue_reach_the_upstream() {
     assert_eq!(header("x-project").as_deref(), Some("project-7"));
     assert_eq!(header("authorization"), None);
 
-    // A source without a value is refused by name at a reload; the previous catalogue stays in use.
+    // If a source has no value, the reload is refused and names it; the previous catalogue stays in use.
     fs::remove_file(&file).unwrap();
     stack.server().reload();
     logged(stack.server(), NOT_RELOADED, 1).await;

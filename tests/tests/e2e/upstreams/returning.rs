@@ -1,13 +1,23 @@
-//! Conversations of several turns with stand-ins for the vendors of all presets, which refuse what these refuse.
+//! Conversations of several turns with stand-ins for the vendors of all presets, which refuse what the vendors refuse.
 
 mod vendors;
+
+use std::fs;
 
 use http::Method;
 use serde_json::{Value, json};
 use shared_catalog::{Preset, UpstreamApi};
 use tests::harness::{ApiKey, Models, Options, Stack, StandIn};
 
-use vendors::{CACHED, CALLS, TEXT, vendor};
+use vendors::{CACHED, CALLS, SIGNED, TEXT, vendor};
+
+/// The page with the table of what passes between clients and vendors.
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/clients.md");
+/// The clients of the table, with their letters there.
+const CLIENTS: [(UpstreamApi, &str); 3] =
+    [(UpstreamApi::Chat, "C"), (UpstreamApi::Responses, "R"), (UpstreamApi::Messages, "M")];
+/// A cell of the table for all clients.
+const ALL: &str = "C R M";
 
 /// A model for each preset, whose server is a stand-in.
 async fn stack() -> (Stack, Vec<(Preset, StandIn)>) {
@@ -37,7 +47,7 @@ async fn stack() -> (Stack, Vec<(Preset, StandIn)>) {
     (stack, servers)
 }
 
-/// A client of a dialect that repeats whatever it was answered.
+/// A client of a dialect that sends back whatever it was answered.
 struct Client {
     api: UpstreamApi,
     history: Vec<Value>,
@@ -142,8 +152,10 @@ async fn ask(stack: &Stack, key: &ApiKey, client: &mut Client, model: &str) -> (
 async fn an_agent_of_each_dialect_goes_on_for_four_turns_with_the_server_of_each_preset() {
     let (stack, servers) = stack().await;
     let key = stack.key().await;
-    for (preset, _) in &servers {
-        for api in [UpstreamApi::Chat, UpstreamApi::Messages, UpstreamApi::Responses] {
+    let mut rows = Vec::new();
+    for (preset, stand_in) in &servers {
+        let mut returned = Vec::new();
+        for (api, letter) in CLIENTS {
             let mut client = Client::new(api);
             for call in CALLS {
                 let (_, calls) = ask(&stack, &key, &mut client, &preset.name).await;
@@ -154,15 +166,27 @@ async fn an_agent_of_each_dialect_goes_on_for_four_turns_with_the_server_of_each
             client.says("And now?");
             let (text, _) = ask(&stack, &key, &mut client, &preset.name).await;
             assert_eq!(text, TEXT, "{} {api:?}", preset.name);
+            let sent = last_asked(stand_in);
+            returned.extend(SIGNED.iter().any(|mark| sent.contains(mark)).then_some(letter));
         }
+        let returned = if returned.is_empty() { "–".to_owned() } else { returned.join(" ") };
+        rows.push(format!("| `{}` | {ALL} | {returned} | {ALL} | {ALL} | {ALL} |\n", preset.name));
     }
+    let (page, rows) = (fs::read_to_string(PAGE).unwrap(), rows.concat());
+    assert!(page.contains(&rows), "{PAGE} lacks these rows:\n{rows}");
+}
+
+/// The last body that a vendor was asked with.
+fn last_asked(stand_in: &StandIn) -> String {
+    let asked = stand_in.asked().into_iter().rfind(|asked| asked.method == Method::POST).unwrap();
+    asked.json().to_string()
 }
 
 /// The smallest PNG: one transparent pixel.
 const IMAGE: &str =
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 
-/// A question about an image whose answer must fit a schema.
+/// A question about an image, whose answer must follow a schema.
 fn question(api: UpstreamApi, model: &str) -> Value {
     let (schema, url) = (
         json!({"type": "object", "properties": {"shape_of_it": {"type": "string"}}, "required": ["shape_of_it"], "additionalProperties": false}),
@@ -190,7 +214,7 @@ async fn images_schemas_and_cached_tokens_pass_between_each_client_and_the_serve
     let (stack, servers) = stack().await;
     let key = stack.key().await;
     for (preset, stand_in) in &servers {
-        for api in [UpstreamApi::Chat, UpstreamApi::Messages, UpstreamApi::Responses] {
+        for (api, _) in CLIENTS {
             let url = stack.url(Client::new(api).route());
             let body = question(api, &preset.name);
             let answer = stack.http.send_as(&key.secret, Method::POST, &url, Some(body)).await;
@@ -202,8 +226,7 @@ async fn images_schemas_and_cached_tokens_pass_between_each_client_and_the_serve
                 UpstreamApi::Responses => &usage["input_tokens_details"]["cached_tokens"],
             };
             assert_eq!(cached, CACHED, "{} {api:?}: {usage}", preset.name);
-            let asked = stand_in.asked().into_iter().rfind(|asked| asked.method == Method::POST).unwrap();
-            let sent = asked.json().to_string();
+            let sent = last_asked(stand_in);
             for part in [IMAGE, "shape_of_it"] {
                 assert!(sent.contains(part), "{} {api:?} lacks {part}: {sent}", preset.name);
             }
@@ -215,7 +238,7 @@ async fn images_schemas_and_cached_tokens_pass_between_each_client_and_the_serve
 async fn what_a_server_refuses_is_left_out_of_a_second_try_and_then_of_all_requests() {
     let (stack, servers) = stack().await;
     let key = stack.key().await;
-    // They refuse whole answers, and the options of a stream.
+    // These refuse whole answers, or the options of a stream.
     for (name, stream) in [("dashscope", false), ("fireworks", false), ("together", true)] {
         let (_, stand_in) = servers.iter().find(|(preset, _)| preset.name == name).unwrap();
         for _ in 0..2 {
@@ -233,7 +256,7 @@ async fn what_a_server_refuses_is_left_out_of_a_second_try_and_then_of_all_reque
     }
 }
 
-/// A client decides what the server fetches, which may fail at the first try alone.
+/// A client decides what the server fetches, and fetching may fail only the first time.
 #[apply(fact)]
 async fn a_request_for_which_a_server_fetches_an_image_teaches_nothing() {
     let (stack, servers) = stack().await;

@@ -1,4 +1,4 @@
-//! Several upstreams of one model: which one is chosen, and how a failed one is avoided and used again.
+//! Several upstreams for one model: which one is chosen, and how a failed one is avoided and later used again.
 
 use std::time::{Duration, Instant};
 
@@ -12,14 +12,14 @@ use tokio::time::{sleep, timeout};
 /// Pause between two requests while waiting for an upstream to be tried again.
 const TRY_EVERY: Duration = Duration::from_millis(100);
 
-/// Starts a stack with a second upstream, listed before its own.
+/// Starts a stack with a second upstream, listed before its own upstream.
 async fn two() -> (Stack, Upstream) {
     let second = Upstream::start();
     let models = Models::Also(second.url());
     (Stack::with(Options { models, ..Options::default() }).await, second)
 }
 
-/// A stack with a second upstream in front of its own, each with these lines in the catalogue.
+/// A stack with a second upstream listed before its own, each with these lines in the catalogue.
 async fn apart(scripted: &'static str, lines: &'static str) -> (Stack, Upstream) {
     let second = Upstream::start();
     let models = Models::Apart { scripted, other: second.url(), lines };
@@ -64,7 +64,7 @@ async fn a_conversation_comes_back_to_the_upstream_that_has_read_it() {
         served.iter().all(|served| served % TURNS == 0 && *served > 0),
         "no conversation is split: {served:?}"
     );
-    // Three of four turns can be cached, except for the new messages in each.
+    // In three of four turns, everything except the new messages can be cached.
     assert!(cached * 100 >= prompt * 65, "{cached} of {prompt}");
 }
 
@@ -81,7 +81,7 @@ async fn one_conversation_spills_over_rather_than_wait_for_its_upstream() {
         streams.push(call.stream().await);
     }
     let (one, other) = (stack.upstream.generations().len(), second.generations().len());
-    // Bound of an upstream's share: a quarter above the even share of ten, rounded up.
+    // Maximum for one upstream: a quarter above the even share of ten, rounded up.
     assert!(one.max(other) <= 13 && one + other == 20, "{one} {other}");
     for stream in &mut streams {
         stream.read_tokens(1).await;
@@ -154,7 +154,7 @@ async fn a_request_that_is_refused_is_not_tried_elsewhere() {
 #[apply(fact)]
 async fn a_stream_that_is_left_before_its_head_costs_what_the_upstream_that_was_asked_says() {
     let (stack, second) = apart("left_before_head = \"prompt\"", "left_before_head = \"free\"").await;
-    // Each prompt chooses one of the two at random, so this goes on until both were asked.
+    // Each prompt chooses one of the two at random, so this continues until both were asked.
     let (mut asked_to_charge, mut asked_for_free) = (0, 0);
     while asked_to_charge == 0 || asked_for_free == 0 {
         assert!(asked_to_charge + asked_for_free < 40, "one upstream alone is asked");

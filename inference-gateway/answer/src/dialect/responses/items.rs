@@ -7,8 +7,9 @@ use serde::Deserialize;
 use shared::ids::GenerationId;
 
 use crate::{
-    dialect::turn::{Block, BlockContent},
+    dialect::block::{Block, BlockContent},
     generation::put,
+    pieces::parts::NO_ARGUMENTS,
 };
 
 /// The API's names for one kind of item.
@@ -50,7 +51,7 @@ pub(super) struct Item<'a> {
     /// Tool of a call, if its name was changed for upstreams.
     tool: Option<&'a ToolName>,
     pub(super) words: Words,
-    /// The text is also sent as the summary.
+    /// Whether the text is also sent as the summary.
     pub(super) is_summarised: bool,
     pub(super) id: String,
 }
@@ -186,11 +187,14 @@ pub(super) fn put_summary(text: &[u8], out: &mut BytesMut) {
 }
 
 /// Returns the input of a call of a custom tool, as spelled in JSON without quotes: the `input` of the arguments, or
-/// the whole arguments if they are not such an object.
+/// the whole arguments if they are not such an object. Without arguments, it is empty.
 pub(super) fn input_of(arguments: &[u8]) -> BytesMut {
     #[derive(Deserialize)]
     struct Arguments {
         input: String,
+    }
+    if arguments == NO_ARGUMENTS.inner().as_bytes() {
+        return BytesMut::new();
     }
     let quoted = format!("\"{}\"", String::from_utf8_lossy(arguments));
     match serde_json::from_str::<Arguments>(&RawString::trusted(&quoted).decoded()) {

@@ -7,8 +7,8 @@ use serde::Deserialize;
 use super::stream::{ResponsesStream, put_usage};
 use crate::{
     dialect::{
+        block::{Block, BlockContent},
         passed::{PassedWriter, UsageOf},
-        turn::{Block, BlockContent},
     },
     generation::put,
     pieces::{
@@ -74,6 +74,13 @@ impl PassedWriter for ResponsesStream {
             self.item_done(&block, start, out);
         }
         self.forget_passed();
+    }
+
+    fn output(&mut self) -> Option<String> {
+        if let Some(block) = self.passed.take() {
+            self.keep_item(&block, true);
+        }
+        (!self.output.is_empty()).then(|| format!("[{}]", String::from_utf8_lossy(&self.output)))
     }
 
     fn behind(&self) -> &'static str {

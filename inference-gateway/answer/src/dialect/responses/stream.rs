@@ -14,7 +14,7 @@ use shared::{
 
 use super::items::{self, Item, ItemText, hex, put_summary, put_text};
 use crate::{
-    dialect::turn::{Block, BlockContent, Piece, TurnEnd, TurnWriter, WholeTurn, blocks, is_complete},
+    dialect::block::{Block, BlockContent, Piece, TurnEnd, TurnWriter, WholeTurn, blocks, is_complete},
     generation::{Generation, Settled, put, put_number},
     pieces::{call_ids::AnswerCallIds, logprobs::put_content},
 };
@@ -99,7 +99,7 @@ impl ResponsesStream {
 
     pub(crate) fn whole(mut self, turn: &WholeTurn<'_>, settled: Settled, out: &mut BytesMut) {
         let call_ids = AnswerCallIds::new(self.generation, self.reply.earlier_calls.clone());
-        let mut rest = blocks(turn.message, call_ids, true, self.server).peekable();
+        let mut rest = blocks(turn, call_ids, true, self.server).peekable();
         while let Some((block, text)) = rest.next() {
             text.write_inner(&mut self.text);
             if matches!(block.content, BlockContent::Text) {

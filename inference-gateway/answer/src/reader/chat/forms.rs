@@ -11,14 +11,6 @@ use crate::{
     stream::ChunkChoice,
 };
 
-/// Returns whether a member for errors is empty.
-pub(crate) fn is_hollow(error: &RawValue) -> bool {
-    let spelled = error.get();
-    let inner =
-        spelled.get(1..spelled.len() - 1).filter(|_| !spelled.starts_with(|c: char| c.is_alphanumeric()));
-    spelled == "false" || spelled == "null" || inner.is_some_and(|inner| inner.trim_ascii().is_empty())
-}
-
 /// Finds usage within the objects that vendors add to their last chunk.
 pub(super) fn of_vendor(payload: &[u8]) -> Raw<'_> {
     let members = Object::from_slice(payload).ok()?;

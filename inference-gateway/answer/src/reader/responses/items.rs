@@ -6,10 +6,10 @@ use shared::json::{RawValue, each_element};
 
 use super::state::{EMPTY_LINE, ResponsesReader};
 use crate::{
-    pieces::nonsense::Nonsense,
-    pieces::oddity::Oddity,
     pieces::{
         loose::{Raw, filled, object, text, word},
+        nonsense::Nonsense,
+        oddity::Oddity,
         parts::{CallArguments, Delta, SignedPart, short},
     },
     reader::{
@@ -18,7 +18,9 @@ use crate::{
     },
 };
 
-/// Most items of a response: more than any model makes.
+/// Indexes for items that no event announced, above all others.
+const UNNAMED: u64 = 1 << 32;
+/// Maximum number of items in a response: more than any model makes.
 const MAX_ITEMS: u64 = 4096;
 
 /// An item of the output. Only messages, reasoning and calls are shown.
@@ -163,8 +165,6 @@ impl ResponsesReader {
         told: &mut ToldOutput,
         out: &mut Pieces<'a>,
     ) -> Result<(), Nonsense> {
-        /// Indexes for items that no event announced, above all others.
-        const UNNAMED: u64 = 1 << 32;
         match word(item.kind) {
             kind if is_call(kind) => {
                 let unnamed = PartKey { kind: PartKind::Call, item: UNNAMED + told.calls as u64, part: 0 };
@@ -176,27 +176,7 @@ impl ResponsesReader {
                 }
                 self.late_arguments(key, item.arguments.or(item.input), out);
             }
-            "message" => each_part(item.content, |part| {
-                let kind = part.kind();
-                let (nth, bytes) = match kind {
-                    PartKind::Refusal => (&mut told.refusals, &mut told.bytes[1]),
-                    PartKind::Text | PartKind::Thought | PartKind::Encrypted | PartKind::Call => {
-                        (&mut told.texts, &mut told.bytes[0])
-                    }
-                };
-                let unnamed = PartKey { kind, item: UNNAMED, part: *nth as u64 };
-                let key = self.progress.nth(kind, *nth).unwrap_or(unnamed);
-                *nth += 1;
-                *bytes += text(part.told()).map_or(0, |text| text.inner().len());
-                // If the pieces of all parts came as one, nothing is missing.
-                if self.progress.given(kind) < *bytes {
-                    let from = out.list.len();
-                    self.late(key, part.told(), out);
-                    if let Some(piece) = out.list.get_mut(from) {
-                        piece.list_tokens(part.logprobs);
-                    }
-                }
-            }),
+            "message" => self.message_in_output(item, told, out),
             "reasoning" => {
                 let unnamed =
                     PartKey { kind: PartKind::Encrypted, item: UNNAMED + told.encrypted as u64, part: 0 };
@@ -211,6 +191,32 @@ impl ResponsesReader {
             kind => out.odd.add_if(Oddity::UnknownItem, !is_of_the_vendor(kind)),
         }
         Ok(())
+    }
+
+    /// Adds the parts of a message that no event gave. Clients expect a list of parts, even an empty one.
+    fn message_in_output<'a>(&mut self, item: &RawItem<'a>, told: &mut ToldOutput, out: &mut Pieces<'a>) {
+        out.odd.add_if(Oddity::ContentType, item.content.is_none());
+        each_part(item.content, |part| {
+            let kind = part.kind();
+            let (nth, bytes) = match kind {
+                PartKind::Refusal => (&mut told.refusals, &mut told.bytes[1]),
+                PartKind::Text | PartKind::Thought | PartKind::Encrypted | PartKind::Call => {
+                    (&mut told.texts, &mut told.bytes[0])
+                }
+            };
+            let unnamed = PartKey { kind, item: UNNAMED, part: *nth as u64 };
+            let key = self.progress.nth(kind, *nth).unwrap_or(unnamed);
+            *nth += 1;
+            *bytes += text(part.told()).map_or(0, |text| text.inner().len());
+            // If the pieces of all parts came as one, nothing is missing.
+            if self.progress.given(kind) < *bytes {
+                let from = out.list.len();
+                self.late(key, part.told(), out);
+                if let Some(piece) = out.list.get_mut(from) {
+                    piece.list_tokens(part.logprobs);
+                }
+            }
+        });
     }
 
     /// Adds the encrypted part of reasoning once, in its final form.

@@ -7,14 +7,15 @@ use tokio::time::Instant;
 
 use crate::keys::queue::Pending;
 
-/// Most frames in flight. Frames that wait for a part of the store stay below this: one starts every [`SLOW`], and none
-/// outlives [`CALL_DEADLINE`].
+/// Maximum number of frames in flight. Frames that wait for a part of the store stay below this: one starts every
+/// [`SLOW`], and none outlives [`CALL_DEADLINE`].
 pub(super) const MOST_FRAMES: usize = 512;
-/// Most calls in flight. A key-service reads twice this number at once.
+/// Maximum number of calls in flight. A key-service reads twice this number at once.
 const MOST_CALLS: usize = 32 * MAX_FRAME_CALLS;
 /// Time after which a frame with unanswered calls lets the next one start. Frames are normally answered earlier.
 const SLOW: Duration = Duration::from_millis(10);
-/// Most frames without any answer that let another one start, each after twice the time of the previous one.
+/// Maximum number of frames without any answer that let another one start, each after twice the time of the previous
+/// one.
 const MOST_UNHEARD: u32 = 4;
 /// How long an answer from the store proves that the store is at least partly reachable, if other calls fail.
 const REACHED_FOR: Duration = Duration::from_secs(1);
@@ -36,7 +37,7 @@ pub(super) struct SentFrames {
     reached_at: Option<Instant>,
     /// Frames sent since the last answer.
     unheard: u32,
-    /// The session's calls were handed on, since there was no answer.
+    /// Whether the session's calls were handed on, since there was no answer.
     is_silent: bool,
 }
 
@@ -47,9 +48,10 @@ struct Frame {
     calls: Vec<Option<Arc<Pending>>>,
     left: usize,
     sent_at: Instant,
-    /// The frame was found slow.
+    /// Whether the frame was found slow.
     is_hedged: bool,
-    /// Others send the calls instead, since the session was silent. A failure here is then no answer.
+    /// Other sessions send the calls instead, since this session was silent. A failure here then does not count as an
+    /// answer.
     is_handed_on: bool,
     /// What the answers so far show about the store: it is away if no call reached it and one failed.
     store: StoreSeen,

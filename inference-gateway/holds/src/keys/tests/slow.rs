@@ -7,18 +7,18 @@ use super::*;
 
 type Responses = Pin<Box<dyn Stream<Item = Result<v1::SessionResponse, Status>> + Send>>;
 
-/// Time after which a release is answered, and whether it succeeds, by its credential.
+/// Returns when a release with this credential is answered, and whether it succeeds.
 type Answering = fn(&str) -> (Duration, bool);
 
 #[derive(Clone)]
 pub(super) struct Script {
     answering: Answering,
-    /// The credentials of the calls so far.
+    /// Credentials of the calls so far.
     asked: Arc<Mutex<Vec<String>>>,
 }
 
 impl Script {
-    /// Answers each call of a session at its time, however late others are.
+    /// Answers each call of a session at its own time, however late others are.
     pub(super) fn session(&self, mut frames: Streaming<v1::SessionRequest>) -> Responses {
         let (answers, responses) = mpsc::channel(1_024);
         let first = v1::SessionResponse { answers: Vec::new(), clock_ms: 0, instance: 0 };

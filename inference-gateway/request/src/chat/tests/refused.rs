@@ -1,8 +1,8 @@
-//! Bodies that are refused: with which code, and which place named.
+//! Bodies that are refused: the code of the error, and the location that it names.
 
 use super::*;
 
-/// Replaces members of a good body; `"-"` takes one out.
+/// Replaces members of a valid body; `"-"` removes one. Returns the error.
 fn refusal(members: &str) -> (Code, Option<String>) {
     let mut body = vec![
         ("model".to_owned(), r#""Model Flash""#.to_owned()),

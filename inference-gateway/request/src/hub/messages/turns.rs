@@ -17,10 +17,9 @@ use crate::{
 
 #[derive(Default)]
 pub(super) struct Turns {
-    /// Author of the open turn.
     open: Option<Author>,
     has_begun: bool,
-    /// The open turn has a block.
+    /// Whether the open turn has a block.
     has_block: bool,
     /// Closing brace of the system prompt's last block.
     system: Option<usize>,

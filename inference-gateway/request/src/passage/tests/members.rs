@@ -1,11 +1,11 @@
-//! Members that pass, and those that pass to some servers alone.
+//! Members that pass, and members that pass to some servers only.
 
 use shared_catalog::{Catalog, Model};
 
 use super::*;
 use crate::tests::catalogue;
 
-/// A model at this address, which speaks one of the newer APIs.
+/// A model at this address that serves one of the newer APIs.
 fn model_at(url: &str, api: &str) -> Model {
     let lines = format!("speaks = [\"{api}\"]");
     let catalogue = catalogue("openai").replace("image_urls", &format!("{lines}\n        image_urls"));
@@ -13,7 +13,7 @@ fn model_at(url: &str, api: &str) -> Model {
     Catalog::parse(&catalogue, "test").unwrap().models.remove(0)
 }
 
-/// Members that aggregators and self-hosted servers know, and the vendors' documentation does not.
+/// Members that aggregators and self-hosted servers know, but that the vendors' documentation does not mention.
 const UNDOCUMENTED: [&str; 12] = [
     r#""models":["dear/pro"]"#,
     r#""provider":{"only":["dear"]}"#,
@@ -85,7 +85,7 @@ fn undocumented_members_pass_where_the_upstream_names_them() {
     );
     let asked = forward(responses, body, lines).unwrap();
     assert_eq!(asked.dropped_members.as_deref(), Some("reasoning.max_tokens, min_p"));
-    // Nothing that the gateway leaves out for money can be named back.
+    // Naming a member that the gateway leaves out because of its cost does not bring it back.
     let body = r#"{"model":"m","service_tier":"flex","input":"Hi"}"#;
     let lines = "speaks = [\"responses\"]\npass_members = [\"service_tier\"]";
     assert!(!passed(responses, body, lines).contains("flex"));
@@ -123,7 +123,7 @@ fn undocumented_members_of_documented_objects_and_of_tools_stay_behind() {
     assert_eq!(text("{}", space).1, parsed(&kept));
 }
 
-/// Asserts that the body is refused for a name at this place.
+/// Asserts that the body is refused for a name at this location.
 fn assert_named(parse: Parse, body: &str, lines: &str, place: &str) {
     let error = forward(parse, body, lines).err().unwrap_or_else(|| panic!("{body} passes"));
     assert_eq!((error.code, error.param.as_deref()), (Code::UnknownParameter, Some(place)), "{body}");
@@ -232,7 +232,7 @@ fn a_name_in_another_case_is_refused_in_messages_blocks_and_sources_too() {
         r#"{{"model":"m","max_tokens":9,{hi},"tools":[{{"name":"f","input_schema":{{}},"TYPE":"web_search_20250305"}}]}}"#
     );
     assert_named(messages::parse, &body, MESSAGES, "tools[0].TYPE");
-    // Names within a schema or an input are the client's own.
+    // Names within a schema or an input belong to the client.
     let body = format!(
         r#"{{"model":"m","max_tokens":9,{hi},"tools":[{{"name":"f","input_schema":{{"Type":1,"URL":2}}}}]}}"#
     );
@@ -253,7 +253,7 @@ fn a_type_that_differs_in_case_alone_is_refused() {
         let error = forward(messages::parse, &body, MESSAGES).err().unwrap();
         assert_eq!(error.param.as_deref(), Some("messages[0].content[0].type"), "{kind}");
     }
-    // A part that nobody reads is searched for images and files, in any case.
+    // A part that nobody reads is searched for images and files, whether names are in upper or lower case.
     let screen =
         json!({"type": "computer_call_output", "call_id": "c", "output": {"Image_URL": "http://10.0.0.1/a"}});
     let asked = forward(responses, &with_item(&screen), RESPONSES).unwrap();
@@ -389,7 +389,7 @@ fn a_request_to_compact_passes_only_where_the_upstream_may_be_asked() {
         r#"{"model":"m","input":"Hi","context_management":[{"type":"compaction","compact_threshold":1000}]}"#;
     assert!(!passed(responses, managed, RESPONSES).contains("compaction"));
     assert!(passed(responses, managed, COMPACTS).contains("compaction"));
-    // What asks for a summary instead of an answer is refused.
+    // A request for a summary instead of an answer is refused.
     let whole = format!(r#"{{"model":"m","max_tokens":9,"compaction":{{"type":"summarize"}},{hi}}}"#);
     let error = forward(messages::parse, &whole, MESSAGES).err().unwrap();
     assert_eq!((error.code, error.param.as_deref()), (Code::UnsupportedParameter, Some("compaction")));
@@ -425,7 +425,7 @@ fn a_separate_body_begins_with_a_block_of_the_account_and_shares_no_cached_tools
         assert_eq!(json["system"], json!(expected), "{system}");
         assert_eq!(json["tools"], json!([{"name": "f", "input_schema": {}, "cache_control": null}]));
         assert_eq!(json["messages"][0]["content"], "Hi");
-        // Another server gets the body as it came.
+        // Another server gets the body unchanged.
         assert!(passed(messages::parse, &body, MESSAGES).contains(&format!("{system}{hi}")));
     }
     let chat = r#"{"model":"m","messages":[{"role":"system","content":"a"},{"role":"user","content":"Hi"}],"tools":[{"type":"function","function":{"name":"f"}}]}"#;

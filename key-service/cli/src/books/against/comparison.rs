@@ -1,4 +1,4 @@
-//! Comparison of the journal with an upstream's record of requests.
+//! Compares the journal with an upstream's record of requests.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -10,9 +10,9 @@ use shared::{ids::GenerationId, money::NanoUsd, time::Timestamp};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Tokens {
-    /// Tokens of the prompt, cached tokens included.
+    /// Prompt tokens, including cached tokens.
     pub(super) prompt: u64,
-    /// Generated tokens, reasoning included.
+    /// Generated tokens, including reasoning.
     pub(super) completion: u64,
 }
 
@@ -25,7 +25,7 @@ pub(super) struct Served {
     pub(super) tokens: Tokens,
 }
 
-/// How a request is found in the journal.
+/// How to find a request in the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ServedIdentity {
     Generation(GenerationId),
@@ -33,7 +33,7 @@ pub(super) enum ServedIdentity {
     Time(Timestamp),
 }
 
-/// A billed generation, as in its last journal entry.
+/// A billed generation, as of its last journal entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Billed {
     pub(super) generation: GenerationId,
@@ -46,7 +46,7 @@ pub(super) struct Billed {
 /// A difference between the two records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Difference {
-    /// A request without a bill, or a second request of a generation that was billed once.
+    /// A request without a bill, or a second request for a generation that was billed once.
     NotBilled(Served),
     /// A request billed with other token counts.
     BilledDifferently(Tokens, Billed),
@@ -65,7 +65,7 @@ pub(super) struct Totals {
 pub(super) struct Comparison {
     pub(super) served: Totals,
     pub(super) billed: Totals,
-    /// First the upstream's requests in their order, then the rest of the journal by time.
+    /// First the upstream's requests in their order, then the journal's other bills by time.
     pub(super) differences: Vec<Difference>,
 }
 
@@ -78,7 +78,7 @@ impl Totals {
 }
 
 impl Billed {
-    /// Returns when the upstream may have worked on the generation, with the tolerance on both sides.
+    /// Returns when the upstream may have worked on the generation, extended by the tolerance on both sides.
     fn interval(&self, tolerance: Duration) -> RangeInclusive<Timestamp> {
         self.generation.created_at().minus(tolerance)..=self.at.plus(tolerance)
     }
@@ -99,7 +99,7 @@ pub(super) fn compare(served: &[Served], billed: &[Billed], tolerance: Duration)
     let by_id: HashMap<_, _> = billed.iter().enumerate().map(|(at, b)| (b.generation, at)).collect();
     let mut matched = vec![false; billed.len()];
     // Requests that name a generation choose first, so that no other request takes their bill. If several name the same
-    // generation, the first with equal tokens gets the bill, or else the first.
+    // generation, the bill goes to the first one with equal tokens or, if there is none, to the first one.
     let mut owners: HashMap<usize, usize> = HashMap::new();
     for (place, request) in served.iter().enumerate() {
         comparison.served.add(request.tokens);
@@ -148,8 +148,8 @@ struct EqualBills {
     requests: Vec<(Timestamp, usize)>,
 }
 
-/// Finds a separate bill for each request that names no generation: of the bills with equal tokens and a matching time,
-/// the one that ends first. Returns whether each request found one.
+/// Finds a separate bill for each request that names no generation: among the bills with equal tokens and a matching
+/// time, the one that ends first. Returns for each request whether there was one.
 fn match_by_time(
     served: &[Served],
     billed: &[Billed],
@@ -227,7 +227,7 @@ mod tests {
             billed(3, 10, 17, tokens(1, 1)),
             billed(1, 0, 30, tokens(5, 7)),
             billed(2, 10, 11, tokens(5, 7)),
-            // A bill of nothing: a stream whose client left before the head.
+            // An empty bill: the client left before the stream's head arrived.
             billed(4, 10, 11, tokens(0, 0)),
         ];
         let comparison = compare(&served, &bills, TOLERANCE);
@@ -279,7 +279,7 @@ mod tests {
     }
 
     proptest! {
-        /// Requests at times within their bills are all matched, in any order and with any overlap of bills.
+        /// Requests within the times of their bills are all matched, in any order and however the bills overlap.
         #[test]
         fn what_fits_is_matched(bills in vec((0..60_i64, 0..30_i64, 0..=30_i64, 0..3_u64), 0..40)) {
             let (mut served, mut journal) = (Vec::new(), Vec::new());

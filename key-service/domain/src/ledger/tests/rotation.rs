@@ -3,7 +3,8 @@
 use super::*;
 use crate::{
     credentials::digest::Digest,
-    key::{ApiKey, KeyNotRotated, NewCredential, Status},
+    governed,
+    key::{ApiKey, NewCredential, Status},
 };
 
 const GRACE: Duration = Duration::from_secs(10);
@@ -85,7 +86,7 @@ fn within_a_grace_only_force_rotates_again_and_ends_the_oldest() {
     assert_eq!((once.id, &*once.hint, once.status(START)), (key.id, "fg_api_new…", Status::Active));
     let last = START.plus(GRACE).minus(Duration::from_millis(1));
     let again = |is_forced, now| once.clone().rotated(&credential(GRACE, is_forced), now);
-    assert_eq!(again(false, last), Err(KeyNotRotated::InProgress));
+    assert_eq!(again(false, last), Err(governed::Refused::RotationInProgress));
     assert_eq!(again(false, START.plus(GRACE)).unwrap().spend.rotation.current, 2);
     let forced = again(true, last).unwrap().spend.rotation;
     assert_eq!([0, 1, 2, 3].map(|n| forced.accepts(n, last)), [false, true, true, false]);
@@ -105,7 +106,9 @@ fn a_rotation_without_grace_has_no_previous_credential() {
 fn a_key_that_has_ended_is_not_rotated() {
     let expired = Key { expires_at: Some(START), ..Key::default() };
     let revoked = Key { revoked_at: Some(START), ..expired.clone() };
-    for (spend, reason) in [(expired, KeyNotRotated::Expired), (revoked, KeyNotRotated::Revoked)] {
+    for (spend, reason) in
+        [(expired, governed::Refused::KeyExpired), (revoked, governed::Refused::KeyRevoked)]
+    {
         for disabled in [false, true] {
             let key = key_of(Key { disabled, ..spend.clone() });
             assert_eq!(key.rotated(&credential(GRACE, true), START), Err(reason), "{disabled}");
@@ -119,5 +122,5 @@ fn a_disabled_key_is_rotated_and_stays_disabled() {
     let rotated = disabled.rotated(&credential(GRACE, false), START).unwrap();
     assert_eq!((rotated.spend.rotation.current, rotated.spend.disabled), (1, true));
     let again = rotated.rotated(&credential(GRACE, false), START);
-    assert_eq!(again, Err(KeyNotRotated::InProgress));
+    assert_eq!(again, Err(governed::Refused::RotationInProgress));
 }

@@ -1,6 +1,6 @@
-//! The masters of a cluster, and the slots that each has.
+//! The masters of a cluster and their slots.
 //!
-//! A node that fails does not say who has its slots from now on. So after every failure another node is asked.
+//! A failing node does not say who takes over its slots. So after every failure another node is asked.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -24,55 +24,55 @@ use super::{
 };
 use crate::redis::connection::{Connection, Nodes, may_pass};
 
-/// Shortest time between two looks at the slots, since a shard may be away for long.
+/// Minimum time between two lookups of the slots, since a shard may be away for long.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// Longest time for a node to tell the slots. Then another one is asked.
+/// Timeout for a node to list the slots. Then another node is asked.
 const TELLING: Duration = Duration::from_millis(500);
 
-/// Longest time in which a request is asked again while a slot moves and some of its names have gone over already. It ends
-/// before the call does, so that callers hear the reason.
+/// How long a request is repeated while its slot moves and some of its names have already moved. It is shorter than the
+/// timeout of a call, so that callers learn the reason.
 const MOVING: Duration = Duration::from_millis(1_400);
-/// The same while the cluster is down. It ends before gateways send the call to another key-service as well, which would
-/// find the same cluster.
+/// How long a request is repeated while the cluster is down. It is shorter than the time after which gateways also send
+/// the call to another key-service, which would find the same cluster.
 const DOWN: Duration = Duration::from_millis(400);
-/// Time after the answer of a node that takes a slot over in which writes to the slot may be there and not at its master. It
-/// is longer than any call.
+/// After an answer from the node that takes over a slot, how long writes to the slot may be at that node and missing at
+/// the slot's master. It is longer than any call.
 const LEAVING: Duration = Duration::from_secs(10);
 
-/// A cluster, as far as it is known.
+/// What is known of a cluster.
 pub(in crate::redis) struct Cluster {
     nodes: Nodes,
     checks: Arc<Checks>,
     table: RwLock<SlotTable>,
-    /// When the slots were last looked up. Locked during a lookup, so that there is one at a time.
+    /// Time of the last lookup. It stays locked during a lookup, so that there is one at a time.
     looked: Mutex<Option<Instant>>,
-    /// Number of nodes asked so far, so that each is asked in turn.
+    /// Number of nodes asked so far, so that nodes are asked in turn.
     asked: AtomicUsize,
 }
 
 #[derive(Default)]
 struct SlotTable {
     slots: HashMap<Slot, Arc<Server>>,
-    /// Slots that move away from their masters, and when the node that takes each over was last asked.
+    /// Slots that are moving away from their masters, and when the node that takes over was last asked.
     leaving: HashMap<Slot, Instant>,
-    /// The masters by address.
+    /// Masters by address.
     masters: BTreeMap<String, Arc<Server>>,
-    /// Addresses of replicas, which know the slots too.
+    /// Addresses of replicas, which also know the slots.
     replicas: BTreeSet<String>,
 }
 
-/// What a node says about a request that it does not answer.
+/// Where a node redirects a request that it does not answer.
 pub(in crate::redis) enum Redirection {
     /// Another node has the slot.
     Moved(Slot, String),
-    /// Another node takes over the slot, and has the names of the request already.
+    /// Another node is taking over the slot, and already has the names in the request.
     Arriving(Slot, String),
-    /// Nobody answers at the moment. It may be asked again for this time.
+    /// No node can answer at the moment. The request may be repeated for this long.
     Later(Duration),
 }
 
 impl Redirection {
-    /// Reads an error.
+    /// Parses an error.
     pub(in crate::redis) fn of(error: &RedisError) -> Option<Self> {
         let to = error.redirect_node();
         match error.kind() {
@@ -90,7 +90,7 @@ impl Redirection {
 }
 
 impl Cluster {
-    /// Reads the slots for the first time. There are no connections yet.
+    /// Looks up the slots for the first time, before there are connections.
     pub(in crate::redis) async fn find(nodes: Nodes, checks: Arc<Checks>) -> RedisResult<Arc<Self>> {
         let (table, looked, asked) = (RwLock::default(), Mutex::new(None), AtomicUsize::new(0));
         let cluster = Arc::new(Self { nodes, checks, table, looked, asked });
@@ -98,12 +98,12 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// All masters, in the order of their addresses.
+    /// All masters, sorted by address.
     pub(in crate::redis) fn masters(&self) -> Vec<Arc<Server>> {
         self.table.read().masters.values().cloned().collect()
     }
 
-    /// The master that has the slot of a name.
+    /// The master that has the slot of this name.
     pub(in crate::redis) fn master_of(&self, key: &[u8]) -> RedisResult<Arc<Server>> {
         let master = self.table.read().slots.get(&Slot::for_key(key)).cloned();
         master.ok_or_else(|| {
@@ -111,12 +111,12 @@ impl Cluster {
         })
     }
 
-    /// The number of slots that no master has.
+    /// Number of slots that no master has.
     pub(in crate::redis) fn uncovered(&self) -> usize {
         usize::from(SLOTS) - self.table.read().slots.len()
     }
 
-    /// The node to which a server redirects. An address without a host is on the same host.
+    /// The node that a server redirects to. An address without a host means the same host.
     pub(in crate::redis) fn redirected(&self, from: &Server, to: &str) -> RedisResult<Arc<Server>> {
         let address = on_host(host(&from.name), to);
         let mut table = self.table.write();
@@ -134,7 +134,7 @@ impl Cluster {
         table.slots.insert(slot, Arc::clone(to));
     }
 
-    /// Notes that the node that takes a slot over is asked about it.
+    /// Notes that the node that takes over a slot is being asked about it.
     pub(in crate::redis) fn leaves(&self, slot: Slot) {
         self.table.write().leaving.insert(slot, Instant::now());
     }
@@ -145,7 +145,7 @@ impl Cluster {
         table.leaving.get(&Slot::for_key(key)).is_some_and(|asked| asked.elapsed() < LEAVING)
     }
 
-    /// Reads the slots anew, unless somebody has done so since this was called.
+    /// Looks up the slots, unless somebody has done so since this call began.
     pub(in crate::redis) async fn look(self: &Arc<Self>) {
         let called = Instant::now();
         let mut looked = self.looked.lock().await;
@@ -158,18 +158,18 @@ impl Cluster {
         *looked = Some(Instant::now());
         match self.read_slots().await {
             Ok(new) => new.iter().for_each(Server::connect_again),
-            Err(e) => tracing::warn!(error = %e, "no node tells the slots of the cluster"),
+            Err(e) => tracing::warn!(error = %e, "no node reports the cluster's slots"),
         }
     }
 
-    /// Reads the slots anew, unless that was done lately.
+    /// Looks up the slots, unless that was done recently.
     pub(in crate::redis) async fn look_if_due(self: &Arc<Self>) {
         if self.is_due() {
             self.look().await;
         }
     }
 
-    /// Does the same in the background.
+    /// Looks up the slots in the background, unless that was done recently.
     pub(in crate::redis) fn look_soon(self: &Arc<Self>) {
         if self.is_due() {
             let cluster = Arc::clone(self);
@@ -183,8 +183,8 @@ impl Cluster {
         self.looked.try_lock().is_ok_and(|looked| is_long_ago(*looked))
     }
 
-    /// Asks one node after the other, and returns the masters that were not known before. A node that does not know who has
-    /// some slots may be one that the others have removed, so others are asked too.
+    /// Asks one node after the other, and returns newly found masters. A node that knows no owner for some slots may
+    /// have been removed by the others, so other nodes are asked too.
     async fn read_slots(&self) -> RedisResult<Vec<Arc<Server>>> {
         let mut failed = failure(std::io::ErrorKind::NotConnected, "no node is known");
         let (began, mut most) = (Instant::now(), None::<Slots>);
@@ -199,7 +199,7 @@ impl Cluster {
                 Ok(slots) if most.as_ref().is_none_or(|most| most.count() < slots.count()) => {
                     most = Some(slots);
                 }
-                // A reason for which waiting cannot help comes first.
+                // Errors that waiting cannot cure are preferred.
                 Err(e) if may_pass(&failed) => failed = e,
                 Ok(_) | Err(_) => {}
             }
@@ -207,7 +207,7 @@ impl Cluster {
         most.map(|slots| self.take_over(slots)).ok_or(failed)
     }
 
-    /// Nodes that may know the slots: first masters that answer, each in turn, and last those that do not.
+    /// Nodes that may know the slots: first the masters that answer, in turn, then those that do not.
     fn nodes_in_turn(&self) -> Vec<(String, Option<Arc<Server>>)> {
         let table = self.table.read();
         let turn = self.asked.load(Ordering::Relaxed);
@@ -223,7 +223,7 @@ impl Cluster {
         up.into_iter().chain(others.map(|address| (address, None))).collect()
     }
 
-    /// Asks a node for the slots, over the connection of a master that is known.
+    /// Asks a node for the slots, over an existing connection if it is a known master.
     async fn ask_slots(&self, address: &str, known: Option<Arc<Server>>) -> RedisResult<Slots> {
         let mut connection: Connection = match known {
             Some(server) => server.connection().await?.0,
@@ -232,12 +232,12 @@ impl Cluster {
         let slots = self.checks.members.slots(&mut connection, host(address)).await?;
         let is_any_known = !self.table.read().slots.is_empty();
         if is_any_known && self.checks.members.is_stale(&slots) {
-            return Err(stranger("it may not know who has which slots by now"));
+            return Err(stranger("it may not know the current slots"));
         }
         Ok(slots)
     }
 
-    /// Replaces the table, and returns the masters that were not known before.
+    /// Replaces the table, and returns the newly found masters.
     fn take_over(&self, slots: Slots) -> Vec<Arc<Server>> {
         self.checks.members.add(&slots);
         let mut table = self.table.write();

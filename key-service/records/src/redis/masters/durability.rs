@@ -1,9 +1,9 @@
 //! Waits until writes are on the disk of a master, if it can report this, and on replicas, if the operator asks for it.
 //!
-//! `WAITAOF` and `WAIT` block a connection until the disk or the replicas have answered, so they need a separate
+//! `WAITAOF` and `WAIT` block a connection until the disk or the replicas have confirmed, so they need a separate
 //! connection. It must lead to the server that carried out the commits, and that server must have been the master ever
-//! since: after a failover, or a crash before the disk had them, a server would confirm what it lacks. Callers that come
-//! in the meantime share the next wait.
+//! since: after a failover, or a crash before a sync, a server would confirm writes that it lacks. Callers that come in
+//! the meantime share the next wait.
 
 use std::{collections::HashMap, mem, sync::Arc, time::Duration};
 
@@ -23,16 +23,17 @@ use crate::{
     },
 };
 
-/// Longest wait for a disk: `everysec` takes a second, or two on a slow disk.
+/// Timeout for the disk: `everysec` takes a second, or two on a slow disk.
 const LONGEST: Duration = Duration::from_millis(2_500);
-/// Longest wait for replicas. They answer within a round trip unless they are gone, so callers learn in time to refuse.
+/// Timeout for replicas. They confirm within a round trip unless they are gone, so callers learn of it in time to
+/// refuse.
 const LONGEST_REPLICATION: Duration = Duration::from_secs(1);
-/// Longest time for the connection to report the results of both waits.
+/// Timeout for the results of both waits on their connection.
 const ANSWERING: Duration = Duration::from_secs(4);
-/// Writes waiting at once; the client admits no more calls.
+/// Maximum number of writes that wait at once; the client admits no more calls.
 const WAITING: usize = 4096;
 
-/// The connection that commits to a master go through.
+/// The connection that carries commits to a master.
 pub(super) struct Live {
     pub(super) connection: Connection,
     pub(super) term: Term,
@@ -41,16 +42,16 @@ pub(super) struct Live {
 
 /// A wait that a caller wants.
 pub(in crate::redis) struct Wanted {
-    /// A write to the slot of the earlier writes. It is repeated for the wait, so it must be idempotent.
+    /// A write to the same slot as the earlier writes. It is repeated before the wait, so it must be idempotent.
     pub(in crate::redis) write: Cmd,
     pub(in crate::redis) durability: Durability,
-    /// Term before the earlier writes.
+    /// The term before the earlier writes.
     pub(in crate::redis) since: Term,
-    /// The slot moves, and the node that takes it over may have carried out the earlier writes.
+    /// Whether the slot is moving, so that the node that takes it over may have carried out the earlier writes.
     pub(in crate::redis) is_leaving: bool,
 }
 
-/// Queue of waiting writes, and the connection for the waits.
+/// The queue of waiting writes, and the connection for the waits.
 pub(super) struct DurabilityWait {
     queue: parking_lot::Mutex<Vec<Waiter>>,
     connection: Mutex<Option<Waiting>>,
@@ -58,7 +59,7 @@ pub(super) struct DurabilityWait {
     replicas: u32,
 }
 
-/// A connection for waits, and the term in which it leads to the server of the commits.
+/// A connection for waits, and the term in which it leads to the server that committed.
 struct Waiting {
     connection: Connection,
     term: Term,
@@ -66,7 +67,7 @@ struct Waiting {
 
 struct Waiter {
     write: Cmd,
-    /// Waits for the disk, not only for replicas.
+    /// Whether to wait for the disk as well as for replicas.
     disk: bool,
     since: Term,
     reply: oneshot::Sender<RedisResult<()>>,
@@ -77,8 +78,8 @@ impl DurabilityWait {
         Self { queue: parking_lot::Mutex::default(), connection: Mutex::default(), replicas }
     }
 
-    /// Returns when all earlier writes to a master are durable, which were made since this term began. Fails if the term
-    /// is over. `live` says which connection commits go through at present, and `source` leads to the master.
+    /// Waits until all writes to a master since this term began are durable. Fails if the term is over. `live` says
+    /// which connection commits use at present, and `source` leads to the master.
     pub(super) async fn pass(
         &self,
         source: &Source,
@@ -101,8 +102,8 @@ impl DurabilityWait {
         if is_leaving {
             return Err(unconfirmed("its slot moves to another master, which may have the write"));
         }
-        // The caller that gets the connection waits for all that have joined by then. If it gives up, the others join
-        // again.
+        // The caller that gets the connection waits on behalf of all that have joined by then. If it is dropped, the
+        // others join again.
         let (mut connection, mut answer) = loop {
             let (reply, mut answer) = oneshot::channel();
             self.join(Waiter { write: write.clone(), disk, since, reply })?;
@@ -120,7 +121,7 @@ impl DurabilityWait {
             waiters.into_iter().partition(|waiter| Some(waiter.since) == term);
         for waiter in late {
             let over = unconfirmed("the connection to Redis was replaced before the write was confirmed");
-            // Callers that gave up need no answer.
+            // Callers that were dropped need no answer.
             let _ = waiter.reply.send(Err(over));
         }
         if let Some(live) = live.filter(|_| !waiters.is_empty()) {
@@ -148,9 +149,10 @@ impl DurabilityWait {
         Ok(())
     }
 
-    /// Asks on one connection, in this order: whether the server has been the master since the term began, then a write
-    /// to each space, then the waits. A server that becomes a replica in between refuses the write or the wait. Returns what
-    /// each waiter is answered: a write that is refused, such as one whose slot moves, concerns no other.
+    /// Sends over one connection, in this order: the question whether the server has been the master since the term
+    /// began, a write to each space, and the waits. A server that becomes a replica in between refuses the write or the
+    /// wait. Returns each waiter's answer: a write that is refused, for example because its slot is moving, affects no
+    /// other waiter.
     async fn wait(
         &self,
         source: &Source,
@@ -165,7 +167,7 @@ impl DurabilityWait {
         };
         let mut questions = pipe();
         questions.cmd("INFO").arg("replication");
-        // Writes to one space are alike, so one of them stands for all.
+        // Writes to the same space are identical, so one of them serves all waiters.
         let (mut distinct, mut places) = (HashMap::new(), Vec::with_capacity(waiters.len()));
         for waiter in waiters {
             let next = questions.len();
@@ -206,7 +208,7 @@ fn take_last(answers: &mut Vec<Value>) -> RedisResult<Value> {
     answers.pop().unwrap_or(Value::Nil).extract_error()
 }
 
-/// Connects to the server of the commits.
+/// Connects to the server that committed.
 async fn connect(source: &Source, live: &Live) -> RedisResult<Waiting> {
     let mut connection = source.connect(ANSWERING).await?;
     let info: String = cmd("INFO").arg("server").query_async(&mut connection).await?;
@@ -216,12 +218,12 @@ async fn connect(source: &Source, live: &Live) -> RedisResult<Waiting> {
     Ok(Waiting { connection, term: live.term })
 }
 
-/// Error of a write that took effect but may still be lost.
+/// The error for a write that took effect but may still be lost.
 fn unconfirmed(why: &'static str) -> RedisError {
     std::io::Error::new(std::io::ErrorKind::TimedOut, why).into()
 }
 
-/// Error of a write to a server that is not the master any more, or not without a break.
+/// The error for a write to a server that is no longer the master, or has not been the master all the time.
 fn taken_over() -> RedisError {
     let why = "another Redis took over before the write was confirmed";
     (ErrorKind::Server(ServerErrorKind::ReadOnly), why).into()

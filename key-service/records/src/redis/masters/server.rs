@@ -1,4 +1,4 @@
-//! A master, with a connection that is renewed after a break, and a deadline for every call.
+//! A master, with a connection that is renewed after it breaks, and a deadline for every call.
 
 use std::{
     io,
@@ -34,61 +34,60 @@ use crate::{
     },
 };
 
-/// Longest time of a call, reconnecting included. It is half of the gateways' timeout of 3 s, so that a gateway gets an
+/// Timeout of a call, including reconnecting. It is half of the gateways' timeout of 3 s, so that a gateway gets an
 /// error in time to ask another key-service. A quicker restart goes unnoticed; during a longer outage, requests are
 /// answered 503.
 pub(in crate::redis) const CALL_TIMEOUT: Duration = Duration::from_millis(1500);
-/// Number of calls to a master in flight or waiting; further calls are refused. Each holds a batch of some hundred kilobytes
-/// at most.
+/// Maximum number of calls to a master in flight or waiting; further calls are refused. Each holds a batch of a few
+/// hundred kilobytes at most.
 const CALLS: usize = 4096;
-/// Longest wait for writes to become durable, the waits of earlier callers included.
+/// Timeout for writes to become durable, including the waits of earlier callers.
 const SETTLING: Duration = Duration::from_secs(4);
-/// Longest time of the first connection, and of each later one, for which no call waits longer than its own deadline.
+/// Timeout of the first connection, and of each later one. Calls wait for it only until their own deadline.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Longest wait of a new connection until Redis has written its append-only file anew. Calls that come meanwhile wait as
-/// well, and callers hear the reason in time.
+/// How long a new connection waits for Redis to rewrite its append-only file. Calls wait for it too, and callers learn
+/// the reason in time.
 const REWRITING: Duration = Duration::from_millis(500);
-/// The same for the first connection, for which no call waits.
+/// The same for the first connection, before there are calls.
 const FIRST_REWRITING: Duration = Duration::from_secs(4);
-/// Time for which calls wait for a shard that is away. Afterwards they are refused at once until it is back, so that they
-/// hold up no calls to others.
+/// How long calls wait for a shard that is away. After that they are refused at once until it is back, so that they do
+/// not delay calls to other shards.
 const AWAITED: Duration = Duration::from_millis(500);
-/// Shortest time between two looks for the server that took over, which may be away for long.
+/// Minimum time between two lookups of a server that took over, since a master may be away for long.
 const RENEWED_EVERY: Duration = Duration::from_millis(500);
-/// Pauses before connecting again after a failure.
+/// Pauses between attempts to connect.
 const PAUSES: Backoff = Backoff::new(Duration::from_millis(20), Duration::from_millis(500));
 
-/// What a connection to a master has to pass, and what is known of all masters.
+/// What a connection to a master must pass, and what is known of all masters.
 pub(in crate::redis) struct Checks {
     pub(in crate::redis) volatile_allowed: bool,
     pub(in crate::redis) key_space: KeySpace,
     pub(in crate::redis) watermark: Watermark,
     pub(in crate::redis) clock: Arc<dyn Clock>,
-    /// The connections are those of a process that serves.
+    /// Whether the process serves, so that its connections are named accordingly.
     pub(in crate::redis) is_serving: bool,
     /// Number of replicas that must have a write before it is answered.
     pub(in crate::redis) replicas: u32,
     pub(in crate::redis) rewriting: Rewriting,
-    /// The nodes of the cluster; none if the master is alone.
+    /// The nodes of the cluster; empty for a single master.
     pub(super) members: Members,
-    /// Number of the last connection to any master.
+    /// Number of the latest connection to any master.
     terms: AtomicU64,
-    /// Set once the durability was logged.
+    /// Set once the durability has been logged.
     logged: OnceLock<()>,
 }
 
-/// A master, or the address of one.
 pub(in crate::redis) struct Server {
-    /// Its address; empty for a master that is alone.
+    /// Its address; empty for a single master.
     pub(in crate::redis) name: String,
     source: Source,
     checks: Arc<Checks>,
     state: watch::Sender<State>,
     calls: Semaphore,
-    /// Attempts to connect.
+    /// Failed attempts to connect.
     failures: FailureLog,
     durability: DurabilityWait,
-    /// Time of the last look for the server that took over. It is locked during a look.
+    /// Time of the last lookup of a server that took over. It stays locked during a lookup.
     renewed: Mutex<Instant>,
 }
 
@@ -120,7 +119,7 @@ impl Checks {
 }
 
 impl Server {
-    /// A master without a connection. `name` is empty if it is alone.
+    /// A master without a connection. `name` is empty for a single master.
     pub(in crate::redis) fn new(name: String, source: Source, checks: Arc<Checks>) -> Arc<Self> {
         let why = failure(io::ErrorKind::NotConnected, "there is no connection yet");
         let state = watch::Sender::new(State::Down { why, since: Instant::now() });
@@ -129,19 +128,19 @@ impl Server {
         Arc::new(Self { name, source, checks, state, calls, failures, durability, renewed })
     }
 
-    /// Returns whether other masters serve on while this one is away.
+    /// Returns whether other masters still serve while this one is away.
     fn is_shard(&self) -> bool {
         !self.name.is_empty()
     }
 
-    /// Its name in the log.
+    /// The name for the log.
     fn shown(&self) -> Option<&str> {
         self.is_shard().then_some(&*self.name)
     }
 
     /// Counts a call until the permit is dropped. A call that is refused has done nothing.
     pub(in crate::redis) fn admit_call(&self) -> RedisResult<SemaphorePermit<'_>> {
-        let busy = (ErrorKind::Server(ServerErrorKind::TryAgain), "too many calls wait for it");
+        let busy = (ErrorKind::Server(ServerErrorKind::TryAgain), "too many calls are waiting for it");
         self.calls.try_acquire().map_err(|_| busy.into())
     }
 
@@ -155,7 +154,7 @@ impl Server {
         self.live().map(|live| live.server.sync)
     }
 
-    /// The present term; zero while there is no connection. Each connection to any master begins another one.
+    /// The current term; zero while there is no connection. Each new connection to any master begins a new term.
     pub(in crate::redis) fn term(&self) -> Term {
         self.live().map(|live| live.term).unwrap_or_default()
     }
@@ -167,7 +166,8 @@ impl Server {
         }
     }
 
-    /// Connects for the first time. The caller hears of a failure; a server that loads its data is logged.
+    /// Connects for the first time. Failures are returned to the caller; a server that is loading its data is also
+    /// logged.
     pub(in crate::redis) async fn connect(&self) -> RedisResult<()> {
         let connected = self.try_to_connect(FIRST_REWRITING).await;
         connected.inspect_err(|failed| {
@@ -177,7 +177,7 @@ impl Server {
         })
     }
 
-    /// Connects in the background, trying again until there is a connection or nobody wants the server any more.
+    /// Connects in the background. Repeats until there is a connection or nobody uses the server any more.
     pub(in crate::redis) fn connect_again(self: &Arc<Self>) {
         let (server, clock) = (Arc::downgrade(self), Arc::clone(&self.checks.clock));
         tokio::spawn(async move {
@@ -201,7 +201,7 @@ impl Server {
 
     async fn try_to_connect(&self, patience: Duration) -> RedisResult<()> {
         let late = || Err(failure(io::ErrorKind::TimedOut, "it did not answer"));
-        // Boxed, since the future of a whole start nests too deep otherwise.
+        // Boxed because the future of a whole start would otherwise nest too deeply.
         let connected = Box::pin(self.connected(patience));
         let connected = timeout(CONNECT_TIMEOUT, connected).await.unwrap_or_else(|_| late());
         let live = connected.inspect_err(|failed| {
@@ -215,8 +215,8 @@ impl Server {
         Ok(())
     }
 
-    /// Connects to a server that has loaded its data, meets the requirements, has lost no data, and has written its
-    /// append-only file anew.
+    /// Connects to a server. It must have loaded its data, meet the requirements, have lost no data, and have rewritten
+    /// its append-only file.
     async fn connected(&self, patience: Duration) -> RedisResult<Live> {
         let checks = &self.checks;
         let mut connection = self.source.connect(ANSWERING).await?;
@@ -248,8 +248,8 @@ impl Server {
         Ok(Live { connection, term, server })
     }
 
-    /// Waits for the connection, which has a term. Callers have their own deadlines. Fails at once if a shard has been
-    /// away for a while.
+    /// Waits for the connection, and returns it with its term. Callers set their own deadlines. Fails at once if a
+    /// shard has been away for a while.
     pub(in crate::redis) async fn connection(&self) -> RedisResult<(Connection, Term)> {
         if let Some(live) = self.live() {
             return Ok((live.connection.clone(), live.term));
@@ -264,7 +264,7 @@ impl Server {
             match refused {
                 None => drop(states.changed().await),
                 Some((from, why)) if from <= Instant::now() => {
-                    // Who asks again at once leaves the connecting task its turn.
+                    // Yields, so that callers who repeat at once do not starve the connecting task.
                     yield_now().await;
                     return Err(why);
                 }
@@ -273,7 +273,7 @@ impl Server {
         }
     }
 
-    /// Ends the connection of this term, and connects anew.
+    /// Ends the connection of this term, and reconnects.
     pub(in crate::redis) fn lost(self: &Arc<Self>, lost: Term, why: RedisError) {
         let has_ended = self.state.send_if_modified(|state| {
             let is_over = matches!(state, State::Up(live) if live.term == lost);
@@ -288,8 +288,9 @@ impl Server {
         }
     }
 
-    /// Connects once more to the address, or to the master that Sentinels name, at most every half second: another server
-    /// may have taken over. If one has, ends this term's connection. Returns whether a call is worth another attempt.
+    /// Connects once more to the address, or to the master that Sentinels name, at most every half second, since
+    /// another server may have taken over. If so, ends this term's connection. Returns whether the call should be
+    /// repeated.
     pub(in crate::redis) async fn renew(self: &Arc<Self>, term: Term) -> bool {
         let Ok(mut renewed) = self.renewed.try_lock() else { return false };
         let Some(live) = self.live().filter(|live| live.term == term) else { return true };
@@ -314,7 +315,7 @@ impl Server {
         .await
     }
 
-    /// Asks something on the connection, and again on the next one if it breaks, for as long as a call may take.
+    /// Asks on the current connection, and again on the next one if it breaks, until the timeout of a call.
     pub(in crate::redis) async fn ask_on<T, F: Future<Output = RedisResult<T>>>(
         self: &Arc<Self>,
         ask: impl Fn(Connection) -> F,
@@ -334,7 +335,7 @@ impl Server {
         }
     }
 
-    /// Returns when all earlier writes are durable, which were made since a term began.
+    /// Waits until all writes since a term began are durable.
     pub(in crate::redis) async fn settle(self: &Arc<Self>, wanted: Wanted) -> RedisResult<()> {
         let since = wanted.since;
         let passed = timeout(SETTLING, self.durability.pass(&self.source, || self.live(), wanted)).await;
@@ -343,7 +344,7 @@ impl Server {
         if let Err(e) = &settled
             && e.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly)
         {
-            // Commits go to the new master from now on, although the old one would still take them.
+            // Commits go to the new master from now on, even if the old one would still accept them.
             self.lost(since, e.clone());
         }
         settled
@@ -357,7 +358,7 @@ impl Server {
         }
     }
 
-    /// Logs why there is no connection: once for a server that is not ready yet, and once a minute else.
+    /// Logs why there is no connection: once for a server that is not ready yet, otherwise once a minute.
     fn log_failure(&self, why: &RedisError, was_loading: bool) {
         let server = self.shown();
         match (is_loading(why), was_loading) {
@@ -379,9 +380,9 @@ fn log_durability(sync: Sync) {
     }
 }
 
-/// Error of a server that is loading its file.
+/// The error for a server that is loading its data.
 fn loading() -> RedisError {
-    (ErrorKind::Server(ServerErrorKind::BusyLoading), "Redis still loads its data").into()
+    (ErrorKind::Server(ServerErrorKind::BusyLoading), "Redis is still loading its data").into()
 }
 
 pub(in crate::redis) fn is_loading(error: &RedisError) -> bool {

@@ -1,4 +1,4 @@
-//! Finds the master of each request, and the masters that took over from others.
+//! Finds the master for each request, and masters that took over from others.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{records::Term, redis::connection::RedisOrigin};
 
-/// Pause before a request is repeated that no node of a cluster can answer at the moment.
+/// Pause before repeating a request that no node of the cluster can answer at the moment.
 const LATER: Duration = Duration::from_millis(20);
 
 /// The masters that serve the store.
@@ -21,7 +21,7 @@ pub(in crate::redis) enum Serving {
 }
 
 impl Serving {
-    /// Finds the masters. There are no connections yet.
+    /// Finds the masters, before there are connections.
     pub(in crate::redis) async fn find(origin: RedisOrigin, checks: Arc<Checks>) -> RedisResult<Self> {
         Ok(match origin {
             RedisOrigin::One(source) => Self::One(Server::new(String::new(), source, checks)),
@@ -43,7 +43,7 @@ impl Serving {
         }
     }
 
-    /// Returns whether the slot of a name moves, and the node that takes it over answered lately.
+    /// Returns whether the slot of a name is moving and the node that takes it over has answered recently.
     pub(in crate::redis) fn is_leaving(&self, key: &[u8]) -> bool {
         match self {
             Self::One(_) => false,
@@ -51,7 +51,7 @@ impl Serving {
         }
     }
 
-    /// The number of slots that no master has.
+    /// Number of slots that no master has.
     pub(in crate::redis) fn uncovered(&self) -> usize {
         match self {
             Self::One(_) => 0,
@@ -59,7 +59,7 @@ impl Serving {
         }
     }
 
-    /// Finds out whether others are the masters by now, unless that was done lately.
+    /// Finds out whether other servers have become masters, unless that was done recently.
     pub(in crate::redis) async fn renew(&self) {
         match self {
             Self::One(master) => {
@@ -69,7 +69,7 @@ impl Serving {
         }
     }
 
-    /// Does the same for a call that a master refuses. Returns whether the call is worth another attempt.
+    /// Does the same after a master has refused a call. Returns whether the call should be repeated.
     pub(in crate::redis) async fn is_replaced(&self, master: &Arc<Server>, term: Term, key: &[u8]) -> bool {
         match self {
             Self::One(master) => master.renew(term).await,
@@ -80,7 +80,7 @@ impl Serving {
         }
     }
 
-    /// Finds out which masters have which slots by now.
+    /// Finds out which masters have which slots now.
     pub(in crate::redis) async fn look(&self) {
         match self {
             Self::One(_) => {}
@@ -96,7 +96,7 @@ impl Serving {
         }
     }
 
-    /// Follows a redirection. Returns the node that takes over the slot, if the next request goes there and only that one.
+    /// Follows a redirection. Returns the node that takes over the slot if only the next request should go there.
     pub(in crate::redis) async fn follow(
         &self,
         from: &Arc<Server>,

@@ -1,4 +1,4 @@
-//! What the nodes of a cluster say about its slots.
+//! What the nodes of a cluster report about its slots.
 
 use std::{
     collections::BTreeSet,
@@ -11,24 +11,23 @@ use redis::{RedisError, RedisResult, Value, aio::ConnectionLike, pipe};
 
 use crate::redis::{admission::field, connection::Connection};
 
-/// Number of slots.
 pub(super) const SLOTS: u16 = 16_384;
-/// Ids of nodes that are kept. Each node has one for as long as it is in a cluster.
+/// Maximum number of node ids to keep. A node keeps its id while it is in a cluster.
 const MOST_IDS: usize = 1_024;
 
-/// Who has which slots, as one node knows it.
+/// Which nodes have which slots, as one node knows it.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Slots {
     pub(super) shards: Vec<Shard>,
     /// Ids of all nodes.
     ids: BTreeSet<String>,
-    /// The node cannot reach most of the masters, so others may have taken over.
+    /// Whether the node cannot reach most of the masters, so that others may have taken over.
     is_cut_off: bool,
-    /// The latest change of masters that the node knows, if it says so.
+    /// The latest change of masters that the node knows, if it reports one.
     epoch: Option<u64>,
 }
 
-/// Slots, with the addresses of their master and its replicas.
+/// Slots, and the addresses of their master and replicas.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Shard {
     pub(super) first: u16,
@@ -37,17 +36,17 @@ pub(super) struct Shard {
     pub(super) replicas: Vec<String>,
 }
 
-/// Ids of the nodes that the cluster has, or had. The address of a node may be another server's by now, even one of another
-/// cluster.
+/// Ids of the nodes that the cluster has or had. The address of a node may belong to another server by now, even to
+/// another cluster.
 #[derive(Default)]
 pub(in crate::redis) struct Members {
     ids: RwLock<BTreeSet<String>>,
-    /// The latest change of masters that any of them knew.
+    /// The latest change of masters that any node knew.
     epoch: AtomicU64,
 }
 
 impl Members {
-    /// Asks a node for the slots. Fails if the node is none of this cluster.
+    /// Asks a node for the slots. Fails if the node is not in this cluster.
     pub(super) async fn slots(&self, connection: &mut Connection, host: &str) -> RedisResult<Slots> {
         let mut questions = pipe();
         questions.cmd("CLUSTER").arg("SLOTS").cmd("CLUSTER").arg("INFO");
@@ -84,8 +83,8 @@ impl Members {
 }
 
 impl Slots {
-    /// Reads the answers to `CLUSTER SLOTS` and `CLUSTER INFO`. A node without a host is on that of the node that answers; one with the host `?`
-    /// is not known to it.
+    /// Parses the answers to `CLUSTER SLOTS` and `CLUSTER INFO`. A node without a host has the host of the node that
+    /// answers. The answering node does not know a node whose host is `?`.
     fn read(answer: &Value, state: &str, asked_host: &str) -> Self {
         let mut slots = Self {
             is_cut_off: field(state, "cluster_state") == "fail",
@@ -99,7 +98,7 @@ impl Slots {
             let (Ok(first), Ok(last)) = (u16::try_from(*first), u16::try_from(*last)) else { continue };
             slots.ids.extend(nodes.iter().filter_map(id));
             let mut addresses = nodes.iter().map(|node| address(node, asked_host));
-            // A replica does not stand in for a master whose host is not known.
+            // A replica does not stand in for a master with an unknown host.
             if let Some(master) = addresses.next().flatten() {
                 slots.shards.push(Shard { first, last, master, replicas: addresses.flatten().collect() });
             }
@@ -134,7 +133,6 @@ fn text(value: &Value) -> Option<String> {
     }
 }
 
-/// The host of an address.
 pub(super) fn host(address: &str) -> &str {
     address.rsplit_once(':').map_or(address, |(host, _)| host)
 }
@@ -144,7 +142,7 @@ pub(super) fn on_host(known: &str, address: &str) -> String {
     if host(address).is_empty() { format!("{known}{address}") } else { address.to_owned() }
 }
 
-/// Error of a server that is no node of this cluster, or not in touch with it. It may be later.
+/// The error for a server that is not in this cluster, or not in touch with it. Either may change later.
 pub(super) fn stranger(why: &'static str) -> RedisError {
     io::Error::new(io::ErrorKind::NotConnected, why).into()
 }

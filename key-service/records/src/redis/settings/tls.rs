@@ -1,4 +1,4 @@
-//! Certificates for a Redis that is reached over TLS, and for this client.
+//! Certificates for connections to Redis over TLS.
 
 use redis::{ClientTlsConfig, TlsCertificates};
 
@@ -6,8 +6,9 @@ use redis::{ClientTlsConfig, TlsCertificates};
 pub struct Certificates(Option<TlsCertificates>);
 
 impl Certificates {
-    /// Takes PEM texts: the authority that signed the server's certificate, and the client's certificate and key for servers
-    /// that require one. Without an authority the public ones count, which the program brings along: images have none.
+    /// Takes PEM texts: the authority that signed the server's certificate, and the client's certificate and key for
+    /// servers that require one. Without an authority, the public ones that are built into the program are trusted,
+    /// since images have none.
     pub fn new(authority: Option<Vec<u8>>, own: Option<(Vec<u8>, Vec<u8>)>) -> Self {
         if authority.is_none() && own.is_none() {
             return Self(None);

@@ -1,4 +1,4 @@
-//! What is answered once replicas have it.
+//! Tests of what is answered only after replicas have it.
 
 use std::time::Instant;
 
@@ -75,12 +75,12 @@ async fn where_every_write_is_on_disk_first_nothing_is_awaited() {
     assert!(store.persistence_warnings().await[0].contains("set appendfsync to always"));
 }
 
-/// Asserts that a commit of this term is not confirmed, nor held by the server that answers now.
+/// Asserts that a commit of this term is not confirmed, and that the server which answers now does not have it.
 async fn is_not_confirmed(store: &Redis, since: Term) {
     let failed = store.settle(&space(), Durability::Durable, since).await;
     assert!(matches!(failed, Err(Failure::Unknown(_))), "{failed:?}");
     assert_eq!(has(store, "one").await, Ok(false), "it is lost");
-    // The commits of the next term are confirmed again.
+    // Commits of the next term are confirmed again.
     let term = store.term(&space()).await;
     assert_eq!(create(store, "one").await, Ok(Committed::Written));
     store.settle(&space(), Durability::Durable, term).await.unwrap();
@@ -112,7 +112,7 @@ async fn a_server_that_was_started_since_confirms_nothing_that_it_lacks() {
     is_not_confirmed(&store, term).await;
 }
 
-/// Passes connections on to the server at a port, which new ones find changed.
+/// Passes new connections on to the server at a port, which may change.
 pub(super) async fn address_of(port: watch::Receiver<u16>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -128,7 +128,7 @@ pub(super) async fn address_of(port: watch::Receiver<u16>) -> String {
     address
 }
 
-/// Only where all replicas are awaited, whichever takes over has everything.
+/// Only if all replicas are awaited does every possible successor have everything.
 #[tokio::test]
 async fn a_replica_that_was_not_awaited_may_lack_what_was_answered() {
     let [one, two, three] = [(); 3].map(|()| free_port());
@@ -147,7 +147,7 @@ async fn a_replica_that_was_not_awaited_may_lack_what_was_answered() {
     let store = open(&Settings { wait_replicas: 1, ..settings.clone() }).await.unwrap();
     let careful = open(&Settings { wait_replicas: 2, ..settings }).await.unwrap();
     follows(&careful).await;
-    // It receives nothing more.
+    // It receives no more writes.
     other.ask("REPLICAOF NO ONE").unwrap();
     let terms = [store.term(&space()).await, careful.term(&space()).await];
     assert_eq!(create(&store, "one").await, Ok(Committed::Written));
@@ -192,7 +192,7 @@ async fn a_replica_that_took_over_confirms_nothing_that_the_server_before_still_
     address.send_replace(two);
     let term = store.term(&space()).await;
     assert_eq!(create(&store, "one").await, Ok(Committed::Written), "the server before does not know yet");
-    // A wait there fails, as its replica has left, and the next one connects anew.
+    // A wait on the old master fails, as its replica has left, and the next wait reconnects.
     store.settle(&space(), Durability::Durable, term).await.unwrap_err();
     is_not_confirmed(&store, term).await;
     drop(before);

@@ -1,4 +1,4 @@
-//! Masters that were replaced, and replicas that lacked something.
+//! Tests of replaced masters, and of replicas that lacked writes.
 
 use std::{
     fs,
@@ -15,12 +15,11 @@ use crate::{
     servers::{PATIENCE, RedisServer, Watched, copy, free_port, settings},
 };
 
-/// Time by which a loss is dated back.
+/// Milliseconds by which losses are backdated.
 const MARGIN: i64 = 15_000;
 
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// A server on a port.
 fn start(port: u16, of: Option<u16>, more: &[&str]) -> RedisServer {
     let (port, of) = (port.to_string(), of.map(|of| format!("127.0.0.1 {of}")));
     let of = of.iter().flat_map(|of| ["--replicaof", of]);
@@ -38,7 +37,7 @@ async fn follows(replica: &RedisServer, port: u16) {
     }
 }
 
-/// Waits until a replica has all that its master has.
+/// Waits until a replica has all writes of its master.
 async fn has_all_of(replica: &RedisServer, master: &RedisServer) {
     let offset = |server: &RedisServer| {
         let info = server.info("replication");
@@ -51,7 +50,7 @@ async fn has_all_of(replica: &RedisServer, master: &RedisServer) {
     }
 }
 
-/// Waits until a master counts its replica, which it does once a second.
+/// Waits until a master has counted its replica, which it does once a second.
 async fn takes_writes(master: &RedisServer) {
     let began = Instant::now();
     while master.ask("DEL nothing").unwrap() != ":0" {
@@ -60,7 +59,7 @@ async fn takes_writes(master: &RedisServer) {
     }
 }
 
-/// A master, a replica, and an address that new connections find changed.
+/// A master, a replica, and an address that leads new connections to either.
 struct Pair {
     master: RedisServer,
     replica: RedisServer,
@@ -88,7 +87,7 @@ impl Pair {
         Redis::open(&self.settings, at(START)).await.unwrap()
     }
 
-    /// The replica takes over, and the master before goes on for those who are connected.
+    /// Lets the replica take over while the old master still serves those who are connected.
     async fn split(&self) {
         has_all_of(&self.replica, &self.master).await;
         self.replica.ask("REPLICAOF NO ONE").unwrap();

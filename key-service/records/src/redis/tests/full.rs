@@ -1,5 +1,3 @@
-//! A Redis that is nearly full.
-
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};

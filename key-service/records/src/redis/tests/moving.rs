@@ -1,5 +1,3 @@
-//! A cluster whose slots move.
-
 use std::time::Duration;
 
 use ::redis::{Client, FromRedisValue, cmd};
@@ -16,7 +14,7 @@ use crate::{
 
 const OTHER: Set = Set { table: 2, part: 7 };
 
-/// A slot that moves from one master of a cluster to the next one.
+/// A slot that moves from one master of a cluster to the next.
 struct SlotMove<'a> {
     masters: &'a [RedisServer],
     slot: u16,
@@ -25,7 +23,7 @@ struct SlotMove<'a> {
 }
 
 impl<'a> SlotMove<'a> {
-    /// Begins to move the slot of a name. The names in it go over one by one.
+    /// Begins to move the slot of a name. Its names move one by one.
     fn begin(masters: &'a [RedisServer], name: &str) -> Self {
         let slot: u16 = ask(&masters[0], &["CLUSTER", "KEYSLOT", name]);
         let from = usize::from(slot > 5_460) + usize::from(slot > 10_922);
@@ -35,7 +33,6 @@ impl<'a> SlotMove<'a> {
         moving
     }
 
-    /// Moves a name.
     fn name(&self, name: &str) {
         let port: (String, String) = ask(&self.masters[self.to], &["CONFIG", "GET", "port"]);
         let migrated: String =
@@ -43,7 +40,7 @@ impl<'a> SlotMove<'a> {
         assert_eq!(migrated, "OK");
     }
 
-    /// Tells all masters that the slot has moved.
+    /// Announces to all masters that the slot has moved.
     fn end(self) {
         for master in [self.to, self.from, 3 - self.to - self.from] {
             self.set(master, "NODE", self.to);
@@ -67,7 +64,7 @@ fn other() -> Name {
     Name { set: OTHER, key: b"k"[..].into() }
 }
 
-/// Asks several questions about one moment, and returns whether each set has its record.
+/// Asks several questions about the same moment, and returns whether each set has its record.
 async fn found(store: &Redis, space: &Space) -> Vec<bool> {
     let records = Question::Records(vec![name("one"), other()]);
     let answers =
@@ -90,7 +87,7 @@ async fn questions_about_one_moment_follow_a_slot_that_moves() {
         assert_eq!(store.commit(space, commit).await, Ok(Committed::Written));
     };
 
-    // All names have gone over, and the server before still has the slot.
+    // All names have moved, but the old server still has the slot.
     let space = Space::new("whole");
     put(&space, name("one")).await;
     put(&space, other()).await;
@@ -101,7 +98,7 @@ async fn questions_about_one_moment_follow_a_slot_that_moves() {
     moving.end();
     assert_eq!(found(&store, &space).await, [true, true]);
 
-    // A name is absent, and may be at either server: they ask to try again until the slot has moved.
+    // A name is absent and may be on either server: they ask to try again until the slot has moved.
     let space = Space::new("part");
     put(&space, name("one")).await;
     let moving = SlotMove::begin(&cluster.masters, &format!("{prefix}:{{part}}"));
@@ -114,7 +111,7 @@ async fn questions_about_one_moment_follow_a_slot_that_moves() {
     assert_eq!(found, [true, false]);
 }
 
-/// Redis moves a name without waiting for the replicas of the new master.
+/// Redis moves a name without waiting for the new master's replicas.
 #[tokio::test]
 async fn what_a_slot_brings_along_is_lost_with_its_new_master_until_replicas_have_it() {
     let cluster = Replicated::start().await;

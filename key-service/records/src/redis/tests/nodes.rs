@@ -1,4 +1,4 @@
-//! Clusters whose nodes come, go and change their addresses.
+//! Clusters whose nodes join, leave and change their addresses.
 
 use std::{
     sync::atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -20,14 +20,15 @@ use crate::{
     servers::{Cluster, PATIENCE, RedisServer, settings},
 };
 
-/// Spaces that are written to at once.
+/// Number of spaces that are written to at once.
 const WRITERS: usize = 24;
-/// Slots that move to a node that is added.
+/// Number of slots that move to an added node.
 const MOVED: usize = 600;
-/// Time in which each node is asked for the slots, some of them twice.
+/// Long enough for each node to be asked for the slots, some of them twice.
 const EACH_IS_ASKED: Duration = Duration::from_secs(8);
 
-/// Writes one number after the other to a space until this is over. Returns the last one, and how often a write was refused.
+/// Writes increasing numbers to a space until `over` is set. Returns the last number, and how often a write was
+/// refused.
 async fn write(store: &Redis, space: &Space, over: &AtomicBool, written: &AtomicUsize) -> (usize, usize) {
     let (mut number, mut refused) = (0, 0);
     while !over.load(Ordering::Relaxed) {
@@ -51,7 +52,7 @@ async fn write(store: &Redis, space: &Space, over: &AtomicBool, written: &Atomic
     (number, refused)
 }
 
-/// Writes to many spaces while `happens` runs, and asserts that nothing that was written is missing.
+/// Writes to many spaces while `happens` runs, and asserts that no write is missing.
 async fn loses_nothing(store: &Redis, happens: impl Future) {
     let (over, written) = (AtomicBool::new(false), AtomicUsize::new(0));
     let spaces: Vec<_> = (0..WRITERS).map(|n| Space::new(format!("account {n}"))).collect();
@@ -101,7 +102,7 @@ async fn a_node_is_added_takes_slots_over_and_goes_again_and_nothing_is_lost() {
     assert!(!taken.starts_with(":0\r"), "no space has moved");
     drop(added);
     misses_none(&store).await;
-    // A process that starts may know the node that is gone, and asks the others.
+    // A starting process may know the node that is gone; it asks the others.
     let url = cluster.url().replace("://", &format!("://{address},"));
     let again = Settings { address: crate::redis::Address::parse(&url).unwrap(), ..settings };
     let again = open(&again).await.unwrap();
@@ -109,7 +110,7 @@ async fn a_node_is_added_takes_slots_over_and_goes_again_and_nothing_is_lost() {
     all_are_served(&again).await;
 }
 
-/// Waits until all masters that the store knows are there. Some may have gone.
+/// Waits until the store reaches all masters that it knows. Some may have left the cluster.
 async fn misses_none(store: &Redis) {
     let began = Instant::now();
     loop {
@@ -122,7 +123,7 @@ async fn misses_none(store: &Redis) {
     }
 }
 
-/// Waits until somebody else connects to a server.
+/// Waits until another client connects to a server.
 async fn is_asked(server: &RedisServer) {
     let connections = || {
         let info = server.info("stats");
@@ -162,7 +163,7 @@ async fn a_master_is_found_at_its_new_address_and_what_has_the_old_one_is_not_ta
     }
 }
 
-/// It has kept the slots that it had before a replica took over, and clients reach it.
+/// The node still believes that it has its slots, although a replica took over; and clients can reach it.
 #[tokio::test]
 async fn a_node_that_missed_a_change_of_masters_is_not_believed_even_if_no_other_answers() {
     const FIRST: std::ops::Range<u32> = 0..5_461;
@@ -178,7 +179,7 @@ async fn a_node_that_missed_a_change_of_masters_is_not_believed_even_if_no_other
     let began = Instant::now();
     while took_over.ask("DBSIZE") == had {
         assert!(began.elapsed() < PATIENCE, "the new master is not found");
-        // A mark is also a look for other masters.
+        // Marking the store also looks for other masters.
         let _ = (store.client.mark(START).await, put(&store, &space).await);
         tokio::time::sleep(LOOK_AGAIN).await;
     }

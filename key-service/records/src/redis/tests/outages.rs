@@ -1,4 +1,4 @@
-//! Reasons for refusing a Redis, and the behaviour of the store when its Redis stops, returns, or has lost data.
+//! Reasons for refusing a Redis; and what the store does when its Redis stops, returns, or has lost data.
 
 use std::{
     collections::BTreeMap,
@@ -99,9 +99,9 @@ async fn a_redis_that_came_back_older_is_refused_until_an_operator_says_so() {
     fs::remove_dir_all(server.data()).unwrap();
     copy(&snapshot, &server.data());
     server.start_again();
-    // Neither a process that saw the newer data nor a newly started one continues with it.
+    // Neither a process that saw the newer data nor a new one continues with this Redis.
     let refused = newer.ping().await.unwrap_err().to_string();
-    assert!(refused.contains("came back older"), "{refused}");
+    assert!(refused.contains("came back with older data"), "{refused}");
     let refused = Redis::open(&settings, Arc::clone(&later)).await.err().unwrap().to_string();
     assert!(refused.contains(&format!("delete {}", file.display())), "{refused}");
     drop(store);
@@ -116,7 +116,7 @@ async fn a_clock_that_goes_back_closes_nothing() {
     let (data_dir, settings) = place(&server);
     let serving = open(&settings).await.unwrap();
     let off = |hours: i64| Timestamp::from_millis(START.millis() + hours * 3_600_000);
-    // A command beside the key-service whose clock is behind, one whose clock is ahead, and one whose clock was set right.
+    // A command runs next to the key-service with its clock behind, ahead, or corrected.
     for now in [off(-2), off(2), off(0)] {
         Redis::open(&settings, at(now)).await.unwrap();
         assert_eq!(serving.client.mark(off(0)).await.unwrap(), Losses::default());
@@ -129,7 +129,7 @@ async fn a_clock_that_goes_back_closes_nothing() {
     let before = count();
     serving.client.mark(off(-2)).await.unwrap();
     serving.client.mark(off(2)).await.unwrap();
-    // It goes on by the time between marks, and by no clock.
+    // The count continues by the time between marks, not by a clock.
     assert!((2..60_000).contains(&(count() - before)), "{before}, {}", count());
 }
 
@@ -163,7 +163,7 @@ async fn who_only_reads_leaves_no_mark_and_notices_an_older_redis() {
     assert_eq!(marks[directory], count);
     server.ask("FLUSHALL").unwrap();
     let refused = Redis::open(&reading, later).await.err().unwrap().to_string();
-    assert!(refused.contains("came back older") && refused.contains("no mark"), "{refused}");
+    assert!(refused.contains("came back with older data") && refused.contains("no mark"), "{refused}");
 }
 
 #[tokio::test]
@@ -182,7 +182,7 @@ async fn a_failover_to_a_replica_that_is_in_step_loses_nothing() {
 async fn a_replica_that_took_over_and_what_it_had_not_received_are_reported() {
     let watched = Watched::start();
     let data_dir = tempfile::tempdir().unwrap();
-    // No marks but those of this test: whichever comes first finds the losses.
+    // Only this test marks the store: the first mark finds the losses.
     let settings = Settings { is_marked: false, ..settings(&watched.url(), &data_dir) };
     let store = open(&settings).await.unwrap();
     let losses = async |at| store.client.mark(at).await.unwrap();
@@ -190,7 +190,7 @@ async fn a_replica_that_took_over_and_what_it_had_not_received_are_reported() {
     watched.fail_over();
     let began = Instant::now();
     loop {
-        // A write finds the new master, as soon as the old one has become its replica.
+        // A write finds the new master once the old one has become its replica.
         let _ = store.try_write().await;
         if store.client.mark(after(10)).await.is_ok_and(|losses| losses.promoted == 1) {
             break;
@@ -236,7 +236,7 @@ async fn a_redis_that_still_loads_its_data_is_waited_for() {
     server.start_loading(&["--key-load-delay", "100"]);
     let store = open(&settings).await.unwrap();
     let waiting = store.ping().await.unwrap_err().to_string();
-    assert!(waiting.contains("still loads"), "{waiting}");
+    assert!(waiting.contains("still loading"), "{waiting}");
     assert!(store.clock_skew().await.is_err());
     let asked = Instant::now();
     while store.ping().await.is_err() {
@@ -287,7 +287,7 @@ async fn a_redis_is_served_while_a_process_is_connected_that_stands_still() {
         let settings = settings(&url, &data_dir);
         let mut store = open(&settings).await.unwrap();
         let copying = open(&Settings { is_marked: false, ..settings.clone() }).await.unwrap();
-        // It leaves no marks any more, like a process that was stopped.
+        // It leaves no more marks, like a process that was stopped.
         store.marking.take().unwrap().abort();
         assert_eq!(copying.is_served().await, Ok(true), "{url}");
         let other = Settings { prefix: format!("{}-other", settings.prefix), ..settings };
@@ -302,7 +302,7 @@ async fn a_redis_is_served_while_a_process_is_connected_that_stands_still() {
     }
 }
 
-/// Addresses of a server and of a cluster.
+/// Addresses of a server and a cluster.
 fn served_places() -> [(String, Arc<dyn std::any::Any>); 2] {
     let (server, cluster) = (RedisServer::shared(), Cluster::shared());
     [(server.url(), server), (cluster.url(), cluster)]

@@ -8,12 +8,10 @@ use std::{
 use super::{Space, secured::Signed};
 use crate::servers::{PATIENCE, RedisServer, free_port};
 
-/// Slots of the masters.
 const SLOTS: [&str; 3] = ["0 5460", "5461 10922", "10923 16383"];
-/// Interval at which tests look again.
 pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// Three masters with a replica each, and a second one of the last.
+/// Three masters with a replica each; the last master has two.
 pub(super) struct Replicated {
     pub(super) nodes: Vec<RedisServer>,
     pub(super) ports: Vec<u16>,
@@ -27,7 +25,7 @@ impl Replicated {
             let (port, bus) = (port.to_string(), free_port().to_string());
             let options = ["--port", &port, "--cluster-enabled", "yes", "--cluster-port", &bus];
             let of_time = ["--cluster-node-timeout", "1500", "--cluster-require-full-coverage", "no"];
-            // Masters can be kept from their replicas.
+            // Masters can be cut off from their replicas.
             let of_replicas = ["--masteruser", "replication", "--masterauth", "secret"];
             let of_links = ["--enable-debug-command", "local"];
             nodes.push(RedisServer::start_with(&[&options[..], &of_time, &of_replicas, &of_links].concat()));
@@ -62,12 +60,11 @@ impl Replicated {
         format!("redis+cluster://{}", nodes.join(","))
     }
 
-    /// A space of the last master.
+    /// A space on the last master.
     pub(super) fn space_of_last(&self) -> Space {
         self.space_in(10_923..16_384)
     }
 
-    /// A space whose slot is one of these.
     pub(super) fn space_in(&self, slots: Range<u32>) -> Space {
         let has = |n: &usize| {
             let slot = self.nodes[0].ask(&format!("CLUSTER KEYSLOT account-{n}")).unwrap();
@@ -76,7 +73,8 @@ impl Replicated {
         Space::new(format!("account-{}", (0..1_000).find(has).unwrap()))
     }
 
-    /// Keeps the last master from its replicas, without which it takes no writes, and from all other nodes. Only clients reach it.
+    /// Cuts the last master off from all other nodes, including its replicas, without which it takes no writes. Clients
+    /// still reach it.
     pub(super) fn isolate_last(&self) {
         let last = &self.nodes[2];
         must(last, "CONFIG SET min-replicas-to-write 1");
@@ -86,7 +84,8 @@ impl Replicated {
         }
     }
 
-    /// Cuts a node off from all others, by TLS between nodes that only this one speaks. Clients reach it, and it does not notice.
+    /// Cuts a node off from all others: only this node now uses TLS between nodes. Clients still reach it, and it does
+    /// not notice.
     pub(super) fn cut_off(&self, node: usize, files: &Signed) {
         let cut_off = &self.nodes[node];
         must(cut_off, "CONFIG SET cluster-node-timeout 3600000");
@@ -98,13 +97,13 @@ impl Replicated {
         }
     }
 
-    /// Keeps the last master from its replicas.
+    /// Cuts the last master off from its replicas.
     pub(super) fn keep_replicas_from_last(&self) {
         must(&self.nodes[2], "ACL SETUSER replication off");
         assert_eq!(self.nodes[2].ask("CLIENT KILL TYPE replica").unwrap(), ":2");
     }
 
-    /// Makes a node the master of the slots of the last one, whatever the others say.
+    /// Makes a node the master of the slots of `from`, even if other nodes disagree.
     pub(super) async fn take_over(&self, node: usize, from: usize) {
         must(&self.nodes[node], "CLUSTER FAILOVER TAKEOVER");
         let (node, from) = (&self.nodes[node], &self.nodes[from]);

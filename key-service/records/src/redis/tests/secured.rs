@@ -1,4 +1,4 @@
-//! A Redis behind TLS, access lists and passwords.
+//! Tests of a Redis with TLS, access lists and passwords.
 
 use std::{fs, path::Path};
 
@@ -12,11 +12,11 @@ use crate::{
     servers::{Cluster, RedisServer, Watched, free_port, settings},
 };
 
-/// All permissions that the store needs, as documented in docs/store.md; `+waitaof` as well where the server has it, and
-/// `+cluster|slots +cluster|info` in a cluster.
+/// All permissions that the store needs, as documented in docs/store.md. It also needs `+waitaof` where the server has
+/// it, and `+cluster|slots +cluster|info` in a cluster.
 const GRANTS: &str = "~store-* +@read +@write +@scripting +@connection +info +time +config|get +bgrewriteaof";
 
-/// Certificates of an authority, as files for a server and as texts for the client.
+/// Certificates that an authority signed, as files for a server and as texts for the client.
 pub(super) struct Signed {
     folder: TempDir,
     authority: Vec<u8>,
@@ -28,7 +28,7 @@ impl Signed {
         Self::of("localhost")
     }
 
-    /// The server's certificate is for this host.
+    /// Signs a server certificate for this host.
     fn of(host: &str) -> Self {
         let authority = Authority::new();
         let folder = tempfile::tempdir().unwrap();
@@ -95,7 +95,7 @@ async fn a_redis_behind_tls_is_used_when_both_sides_trust_the_others_authority()
     assert!(open(&at(&url, folder.path(), Certificates::default())).await.is_err(), "nor did the system's");
 }
 
-/// Masters say an address or a name to clients, and their certificates are for that.
+/// Masters announce an address or a name to clients, and their certificates are issued for it.
 #[tokio::test]
 async fn a_cluster_behind_tls_is_used_by_addresses_and_by_names() {
     let folder = tempfile::tempdir().unwrap();
@@ -158,7 +158,7 @@ async fn the_documented_rights_are_enough_behind_a_sentinel_and_in_a_cluster() {
     serves(&signed_in(&cluster.url())).await;
 }
 
-/// Redis reads its file as the user `default`, and leaves out the commands that this user may not run.
+/// Redis reads its file as the user `default`, and skips the commands that this user may not run.
 #[tokio::test]
 async fn a_redis_that_forgot_what_its_default_user_may_not_do_is_found_out() {
     let user = format!("on >open-sesame {GRANTS}");
@@ -173,7 +173,7 @@ async fn a_redis_that_forgot_what_its_default_user_may_not_do_is_found_out() {
     server.kill();
     server.start_again();
     let refused = open(&settings).await.err().unwrap();
-    assert!(refused.contains("Redis came back older than it was"), "{refused}");
+    assert!(refused.contains("Redis came back with older data"), "{refused}");
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Waits of a cluster for replicas, while slots move and other calls stand still.
+//! Waits for a cluster's replicas while slots move and other calls are stuck.
 
 use std::time::Duration;
 
@@ -13,10 +13,9 @@ use super::{
 };
 use crate::servers::{Cluster, PATIENCE, RedisServer, settings};
 
-/// Slots of the second master.
 const SECOND: std::ops::Range<u32> = 5_461..10_923;
 
-/// A store that awaits one replica, and a space of the second master that has a record and a barrier.
+/// A store that waits for one replica, and a space on the second master with a record and a barrier.
 async fn replicated() -> (Replicated, tempfile::TempDir, Redis, Space, String) {
     let cluster = Replicated::start().await;
     let data_dir = tempfile::tempdir().unwrap();
@@ -68,7 +67,7 @@ async fn a_space_whose_slot_moves_fails_no_other_space_that_waits_with_it() {
     assert_eq!(put(&store, &other).await, Ok(Committed::Written));
     begin_to_move(&cluster, &moving, &format!("{names}barrier"));
     let settle = |space| store.settle(space, Durability::Durable, term);
-    // Both join while a third wait is under way, and so share the next one.
+    // Both join during a third wait, so they share the next one.
     let mut first = settle(&other);
     assert!(poll!(&mut first).is_pending());
     let (mut of_moving, mut of_other) = (settle(&moving), settle(&other));

@@ -1,4 +1,4 @@
-//! Clusters of which one master is away, silent, or has been replaced.
+//! Clusters with a master that is away, silent or replaced.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ use crate::{
     servers::{Cluster, PATIENCE, RedisServer, settings},
 };
 
-/// Enough spaces that every master has some, except with a probability of one in 10⁸.
+/// Enough spaces that every master has some, with a failure probability of one in 10⁸.
 const SPACES: usize = 48;
 fn spaces() -> Vec<Space> {
     (0..SPACES).map(|n| Space::new(format!("account {n}"))).collect()
@@ -26,7 +26,7 @@ pub(super) async fn put(store: &Redis, space: &Space) -> Result<Committed, Failu
     store.commit(space, Commit { writes, ..Commit::default() }).await
 }
 
-/// Writes to every space, and returns those that take the write.
+/// Writes to every space, and returns the spaces that take the write.
 async fn served(store: &Redis) -> Vec<Space> {
     let mut served = Vec::new();
     for space in spaces() {
@@ -79,13 +79,13 @@ async fn a_process_comes_up_without_one_master_and_serves_the_spaces_of_the_othe
     let clock = || super::at(super::START.plus(Duration::from_hours(1)));
     drop(open(&settings).await.unwrap());
     cluster.kill_one();
-    // Its first mark is an hour above that of the part that is away.
+    // Its first mark is an hour above the marks of the part that is away.
     let store = Redis::open(&settings, clock()).await.unwrap();
     assert!((3..SPACES).contains(&served(&store).await.len()));
     assert_eq!(store.ping().await.map(|MissingServers(missing)| missing.len()), Ok(1));
     cluster.start_one_again();
     all_are_served(&store).await;
-    // What is away for long has not forgotten anything.
+    // A part that was away for long has not lost anything.
     let again = Redis::open(&settings, clock()).await.unwrap();
     assert_eq!(again.ping().await, Ok(MissingServers::default()));
 }
@@ -141,7 +141,7 @@ async fn a_master_that_falls_silent_is_left_for_its_replica() {
     let store = open(&settings(&cluster.url(), &data_dir)).await.unwrap();
     assert_eq!(served(&store).await.len(), SPACES);
     cluster.nodes[2].signal("STOP");
-    // Nothing tells it: its connections stay open, and it accepts new ones.
+    // Nothing shows it: its connections stay open, and it accepts new ones.
     all_are_served(&store).await;
     let began = Instant::now();
     while store.ping().await != Ok(MissingServers::default()) {
@@ -152,7 +152,7 @@ async fn a_master_that_falls_silent_is_left_for_its_replica() {
     all_are_served(&store).await;
 }
 
-/// Opens a store that awaits one replica.
+/// Opens a store that waits for one replica.
 async fn awaiting(cluster: &Replicated) -> (tempfile::TempDir, Redis) {
     let data_dir = tempfile::tempdir().unwrap();
     let settings = settings(&cluster.url(), &data_dir);
@@ -170,14 +170,15 @@ async fn a_shard_whose_replicas_do_not_follow_is_missing() {
     let first = format!("127.0.0.1:{} ", cluster.ports[0]);
     assert!(missing.len() == 1 && missing[0].starts_with(&first), "{missing:?}");
     assert!(missing[0].contains("too few replicas"), "{missing:?}");
-    // The others confirm, as each master is asked for itself.
+    // The other masters confirm, as each master is asked separately.
     let space = cluster.space_of_last();
     let term = store.term(&space).await;
     assert_eq!(put(&store, &space).await, Ok(Committed::Written));
     store.settle(&space, Durability::Durable, term).await.unwrap();
 }
 
-/// Keeps the replicas from the last master, and commits what only that master has. Returns the term before.
+/// Cuts the last master off from its replicas, then commits something that only this master has. Returns the term
+/// before.
 async fn unreplicated(cluster: &Replicated, store: &Redis, space: &Space) -> Term {
     put(store, space).await.unwrap();
     store.settle(space, Durability::Durable, store.term(space).await).await.unwrap();
@@ -189,7 +190,7 @@ async fn unreplicated(cluster: &Replicated, store: &Redis, space: &Space) -> Ter
     term
 }
 
-/// Asserts that a commit of this term is not confirmed, nor there any more, and that the next ones are.
+/// Asserts that a commit of this term is neither confirmed nor present, and that the next commits are confirmed.
 async fn is_not_confirmed(store: &Redis, space: &Space, since: Term) {
     let failed = store.settle(space, Durability::Durable, since).await;
     assert!(matches!(failed, Err(Failure::Unknown(_))), "{failed:?}");
@@ -217,7 +218,7 @@ async fn a_replica_of_a_shard_that_took_over_confirms_nothing_that_it_lacks() {
     is_not_confirmed(&store, &space, term).await;
 }
 
-/// A master that takes no writes without its replicas, and that the other nodes cannot tell that it was replaced.
+/// The master takes no writes without its replicas, and the other nodes cannot inform it that it was replaced.
 #[tokio::test]
 async fn a_master_of_a_shard_that_refuses_writes_for_want_of_replicas_is_left_for_the_one_that_took_over() {
     let cluster = Replicated::start().await;
@@ -279,6 +280,6 @@ async fn a_master_that_was_a_replica_meanwhile_confirms_nothing_that_it_has_lost
     cluster.take_over(5, 2).await;
     must(&cluster.nodes[2], "ACL SETUSER replication on");
     cluster.take_over(2, 5).await;
-    // The connection of the commit is still open, and its server is the master.
+    // The connection of the commit is still open, and its server is still the master.
     is_not_confirmed(&store, &space, term).await;
 }

@@ -1,4 +1,4 @@
-//! Append-only files that a crash has torn in the middle of a commit.
+//! Append-only files that a crash has cut in the middle of a commit.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use crate::{
     suite::{name, record},
 };
 
-/// Bytes that are missing at the end of the file. A commit of these tests has some five hundred.
+/// Numbers of bytes cut off the end of the file. A commit of these tests has about five hundred.
 const CUTS: [u64; 9] = [20, 61, 130, 190, 260, 350, 440, 610, 900];
 const COMMITS: u64 = 8;
 
@@ -22,7 +22,7 @@ fn number_of(record: Option<&Record>) -> u64 {
     record.map_or(0, |record| u64::from_be_bytes(record.message().try_into().unwrap()))
 }
 
-/// Reads what each commit writes a part of, and returns the number of the last commit.
+/// Reads a part of what each commit writes, and returns the number of the last commit.
 async fn read(store: &Redis, space: &Space) -> Result<(u64, Vec<Option<Record>>), Failure> {
     let (order, limit) = (Order::Ascending, 1_000);
     let questions = vec![
@@ -42,7 +42,7 @@ async fn read(store: &Redis, space: &Space) -> Result<(u64, Vec<Option<Record>>)
     Ok((last, records.clone()))
 }
 
-/// Commits once more: two records, an entry and a value.
+/// Makes the next commit: two records, an entry and a value.
 async fn commit(store: &Redis, space: &Space) -> Result<(), Failure> {
     let (last, records) = read(store, space).await?;
     let next = last + 1;
@@ -63,7 +63,7 @@ async fn a_file_that_is_torn_in_a_commit_brings_no_part_of_it_back_however_often
     }
 }
 
-/// Tears at random places, until the time is over. `make prove` runs this.
+/// Cuts files at random places until the time is over. `make prove` runs this.
 #[tokio::test]
 #[ignore = "as long as PROVE_MINUTES says"]
 async fn files_that_are_torn_at_random_bring_no_part_of_a_commit_back() {
@@ -79,13 +79,13 @@ async fn files_that_are_torn_at_random_bring_no_part_of_a_commit_back() {
     println!("torn files, each with three starts of Redis afterwards: {files}");
 }
 
-/// Commits, kills Redis, tears its file, and starts it three times. After each start there is a commit, first of another
-/// space: the commit that was torn, done again, would hide its half.
+/// Commits, kills Redis, cuts its file, and starts it three times. After each start a commit follows, first in another
+/// space, since repeating the cut commit would hide its remains.
 async fn tear_and_start(bytes: u64) {
     let (space, other) = (Space::new("account"), Space::new("other"));
     let mut server = RedisServer::start();
     let (_data_dir, settings) = place(&server);
-    // Without marks, which would be at the end of the file.
+    // Without marks, which would come last in the file.
     let settings = Settings { is_marked: false, ..settings };
     let mut store = open(&settings).await.unwrap();
     for _ in 0..COMMITS {
@@ -96,7 +96,7 @@ async fn tear_and_start(bytes: u64) {
     let mut expected = None;
     for round in 0..3 {
         server.start_again();
-        // A process that was there before, and a new one.
+        // Alternates between a process that was there before, and a new one.
         if round % 2 == 1 {
             store = open(&settings).await.unwrap();
         }
@@ -129,7 +129,7 @@ async fn a_torn_file_of_a_master_brings_no_part_of_a_commit_back_behind_a_connec
         cluster.kill_one();
         cluster.tear_one(bytes);
         cluster.start_one_again();
-        // The commit that was torn, done again, would hide its half.
+        // Repeating the cut commit would hide its remains.
         for space in &others {
             let began = Instant::now();
             while let Err(failure) = commit(&store, space).await {
@@ -142,7 +142,7 @@ async fn a_torn_file_of_a_master_brings_no_part_of_a_commit_back_behind_a_connec
     }
 }
 
-/// Lets the server write its file no more anew.
+/// Prevents the server from rewriting its file.
 async fn block_rewriting(server: &RedisServer) {
     let folder = server.data().join("appendonlydir");
     std::fs::remove_dir_all(&folder).unwrap();
@@ -212,7 +212,7 @@ async fn a_user_who_may_not_have_the_file_written_anew_is_told_what_to_allow() {
     assert!(server.info("persistence").contains("aof_last_rewrite_time_sec:-1"), "nothing was written anew");
     assert_eq!(refused(&server, &format!("{grants} +bgrewriteaof"), false).await, None);
 
-    // A server that refuses a torn file at its start needs no new one.
+    // A server that refuses to start with a cut file need not rewrite it.
     let strict = RedisServer::start_with(&["--port", "0", "--aof-load-truncated", "no"]);
     assert!(refused(&strict, grants, false).await.is_some(), "nobody can tell");
     assert_eq!(refused(&strict, &format!("{grants} +config|get"), false).await, None);

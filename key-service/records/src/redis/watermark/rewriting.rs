@@ -1,11 +1,12 @@
 //! Has Redis rewrite its append-only file after each start, before anything else is written.
 //!
 //! A crash or a full disk may leave half a transaction at the end of the file. With `aof-load-truncated yes`, its
-//! default, Redis then cuts off the last command, and goes on behind the others. At the start after that, these take
-//! effect together with the first transaction that was written behind them. A new file has no such rest.
+//! default, Redis then cuts off only the last command and appends after the others. At the following start, these
+//! leftover commands take effect together with the next transaction in the file. A rewritten file has no leftovers.
 //!
-//! A server that has done it is noted in its parts of the store by its run id, which is another one after each start. So a
-//! process that starts later asks for nothing, even if Redis could not write its file again meanwhile.
+//! The run ids of servers that have rewritten their file are noted in their parts of the store. A run id changes at
+//! each start. So a process that starts later need not ask for a rewrite, even if Redis cannot write its file at that
+//! time.
 
 use std::collections::{HashMap, HashSet};
 
@@ -19,35 +20,37 @@ use crate::redis::{
     key_space::KeySpace,
 };
 
-/// Shortest and longest pause before a server is asked again how far it is. In between, it is a quarter of the time so far.
+/// Minimum and maximum pause before a server's progress is checked again. In between, the pause is a quarter of the
+/// time so far.
 const LOOK_AGAIN: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(250)];
-/// Field of the marks that has the run ids of servers with a new file.
+/// Field of the marks for the run ids of servers that have rewritten their file.
 const NOTED: &str = "whole";
-/// Most run ids that are noted or kept, of the last starts. Slots that move to another master take their marks along.
+/// Maximum number of run ids that are noted; the oldest are dropped. Slots that move to another master take their marks
+/// along.
 const MOST_NOTED: usize = 64;
-/// Shortest time between two attempts of a server that cannot write its file, since each copies its memory.
+/// Minimum time between two attempts of a server that cannot write its file, since each attempt copies its memory.
 const AGAIN_AFTER: Duration = Duration::from_secs(5);
 
 pub(in crate::redis) struct Rewriting {
     volatile_allowed: bool,
     key_space: KeySpace,
-    /// Time of the last attempt that this process began, by the server's run id.
+    /// When this process last asked for a rewrite, by the server's run id.
     began: Mutex<HashMap<String, Instant>>,
-    /// Run ids of servers that have written a new file. It stays whole: if a later rewrite fails, Redis keeps this file.
+    /// Run ids of servers that have rewritten their file. If a later rewrite fails, Redis keeps the rewritten file.
     whole: Mutex<HashSet<String>>,
-    /// Those of these that this process has seen in the note.
+    /// Run ids from `whole` that this process has also seen in the note.
     noted: Mutex<HashSet<String>>,
 }
 
-/// State of the file of a server, since the server started.
+/// State of a server's file since the server started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FileState {
-    /// The file is new, or there is none.
+    /// The file was rewritten, or there is none.
     Whole,
     Underway,
-    /// The file is the one that the server started with.
+    /// The file is still the one that the server started with.
     Old,
-    /// The same, and the last attempt to replace it failed.
+    /// As `Old`, and the last attempt to rewrite it failed.
     Failed,
 }
 
@@ -57,8 +60,8 @@ impl Rewriting {
         Self { volatile_allowed, key_space, began, whole, noted }
     }
 
-    /// Succeeds once the server has a new file. Fails if that takes longer than `patience`. Returns the server's run id if
-    /// that is to be noted.
+    /// Succeeds once the server has rewritten its file. Fails if that takes longer than `patience`. Returns the
+    /// server's run id if it should be noted.
     pub(in crate::redis) async fn of(
         &self,
         connection: &Connection,
@@ -92,7 +95,8 @@ impl Rewriting {
                     } else if refuses_torn_files(&ask).await || !self.begin(&server, &ask).await? {
                         return Ok(None);
                     } else if has_no_commands(&info) {
-                        // Nothing can be torn, and what is written from now on may be behind the new file or in it.
+                        // The file cannot contain leftovers, and later writes follow the rewritten file or are part of
+                        // it.
                         return Ok(Some(server));
                     }
                 }
@@ -104,7 +108,8 @@ impl Rewriting {
         }
     }
 
-    /// Remembers that a server has a new file, or needs none, and notes that in its parts of the store, which must be ours.
+    /// Remembers that a server has rewritten its file or need not, and notes that in its parts of the store, which must
+    /// be ours.
     pub(in crate::redis) async fn note(&self, connection: &Connection, server: String) {
         remember(&self.whole, server.clone());
         if self.noted.lock().contains(&server) {
@@ -114,7 +119,7 @@ impl Rewriting {
         if !noted.contains(&server) {
             let others = noted.iter().take(MOST_NOTED - 1).map(String::as_str);
             let all = std::iter::once(server.as_str()).chain(others).collect::<Vec<_>>().join(" ");
-            // A Redis that takes no note serves all the same. Then the next process has the file written anew.
+            // A Redis that refuses the note still serves. The next process then asks for another rewrite.
             let _ = ask_parts(connection, |part| {
                 let mut note = cmd("HSET");
                 note.arg(self.key_space.marks(part)).arg(NOTED).arg(&all);
@@ -125,12 +130,12 @@ impl Rewriting {
         remember(&self.noted, server);
     }
 
-    /// Returns whether a process has noted that this server has a new file.
+    /// Returns whether a process has noted that this server has rewritten its file.
     async fn is_noted(&self, connection: &Connection, server: &str) -> bool {
         self.in_note(connection).await.iter().any(|noted| noted == server)
     }
 
-    /// The run ids that a server's parts of the store have.
+    /// The run ids noted in a server's parts of the store.
     async fn in_note(&self, connection: &Connection) -> Vec<String> {
         let parts = ask_parts(connection, |part| {
             let mut question = cmd("HGET");
@@ -138,7 +143,7 @@ impl Rewriting {
             question
         });
         let mut noted = Vec::new();
-        // Without an answer, the file is written anew once more.
+        // Without an answer, the file is rewritten once more.
         for (_, of_part) in parts.await.unwrap_or_default() {
             let of_part: Option<String> = redis::from_redis_value(of_part).unwrap_or_default();
             for server in of_part.iter().flat_map(|all| all.split(' ')).filter(|server| !server.is_empty()) {
@@ -154,7 +159,7 @@ impl Rewriting {
         self.began.lock().get(server).is_some_and(|began| began.elapsed() < AGAIN_AFTER)
     }
 
-    /// Begins to write a new file. Returns false if the user may not, and the operator accepts losses.
+    /// Asks for a rewrite. Returns false if the user may not ask and the operator accepts losses.
     async fn begin<F: Future<Output = RedisResult<Value>>>(
         &self,
         server: &str,
@@ -164,7 +169,7 @@ impl Rewriting {
             Err(e) if is_not_to_be_had(&e) && self.volatile_allowed => return Ok(false),
             Err(e) if is_not_to_be_had(&e) => return Err(refused(NotAdmitted::MayTear)),
             Err(e) if e.is_io_error() => return Err(e),
-            // An error may say that another process was first. The next look shows what came of it.
+            // An error may mean that another process was first. The next check shows the outcome.
             Ok(_) | Err(_) => {}
         }
         tracing::info!("Redis was started and is rewriting its append-only file");
@@ -176,7 +181,7 @@ impl Rewriting {
     }
 }
 
-/// Adds a run id. Ids that are forgotten are found again, in `INFO` or in the note.
+/// Adds a run id. Forgotten ids can be read again from `INFO` or the note.
 fn remember(ids: &Mutex<HashSet<String>>, server: String) {
     let mut ids = ids.lock();
     if ids.len() >= MOST_NOTED {
@@ -185,12 +190,12 @@ fn remember(ids: &Mutex<HashSet<String>>, server: String) {
     ids.insert(server);
 }
 
-/// Returns whether the user may not run a command, or the server has none of that name.
+/// Returns whether the user may not run a command, or the server does not have it.
 fn is_not_to_be_had(error: &RedisError) -> bool {
     error.code() == Some("NOPERM") || error.to_string().contains("unknown command")
 }
 
-/// Returns whether a server that finds a torn file does not start.
+/// Returns whether a server refuses to start with a cut file.
 async fn refuses_torn_files<F: Future<Output = RedisResult<Value>>>(ask: impl Fn(Cmd) -> F) -> bool {
     let mut question = cmd("CONFIG");
     question.arg("GET").arg("aof-load-truncated");
@@ -199,13 +204,13 @@ async fn refuses_torn_files<F: Future<Output = RedisResult<Value>>>(ask: impl Fn
     setting.get(1).is_some_and(|value| value == "no")
 }
 
-/// Returns whether the file has a snapshot alone, as at the first start, and no commands behind it.
+/// Returns whether the file has only a snapshot and no commands after it, as at the first start.
 fn has_no_commands(info: &str) -> bool {
     let size = field(info, "aof_current_size");
     !size.is_empty() && size == field(info, "aof_base_size")
 }
 
-/// Reads the state from a server's `INFO`.
+/// Parses the state from a server's `INFO`.
 fn state(info: &str) -> FileState {
     let is = |name, value| field(info, name) == value;
     if !is("aof_enabled", "1") {
@@ -223,7 +228,7 @@ fn state(info: &str) -> FileState {
     }
 }
 
-/// Error of a server that is not ready yet.
+/// The error for a server that is not ready yet.
 fn waiting(why: &'static str) -> RedisError {
     (ErrorKind::Server(ServerErrorKind::BusyLoading), why).into()
 }

@@ -1,4 +1,4 @@
-//! Copies of a file, and what a file says of itself.
+//! Copies of a file, and the layout that a file states.
 
 use std::{fs, os::unix::fs::PermissionsExt};
 

@@ -1,4 +1,4 @@
-//! Ends in the middle: a killed process, a lost machine, a full disk.
+//! Interruptions: a killed process, a lost machine, a full disk.
 
 use std::{
     env, fs,
@@ -12,11 +12,11 @@ use futures_util::FutureExt;
 use super::{Folder, count, counted, hold_up};
 use crate::{records::Failure, sqlite::Sqlite};
 
-/// Names the file that a child process writes.
+/// Environment variable with the file that the child process writes.
 const CHILD_FILE: &str = "STORE_TEST_FILE";
 const CHILD: &str = "sqlite::tests::crashes::child_that_counts_until_it_is_killed";
 
-/// Does nothing unless it is the child of the next test.
+/// Does nothing unless it runs as the child of the next test.
 #[tokio::test]
 async fn child_that_counts_until_it_is_killed() {
     let Ok(file) = env::var(CHILD_FILE) else { return };
@@ -86,11 +86,11 @@ async fn a_full_disk_writes_nothing_and_heals() {
             set.map_err(|e| Failure::NotDone(e.to_string()))
         })
     };
-    // SQLite does not go below the file's current size, so no page can be added.
+    // SQLite does not shrink the limit below the file's current size, so no page can be added.
     grow_to(1).await.unwrap();
     let (mut written, mut failed) = (0, 0);
     while failed < 50 {
-        // Several share a transaction, and fail together.
+        // Several commits share a transaction and fail together.
         let go_on = hold_up(&store).await;
         let calls = (written + 1..written + 9).map(|n| count(&store, n));
         let (outcomes, ()) = tokio::join!(futures_util::future::join_all(calls), async { drop(go_on) });
@@ -118,7 +118,7 @@ async fn dropping_a_store_finishes_what_is_queued() {
     let store = folder.open();
     let go_on = hold_up(&store).await;
     for n in 1..=20 {
-        // The caller is gone as soon as the call is queued.
+        // The caller is dropped as soon as the call is queued.
         assert!(count(&store, n).now_or_never().is_none());
     }
     drop(go_on);

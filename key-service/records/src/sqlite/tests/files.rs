@@ -1,4 +1,4 @@
-//! Files that are opened, refused, or gone.
+//! Files that open, are refused, or have disappeared.
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
@@ -10,7 +10,7 @@ use crate::{
     sqlite::{OpenError, Sqlite},
 };
 
-/// Opens a file that is refused, and finds it unchanged.
+/// Opens a file that is refused, and checks that it is unchanged.
 fn refused(path: &Path) -> OpenError {
     let before = fs::read(path).unwrap();
     let refused = Sqlite::open(path).err().unwrap();

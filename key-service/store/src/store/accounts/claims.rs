@@ -6,6 +6,7 @@
 
 use domain::{
     event::{Act, EventKind},
+    governed::{Made, registry::RegistryRefused},
     settings::{AccountLabels, MetadataPatch},
 };
 use key_service_ledger::{
@@ -16,7 +17,8 @@ use key_service_ledger::{
 use shared::ids::AccountId;
 
 use crate::{
-    data::{AccountChanged, AccountMade, NewAccount},
+    data::NewAccount,
+    error::Error,
     store::{base::Store, layout},
 };
 
@@ -28,7 +30,7 @@ impl Store {
         account: NewAccount,
         labels: &AccountLabels,
         act: Option<&Act>,
-    ) -> Result<AccountMade, StoreError> {
+    ) -> Result<Made<AccountId>, Error<RegistryRefused>> {
         if let Some(external_id) = &labels.external_id {
             return self.open_claimed_account(external_id, account, labels, act).await;
         }
@@ -38,7 +40,11 @@ impl Store {
         // Another caller may have died between writing the name and the account.
         let is_new = self.complete_named(&name, owner, labels, act).await?;
         let is_mine = is_new && owner.account == id;
-        Ok(if is_mine { AccountMade::New(id) } else { AccountMade::NameTaken(owner.account) })
+        if is_mine {
+            Ok(Made::New(id))
+        } else {
+            Err(Error::Refused(RegistryRefused::NameTaken(owner.account)))
+        }
     }
 
     /// Creates an account with an external id. Of several calls with the id, the first decides the account's name.
@@ -48,7 +54,7 @@ impl Store {
         NewAccount { id, name, created_at }: NewAccount,
         labels: &AccountLabels,
         act: Option<&Act>,
-    ) -> Result<AccountMade, StoreError> {
+    ) -> Result<Made<AccountId>, Error<RegistryRefused>> {
         let mine = AccountClaim { account: id, created_at, name: name.clone() };
         loop {
             let claim = self.claim_external_id(external_id, &mine).await?;
@@ -56,7 +62,7 @@ impl Store {
             if self.account_by_id(account).await?.is_some() {
                 // The call that gave the external id to an existing account may have died.
                 self.label_account(account, Some(external_id), &MetadataPatch::default(), act).await?;
-                return Ok(AccountMade::Existing(account));
+                return Ok(Made::Existing(account));
             }
             let named = AccountName { account, created_at: claim.created_at, has_external_id: true };
             let owner = self.claim_name(&claim.name, named).await?;
@@ -65,11 +71,11 @@ impl Store {
                     AccountProfile { name: claim.name, created_at: claim.created_at, keys: 0, groups: 0 };
                 let is_new = self.complete_account(account, &profile, labels, act).await?;
                 let is_mine = is_new && profile.name == name;
-                return Ok(if is_mine { AccountMade::New(account) } else { AccountMade::Existing(account) });
+                return Ok(if is_mine { Made::New(account) } else { Made::Existing(account) });
             }
             self.complete_named(&claim.name, owner, &AccountLabels::default(), act).await?;
             if claim.name == name {
-                return Ok(AccountMade::NameTaken(owner.account));
+                return Err(Error::Refused(RegistryRefused::NameTaken(owner.account)));
             }
             self.rename_claim(external_id, &claim, &name).await?;
         }
@@ -108,17 +114,17 @@ impl Store {
         external_id: Option<&str>,
         metadata: &MetadataPatch,
         act: &Act,
-    ) -> Result<AccountChanged, StoreError> {
-        let Some(found) = self.account_by_id(account).await? else { return Ok(AccountChanged::NotFound) };
+    ) -> Result<(), Error<RegistryRefused>> {
+        let found = self.account_by_id(account).await?.ok_or(Error::Refused(RegistryRefused::NotFound))?;
         if let Some(external_id) = external_id {
             if found.labels.external_id.is_some_and(|fixed| fixed != external_id) {
-                return Ok(AccountChanged::ExternalIdFixed);
+                return Err(Error::Refused(RegistryRefused::ExternalIdFixed));
             }
             let created_at = act.at.to_whole_seconds();
             let mine = AccountClaim { account, created_at, name: found.name };
             let claim = self.claim_external_id(external_id, &mine).await?;
             if claim.account != account {
-                return Ok(AccountChanged::ExternalIdTaken(claim.account));
+                return Err(Error::Refused(RegistryRefused::ExternalIdTaken(claim.account)));
             }
         }
         self.label_account(account, external_id, metadata, Some(act)).await
@@ -131,33 +137,33 @@ impl Store {
         external_id: Option<&str>,
         metadata: &MetadataPatch,
         act: Option<&Act>,
-    ) -> Result<AccountChanged, StoreError> {
+    ) -> Result<(), Error<RegistryRefused>> {
         let now = act.map_or_else(|| self.clock.now(), |act| act.at);
         let decide = |change: &mut Change<'_>| {
             let name = layout::account_labels();
-            let has_profile = change.has_record(&layout::account_profile());
+            let has_profile = change.has(&layout::account_profile());
             let before = read_labels(change.get::<AccountLabelsRecord>(&name)?.unwrap_or_default());
             if !has_profile {
-                return Ok(AccountChanged::NotFound);
+                return Err(Error::Refused(RegistryRefused::NotFound));
             }
             if !metadata.fits(&before.metadata, now) {
-                return Ok(AccountChanged::TooMuchMetadata);
+                return Err(Error::Refused(RegistryRefused::TooMuchMetadata));
             }
             let mut after = before.clone().with(metadata, now);
             if let Some(external_id) = external_id {
                 if before.external_id.as_ref().is_some_and(|fixed| fixed != external_id) {
-                    return Ok(AccountChanged::ExternalIdFixed);
+                    return Err(Error::Refused(RegistryRefused::ExternalIdFixed));
                 }
                 after.external_id = Some(external_id.to_owned());
             }
             let changes = after.changes_since(&before);
             if !changes.is_empty() {
-                change.put(&name, &write_labels(&after));
+                change.put(&name, write_labels(&after));
                 if let Some(act) = act {
                     change.event(act.event(0, None, None, EventKind::AccountUpdated { changes }));
                 }
             }
-            Ok(AccountChanged::Done)
+            Ok(())
         };
         self.lanes.change(account, decide).await
     }
@@ -176,7 +182,7 @@ impl Store {
                 match view.get::<AccountClaim>(&name)? {
                     Some(taken) if stale.as_ref() != Some(&taken) => Ok(taken),
                     Some(_) | None => {
-                        view.put(&name, mine);
+                        view.put(&name, mine.clone());
                         Ok(mine.clone())
                     }
                 }
@@ -204,7 +210,7 @@ impl Store {
         let (space, of_claim) = layout::account_external_id(external_id);
         let rename = |view: &mut View| {
             if view.get::<AccountClaim>(&of_claim)?.as_ref() == Some(claim) {
-                view.put(&of_claim, &AccountClaim { name: name.to_owned(), ..claim.clone() });
+                view.put(&of_claim, AccountClaim { name: name.to_owned(), ..claim.clone() });
             }
             Ok(())
         };
@@ -219,7 +225,7 @@ impl Store {
             if let Some(taken) = view.get::<AccountName>(&of_name)? {
                 return Ok(taken);
             }
-            view.put(&of_name, &mine);
+            view.put(&of_name, mine);
             Ok(mine)
         };
         self.change(&space, decide).await

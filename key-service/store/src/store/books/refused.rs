@@ -1,13 +1,14 @@
-//! Counts of refused calls, by hour and reason.
+//! Counts refused calls, by hour and reason.
 
 use std::{cmp::Reverse, collections::BTreeMap, ops::RangeInclusive};
 
 use key_service_ledger::{
     StoreError,
+    names::RecordName,
     stored::{RefusedCount, RefusedDay, RefusedDays},
     view::View,
 };
-use records::{Answer, Name, Question, Set};
+use records::{Answer, Question, Set};
 use shared::{
     ids::{AccountId, KeyId},
     time::Timestamp,
@@ -19,12 +20,12 @@ use crate::store::{
 };
 use domain::usage::{Day, Hour};
 
-/// Days that counts of refused calls are kept.
+/// Days for which counts of refused calls are kept.
 pub const REFUSED_KEPT_DAYS: i64 = 31;
-/// Records that a commit updates. With a guard and a write each, they stay far below a commit's bound on words.
+/// Records that a commit updates. With a guard and a write each, they stay far below the limit on a commit's words.
 const RECORDS_AT_ONCE: usize = 200;
 
-/// Number of calls of a key that were refused within an hour for a reason.
+/// Number of a key's calls refused within an hour for one reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefusedLine {
     pub key: KeyId,
@@ -34,8 +35,10 @@ pub struct RefusedLine {
     pub count: u64,
 }
 
-/// Counts to add, by record.
-type Additions = BTreeMap<Name, Vec<RefusedCount>>;
+/// A day, and a key or the whole account.
+type DayOfKey = (u32, Option<KeyId>);
+/// Counts to add, by day and key.
+type Additions = BTreeMap<DayOfKey, Vec<RefusedCount>>;
 
 impl Store {
     /// Adds to the account's counts, in one commit per few hundred keys. Counts older than [`REFUSED_KEPT_DAYS`] are
@@ -47,12 +50,12 @@ impl Store {
         for RefusedLine { key, hour, reason, count } in lines {
             let day = part(hour.day().number());
             let hour = u32::from(hour.of_day());
-            for name in [of_key(day, Some(key)), of_key(day, None)] {
+            for key in [Some(key), None] {
                 let added = RefusedCount { hour, reason: reason.to_owned(), count };
-                additions.entry(name).or_default().push(added);
+                additions.entry((day, key)).or_default().push(added);
             }
         }
-        additions.retain(|name, _| name.set.part >= first);
+        additions.retain(|(day, _), _| *day >= first);
         let additions: Vec<_> = additions.into_iter().collect();
         for some in additions.chunks(RECORDS_AT_ONCE) {
             self.note(&layout::space(account), |view| add(view, some, first)).await?;
@@ -60,7 +63,7 @@ impl Store {
         Ok(())
     }
 
-    /// Reads counts of these hours by reason, of one key or the whole account, largest first.
+    /// Reads the counts of these hours by reason, for one key or the whole account, largest first.
     pub async fn refused(
         &self,
         account: AccountId,
@@ -83,7 +86,7 @@ impl Store {
         Ok(by_reason(counts.into_iter()))
     }
 
-    /// Lists at most `limit` keys of the account with the most refused calls on a day, most first.
+    /// Lists at most `limit` keys of the account with the most refused calls on a day, largest first.
     pub async fn refused_keys(
         &self,
         account: AccountId,
@@ -91,7 +94,7 @@ impl Store {
         limit: usize,
     ) -> Result<Vec<(KeyId, u64)>, StoreError> {
         let (set, space) = (Set { table: layout::REFUSED, part: part(day.number()) }, layout::space(account));
-        // A key may be on several pages.
+        // A key may appear on several pages.
         let (mut keys, mut place) = (BTreeMap::new(), None);
         loop {
             let page = self.read().ask(&space, vec![Question::Set(set, place)]).await?.pop();
@@ -115,11 +118,12 @@ impl Store {
     }
 }
 
-/// Adds to the counts, and drops counts of days before `first`.
-fn add(view: &mut View, additions: &[(Name, Vec<RefusedCount>)], first: u32) -> Result<(), StoreError> {
+/// Adds to the counts, and drops counts for days before `first`.
+fn add(view: &mut View, additions: &[(DayOfKey, Vec<RefusedCount>)], first: u32) -> Result<(), StoreError> {
     let mut kept: RefusedDays = view.get(&days())?.unwrap_or_default();
-    for (name, added) in additions {
-        let mut day: RefusedDay = view.get(name)?.unwrap_or_default();
+    for ((number, key), added) in additions {
+        let name = of_key(*number, *key);
+        let mut day = view.get(&name)?.unwrap_or_default();
         for RefusedCount { hour, reason, count } in added {
             let before = day.counts.iter_mut().find(|of| of.hour == *hour && of.reason == *reason);
             match before {
@@ -129,41 +133,41 @@ fn add(view: &mut View, additions: &[(Name, Vec<RefusedCount>)], first: u32) -> 
                 }
             }
         }
-        view.put(name, &day);
-        if let Err(place) = kept.days.binary_search(&name.set.part) {
-            kept.days.insert(place, name.set.part);
+        view.put(&name, day);
+        if let Err(place) = kept.days.binary_search(number) {
+            kept.days.insert(place, *number);
         }
     }
     let ended = kept.days.partition_point(|day| *day < first);
     for day in kept.days.drain(..ended) {
         view.drop_set(Set { table: layout::REFUSED, part: day });
     }
-    view.put(&days(), &kept);
+    view.put(&days(), kept);
     Ok(())
 }
 
-/// The counts of a day, of one key or of the whole account.
-fn of_key(day: u32, key: Option<KeyId>) -> Name {
+/// Names the counts for a day, of one key or the whole account.
+fn of_key(day: u32, key: Option<KeyId>) -> RecordName<RefusedDay> {
     let key = key.map_or_else(|| b"a".to_vec(), |key| layout::tagged(b'k', key.as_bytes()));
     layout::of_part(layout::REFUSED, day, key)
 }
 
-/// The counts of the day of this instant, of the whole account.
-pub(crate) fn of_today(now: Timestamp) -> Name {
+/// Names the counts of the whole account for today.
+pub(crate) fn of_today(now: Timestamp) -> RecordName<RefusedDay> {
     of_key(part(Hour::of(now).day().number()), None)
 }
 
-/// The days that have counts.
-fn days() -> Name {
+/// Names the list of days that have counts.
+fn days() -> RecordName<RefusedDays> {
     layout::name(layout::HOUSE, *b"r")
 }
 
-/// Returns the part of a day. Days before 1970 are in the first part.
+/// Returns the number of a day's part. Days before 1970 are in the first part.
 fn part(day: i64) -> u32 {
     u32::try_from(day).unwrap_or_default()
 }
 
-/// The sums by reason, most first.
+/// Adds up the counts by reason, largest first.
 fn by_reason(counts: impl Iterator<Item = (String, u64)>) -> Vec<(String, u64)> {
     let mut sums: BTreeMap<String, u64> = BTreeMap::new();
     for (reason, count) in counts {

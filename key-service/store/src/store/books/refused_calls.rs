@@ -3,8 +3,8 @@
 use std::cmp::Reverse;
 
 use domain::refused::RefusedCall;
-use key_service_ledger::{StoreError, stored::RefusedCalls};
-use records::{Name, Order, Write};
+use key_service_ledger::{StoreError, names::RecordName, stored::RefusedCalls};
+use records::{Order, Write};
 use shared::{ids::AccountId, stored};
 
 use crate::store::{base::Store, layout};
@@ -28,7 +28,7 @@ impl Store {
                 let mut kept: RefusedCalls = view.get(&numbers())?.unwrap_or_default();
                 let (log, first) = (layout::REFUSED_CALLS, kept.last + 1);
                 kept.last += values.len() as u64;
-                view.put(&numbers(), &kept);
+                view.put(&numbers(), kept);
                 let (values, kept) = (values.to_vec(), REFUSED_CALLS_KEPT as u64);
                 view.write(Write::Append { log, first, values, kept });
                 Ok(())
@@ -55,6 +55,6 @@ impl Store {
 }
 
 /// Name of the record with the numbers of the calls.
-fn numbers() -> Name {
+fn numbers() -> RecordName<RefusedCalls> {
     layout::name(layout::HOUSE, *b"c")
 }

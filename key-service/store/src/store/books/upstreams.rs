@@ -43,7 +43,7 @@ impl Store {
                 Ok(place) => hours[place] = written(number, read(&hours[place]).plus(calls)),
                 Err(place) => hours.insert(place, written(number, calls)),
             }
-            view.put(&name, &UpstreamHours { hours });
+            view.put(&name, UpstreamHours { hours });
             Ok(())
         };
         self.note(&space(), add).await

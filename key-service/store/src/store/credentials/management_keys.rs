@@ -6,24 +6,27 @@
 use domain::{
     access::is_noted,
     event::{Act, EventKind},
+    governed::Made,
 };
 use key_service_ledger::{
     Change, StoreError,
+    names::RecordName,
     stored::{IdList, ManagementKeyOwner, ManagementKeyRecord},
     view::View,
 };
-use records::{Name, Space};
+use records::Space;
 use shared::{
     ids::{AccountId, ManagementKeyId, Principal},
     time::Timestamp,
 };
 
 use crate::{
-    data::{Credential, Idempotency, ManagementKey, ManagementKeyMade, NewManagementKey},
+    data::{Credential, Idempotency, ManagementKey, ManagementKeyNotMade, NewManagementKey},
+    error::Error,
     store::{
         accounts::insert_id,
         base::{Store, damaged},
-        idempotency::{self, Earlier},
+        idempotency::OnceRequest,
         layout,
     },
 };
@@ -32,7 +35,11 @@ impl Store {
     /// Creates a management key in an existing account; a repetition changes nothing. `false` if the account has
     /// reached its bound on management keys.
     pub async fn create_management_key(&self, key: NewManagementKey, act: &Act) -> Result<bool, StoreError> {
-        Ok(self.create_management_key_once(key, None, act).await? == ManagementKeyMade::Made)
+        match self.create_management_key_once(key, None, act).await {
+            Ok(_) => Ok(true),
+            Err(Error::Refused(ManagementKeyNotMade::TooMany | ManagementKeyNotMade::Reused)) => Ok(false),
+            Err(Error::Store(cause)) => Err(cause),
+        }
     }
 
     /// Creates a management key once for each idempotency key.
@@ -41,11 +48,11 @@ impl Store {
         key: NewManagementKey,
         idempotency: Option<Idempotency>,
         act: &Act,
-    ) -> Result<ManagementKeyMade, StoreError> {
+    ) -> Result<Made<ManagementKeyId>, Error<ManagementKeyNotMade>> {
         let (account, id) = (key.account, key.key.id);
         // Refused here, the call leaves no record of an owner behind.
         if self.account_money(account).await?.is_none() {
-            return Err(StoreError::no_account(account));
+            return Err(StoreError::no_account(account).into());
         }
         let list = self
             .read()
@@ -53,38 +60,28 @@ impl Store {
             .await?
             .unwrap_or_default();
         if idempotency.is_none() && !has_room(&list, id, key.most) {
-            return Ok(ManagementKeyMade::TooMany);
+            return Err(Error::Refused(ManagementKeyNotMade::TooMany));
         }
-        let attempt = idempotency.as_ref();
-        let ended = self.ended_attempts(account, attempt).await?;
         let (space, of_owner) = owner_record(id);
         let owner = ManagementKeyOwner { account };
         let own = |view: &mut View| {
             view.presume_absent(&of_owner);
             if !view.has(&of_owner) {
-                view.put(&of_owner, &owner);
+                view.put(&of_owner, owner);
             }
             Ok(())
         };
         self.change(&space, own).await?;
-        let create = |change: &mut Change<'_>| {
-            idempotency::prune(change, &ended)?;
-            match idempotency::earlier(change, attempt)? {
-                Some(Earlier::OtherRequest) => return Ok(ManagementKeyMade::Reused),
-                Some(Earlier::Made(id)) => {
-                    let id = ManagementKeyId::from_slice(&id).ok_or_else(|| damaged("an id"))?;
-                    return Ok(ManagementKeyMade::Replayed(id));
-                }
-                None => {}
-            }
-            if !add_key(change, &key, act)? {
-                return Ok(ManagementKeyMade::TooMany);
-            }
-            idempotency::keep(change, attempt, id.as_bytes());
-            Ok(ManagementKeyMade::Made)
+        let request = OnceRequest { account, makes: *id.as_bytes(), idempotency };
+        let find = |_: &mut Change<'_>, id: [u8; 16]| {
+            Ok(ManagementKeyId::from_slice(&id).ok_or_else(|| damaged("an id"))?)
         };
-        let made = self.lanes.change(account, create).await?;
-        if made == ManagementKeyMade::Made {
+        let create = |change: &mut Change<'_>| {
+            let is_there = add_key(change, &key, act)?;
+            if is_there { Ok(Made::New(id)) } else { Err(Error::Refused(ManagementKeyNotMade::TooMany)) }
+        };
+        let made = self.make_once(request, find, create).await?;
+        if let Made::New(_) = made {
             let owner = Principal::ManagementKey(account, id);
             self.put_credential(&key.digest, Credential::first(owner)).await?;
         }
@@ -125,7 +122,7 @@ impl Store {
                 return Ok(false);
             }
             key.last_used_at = Some(now);
-            view.put(&name, &key);
+            view.put(&name, key);
             Ok(true)
         };
         self.note(&layout::space(account), note).await
@@ -158,12 +155,12 @@ fn add_key(change: &mut Change<'_>, new: &NewManagementKey, act: &Act) -> Result
     if !has_room(&list, key.id, *most) {
         return Ok(false);
     }
-    if change.has_record(&name) {
+    if change.has(&name) {
         return Ok(true);
     }
     insert_id(&mut list, key.id);
-    change.put(&list_name(), &list);
-    change.put(&name, &write_key(key));
+    change.put(&list_name(), list);
+    change.put(&name, write_key(key));
     change.event(act.event(0, None, None, key.creation()));
     Ok(true)
 }
@@ -178,7 +175,7 @@ fn revoke(
     let Some(mut key) = change.get::<ManagementKeyRecord>(&name)? else { return Ok(None) };
     if key.revoked_at.is_none() {
         key.revoked_at = Some(act.at.to_whole_seconds());
-        change.put(&name, &key);
+        change.put(&name, key.clone());
         let revoked = EventKind::ManagementKeyRevoked { management_key_id: id, name: key.name.clone() };
         change.event(act.event(0, None, None, revoked));
     }
@@ -190,16 +187,16 @@ fn has_room(list: &IdList<ManagementKeyId>, id: ManagementKeyId, most: u64) -> b
     (list.ids.len() as u64) < most || list.ids.contains(&id)
 }
 
-fn list_name() -> Name {
+fn list_name() -> RecordName<IdList<ManagementKeyId>> {
     layout::name(layout::MANAGEMENT_KEYS, *b"l")
 }
 
-fn key_name(id: ManagementKeyId) -> Name {
+fn key_name(id: ManagementKeyId) -> RecordName<ManagementKeyRecord> {
     layout::name(layout::MANAGEMENT_KEYS, layout::tagged(b'k', id.as_bytes()))
 }
 
 /// Space and name of the record of a key's owner.
-fn owner_record(id: ManagementKeyId) -> (Space, Name) {
+fn owner_record(id: ManagementKeyId) -> (Space, RecordName<ManagementKeyOwner>) {
     let space = layout::part_of("management-keys", id.as_bytes());
     (space, layout::name(layout::MANAGEMENT_KEY_OWNERS, *id.as_bytes()))
 }

@@ -9,10 +9,10 @@ use domain::{
 };
 use key_service_ledger::{
     Change, StoreError,
+    names::RecordName,
     stored::{IdList, OperatorKeyRecord},
     view::View,
 };
-use records::Name;
 use shared::{
     ids::{OperatorKeyId, Principal},
     time::Timestamp,
@@ -66,7 +66,7 @@ impl Store {
                 new_operator_key_id: new.key.id,
                 previous_key_expires_at: end,
             };
-            change.put(&name, &OperatorKeyRecord { expires_at: Some(end), ..record });
+            change.put(&name, OperatorKeyRecord { expires_at: Some(end), ..record });
             change.event(act.event(0, None, None, rotated));
             Ok(OperatorKeyMade::Made)
         };
@@ -111,7 +111,7 @@ impl Store {
             if !is_noted(key.last_used_at, now) {
                 return Ok(false);
             }
-            view.put(&name, &OperatorKeyRecord { last_used_at: Some(now), ..key });
+            view.put(&name, OperatorKeyRecord { last_used_at: Some(now), ..key });
             Ok(true)
         };
         self.note(&layout::space(operators()), note).await
@@ -128,7 +128,7 @@ impl Store {
             let Some(mut key) = change.get::<OperatorKeyRecord>(&name)? else { return Ok(None) };
             if key.revoked_at.is_none() {
                 key.revoked_at = Some(act.at.to_whole_seconds());
-                change.put(&name, &key);
+                change.put(&name, key.clone());
                 let revoked = EventKind::OperatorKeyRevoked { operator_key_id: id, name: key.name.clone() };
                 change.event(act.event(0, None, None, revoked));
             }
@@ -147,16 +147,16 @@ fn add(change: &mut Change<'_>, new: &NewOperatorKey) -> Result<bool, StoreError
         return Ok(false);
     }
     insert_id(&mut list, new.key.id);
-    change.put(&list_name(), &list);
-    change.put(&name, &write_key(&new.key));
+    change.put(&list_name(), list);
+    change.put(&name, write_key(&new.key));
     Ok(true)
 }
 
-fn list_name() -> Name {
+fn list_name() -> RecordName<IdList<OperatorKeyId>> {
     layout::name(layout::OPERATOR_KEYS, *b"l")
 }
 
-fn key_name(id: OperatorKeyId) -> Name {
+fn key_name(id: OperatorKeyId) -> RecordName<OperatorKeyRecord> {
     layout::name(layout::OPERATOR_KEYS, layout::tagged(b'k', id.as_bytes()))
 }
 

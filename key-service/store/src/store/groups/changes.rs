@@ -2,21 +2,21 @@
 
 use domain::{
     event::Act,
-    group::{self, BadGroup, Group, GroupPatch, NewGroup},
+    governed::{BadGroup, Made, Refused},
+    group::{self, Group, GroupPatch, NewGroup},
     ledger::{self, Budget, Holder},
 };
 use key_service_ledger::{
     Change, StoreError,
     stored::{AccountProfile, ExternalId, GroupProfile},
 };
-use shared::{ids::GroupId, money::NanoUsd};
+use shared::{ids::GroupId, money::NanoUsd, wire::Noun};
 
 use crate::{
-    data::{GroupCreated, GroupUpdated, Idempotency},
+    error::Error,
     store::{
         base::damaged,
         groups::profile::{from_profile, group_id, to_profile},
-        idempotency::{self, Earlier},
         layout::{self, external_id},
     },
 };
@@ -34,53 +34,42 @@ pub(crate) fn with_external_id(change: &mut Change<'_>, id: &str) -> Result<Opti
     Ok(found.map(|found| found.group))
 }
 
-/// Creates a group, unless the idempotency key is taken or another group has the external id; a repetition changes
-/// nothing.
+/// Creates a group, unless another one has the external id; a repetition changes nothing.
 pub(super) fn create(
     change: &mut Change<'_>,
     NewGroup { account, group, most }: &NewGroup,
-    attempt: Option<&Idempotency>,
     act: &Act,
-) -> Result<GroupCreated, StoreError> {
+) -> Result<Made<Group>, Error<Refused>> {
     // All records are requested first, so that they are read together.
     let exists = change.account()?.is_some();
-    let earlier = idempotency::earlier(change, attempt)?;
     let named = group.external_id.as_deref().map(|id| with_external_id(change, id)).transpose()?.flatten();
     let groups =
         change.get::<AccountProfile>(&layout::account_profile())?.map_or(0, |profile| profile.groups);
     let present = find(change, group.id)?;
     let judged = may_have_parent(change, group.id, group.spend.parent)?;
     if !exists {
-        return Err(StoreError::no_account(*account));
-    }
-    match earlier {
-        Some(Earlier::OtherRequest) => return Ok(GroupCreated::Reused),
-        Some(Earlier::Made(id)) => {
-            let id = group_id(&id)?;
-            let made = find(change, id)?.ok_or_else(|| damaged("what an idempotency key made is missing"))?;
-            return Ok(if id == group.id { GroupCreated::New(made) } else { GroupCreated::Replayed(made) });
-        }
-        None => {}
+        return Err(StoreError::no_account(*account).into());
     }
     if let Some(id) = named {
         let existing = find(change, id)?.ok_or_else(|| damaged("the group of an external id"))?;
-        return Ok(GroupCreated::Existing(existing));
+        return Ok(Made::Existing(existing));
     }
-    if let Err(bad) = judged {
-        return Ok(GroupCreated::BadParent(bad));
-    }
-    if let Err(bad) = group.spend.budget.judge_raises(act.at) {
-        return Ok(GroupCreated::BadRaise(bad));
-    }
+    judged.map_err(|bad| Refused::BadGroup("parent_id", bad))?;
+    group.spend.budget.judge_raises(act.at).map_err(Refused::BadRaise)?;
     if present.is_none() && groups >= *most {
-        return Ok(GroupCreated::TooMany);
+        return Err(Refused::TooMany(Noun::Group, *most).into());
     }
     if insert_group(change, group)? {
         change.event(act.event(0, None, Some(group.id), group.creation(act.at)));
         tell_passed(change, None, group, act);
     }
-    idempotency::keep(change, attempt, group.id.as_bytes());
-    find(change, group.id)?.map(GroupCreated::New).ok_or_else(|| damaged("a group"))
+    made(change, *group.id.as_bytes()).map(Made::New)
+}
+
+/// Finds the group that a request made.
+pub(super) fn made(change: &mut Change<'_>, id: [u8; 16]) -> Result<Group, Error<Refused>> {
+    let found = find(change, group_id(&id)?)?;
+    Ok(found.ok_or_else(|| damaged("what an idempotency key made is missing"))?)
 }
 
 /// Writes and counts a group, unless its id exists. Returns whether it was written. Money already spent becomes an
@@ -88,19 +77,19 @@ pub(super) fn create(
 pub(crate) fn insert_group(change: &mut Change<'_>, group: &Group) -> Result<bool, StoreError> {
     let Group { id, spend, .. } = group;
     let (of_account, of_group) = (layout::account_profile(), layout::group_profile(*id));
-    let is_there = change.group(*id)?.is_some() | change.has_record(&of_group);
+    let is_there = change.group(*id)?.is_some() | change.has(&of_group);
     let account = change.get::<AccountProfile>(&of_account)?;
     if is_there {
         return Ok(false);
     }
     let account = account.ok_or_else(|| damaged("the profile of the account"))?;
-    change.put(&of_account, &AccountProfile { groups: account.groups + 1, ..account });
+    change.put(&of_account, AccountProfile { groups: account.groups + 1, ..account });
     let budget = Budget { held: NanoUsd::ZERO, ..spend.budget.clone() };
     let opening = budget.used;
     change.set_group(*id, ledger::Group { budget, ..spend.clone() });
-    change.put(&of_group, &GroupProfile { opening, ..to_profile(group) });
+    change.put(&of_group, GroupProfile { opening, ..to_profile(group) });
     if let Some(name) = &group.external_id {
-        change.put(&external_id(name), &ExternalId { group: *id });
+        change.put(&external_id(name), ExternalId { group: *id });
     }
     change.enter(layout::GROUPS, id.as_bytes().to_vec());
     move_group(change, *id, None, spend.parent)?;
@@ -112,17 +101,14 @@ pub(super) fn update(
     id: GroupId,
     patch: &GroupPatch,
     act: &Act,
-) -> Result<GroupUpdated, StoreError> {
+) -> Result<Group, Error<Refused>> {
     let judged = may_have_parent(change, id, patch.parent.flatten())?;
     let name = layout::group_profile(id);
     let profile = change.get::<GroupProfile>(&name)?;
     let (Some(before), Some(profile)) = (find(change, id)?, profile) else {
-        return Ok(GroupUpdated::NotFound);
+        return Err(Refused::NotFound(Noun::Group).into());
     };
-    let mut group = match before.clone().updated(patch, judged, act.at) {
-        Ok(group) => group,
-        Err(reason) => return Ok(GroupUpdated::NotChanged(reason)),
-    };
+    let mut group = before.clone().updated(patch, judged, act.at)?;
     if patch.bounds.windows.is_some() {
         group.spend.budget.begin_windows(act.at, change.windows_begin(act.at)?);
     }
@@ -130,13 +116,13 @@ pub(super) fn update(
     // External ids never change.
     let external_id = before.external_id.clone();
     change.set_group(id, group.spend.clone());
-    change.put(&name, &GroupProfile { opening, children, external_id, ..to_profile(&group) });
+    change.put(&name, GroupProfile { opening, children, external_id, ..to_profile(&group) });
     move_group(change, id, before.spend.parent, group.spend.parent)?;
     if let Some(kind) = group.change(&before, act.at) {
         change.event(act.event(0, None, Some(id), kind));
     }
     tell_passed(change, Some(&before), &group, act);
-    Ok(GroupUpdated::Group(group))
+    Ok(group)
 }
 
 /// Writes events of the thresholds that a group's new bounds cross.
@@ -207,7 +193,7 @@ fn count(
     let name = layout::group_profile(id);
     if let Some(mut profile) = change.get::<GroupProfile>(&name)? {
         add(&mut profile);
-        change.put(&name, &profile);
+        change.put(&name, profile);
     }
     Ok(())
 }

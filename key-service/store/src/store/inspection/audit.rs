@@ -66,7 +66,7 @@ impl Store {
             let note = |view: &mut View| {
                 let house = view.get::<House>(&names::house())?;
                 let house = house.unwrap_or_else(|| house::begin(account));
-                view.put(&names::house(), &House { journal: first, ..house });
+                view.put(&names::house(), House { journal: first, ..house });
                 Ok(())
             };
             self.change(&space, note).await?;

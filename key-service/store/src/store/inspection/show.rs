@@ -7,7 +7,8 @@ use domain::{
     usage::{Counts, DayTotal, GroupDay, Margin, UserDay},
 };
 use key_service_ledger::{
-    StoreError, names,
+    StoreError,
+    names::{self, RecordName},
     stored::{
         AccountClaim, AccountLabelsRecord, AccountProfile, AccountRecord, Balance, DeliveryAttempts,
         EventsKept, ExpiringValue, ExternalId, GroupProfile, HolderRecord, House, IdList, KeyProfile,
@@ -17,7 +18,7 @@ use key_service_ledger::{
     },
 };
 use minicbor::Decode;
-use records::{Answer, Name, Order, Question, Record, Set, Space};
+use records::{Answer, Name, NameBytes, Order, Question, Record, Set, Space};
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 use shared::ids::{
@@ -27,6 +28,7 @@ use shared::ids::{
 use crate::store::{
     base::{Store, no_answer, value},
     layout,
+    members::member_records::{member_name, name_name},
     spending::holders::PARTS_TRIED,
 };
 
@@ -108,43 +110,50 @@ impl Store {
         let own = match object {
             None => {
                 let lists = [layout::MANAGEMENT_KEYS, layout::MEMBERS, layout::WEBHOOKS];
-                let mut own =
-                    vec![names::account(), names::events(), names::turn(), layout::account_profile()];
-                own.push(layout::account_labels());
-                let house = |of: &[u8; 1]| layout::name(layout::HOUSE, *of);
-                own.extend([names::house(), house(b"r"), house(b"c"), house(b"n")]);
-                own.extend(lists.map(|table| layout::name(table, *b"l")));
-                let listing = layout::name(layout::HOLDERS, *account.as_bytes());
+                let mut own = vec![
+                    names::account().into(),
+                    names::events().into(),
+                    names::turn().into(),
+                    layout::account_profile().into(),
+                    layout::account_labels().into(),
+                ];
+                own.extend([*b"h", *b"r", *b"c", *b"n"].map(|of| named(layout::HOUSE, of)));
+                own.extend(lists.map(|table| named(table, *b"l")));
+                let listing = named(layout::HOLDERS, *account.as_bytes());
                 others.extend(layout::holders(account).take(PARTS_TRIED).map(|part| (part, listing.clone())));
                 own
             }
             Some(ShownObject::Key(id)) => {
-                let mut own = vec![names::key(id), layout::key_profile(id)];
-                let days = layout::name(layout::HOUSE, *b"r");
-                let days = self.read_sound::<RefusedDays>(&space, days).await?.unwrap_or_default().days;
-                let of_day =
-                    |day: u32| layout::of_part(layout::REFUSED, day, layout::tagged(b'k', id.as_bytes()));
+                let mut own = vec![names::key(id).into(), layout::key_profile(id).into()];
+                let days = layout::name::<RefusedDays>(layout::HOUSE, *b"r");
+                let days = self.read_sound(&space, days).await?.unwrap_or_default().days;
+                let of_day = |day: u32| Name {
+                    set: Set { table: layout::REFUSED, part: day },
+                    key: layout::tagged(b'k', id.as_bytes()).into(),
+                };
                 own.extend(days.into_iter().rev().take(MOST).map(of_day));
                 own
             }
             Some(ShownObject::Group(id)) => {
                 let profile = layout::group_profile(id);
-                let found = self.read_sound::<GroupProfile>(&space, profile.clone()).await?;
-                let mut own = vec![names::group(id), profile];
+                let found = self.read_sound(&space, profile.clone()).await?;
+                let mut own = vec![names::group(id).into(), profile.into()];
                 let external_id = found.and_then(|profile| profile.external_id);
-                own.extend(external_id.map(|id| layout::name(layout::EXTERNAL_IDS, id.as_bytes())));
+                own.extend(external_id.map(|id| Name::from(layout::external_id(&id))));
                 own
             }
-            Some(ShownObject::Generation(id)) => vec![names::generation(id), names::expired(id)],
-            Some(ShownObject::Deposit(id)) => vec![names::deposit(id)],
+            Some(ShownObject::Generation(id)) => {
+                vec![names::generation(id).into(), names::expired(id).into()]
+            }
+            Some(ShownObject::Deposit(id)) => vec![names::deposit(id).into()],
             Some(ShownObject::ManagementKey(id)) => {
                 let owners = layout::part_of("management-keys", id.as_bytes());
-                others.push((owners, layout::name(layout::MANAGEMENT_KEY_OWNERS, *id.as_bytes())));
-                vec![layout::name(layout::MANAGEMENT_KEYS, layout::tagged(b'k', id.as_bytes()))]
+                others.push((owners, named(layout::MANAGEMENT_KEY_OWNERS, *id.as_bytes())));
+                vec![named(layout::MANAGEMENT_KEYS, layout::tagged(b'k', id.as_bytes()))]
             }
             Some(ShownObject::Member(id)) => self.of_member(&space, id).await?,
             Some(ShownObject::Webhook(id)) => {
-                let of_kind = |kind| layout::name(layout::WEBHOOKS, layout::tagged(kind, id.as_bytes()));
+                let of_kind = |kind| named(layout::WEBHOOKS, layout::tagged(kind, id.as_bytes()));
                 [b'w', b'p', b'a'].map(of_kind).to_vec()
             }
         };
@@ -153,15 +162,13 @@ impl Store {
 
     /// Names of the records of a member.
     async fn of_member(&self, space: &Space, id: MemberId) -> Result<Vec<Name>, StoreError> {
-        let of_id = |table| layout::name(table, layout::tagged(b'm', id.as_bytes()));
-        let mut own = vec![of_id(layout::MEMBERS)];
-        let member = self.read_sound::<MemberRecord>(space, of_id(layout::MEMBERS)).await?;
-        let named = member.map(|member| layout::tagged(b'n', member.name.as_bytes()));
-        own.extend(named.map(|named| layout::name(layout::MEMBERS, named)));
-        own.push(of_id(layout::EXPIRING));
+        let mut own = vec![member_name(id).into()];
+        let member = self.read_sound(space, member_name(id)).await?;
+        own.extend(member.map(|member| Name::from(name_name(&member.name))));
+        own.push(named(layout::EXPIRING, layout::tagged(b'm', id.as_bytes())));
         let range = (id.as_bytes().to_vec(), layout::behind(id.as_bytes()));
         let entries = self.read().entries(space, layout::OF_MEMBERS, range, Order::Ascending, MOST).await?;
-        let in_entry = |entry: &Vec<u8>| layout::name(layout::EXPIRING, entry.get(16..).unwrap_or_default());
+        let in_entry = |entry: &Vec<u8>| named(layout::EXPIRING, entry.get(16..).unwrap_or_default());
         own.extend(entries.iter().map(in_entry));
         Ok(own)
     }
@@ -170,11 +177,13 @@ impl Store {
     async fn read_sound<T: for<'b> Decode<'b, ()>>(
         &self,
         space: &Space,
-        name: Name,
+        name: RecordName<T>,
     ) -> Result<Option<T>, StoreError> {
         self.read().get(space, name).await.or_else(|error| match error {
             StoreError::Damaged(_) => Ok(None),
-            StoreError::Unavailable(_) | StoreError::Busy(_) | StoreError::Conflict(_) => Err(error),
+            StoreError::Unavailable(_) | StoreError::Busy(_) | StoreError::Full | StoreError::Conflict(_) => {
+                Err(error)
+            }
         })
     }
 
@@ -191,12 +200,12 @@ impl Store {
 
 pub(crate) fn shown(name: &Name, record: Option<&Record>) -> ShownRecord {
     let Set { table, part } = name.set;
-    let set = set_name(table);
+    let (set, read) = kind(table, &name.key);
     ShownRecord {
         set: if has_parts(table) { format!("{set}/{part}") } else { set.to_owned() },
         name: name_text(name),
         revision: record.map(|record| hex::encode(record.revision().0)),
-        record: record.and_then(|record| read(table, &name.key, record)).unwrap_or_else(|| damaged(record)),
+        record: record.and_then(read).unwrap_or_else(|| damaged(record)),
     }
 }
 
@@ -212,41 +221,11 @@ fn has_parts(table: u8) -> bool {
     of_times.contains(&table) || names::SETS_OF_DAYS.contains(&table)
 }
 
-/// The name of a set in the store.
-fn set_name(table: u8) -> &'static str {
-    match table {
-        names::MONEY => "money",
-        names::GENERATIONS => "generations",
-        names::EXPIRED => "expired",
-        names::DEPOSITS => "deposits",
-        names::SUMS => "sums",
-        names::SPEND => "spend",
-        names::GROUP_SPEND => "group_spend",
-        names::USERS => "users",
-        names::PAYERS => "payers",
-        names::TOLD => "told",
-        layout::PROFILES => "profiles",
-        layout::EXTERNAL_IDS => "external_ids",
-        layout::IDEMPOTENCY => "idempotency",
-        layout::MANAGEMENT_KEYS => "management keys",
-        layout::MEMBERS => "members",
-        layout::EXPIRING => "expiring",
-        layout::WEBHOOKS => "webhooks",
-        layout::DELIVERIES => "deliveries",
-        layout::REFUSED => "refused",
-        layout::HOUSE => "house",
-        layout::OPERATOR_KEYS => "operator keys",
-        layout::ACCOUNT_EXTERNAL_IDS => "account external ids",
-        layout::MANAGEMENT_KEY_OWNERS => "management key owners",
-        layout::HOLDERS => "holders",
-        _ => "unknown",
-    }
-}
-
-/// Returns the name of a record. A link's or session's name is a digest of its secret, so it is hidden.
+/// Returns the name of a record. A link's or session's name is a digest of its secret, so names of expiring
+/// records are hidden.
 fn name_text(Name { set, key }: &Name) -> String {
     match (set.table, &key[..]) {
-        (layout::EXPIRING, [tag @ (b'l' | b's'), _, ..]) => format!("{}hidden", char::from(*tag)),
+        (layout::EXPIRING, [tag @ (b'l' | b's' | b'a'), _, ..]) => format!("{}hidden", char::from(*tag)),
         (layout::EXTERNAL_IDS, text) | (layout::MEMBERS, text @ [b'n', ..]) => {
             String::from_utf8_lossy(text).into_owned()
         }
@@ -257,51 +236,63 @@ fn name_text(Name { set, key }: &Name) -> String {
     }
 }
 
-/// The value of a record in a set of the account.
-fn read(table: u8, key: &[u8], record: &Record) -> Option<Box<RawValue>> {
-    match (table, key.first()?) {
-        (names::MONEY, b'a') => json_of::<AccountRecord>(record),
-        (names::MONEY, b'e') => json_of::<EventsKept>(record),
-        (names::MONEY, b't') => json_of::<Turn>(record),
-        (names::MONEY, b'k') => json_of::<Balance<Key>>(record),
-        (names::MONEY, b'g') => json_of::<Balance<Group>>(record),
-        (names::GENERATIONS | names::EXPIRED | names::DEPOSITS, _) => json_of::<LedgerRecord>(record),
-        (layout::PROFILES, b'a') => json_of::<AccountProfile>(record),
-        (layout::PROFILES, b'o') => json_of::<AccountLabelsRecord>(record),
-        (layout::PROFILES, b'k') => json_of::<KeyProfile>(record),
-        (layout::PROFILES, b'g') => json_of::<GroupProfile>(record),
-        (layout::EXTERNAL_IDS, _) => json_of::<ExternalId>(record),
-        (layout::MANAGEMENT_KEYS, b'l') => json_of::<IdList<ManagementKeyId>>(record),
-        (layout::MEMBERS, b'l') => json_of::<IdList<MemberId>>(record),
-        (layout::WEBHOOKS, b'l') => json_of::<IdList<WebhookId>>(record),
-        (layout::MANAGEMENT_KEYS, b'k') => json_of::<ManagementKeyRecord>(record),
-        (layout::OPERATOR_KEYS, b'l') => json_of::<IdList<OperatorKeyId>>(record),
-        (layout::OPERATOR_KEYS, b'k') => json_of::<OperatorKeyRecord>(record),
-        (layout::ACCOUNT_EXTERNAL_IDS, _) => json_of::<AccountClaim>(record),
-        (layout::MANAGEMENT_KEY_OWNERS, _) => json_of::<ManagementKeyOwner>(record),
-        (names::SUMS, _) => json_of::<Balance<DayTotal<Counts>>>(record),
-        (names::SPEND, _) => json_of::<Balance<DayTotal<Margin>>>(record),
-        (names::GROUP_SPEND, _) => json_of::<Balance<GroupDay>>(record),
-        (names::USERS, _) => json_of::<Balance<UserDay>>(record),
-        (names::PAYERS, _) => json_of::<PayersOfKey>(record),
-        (names::TOLD, _) => json_of::<Told>(record),
-        (layout::MEMBERS, b'm') => json_of::<MemberRecord>(record),
-        (layout::MEMBERS, b'n') => json_of::<MemberName>(record),
-        (layout::EXPIRING, b'm') => json_of::<LatestLink>(record),
-        (layout::EXPIRING, _) => json_of::<ExpiringValue>(record),
-        (layout::WEBHOOKS, b'w') => json_of::<WebhookRecord>(record),
-        (layout::WEBHOOKS, b'p') => json_of::<PendingDeliveries>(record),
-        (layout::WEBHOOKS, b'a') => json_of::<DeliveryAttempts>(record),
-        (layout::REFUSED, _) => json_of::<RefusedDay>(record),
-        (layout::HOUSE, b'h') => json_of::<House>(record),
-        (layout::HOUSE, b'r') => json_of::<RefusedDays>(record),
-        (layout::HOUSE, b'c') => json_of::<RefusedCalls>(record),
-        (layout::HOUSE, b'n') => json_of::<Restores>(record),
-        (layout::HOLDERS, _) => json_of::<HolderRecord>(record),
-        _ => None,
+/// Name of a record in a set without parts.
+fn named(table: u8, key: impl Into<NameBytes>) -> Name {
+    Name { set: Set { table, part: 0 }, key: key.into() }
+}
+
+/// Reads a value and shows it as JSON.
+type ReadValue = fn(&Record) -> Option<Box<RawValue>>;
+
+/// The name of a record's set in the store, and how its value is read.
+fn kind(table: u8, key: &[u8]) -> (&'static str, ReadValue) {
+    match (table, key.first()) {
+        (names::MONEY, Some(b'a')) => ("money", json_of::<AccountRecord>),
+        (names::MONEY, Some(b'e')) => ("money", json_of::<EventsKept>),
+        (names::MONEY, Some(b't')) => ("money", json_of::<Turn>),
+        (names::MONEY, Some(b'k')) => ("money", json_of::<Balance<Key>>),
+        (names::MONEY, Some(b'g')) => ("money", json_of::<Balance<Group>>),
+        (names::GENERATIONS, _) => ("generations", json_of::<LedgerRecord>),
+        (names::EXPIRED, _) => ("expired", json_of::<LedgerRecord>),
+        (names::DEPOSITS, _) => ("deposits", json_of::<LedgerRecord>),
+        (layout::PROFILES, Some(b'a')) => ("profiles", json_of::<AccountProfile>),
+        (layout::PROFILES, Some(b'o')) => ("profiles", json_of::<AccountLabelsRecord>),
+        (layout::PROFILES, Some(b'k')) => ("profiles", json_of::<KeyProfile>),
+        (layout::PROFILES, Some(b'g')) => ("profiles", json_of::<GroupProfile>),
+        (layout::EXTERNAL_IDS, _) => ("external_ids", json_of::<ExternalId>),
+        (layout::MANAGEMENT_KEYS, Some(b'l')) => ("management keys", json_of::<IdList<ManagementKeyId>>),
+        (layout::MEMBERS, Some(b'l')) => ("members", json_of::<IdList<MemberId>>),
+        (layout::WEBHOOKS, Some(b'l')) => ("webhooks", json_of::<IdList<WebhookId>>),
+        (layout::MANAGEMENT_KEYS, Some(b'k')) => ("management keys", json_of::<ManagementKeyRecord>),
+        (layout::OPERATOR_KEYS, Some(b'l')) => ("operator keys", json_of::<IdList<OperatorKeyId>>),
+        (layout::OPERATOR_KEYS, Some(b'k')) => ("operator keys", json_of::<OperatorKeyRecord>),
+        (layout::ACCOUNT_EXTERNAL_IDS, _) => ("account external ids", json_of::<AccountClaim>),
+        (layout::MANAGEMENT_KEY_OWNERS, _) => ("management key owners", json_of::<ManagementKeyOwner>),
+        (names::SUMS, _) => ("sums", json_of::<Balance<DayTotal<Counts>>>),
+        (names::SPEND, _) => ("spend", json_of::<Balance<DayTotal<Margin>>>),
+        (names::GROUP_SPEND, _) => ("group_spend", json_of::<Balance<GroupDay>>),
+        (names::USERS, _) => ("users", json_of::<Balance<UserDay>>),
+        (names::PAYERS, _) => ("payers", json_of::<PayersOfKey>),
+        (names::TOLD, _) => ("told", json_of::<Told>),
+        (layout::MEMBERS, Some(b'm')) => ("members", json_of::<MemberRecord>),
+        (layout::MEMBERS, Some(b'n')) => ("members", json_of::<MemberName>),
+        (layout::EXPIRING, Some(b'm')) => ("expiring", json_of::<LatestLink>),
+        (layout::EXPIRING, _) => ("expiring", json_of::<ExpiringValue>),
+        (layout::WEBHOOKS, Some(b'w')) => ("webhooks", json_of::<WebhookRecord>),
+        (layout::WEBHOOKS, Some(b'p')) => ("webhooks", json_of::<PendingDeliveries>),
+        (layout::WEBHOOKS, Some(b'a')) => ("webhooks", json_of::<DeliveryAttempts>),
+        (layout::REFUSED, _) => ("refused", json_of::<RefusedDay>),
+        (layout::HOUSE, Some(b'h')) => ("house", json_of::<House>),
+        (layout::HOUSE, Some(b'r')) => ("house", json_of::<RefusedDays>),
+        (layout::HOUSE, Some(b'c')) => ("house", json_of::<RefusedCalls>),
+        (layout::HOUSE, Some(b'n')) => ("house", json_of::<Restores>),
+        (layout::HOLDERS, _) => ("holders", json_of::<HolderRecord>),
+        (layout::IDEMPOTENCY, _) => ("idempotency", |_| None),
+        (layout::DELIVERIES, _) => ("deliveries", |_| None),
+        _ => ("unknown", |_| None),
     }
 }
 
-fn json_of<'b, T: Decode<'b, ()> + Serialize>(record: &'b Record) -> Option<Box<RawValue>> {
+fn json_of<T: for<'b> Decode<'b, ()> + Serialize>(record: &Record) -> Option<Box<RawValue>> {
     to_raw_value(&value::<T>(record).ok()?).ok()
 }

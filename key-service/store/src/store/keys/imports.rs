@@ -21,6 +21,7 @@ use shared::ids::{AccountId, GroupId, KeyId, Principal};
 
 use crate::{
     data::Credential,
+    error::Error,
     store::{
         base::Store,
         groups,
@@ -59,12 +60,11 @@ impl Store {
         import: Import,
         is_dry_run: bool,
         act: &Act,
-    ) -> Result<Result<Plan, ImportRefused>, StoreError> {
-        let present = self.present(&import).await?;
-        let plan = match import.plan(&present) {
-            Ok(plan) if !is_dry_run => plan,
-            decided => return Ok(decided),
-        };
+    ) -> Result<Plan, Error<ImportRefused>> {
+        let plan = import.plan(&self.present(&import).await?).map_err(Error::Refused)?;
+        if is_dry_run {
+            return Ok(plan);
+        }
         let reserved = self.reserve(import.account, &plan.keys).await?;
         let mut made = Plan {
             existing_groups: plan.existing_groups.clone(),
@@ -73,18 +73,15 @@ impl Store {
         };
         let (mut events, most) = (0, self.records.most_words() / MOST_WORDS_EACH);
         for part in parts(&import, &plan, &reserved, most) {
-            let decided =
-                self.lanes.change(import.account, |change| make(change, &part, act, events)).await?;
-            let of_part = match decided {
-                Ok(of_part) => of_part,
-                Err(refused) => return Ok(Err(part.refused(refused))),
-            };
+            let made_part =
+                self.lanes.change(import.account, |change| make(change, &part, act, events)).await;
+            let of_part = made_part.map_err(|error: Error<_>| error.map(|refused| part.refused(refused)))?;
             events += u32::try_from(of_part.events(act, events).count()).unwrap_or(u32::MAX);
             part.add(of_part, &mut made);
         }
         made.existing_groups.sort_unstable();
         made.existing_keys.sort_unstable();
-        Ok(Ok(made))
+        Ok(made)
     }
 
     /// Finds what the account already has from an import.
@@ -136,7 +133,7 @@ impl Store {
     async fn made(&self, account: AccountId, ids: Vec<KeyId>) -> Result<HashSet<KeyId>, StoreError> {
         let mut made = HashSet::new();
         for some in ids.chunks(FOUND_AT_ONCE) {
-            let names = some.iter().copied().map(names::key);
+            let names = some.iter().map(|id| names::key(*id).into());
             let found = self.read().records_of(&layout::space(account), names.collect()).await?;
             made.extend(some.iter().zip(found).filter(|(_, found)| found.is_some()).map(|(id, _)| *id));
         }
@@ -215,7 +212,7 @@ fn make(
     Part { import, places: _, reserved }: &Part,
     act: &Act,
     events: u32,
-) -> Result<Result<Plan, ImportRefused>, StoreError> {
+) -> Result<Plan, Error<ImportRefused>> {
     let mut present = Present::default();
     let is_account = change.account()?.is_some();
     let profile = change.get::<AccountProfile>(&layout::account_profile())?;
@@ -235,12 +232,9 @@ fn make(
         }
     }
     if !is_account {
-        return Err(StoreError::no_account(import.account));
+        return Err(StoreError::no_account(import.account).into());
     }
-    let plan = match import.plan(&present) {
-        Ok(plan) => plan,
-        Err(refused) => return Ok(Err(refused)),
-    };
+    let plan = import.plan(&present).map_err(Error::Refused)?;
     for group in &plan.groups {
         groups::insert_group(change, group)?;
     }
@@ -256,7 +250,7 @@ fn make(
     for (key, _) in &plan.keys {
         stored::tell_passed(change, None, key, act);
     }
-    Ok(Ok(plan))
+    Ok(plan)
 }
 
 impl Part {
@@ -266,7 +260,7 @@ impl Part {
         match refused {
             ImportRefused::Taken(at) => ImportRefused::Taken(place(at)),
             ImportRefused::BadGroup(at, bad) => ImportRefused::BadGroup(place(at), bad),
-            ImportRefused::TooManyKeys | ImportRefused::TooManyGroups | ImportRefused::StoreFull => refused,
+            ImportRefused::TooManyKeys | ImportRefused::TooManyGroups => refused,
         }
     }
 

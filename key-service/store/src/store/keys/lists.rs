@@ -206,7 +206,7 @@ impl Store {
                     }
                     Ok(())
                 };
-                self.lanes.change(account, decide).await?;
+                self.lanes.change::<_, StoreError>(account, decide).await?;
             }
             let is_last = ended.len() < EXPIRED_AT_ONCE;
             match ended.into_iter().next_back() {

@@ -8,34 +8,31 @@
 use domain::{
     digest::Digest,
     event::Act,
+    governed::{Made, Refused},
     key::{ApiKey, NewCredential},
 };
 use key_service_ledger::{
     Change, StoreError,
     stored::{self, KeyProfile},
 };
-use shared::{ids::Principal, time::Timestamp};
+use shared::{
+    ids::{KeyId, Principal},
+    time::Timestamp,
+    wire::Noun,
+};
 
 use crate::{
-    data::{Credential, Idempotency, Rotated},
+    data::{Credential, Idempotency},
+    error::Error,
     store::{
         base::Store,
-        idempotency::{self, Earlier},
+        idempotency::OnceRequest,
         keys::stored::{find, put},
     },
 };
 
 /// Most attempts at a rotation. Each failed one has lost its number to another rotation of the key.
 const MOST_ATTEMPTS: u32 = 100;
-
-/// Outcome of a decision on a rotation.
-#[expect(clippy::large_enum_variant, reason = "an answer is moved once")]
-enum RotationOutcome {
-    /// The answer, and the credentials that the key no longer accepts.
-    Answered(Rotated, Vec<stored::Rotated>),
-    /// The credential does not have the next number.
-    Stale,
-}
 
 impl Store {
     /// Gives an API key a new credential by [`ApiKey::rotated`], unless the idempotency key is in use. Repeating a call
@@ -45,43 +42,47 @@ impl Store {
         new: NewCredential,
         idempotency: Option<Idempotency>,
         act: &Act,
-    ) -> Result<Rotated, StoreError> {
-        let (attempt, owner) = (idempotency.as_ref(), Principal::ApiKey(new.account, new.key));
-        let ended = self.ended_attempts(new.account, attempt).await?;
+    ) -> Result<Made<ApiKey>, Error<Refused>> {
+        let owner = Principal::ApiKey(new.account, new.key);
         for _ in 0..MOST_ATTEMPTS {
-            let Some((key, profile)) = self.key_with_profile(new.account, new.key).await? else {
-                return Ok(Rotated::NotFound);
-            };
+            let found = self.key_with_profile(new.account, new.key).await?;
+            let (key, profile) = found.ok_or(Refused::NotFound(Noun::Key))?;
             let mut written = None;
             if let Some(number) = foreseen(&key, &profile, &new, act.at) {
                 let credential = self.offer_credential(&new.digest, Credential { owner, number }).await?;
                 if credential.owner != owner || credential.number == 0 {
-                    return Ok(Rotated::New(key)); // the digest is that of an earlier credential
+                    return Ok(Made::New(key)); // the digest is that of an earlier credential
                 }
                 written = Some(credential);
             }
             let number = written.map(|credential| credential.number);
-            let decide = |change: &mut Change<'_>| {
-                idempotency::prune(change, &ended)?;
-                rotate(change, &new, number, attempt, act)
+            let (account, makes, idempotency) = (new.account, name_of(&new.digest), idempotency.clone());
+            let rotated = self
+                .make_once(
+                    OnceRequest { account, makes, idempotency },
+                    |change, _| Ok((found_key(change, new.key)?.0, Vec::new())),
+                    |change| rotate(change, &new, number, act),
+                )
+                .await;
+            let rotated = match rotated {
+                Ok(Made::New((key, outdated))) => {
+                    for stored::Rotated { number, digest } in outdated {
+                        self.forget_credential(&digest, Credential { owner, number }).await;
+                    }
+                    return Ok(Made::New(key));
+                }
+                // Another rotation took the number.
+                Ok(Made::Existing(_)) => continue,
+                Ok(Made::Replayed((key, _))) => Ok(Made::Replayed(key)),
+                Err(error @ Error::Refused(_)) => Err(error),
+                Err(error @ Error::Store(_)) => return Err(error),
             };
-            let (rotated, outdated) = match self.lanes.change(new.account, decide).await? {
-                RotationOutcome::Answered(rotated, outdated) => (rotated, outdated),
-                RotationOutcome::Stale => continue,
-            };
-            for stored::Rotated { number, digest } in outdated {
-                self.forget_credential(&digest, Credential { owner, number }).await;
+            if let Some(credential) = written {
+                self.forget_credential(&new.digest, credential).await;
             }
-            match (&rotated, written) {
-                (Rotated::New(_), _) | (_, None) => {}
-                (
-                    Rotated::Replayed(_) | Rotated::Reused | Rotated::Refused(_) | Rotated::NotFound,
-                    Some(credential),
-                ) => self.forget_credential(&new.digest, credential).await,
-            }
-            return Ok(rotated);
+            return rotated;
         }
-        Err(StoreError::Busy("others rotate the key"))
+        Err(StoreError::Busy("others rotate the key").into())
     }
 
     /// Writes a credential with a predicted number, replacing a lower prediction. Returns the stored credential, which
@@ -115,32 +116,32 @@ fn number_of(profile: &KeyProfile, digest: &Digest) -> Option<u64> {
     rotated.find(|rotated| rotated.digest == *digest).map(|rotated| rotated.number)
 }
 
-/// Gives a key a new credential that was written with the next number; a repetition changes nothing.
+/// Names a new credential among what idempotency keys made.
+fn name_of(digest: &Digest) -> [u8; 16] {
+    let of_digest = Digest::of(digest.as_bytes());
+    std::array::from_fn(|byte| of_digest.as_bytes()[byte])
+}
+
+fn found_key(change: &mut Change<'_>, id: KeyId) -> Result<(ApiKey, KeyProfile), Error<Refused>> {
+    Ok(find(change, id)?.ok_or(Refused::NotFound(Noun::Key))?)
+}
+
+/// Gives a key a new credential that was written with the next number; a repetition changes nothing. Also returns the
+/// credentials that the key no longer accepts. [`Made::Existing`] if the credential does not have the next number.
 fn rotate(
     change: &mut Change<'_>,
     new: &NewCredential,
     written: Option<u64>,
-    attempt: Option<&Idempotency>,
     act: &Act,
-) -> Result<RotationOutcome, StoreError> {
-    let answered = |rotated| Ok(RotationOutcome::Answered(rotated, Vec::new()));
-    let earlier = idempotency::earlier(change, attempt)?;
-    let Some((before, profile)) = find(change, new.key)? else { return answered(Rotated::NotFound) };
+) -> Result<Made<(ApiKey, Vec<stored::Rotated>)>, Error<Refused>> {
+    let (before, profile) = found_key(change, new.key)?;
     if number_of(&profile, &new.digest).is_some() {
-        return answered(Rotated::New(before));
+        return Ok(Made::New((before, Vec::new())));
     }
-    match earlier {
-        Some(Earlier::OtherRequest) => return answered(Rotated::Reused),
-        Some(Earlier::Made(_)) => return answered(Rotated::Replayed(before)),
-        None => {}
-    }
-    let key = match before.clone().rotated(new, act.at) {
-        Ok(key) => key,
-        Err(reason) => return answered(Rotated::Refused(reason)),
-    };
+    let key = before.clone().rotated(new, act.at)?;
     let number = key.spend.rotation.current;
     if written != Some(number) {
-        return Ok(RotationOutcome::Stale);
+        return Ok(Made::Existing((before, Vec::new())));
     }
     // The key's first credential is not in the list and stays.
     let (mut kept, outdated): (Vec<_>, Vec<_>) =
@@ -148,6 +149,5 @@ fn rotate(
     kept.push(stored::Rotated { number, digest: new.digest });
     put(change, &before, &key, KeyProfile { rotated: kept, ..profile })?;
     change.event(act.event(0, Some(new.key), key.spend.group, key.rotation_event(act.at)));
-    idempotency::keep(change, attempt, new.key.as_bytes());
-    Ok(RotationOutcome::Answered(Rotated::New(key), outdated))
+    Ok(Made::New((key, outdated)))
 }

@@ -35,10 +35,10 @@ pub(crate) fn insert_key(change: &mut Change<'_>, key: &ApiKey) -> Result<bool, 
         return Ok(false);
     }
     let account = account.ok_or_else(|| damaged("the profile of an account"))?;
-    change.put(&layout::account_profile(), &AccountProfile { keys: account.keys + 1, ..account });
+    change.put(&layout::account_profile(), AccountProfile { keys: account.keys + 1, ..account });
     let ApiKey { id, spend, .. } = key;
     change.set_key(*id, spend.clone());
-    change.put(&layout::key_profile(*id), &profile_of(key, spend.budget.used, Vec::new()));
+    change.put(&layout::key_profile(*id), profile_of(key, spend.budget.used, Vec::new()));
     change.enter(layout::KEYS, name_entry_of(key));
     if let Some(entry) = names::spender(spend.budget.used, *id) {
         change.enter(names::SPENDERS, entry);
@@ -82,7 +82,7 @@ pub(crate) fn put(
 ) -> Result<(), StoreError> {
     let id = after.id;
     change.set_key(id, after.spend.clone());
-    change.put(&layout::key_profile(id), &profile_of(after, profile.opening, profile.rotated));
+    change.put(&layout::key_profile(id), profile_of(after, profile.opening, profile.rotated));
     move_entry(change, layout::KEYS, Some(name_entry_of(before)), Some(name_entry_of(after)));
     let of_group = |key: &ApiKey| key.spend.group.map(|group| layout::group_entry(group, id));
     move_entry(change, layout::KEYS_OF_GROUPS, of_group(before), of_group(after));

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use domain::digest::Digest;
-use key_service_ledger::{StoreError, stored::Attempts, view::View};
-use records::{Name, Order, Space};
+use key_service_ledger::{StoreError, names::RecordName, stored::Attempts, view::View};
+use records::{Order, Space};
 use shared::time::Timestamp;
 
 use crate::store::{base::Store, layout};
@@ -44,7 +44,7 @@ impl Store {
                     first
                 }
             };
-            view.put(&of_count, &counted);
+            view.put(&of_count, counted);
             Ok(counted.count)
         };
         self.note(&space, count).await
@@ -55,7 +55,7 @@ impl Store {
         let (space, of_count) = count_record(&name);
         let take_back = |view: &mut View| {
             if let Some(Attempts { count, until }) = view.get(&of_count)? {
-                view.put(&of_count, &Attempts { count: count.saturating_sub(1), until });
+                view.put(&of_count, Attempts { count: count.saturating_sub(1), until });
             }
             Ok(())
         };
@@ -88,17 +88,17 @@ fn remove_expired(view: &mut View, ends: &[Vec<u8>], now: Timestamp) {
 }
 
 /// Removes a count with its entry.
-fn remove(view: &mut View, name: &Name, counted: Attempts) {
+fn remove(view: &mut View, name: &RecordName<Attempts>, counted: Attempts) {
     view.remove(name);
     view.leave(layout::ATTEMPT_ENDS, end(name, counted));
 }
 
 /// The entry of a count in [`layout::ATTEMPT_ENDS`].
-fn end(name: &Name, counted: Attempts) -> Vec<u8> {
+fn end(name: &RecordName<Attempts>, counted: Attempts) -> Vec<u8> {
     [&layout::time(counted.until)[..], &name.key].concat()
 }
 
 /// Space and name of the record of a count.
-fn count_record(name: &Digest) -> (Space, Name) {
+fn count_record(name: &Digest) -> (Space, RecordName<Attempts>) {
     (layout::part_of("attempts", name.as_bytes()), layout::name(layout::ATTEMPTS, *name.as_bytes()))
 }

@@ -1,4 +1,4 @@
-//! Members' records that expire by themselves: sign-in links and sessions.
+//! Members' records that expire by themselves: sign-in links, sessions and muted alarms.
 //!
 //! A record is void if its member is gone or it has expired. Writing new records gradually removes void ones.
 
@@ -11,10 +11,11 @@ use domain::{
 };
 use key_service_ledger::{
     Change, StoreError,
+    names::RecordName,
     stored::{ExpiringValue, LatestLink},
     view::View,
 };
-use records::{Index, Name, Order};
+use records::{Index, Order};
 use shared::{
     ids::{AccountId, MemberId},
     time::Timestamp,
@@ -55,7 +56,7 @@ impl Store {
         let ends =
             self.read().entries(&space, layout::EXPIRING_ENDS, range, Order::Ascending, MOST_EXPIRED).await?;
         match record.kind {
-            RecordKind::Link => {
+            RecordKind::Link | RecordKind::MutedAlarms => {
                 let put = |view: &mut View| {
                     remove_expired(view, &ends, act.at);
                     put_new(view, &record).map(|_| ())
@@ -64,8 +65,8 @@ impl Store {
             }
             RecordKind::Session => {
                 let put = |change: &mut Change<'_>| {
-                    remove_expired(change.records(), &ends, act.at);
-                    if put_new(change.records(), &record)? {
+                    remove_expired(change, &ends, act.at);
+                    if put_new(change, &record)? {
                         let signed_in = EventKind::MemberSignedIn { member_id: record.member };
                         change.event(act.event(0, None, None, signed_in));
                     }
@@ -90,7 +91,7 @@ impl Store {
         };
         let id = found.member;
         // It is read again together with the member, since it may have been taken in between.
-        let found = self.read().records_of(&space, vec![of_record, member_name(id)]).await?;
+        let found = self.read().records_of(&space, vec![of_record.into(), member_name(id).into()]).await?;
         let [Some(record), Some(member)] = &found[..] else { return Ok(None) };
         let record = read_record(kind, name, value(record)?);
         if record.expires_at <= now || record.member != id {
@@ -133,7 +134,7 @@ impl Store {
                 view.leave(layout::EXPIRING_ENDS, end(&of_record, &found));
                 view.enter(layout::EXPIRING_ENDS, end(&of_record, &next));
             }
-            view.put(&of_record, &next);
+            view.put(&of_record, next);
             Ok(())
         };
         self.note(&layout::space(account), replace).await
@@ -192,7 +193,7 @@ impl Store {
         &self,
         account: AccountId,
         member: MemberId,
-    ) -> Result<Vec<Name>, StoreError> {
+    ) -> Result<Vec<RecordName<ExpiringValue>>, StoreError> {
         let space = layout::space(account);
         let range = (member.as_bytes().to_vec(), layout::behind(member.as_bytes()));
         let entries =
@@ -202,7 +203,7 @@ impl Store {
 }
 
 /// Removes records of a member who is removed.
-pub(crate) fn void_all(view: &mut View, member: MemberId, records: &[Name]) {
+pub(crate) fn void_all(view: &mut View, member: MemberId, records: &[RecordName<ExpiringValue>]) {
     for name in records {
         void(view, name);
     }
@@ -227,13 +228,13 @@ fn put_new(view: &mut View, record: &ExpiringRecord) -> Result<bool, StoreError>
         void(view, &record_name(*kind, &latest.digest));
     }
     if is_link {
-        view.put(&latest_link(*member), &LatestLink { digest: *name });
+        view.put(&latest_link(*member), LatestLink { digest: *name });
     }
     let record = ExpiringValue { member: *member, expires_at: *expires_at, value: value.clone() };
-    view.put(&of_record, &record);
     for (index, entry) in entries_of(&of_record, &record) {
         view.enter(index, entry);
     }
+    view.put(&of_record, record);
     Ok(true)
 }
 
@@ -250,7 +251,7 @@ fn remove_expired(view: &mut View, ends: &[Vec<u8>], now: Timestamp) {
 }
 
 /// Removes a record with any content, if it exists. The entries of an unreadable record stay and lead nowhere.
-fn void(view: &mut View, name: &Name) {
+fn void(view: &mut View, name: &RecordName<ExpiringValue>) {
     match view.get::<ExpiringValue>(name) {
         Ok(Some(record)) => remove(view, name, &record),
         Ok(None) => {}
@@ -259,7 +260,7 @@ fn void(view: &mut View, name: &Name) {
 }
 
 /// Removes a record with its entries.
-fn remove(view: &mut View, name: &Name, record: &ExpiringValue) {
+fn remove(view: &mut View, name: &RecordName<ExpiringValue>, record: &ExpiringValue) {
     view.remove(name);
     for (index, entry) in entries_of(name, record) {
         view.leave(index, entry);
@@ -267,18 +268,18 @@ fn remove(view: &mut View, name: &Name, record: &ExpiringValue) {
 }
 
 /// The entries of a record in the indexes.
-fn entries_of(name: &Name, record: &ExpiringValue) -> [(Index, Vec<u8>); 2] {
+fn entries_of(name: &RecordName<ExpiringValue>, record: &ExpiringValue) -> [(Index, Vec<u8>); 2] {
     let of_member = [&record.member.as_bytes()[..], &name.key].concat();
     [(layout::EXPIRING_ENDS, end(name, record)), (layout::OF_MEMBERS, of_member)]
 }
 
 /// The entry of a record in [`layout::EXPIRING_ENDS`].
-fn end(name: &Name, record: &ExpiringValue) -> Vec<u8> {
+fn end(name: &RecordName<ExpiringValue>, record: &ExpiringValue) -> Vec<u8> {
     [&layout::time(record.expires_at)[..], &name.key].concat()
 }
 
 /// Returns the record's name at the end of an entry, after this many bytes.
-fn in_entry(entry: &[u8], begins: usize) -> Name {
+fn in_entry(entry: &[u8], begins: usize) -> RecordName<ExpiringValue> {
     layout::name(layout::EXPIRING, entry.get(begins..).unwrap_or_default())
 }
 
@@ -286,15 +287,16 @@ fn tag(kind: RecordKind) -> u8 {
     match kind {
         RecordKind::Link => b'l',
         RecordKind::Session => b's',
+        RecordKind::MutedAlarms => b'a',
     }
 }
 
-fn record_name(kind: RecordKind, name: &Digest) -> Name {
+fn record_name(kind: RecordKind, name: &Digest) -> RecordName<ExpiringValue> {
     layout::name(layout::EXPIRING, layout::tagged(tag(kind), name.as_bytes()))
 }
 
 /// Name of the record with a member's current link.
-fn latest_link(member: MemberId) -> Name {
+fn latest_link(member: MemberId) -> RecordName<LatestLink> {
     layout::name(layout::EXPIRING, layout::tagged(b'm', member.as_bytes()))
 }
 

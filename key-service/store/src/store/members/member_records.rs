@@ -1,19 +1,21 @@
 //! Names and stored records of members.
 
 use domain::member::Member;
-use key_service_ledger::stored::MemberRecord;
-use records::Name;
+use key_service_ledger::{
+    names::RecordName,
+    stored::{MemberName, MemberRecord},
+};
 use shared::ids::MemberId;
 
 use crate::store::layout;
 
 /// Name of the record of a member.
-pub(crate) fn member_name(id: MemberId) -> Name {
+pub(crate) fn member_name(id: MemberId) -> RecordName<MemberRecord> {
     layout::name(layout::MEMBERS, layout::tagged(b'm', id.as_bytes()))
 }
 
 /// Name of the record of a member's name.
-pub(crate) fn name_name(name: &str) -> Name {
+pub(crate) fn name_name(name: &str) -> RecordName<MemberName> {
     layout::name(layout::MEMBERS, layout::tagged(b'n', name.as_bytes()))
 }
 

@@ -92,7 +92,7 @@ impl Store {
         self.note(part, |view| {
             let before = view.get::<HolderRecord>(&name)?;
             if before.is_none_or(|holder| holder.listed_at < now) {
-                view.put(&name, &HolderRecord { listed_at: now });
+                view.put(&name, HolderRecord { listed_at: now });
             }
             Ok(())
         })

@@ -47,11 +47,11 @@ impl Store {
                     waiting.deliveries.push(write_pending(new));
                     let name = delivery(id, new.event);
                     view.presume_absent(&name);
-                    view.put(&name, &write_delivery(new));
+                    view.put(&name, write_delivery(new));
                 }
             }
-            view.put(&webhook(id), &moved);
-            view.put(&pending(id), &waiting);
+            view.put(&webhook(id), moved.clone());
+            view.put(&pending(id), waiting);
             Ok(true)
         })
         .await
@@ -73,7 +73,7 @@ impl Store {
                 return Ok(Vec::new());
             };
             let claimed = claim(&mut waiting, now, until, limit);
-            view.put(&pending(id), &waiting);
+            view.put(&pending(id), waiting);
             Ok(claimed)
         });
         let claimed = claimed.await?;
@@ -103,11 +103,11 @@ impl Store {
                 waiting.deliveries.remove(place);
                 view.remove(&delivery(id, claimed.event));
             }
-            view.put(&pending(id), &waiting);
+            view.put(&pending(id), waiting);
             let mut last = before.unwrap_or_default();
             last.attempts.insert(0, attempt.clone());
             last.attempts.truncate(KEPT_ATTEMPTS);
-            view.put(&attempts(id), &last);
+            view.put(&attempts(id), last);
             Ok(true)
         })
         .await
@@ -130,7 +130,7 @@ impl Store {
         if claimed.is_empty() {
             return Ok(Vec::new());
         }
-        let names = claimed.iter().map(|waiting| delivery(id, waiting.event)).collect();
+        let names = claimed.iter().map(|waiting| delivery(id, waiting.event).into()).collect();
         let found = self.read().records_of(space, names).await?;
         let mut deliveries = Vec::with_capacity(claimed.len());
         for (waiting, found) in claimed.iter().zip(found) {

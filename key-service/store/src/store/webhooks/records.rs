@@ -1,10 +1,10 @@
 //! Stored records of webhooks and deliveries, and their names.
 
-use ::records::Name;
 use domain::webhook::{Delivery, StoredWebhook, Webhook};
 use key_service_ledger::{
     StoreError,
-    stored::{DeliveryContent, PendingDelivery, WebhookRecord},
+    names::RecordName,
+    stored::{DeliveryAttempts, DeliveryContent, IdList, PendingDeliveries, PendingDelivery, WebhookRecord},
 };
 use shared::ids::{EventId, WebhookId};
 
@@ -44,26 +44,26 @@ pub(super) fn read_delivery(waiting: &PendingDelivery, content: DeliveryContent)
 }
 
 /// The list of an account's webhooks.
-pub(crate) fn list() -> Name {
+pub(crate) fn list() -> RecordName<IdList<WebhookId>> {
     layout::name(layout::WEBHOOKS, *b"l")
 }
 
-pub(crate) fn webhook(id: WebhookId) -> Name {
+pub(crate) fn webhook(id: WebhookId) -> RecordName<WebhookRecord> {
     layout::name(layout::WEBHOOKS, layout::tagged(b'w', id.as_bytes()))
 }
 
 /// A webhook's waiting deliveries.
-pub(crate) fn pending(id: WebhookId) -> Name {
+pub(crate) fn pending(id: WebhookId) -> RecordName<PendingDeliveries> {
     layout::name(layout::WEBHOOKS, layout::tagged(b'p', id.as_bytes()))
 }
 
 /// The last attempts of a webhook.
-pub(crate) fn attempts(id: WebhookId) -> Name {
+pub(crate) fn attempts(id: WebhookId) -> RecordName<DeliveryAttempts> {
     layout::name(layout::WEBHOOKS, layout::tagged(b'a', id.as_bytes()))
 }
 
 /// The content of an event's delivery.
-pub(crate) fn delivery(id: WebhookId, event: EventId) -> Name {
+pub(crate) fn delivery(id: WebhookId, event: EventId) -> RecordName<DeliveryContent> {
     layout::name(layout::DELIVERIES, [*id.as_bytes(), *event.as_bytes()].concat())
 }
 

@@ -339,7 +339,7 @@ async fn forget_the_order(store: &Store, account: AccountId) {
     (money.money.billed_at, money.ordered_since) = (None, None);
     let mut revision = [0; 8];
     System.random(&mut revision);
-    let writes = vec![Write::Put(names::account(), Record::of(Revision(revision), FORM, &money))];
+    let writes = vec![Write::Put(names::account().into(), Record::of(Revision(revision), FORM, &money))];
     store.records.commit(&space, Commit { guards: Vec::new(), writes }).await.unwrap();
 }
 

@@ -290,7 +290,7 @@ pub(crate) async fn requests_in_flight_are_free_again_when_they_end(subject: &mu
     let full = Err(IN_FLIGHT);
     assert_eq!(execute_one(store, account, hold(second, generation(4), 1, 1)).await, full);
     // A key that moves away leaves its requests with the group.
-    to(store, account, first, None).await;
+    to(store, account, first, None).await.unwrap();
     assert_eq!(execute_one(store, account, hold(second, generation(4), 1, 1)).await, full);
     tick(store, account, 1).await;
     subject.interrupt().await;
@@ -401,7 +401,7 @@ pub(crate) async fn history_stays_with_the_groups_that_paid(subject: &mut impl S
         .execute(account, vec![hold(key, generation(1), 100, 7), hold(key, generation(2), 50, 1)], START)
         .await
         .unwrap();
-    to(store, account, key, Some(later)).await;
+    to(store, account, key, Some(later)).await.unwrap();
     store
         .execute(account, vec![hold(key, generation(3), 10, 7), capture(key, generation(3), 10)], START)
         .await

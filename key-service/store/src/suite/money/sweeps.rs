@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 use crate::{
     store::{EVENTS_KEPT, EventBounds, Ledger as _, Store, StoreRetention},
-    suite::{OfCases, act, due_holds, hold, nanos, new_group, new_key, open_account_with, tick},
+    suite::{FrozenClock, act, due_holds, hold, nanos, new_group, new_key, open_account_with, tick},
 };
 use domain::{
     group::NewGroup,
@@ -72,7 +72,7 @@ async fn count(records: &Arc<dyn Records>, account: AccountId, index: Index) -> 
 /// Holds all that there is at every level, reports that all of it is used, and expires it all in one call.
 async fn a_sweep_tells_each_threshold_and_leaves_no_hold(records: Arc<dyn Records>, keys: u8) {
     let kept = StoreRetention::all(EventBounds::with_life(EVENTS_KEPT));
-    let store = Store::new(Arc::clone(&records), Arc::new(OfCases), kept);
+    let store = Store::new(Arc::clone(&records), Arc::new(FrozenClock), kept);
     let account = open_account_with(&store, 1, 1_000_000).await;
     let mut holds: Vec<(KeyId, GenerationId)> = Vec::new();
     for n in 0..keys {

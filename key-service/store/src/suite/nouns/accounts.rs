@@ -5,8 +5,8 @@ use shared::ids::Principal;
 
 use crate::{
     store::{
-        AccountSummary, Capacity as _, Credential, Ledger as _, ManagementKey, NewAccount, NewManagementKey,
-        StoreError, operators,
+        AccountSummary, Capacity as _, Credential, Error, Ledger as _, ManagementKey, NewAccount,
+        NewManagementKey, StoreError, operators,
     },
     suite::{
         Subject, act, after, capture, digest, hold, make_key, nanos, new_key,
@@ -232,11 +232,11 @@ pub(crate) async fn an_account_has_no_more_management_keys_than_it_may(subject: 
 
 pub(crate) async fn what_belongs_to_no_account_is_refused(subject: &mut impl Subject) {
     let store = subject.store();
-    let refused = [
-        store.create_key(new_key(account(1), 1), None, &act(START)).await.unwrap_err(),
-        store.create_management_key(new_management_key(account(1), 1), &act(START)).await.unwrap_err(),
-        store.create_member(account(1), member(1), 9, &act(START)).await.unwrap_err(),
-    ];
+    let key = store.create_key(new_key(account(1), 1), None, &act(START)).await.unwrap_err();
+    let member = store.create_member(account(1), member(1), 9, &act(START)).await.unwrap_err();
+    let (Error::Store(key), Error::Store(member)) = (key, member) else { panic!("refused otherwise") };
+    let management_key = store.create_management_key(new_management_key(account(1), 1), &act(START)).await;
+    let refused = [key, member, management_key.unwrap_err()];
     for error in refused {
         assert!(matches!(error, StoreError::Conflict(_)), "{error:?}");
     }

@@ -6,11 +6,11 @@ use shared::{
     calendar::Per,
     ids::{AccountId, GroupId, KeyId},
     tokens::{Usage, UsageDetails},
-    wire::{Limit, Raise},
+    wire::{Limit, Noun, Raise},
 };
 
 use crate::{
-    store::{Created, GroupCreated, GroupPage, GroupUpdated, Ledger as _, Order, Page, Store, Updated},
+    store::{Error, GroupPage, Ledger as _, Made, Order, Page, Store},
     suite::{
         Subject, act, after, hold, make_key, nanos, new_group, new_key,
         nouns::{keys::attempt, steps::kept},
@@ -18,8 +18,9 @@ use crate::{
     },
 };
 use domain::{
-    group::{BadGroup, DefaultsPatch, Group, GroupNotChanged, GroupPatch},
-    key::{KeyPatch, Status},
+    governed::{self, BadGroup},
+    group::{DefaultsPatch, Group, GroupPatch},
+    key::{ApiKey, KeyPatch, Status},
     ledger::{
         self, BoundsPatch, Budget, Command, Progress, Refused,
         histories::{START, account, generation, group, key},
@@ -41,9 +42,18 @@ async fn get(store: &Store, account: AccountId, id: GroupId) -> Group {
 }
 
 /// Moves a key to a group, or out of all.
-pub(crate) async fn to(store: &Store, account: AccountId, key: KeyId, group: Option<GroupId>) -> Updated {
+pub(crate) async fn to(
+    store: &Store,
+    account: AccountId,
+    key: KeyId,
+    group: Option<GroupId>,
+) -> Result<ApiKey, Error<governed::Refused>> {
     let patch = KeyPatch { group: Some(group), ..KeyPatch::default() };
-    store.update_key(account, key, patch, &act(START)).await.unwrap()
+    store.update_key(account, key, patch, &act(START)).await
+}
+
+fn bad_parent(bad: BadGroup) -> Error<governed::Refused> {
+    governed::Refused::BadGroup("parent_id", bad).into()
 }
 
 /// Makes a group with these bounds under a parent.
@@ -57,10 +67,7 @@ pub(crate) async fn make_bounded(
     let mut new = new_group(account, n);
     let budget = Budget::new(bounds, START);
     new.group.spend = ledger::Group { budget, parent: parent.map(group), archived_at: None };
-    assert_eq!(
-        store.create_group(new.clone(), None, &act(START)).await.unwrap(),
-        GroupCreated::New(new.group)
-    );
+    assert_eq!(store.create_group(new.clone(), None, &act(START)).await.unwrap(), Made::New(new.group));
     group(n)
 }
 
@@ -68,7 +75,7 @@ pub(crate) async fn make_bounded(
 pub(crate) async fn make_key_in(store: &Store, account: AccountId, n: u8, group: GroupId) {
     let mut new = new_key(account, n);
     new.key.spend.group = Some(group);
-    assert!(matches!(store.create_key(new, None, &act(START)).await.unwrap(), Created::New(_)));
+    assert!(matches!(store.create_key(new, None, &act(START)).await.unwrap(), Made::New(_)));
 }
 
 /// All bounds there are.
@@ -104,10 +111,7 @@ pub(crate) async fn a_group_is_made_once_and_found_by_both_of_its_ids(subject: &
     new.group.key_defaults.metadata = metadata(&[("from", "group")]);
     new.group.spend.budget.update(&bounds(), START);
     let made = new.group.clone();
-    assert_eq!(
-        store.create_group(new.clone(), None, &act(START)).await.unwrap(),
-        GroupCreated::New(made.clone())
-    );
+    assert_eq!(store.create_group(new.clone(), None, &act(START)).await.unwrap(), Made::New(made.clone()));
     subject.interrupt().await;
     let store = subject.store();
     assert_eq!(store.group(mine, made.id).await.unwrap(), Some(made.clone()));
@@ -118,15 +122,9 @@ pub(crate) async fn a_group_is_made_once_and_found_by_both_of_its_ids(subject: &
     // The external id finds its group; any number of groups may be without one.
     let mut again = new_group(mine, 2);
     again.group.external_id.clone_from(&made.external_id);
-    assert_eq!(
-        store.create_group(again.clone(), None, &act(START)).await.unwrap(),
-        GroupCreated::Existing(made)
-    );
+    assert_eq!(store.create_group(again.clone(), None, &act(START)).await.unwrap(), Made::Existing(made));
     again.account = theirs;
-    assert_eq!(
-        store.create_group(again.clone(), None, &act(START)).await.unwrap(),
-        GroupCreated::New(again.group)
-    );
+    assert_eq!(store.create_group(again.clone(), None, &act(START)).await.unwrap(), Made::New(again.group));
     make(store, mine, 3, None).await;
     make(store, mine, 4, None).await;
     // A caller that lost the answer asks again.
@@ -164,22 +162,22 @@ pub(crate) async fn groups_have_two_levels(subject: &mut impl Subject) {
     let refused = async |of: Option<GroupId>| {
         let mut new = new_group(mine, 9);
         new.group.spend.parent = of;
-        store.create_group(new, None, &act(START)).await.unwrap()
+        store.create_group(new, None, &act(START)).await.unwrap_err()
     };
-    assert_eq!(refused(Some(child)).await, GroupCreated::BadParent(BadGroup::TooDeep));
-    assert_eq!(refused(Some(other)).await, GroupCreated::BadParent(BadGroup::Unknown));
+    assert_eq!(refused(Some(child)).await, bad_parent(BadGroup::TooDeep));
+    assert_eq!(refused(Some(other)).await, bad_parent(BadGroup::Unknown));
     let below = async |id, parent| {
         let patch = GroupPatch { parent: Some(parent), ..GroupPatch::default() };
-        store.update_group(mine, id, patch, &act(START)).await.unwrap()
+        store.update_group(mine, id, patch, &act(START)).await
     };
-    let too_deep = GroupUpdated::NotChanged(GroupNotChanged::Parent(BadGroup::TooDeep));
+    let too_deep = Err(bad_parent(BadGroup::TooDeep));
     let alone = make(store, mine, 4, None).await;
     assert_eq!(below(parent, Some(alone)).await, too_deep, "it has a child");
     assert_eq!(below(alone, Some(child)).await, too_deep);
     assert_eq!(below(alone, Some(alone)).await, too_deep);
-    assert!(matches!(below(alone, Some(parent)).await, GroupUpdated::Group(_)));
+    below(alone, Some(parent)).await.unwrap();
     assert_eq!(store.child_groups(mine, parent).await.unwrap(), [child, alone]);
-    assert!(matches!(below(child, None).await, GroupUpdated::Group(_)));
+    below(child, None).await.unwrap();
     for (of, children) in [(parent, vec![alone]), (alone, Vec::new()), (other, Vec::new())] {
         assert_eq!(store.child_groups(mine, of).await.unwrap(), children);
     }
@@ -193,23 +191,25 @@ pub(crate) async fn an_archived_group_takes_nothing(subject: &mut impl Subject) 
     let mine = open_account_with(store, 1, 1_000).await;
     let (parent, child) = (make(store, mine, 1, None).await, make(store, mine, 2, Some(1)).await);
     let (inside, outside) = (make_key(store, mine, 1, None).await, make_key(store, mine, 2, None).await);
-    assert!(matches!(to(store, mine, inside, Some(child)).await, Updated::Key(_)));
-    let archived = store.archive_group(mine, parent, &act(after(5))).await.unwrap().unwrap();
+    to(store, mine, inside, Some(child)).await.unwrap();
+    let archived = store.archive_group(mine, parent, &act(after(5))).await.unwrap();
     assert_eq!(archived.spend.archived_at, Some(after(5)));
     subject.interrupt().await;
     let store = subject.store();
-    assert_eq!(store.archive_group(mine, parent, &act(after(6))).await.unwrap(), Some(archived));
-    assert_eq!(store.archive_group(mine, group(9), &act(after(6))).await.unwrap(), None);
-    assert_eq!(to(store, mine, outside, Some(child)).await, Updated::BadGroup(BadGroup::Archived));
-    assert_eq!(to(store, mine, outside, Some(group(9))).await, Updated::BadGroup(BadGroup::Unknown));
+    assert_eq!(store.archive_group(mine, parent, &act(after(6))).await, Ok(archived));
+    let unknown = Err(governed::Refused::NotFound(Noun::Group).into());
+    assert_eq!(store.archive_group(mine, group(9), &act(after(6))).await, unknown);
+    let bad_group = |bad| governed::Refused::BadGroup("group_id", bad).into();
+    assert_eq!(to(store, mine, outside, Some(child)).await, Err(bad_group(BadGroup::Archived)));
+    assert_eq!(to(store, mine, outside, Some(group(9))).await, Err(bad_group(BadGroup::Unknown)));
     let mut new = new_key(mine, 3);
     new.key.spend.group = Some(parent);
-    let refused = store.create_key(new, None, &act(START)).await.unwrap();
-    assert_eq!(refused, Created::BadGroup(BadGroup::Archived));
+    let refused = store.create_key(new, None, &act(START)).await;
+    assert_eq!(refused, Err(bad_group(BadGroup::Archived)));
     assert_eq!(store.key(mine, key(3)).await.unwrap(), None);
     let patch = GroupPatch { name: Some("New".into()), ..GroupPatch::default() };
-    let refused = store.update_group(mine, parent, patch, &act(START)).await.unwrap();
-    assert_eq!(refused, GroupUpdated::NotChanged(GroupNotChanged::Archived));
+    let refused = store.update_group(mine, parent, patch, &act(START)).await;
+    assert_eq!(refused, Err(governed::Refused::GroupArchived.into()));
     let outcomes =
         store.execute(mine, vec![Command::Check { key: inside, credential: 0 }], START).await.unwrap();
     assert_eq!(outcomes, [Err(Refused::GroupArchived)]);
@@ -230,9 +230,9 @@ pub(crate) async fn keys_of_a_group_are_counted_and_listed(subject: &mut impl Su
     other.key.spend.group = Some(group(1));
     store.create_key(other, None, &act(START)).await.unwrap();
     // Keys 1 and 4 are in the first group, 2 and 5 in the second, 3 and 6 in none.
-    to(store, mine, key(6), Some(one)).await;
-    to(store, mine, key(2), Some(one)).await;
-    to(store, mine, key(5), None).await;
+    to(store, mine, key(6), Some(one)).await.unwrap();
+    to(store, mine, key(2), Some(one)).await.unwrap();
+    to(store, mine, key(5), None).await.unwrap();
     store.revoke_key(mine, key(1), &act(START)).await.unwrap();
     subject.interrupt().await;
     let store = subject.store();
@@ -260,14 +260,14 @@ pub(crate) async fn an_account_has_no_more_groups_than_it_may(subject: &mut impl
     let limited = async |account, n| {
         let mut new = new_group(account, n);
         new.most = 2;
-        store.create_group(new, None, &act(START)).await.unwrap()
+        store.create_group(new, None, &act(START)).await
     };
     for n in [1, 2] {
-        assert!(matches!(limited(mine, n).await, GroupCreated::New(_)));
+        assert!(matches!(limited(mine, n).await, Ok(Made::New(_))));
     }
-    assert_eq!(limited(mine, 3).await, GroupCreated::TooMany);
-    assert!(matches!(limited(mine, 2).await, GroupCreated::New(_)), "asked again");
-    assert!(matches!(limited(theirs, 3).await, GroupCreated::New(_)));
+    assert_eq!(limited(mine, 3).await, Err(governed::Refused::TooMany(Noun::Group, 2).into()));
+    assert!(matches!(limited(mine, 2).await, Ok(Made::New(_))), "asked again");
+    assert!(matches!(limited(theirs, 3).await, Ok(Made::New(_))));
     assert_eq!(store.group(mine, group(3)).await.unwrap(), None);
 }
 
@@ -333,9 +333,9 @@ pub(crate) async fn changes_of_one_object_at_once_all_take_effect(subject: &mut 
             store.update_key(account, key(1), label, &acts[1]),
             store.create_group(child, None, &acts[2]),
         );
-        assert!(matches!(name, Ok(GroupUpdated::Group(_))), "{name:?}");
-        assert!(matches!(label, Ok(Updated::Key(_))), "{label:?}");
-        assert!(matches!(child, Ok(GroupCreated::New(_))), "{child:?}");
+        name.unwrap();
+        label.unwrap();
+        assert!(matches!(child, Ok(Made::New(_))), "{child:?}");
     });
     futures_util::future::join_all(changes).await;
     subject.interrupt().await;
@@ -347,27 +347,24 @@ pub(crate) async fn an_idempotency_key_makes_one_group(subject: &mut impl Subjec
     let create = async |store: &Store, n: u8, request: &str| {
         let mut new = new_group(account, n);
         new.group.external_id = Some("customer-7".into());
-        store.create_group(new, Some(attempt("once", request, START)), &act(START)).await.unwrap()
+        store.create_group(new, Some(attempt("once", request, START)), &act(START)).await
     };
     let store = subject.store();
-    let GroupCreated::New(made) = create(store, 1, "a").await else { panic!("it is the first") };
-    assert_eq!(create(store, 1, "a").await, GroupCreated::New(made.clone()), "the same call again");
-    assert_eq!(create(store, 2, "a").await, GroupCreated::Replayed(made.clone()));
-    assert_eq!(create(store, 2, "b").await, GroupCreated::Reused);
+    let Ok(Made::New(made)) = create(store, 1, "a").await else { panic!("it is the first") };
+    assert_eq!(create(store, 1, "a").await, Ok(Made::New(made.clone())), "the same call again");
+    assert_eq!(create(store, 2, "a").await, Ok(Made::Replayed(made.clone())));
+    assert_eq!(create(store, 2, "b").await, Err(governed::Refused::IdempotencyKeyReused.into()));
     subject.interrupt().await;
     let store = subject.store();
-    let archived = store.archive_group(account, group(1), &act(START)).await.unwrap().unwrap();
-    assert_eq!(create(store, 3, "a").await, GroupCreated::Replayed(archived), "as it is now");
+    let archived = store.archive_group(account, group(1), &act(START)).await.unwrap();
+    assert_eq!(create(store, 3, "a").await, Ok(Made::Replayed(archived)), "as it is now");
     let mut other = new_group(account, 4);
     other.group.spend.parent = Some(group(9));
-    let refused = store.create_group(other, Some(attempt("other", "a", START)), &act(START)).await.unwrap();
-    assert!(matches!(refused, GroupCreated::BadParent(_)), "{refused:?}");
+    let refused = store.create_group(other, Some(attempt("other", "a", START)), &act(START)).await;
+    assert_eq!(refused, Err(bad_parent(BadGroup::Unknown)));
     let again =
         store.create_group(new_group(account, 4), Some(attempt("other", "b", START)), &act(START)).await;
-    assert!(
-        matches!(again.unwrap(), GroupCreated::New(_)),
-        "what was refused has used up no idempotency key"
-    );
+    assert!(matches!(again.unwrap(), Made::New(_)), "what was refused has used up no idempotency key");
     assert_eq!(kept(store, account).await.len(), 3);
 }
 
@@ -379,8 +376,8 @@ pub(crate) async fn a_race_for_an_external_id_makes_one_group(subject: &mut impl
             let mut new = new_group(mine, n);
             new.group.external_id = Some("customer 7".into());
             match store.create_group(new, None, &act(START)).await.unwrap() {
-                GroupCreated::New(group) | GroupCreated::Existing(group) => group.id,
-                other => panic!("{other:?}"),
+                Made::New(group) | Made::Existing(group) => group.id,
+                other @ Made::Replayed(_) => panic!("{other:?}"),
             }
         })
     });
@@ -421,7 +418,7 @@ pub(crate) async fn a_patch_of_a_group_changes_what_it_names(subject: &mut impl 
         let store = subject.store();
         expected = expected.updated(&patch, Ok(()), after(n)).unwrap();
         let updated = store.update_group(mine, changed, patch, &act(after(n))).await.unwrap();
-        assert_eq!(updated, GroupUpdated::Group(expected.clone()));
+        assert_eq!(updated, expected);
         subject.interrupt().await;
         assert_eq!(subject.store().group(mine, changed).await.unwrap().as_ref(), Some(&expected));
     }
@@ -434,7 +431,7 @@ pub(crate) async fn a_key_comes_back_with_its_bounds(subject: &mut impl Subject)
     new.key.spend.budget = Budget::new(&bounds(), after(5));
     assert_eq!(
         subject.store().create_key(new.clone(), None, &act(START)).await.unwrap(),
-        Created::New(new.key.clone())
+        Made::New(new.key.clone())
     );
     subject.interrupt().await;
     let store = subject.store();
@@ -451,7 +448,7 @@ pub(crate) async fn a_key_comes_back_with_its_bounds(subject: &mut impl Subject)
     };
     let changed = new.key.updated(&patch, after(9)).unwrap();
     let updated = store.update_key(mine, key(1), patch, &act(after(9))).await.unwrap();
-    assert_eq!(updated, Updated::Key(changed.clone()));
+    assert_eq!(updated, changed);
     subject.interrupt().await;
     assert_eq!(subject.store().key(mine, key(1)).await.unwrap(), Some(changed));
 }

@@ -5,16 +5,18 @@ use std::{sync::Arc, time::Duration};
 use shared::{
     ids::{AccountId, KeyId},
     time::Timestamp,
+    wire::Noun,
 };
 
 use crate::{
-    store::{Created, Idempotency, KeyName, Ledger as _, Order, Page, Store, Updated},
+    store::{Idempotency, KeyName, Ledger as _, Made, Order, Page, Store},
     suite::{
         Subject, act, after, capture, digest, hold, make_key, nanos, new_key, open_account, open_account_with,
     },
 };
 use domain::{
-    key::{ApiKey, KeyNotChanged, KeyPatch, NewKey, Status},
+    governed::Refused,
+    key::{ApiKey, KeyPatch, NewKey, Status},
     ledger::{
         self, BoundsPatch,
         histories::{START, account, generation, key},
@@ -49,7 +51,7 @@ pub(crate) async fn a_key_comes_back_as_it_was_made(subject: &mut impl Subject) 
     let unbounded = new_key(account, 2);
     for new in [&bounded, &unbounded] {
         let created = subject.store().create_key(new.clone(), None, &act(START)).await.unwrap();
-        assert_eq!(created, Created::New(new.key.clone()));
+        assert_eq!(created, Made::New(new.key.clone()));
     }
     subject.interrupt().await;
     for new in [bounded, unbounded] {
@@ -163,7 +165,7 @@ pub(crate) async fn a_disabled_key_is_listed_as_such_until_it_is_enabled_again(s
     listed(after(20), [&[0], &[1, 2], &[], &[3]]).await;
     for n in [1, 2] {
         let enabled = store.update_key(account, key(n), disabled(false), &act(after(11))).await.unwrap();
-        assert!(matches!(enabled, Updated::Key(key) if !key.spend.disabled));
+        assert!(!enabled.spend.disabled);
     }
     listed(after(11), [&[0, 2], &[], &[1], &[3]]).await;
     store.update_key(account, key(1), disabled(true), &act(after(11))).await.unwrap();
@@ -249,18 +251,15 @@ pub(crate) async fn a_patch_changes_what_it_names(subject: &mut impl Subject) {
     };
     key.label = "New".into();
     (key.spend.budget.limit, key.spend.expires_at) = (Some(nanos(5)), Some(after(9)));
-    assert_eq!(store.update_key(account, id, set, &act(START)).await.unwrap(), Updated::Key(key.clone()));
+    assert_eq!(store.update_key(account, id, set, &act(START)).await, Ok(key.clone()));
     subject.interrupt().await;
     let store = subject.store();
-    assert_eq!(
-        store.update_key(account, id, KeyPatch::default(), &act(START)).await.unwrap(),
-        Updated::Key(key.clone())
-    );
+    assert_eq!(store.update_key(account, id, KeyPatch::default(), &act(START)).await, Ok(key.clone()));
 
     let clear =
         KeyPatch { bounds: BoundsPatch::of_limit(None), expires_at: Some(None), ..KeyPatch::default() };
     (key.spend.budget.limit, key.spend.expires_at) = (None, None);
-    assert_eq!(store.update_key(account, id, clear, &act(START)).await.unwrap(), Updated::Key(key.clone()));
+    assert_eq!(store.update_key(account, id, clear, &act(START)).await, Ok(key.clone()));
     assert_eq!(store.key(account, id).await.unwrap(), Some(key));
 }
 
@@ -268,16 +267,13 @@ pub(crate) async fn a_revoked_key_stays_as_it_is(subject: &mut impl Subject) {
     let store = subject.store();
     let account = open_account(store, 1).await;
     let id = make_key(store, account, 1, None).await;
-    let revoked = store.revoke_key(account, id, &act(after(5))).await.unwrap().unwrap();
+    let revoked = store.revoke_key(account, id, &act(after(5))).await.unwrap();
     assert_eq!(revoked.spend.revoked_at, Some(after(5)));
     subject.interrupt().await;
     let store = subject.store();
-    assert_eq!(store.revoke_key(account, id, &act(after(6))).await.unwrap(), Some(revoked.clone()));
+    assert_eq!(store.revoke_key(account, id, &act(after(6))).await, Ok(revoked.clone()));
     let patch = KeyPatch { label: Some("Back".into()), ..KeyPatch::default() };
-    assert_eq!(
-        store.update_key(account, id, patch, &act(START)).await.unwrap(),
-        Updated::NotChanged(KeyNotChanged::Revoked)
-    );
+    assert_eq!(store.update_key(account, id, patch, &act(START)).await, Err(Refused::KeyRevoked.into()));
     assert_eq!(store.key(account, id).await.unwrap(), Some(revoked));
 }
 
@@ -287,10 +283,10 @@ pub(crate) async fn another_accounts_key_is_out_of_reach(subject: &mut impl Subj
     let id = make_key(store, theirs, 1, None).await;
     assert_eq!(store.key(mine, id).await.unwrap(), None);
     assert_eq!(
-        store.update_key(mine, id, KeyPatch::default(), &act(START)).await.unwrap(),
-        Updated::NotFound
+        store.update_key(mine, id, KeyPatch::default(), &act(START)).await,
+        Err(Refused::NotFound(Noun::Key).into())
     );
-    assert_eq!(store.revoke_key(mine, id, &act(START)).await.unwrap(), None);
+    assert_eq!(store.revoke_key(mine, id, &act(START)).await, Err(Refused::NotFound(Noun::Key).into()));
     assert_eq!(crate::suite::spend(store, theirs, id).await.revoked_at, None);
 }
 
@@ -300,15 +296,14 @@ pub(crate) async fn an_idempotency_key_makes_one_key(subject: &mut impl Subject)
     let made = new_key(mine, 1).key;
     let created =
         store.create_key(new_key(mine, 1), Some(attempt("once", "a", START)), &act(START)).await.unwrap();
-    assert_eq!(created, Created::New(made.clone()));
+    assert_eq!(created, Made::New(made.clone()));
     subject.interrupt().await;
     let store = subject.store();
     let created =
         store.create_key(new_key(mine, 2), Some(attempt("once", "a", after(1))), &act(START)).await.unwrap();
-    assert_eq!(created, Created::Replayed(made));
-    let created =
-        store.create_key(new_key(mine, 3), Some(attempt("once", "b", after(1))), &act(START)).await.unwrap();
-    assert_eq!(created, Created::Reused);
+    assert_eq!(created, Made::Replayed(made));
+    let created = store.create_key(new_key(mine, 3), Some(attempt("once", "b", after(1))), &act(START)).await;
+    assert_eq!(created, Err(Refused::IdempotencyKeyReused.into()));
     assert_eq!(count(store, mine).await, 1);
     // A key that was not made has no credential either.
     assert_eq!(store.find_credential(new_key(mine, 2).digest).await.unwrap(), None);
@@ -316,19 +311,19 @@ pub(crate) async fn an_idempotency_key_makes_one_key(subject: &mut impl Subject)
     let other = new_key(theirs, 4);
     let created =
         store.create_key(other.clone(), Some(attempt("once", "a", START)), &act(START)).await.unwrap();
-    assert_eq!(created, Created::New(other.key));
+    assert_eq!(created, Made::New(other.key));
 }
 
 pub(crate) async fn a_replayed_key_is_answered_as_it_is_now(subject: &mut impl Subject) {
     let store = subject.store();
     let account = open_account(store, 1).await;
     store.create_key(new_key(account, 1), Some(attempt("once", "a", START)), &act(START)).await.unwrap();
-    let revoked = store.revoke_key(account, key(1), &act(after(1))).await.unwrap().unwrap();
+    let revoked = store.revoke_key(account, key(1), &act(after(1))).await.unwrap();
     let created = store
         .create_key(new_key(account, 2), Some(attempt("once", "a", after(2))), &act(START))
         .await
         .unwrap();
-    assert_eq!(created, Created::Replayed(revoked));
+    assert_eq!(created, Made::Replayed(revoked));
 }
 
 pub(crate) async fn an_idempotency_key_ends(subject: &mut impl Subject) {
@@ -338,14 +333,13 @@ pub(crate) async fn an_idempotency_key_ends(subject: &mut impl Subject) {
     subject.interrupt().await;
     let store = subject.store();
     let last = after(86_400 - 1);
-    let created =
-        store.create_key(new_key(account, 2), Some(attempt("once", "b", last)), &act(START)).await.unwrap();
-    assert_eq!(created, Created::Reused);
+    let created = store.create_key(new_key(account, 2), Some(attempt("once", "b", last)), &act(START)).await;
+    assert_eq!(created, Err(Refused::IdempotencyKeyReused.into()));
     let created = store
         .create_key(new_key(account, 2), Some(attempt("once", "b", after(86_400))), &act(START))
         .await
         .unwrap();
-    assert_eq!(created, Created::New(new_key(account, 2).key));
+    assert_eq!(created, Made::New(new_key(account, 2).key));
 }
 
 pub(crate) async fn old_idempotency_keys_make_room_for_new_ones(subject: &mut impl Subject) {
@@ -361,7 +355,7 @@ pub(crate) async fn old_idempotency_keys_make_room_for_new_ones(subject: &mut im
         let created = store
             .create_key(new_key(account, 200 + n), Some(attempt(&name, "b", after(90_000))), &act(START))
             .await;
-        assert!(matches!(created.unwrap(), Created::New(_)), "{name}");
+        assert!(matches!(created.unwrap(), Made::New(_)), "{name}");
     }
 }
 
@@ -376,11 +370,9 @@ pub(crate) async fn a_race_for_an_idempotency_key_makes_one_key(subject: &mut im
     let (mut new, mut replayed): (Vec<ApiKey>, Vec<ApiKey>) = (Vec::new(), Vec::new());
     for racer in racers.collect::<Vec<_>>() {
         match racer.await.unwrap().unwrap() {
-            Created::New(key) => new.push(key),
-            Created::Replayed(key) => replayed.push(key),
-            Created::Reused | Created::TooMany | Created::BadGroup(_) | Created::BadRaise(_) => {
-                panic!("the request was the same, and there is room")
-            }
+            Made::New(key) => new.push(key),
+            Made::Replayed(key) => replayed.push(key),
+            Made::Existing(_) => panic!("a key has no other name"),
         }
     }
     assert_eq!((new.len(), replayed.len()), (1, 31));
@@ -396,7 +388,7 @@ pub(crate) async fn a_creation_sent_again_makes_nothing_more(subject: &mut impl 
         for _ in 0..2 {
             // The same caller, which lost the answer and still has the plaintext.
             let created = store.create_key(new.clone(), idempotency.clone(), &act(START)).await.unwrap();
-            assert_eq!(created, Created::New(new.key.clone()));
+            assert_eq!(created, Made::New(new.key.clone()));
         }
     }
     assert_eq!(count(store, account).await, 2);
@@ -412,32 +404,32 @@ pub(crate) async fn an_account_has_no_more_keys_than_it_may(subject: &mut impl S
             .create_key(new(mine, n), Some(attempt("first", "a", after(n.into()))), &act(START))
             .await;
         // The same idempotency key again and again: only the first makes a key.
-        assert!(matches!(created.unwrap(), Created::New(_) | Created::Replayed(_)));
+        assert!(matches!(created.unwrap(), Made::New(_) | Made::Replayed(_)));
         subject.store().create_key(new(mine, n), None, &act(START)).await.unwrap();
     }
     subject.store().revoke_key(mine, key(0), &act(START)).await.unwrap();
     for round in 0..2 {
         let once = attempt(&format!("late {round}"), "a", START);
         for attempt in [None, Some(once)] {
-            let created = subject.store().create_key(new(mine, 100), attempt, &act(START)).await.unwrap();
-            assert_eq!(created, Created::TooMany);
+            let created = subject.store().create_key(new(mine, 100), attempt, &act(START)).await;
+            assert_eq!(created, Err(Refused::TooMany(Noun::Key, MOST.into()).into()));
         }
         assert_eq!(count(subject.store(), mine).await, usize::from(MOST), "nothing was made");
         // A creation that succeeded before is still answered.
         let created = subject.store().create_key(new(mine, 1), None, &act(START)).await.unwrap();
-        assert!(matches!(created, Created::New(_)));
+        assert!(matches!(created, Made::New(_)));
         let replayed = subject
             .store()
             .create_key(new(mine, 101), Some(attempt("first", "a", after(9))), &act(START))
             .await;
-        assert!(matches!(replayed.unwrap(), Created::Replayed(_)));
+        assert!(matches!(replayed.unwrap(), Made::Replayed(_)));
         subject.interrupt().await;
     }
     assert!(matches!(
         subject.store().create_key(new(theirs, 1), None, &act(START)).await.unwrap(),
-        Created::New(_)
+        Made::New(_)
     ));
     // A bound that was raised lets more in.
     let more = NewKey { most: u64::from(MOST) + 1, ..new_key(mine, 100) };
-    assert!(matches!(subject.store().create_key(more, None, &act(START)).await.unwrap(), Created::New(_)));
+    assert!(matches!(subject.store().create_key(more, None, &act(START)).await.unwrap(), Made::New(_)));
 }

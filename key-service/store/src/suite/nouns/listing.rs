@@ -14,7 +14,7 @@ use shared::{
 };
 
 use crate::{
-    store::{Created, GroupCreated, GroupPage, Order, Page, Store},
+    store::{GroupPage, Made, Order, Page, Store},
     suite::{act, digest, new_group, new_key, open_account, over},
 };
 use domain::ledger::histories::START;
@@ -48,13 +48,13 @@ fn group_id(n: u64) -> GroupId {
 async fn make(store: &Store, account: AccountId, id: KeyId, group: Option<GroupId>) {
     let mut new = new_key(account, 0);
     (new.key.id, new.digest, new.key.spend.group) = (id, digest(&id.to_string()), group);
-    assert!(matches!(store.create_key(new, None, &act(START)).await.unwrap(), Created::New(_)));
+    assert!(matches!(store.create_key(new, None, &act(START)).await.unwrap(), Made::New(_)));
 }
 
 async fn make_group(store: &Store, account: AccountId, n: u64) {
     let mut new = new_group(account, 0);
     (new.group.id, new.most) = (group_id(n), GROUPS);
-    assert!(matches!(store.create_group(new, None, &act(START)).await.unwrap(), GroupCreated::New(_)));
+    assert!(matches!(store.create_group(new, None, &act(START)).await.unwrap(), Made::New(_)));
 }
 
 /// No page exceeds its limit, and there are no more pages than necessary. Every key that existed at the beginning comes

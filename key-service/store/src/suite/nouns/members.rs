@@ -11,7 +11,7 @@ use tokio::time::sleep;
 
 use crate::{
     store::{
-        ExpiringRecord, MemberCreated,
+        Error, ExpiringRecord,
         RecordKind::{Link, Session},
         Store,
     },
@@ -24,17 +24,17 @@ use crate::{
 use domain::{
     event::EventKind,
     ledger::histories::{START, account, group},
-    member::{LinkMaker, MadeLink, Member, MemberChange, PasswordHash, Role, RoleChange},
+    member::{LinkMaker, MadeLink, Member, MemberChange, MemberRefused, PasswordHash, Role, RoleChange},
     second_factor::{FactorId, SecondFactor},
 };
 
 /// Makes a member of an account that may have a hundred.
-async fn make(store: &Store, account: AccountId, member: Member) -> MemberCreated {
-    store.create_member(account, member, 100, &act(START)).await.unwrap()
+async fn make(store: &Store, account: AccountId, member: Member) -> Result<(), Error<MemberRefused>> {
+    store.create_member(account, member, 100, &act(START)).await
 }
 
 async fn add(store: &Store, account: AccountId, n: u8) -> Member {
-    assert_eq!(make(store, account, member(n)).await, MemberCreated::Made);
+    assert_eq!(make(store, account, member(n)).await, Ok(()));
     member(n)
 }
 
@@ -68,13 +68,13 @@ pub(crate) async fn members_are_listed_oldest_first_each_in_its_account(subject:
     subject.interrupt().await;
     let store = subject.store();
     // A caller that lost the answer asks again.
-    assert_eq!(make(store, mine, member(3)).await, MemberCreated::Made);
+    assert_eq!(make(store, mine, member(3)).await, Ok(()));
     assert_eq!(store.members(mine).await.unwrap(), [member(1), member(3)]);
     assert_eq!(store.members(account(9)).await.unwrap(), []);
     // A name is taken in its own account alone.
     let namesake = Member { name: member(1).name, ..member(8) };
-    assert_eq!(make(store, mine, namesake.clone()).await, MemberCreated::NameTaken);
-    assert_eq!(make(store, theirs, namesake).await, MemberCreated::Made);
+    assert_eq!(make(store, mine, namesake.clone()).await, Err(MemberRefused::NameTaken.into()));
+    assert_eq!(make(store, theirs, namesake).await, Ok(()));
     store.create_member(account(9), member(1), 100, &act(START)).await.unwrap_err();
 }
 
@@ -93,7 +93,7 @@ pub(crate) async fn a_member_is_found_by_its_name(subject: &mut impl Subject) {
     store.remove_member(mine, one.id, &act(START)).await.unwrap();
     assert_eq!(store.member_named(mine, &one.name).await.unwrap(), None);
     let heir = Member { name: one.name.clone(), ..member(7) };
-    assert_eq!(make(store, mine, heir.clone()).await, MemberCreated::Made);
+    assert_eq!(make(store, mine, heir.clone()).await, Ok(()));
     assert_eq!(store.member_named(mine, &one.name).await.unwrap(), Some(heir));
 }
 
@@ -101,21 +101,27 @@ pub(crate) async fn an_account_has_no_more_members_than_it_may(subject: &mut imp
     let store = subject.store();
     let (mine, theirs) = (open_account(store, 1).await, open_account(store, 2).await);
     for n in [1, 2] {
-        assert_eq!(store.create_member(mine, member(n), 2, &act(START)).await.unwrap(), MemberCreated::Made);
+        assert_eq!(store.create_member(mine, member(n), 2, &act(START)).await, Ok(()));
     }
     subject.interrupt().await;
     let store = subject.store();
-    assert_eq!(store.create_member(mine, member(3), 2, &act(START)).await.unwrap(), MemberCreated::TooMany);
+    assert_eq!(
+        store.create_member(mine, member(3), 2, &act(START)).await,
+        Err(MemberRefused::TooMany.into())
+    );
     assert_eq!(store.member_named(mine, &member(3).name).await.unwrap(), None);
     assert_eq!(store.members(mine).await.unwrap(), [member(1), member(2)]);
     // A caller that lost the answer asks again; a name that is taken is the first thing to say.
-    assert_eq!(store.create_member(mine, member(2), 2, &act(START)).await.unwrap(), MemberCreated::Made);
+    assert_eq!(store.create_member(mine, member(2), 2, &act(START)).await, Ok(()));
     let namesake = Member { name: member(1).name, ..member(8) };
-    assert_eq!(store.create_member(mine, namesake, 2, &act(START)).await.unwrap(), MemberCreated::NameTaken);
-    assert_eq!(store.create_member(theirs, member(4), 2, &act(START)).await.unwrap(), MemberCreated::Made);
+    assert_eq!(
+        store.create_member(mine, namesake, 2, &act(START)).await,
+        Err(MemberRefused::NameTaken.into())
+    );
+    assert_eq!(store.create_member(theirs, member(4), 2, &act(START)).await, Ok(()));
     // One that is removed makes room.
-    assert!(store.remove_member(mine, member(1).id, &act(START)).await.unwrap());
-    assert_eq!(store.create_member(mine, member(3), 2, &act(START)).await.unwrap(), MemberCreated::Made);
+    store.remove_member(mine, member(1).id, &act(START)).await.unwrap();
+    assert_eq!(store.create_member(mine, member(3), 2, &act(START)).await, Ok(()));
 }
 
 pub(crate) async fn members_at_once_are_no_more_than_there_may_be(subject: &mut impl Subject) {
@@ -123,7 +129,7 @@ pub(crate) async fn members_at_once_are_no_more_than_there_may_be(subject: &mut 
     let mine = open_account(store, 1).await;
     let act = &act(START);
     let made = join_all((0..20).map(|n| store.create_member(mine, member(n), 5, act))).await;
-    let made = made.into_iter().filter(|made| *made.as_ref().unwrap() == MemberCreated::Made).count();
+    let made = made.into_iter().flatten().count();
     assert_eq!((made, store.members(mine).await.unwrap().len()), (5, 5));
 }
 
@@ -136,12 +142,12 @@ pub(crate) async fn a_change_of_a_member_changes_what_it_names(subject: &mut imp
         MemberChange { password: Some(PasswordHash("$argon2id$x".into())), ..MemberChange::default() };
     let seen = MadeLink { by: LinkMaker::Owner("Bob the owner".into()), at: after(7) };
     let seen = MemberChange { last_link: Some(seen), ..MemberChange::default() };
-    assert!(store.update_member(mine, one.id, owner.clone()).await.unwrap());
-    assert!(store.update_member(mine, one.id, secret.clone()).await.unwrap());
-    assert!(store.update_member(mine, one.id, seen.clone()).await.unwrap());
-    assert!(store.update_member(mine, one.id, lead.clone()).await.unwrap());
-    assert!(store.update_member(mine, one.id, MemberChange::default()).await.unwrap());
-    assert!(!store.update_member(theirs, one.id, owner.clone()).await.unwrap());
+    store.update_member(mine, one.id, owner.clone()).await.unwrap();
+    store.update_member(mine, one.id, secret.clone()).await.unwrap();
+    store.update_member(mine, one.id, seen.clone()).await.unwrap();
+    store.update_member(mine, one.id, lead.clone()).await.unwrap();
+    store.update_member(mine, one.id, MemberChange::default()).await.unwrap();
+    assert_eq!(store.update_member(theirs, one.id, owner.clone()).await, Err(MemberRefused::NotFound.into()));
     subject.interrupt().await;
     assert_eq!(
         subject.store().members(mine).await.unwrap(),
@@ -155,7 +161,7 @@ pub(crate) async fn another_role_is_told_and_the_same_one_is_not(subject: &mut i
     let one = add(store, mine, 1).await;
     let [of_one, of_two] = [1, 2].map(|n| Role::Lead(group(n)));
     for role in [Role::Viewer, of_one, of_one, of_two, Role::Owner] {
-        assert!(store.update_member(mine, one.id, new_role(role)).await.unwrap());
+        store.update_member(mine, one.id, new_role(role)).await.unwrap();
     }
     subject.interrupt().await;
     let told = kept(subject.store(), mine).await.into_iter().filter_map(|told| match told.event.kind {
@@ -205,7 +211,7 @@ pub(crate) async fn a_second_factor_is_replaced_once_and_tells_when_it_comes_and
     let (_, found) = store.record(mine, Session, digest("session 1"), START).await.unwrap().unwrap();
     assert_eq!(found, later);
     let owner = new_role(Role::Owner);
-    assert!(store.update_member(mine, none.id, owner.clone()).await.unwrap());
+    store.update_member(mine, none.id, owner.clone()).await.unwrap();
     assert!(!store.replace_second_factor(mine, &first, None, &act(START)).await.unwrap());
     assert!(store.replace_second_factor(mine, &later, None, &act(START)).await.unwrap());
     assert!(!store.replace_second_factor(mine, &later, None, &act(START)).await.unwrap());
@@ -224,18 +230,21 @@ pub(crate) async fn a_removed_member_takes_its_links_and_sessions_along(subject:
         store.put_record(mine, link(n, of, after(50)), &act(START)).await.unwrap();
         store.put_record(mine, session(n, of), &act(START)).await.unwrap();
     }
-    assert!(store.remove_member(mine, gone.id, &act(START)).await.unwrap());
-    assert!(!store.remove_member(mine, gone.id, &act(START)).await.unwrap());
+    store.remove_member(mine, gone.id, &act(START)).await.unwrap();
+    assert_eq!(store.remove_member(mine, gone.id, &act(START)).await, Err(MemberRefused::NotFound.into()));
     subject.interrupt().await;
     let store = subject.store();
     assert_eq!(store.members(mine).await.unwrap(), std::slice::from_ref(&stays));
     assert_eq!(store.take_record(mine, Link, digest("link 1"), START).await.unwrap(), None);
     assert_eq!(store.record(mine, Session, digest("session 1"), START).await.unwrap(), None);
-    assert!(!store.update_member(mine, gone.id, MemberChange::default()).await.unwrap());
+    assert_eq!(
+        store.update_member(mine, gone.id, MemberChange::default()).await,
+        Err(MemberRefused::NotFound.into())
+    );
     assert!(store.record(mine, Session, digest("session 2"), START).await.unwrap().is_some());
     // The name is free again, and its new owner has no sessions.
     let heir = Member { name: gone.name, ..member(7) };
-    assert_eq!(make(store, mine, heir).await, MemberCreated::Made);
+    assert_eq!(make(store, mine, heir).await, Ok(()));
     assert_eq!(store.records(mine, Session, member(7).id, START).await.unwrap(), []);
 }
 

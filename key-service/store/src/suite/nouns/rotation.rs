@@ -5,10 +5,11 @@ use std::{sync::Arc, time::Duration};
 use shared::{
     ids::{KeyId, Principal},
     time::Timestamp,
+    wire::Noun,
 };
 
 use crate::{
-    store::{Created, Credential, Ledger as _, Rotated, Store, Updated},
+    store::{Credential, Error, Ledger as _, Made, Store},
     suite::{
         Subject, act, after, capture, digest, hold, make_key, nanos, new_group, new_key,
         nouns::{keys::attempt, steps::kept},
@@ -17,7 +18,8 @@ use crate::{
 };
 use domain::{
     event::{Act, EventKind},
-    key::{ApiKey, KeyNotRotated, KeyPatch, NewCredential},
+    governed,
+    key::{ApiKey, KeyPatch, NewCredential},
     ledger::{
         BoundsPatch, Command, Outcome, Refused,
         histories::{START, account, generation, group, key},
@@ -41,7 +43,7 @@ fn credential(name: &str, grace: u64) -> NewCredential {
 
 async fn rotate(store: &Store, new: NewCredential, now: Timestamp) -> ApiKey {
     match store.rotate_key(new, None, &act(now)).await.unwrap() {
-        Rotated::New(key) => key,
+        Made::New(key) => key,
         other => panic!("not rotated: {other:?}"),
     }
 }
@@ -99,10 +101,7 @@ async fn both_spend(subject: &mut impl Subject, is_grouped: bool) {
     let bill = vec![hold(key(1), generation(1), 50, 7), capture(key(1), generation(1), 20)];
     store.execute(account(1), bill, START).await.unwrap();
     let patch = KeyPatch { bounds: BoundsPatch::of_limit(Some(nanos(500))), ..KeyPatch::default() };
-    assert!(matches!(
-        store.update_key(account(1), key(1), patch, &act(START)).await.unwrap(),
-        Updated::Key(_)
-    ));
+    store.update_key(account(1), key(1), patch, &act(START)).await.unwrap();
     assert_eq!(accepted(store, START).await, [0, 1]);
     let last = after(GRACE).minus(Duration::from_millis(1));
     assert_eq!(accepted(store, last).await, [0, 1]);
@@ -124,10 +123,7 @@ pub(crate) async fn a_rotated_key_that_moves_keeps_its_credentials(subject: &mut
     rotate(store, credential("a", GRACE), START).await;
     for (to, credentials) in [(Some(group(1)), vec![0, 1]), (None, vec![1, 2])] {
         let patch = KeyPatch { group: Some(to), ..KeyPatch::default() };
-        assert!(matches!(
-            store.update_key(account(1), key(1), patch, &act(START)).await.unwrap(),
-            Updated::Key(_)
-        ));
+        store.update_key(account(1), key(1), patch, &act(START)).await.unwrap();
         assert_eq!(accepted(store, START).await, credentials);
         let again = NewCredential { is_forced: true, ..credential("b", GRACE) };
         assert_eq!(rotate(store, again, START).await.spend.group, to);
@@ -156,28 +152,28 @@ pub(crate) async fn what_cannot_be_rotated_stays_as_it_is(subject: &mut impl Sub
         let new = NewCredential { is_forced, ..credential(name, GRACE) };
         let before = store.key(account(1), key(1)).await.unwrap();
         let once = attempt(&format!("{name} {is_forced}"), "a", now);
-        let Rotated::Refused(reason) = store.rotate_key(new, Some(once), &act(now)).await.unwrap() else {
-            panic!("{name} was rotated")
-        };
+        let rotated = store.rotate_key(new, Some(once), &act(now)).await;
+        let Err(Error::Refused(reason)) = rotated else { panic!("{name}: {rotated:?}") };
         assert_eq!(store.key(account(1), key(1)).await.unwrap(), before);
         assert_eq!(store.find_credential(digest(name)).await.unwrap(), None);
         reason
     };
     rotate(store, credential("a", GRACE), START).await;
-    assert_eq!(refused("b", false, after(GRACE - 1)).await, KeyNotRotated::InProgress);
+    assert_eq!(refused("b", false, after(GRACE - 1)).await, governed::Refused::RotationInProgress);
     let forced = NewCredential { is_forced: true, ..credential("c", GRACE) };
     rotate(store, forced, after(GRACE - 1)).await;
     assert_eq!(accepted(store, after(GRACE - 1)).await, [1, 2]);
     let short_lived = KeyPatch { expires_at: Some(Some(after(99))), ..KeyPatch::default() };
     store.update_key(account(1), key(1), short_lived, &act(START)).await.unwrap();
-    assert_eq!(refused("d", true, after(99)).await, KeyNotRotated::Expired);
+    assert_eq!(refused("d", true, after(99)).await, governed::Refused::KeyExpired);
     store.revoke_key(account(1), key(1), &act(after(50))).await.unwrap();
-    assert_eq!(refused("e", true, after(51)).await, KeyNotRotated::Revoked);
+    assert_eq!(refused("e", true, after(51)).await, governed::Refused::KeyRevoked);
     for stranger in [
         NewCredential { key: key(2), ..credential("f", 0) },
         NewCredential { account: account(2), ..credential("f", 0) },
     ] {
-        assert_eq!(store.rotate_key(stranger, None, &act(START)).await.unwrap(), Rotated::NotFound);
+        let unknown = governed::Refused::NotFound(Noun::Key);
+        assert_eq!(store.rotate_key(stranger, None, &act(START)).await, Err(unknown.into()));
     }
 }
 
@@ -187,20 +183,21 @@ pub(crate) async fn an_idempotency_key_rotates_once(subject: &mut impl Subject) 
     let once = |request, now| Some(attempt("once", request, now));
     let made =
         subject.store().rotate_key(credential("a", GRACE), once("a", START), &act(START)).await.unwrap();
-    let Rotated::New(made) = made else { panic!("{made:?}") };
+    let Made::New(made) = made else { panic!("{made:?}") };
     subject.interrupt().await;
     let store = &**subject.store();
     let again = store.rotate_key(credential("b", GRACE), once("a", after(1)), &act(after(1))).await.unwrap();
-    assert_eq!(again, Rotated::Replayed(made.clone()));
+    assert_eq!(again, Made::Replayed(made.clone()));
     assert_eq!(store.find_credential(digest("b")).await.unwrap(), None);
-    let other = store.rotate_key(credential("b", GRACE), once("b", after(1)), &act(after(1))).await.unwrap();
-    assert_eq!(other, Rotated::Reused);
+    let other = store.rotate_key(credential("b", GRACE), once("b", after(1)), &act(after(1))).await;
+    assert_eq!(other, Err(governed::Refused::IdempotencyKeyReused.into()));
     let created =
-        store.create_key(new_key(account(1), 3), once("b", after(1)), &act(after(1))).await.unwrap();
-    assert_eq!(created, Created::Reused, "the idempotency keys of an account are for all of its requests");
+        store.create_key(new_key(account(1), 3), once("b", after(1)), &act(after(1))).await.unwrap_err();
+    let reused = governed::Refused::IdempotencyKeyReused.into();
+    assert_eq!(created, reused, "the idempotency keys of an account are for all of its requests");
     let late = after(86_400);
     let anew = store.rotate_key(credential("b", 0), once("b", late), &act(late)).await.unwrap();
-    assert!(matches!(anew, Rotated::New(key) if key.spend.rotation.current == 2));
+    assert!(matches!(anew, Made::New(key) if key.spend.rotation.current == 2));
 }
 
 pub(crate) async fn a_rotation_sent_again_changes_nothing(subject: &mut impl Subject) {
@@ -212,7 +209,7 @@ pub(crate) async fn a_rotation_sent_again_changes_nothing(subject: &mut impl Sub
         // The same caller, which lost the answer and still has the plaintext.
         let again = subject.store().rotate_key(new, idempotency, &act(after(1))).await.unwrap();
         assert_eq!(again, first);
-        assert!(matches!(first, Rotated::New(_)));
+        assert!(matches!(first, Made::New(_)));
     }
     let store = &**subject.store();
     assert_eq!(accepted(store, START).await, [2]);
@@ -232,7 +229,7 @@ pub(crate) async fn a_rotation_leaves_one_event(subject: &mut impl Subject) {
     for n in 0..2 {
         store.rotate_key(credential("a", GRACE), once(), &by(1)).await.unwrap();
         store.rotate_key(credential("b", GRACE), once(), &by(2 + n)).await.unwrap();
-        store.rotate_key(credential("b", GRACE), None, &by(4 + n)).await.unwrap();
+        store.rotate_key(credential("b", GRACE), None, &by(4 + n)).await.unwrap_err();
     }
     store.rotate_key(credential("c", 0), None, &Act { at: after(GRACE), ..by(6) }).await.unwrap();
     let events = kept(store, account(1)).await.into_iter().map(|numbered| numbered.event);
@@ -269,7 +266,7 @@ pub(crate) async fn of_rotations_at_once_each_has_a_number_of_its_own(subject: &
         tokio::spawn(async move { store.rotate_key(new, None, &act(START)).await })
     });
     for racer in racers.collect::<Vec<_>>() {
-        assert!(matches!(racer.await.unwrap().unwrap(), Rotated::New(_)));
+        assert!(matches!(racer.await.unwrap().unwrap(), Made::New(_)));
     }
     let store = &**subject.store();
     let mut kept = Vec::new();
@@ -295,9 +292,9 @@ pub(crate) async fn of_rotations_at_once_one_begins_the_grace(subject: &mut impl
     });
     let mut rotated = 0;
     for racer in racers.collect::<Vec<_>>() {
-        match racer.await.unwrap().unwrap() {
-            Rotated::New(_) => rotated += 1,
-            other => assert_eq!(other, Rotated::Refused(KeyNotRotated::InProgress)),
+        match racer.await.unwrap() {
+            Ok(Made::New(_)) => rotated += 1,
+            other => assert_eq!(other, Err(governed::Refused::RotationInProgress.into())),
         }
     }
     assert_eq!(rotated, 1);

@@ -6,16 +6,16 @@ use futures_util::future::join_all;
 use shared::{
     ids::{AccountId, EventId, WebhookId},
     time::Timestamp,
+    wire::Noun,
 };
 
-use WebhookCreated::{New, Replayed, Reused, TooMany};
-
 use crate::{
-    store::{Created, Store, StoreError, WebhookCreated},
+    store::{Error, Made, Store, StoreError},
     suite::{Subject, act, after, digest, new_key, nouns::keys, open_account},
 };
 use domain::{
     event::EventKind,
+    governed::Refused,
     ledger::histories::{START, account},
     webhook::{
         Attempt, Delivery, DisabledReason, KEPT_ATTEMPTS, MAX_PENDING_DELIVERIES, ReceiverAnswer,
@@ -39,8 +39,13 @@ fn webhook(n: u8) -> StoredWebhook {
 }
 
 async fn make(store: &Store, account: AccountId, n: u8) -> StoredWebhook {
-    assert_eq!(store.create_webhook(account, webhook(n), MANY, None).await.unwrap(), WebhookCreated::New);
+    assert_eq!(store.create_webhook(account, webhook(n), MANY, None).await, Ok(new(n)));
     webhook(n)
+}
+
+/// The answer to a request that creates a webhook.
+fn new(n: u8) -> Made<Webhook> {
+    Made::New(webhook(n).webhook)
 }
 
 fn delivery(number: u64) -> Delivery {
@@ -87,53 +92,56 @@ pub(crate) async fn webhooks_are_listed_oldest_first_and_leave_nothing_behind(su
     assert!(
         store.finish_delivery(one, id, claimed.clone(), &attempt(&claimed, 500), Some(START)).await.unwrap()
     );
-    assert_eq!(store.delete_webhook(other, id).await.unwrap(), None);
+    assert_eq!(store.delete_webhook(other, id).await, Err(Refused::NotFound(Noun::Webhook).into()));
     subject.interrupt().await;
     let store = &**subject.store();
-    assert_eq!(store.delete_webhook(one, id).await.unwrap(), Some(second.webhook));
-    assert_eq!(store.delete_webhook(one, id).await.unwrap(), None);
+    assert_eq!(store.delete_webhook(one, id).await, Ok(second.webhook));
+    assert_eq!(store.delete_webhook(one, id).await, Err(Refused::NotFound(Noun::Webhook).into()));
     assert_eq!(store.webhooks(one).await.unwrap(), [1, 3].map(webhook));
     make(store, one, 2).await;
     assert_eq!(store.attempts(one, id).await.unwrap(), []);
     assert_eq!(claim(store, one, id, after(100)).await, []);
     let orphan = store.create_webhook(account(9), webhook(4), MANY, None).await;
-    assert!(matches!(orphan, Err(StoreError::Conflict(_))), "{orphan:?}");
+    assert!(matches!(orphan, Err(Error::Store(StoreError::Conflict(_)))), "{orphan:?}");
 }
 
 pub(crate) async fn an_account_has_no_more_webhooks_than_it_may(subject: &mut impl Subject) {
     let account = open_account(subject.store(), 1).await;
     let store = subject.store();
-    for (n, expected) in [(1, New), (2, New), (3, TooMany), (1, New)] {
-        assert_eq!(store.create_webhook(account, webhook(n), 2, None).await.unwrap(), expected, "{n}");
+    let too_many = Err(Refused::TooMany(Noun::Webhook, 2).into());
+    for (n, expected) in [(1, Ok(new(1))), (2, Ok(new(2))), (3, too_many), (1, Ok(new(1)))] {
+        assert_eq!(store.create_webhook(account, webhook(n), 2, None).await, expected, "{n}");
     }
     store.delete_webhook(account, webhook(1).webhook.id).await.unwrap();
-    assert_eq!(store.create_webhook(account, webhook(3), 2, None).await.unwrap(), New);
+    assert_eq!(store.create_webhook(account, webhook(3), 2, None).await, Ok(new(3)));
 }
 
 pub(crate) async fn an_idempotency_key_makes_one_webhook_until_it_ends(subject: &mut impl Subject) {
     let (mine, theirs) = (open_account(subject.store(), 1).await, open_account(subject.store(), 2).await);
     let create = async |store: &Store, account, n, request: &str, at| {
         let attempt = keys::attempt("once", request, at);
-        store.create_webhook(account, webhook(n), MANY, Some(attempt)).await.unwrap()
+        store.create_webhook(account, webhook(n), MANY, Some(attempt)).await
     };
     let first = webhook(1).webhook.id;
     let store = subject.store();
-    assert_eq!(create(store, mine, 1, "a", START).await, New);
-    assert_eq!(create(store, mine, 1, "a", after(1)).await, New, "the same call again");
-    assert_eq!(create(store, mine, 2, "a", after(1)).await, Replayed(first));
-    assert_eq!(create(store, mine, 2, "b", after(1)).await, Reused);
+    assert_eq!(create(store, mine, 1, "a", START).await, Ok(new(1)));
+    assert_eq!(create(store, mine, 1, "a", after(1)).await, Ok(new(1)), "the same call again");
+    assert_eq!(create(store, mine, 2, "a", after(1)).await, Ok(Made::Replayed(webhook(1).webhook)));
+    let reused = Error::Refused(Refused::IdempotencyKeyReused);
+    assert_eq!(create(store, mine, 2, "b", after(1)).await, Err(reused.clone()));
     subject.interrupt().await;
     let store = subject.store();
-    assert_eq!(create(store, theirs, 2, "b", after(1)).await, New, "accounts are apart");
+    assert_eq!(create(store, theirs, 2, "b", after(1)).await, Ok(new(2)), "accounts are apart");
     assert_eq!(store.webhooks(mine).await.unwrap().len(), 1);
     store.delete_webhook(mine, first).await.unwrap();
-    assert_eq!(create(store, mine, 2, "a", after(2)).await, Replayed(first));
+    let removed = Err(Refused::NotFound(Noun::Webhook).into());
+    assert_eq!(create(store, mine, 2, "a", after(2)).await, removed);
     assert_eq!(store.webhooks(mine).await.unwrap(), []);
     let other =
         store.create_key(new_key(mine, 1), Some(keys::attempt("once", "c", after(2))), &act(START)).await;
-    assert_eq!(other.unwrap(), Created::Reused, "keys of an account are for all that it makes");
+    assert_eq!(other.unwrap_err(), reused, "keys of an account are for all that it makes");
     let ended = START.plus(Duration::from_hours(24));
-    assert_eq!(create(store, mine, 2, "b", ended).await, New);
+    assert_eq!(create(store, mine, 2, "b", ended).await, Ok(new(2)));
 }
 
 pub(crate) async fn a_change_of_a_webhook_changes_what_it_names(subject: &mut impl Subject) {
@@ -152,16 +160,16 @@ pub(crate) async fn a_change_of_a_webhook_changes_what_it_names(subject: &mut im
         ..webhook(1).webhook
     };
     let changed = subject.store().update_webhook(account, id, patch, &act(after(9))).await.unwrap();
-    assert_eq!(changed.as_ref(), Some(&expected));
+    assert_eq!(changed, expected);
     subject.interrupt().await;
     let store = subject.store();
     assert_eq!(store.webhooks(account).await.unwrap(), [StoredWebhook { webhook: expected, cursor: 7 }]);
     let types = WebhookPatch { types: Some(None), ..end(None) };
-    let changed = store.update_webhook(account, id, types, &act(after(10))).await.unwrap().unwrap();
+    let changed = store.update_webhook(account, id, types, &act(after(10))).await.unwrap();
     assert_eq!((changed.types, changed.disabled), (None, None));
     assert_eq!(
-        store.update_webhook(account, webhook(2).webhook.id, end(None), &act(START)).await.unwrap(),
-        None
+        store.update_webhook(account, webhook(2).webhook.id, end(None), &act(START)).await,
+        Err(Refused::NotFound(Noun::Webhook).into())
     );
 }
 
@@ -271,11 +279,7 @@ pub(crate) async fn a_disabled_webhook_looks_at_the_events_of_its_deliveries_aga
     let claimed = claim(store, account, id, START).await;
     let first = claimed.iter().find(|delivery| delivery.number == Some(8)).unwrap().clone();
     assert!(store.finish_delivery(account, id, first.clone(), &attempt(&first, 200), None).await.unwrap());
-    store
-        .update_webhook(account, id, end(Some(DisabledReason::Failing)), &act(START))
-        .await
-        .unwrap()
-        .unwrap();
+    store.update_webhook(account, id, end(Some(DisabledReason::Failing)), &act(START)).await.unwrap();
     subject.interrupt().await;
     let store = subject.store();
     assert_eq!(claim(store, account, id, after(1000)).await, []);
@@ -285,7 +289,7 @@ pub(crate) async fn a_disabled_webhook_looks_at_the_events_of_its_deliveries_aga
     assert!(!store.finish_delivery(account, id, late.clone(), &attempt(&late, 200), None).await.unwrap());
     // Disabling again and enabling write no event.
     for again in [Some(DisabledReason::Gone), None] {
-        store.update_webhook(account, id, end(again), &act(after(1))).await.unwrap().unwrap();
+        store.update_webhook(account, id, end(again), &act(after(1))).await.unwrap();
     }
     let told = store.events_after(account, 0, 10).await.unwrap().events;
     let url = webhook(1).webhook.url.as_str().to_owned();

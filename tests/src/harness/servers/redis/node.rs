@@ -19,7 +19,7 @@ use crate::harness::{
     servers::server::is_running,
 };
 
-/// Options that make every answered write durable: it is on disk before it is answered, and nothing is evicted.
+/// Options that make every answered write durable: it is on disk before the answer, and nothing is evicted.
 const KEEPING: [&str; 8] =
     ["--save", "", "--appendonly", "yes", "--appendfsync", "always", "--maxmemory-policy", "noeviction"];
 

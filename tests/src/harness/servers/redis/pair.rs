@@ -12,7 +12,7 @@ use super::node::Node;
 use crate::harness::patience::until;
 use crate::harness::servers::{balancer::pass, ports};
 
-/// Additional options: a replica gets the data at once, and the disk does not keep what only replicas should.
+/// Additional options: a replica gets the data at once, and only replicas keep it, not the disk.
 const REPLICATING: [&str; 6] =
     ["--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1", "--appendfsync", "everysec"];
 
@@ -46,7 +46,7 @@ impl MasterAddress {
         1 - self.master.load(Ordering::Relaxed)
     }
 
-    /// Ends replication. The master goes on, and the replica may take over.
+    /// Ends replication. The master continues, and the replica may take over.
     pub(super) fn split(&self, nodes: &[Node]) {
         nodes[self.replica()].ask("REPLICAOF NO ONE").expect("the replica answers");
     }
@@ -84,7 +84,7 @@ async fn replicate(replica: &Node, master: &Node) {
     .await;
 }
 
-/// Passes connections on to the master, and ends them all when it changes.
+/// Passes connections to the master, and ends all of them when the master changes.
 async fn lead(listener: TcpListener, changes: watch::Receiver<String>) {
     while let Ok((stream, _)) = listener.accept().await {
         let mut changes = changes.clone();

@@ -12,17 +12,17 @@ use std::{
 use super::node::{ANSWERING, Node};
 use crate::harness::{patience::until, servers::ports::free_port};
 
-/// Number of servers, the first of which is the master at start.
+/// Number of servers. The first is the master at the start.
 pub(super) const SERVERS: usize = 3;
 /// Name of the master.
 const SERVICE: &str = "main";
-/// Milliseconds of silence after which a master counts as down, and the longest time of a failover. Short, because
-/// tests wait.
+/// Milliseconds of silence after which a master counts as down, and the timeout of a failover. Both are short, because
+/// tests wait for them.
 const TIMES: [&str; 2] = ["down-after-milliseconds main 1000", "failover-timeout main 3000"];
-/// One user for the Sentinel and replicas, and one for key-services. A master that refuses the first, and clients
-/// without a user, can be reached only by key-services.
+/// One user for the Sentinel and replicas, and one for key-services. If a master refuses the first user, only
+/// key-services can reach it, since clients without a user cannot.
 const USERS: &str = "--user peer on >peer ~* &* +@all --user service on >service ~* &* +@all --masteruser peer --masterauth peer";
-/// Options of servers that replicate, and accept no writes without a replica.
+/// Options for servers that replicate, and that accept no writes without a replica.
 const REPLICATING: &str = "--repl-diskless-sync-delay 0 --repl-ping-replica-period 1 --min-replicas-to-write 1 --min-replicas-max-lag 3";
 
 /// The Sentinel, killed when dropped.

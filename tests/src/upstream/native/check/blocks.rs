@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::refusal::{Checked, all_of, invalid, is_plain, no_more};
 use crate::upstream::native::signature;
 
-/// Blocks of the vendor's own tools, which only occur in its answers.
+/// Blocks for the vendor's own tools, which occur only in its answers.
 const OF_THE_VENDOR: [&str; 12] = [
     "server_tool_use",
     "web_search_tool_result",

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::refusal::{Checked, all_of, invalid, no_more};
 
-/// Largest number of breakpoints.
+/// Maximum number of breakpoints.
 const MOST_MARKS: usize = 4;
 
 /// Checks every `cache_control`. With beta features, it may have a scope.

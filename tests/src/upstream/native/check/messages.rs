@@ -104,7 +104,7 @@ fn output_config(config: &Value) -> Checked {
     Ok(())
 }
 
-/// Checks all messages, one by one and in their order.
+/// Checks each message, and the order of messages.
 fn conversation(body: &Value) -> Checked {
     let Some(messages) = body["messages"].as_array() else {
         return invalid("messages: Input should be a valid list");

@@ -15,7 +15,7 @@ struct Turn<'a> {
     blocks: Vec<&'a Value>,
     /// Where each block is, as error messages say it.
     places: Vec<String>,
-    /// It begins with text.
+    /// Whether it begins with text.
     starts_with_text: bool,
 }
 

@@ -13,7 +13,6 @@ pub(crate) enum Purpose {
     Count,
 }
 
-/// Result of a check.
 pub(super) type Checked = Result<(), ApiError>;
 
 /// Refuses a request with this message.

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::upstream::prompts::prompt::Prompt;
 
-/// Least limit of an answer.
+/// Minimum limit of an answer.
 const LEAST_OUTPUT_TOKENS: i64 = 16;
 
 /// Values of `include`.

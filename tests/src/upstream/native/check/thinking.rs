@@ -7,7 +7,7 @@ use super::{
     refusal::{Checked, Purpose, all_of, invalid, no_more},
 };
 
-/// Least budget of thinking.
+/// Minimum budget for thinking.
 const LEAST_BUDGET: u64 = 1024;
 
 /// Page of the documentation that several messages refer to.
@@ -53,7 +53,7 @@ fn budget(body: &Value, purpose: Purpose, beta: &str) -> Checked {
             "thinking.enabled.budget_tokens: Input should be greater than or equal to {LEAST_BUDGET}"
         ));
     }
-    // Between the calls of tools the budget is that of the whole turn.
+    // Between calls of tools, the budget applies to the whole turn.
     let interleaved = beta.contains("interleaved-thinking") && !body["tools"].is_null();
     let most = body["max_tokens"].as_u64().unwrap_or_default();
     if purpose == Purpose::Generate && !interleaved && most <= budget {

@@ -1,9 +1,9 @@
-//! Codex and Claude Code as they are installed, over several turns with tools.
+//! Codex and Claude Code, as users install them, over several turns with tools.
 
 use super::*;
 use crate::upstreams::natives::{compared, record};
 
-/// Requests of an agent's two turns: three and two calls of tools, and an answer to each turn.
+/// Requests in an agent's two turns: three and two tool calls, and an answer to each turn.
 const REQUESTS_OF_AN_AGENT: usize = 7;
 
 #[apply(fact)]
@@ -30,8 +30,8 @@ async fn claude_code_works_through_turns_that_change_a_file_at_every_upstream_an
     }
 }
 
-/// Asserts that an agent's requests used this API, that each later one read nearly all of the earlier prompt from the
-/// upstream's cache, that the model received the file's content, and that the bill matches the upstream's record.
+/// Asserts that an agent's requests used this API, that each later request read nearly all of the earlier prompt from
+/// the upstream's cache, that the model received the file's content, and that the bill matches the upstream's record.
 async fn assert_turns(stack: &Stack, api: Api, tag: &str) {
     let sent = stack.upstream.generations();
     assert_eq!(sent.len(), REQUESTS_OF_AN_AGENT, "{api:?}");
@@ -61,7 +61,7 @@ async fn agents_answer_to_the_commands_of_the_first_screen() {
     let printed = stack.server().printed("if they are installed\n").await;
     let (_, commands) = printed.split_once("if they are installed\n").unwrap();
     let (commands, _) = commands.split_once("\n\n").unwrap();
-    // Codex refuses a home below the folder for temporary files.
+    // Codex refuses a home directory inside the one for temporary files.
     let home = tempfile::TempDir::new_in(std::env::var("HOME").unwrap()).unwrap();
     let modules = Path::new(env!("CARGO_MANIFEST_DIR")).join("clients/node/node_modules");
     let modules = modules.display();

@@ -1,4 +1,4 @@
-//! Bounds on what one owner may create.
+//! Limits on what one owner may create.
 
 use bench::attack::filling::{empty, fill, made};
 use http::Method;

@@ -173,7 +173,7 @@ async fn the_page_of_a_group_has_a_chart_its_requests_and_the_use_of_each_key() 
                 "{settings}"
             );
         }
-        // The table of keys shows each key's charges in these days, next to its total.
+        // The table of keys shows each key's charges during these days, next to its total.
         let path = format!("{PATH}/{}", course["id"].as_str().unwrap());
         let page = viewer.get(&path).await;
         let (_, keys) = page.text().split_once("aria-label=\"API keys\"").unwrap();

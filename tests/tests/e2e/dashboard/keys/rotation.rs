@@ -1,4 +1,4 @@
-//! Rotation of an API key on a page that asks for confirmation.
+//! Rotating an API key on a page that asks for confirmation.
 
 use http::Method;
 use tests::harness::{ApiKey, Stack};
@@ -8,7 +8,7 @@ use crate::dashboard::{
     replicas, signed_in,
 };
 
-/// Whether the plaintext makes calls.
+/// Returns whether calls with this plaintext succeed.
 async fn works(stack: &Stack, secret: &str) -> bool {
     let answer = stack.http.send_as(secret, Method::GET, &stack.url("/v1/models"), None).await;
     assert!(matches!(answer.status, 200 | 401), "{answer}");

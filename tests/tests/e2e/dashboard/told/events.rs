@@ -6,7 +6,7 @@ use tests::harness::{Answer, Deployment, Form, Options, Stack, usd};
 
 use crate::dashboard::signed_in;
 
-/// Changes of a label: together with the creation, more events than a key's page shows.
+/// Number of changes to a label. Together with the creation, these are more events than a key's page shows.
 const CHANGES: usize = 9;
 
 /// Number of events that a page shows.

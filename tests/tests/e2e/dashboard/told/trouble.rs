@@ -1,4 +1,4 @@
-//! Keys and groups with problems: each is shown where its owner looks, with the reason.
+//! Keys and groups with problems: each problem appears where the owner looks, with the reason.
 
 use http::Method;
 use serde_json::json;
@@ -10,12 +10,12 @@ use crate::{
     money::budgets::{group, number, requests, send},
 };
 
-/// Nearly twice the price of a request: the rest does not pay for a second one, but is not zero.
+/// Nearly twice the price of a request: what is left after one is not zero, but does not pay for a second one.
 fn nearly_two() -> NanoUsd {
     NanoUsd::from_nanos(requests(2).nanos() - 1)
 }
 
-/// Sends requests until one is refused: the second is cut at the last token that the rest pays for.
+/// Sends requests until one is refused. The second request is cut off at the last token that the rest pays for.
 async fn until_refused(stack: &Stack, key: &ApiKey, code: &str) {
     for _ in 0..2 {
         assert_eq!(send(stack, key).await.status, 200);
@@ -56,13 +56,10 @@ async fn keys_that_are_refused_are_seen_and_found(deployment: Deployment) {
         }
         assert!(page.text().contains("bar short"), "a reached limit is red: {page}");
     }
-    for (key, reason) in [
-        (&own, "is reached. Raise it"),
-        (&inside, "of the group <bdi>Tiny team</bdi> is reached. It resets "),
-    ] {
+    for (key, reason) in [(&own, "by its limit: "), (&inside, "<bdi>Tiny team</bdi></a>: ")] {
         let page = viewer.get(&format!("/dashboard/keys/{}", key.id)).await;
         assert!(
-            page.text().contains("Requests are refused: the limit of $") && page.text().contains(reason),
+            page.text().contains("<strong>Stopped</strong> by ") && page.text().contains(reason),
             "{page}"
         );
         let left = NanoUsd::from_nanos(nearly_two().nanos() - stack.used(key).await.nanos());
@@ -132,7 +129,7 @@ async fn credit_for_less_than_a_week_stands_out_beside_every_page_from_the_first
     }
     for path in ["/dashboard", "/dashboard/events", "/dashboard/models"] {
         let page = viewer.get(path).await;
-        assert!(page.text().contains(short) && page.text().contains("Credit, 6 days"), "{path}: {page}");
+        assert!(page.text().contains(short) && page.text().contains("Credit, under 1 day"), "{path}: {page}");
     }
 }
 

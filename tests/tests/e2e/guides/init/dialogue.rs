@@ -1,4 +1,4 @@
-//! Questions on a terminal, answered by name, by number and wrongly, and ended by Ctrl-C.
+//! Questions on a terminal, answered by name, by number or wrongly, and interrupted with Ctrl-C.
 
 use tests::harness::on_terminal;
 

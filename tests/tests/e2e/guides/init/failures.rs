@@ -11,7 +11,7 @@ const BEARER: &str = "Bearer sk-init-secret-0123456789";
 /// Variable of OpenAI's preset, and the credential that the stand-in accepts.
 const VARIABLE: (&str, &str) = ("OPENAI_API_KEY", KEY);
 
-/// A folder with price lists in which the command is tried, and the vendor that it calls.
+/// A directory with price lists where commands are tried, and the vendor that they call.
 struct Attempts {
     folder: Folder,
     vendor: StandIn,

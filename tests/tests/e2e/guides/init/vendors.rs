@@ -1,4 +1,4 @@
-//! Failures at each vendor and each local server, with its own variable and address.
+//! Failures at each vendor and each local server, with their own variables and addresses.
 
 use std::fs;
 
@@ -33,7 +33,7 @@ impl Case {
         cases
     }
 
-    /// The error of the command for this vendor, with this credential and further flags.
+    /// The command's error for this vendor, with this credential and further flags.
     fn fails(&self, folder: &Folder, key: Option<&str>, address: &str, flags: &[&str]) -> String {
         let env: Vec<_> = self.variable.zip(key).into_iter().collect();
         let words = [&["--vendor", &self.preset.name, "--address", address], flags].concat();
@@ -53,7 +53,7 @@ impl Case {
 /// A vendor that refuses a wrong key and an unknown model in its own words.
 fn vendor_that_knows_its_models(asked: &AskedOf, header: &str, value: &str) -> Given {
     if asked.header(header) != value {
-        // Google and xAI do this with 400.
+        // Google and xAI use status 400 for that.
         let status = if asked.path.starts_with("/v1beta") { 400 } else { 401 };
         return (
             status,

@@ -1,4 +1,4 @@
-//! The recipes of `docs/catalogue.md`: each is a valid catalogue, and is served as it is printed.
+//! The recipes in `docs/catalogue.md`: each is a valid catalogue, and is served as printed.
 
 use std::{collections::BTreeMap, fs};
 
@@ -48,7 +48,7 @@ fn model(title: &str, text: &str) -> Model {
     catalog.models.into_iter().next().unwrap()
 }
 
-/// Headers of an upstream with the sources of their values, and the settings other than address and name.
+/// An upstream's headers with the sources of their values, and its settings other than address and name.
 fn settings(upstream: &Upstream) -> impl PartialEq + std::fmt::Debug + use<> {
     let headers = upstream
         .access

@@ -29,7 +29,7 @@ async fn shows(stack: &Stack, gateway: &Server, name: &str, value: f64) {
     }
 }
 
-/// Number of lines of a log with these words.
+/// Number of log lines with these words.
 fn lines(server: &Server, words: &str) -> usize {
     server.log().lines().filter(|line| line.contains(words)).count()
 }
@@ -55,7 +55,7 @@ async fn an_outage_is_told_once_by_address_and_at_its_end() {
     shows(&stack, gateway, "gateway_ready", 1.0).await;
     let answer = stack.call(&key, Script::tokens(1, 1)).send().await;
     assert_eq!(answer.status, 200, "{answer}");
-    // The longest pause of a session between two attempts has passed.
+    // The longest pause between a session's attempts has passed.
     sleep(Duration::from_secs(1)).await;
     for key_service in &stack.key_services {
         let peer = format!("peer={}", key_service.address("key-grpc"));

@@ -19,10 +19,11 @@ const APART: i64 = 4;
 /// Difference from the store's clock, in seconds, that makes a key-service unready.
 const TOO_FAR: i64 = 15;
 
-/// Time in which a key-service has compared its last mark with the store's.
+/// Time in which a key-service compares its last mark with the store's.
 const MARKED: Duration = Duration::from_secs(6);
 
-/// Starts two gateways and two key-services, with clocks that many seconds ahead of the machine's and of Redis'.
+/// Starts two gateways and two key-services, whose clocks are this many seconds ahead of the machine's and of Redis's
+/// clock.
 async fn with_clocks(clocks: [i64; 2]) -> Stack {
     let deployment = Deployment::services(2, 2, Form::Cluster);
     Stack::with(Options { deployment, lease: LEASE, clocks: clocks.into(), ..Options::default() }).await
@@ -62,7 +63,7 @@ async fn lists_by_time_have_each_bill_once_although_clocks_differ_and_go_back() 
 async fn a_limit_holds_over_key_services_whose_clocks_differ_by_more_than_a_lease() {
     for clocks in [[0, APART], [-APART, 0], [-APART, APART]] {
         let stack = with_clocks(clocks).await;
-        // The limit pays for two requests at once, and each takes longer than a lease.
+        // The limit pays for two concurrent requests, and each takes longer than a lease.
         let limit = cost_of(1_000, 2_000);
         let key = stack.key_limited(limit).await;
         let script = Script { head_after_ms: 5_000, ..Script::tokens(30, 1_000) };
@@ -115,7 +116,7 @@ async fn what_a_killed_gateway_held_is_free_after_a_lease_whatever_the_clocks_sa
     stream.read_tokens(20).await;
     stack.kill_gateway(0);
     let killed = Instant::now();
-    // Less than a lease passes, so the money is still held.
+    // Less than a lease has passed, so the money is still held.
     sleep(LEASE / 2).await;
     assert!(stack.balance(&stack.account).held > NanoUsd::ZERO, "it is held for a lease");
     stack.released(PATIENCE).await;

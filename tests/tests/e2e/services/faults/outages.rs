@@ -20,10 +20,10 @@ use crate::services::{CLIENTS, two_of_each, with_lease};
 /// The shortest lease allowed, because tests wait for it: a store that executes abandoned calls leaves holds that only
 /// expire.
 pub(crate) const LEASE: Duration = Duration::from_secs(3);
-/// Time in which a stream at the end of its grant is stopped without an extension, whether or not a call is in flight:
-/// five seconds as promised, plus two for slow machines.
+/// Time in which a stream at the end of its grant is stopped if there is no extension, whether or not a call is in
+/// flight: the promised five seconds, plus two for slow machines.
 const EXTENDED_WITHIN: Duration = Duration::from_secs(7);
-/// Time in which an expiry is noticed: one second as promised, plus three for slow machines.
+/// Time in which an expiry is noticed: the promised second, plus three for slow machines.
 const NOTICING: Duration = Duration::from_secs(4);
 /// How often a gateway, a key-service and a Redis are killed, unless `FAREGATE_TEST_KILLS` sets it; and the seed of
 /// their order.
@@ -189,7 +189,7 @@ async fn a_redis_that_is_killed_under_load_comes_back_with_every_nano_usd() {
         load.all_refused().await;
         stack.redis().restart().await;
         heals(&stack, &key).await;
-        // Next, an outage so short that requests merely wait.
+        // Next, an outage so short that requests only wait.
         stack.redis().kill();
         stack.redis().restart().await;
         sleep(Duration::from_millis(500)).await;
@@ -231,8 +231,8 @@ async fn an_outage_that_outlasts_a_lease_loses_no_charge() {
     billed_at_last(&stack, &key, times(cost_of(30, 7), answers.len())).await;
 }
 
-/// When the stack is dropped, it asserts that every answered request was billed its reported cost, and every other one
-/// at most the tokens served.
+/// Asserted when the stack is dropped: every answered request was billed its reported cost, and every other request at
+/// most the served tokens.
 #[apply(fact)]
 async fn whatever_is_killed_in_whatever_order_no_nano_usd_is_lost_or_billed_twice() {
     let kills = std::env::var("FAREGATE_TEST_KILLS").map_or(KILLS, |text| text.parse().unwrap());
@@ -281,7 +281,7 @@ impl Victim {
     const ALL: [Self; 3] = [Self::Gateway, Self::KeyService, Self::Redis];
 }
 
-/// Shuffles the victims in an order that is the same in every run, and chooses one of two processes for each.
+/// Shuffles the victims into an order that is the same in every run, and chooses one of two processes for each.
 fn shuffled(mut victims: Vec<Victim>) -> Vec<(Victim, usize)> {
     let mut chance = SEED;
     let mut next = |below: usize| {
@@ -294,7 +294,7 @@ fn shuffled(mut victims: Vec<Victim>) -> Vec<(Victim, usize)> {
     victims.into_iter().map(|victim| (victim, next(6))).collect()
 }
 
-/// Ends one of the processes as a power failure would, and starts it again.
+/// Ends one of the processes as a power failure would, and restarts it.
 async fn kill_one(stack: &Stack, (victim, which): (Victim, usize)) {
     let (away, between) = (Duration::from_millis(100), Duration::from_millis(250));
     match victim {
@@ -320,8 +320,7 @@ async fn kill_one(stack: &Stack, (victim, which): (Victim, usize)) {
     sleep(between).await;
 }
 
-/// Clients that send one request after the other, whole and streamed. Each request is either served or refused with
-/// 503.
+/// Clients that send one request after the other, whole and streamed. Each request must be served, or refused with 503.
 #[derive(Default)]
 struct Load {
     stop: AtomicBool,
@@ -378,7 +377,7 @@ impl Load {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// Asserts that the amount billed is the cost of the served requests plus `beside`.
+    /// Asserts that the billed amount is the cost of the served requests plus `beside`.
     async fn assert_billed(&self, stack: &Stack, key: &ApiKey, beside: NanoUsd) {
         let served = self.served.load(Ordering::Relaxed);
         println!("{served} requests were served and {} refused", self.refused());

@@ -1,5 +1,5 @@
 //! Random pauses, kills, restarts, delays and clock steps over two gateways and two key-services, and an upstream that
-//! reports by choice, late and sometimes falsely. The upstream's own count is the reference: every generation that was
+//! reports by choice, late and sometimes falsely. The upstream's own count is the reference. Every generation that was
 //! billed differently is listed with its reason.
 
 use std::{
@@ -37,9 +37,9 @@ const KEYS: usize = 8;
 const LIMIT: &str = "0.0005";
 /// How often a client retries a request on another gateway.
 const TRIES: usize = 3;
-/// Seconds that a gateway which is asked to end gives to running requests: less than the slowest streams last.
+/// Seconds that a gateway gives to running requests when it is asked to end: less than the slowest streams last.
 const DRAIN: &str = "2";
-/// More output than is believed for any request.
+/// More output than the gateway believes for any request.
 const UNBELIEVABLE: u64 = 1 << 31;
 /// One request in this many has a false report.
 const FALSE_ONE_IN: u64 = 50;
@@ -106,7 +106,7 @@ async fn whatever_fails_at_random_what_the_upstream_served_is_billed_or_accounte
     }
 }
 
-/// Sends one request after the other, of all kinds, to the gateways in turn, and retries on the other one.
+/// Sends one request after the other, of all kinds, to the gateways in turn, and retries on the other gateway.
 async fn client(
     stack: &Stack,
     number: usize,
@@ -145,7 +145,7 @@ fn script(prompt: u64, pace: u64, rng: &mut Rng) -> (Script, u64) {
     let usage_after_ms = if rng.below(4) == 0 { rng.below(300) } else { 0 };
     let total = lengths.iter().sum::<u64>();
     let told = match rng.below(3 * FALSE_ONE_IN) {
-        // Not credible: an unsigned -1, and a counter that nobody reset.
+        // Not credible: an unsigned -1, and a counter that was never reset.
         0 => Told::First(Usage { prompt: u32::MAX.into(), cached: 0, completion: 0 }),
         1 => Told::Lie(Usage { prompt, cached: 0, completion: UNBELIEVABLE }),
         // No reader can know that this is false.
@@ -229,7 +229,7 @@ async fn happen(stack: &Stack, fault: Fault, lasts: Duration, step: i64) {
             sleep(lasts).await;
             stack.redis().restart().await;
         }
-        // The step is small: a key-service too far from its store's clock is not ready.
+        // The step is small, since a key-service too far from its store's clock is not ready.
         Fault::StepClock(which) => stack.clocks[which].set(step),
     }
 }
@@ -241,7 +241,7 @@ fn reason(
     happened: &[Happened],
 ) -> Option<&'static str> {
     let meanwhile = |fault: Fault| {
-        // A request may continue for this long after its client left.
+        // A request may continue for this long after its client has left.
         let last = sent.to + bills::GIVEN_UP;
         happened
             .iter()
@@ -249,7 +249,7 @@ fn reason(
     };
     let estimated = bills::is_estimated(entry);
     if bills::is_above(generation, entry) {
-        // Nothing else explains a bill for more than was served.
+        // Nothing else explains a bill that exceeds what was served.
         return match generation.script.told {
             Told::Lie(usage) if usage.completion < UNBELIEVABLE => Some("reported falsely"),
             _ => estimated.then_some("estimated"),
@@ -275,8 +275,8 @@ fn reason(
     }
 }
 
-/// Asserts that no more than a key's limit was served, except for recorded shortfalls and explained differences: tokens
-/// that a killed gateway could not report, and tokens on their way when a stream was cut.
+/// Asserts that at most a key's limit was served, except for recorded shortfalls and explained differences: tokens that
+/// a killed gateway could not report, and tokens that were on their way when a stream was cut.
 fn assert_within_its_limit(stack: &Stack, key: &ApiKey, differences: &[Difference]) {
     let journal = stack.journal(&stack.account);
     let of_key = journal.iter().filter(|entry| entry["key_id"] == key.id);

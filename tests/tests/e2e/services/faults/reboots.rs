@@ -1,4 +1,4 @@
-//! A reboot in any order: processes that start first wait for those that start last.
+//! A reboot in any order: processes that start early wait for those that start late.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use tokio::time::sleep;
 
 use super::outages::heals;
 
-/// Time for which the Redis stays away: several attempts to connect.
+/// How long Redis stays away: long enough for several attempts to connect.
 const AWAY: Duration = Duration::from_secs(4);
 
 async fn reboots_in_the_wrong_order(redis: Form) {

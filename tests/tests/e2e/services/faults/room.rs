@@ -1,4 +1,4 @@
-//! A store without space: probes and metrics report it, and recover by themselves.
+//! A store without space: probes and metrics report that, and recover by themselves.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use tests::{
 };
 use tokio::time::sleep;
 
-/// Longest time until a key-service has noticed that its store refuses writes, or accepts them again.
+/// Maximum time until a key-service has noticed that its store refuses writes, or accepts them again.
 const NOTICED: Duration = Duration::from_secs(15);
 
 async fn over(redis: Form) -> Stack {
@@ -16,7 +16,7 @@ async fn over(redis: Form) -> Stack {
     Stack::with(Options { deployment, ..Options::default() }).await
 }
 
-/// Asks the key-service whether it is ready until it answers with this status.
+/// Asks whether the key-service is ready, until it answers with this status.
 async fn readiness(stack: &Stack, status: u16) -> Answer {
     let deadline = Instant::now() + NOTICED;
     loop {
@@ -29,14 +29,14 @@ async fn readiness(stack: &Stack, status: u16) -> Answer {
     }
 }
 
-/// A metric of the key-service without labels.
+/// The value of one of the key-service's metrics without labels.
 async fn metric(stack: &Stack, name: &str) -> f64 {
     let metrics = stack.http.get(&format!("{}/metrics", stack.key_services[0].admin())).await;
     let value = metrics.text().lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
     value.unwrap_or_else(|| panic!("no {name}"))
 }
 
-/// Takes all space from a master, and releases it.
+/// Fills a master, and empties it again.
 async fn fills_and_empties(stack: &Stack, master: usize) {
     let key = stack.key().await;
     assert_eq!(stack.call(&key, Script::tokens(12, 5)).send().await.status, 200);

@@ -1,4 +1,4 @@
-//! Bills compared with the upstream's own count, request by request.
+//! Compares bills with the upstream's own count, request by request.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -14,12 +14,12 @@ use tests::{
 };
 use tokio::time::{sleep, timeout_at};
 
-/// Smallest prompt in tokens. Each prompt of a key has a different length, so that a journal entry identifies its
+/// Shortest prompt in tokens. Each of a key's prompts has a different length, so that a journal entry identifies its
 /// request.
 pub(crate) const FEWEST: u64 = 10;
-/// Largest prompt in tokens.
+/// Longest prompt in tokens.
 pub(crate) const MOST: u64 = 2_000;
-/// Longest time that a client waits for an answer.
+/// Maximum time that a client waits for an answer.
 pub(crate) const GIVEN_UP: Duration = Duration::from_secs(20);
 
 /// Reason for a difference: the answer was ended early.
@@ -39,7 +39,7 @@ pub(crate) struct Sent {
     pub(crate) status: u16,
     /// Tokens of the answer that the client received.
     pub(crate) received: u64,
-    /// The client may retry on another gateway.
+    /// Whether the client may retry on another gateway.
     pub(crate) may_be_repeated: bool,
 }
 
@@ -71,13 +71,13 @@ pub(crate) async fn send(
     }
 }
 
-/// What a client received until it left.
+/// What a client received before it left.
 #[derive(Default)]
 struct Received {
     status: u16,
     /// Generation id; empty if the answer had none.
     generation: String,
-    /// No client retries.
+    /// Whether no client retries.
     is_last: bool,
     tokens: u64,
 }
@@ -105,14 +105,14 @@ async fn stream(call: Call, given_up: Instant) -> Option<Received> {
             let generation = stream.header("x-generation-id").to_owned();
             let ended = stream.rest_until(given_up).await;
             let status = if ended.chunks.is_empty() { 0 } else { 200 };
-            // No client repeats a stream that it has begun to read.
+            // No client repeats a stream after it has begun to read it.
             Some(Received { status, generation, is_last: true, tokens: ended.tokens() as u64 })
         }
         Err(answer) => Some(Received::of(&answer)),
     }
 }
 
-/// A request whose bound covers its prompt.
+/// A request whose upper bound covers its prompt.
 fn call(stack: &Stack, gateway: &Server, key: &ApiKey, script: Script) -> Call {
     let call = stack.call_at(gateway, key, script);
     let padding = "x".repeat(usize::try_from(MOST).unwrap());
@@ -121,7 +121,7 @@ fn call(stack: &Stack, gateway: &Server, key: &ApiKey, script: Script) -> Call {
     call.with("messages", messages).with("max_tokens", 200).costing(NanoUsd::ZERO, usd("1"))
 }
 
-/// A generation whose bill differs from the tokens served.
+/// A generation whose bill differs from the served tokens.
 pub(crate) struct Difference {
     pub(crate) tag: String,
     pub(crate) key: String,
@@ -163,7 +163,7 @@ impl Entries {
     }
 }
 
-/// All generations whose bill differs from the tokens served, each with its reason; and bills without a generation.
+/// All generations whose bill differs from the served tokens, each with its reason; and bills without a generation.
 pub(crate) fn differences(
     stack: &Stack,
     sent: &[Sent],
@@ -180,7 +180,7 @@ pub(crate) fn differences(
         let charged = entry.map_or(NanoUsd::ZERO, |entry| nanos(&entry["charged"]));
         let (least, most) = billed(FLASH, generation);
         let served = cost(FLASH, generation.served);
-        // A cut stream is billed for the tokens generated until then.
+        // A cut stream is billed for the tokens generated before the cut.
         let cut = generation.streamed && least < most;
         let right = if cut { charged == served } else { (least..=most).contains(&charged) };
         if !right {
@@ -192,7 +192,7 @@ pub(crate) fn differences(
     let keys: HashSet<&str> = sent.iter().map(|sent| sent.key.as_str()).collect();
     for (id, entry) in &entries.by_generation {
         let (key, charged) = (entry["key_id"].as_str().unwrap(), nanos(&entry["charged"]));
-        // A hold of a request that never began expires at no cost.
+        // The hold of a request that never began expires at no cost.
         if charged > NanoUsd::ZERO && keys.contains(key) && !known.contains(id.as_str()) {
             let (tag, key) = (format!("not sent: {id}"), key.to_owned());
             let entry = Some(entry.clone());
@@ -202,7 +202,7 @@ pub(crate) fn differences(
     all
 }
 
-/// Requests that were billed although their client got no answer, and so had reason to retry.
+/// Requests that were billed although their client got no answer and so had reason to retry.
 pub(crate) fn billed_in_vain(stack: &Stack, sent: &[Sent]) -> Vec<String> {
     let entries = Entries::of(stack);
     let unanswered = sent.iter().filter(|sent| sent.status != 200);
@@ -215,8 +215,8 @@ pub(crate) fn billed_in_vain(stack: &Stack, sent: &[Sent]) -> Vec<String> {
         .collect()
 }
 
-/// The differences, once every one has a reason or time is up: captures that could not reach their store are delivered
-/// later.
+/// The differences, once every one has a reason or time is up, since captures that could not reach their store are
+/// delivered later.
 pub(crate) async fn differences_at_last(
     stack: &Stack,
     sent: &[Sent],
@@ -232,7 +232,7 @@ pub(crate) async fn differences_at_last(
     }
 }
 
-/// Prints the differences, those of cut streams only as a number, and asserts that each has a reason.
+/// Prints the differences, for cut streams only their number, and asserts that each has a reason.
 pub(crate) fn assert_explained(differences: &[Difference]) {
     let cut = differences.iter().filter(|difference| difference.reason == Some(CUT)).count();
     println!(
@@ -246,7 +246,7 @@ pub(crate) fn assert_explained(differences: &[Difference]) {
     assert_eq!(unexplained, 0, "{unexplained} differences have no reason");
 }
 
-/// Returns whether more was billed than served.
+/// Returns whether the bill exceeds what was served.
 pub(crate) fn is_above(generation: &Generation, entry: Option<&Value>) -> bool {
     entry.is_some_and(|entry| nanos(&entry["charged"]) > cost(FLASH, generation.served))
 }
@@ -257,7 +257,7 @@ pub(crate) fn is_estimated(entry: Option<&Value>) -> bool {
 }
 
 /// Returns whether the bill lacks only tokens that were on their way when the answer was ended: it covers all tokens
-/// that the client received, and their cost, and no more than the upstream generated.
+/// that the client received, at their cost, and at most what the upstream generated.
 pub(crate) fn lacks_only_tokens_on_their_way(
     generation: &Generation,
     sent: &Sent,

@@ -1,4 +1,4 @@
-//! Bounds of keys and groups over two gateways and two key-services: exact at every level, even while processes die.
+//! Limits of keys and groups over two gateways and two key-services: exact at every level, even while processes die.
 
 use std::time::Duration;
 
@@ -24,8 +24,8 @@ const MANY: usize = 400;
 /// Keys of the group.
 const KEYS: usize = 20;
 
-/// A parent, a group in it and keys in the group, with a bound at each level: the key's is the tightest for a single
-/// key, the group's for all keys together.
+/// A parent, a group in it and keys in the group, with a limit at each level. The key's limit is the tightest for a
+/// single key, and the group's for all keys together.
 async fn three_levels(stack: &Stack) -> (Value, Value, Vec<ApiKey>) {
     let parent = group(stack, json!({"name": "parent", "limit": number(requests(60))})).await;
     let limits = json!([{"amount": number(requests(40)), "per": "month"}]);
@@ -42,7 +42,7 @@ async fn storm(stack: &Stack, keys: &[ApiKey]) -> Vec<Result<Answer, String>> {
     join_all(calls.map(|(_, key)| stack.call(key, script.clone()).with("max_tokens", 40).try_send())).await
 }
 
-/// Asserts that no level exceeded its bound, and that each level was billed the sum of the level below.
+/// Asserts that no level exceeded its limit, and that each level was billed the sum of the level below.
 async fn assert_exact(stack: &Stack, parent: &Value, group: &Value, keys: &[ApiKey]) -> NanoUsd {
     let of_keys = join_all(keys.iter().map(|key| stack.used(key))).await;
     assert!(of_keys.iter().all(|used| *used <= requests(5)), "{of_keys:?}");
@@ -69,7 +69,7 @@ async fn bounds_at_three_levels_hold_against_400_requests_over_both_gateways() {
         }
     }
     assert_eq!(assert_exact(&stack, &parent, &group, &keys).await.nanos(), billed);
-    // Sending requests one after the other uses up the group's window.
+    // Requests one after the other use up the group's window.
     let mut refused = 0;
     for key in keys.iter().cycle().take(3 * KEYS) {
         let answer = send(&stack, key).await;
@@ -107,7 +107,7 @@ async fn bounds_at_three_levels_are_exact_while_processes_are_killed() {
     stack.cli(&["audit"]);
 }
 
-/// Number of requests of a storm that were admitted, and the most by which a bucket of `per_minute` refilled meanwhile.
+/// Number of admitted requests in a storm, and the most by which a bucket of `per_minute` can have refilled meanwhile.
 async fn admitted(stack: &Stack, keys: &[ApiKey], per_minute: u128) -> (usize, usize) {
     let began = Instant::now();
     let answers = storm(stack, keys).await;
@@ -137,7 +137,7 @@ async fn tokens_per_minute_are_passed_by_no_more_than_the_answers_in_flight() {
     let stack = two_of_each(Form::Cluster).await;
     let key = stack.key_with(json!({"tokens_per_minute": 1_000})).await;
     let (admitted, refilled) = admitted(&stack, std::slice::from_ref(&key), 1_000).await;
-    // Prompts of 30 tokens count on admission, answers of 40 once they are known.
+    // Prompts of 30 tokens count on admission; answers of 40 tokens count once they are known.
     assert!(admitted > 0 && 30 * admitted <= 1_000 + refilled, "{admitted} with {refilled} refilled");
     if 70 * admitted >= 1_000 + refilled {
         let refused = send(&stack, &key).await;

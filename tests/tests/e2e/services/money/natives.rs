@@ -1,4 +1,4 @@
-//! Vendors' servers go on while the store is away, and every charge is delivered once, whatever the API.
+//! Vendors' servers continue while the store is away, and every charge is delivered once, whatever the API.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! Answers completed while no key-service is reachable, in every dialect: their charges survive the end of the gateway.
+//! Answers completed while no key-service can be reached, in every dialect: their charges survive the end of the
+//! gateway.
 
 use std::time::{Duration, Instant};
 
@@ -19,7 +20,7 @@ const REQUESTS: usize = 10;
 enum End {
     /// As by a power failure.
     Killed,
-    /// As a supervisor asks it to.
+    /// As when a supervisor asks it to stop.
     Terminated,
 }
 

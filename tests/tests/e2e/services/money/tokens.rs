@@ -1,4 +1,4 @@
-//! The internal token is replaced while both services serve, and no request fails.
+//! The internal token is replaced while both services run, and no request fails.
 
 use std::{
     fs,
@@ -27,7 +27,7 @@ async fn a_rotation_of_the_internal_token_fails_no_request_and_ends_the_old_one(
     write("of-key-services", OLD);
     write("of-gateways", OLD);
     write("previous", "");
-    // The harness gives every process the token itself; the files replace it.
+    // The harness passes the token itself to every process; the files replace it.
     let deployment = Deployment::services(2, 2, Form::Alone);
     let mut stack = Stack::with(Options { deployment, ..Options::default() }).await;
     for (servers, variables) in [
@@ -85,7 +85,7 @@ async fn a_rotation_of_the_internal_token_fails_no_request_and_ends_the_old_one(
     answer.assert_error(503, "service_unavailable");
 }
 
-/// Sends SIGHUP to all, and waits until each has read its files.
+/// Sends SIGHUP to all servers, and waits until each has read its files.
 pub(crate) async fn reload_all(stack: &Stack, servers: &[Server]) {
     for server in servers {
         let done = async || {

@@ -1,4 +1,4 @@
-//! Upstreams of other APIs that break, report falsely, or refuse.
+//! Upstreams with other APIs that break, report falsely, or refuse.
 
 use std::time::{Duration, Instant};
 
@@ -121,13 +121,13 @@ async fn a_gateway_that_is_killed_leaves_a_hold_that_bills_its_last_report_once(
         let key = stack.key().await;
         let mut call = stack.call(&key, Script::tokens(12, 100_000).pace(10)).speaking(native.own());
         if native == Native::Responses {
-            // No event has reported the prompt, so an estimate is billed, which may be more than the last tokens that
+            // No event has reported the prompt, so an estimate is billed. It may be higher than the last tokens that
             // were not reported.
             call = call.costing(NanoUsd::ZERO, cost_of(1_000, 100_000));
         }
         let mut stream = call.stream().await;
         let tag = stream.tag.clone();
-        // The lease is renewed meanwhile, each time with a report of progress.
+        // Meanwhile, the lease is renewed, each time with a report of progress.
         let renewed = Instant::now() + LEASE + LEASE / 3;
         while Instant::now() < renewed {
             let read = stream.so_far().tokens();
@@ -139,7 +139,7 @@ async fn a_gateway_that_is_killed_leaves_a_hold_that_bills_its_last_report_once(
             stack.upstream.wait_for(&tag, "stop", |generation| generation.ended.is_some()).await.served;
         stack.released(PATIENCE).await;
         let used = stack.used(&key).await;
-        // The prompt is estimated if no event has reported it yet.
+        // If no event has reported the prompt yet, it is estimated.
         let most = if native == Native::Messages {
             cost_of(12, served.completion)
         } else {
@@ -151,7 +151,7 @@ async fn a_gateway_that_is_killed_leaves_a_hold_that_bills_its_last_report_once(
     }
 }
 
-/// Two upstreams of the same model that speak Responses. The second gives scripted answers.
+/// Two upstreams for the same model with the Responses API. The second gives scripted answers.
 async fn two() -> (Stack, Upstream) {
     let second = Upstream::start();
     let lines = "speaks = [\"responses\"]";
@@ -159,7 +159,7 @@ async fn two() -> (Stack, Upstream) {
     (Stack::with(Options { kind: "openai", models, ..Options::default() }).await, second)
 }
 
-/// Sends requests that leave the script to the upstream. Each is answered by one upstream or the other.
+/// Sends requests without a script, so that the upstream's default applies. Each is answered by one of the upstreams.
 async fn ask_often(stack: &Stack, key: &ApiKey) {
     for _ in 0..30 {
         let mut call = stack.call(key, Script::default()).speaking(Dialect::Responses);
@@ -179,7 +179,7 @@ async fn no_account_sets_an_upstream_aside_by_what_it_passes() {
         let asked = second.generations().len() - before;
         assert!(asked > 6, "{status}: {asked} of 30 requests came, so that it was set aside");
     }
-    // A refusal that another account gets too is the upstream's.
+    // A refusal that another account gets too is the upstream's fault.
     let other = stack.open_account("other", tests::harness::usd("1"));
     let others = stack.key_of(&other, json!({})).await;
     second.set_default(Script::default().fault(Fault::Error { status: 403, shape: Shape::Nested }));
@@ -237,7 +237,7 @@ async fn no_query_and_no_header_of_an_account_takes_an_upstream_from_another() {
 
 #[apply(fact)]
 async fn a_response_that_repeats_a_request_longer_than_any_event_is_delivered_and_billed_as_reported() {
-    // Blanks that share few tokens, in more bytes than an event may have.
+    // Spaces, which take few tokens but more bytes than an event may have.
     let blanks = " ".repeat(17 << 20);
     let stack = Native::Responses.stack().await;
     stack.others_spend();

@@ -7,7 +7,7 @@ use tests::{harness::Call, upstream::ScriptedCall};
 use super::*;
 
 /// Kinds of events that OpenAI sends when an answer thinks, says or refuses something, and calls a function and a tool
-/// that takes text. The last one is of an unknown type.
+/// that takes text. The last one has an unknown type.
 const RESPONSES: &[&str] = &[
     "response.created",
     "response.in_progress",
@@ -54,7 +54,7 @@ const MESSAGES: &[&str] = &[
     "scripted_note",
 ];
 
-/// Type of an event, and the type of what it begins, changes or ends.
+/// Type of an event, and the type of the object that it begins, changes or ends.
 fn kind(event: &Value) -> String {
     let parts = ["delta", "content_block", "item"];
     let part = parts.iter().find_map(|part| event[part]["type"].as_str()).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Members of a client's body that pass, and those that only the vendor's own server gets.
+//! Members of a client's body that pass to any server, and members that only the vendor's own server gets.
 
 use super::*;
 use tests::upstream::Told;

@@ -1,12 +1,12 @@
-//! `audit --against` a vendor's own record of what it served.
+//! `audit --against` with a vendor's own record of what it served.
 
 use shared::clock::{Clock, System};
 use tests::upstream::{Fault, Generation};
 
 use super::*;
 
-/// The upstream's record as a vendor exports it, once all requests have ended: the end of each, and the tokens that it
-/// counted.
+/// The upstream's record as a vendor exports it once all requests have ended: the end of each request, and the tokens
+/// that it counted.
 pub(crate) fn record(stack: &Stack) -> Vec<Value> {
     stack.upstream.generations().iter().map(line).collect()
 }
@@ -83,8 +83,8 @@ async fn the_journal_agrees_with_the_vendors_record_and_a_wrong_line_is_found() 
     }
 }
 
-/// Messages reports the prompt in its first event, but Responses reports usage only in its last: the prompt of a cut
-/// stream is then estimated, and the comparison says so.
+/// Messages reports the prompt in its first event, but Responses reports usage only in its last. So the prompt of a cut
+/// stream is estimated there, and the comparison shows it.
 #[apply(fact)]
 async fn a_cut_stream_is_in_the_record_as_billed_where_the_vendor_told_the_prompt_and_is_found_where_not() {
     for native in Native::BOTH {

@@ -1,4 +1,4 @@
-//! Stand-ins for vendors. Each refuses what its vendor refuses, and answers with two calls and then with a text.
+//! Stand-ins for vendors. Each refuses what its vendor refuses, and answers first with two calls and then with a text.
 
 use serde_json::{Value, json};
 use tests::harness::{AskedOf, Given};
@@ -7,10 +7,13 @@ use tests::harness::{AskedOf, Given};
 pub(super) const CALLS: [&str; 2] = ["first", "second"];
 pub(super) const TEXT: &str = "Both are read.";
 
-/// Tokens of each prompt that the vendor had cached, of twenty.
+/// Number of tokens in each prompt that the vendor had cached, out of twenty.
 pub(super) const CACHED: u64 = 8;
 
-/// What Google signs with.
+/// Parts of earlier reasoning that vendors get back: a thought, or a signed or encrypted one.
+pub(super) const SIGNED: [&str; 4] = ["\"hm\"", "\"c2ln\"", "\"c2lnbmVk\"", "\"ZW5j\""];
+
+/// The text that Google uses as a signature.
 const SIGNATURE: &str = "c2lnbmVk";
 
 /// Answers as the vendor of this preset.
@@ -85,7 +88,7 @@ fn details() -> Value {
     json!([{"type": "reasoning.text", "text": "hm", "signature": "c2ln", "format": "x", "index": 0}])
 }
 
-/// The name of the next call, and the place among the calls so far.
+/// The name of the next call, and its position among the calls so far.
 fn next(calls: usize) -> Option<(usize, &'static str)> {
     CALLS.get(calls).map(|name| (calls, *name))
 }
@@ -140,7 +143,7 @@ fn streamed(answer: &Value) -> String {
     format!("{begin}{end}data: [DONE]\n\n")
 }
 
-/// Answers in the Responses API. Encrypted reasoning must come back with the calls after it.
+/// Answers in the Responses API. Encrypted reasoning must be returned together with the calls that followed it.
 fn responses(body: &Value) -> Result<Value, String> {
     let input = body["input"].as_array().unwrap();
     let called = input.iter().filter(|item| item["type"] == "function_call").count();
@@ -167,7 +170,7 @@ fn responses(body: &Value) -> Result<Value, String> {
     )
 }
 
-/// Answers in the Messages API. A signed thought must come back before the call after it.
+/// Answers in the Messages API. A signed thought must be returned before the call that followed it.
 fn messages(body: &Value) -> Result<Value, String> {
     let blocks = body["messages"]
         .as_array()

@@ -26,7 +26,7 @@ use shared::{
 
 use crate::{
     store::{EVENTS_KEPT, EventBounds, Ledger, Store, StoreRetention},
-    suite::{OfCases, act, nanos, new_group, new_key, open_account_with},
+    suite::{FrozenClock, act, nanos, new_group, new_key, open_account_with},
 };
 
 const MODEL: &str = "Model Flash";
@@ -36,7 +36,7 @@ const LATER: Timestamp = Timestamp::from_millis(START.millis() + 20 * 60 * 1000)
 
 fn store(records: &Arc<Maps>, journal_entries: Option<u64>) -> Store {
     let kept = StoreRetention { journal_entries, ..StoreRetention::all(EventBounds::with_life(EVENTS_KEPT)) };
-    Store::new(Arc::clone(records) as Arc<dyn Records>, Arc::new(OfCases), kept)
+    Store::new(Arc::clone(records) as Arc<dyn Records>, Arc::new(FrozenClock), kept)
 }
 
 /// Makes an account with a credit of 10,000, twenty keys in a group that has a parent, and bounds on all of them.

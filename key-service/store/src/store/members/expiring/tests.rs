@@ -72,7 +72,7 @@ async fn records_that_have_expired_or_are_replaced_leave_no_entries() {
     let links = (0..9).map(|n| put(RecordKind::Link, n, 900, 500));
     futures_util::future::join_all(links).await;
     assert_eq!(entries(&store).await, [2; 2], "a session and the last link");
-    assert!(store.remove_member(mine, id, &act(500)).await.unwrap());
+    store.remove_member(mine, id, &act(500)).await.unwrap();
     assert_eq!(entries(&store).await, [0; 2]);
     let late = store.put_record(mine, record(RecordKind::Session, 1, id, 900), &act(500)).await;
     assert!(matches!(late, Err(StoreError::Conflict(_))), "{late:?}");

@@ -9,7 +9,7 @@ use domain::{
     },
 };
 use key_service_ledger::{
-    names::PayerName,
+    names::{PayerName, RecordName},
     reading::value,
     stored::{AccountProfile, AccountRecord, Balance, EntryRecord, GroupProfile, KeyProfile, PayersOfKey},
     view::FORM,
@@ -65,21 +65,21 @@ fn a_group(n: u8) -> BudgetOwner {
     BudgetOwner::Group(group(n))
 }
 
-fn of_key() -> Name {
+fn of_key() -> RecordName<Balance<DayTotal<Counts>>> {
     let payer =
         domain::ledger::Payer { key: key(1), model: MODEL.into(), groups: [Some(group(1)), Some(group(0))] };
     names::of_payer(Day::of(START), &PayerName::of(&payer))
 }
 
-fn of_model() -> Name {
+fn of_model() -> RecordName<Balance<DayTotal<Margin>>> {
     names::of_model(Day::of(START), MODEL)
 }
 
-fn of_group() -> Name {
+fn of_group() -> RecordName<Balance<GroupDay>> {
     names::of_group(Day::of(START), group(1))
 }
 
-fn of_users() -> Name {
+fn of_users() -> RecordName<Balance<UserDay>> {
     names::of_users(Day::of(START), part_of_user(USER))
 }
 
@@ -90,12 +90,12 @@ fn change_hour(hours: &mut HoursOfDay, change: fn(&mut PartCounts)) {
     *hours = HoursOfDay::read(all).unwrap();
 }
 
-fn of_hold() -> Name {
+fn of_hold() -> RecordName<Generation> {
     names::generation(generation(30))
 }
 
-async fn read<T: for<'b> Decode<'b, ()>>(records: &Maps, name: &Name) -> T {
-    let questions = vec![Question::Records(vec![name.clone()])];
+async fn read<T: for<'b> Decode<'b, ()>>(records: &Maps, name: &RecordName<T>) -> T {
+    let questions = vec![Question::Records(vec![name.clone().into()])];
     let mut answers = records.read(&names::space(account(1)), questions).await.unwrap();
     let Some(Answer::Records(found)) = answers.pop() else { panic!("records were asked for") };
     value(found[0].as_ref().unwrap()).unwrap()
@@ -103,12 +103,12 @@ async fn read<T: for<'b> Decode<'b, ()>>(records: &Maps, name: &Name) -> T {
 
 async fn changed<T: Encode<()> + for<'b> Decode<'b, ()>>(
     records: &Maps,
-    name: Name,
+    name: RecordName<T>,
     change: impl FnOnce(&mut T),
 ) -> Vec<Write> {
     let mut value = read(records, &name).await;
     change(&mut value);
-    vec![Write::Put(name, Record::of(Revision([7; 8]), FORM, &value))]
+    vec![Write::Put(name.into(), Record::of(Revision([7; 8]), FORM, &value))]
 }
 
 async fn entry_changed(records: &Maps, number: u64, change: fn(&mut EntryRecord)) -> Vec<Write> {
@@ -139,7 +139,7 @@ impl Damage {
                 })
                 .await
             }
-            Self::NoHold => vec![Write::Put(of_hold(), Record::new(Revision([7; 8]), FORM, &[0xff]))],
+            Self::NoHold => vec![Write::Put(of_hold().into(), Record::new(Revision([7; 8]), FORM, &[0xff]))],
             Self::Deposit(change) => {
                 let name = names::deposit(domain::ledger::histories::deposit(0));
                 changed(records, name, |deposit| match deposit {
@@ -424,7 +424,7 @@ async fn damaged_holds_are_found() {
         ("a hold is of another key", Damage::Hold(|hold| hold.payer.key = key(99)), { vec![hold(50, 0)] }),
         ("a hold is of no group", Damage::Hold(|hold| hold.payer.groups[0] = None), { vec![hold(50, 0)] }),
         ("a hold cannot be read", Damage::NoHold, { vec![hold(0, 50)] }),
-        ("a hold is lost", Damage::Lost(of_hold), vec![hold(0, 50)]),
+        ("a hold is lost", Damage::Lost(|| of_hold().into()), vec![hold(0, 50)]),
         ("a hold is not listed", Damage::Unlisted(names::DUE), with(hold(50, 0), of_all(0, 0))),
         ("a hold is listed that is not", Damage::Phantom, {
             with(usd(Figure::Hold(generation(31)), 0, 50), of_all(100, 2))
@@ -467,7 +467,7 @@ async fn damaged_sums_are_found() {
             Damage::PayerSums(|sums| sums.of.charged_at_known_cost = nanos(0)),
             { vec![usd(of_key_usd(Counter::ChargedAtKnownCost), 0, 10)] },
         ),
-        ("sums of a key are lost", Damage::Lost(of_key), {
+        ("sums of a key are lost", Damage::Lost(|| of_key().into()), {
             vec![usd(Figure::Sum(SumOwner::Payer(key(1), MODEL.into()), day), 0, 10)]
         }),
         ("a model was charged less", Damage::ModelSums(|sums| add(&mut sums.of.sums.charged, -1)), {
@@ -479,7 +479,7 @@ async fn damaged_sums_are_found() {
         ("a model's tokens", Damage::ModelSums(|sums| sums.of.sums.tokens += 1), {
             vec![model_count(Counter::Tokens, 61, 60)]
         }),
-        ("sums of a model are lost", Damage::Lost(of_model), {
+        ("sums of a model are lost", Damage::Lost(|| of_model().into()), {
             vec![usd(Figure::Sum(SumOwner::Model(MODEL.into()), day), 0, 117)]
         }),
         ("a group was charged more", Damage::GroupSums(1, |part| add(&mut part.total.of.sums.charged, 1)), {
@@ -506,7 +506,7 @@ async fn damaged_sums_are_found() {
             let below = DayPart::GroupModel(group(0), MODEL.into(), GroupKeys::Below);
             vec![number(part(below, Counter::Requests), 13, 12)]
         }),
-        ("sums of a group are lost", Damage::Lost(of_group), {
+        ("sums of a group are lost", Damage::Lost(|| of_group().into()), {
             vec![usd(Figure::Sum(SumOwner::Group(group(1)), day), 0, 117)]
         }),
     ])
@@ -557,7 +557,7 @@ async fn damaged_sums_of_hours_and_users_and_payers_that_are_not_listed_are_foun
         ("other users had a request", Damage::UserSums(|_, others| others.requests = 1), {
             vec![number(part(DayPart::OtherUsers(part_of_user(USER)), Counter::Requests), 1, 0)]
         }),
-        ("sums of users are lost", Damage::Lost(of_users), {
+        ("sums of users are lost", Damage::Lost(|| of_users().into()), {
             vec![usd(Figure::Sum(SumOwner::Users(part_of_user(USER)), day), 0, 117)]
         }),
         ("a payer is not listed", Damage::Payers(|payers| payers.payers.clear()), {
@@ -566,7 +566,7 @@ async fn damaged_sums_of_hours_and_users_and_payers_that_are_not_listed_are_foun
         ("a payer is listed from the next day", Damage::Payers(|payers| payers.payers[0].first += 1), {
             vec![number(Figure::Listed(key(1), day, MODEL.into()), 0, 1)]
         }),
-        ("the list of a key is lost", Damage::Lost(|| names::payers(key(1))), {
+        ("the list of a key is lost", Damage::Lost(|| names::payers(key(1)).into()), {
             vec![number(Figure::Listed(key(1), day, MODEL.into()), 0, 1)]
         }),
     ])

@@ -1,0 +1,153 @@
+//! Results of requests about keys, groups and webhooks: what was made, or why the request was refused.
+
+pub mod registry;
+
+use shared::{
+    error::{ApiError, Code},
+    wire::{MAX_METADATA, MAX_RAISE, Noun},
+};
+
+use crate::{
+    ledger::{BadRaise, RaiseFault},
+    webhook::AddressRefused,
+};
+
+/// Result of a request that creates an object, or a secret of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Made<T> {
+    New(T),
+    /// The object existed before and stays unchanged.
+    Existing(T),
+    /// An earlier attempt with the same idempotency key made it; this is its current state.
+    Replayed(T),
+}
+
+impl<T> Made<T> {
+    pub fn into_inner(self) -> T {
+        let (Self::New(object) | Self::Existing(object) | Self::Replayed(object)) = self;
+        object
+    }
+}
+
+/// The idempotency key was used with a different request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IdempotencyKeyReused;
+
+impl From<IdempotencyKeyReused> for Refused {
+    fn from(_: IdempotencyKeyReused) -> Self {
+        Self::IdempotencyKeyReused
+    }
+}
+
+/// Reason why a key, group or webhook was not created, changed or found. Every interface shows the same sentence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// The account does not have the object.
+    NotFound(Noun),
+    /// A revoked key cannot be changed.
+    KeyRevoked,
+    /// An expired key cannot be rotated.
+    KeyExpired,
+    /// The plaintext before the last rotation still works.
+    RotationInProgress,
+    /// An archived group cannot be changed.
+    GroupArchived,
+    /// The metadata would have too many names.
+    TooMuchMetadata,
+    /// The group that a setting names cannot be used there.
+    BadGroup(&'static str, BadGroup),
+    /// A limit cannot be raised this way.
+    BadRaise(BadRaise),
+    /// The URL leads to an address that must not be connected.
+    Address(AddressRefused),
+    /// The account has reached its bound on these objects.
+    TooMany(Noun, u64),
+    /// The idempotency key was used with a different request.
+    IdempotencyKeyReused,
+}
+
+/// Why a group accepts no key or no child group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BadGroup {
+    /// The account does not have the group.
+    Unknown,
+    /// The group, or the parent, is archived.
+    Archived,
+    /// The parent itself has a parent; groups have two levels.
+    TooDeep,
+}
+
+impl From<Refused> for ApiError {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::NotFound(noun) => {
+                let (code, name) = noun.row().unknown;
+                Self::new(code, format!("The account has no such {name}."))
+            }
+            Refused::KeyRevoked => Self::new(Code::KeyRevoked, "A revoked API key cannot be changed."),
+            Refused::KeyExpired => Self::new(
+                Code::ExpiredKey,
+                "An expired API key cannot be rotated; give it a later `expires_at` first.",
+            ),
+            Refused::RotationInProgress => Self::new(
+                Code::RotationInProgress,
+                "The key before the last rotation works until `previous_key_expires_at`; send `\"force\": true` to \
+                 end it now.",
+            ),
+            Refused::GroupArchived => Self::new(Code::ArchivedGroup, "An archived group cannot be changed."),
+            Refused::TooMuchMetadata => {
+                let message = format!("`metadata` would have more than {MAX_METADATA} members.");
+                Self::at(Code::ObjectAboveMaxProperties, "metadata", message)
+            }
+            Refused::BadGroup(param, BadGroup::Unknown) => unknown_group(param),
+            Refused::BadGroup(param, BadGroup::Archived) => {
+                let message = "The group or its parent is archived, so it accepts no keys and no groups.";
+                Self::at(Code::ArchivedGroup, param, message)
+            }
+            Refused::BadGroup(param, BadGroup::TooDeep) => {
+                let message = format!("`{param}` would make three levels: a parent cannot have a parent.");
+                Self::at(Code::InvalidValue, param, message)
+            }
+            Refused::BadRaise(bad) => bad_raise(bad),
+            Refused::Address(refused) => {
+                Self::at(Code::InvalidValue, "url", format!("`url` cannot be used: {refused}."))
+            }
+            Refused::TooMany(noun, most) => {
+                let (code, all) = noun.row().too_many;
+                Self::new(code, format!("The account already has {most} {all}, which is the most."))
+            }
+            Refused::IdempotencyKeyReused => Self::new(
+                Code::IdempotencyKeyReuse,
+                "This Idempotency-Key was used with a different request; choose a new one.",
+            ),
+        }
+    }
+}
+
+/// The error for a raise that the limit or the time does not allow.
+fn bad_raise(BadRaise { window, fault }: BadRaise) -> ApiError {
+    let (limit, raise) = match window {
+        None => ("limit".to_owned(), "limit_raised".to_owned()),
+        Some((at, _)) => (format!("limits[{at}].amount"), format!("limits[{at}].raised")),
+    };
+    let [amount, until] = ["amount", "until"].map(|member| format!("{raise}.{member}"));
+    let (code, param, says) = match fault {
+        RaiseFault::NoLimit => (Code::InvalidValue, raise, "needs a `limit` to raise".to_owned()),
+        RaiseFault::NotAbove(plain) => {
+            (Code::DecimalBelowMinValue, amount, format!("must be above `{limit}`, which is {plain}"))
+        }
+        RaiseFault::Over => (Code::InvalidValue, until, "must be in the future".to_owned()),
+        RaiseFault::TooLong => {
+            let days = MAX_RAISE.as_secs() / 86_400;
+            (Code::InvalidValue, until, format!("must be at most {days} days ahead"))
+        }
+    };
+    let message = format!("`{param}` {says}.");
+    ApiError::at(code, param, message)
+}
+
+/// The error for a group that the account does not have, or a text that is not an id.
+pub fn unknown_group(param: &str) -> ApiError {
+    let message = format!("`{param}` must be the id of a group of the account.");
+    ApiError::at(Code::InvalidValue, param, message)
+}

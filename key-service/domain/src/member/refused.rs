@@ -1,0 +1,86 @@
+//! Refusals about members and their sign-in.
+
+pub use shared::wire::MAX_MEMBER_NAME_CHARS;
+
+use crate::governed::IdempotencyKeyReused;
+
+/// Fewest characters of a password. NIST SP 800-63B-4 demands this many without a second factor.
+pub const MIN_PASSWORD_CHARS: usize = 15;
+/// Most characters of a password; a passphrase fits many times over.
+pub const MAX_PASSWORD_CHARS: usize = 256;
+
+/// Most members per account, so that a page of members stays small.
+pub const MAX_MEMBERS: u64 = 100;
+
+/// Reason why a member was not changed, found or signed in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MemberRefused {
+    /// The account has no such member.
+    #[error("there is no such member")]
+    NotFound,
+    /// Another member has the name.
+    #[error("there is a member of this name already")]
+    NameTaken,
+    /// The account has reached its bound on members.
+    #[error("an account has {MAX_MEMBERS} members at most; remove one first")]
+    TooMany,
+    /// The idempotency key was used with a different request.
+    #[error("this idempotency key was used with a different request; choose a new one")]
+    Reused,
+    /// The name is empty, too long, surrounded by spaces, or contains invisible characters.
+    #[error(
+        "a name has 1 to {MAX_MEMBER_NAME_CHARS} characters that are visible, without leading or trailing spaces"
+    )]
+    BadName,
+    /// The account has no such group to lead, or it is archived.
+    #[error("this account has no such group, or it is archived")]
+    NoSuchGroup,
+    /// More than one group has the name.
+    #[error("several groups have this name; give the id of one")]
+    SeveralGroups,
+    /// The account would lose its last owner, and with it the management through its dashboard.
+    #[error("the last owner cannot be removed, and keeps the role")]
+    LastOwner,
+    /// The password is too short or too long.
+    #[error("a password has {MIN_PASSWORD_CHARS} to {MAX_PASSWORD_CHARS} characters")]
+    BadPassword,
+    /// The name is unknown or has no password, or the password is wrong.
+    #[error("account, name or password is wrong")]
+    WrongPassword,
+    /// The session's member gave a wrong current password.
+    #[error("the current password is wrong")]
+    WrongPresentPassword,
+    /// The session began too long ago, or without a link.
+    #[error("sign in with a new link first")]
+    StaleSignIn,
+    /// The app does not show this code now, it was accepted before, or it is not an unused recovery code.
+    #[error("the code is wrong or was used; wait for the next one")]
+    WrongCode,
+    /// There were too many wrong codes lately.
+    #[error("there were too many wrong codes; wait a quarter of an hour")]
+    TooManyCodes,
+    /// The password was given too long ago or in another browser, or has been replaced since.
+    #[error("too much time has passed; sign in again")]
+    ChallengeOver,
+    /// The member has a second factor.
+    #[error("a second factor is on already; turn it off first")]
+    SecondFactorOn,
+    /// The member has no second factor.
+    #[error("there is no second factor")]
+    NoSecondFactor,
+    /// The second factor was used or changed at the same time.
+    #[error("the second factor was used or changed meanwhile; try again")]
+    SecondFactorChanged,
+    /// The link is unknown, used or expired, or a newer link or a new password replaced it.
+    #[error("this sign-in link was used or has expired")]
+    LinkGone,
+    /// There were too many attempts with this name or from this address.
+    #[error("there were too many attempts; wait a quarter of an hour, or ask for a sign-in link")]
+    TooManyAttempts,
+}
+
+impl From<IdempotencyKeyReused> for MemberRefused {
+    fn from(_: IdempotencyKeyReused) -> Self {
+        Self::Reused
+    }
+}

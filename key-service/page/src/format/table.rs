@@ -1,0 +1,168 @@
+//! Tables: columns are described once, and rows are cells in their order.
+
+use maud::{Markup, Render, html};
+
+/// Classes that headings have too. Other classes of a column are for its cells.
+const OF_HEADINGS: [&str; 3] = ["n", "wide-only", "slim"];
+
+/// A column: its heading, and classes of the style sheet that say how it looks. `n` aligns figures, `wraps` breaks long
+/// texts, `act` is for buttons. On phones, `wide-only` hides the column and `slim` narrows it.
+#[derive(Debug)]
+pub struct Column {
+    heading: Markup,
+    classes: &'static str,
+    /// Explains the heading to the pointer.
+    hint: Option<&'static str>,
+    /// Direction of a sorted column, for `aria-sort`.
+    sort: Option<&'static str>,
+}
+
+/// A row of cells. The first one names the row, unless [`Table::without_names`].
+#[derive(Debug)]
+pub struct Row {
+    cells: Vec<Markup>,
+    classes: Vec<&'static str>,
+    title: Option<String>,
+}
+
+/// A table that scrolls within the page.
+#[derive(Debug)]
+pub struct Table {
+    /// Name for screen readers.
+    name: &'static str,
+    columns: Vec<Column>,
+    has_names: bool,
+    empty: Option<Markup>,
+}
+
+impl Column {
+    pub fn new(heading: impl Render, classes: &'static str) -> Self {
+        Self { heading: heading.render(), classes, hint: None, sort: None }
+    }
+
+    #[must_use]
+    pub fn hint(self, hint: &'static str) -> Self {
+        Self { hint: Some(hint), ..self }
+    }
+
+    #[must_use]
+    pub fn sorted(self, sort: Option<&'static str>) -> Self {
+        Self { sort, ..self }
+    }
+
+    fn head(&self) -> Markup {
+        let class = joined(self.classes.split_whitespace().filter(|class| OF_HEADINGS.contains(class)));
+        html! { th class=[class] scope="col" title=[self.hint] aria-sort=[self.sort] { (self.heading) } }
+    }
+
+    fn cell(&self, content: &Markup, is_name: bool) -> Markup {
+        let class = joined(self.classes.split_whitespace().filter(|class| *class != "slim"));
+        html! {
+            @if is_name { th class=[class] scope="row" { (content) } } @else { td class=[class] { (content) } }
+        }
+    }
+}
+
+impl<T: Render> From<(T, &'static str)> for Column {
+    fn from((heading, classes): (T, &'static str)) -> Self {
+        Self::new(heading, classes)
+    }
+}
+
+impl Row {
+    pub fn new(cells: impl Into<Vec<Markup>>) -> Self {
+        Self { cells: cells.into(), classes: Vec::new(), title: None }
+    }
+
+    /// Adds a class if this is so.
+    #[must_use]
+    pub fn class(mut self, class: &'static str, is_so: bool) -> Self {
+        self.classes.extend(is_so.then_some(class));
+        self
+    }
+
+    /// Explains the row to the pointer.
+    #[must_use]
+    pub fn title(self, title: String) -> Self {
+        Self { title: Some(title), ..self }
+    }
+}
+
+impl Table {
+    pub fn new(name: &'static str, columns: impl IntoIterator<Item = impl Into<Column>>) -> Self {
+        let columns = columns.into_iter().map(Into::into).collect();
+        Self { name, columns, has_names: true, empty: None }
+    }
+
+    /// Makes the first cell of a row like the others.
+    #[must_use]
+    pub fn without_names(self) -> Self {
+        Self { has_names: false, ..self }
+    }
+
+    /// Shows this instead of a table without rows.
+    #[must_use]
+    pub fn or(self, empty: impl Render) -> Self {
+        Self { empty: Some(html! { p.empty { (empty) } }), ..self }
+    }
+
+    pub fn rows(&self, rows: impl IntoIterator<Item = Row>) -> Markup {
+        let mut rows = rows.into_iter().peekable();
+        if let (Some(empty), None) = (&self.empty, rows.peek()) {
+            return empty.clone();
+        }
+        let cell =
+            |(n, (column, cell)): (usize, (&Column, &Markup))| column.cell(cell, n == 0 && self.has_names);
+        self.body(&html! {
+            @for Row { cells, classes, title } in rows {
+                tr class=[joined(classes.into_iter())] title=[title] {
+                    @for (n, cell_of) in self.columns.iter().zip(&cells).enumerate() { (cell((n, cell_of))) }
+                }
+            }
+        })
+    }
+
+    /// Makes the table with rows in another form.
+    pub fn body(&self, rows: &Markup) -> Markup {
+        html! {
+            div.scroll tabindex="0" role="region" aria-label=(self.name) {
+                table { thead { tr { @for column in &self.columns { (column.head()) } } } tbody { (rows) } }
+            }
+        }
+    }
+}
+
+fn joined<'a>(classes: impl Iterator<Item = &'a str>) -> Option<String> {
+    Some(classes.collect::<Vec<_>>().join(" ")).filter(|class| !class.is_empty())
+}
+
+/// The heading of a column of buttons, for screen readers only.
+pub fn hidden_heading(name: &str) -> Markup {
+    html! { span.hidden { (name) } }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_column_is_aligned_and_hidden_in_its_heading_and_in_every_row() {
+        let columns = || {
+            let spend = Column::new("Spend", "n wide-only").hint("In all").sorted(Some("ascending"));
+            [Column::new("Name", "wraps"), spend, Column::new("End", "slim act")]
+        };
+        let row =
+            || Row::new(["<a>", "1", "x"].map(Render::render)).class("gone", true).class("below", false);
+        let table = Table::new("Keys", columns()).or("No keys.").rows([row()]).into_string();
+        let head = "<tr><th scope=\"col\">Name</th><th class=\"n wide-only\" scope=\"col\" title=\"In all\" \
+                    aria-sort=\"ascending\">Spend</th><th class=\"slim\" scope=\"col\">End</th></tr>";
+        assert!(table.contains(head), "{table}");
+        let cells = "<tr class=\"gone\"><th class=\"wraps\" scope=\"row\">&lt;a&gt;</th>\
+                     <td class=\"n wide-only\">1</td><td class=\"act\">x</td></tr>";
+        assert!(table.contains(cells), "{table}");
+        let table = Table::new("Keys", columns()).without_names().rows([row()]).into_string();
+        assert!(table.contains("<tr class=\"gone\"><td class=\"wraps\">"), "{table}");
+        let empty = Table::new("Keys", columns()).or("No keys.").rows([]).into_string();
+        assert_eq!(empty, "<p class=\"empty\">No keys.</p>");
+    }
+}

@@ -1,2 +1,0 @@
-pub mod key;
-pub mod secret;
