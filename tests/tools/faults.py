@@ -36,7 +36,7 @@ def main():
         sys.exit("the text to replace must occur exactly once: " + "; ".join(moved))
     if chosen.texts:
         return
-    # By package: the next fault then finds most of its build done.
+    # Faults are ordered by package, so that the next one finds most of its build done.
     every.sort(key=lambda fault: fault[0])
     part, parts = chosen.part
     every = every[len(every) * (part - 1) // parts : len(every) * part // parts]
@@ -49,7 +49,7 @@ def main():
 
 
 def prepared(faults, jobs):
-    """Copies of the code in which all tests pass, with what was built for that."""
+    """Returns copies of the code in which all tests pass, with their builds."""
     folders = [COPIES / str(number) for number in range(jobs)]
     for folder in folders:
         copy(folder)
@@ -58,7 +58,7 @@ def prepared(faults, jobs):
             sys.exit(f"the tests fail without a fault:\n{failed}")
     for folder in folders[1:]:
         if not (folder / "target").is_dir():
-            # Cargo compares times of files, so these are kept.
+            # Cargo compares the times of files, so the copy preserves them.
             subprocess.run(["cp", "-a", "--reflink=auto", folders[0] / "target", folder], check=True)
             for name in known_files():
                 shutil.copystat(folders[0] / name, folder / name)
@@ -87,7 +87,7 @@ def copy(folder):
 
 
 def tried(faults, free):
-    """Each fault as it was tried, with whether it was caught."""
+    """Yields each fault after it was tried, and whether it was caught."""
     jobs = free.qsize()
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         running = {pool.submit(is_caught, free, max(1, CORES // jobs), *fault): fault for fault in faults}

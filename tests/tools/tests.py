@@ -20,23 +20,23 @@ ROOT = Path(__file__).resolve().parents[2]
 PROFILE = "checked"
 E2E = "e2e"
 CORES = os.cpu_count() or 1
-# Programs with unit tests at a time, and the tests of each at a time. They compute more than they wait, except one, whose tests wait for
-# failovers.
+# Number of unit-test programs that run at a time, and of tests at a time in each. They compute more than they wait, except one program, whose
+# tests wait for failovers.
 UNITS = max(1, CORES // 2)
 WAITING = {"key_service_records": 4}
-# End-to-end tests at a time, each in a process.
+# Number of end-to-end tests that run at a time, each in its own process.
 AT_ONCE = 3 * CORES
-# Before a first run: what takes long, the longest first.
+# Names of long tests, the longest first, for a first run without measured times.
 LONGEST = Path(__file__).with_name("longest.txt")
 LAST_RUN = ROOT / "target" / PROFILE / "test-seconds.json"
 SLOWEST = 20
 DEADLINE = 30 * 60
-# Ports that servers keep over restarts: `tests/src/harness/servers/ports.rs`.
+# Ports that servers keep across restarts; see `tests/src/harness/servers/ports.rs`.
 PORTS = range(10_000, 32_000)
 
 
 def programs(only):
-    """Programs with tests, built: the name of each, and the folder of its crate."""
+    """Builds the programs with tests. Yields name, path and crate folder of each."""
     chosen = ["--test", E2E] if only == E2E else ["--tests"]
     command = ["cargo", "test", "--profile", PROFILE, "--workspace", *chosen, "--no-run"]
     built = subprocess.run(
@@ -51,18 +51,18 @@ def programs(only):
 
 
 def listed(program, arguments):
-    """Names of the tests that a program would run with these arguments."""
+    """Returns the names of the tests that a program would run with these arguments."""
     command = [program, "--list", "--format", "terse", *arguments]
     printed = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
     names = {line.removesuffix(": test") for line in printed.splitlines() if line.endswith(": test")}
     if "--ignored" in arguments or "--include-ignored" in arguments:
         return names
-    # libtest lists ignored tests too, unless they alone are asked for.
+    # libtest lists ignored tests too, unless only these are requested.
     return names - listed(program, [*arguments, "--ignored"])
 
 
 def work(only, words):
-    """What is to be run: whether it is an end-to-end test, a title, the command, and its folder."""
+    """Yields what to run: whether it is an end-to-end test, a title, the command, and its folder."""
     for name, program, folder in programs(only):
         if only not in (None, name):
             continue
@@ -76,7 +76,7 @@ def work(only, words):
 def run(title, command, folder, lanes):
     """Runs a command in a free lane, which has ports that no other lane uses."""
     lane = lanes.get()
-    # What Cargo sets for tests that it runs.
+    # Cargo sets these variables for tests that it runs.
     environment = {
         **os.environ, "CARGO_MANIFEST_DIR": str(folder), "FAREGATE_TEST_PORTS": f"{lane.start}-{lane.stop}"
     }
@@ -87,7 +87,7 @@ def run(title, command, folder, lanes):
             text=True, errors="replace", timeout=DEADLINE, check=False,
         )
     except subprocess.TimeoutExpired as late:
-        # What it wrote so far comes as bytes.
+        # After a timeout, the output so far is in bytes.
         written = (late.stdout or b"").decode(errors="replace")
         ended = subprocess.CompletedProcess(command, 1, f"{written}\nstill running after {DEADLINE} seconds\n")
     lanes.put(lane)
@@ -137,7 +137,7 @@ def main():
         print(f"{measured[title]:6.1f} s  {title}")
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     took = f"{time.monotonic() - began:.0f} s, {used.ru_utime + used.ru_stime:.0f} s of CPU"
-    # In the form of `cargo test`, which other tools read.
+    # Other tools read this line, so it has the format of `cargo test`.
     print(f"\ntest result: {'FAILED' if failed else 'ok'}. {passed} passed; {len(failed)} failed; finished in {took}")
     sys.exit(f"failed: {', '.join(sorted(failed))}" if failed else 0)
 

@@ -93,7 +93,7 @@ impl Fold {
         self.choices.iter().any(|choice| choice.finish.is_some() || choice.has_output())
     }
 
-    /// Makes this an empty answer.
+    /// Replaces everything with an empty answer.
     pub fn leave_empty(&mut self) {
         self.choices = vec![FoldedChoice { finish: Some(FinishReason::Stop), ..FoldedChoice::default() }];
     }

@@ -210,8 +210,8 @@ fn write_choice(
     }
 }
 
-/// Writes a piece's delta. A choice's first delta has the role and a text, even an empty one. The last delta has what
-/// the server wants back, and the arguments of calls without any.
+/// Writes a piece's delta. A choice's first delta contains the role and a text, even an empty one. The last delta
+/// contains what the server wants back, and the arguments of calls without any.
 fn write_delta(
     choice: &ChunkChoice<'_>,
     first: bool,

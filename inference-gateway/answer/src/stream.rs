@@ -81,7 +81,7 @@ pub(super) struct ChunkChoice<'a> {
 }
 
 impl<'a> Event<'a> {
-    /// Makes the end of the only choice, with the upstream's word for the reason.
+    /// Returns the end of the only choice, with the upstream's word for the reason.
     pub(super) fn end(word: &'a str, stop: Option<RawString<'a>>, usage: Option<&'a RawValue>) -> Self {
         let read = FinishWord::read(word);
         let choice = ChunkChoice { finish: read.reason(), stop, ..ChunkChoice::of(Delta::default(), None) };
@@ -106,7 +106,7 @@ impl<'a> Event<'a> {
         self
     }
 
-    /// Makes an event without additions.
+    /// Returns an event without additions.
     pub(super) fn nothing() -> Self {
         Self::Chunk(Chunk::new(Vec::new(), None, None))
     }
@@ -135,7 +135,7 @@ impl<'a> ChunkChoice<'a> {
         has_text.then(|| Self { finish: None, ..self.with_delta(delta) })
     }
 
-    /// Makes an unfinished piece of the first choice.
+    /// Returns an unfinished piece of the first choice.
     pub(super) fn of(delta: Delta<'a>, logprobs: Option<&'a RawValue>) -> Self {
         let size = OutputSize { bytes: delta.added_bytes(), listed_tokens: listed_tokens(logprobs) };
         Self { index: 0, delta, logprobs, finish: None, stop: None, size }

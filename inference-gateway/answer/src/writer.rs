@@ -42,7 +42,7 @@ struct TurnStream {
 }
 
 impl StreamWriter {
-    /// Begins a stream. `prompt_tokens` is reported unless the upstream reports the prompt first. `passes` says that
+    /// Begins a stream. `prompt_tokens` is reported unless the upstream reports the prompt first. `passes` is whether
     /// the upstream was asked in the client's own API, so that its events pass unchanged.
     pub fn new(generation: Generation<'_>, reply: &Reply, prompt_tokens: u64, passes: bool) -> Self {
         match reply {
@@ -176,7 +176,7 @@ impl StreamWriter {
         }
     }
 
-    /// Bytes kept until the stream ends.
+    /// Counts the bytes kept until the stream ends.
     pub fn held_bytes(&self) -> usize {
         match &self.dialect {
             DialectWriter::Chat(rewriter) => rewriter.held_bytes(),

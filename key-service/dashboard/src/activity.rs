@@ -117,7 +117,7 @@ async fn find_key(app: &App, viewer: &Viewer, query: &Fields, text: &str) -> Res
 async fn list(app: &App, viewer: &Viewer, asked: &Fields) -> Result<Response, Failure> {
     let (account, reach) = (viewer.signed_in.account, viewer.reach());
     let journal = app.management.journal(account, 0, 1).await?;
-    // A group has no bills older than itself.
+    // A group cannot have bills from before it existed.
     let oldest = journal.entries.first().map(|entry| entry.entry.settlement.at);
     let oldest = reach.group.map(|group| group.created_at()).or(oldest);
     let range = Range::of(asked, app.management.today());
@@ -267,7 +267,7 @@ fn key_of(request: &AnyRequest) -> KeyId {
     }
 }
 
-/// Says that there are no requests, and how to find some.
+/// Reports that there are no requests, and how to find some.
 fn nothing(asked: &Fields, is_filtered: bool, has_older: bool) -> Markup {
     html! {
         p.empty {

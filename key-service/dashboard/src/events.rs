@@ -35,7 +35,7 @@ pub(super) const PATH: &str = "/dashboard/events";
 /// Latest events on the page of a key or a group.
 const LAST_EVENTS: usize = 8;
 
-/// The key or the group that a page is about.
+/// The key or group that a page is about.
 pub(super) enum Subject {
     Key(KeyId),
     Group(GroupId),
@@ -161,7 +161,7 @@ fn groups_of(event: &Event) -> Vec<GroupId> {
     event.group.into_iter().chain(named).collect()
 }
 
-/// Renders a table of events. It leaves out links to the key or group that the page is about.
+/// Renders a table of events. It omits links to the key or group that the page is about.
 fn table(events: &[NumberedEvent], about: &EventSearch, named: &Named) -> Markup {
     let columns = [
         Column::new(html! { "Time, " span data-zone="now" { "UTC" } }, "wide-only"),

@@ -1,4 +1,4 @@
-//! The dashboard: pages for the people of an account, over the same use-cases as the management API.
+//! The dashboard: pages for an account's members, over the same use-cases as the management API.
 //!
 //! Each page is a handler with its template, in the folder of its subject, and a route here. The extractors of
 //! [`key_service_page::session`] carry the rights. A handler that only reads takes a `Viewer` or an `Owner`; if leads of

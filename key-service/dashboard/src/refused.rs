@@ -8,8 +8,8 @@ use key_service_page::{
     show::{count, requests},
 };
 
-/// Shows how many requests were refused lately and why, or nothing if none were. On an account's page the reasons link to
-/// the requests; on a key's page they do not.
+/// Shows how many requests were refused recently and why, or nothing if none were. On an account's page the reasons
+/// link to the requests; on a key's page they do not.
 pub(super) fn notice(refused: &RefusedLately, of_account: bool) -> Markup {
     html! {
         @if let Some(all) = sum(&refused.today) { p.note { (today(all)) (reasons(&refused.today, of_account)) "." } }
@@ -29,7 +29,7 @@ fn before(refused: &RefusedLately) -> Markup {
     }
 }
 
-/// Returns the number of all requests, unless it is zero.
+/// Adds up the counts; `None` if there are no requests.
 fn sum(counts: &[(String, u64)]) -> Option<u64> {
     Some(counts.iter().map(|(_, count)| count).sum()).filter(|all| *all > 0)
 }

@@ -34,7 +34,7 @@ pub(super) struct TabbedPage {
     pub(super) section: Section,
     pub(super) title: String,
     pub(super) path: String,
-    /// Filter of the list of requests: `key` or `group`.
+    /// Filter for the list of requests: `key` or `group`.
     pub(super) filter: &'static str,
     pub(super) id: String,
     /// Links for the key or the group as a whole, such as *Revoke*.

@@ -97,7 +97,7 @@ fn status(webhook: &Webhook) -> Markup {
     }
 }
 
-/// Says which webhooks were disabled because deliveries failed, each in a sentence.
+/// Lists the webhooks that were disabled because deliveries failed, each in a sentence.
 pub(super) fn failed(webhooks: &[Webhook]) -> Vec<Markup> {
     let failed = webhooks.iter().filter_map(|webhook| match webhook.disabled {
         Some((at, DisabledReason::Failing)) => Some((webhook, at, "no delivery for 24 hours")),
@@ -172,7 +172,7 @@ pub(super) async fn show(
     Ok(page(&viewer, Section::Webhooks, webhook.url.as_str(), &content))
 }
 
-/// Says why nothing is sent and what enabling the webhook does.
+/// Explains why nothing is sent and what enabling the webhook does.
 const fn why(reason: DisabledReason) -> &'static str {
     match reason {
         DisabledReason::Owner => {

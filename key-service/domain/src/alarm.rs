@@ -2,7 +2,6 @@
 
 use std::{collections::BTreeMap, fmt};
 
-/// Something that needs attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Alarm {
     /// Keys that cannot spend because a limit is reached.
@@ -24,7 +23,7 @@ shared::names! {
     NearLimit = "near_limit", ExpiresSoon = "expires_soon", Refused = "refused",
 }
 
-/// How many keys, webhooks or requests each alarm is about; none is about zero.
+/// Counts of keys, webhooks or requests for each alarm; no count is zero.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AlarmCounts(BTreeMap<Alarm, u64>);
 
@@ -37,7 +36,7 @@ impl AlarmCounts {
         self.0.is_empty()
     }
 
-    /// Alarms with their counts, the most urgent first.
+    /// Lists the alarms and their counts, the most urgent first.
     pub fn iter(&self) -> impl Iterator<Item = (Alarm, u64)> {
         self.0.iter().map(|(alarm, count)| (*alarm, *count))
     }
@@ -46,15 +45,15 @@ impl AlarmCounts {
         self.0.contains_key(&alarm)
     }
 
-    /// These alarms together with others, whose counts apply to both.
+    /// Returns these and other alarms together. The others' counts replace those of the same alarms.
     #[must_use]
     pub fn with(mut self, others: &Self) -> Self {
         self.0.extend(others.iter());
         self
     }
 
-    /// Alarms that these muted ones do not hide. A muted alarm shows again when it is about more than it was then.
-    /// Requests are refused all day, so their alarm stays muted.
+    /// Returns the alarms that these muted ones do not hide. A muted alarm reappears when its count rises. Requests are
+    /// refused all day, so their alarm stays muted.
     #[must_use]
     pub fn without(&self, muted: &Self) -> Self {
         let is_hidden = |alarm: Alarm, count: u64| {
@@ -63,7 +62,7 @@ impl AlarmCounts {
         Self::new(self.iter().filter(|(alarm, count)| !is_hidden(*alarm, *count)))
     }
 
-    /// Reads the form that `Display` writes; `None` for anything else.
+    /// Parses the text that `Display` writes; `None` for anything else.
     pub fn parse(text: &str) -> Option<Self> {
         let read = |part: &str| {
             let (name, count) = part.split_once(':')?;

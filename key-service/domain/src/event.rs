@@ -20,24 +20,24 @@ pub use self::{
     threshold::{MoneyBound, Threshold},
 };
 
-/// A change to an account, with its time, its actor, and randomness for the ids of its events.
+/// A change to an account: its time, its actor, and randomness for the ids of its events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Act {
     pub actor: Actor,
     pub at: Timestamp,
-    /// Random bytes of the ids of the act's events.
+    /// Random bytes for the ids of the act's events.
     pub chance: [u8; 10],
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Actor {
-    /// A program with a management key.
+    /// A program that uses a management key.
     ManagementKey { id: ManagementKeyId, name: String },
-    /// A member of the account, in the dashboard.
+    /// A member of the account, using the dashboard.
     Member { id: MemberId, name: String },
-    /// An operator, with a command or at `/operator`.
+    /// An operator, using a command or `/operator`.
     Operator {
-        /// Name of the operator's user on the machine where the command ran, or of the operator who signed in.
+        /// Name of the user who ran the command on the server, or of the operator who signed in.
         name: String,
     },
     /// A program with an operator key.
@@ -60,10 +60,10 @@ pub struct Event {
     pub kind: EventKind,
 }
 
-/// Makes the kinds of events, each with its name.
+/// Defines the kinds of events, each with its name.
 macro_rules! kinds {
     ($($(#[$doc:meta])* $kind:ident $details:tt = $name:literal,)+) => {
-        /// Type of an event with its details. The names are wire format: add, never rename.
+        /// Type and details of an event. The names are wire format: add, never rename.
         #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
         #[serde(tag = "type", content = "data")]
         pub enum EventKind { $($(#[$doc])* #[serde(rename = $name)] $kind $details),+ }
@@ -77,7 +77,7 @@ macro_rules! kinds {
 }
 
 kinds! {
-    /// An operator made the account.
+    /// An operator created the account.
     AccountCreated { name: String } = "account.created",
     /// An operator changed the account's external id or metadata.
     AccountUpdated {
@@ -96,7 +96,7 @@ kinds! {
     } = "key.updated",
     /// A key got a new plaintext.
     KeyRotated {
-        /// Time until which the previous plaintext works.
+        /// When the previous plaintext stops working.
         previous_key_expires_at: Option<Timestamp>,
     } = "key.rotated",
     KeyRevoked {} = "key.revoked",
@@ -123,7 +123,7 @@ kinds! {
         deposit_id: DepositId,
         #[serde(deserialize_with = "usd")]
         amount: NanoUsd,
-        /// The reason; may be empty.
+        /// Note for people; may be empty.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         note: String,
         /// Id of the payment, if the operator gave one.
@@ -134,17 +134,17 @@ kinds! {
     CreditThresholdReached(Threshold) = "credit.threshold_reached",
     /// The account's credit is used up, or what is left cannot pay for a request.
     CreditExhausted(Threshold) = "credit.exhausted",
-    /// A management key was made.
+    /// A management key was created.
     ManagementKeyCreated {
         management_key_id: ManagementKeyId,
         name: String,
-        /// What the management key may do; `None` in events of versions that did not record rights.
+        /// Rights of the management key; `None` in events from versions that did not record rights.
         #[serde(default)]
         scope: Option<String>,
-        /// The only group that the management key reaches, if any.
+        /// The only group that the management key can reach, if any.
         #[serde(default)]
         group_id: Option<GroupId>,
-        /// Time from which the management key is refused, if any.
+        /// When the management key expires, if ever.
         #[serde(default)]
         expires_at: Option<Timestamp>,
     } = "management_key.created",
@@ -155,16 +155,16 @@ kinds! {
         member_id: MemberId,
         name: String,
         role: String,
-        /// The group that a lead governs.
+        /// The group that a lead manages.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         group_id: Option<GroupId>,
     } = "member.invited",
-    /// An owner gave a member another role.
+    /// An owner changed a member's role.
     MemberRoleChanged {
         member_id: MemberId,
         name: String,
         role: String,
-        /// The group that a lead governs.
+        /// The group that a lead manages.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         group_id: Option<GroupId>,
         previous_role: String,
@@ -174,7 +174,7 @@ kinds! {
     } = "member.role_changed",
     MemberRemoved { member_id: MemberId, name: String } = "member.removed",
     MemberSignedIn { member_id: MemberId } = "member.signed_in",
-    /// A member set up a second factor.
+    /// A member enabled a second factor.
     MemberSecondFactorEnabled { member_id: MemberId, name: String } = "member.second_factor_enabled",
     /// A member's second factor was removed: by the member with a code, by an owner, or by an operator.
     MemberSecondFactorRemoved { member_id: MemberId, name: String } = "member.second_factor_removed",
@@ -219,12 +219,12 @@ pub struct EventSearch {
     pub group: Option<GroupId>,
     /// Part of the actor's name, in lower case; `None` matches any.
     pub by: Option<String>,
-    /// Only events of these groups, the ones that the reader may see. `None` also matches events without a group.
+    /// Matches only events of these groups, which the reader may see. `None` also matches events without a group.
     pub within: Option<Vec<GroupId>>,
 }
 
 impl Act {
-    /// Returns an act that continues this one, whose first event is this act's `n`th, counted from zero.
+    /// Returns an act that continues this one. Its first event is this act's `n`th, counted from zero.
     #[must_use]
     pub fn nth(mut self, n: u32) -> Self {
         for (byte, flipped) in self.chance[6..].iter_mut().zip(n.to_be_bytes()) {
@@ -233,7 +233,7 @@ impl Act {
         self
     }
 
-    /// The `n`th event of the act, counted from zero.
+    /// Returns the `n`th event of the act, counted from zero.
     pub fn event(&self, n: u32, key: Option<KeyId>, group: Option<GroupId>, kind: EventKind) -> Event {
         let Self { actor, at, chance } = self.clone().nth(n);
         Event { id: EventId::new(at, chance), at, actor, key, group, kind }
@@ -241,7 +241,7 @@ impl Act {
 }
 
 impl Event {
-    /// The event's form for programs and stores.
+    /// Returns the event as programs and stores read it.
     pub fn object(&self) -> EventObject {
         let Self { id, at, actor, key, group, kind } = self;
         let (r#type, data) = kind.parts();
@@ -261,7 +261,7 @@ impl Event {
         json(&self.object())
     }
 
-    /// Reads an event that [`Self::to_json`] wrote; `None` for anything else.
+    /// Parses an event that [`Self::to_json`] wrote; `None` for anything else.
     pub fn from_json(text: &str) -> Option<Self> {
         let EventObject { id, object: _, r#type, created_at, actor, key_id, group_id, data } =
             serde_json::from_str(text).ok()?;
@@ -270,7 +270,7 @@ impl Event {
     }
 }
 
-/// Type and data of an event. The type comes first, as reading a kind requires.
+/// Type and data of an event. The type comes first, because parsing the data requires it.
 #[derive(Serialize, Deserialize)]
 struct EventParts {
     r#type: String,
@@ -278,7 +278,7 @@ struct EventParts {
 }
 
 impl EventKind {
-    /// The threshold, if the event reports one.
+    /// Returns the threshold, if the event reports one.
     pub const fn threshold(&self) -> Option<&Threshold> {
         match self {
             Self::KeyThresholdReached(threshold)
@@ -319,7 +319,7 @@ impl EventKind {
 }
 
 impl EventSearch {
-    /// Returns the id of the key, or else of the group, that the search names.
+    /// Returns the id of the key, or otherwise of the group, that the search names.
     pub fn subject(&self) -> Option<&[u8; 16]> {
         let key = self.key.as_ref().map(KeyId::as_bytes);
         key.or(self.group.as_ref().map(GroupId::as_bytes))

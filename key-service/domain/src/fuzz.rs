@@ -1,4 +1,4 @@
-//! Fuzz targets of stored texts and of addresses.
+//! Fuzz targets for stored texts and for addresses.
 
 use shared_fuzz::{Examples, Input, fuzz};
 
@@ -11,7 +11,7 @@ use crate::{
     webhook::{Host, WebhookUrl},
 };
 
-/// Stored texts survive reading and writing.
+/// Checks that stored texts survive reading and writing.
 #[test]
 fn stored_texts() {
     let hex = "0f".repeat(32);
@@ -49,7 +49,7 @@ fn stored_texts() {
     });
 }
 
-/// Events survive writing and reading.
+/// Checks that events survive writing and reading.
 #[test]
 fn events() {
     let event = |kind: &str, actor: &str, data: &str| {
@@ -78,8 +78,8 @@ fn events() {
     });
 }
 
-/// An accepted URL is encrypted or leads to this machine by its address, and a host name in it is never an address in
-/// disguise.
+/// Checks that an accepted URL is encrypted or points to this machine by its address, and that a host name in it is
+/// never an address in disguise.
 #[test]
 fn webhook_urls() {
     let examples = [

@@ -1,4 +1,4 @@
-//! Results of requests about keys, groups and webhooks: what was made, or why the request was refused.
+//! Results of requests about keys, groups and webhooks: what was created, or why the request was refused.
 
 pub mod registry;
 
@@ -12,13 +12,13 @@ use crate::{
     webhook::AddressRefused,
 };
 
-/// Result of a request that creates an object, or a secret of an object.
+/// Result of a request that creates an object or its secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Made<T> {
     New(T),
     /// The object existed before and stays unchanged.
     Existing(T),
-    /// An earlier attempt with the same idempotency key made it; this is its current state.
+    /// An earlier attempt with the same idempotency key created it; this is its current state.
     Replayed(T),
 }
 
@@ -58,9 +58,9 @@ pub enum Refused {
     BadGroup(&'static str, BadGroup),
     /// A limit cannot be raised this way.
     BadRaise(BadRaise),
-    /// The URL leads to an address that must not be connected.
+    /// The URL leads to an address that may not be connected to.
     Address(AddressRefused),
-    /// The account has reached its bound on these objects.
+    /// The account has reached its maximum of these objects.
     TooMany(Noun, u64),
     /// The idempotency key was used with a different request.
     IdempotencyKeyReused,
@@ -114,7 +114,7 @@ impl From<Refused> for ApiError {
             }
             Refused::TooMany(noun, most) => {
                 let (code, all) = noun.row().too_many;
-                Self::new(code, format!("The account already has {most} {all}, which is the most."))
+                Self::new(code, format!("The account already has {most} {all}, which is the maximum."))
             }
             Refused::IdempotencyKeyReused => Self::new(
                 Code::IdempotencyKeyReuse,
@@ -124,7 +124,7 @@ impl From<Refused> for ApiError {
     }
 }
 
-/// The error for a raise that the limit or the time does not allow.
+/// Returns the error for a raise that the limit or the time does not allow.
 fn bad_raise(BadRaise { window, fault }: BadRaise) -> ApiError {
     let (limit, raise) = match window {
         None => ("limit".to_owned(), "limit_raised".to_owned()),
@@ -146,7 +146,7 @@ fn bad_raise(BadRaise { window, fault }: BadRaise) -> ApiError {
     ApiError::at(code, param, message)
 }
 
-/// The error for a group that the account does not have, or a text that is not an id.
+/// Returns the error for a group that the account does not have, or a text that is not an id.
 pub fn unknown_group(param: &str) -> ApiError {
     let message = format!("`{param}` must be the id of a group of the account.");
     ApiError::at(Code::InvalidValue, param, message)

@@ -25,7 +25,7 @@ pub struct Group {
     pub id: GroupId,
     /// Name chosen by the owner.
     pub name: String,
-    /// The caller's id for the group, unique in the account.
+    /// The caller's own id for the group, unique in the account.
     pub external_id: Option<String>,
     pub metadata: Metadata,
     /// Default settings for keys created in the group.
@@ -36,22 +36,21 @@ pub struct Group {
     pub spend: ledger::Group,
 }
 
-/// A group to be created.
 #[derive(Clone, Debug)]
 pub struct NewGroup {
     pub account: AccountId,
     pub group: Group,
-    /// Most groups of the account, including archived ones and this one.
+    /// Maximum groups of the account, including archived ones and this one.
     pub most: u64,
 }
 
 /// Default settings for keys created in a group.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct KeyDefaults {
-    /// Bounds of each key. Only its bounds matter; nothing is spent from it.
+    /// Bounds for each key. Nothing is spent from this budget.
     #[n(0)]
     pub budget: Budget,
-    /// Seconds from creation to expiry of a key.
+    /// Seconds from a key's creation to its expiry.
     #[n(1)]
     pub expires_in_seconds: Option<u64>,
     #[n(2)]
@@ -73,11 +72,11 @@ fields! {
     settings {
         Name = name: String, name;
         ExternalId = external_id: Option<String>, external_id;
-        /// A new parent, or none.
+        /// The new parent; `None` removes the parent.
         ParentId = parent: Option<GroupId>, spend.parent;
     }
     merged {
-        /// Settings of keys made in the group from now on.
+        /// Settings for keys created in the group from now on.
         KeyDefaults = key_defaults: DefaultsPatch;
         Metadata = metadata: MetadataPatch;
     }
@@ -126,18 +125,19 @@ impl Group {
         }
     }
 
-    /// Event of the group's creation.
+    /// Returns the event for the group's creation.
     pub fn creation(&self, now: Timestamp) -> EventKind {
         EventKind::GroupCreated { changes: self.changes_since(&Self::new(self.id, self.created_at), now) }
     }
 
-    /// Event of a change from an earlier state; `None` if no setting differs.
+    /// Returns the event for a change from an earlier state; `None` if no setting differs.
     pub fn change(&self, before: &Self, now: Timestamp) -> Option<EventKind> {
         let changes = self.changes_since(before, now);
         (!changes.is_empty()).then_some(EventKind::GroupUpdated { changes })
     }
 
-    /// Applies a patch to the group. `parent` is [`may_be_parent`]'s decision on the patch's parent, if it has one.
+    /// Applies a patch to the group. `parent` is the decision of [`may_be_parent`] on the patch's parent, if it has
+    /// one.
     pub fn updated(
         self,
         patch: &GroupPatch,
@@ -156,7 +156,7 @@ impl Group {
         Ok(self.with(patch, now))
     }
 
-    /// Archives the group at this time, unless it was archived before.
+    /// Archives the group at this time, unless it is already archived.
     #[must_use]
     pub fn archived(mut self, now: Timestamp) -> Self {
         self.spend.archived_at.get_or_insert(now.to_whole_seconds());
@@ -165,7 +165,7 @@ impl Group {
 }
 
 impl KeyDefaults {
-    /// Returns the settings of a key that is created at this time.
+    /// Returns the settings for a key that is created at this time.
     pub fn settings(&self, now: Timestamp) -> KeyPatch {
         let expires_at = |seconds| now.plus(Duration::from_secs(seconds));
         let metadata = self.metadata.iter().map(|(name, value)| (name.clone(), Some(value.clone())));

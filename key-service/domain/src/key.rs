@@ -32,10 +32,10 @@ pub struct ApiKey {
 #[derive(Clone, Debug)]
 pub struct NewKey {
     pub account: AccountId,
-    /// The key, not used yet.
+    /// The key before its first use.
     pub key: ApiKey,
     pub digest: Digest,
-    /// Most keys of the account, including revoked ones and this one.
+    /// Maximum keys of the account, including revoked ones and this one.
     pub most: u64,
 }
 
@@ -55,14 +55,14 @@ shared::names! { Status: Active = "active", Disabled = "disabled", Expired = "ex
 /// How long before its expiry a key counts as expiring soon: its owner has a week to extend it.
 pub const SOON: Duration = Duration::from_hours(7 * 24);
 
-/// A condition of an active key that needs its owner's attention.
+/// A condition of an active key that its owner should look at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
     /// A limit of the key or of its groups is reached, so that requests are refused.
     LimitReached,
     /// The key expires within a week.
     ExpiresSoon,
-    /// Either of these, or four fifths of a limit of the key are used.
+    /// Either of these, or the key has used four fifths of a limit.
     Trouble,
 }
 
@@ -76,7 +76,7 @@ shared::names! {
 pub enum KeyTrouble {
     /// It cannot spend: a limit of the key or of its groups is reached.
     Limited,
-    /// It is revoked, disabled or expired, but still used.
+    /// It is revoked, disabled or expired, but still called.
     Ended,
     Expiring,
     /// It has used four fifths of a limit.
@@ -93,7 +93,7 @@ pub struct NewCredential {
     pub hint: String,
     /// How long the previous credential is still accepted.
     pub grace: Duration,
-    /// If an earlier rotation's grace is still running, end it instead of refusing.
+    /// Whether to end the grace period of an earlier rotation instead of refusing.
     pub is_forced: bool,
 }
 
@@ -101,9 +101,9 @@ fields! {
     ApiKey, KeyField, KeyPatch
     settings {
         Label = label: String, label;
-        /// A new expiry, or none.
+        /// The new expiry; `None` removes the expiry.
         ExpiresAt = expires_at: Option<Timestamp>, spend.expires_at;
-        /// Refuses the key until it is enabled again.
+        /// Whether to refuse the key until it is enabled again.
         Disabled = disabled: bool, spend.disabled;
         GroupId = group: Option<GroupId>, spend.group;
     }
@@ -121,13 +121,13 @@ fields! {
 }
 
 impl ApiKey {
-    /// A key without settings, not used yet.
+    /// Returns a key without settings, before its first use.
     pub fn new(id: KeyId, hint: String, created_at: Timestamp) -> Self {
         let (label, metadata, spend) = (String::new(), Metadata::new(), ledger::Key::default());
         Self { id, label, hint, created_at, metadata, spend }
     }
 
-    /// The status at this time. Revoked takes precedence over disabled, and disabled over expired.
+    /// Returns the status at this time. Revoked takes precedence over disabled, and disabled over expired.
     pub fn status(&self, now: Timestamp) -> Status {
         match self.spend {
             ledger::Key { revoked_at: Some(_), .. } => Status::Revoked,
@@ -145,7 +145,7 @@ impl ApiKey {
         self.spend.expires_at.is_some_and(|at| at <= now.plus(SOON))
     }
 
-    /// Returns whether an active key is in this condition. `is_limited` says that a limit of the key or of its groups
+    /// Returns whether an active key is in this condition. `is_limited` is whether a limit of the key or of its groups
     /// is reached. The key alone does not show this, since what is left may be too little for any request.
     pub fn is_in(&self, condition: Condition, is_limited: bool, now: Timestamp) -> bool {
         let is_so = match condition {
@@ -158,13 +158,13 @@ impl ApiKey {
         is_so && self.status(now) == Status::Active
     }
 
-    /// Event of the key's creation.
+    /// Returns the event for the key's creation.
     pub fn creation(&self, now: Timestamp) -> EventKind {
         let blank = Self::new(self.id, String::new(), self.created_at);
         EventKind::KeyCreated { changes: self.changes_since(&blank, now) }
     }
 
-    /// Event of a change from an earlier state; `None` if no setting differs.
+    /// Returns the event for a change from an earlier state; `None` if no setting differs.
     pub fn change(&self, before: &Self, now: Timestamp) -> Option<EventKind> {
         let changes = self.changes_since(before, now);
         (!changes.is_empty()).then_some(EventKind::KeyUpdated { changes })
@@ -182,18 +182,19 @@ impl ApiKey {
         Ok(self.with(patch, now))
     }
 
-    /// Returns the instant from which the previous credential is refused, while it is accepted.
+    /// Returns when the previous credential expires, while it is still accepted.
     pub fn previous_expires_at(&self, now: Timestamp) -> Option<Timestamp> {
         self.spend.rotation.grace(now).filter(|_| self.spend.revoked_at.is_none())
     }
 
-    /// Event of the key's last rotation.
+    /// Returns the event for the key's last rotation.
     pub fn rotation_event(&self, now: Timestamp) -> EventKind {
         EventKind::KeyRotated { previous_key_expires_at: self.previous_expires_at(now) }
     }
 
-    /// Gives the key a new credential. The previous one is accepted during its grace, and every older one is refused. A
-    /// disabled key can be rotated too, so that a leaked plaintext is replaced before the key is enabled again.
+    /// Gives the key a new credential. The previous one is accepted during its grace period, and every older one is
+    /// refused. A disabled key can be rotated too, so that a leaked plaintext is replaced before the key is enabled
+    /// again.
     pub fn rotated(mut self, new: &NewCredential, now: Timestamp) -> Result<Self, Refused> {
         match self.status(now) {
             Status::Revoked => return Err(Refused::KeyRevoked),
@@ -214,8 +215,8 @@ impl ApiKey {
         Ok(self)
     }
 
-    /// Returns what is wrong with the key. `is_limited` says that a limit of the key or of its groups is reached;
-    /// `was_refused`, that a call with it was refused today.
+    /// Returns what is wrong with the key. `is_limited` is whether a limit of the key or of its groups is reached;
+    /// `was_refused`, whether a call with the key was refused today.
     pub fn trouble(&self, is_limited: bool, was_refused: bool, now: Timestamp) -> Option<KeyTrouble> {
         let is_in = |condition| self.is_in(condition, is_limited, now);
         if is_in(Condition::LimitReached) {
@@ -229,7 +230,7 @@ impl ApiKey {
         }
     }
 
-    /// Revokes the key at this time, unless it was revoked before.
+    /// Revokes the key at this time, unless it is already revoked.
     #[must_use]
     pub fn revoked(mut self, now: Timestamp) -> Self {
         self.spend.revoked_at.get_or_insert(now.to_whole_seconds());
@@ -266,7 +267,11 @@ mod tests {
         let revoked = key.revoked(now);
         assert_eq!(is_in(&revoked, true), [false; 3], "a revoked key needs no change");
         assert_eq!(revoked.trouble(true, false, now), None);
-        assert_eq!(revoked.trouble(true, true, now), Some(KeyTrouble::Ended), "it is still called");
+        assert_eq!(
+            revoked.trouble(true, true, now),
+            Some(KeyTrouble::Ended),
+            "the key is still being called"
+        );
     }
 
     #[test]

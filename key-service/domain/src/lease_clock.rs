@@ -7,16 +7,16 @@
 
 use std::time::Duration;
 
-/// Quanta in a lease. More quanta expire a lost hold more precisely, but cost more writes.
+/// Quanta in a lease. With more quanta, lost holds expire more precisely but cause more writes.
 const QUANTA: u32 = 6;
 
 /// Ticks of a lease: its quanta plus one, since the first quantum may be almost over when the lease begins.
 pub const LEASE_TICKS: u64 = 7;
 
-/// Longest gap between two answers of the ledger. Time in a longer gap does not count.
+/// Maximum gap between two answers of the ledger. Time in a longer gap does not count.
 pub const LONGEST_GAP: Duration = Duration::from_secs(2);
 
-/// The time between two ticks, for leases of this length.
+/// Returns the time between two ticks, for leases of this length.
 pub fn quantum(lease: Duration) -> Duration {
     lease / QUANTA
 }
@@ -32,7 +32,7 @@ struct SeenTick {
     tick: u64,
     /// Beginning of the time that counts towards the next tick.
     since: Duration,
-    /// The last answer of the ledger.
+    /// When the ledger last answered.
     last: Duration,
 }
 
@@ -71,7 +71,7 @@ mod tests {
         Duration::from_millis(millis)
     }
 
-    /// Observes a ledger that stays at one tick, at these instants.
+    /// Observes at these instants a ledger that stays at one tick.
     fn looked(clock: &mut LeaseClock, tick: u64, instants: &[u64]) {
         for millis in instants {
             clock.observe(tick, at(*millis));
@@ -118,7 +118,7 @@ mod tests {
         assert_eq!(quantum(lease) * u32::try_from(LEASE_TICKS).unwrap(), lease + lease / 6);
     }
 
-    /// A key-service: its pauses between polls, and whether each poll is answered.
+    /// Generates a key-service's pauses between polls, and whether each poll is answered.
     fn looks() -> impl Strategy<Value = Vec<(u64, bool)>> {
         vec((prop_oneof![9 => 1..1_500_u64, 1 => 1_500..30_000_u64], prop::bool::weighted(0.9)), 1..200)
     }

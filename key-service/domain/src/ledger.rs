@@ -1,6 +1,6 @@
-//! Decisions about money: what a command does to an account and one of its keys.
+//! Decisions about money: how a command changes an account and one of its keys.
 //!
-//! A generation **holds** its largest possible cost, may **extend** the hold, and is then **captured** (billed at its
+//! A generation **holds** its maximum possible cost, may **extend** the hold, and is then **captured** (billed at its
 //! cost) or **released** (free of charge). An unresolved hold **expires**. Stores do not decide: a store loads the
 //! state, calls [`apply`], and writes the state that [`apply`] returns.
 //!
@@ -9,9 +9,9 @@
 //! holds. The times of holds and bills move windows on; a clock that steps back stays in the current window. A limit
 //! may be raised until an instant: each command is judged by the bound in force at its own time.
 //!
-//! Bill times never go back: if the clock is behind, a bill takes the time of the account's last bill, and it is never
+//! Bill times never go back: if the clock is behind, a bill gets the time of the account's last bill, and it is never
 //! earlier than the windows that count it. The exception is a last bill or window more than [`MOST_CARRIED`] ahead:
-//! then a clock was far ahead once, and bills return to the present time.
+//! then a clock was once far ahead, and bills return to the present time.
 //!
 //! Lease time is counted in ticks of the account. [`Command::Tick`] is a compare-and-set that key-services send one
 //! quantum after the last tick they saw (`domain::lease_clock`). No machine's clock decides when a hold expires.
@@ -54,7 +54,7 @@ pub use self::{
     state::{Account, Group, Groups, Key, LastDeposit, MOST_CARRIED, Rotation, State},
 };
 
-/// Every store remembers a generation's settlement up to this age.
+/// Every store remembers a generation's settlement until this age.
 pub const REMEMBERED: Duration = Duration::from_hours(2);
 
 /// How far a gateway's clock is usually ahead of ours at most.
@@ -64,7 +64,7 @@ pub const CLOCK_LEAD: Duration = Duration::from_mins(1);
 /// going back.
 pub const MOST_LEAD: Duration = Duration::from_hours(2);
 
-/// Applies a command to the state. The error says why the command was refused.
+/// Applies a command to the state. The error is the reason for a refusal.
 pub fn apply(state: State, command: &Command, now: Timestamp) -> Result<(State, Outcome), Refused> {
     let State { account, key, groups, record, is_forgotten } = state;
     match command {
@@ -188,7 +188,7 @@ fn deposit(
     Ok((Account { credit, last_deposit, ..account }, record, Outcome::Deposited(credit)))
 }
 
-/// Makes the journal entry for a change of a generation's record. `None` if the change billed nothing.
+/// Returns the journal entry for a change of a generation's record; `None` if the change billed nothing.
 pub fn entry(before: &Record, after: &State) -> Option<Entry> {
     let Record::Closed(settlement) = &after.record else { return None };
     let charged_before = match before {

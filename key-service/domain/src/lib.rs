@@ -10,7 +10,7 @@ mod books {
     pub mod upstream_calls;
     pub mod usage;
 }
-/// Credentials: their stored form, and the rights of management keys, members and operator keys.
+/// The stored form of credentials, and the rights of management keys, members and operator keys.
 mod credentials {
     pub mod access;
     pub mod digest;

@@ -1,4 +1,4 @@
-//! The people of an account, with their credentials and sessions.
+//! The members of an account, with their credentials and sessions.
 
 use std::{fmt, time::Duration};
 
@@ -23,10 +23,10 @@ use crate::{
     event::{Act, Actor, Event, EventKind},
 };
 
-/// For how long after signing in with a link a member's password can be replaced.
+/// Time after signing in with a link in which a member can replace the password.
 const FRESH_SIGN_IN: Duration = Duration::from_mins(30);
 
-/// A person who signs in to the dashboard of an account.
+/// A person who signs in to an account's dashboard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
     pub id: MemberId,
@@ -36,7 +36,7 @@ pub struct Member {
     /// Hash of the password, once the member has set one.
     pub password: Option<PasswordHash>,
     pub created_at: Timestamp,
-    /// The last sign-in link that someone else made for the member, apart from the invitation.
+    /// The most recent sign-in link that someone else created for the member, except the invitation.
     pub last_link: Option<MadeLink>,
     pub second_factor: Option<SecondFactor>,
 }
@@ -49,15 +49,15 @@ pub struct MadeLink {
     pub at: Timestamp,
 }
 
-/// Who made a sign-in link.
+/// Who created a sign-in link.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[cbor(flat)]
 pub enum LinkMaker {
-    /// An operator, with a command.
+    /// An operator, using a command.
     #[n(0)]
     Operator,
-    /// The member, in the dashboard.
+    /// The member, using the dashboard.
     #[n(1)]
     Member,
     /// Another owner of the account, by name.
@@ -81,7 +81,7 @@ pub enum Role {
 }
 
 impl LinkMaker {
-    /// Returns the maker of a link that this actor makes for another member.
+    /// Returns the creator of a link that this actor makes for another member.
     pub fn of(actor: &Actor) -> Self {
         match actor {
             Actor::Member { name, .. } => Self::Owner(name.clone()),
@@ -94,7 +94,7 @@ impl LinkMaker {
 }
 
 impl Role {
-    /// Returns the stored and shown form of the role.
+    /// Returns the role's name, as stored and shown.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Owner => "owner",
@@ -103,7 +103,7 @@ impl Role {
         }
     }
 
-    /// Finds the role of this name. A lead needs a group, and other roles have none.
+    /// Finds the role with this name. A lead needs a group, and other roles have no group.
     pub fn parse(text: &str, group: Option<GroupId>) -> Option<Self> {
         let of_group = group.map(Self::Lead);
         let roles =
@@ -111,7 +111,7 @@ impl Role {
         roles.into_iter().flatten().find(|role| role.as_str() == text)
     }
 
-    /// The group that a lead governs.
+    /// Returns the group that a lead manages.
     pub const fn group(self) -> Option<GroupId> {
         match self {
             Self::Lead(group) => Some(group),
@@ -119,7 +119,7 @@ impl Role {
         }
     }
 
-    /// Rights of the role, in the form of a management key's scope and group.
+    /// Returns the rights of the role, in the form of a management key's scope and group.
     pub const fn access(self) -> Access {
         match self {
             Self::Owner => Access { scope: Scope::Full, group: None },
@@ -134,7 +134,7 @@ impl Role {
 #[cbor(transparent)]
 pub struct PasswordHash(#[n(0)] pub String);
 
-/// A change of a member. Fields that are `None` stay as they are.
+/// A change to a member. Fields that are `None` stay as they are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MemberChange {
     pub role: Option<RoleChange>,
@@ -142,7 +142,7 @@ pub struct MemberChange {
     pub last_link: Option<MadeLink>,
 }
 
-/// A role that an act gives to a member.
+/// A change of role by an act.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RoleChange {
     pub role: Role,
@@ -151,12 +151,10 @@ pub struct RoleChange {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// Digest of the link's token.
     pub digest: Digest,
-    /// Member that the link signs in.
     pub member: MemberId,
     pub expires_at: Timestamp,
-    /// Digest of the member's password when the link was made. Changing the password voids the link.
+    /// Digest of the member's password when the link was created. Changing the password voids the link.
     pub password: Option<Digest>,
     pub maker: LinkMaker,
 }
@@ -167,7 +165,7 @@ pub enum SignInWay {
     Link(LinkMaker),
 }
 
-/// What a session needs to set the member's password.
+/// What a session must prove to set the member's password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PasswordCondition {
     /// Nothing: a fresh sign-in with a link replaces the password.
@@ -190,7 +188,7 @@ pub struct Session {
     /// Network address of the sign-in; empty if it is not known.
     pub address: String,
     pub created_at: Timestamp,
-    /// Time of the last use, to the minute.
+    /// When the session was last used, to the minute.
     pub seen_at: Timestamp,
     /// When the session expires. Using it postpones this.
     pub expires_at: Timestamp,
@@ -212,7 +210,7 @@ impl Link {
 }
 
 impl Session {
-    /// Returns what this session needs to set its member's password at this time.
+    /// Returns what this session must prove to set its member's password at this time.
     ///
     /// A link from an operator is for a member who forgot the password. A link made by the member or another owner
     /// proves less than the password and does not replace it.
@@ -244,7 +242,7 @@ impl fmt::Display for LinkMaker {
 }
 
 impl LinkMaker {
-    /// Reads the stored form of a maker.
+    /// Parses the stored form of a link's creator.
     pub fn parse(text: &str) -> Option<Self> {
         match text {
             "operator" => Some(Self::Operator),
@@ -264,7 +262,7 @@ impl fmt::Display for SignInWay {
 }
 
 impl SignInWay {
-    /// Reads the stored form of a way.
+    /// Parses the stored form of a session's beginning.
     pub fn parse(text: &str) -> Option<Self> {
         match text {
             "password" => Some(Self::Password),
@@ -274,13 +272,13 @@ impl SignInWay {
 }
 
 impl Member {
-    /// Event of the member's invitation.
+    /// Returns the event for the member's invitation.
     pub fn invitation(&self) -> EventKind {
         let (name, role) = (self.name.clone(), self.role.as_str().to_owned());
         EventKind::MemberInvited { member_id: self.id, name, role, group_id: self.role.group() }
     }
 
-    /// Event of a change to the role; `None` if the member has the role already.
+    /// Returns the event for a change of role; `None` if the member already has the role.
     pub fn role_event(&self, change: &MemberChange) -> Option<Event> {
         let RoleChange { role, act } = change.role.as_ref().filter(|change| change.role != self.role)?;
         let kind = EventKind::MemberRoleChanged {
@@ -294,7 +292,7 @@ impl Member {
         Some(act.event(0, None, None, kind))
     }
 
-    /// Event of a change to the second factor; `None` if only a code was accepted.
+    /// Returns the event for a change of the second factor; `None` if only a code was accepted.
     pub fn second_factor_event(&self, after: Option<&SecondFactor>) -> Option<EventKind> {
         let (member_id, name) = (self.id, self.name.clone());
         match (&self.second_factor, after) {
@@ -313,7 +311,7 @@ impl Member {
         self
     }
 
-    /// Returns whether the member may change things of the account.
+    /// Returns whether the member may change the account.
     pub fn is_owner(&self) -> bool {
         self.role == Role::Owner
     }

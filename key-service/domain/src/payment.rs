@@ -8,7 +8,7 @@ use shared::{
     time::Timestamp,
 };
 
-/// Largest number of characters of a payment's id, the same as for the `external_id` of a group.
+/// Maximum characters of a payment's id, the same as for the `external_id` of a group.
 pub const MAX_PAYMENT_ID_CHARS: usize = 128;
 
 /// Id of a payment in the operator's billing system.
@@ -17,7 +17,7 @@ pub const MAX_PAYMENT_ID_CHARS: usize = 128;
 pub struct PaymentId(String);
 
 impl PaymentId {
-    /// Reads an id of 1 to [`MAX_PAYMENT_ID_CHARS`] printable ASCII characters, without spaces around it and with
+    /// Parses an id of 1 to [`MAX_PAYMENT_ID_CHARS`] printable ASCII characters, without spaces around it and with
     /// single spaces inside. Unicode has look-alike letters and several ways to write the same letter, so a payment
     /// could be added twice.
     pub fn parse(text: &str) -> Option<Self> {
@@ -25,7 +25,7 @@ impl PaymentId {
         Self::stored(text).filter(|_| is_plain && !text.contains("  "))
     }
 
-    /// Reads an id as a store has it. Earlier versions accepted any visible characters.
+    /// Parses an id from a store. Earlier versions accepted any visible characters.
     pub fn stored(text: &str) -> Option<Self> {
         is_name(text, MAX_PAYMENT_ID_CHARS).then(|| Self(text.to_owned()))
     }
@@ -34,8 +34,8 @@ impl PaymentId {
         &self.0
     }
 
-    /// Derives the id of this payment's deposit to an account, the same each time. The id has no time, since a
-    /// repetition does not know when the payment was first sent.
+    /// Derives the id of this payment's deposit to an account, the same each time. The id has no time, since a repeated
+    /// request does not know when the payment was first sent.
     pub fn deposit(&self, account: AccountId) -> DepositId {
         let mut hasher = blake3::Hasher::new_derive_key("faregate 2026 deposits of payments");
         hasher.update(account.as_bytes()).update(self.0.as_bytes());
@@ -83,6 +83,9 @@ mod tests {
         {
             assert_eq!(PaymentId::parse(bad), None, "{bad:?}");
         }
-        assert!(PaymentId::stored("Rechnung 7 \u{2013} M\u{e4}rz").is_some(), "an earlier one is still read");
+        assert!(
+            PaymentId::stored("Rechnung 7 \u{2013} M\u{e4}rz").is_some(),
+            "ids from earlier versions are still read"
+        );
     }
 }

@@ -75,13 +75,13 @@ pub fn contradicts(Usage { prompt, cached, completion, details }: Usage) -> bool
         || beyond(completion, &[details.reasoning, details.audio_output])
 }
 
-/// Returns the largest cost of a usage within these bounds, whatever kinds of tokens it has.
+/// Returns the maximum cost of a usage within these numbers, whatever kinds of tokens it has.
 pub fn worst_case(price: &Price, prompt: u64, output: u64, images: u64) -> NanoUsd {
     let dearest = Dearest::of(price, prompt);
     round_up(dearest.input(prompt, images).saturating_add(times(output, dearest.output)))
 }
 
-/// Returns how many output tokens, up to `wanted`, `amount` covers together with the prompt in the [`worst_case`].
+/// Returns how many output tokens, up to `wanted`, the amount covers together with the prompt in the [`worst_case`].
 pub fn covered_output(price: &Price, amount: NanoUsd, prompt: u64, images: u64, wanted: u64) -> u64 {
     let dearest = Dearest::of(price, prompt);
     let amount = i128::from(amount.nanos()) * TOKENS_PER_PRICE;
@@ -95,7 +95,7 @@ pub fn covered_output(price: &Price, amount: NanoUsd, prompt: u64, images: u64, 
     }
 }
 
-/// The dearest rates at which a request may be billed.
+/// The highest rates at which a request may be billed.
 struct Dearest {
     prompt: NanoUsd,
     output: NanoUsd,
@@ -104,7 +104,7 @@ struct Dearest {
 }
 
 impl Dearest {
-    /// Finds the dearest rates over the tiers that a prompt of at most this many tokens can reach.
+    /// Finds the highest rates over the tiers that a prompt of at most this many tokens can reach.
     fn of(price: &Price, prompt: u64) -> Self {
         let reached = price.tiers.iter().filter(|tier| prompt > tier.above).map(|tier| &tier.rates);
         reached.fold(Self::in_table(&price.base), |dearest, rates| dearest.max(&Self::in_table(rates)))

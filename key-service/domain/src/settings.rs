@@ -14,19 +14,19 @@ use crate::{
     ledger::{Bounds, BoundsPatch, Budget},
 };
 
-/// Names and texts chosen by the caller.
+/// Names and values chosen by the caller.
 pub type Metadata = BTreeMap<String, String>;
 
 /// A change of metadata: names that are set, and names that are removed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MetadataPatch {
-    /// Removes all earlier names before it sets the rest.
+    /// Whether to remove all earlier names before setting the rest.
     pub is_cleared: bool,
     /// Names with a new value; `None` removes the name.
     pub changes: BTreeMap<String, Option<String>>,
 }
 
-/// A change of an object's settings, or the settings of a new object.
+/// A change to an object's settings, or the settings of a new object.
 pub trait Patch: Default {
     type Field: Fields;
 
@@ -40,7 +40,7 @@ pub(crate) trait Merge: Sized {
     /// The stored setting that a change is merged into.
     type Kept;
 
-    /// Reads a change; `None` if the value is of another type.
+    /// Converts a value to a change; `None` if the value has another type.
     fn from_value(value: Value) -> Option<Self>;
 
     fn apply(&self, kept: &mut Self::Kept, now: Timestamp);
@@ -49,7 +49,7 @@ pub(crate) trait Merge: Sized {
 }
 
 impl MetadataPatch {
-    /// Returns whether the changed metadata stay within the bound on names.
+    /// Returns whether the changed metadata has no more names than allowed.
     pub fn fits(&self, metadata: &Metadata, now: Timestamp) -> bool {
         let mut changed = metadata.clone();
         self.apply(&mut changed, now);
@@ -182,7 +182,7 @@ impl Budget {
         }
     }
 
-    /// The bounds that are set, without usage and raises.
+    /// Returns the bounds that are set, without usage and raises.
     pub(crate) fn settings(&self) -> BoundsPatch {
         let bounds = self.bounds.as_deref().cloned().unwrap_or_default();
         let windows: Vec<_> =
@@ -294,7 +294,7 @@ macro_rules! fields {
                 self
             }
 
-            /// Settings that differ from an earlier state of the object.
+            /// Lists the settings that differ from an earlier state of the object.
             pub(crate) fn changes_since(&self, before: &Self, now: Timestamp) -> Vec<$crate::event::Change> {
                 let settings = <$field as shared::wire::Fields>::settings();
                 let values = |field| (before.value(field, now).setting(), self.value(field, now).setting());

@@ -25,13 +25,13 @@ use crate::{
 
 /// Pause before the second attempt; every further pause is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_secs(5);
-/// Longest pause between two attempts.
+/// Maximum pause between two attempts.
 const LONGEST_PAUSE: Duration = Duration::from_hours(1);
-/// A delivery that has not succeeded this long after its first attempt is abandoned, and the webhook disabled.
+/// A delivery that has not succeeded this long after its first attempt is abandoned, and the webhook is disabled.
 const GIVEN_UP_AFTER: Duration = Duration::from_hours(24);
-/// Most pending deliveries of a webhook. Later events wait in the account's log.
+/// Maximum pending deliveries of a webhook. Later events wait in the account's log.
 pub const MAX_PENDING_DELIVERIES: usize = 256;
-/// Number of a webhook's last attempts that are kept.
+/// Latest attempts of a webhook that are kept.
 pub const KEPT_ATTEMPTS: usize = 20;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,7 +44,6 @@ pub struct Webhook {
     /// Digest of the secret. It shows which pepper the secret was derived from.
     pub secret: Digest,
     pub created_at: Timestamp,
-    /// When and why the webhook was disabled, if it is.
     pub disabled: Option<(Timestamp, DisabledReason)>,
 }
 
@@ -70,19 +69,19 @@ pub struct StoredWebhook {
     pub cursor: u64,
 }
 
-/// A change of a webhook: `None` leaves a setting, inner `None` clears the setting.
+/// A change to a webhook: `None` keeps a setting, inner `None` clears it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WebhookPatch {
     pub url: Option<WebhookUrl>,
     pub types: Option<Option<Vec<String>>>,
-    /// A reason to end deliveries, or `None` to send events again.
+    /// The reason to end deliveries; inner `None` sends events again.
     pub disabled: Option<Option<DisabledReason>>,
 }
 
-/// An event on its way to a webhook.
+/// An event that is being delivered to a webhook.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivery {
-    /// Receivers recognise repetitions by this id.
+    /// Id of the event, by which receivers recognise repeated deliveries.
     pub event: EventId,
     /// Number of the event in the account; `None` for a test.
     pub number: Option<u64>,
@@ -99,7 +98,6 @@ pub struct Attempt {
     pub event: EventId,
     #[n(1)]
     pub kind: String,
-    /// Time at which the attempt began.
     #[n(2)]
     pub at: Timestamp,
     #[n(3)]
@@ -114,7 +112,7 @@ pub struct Attempt {
 pub enum ReceiverAnswer {
     #[n(0)]
     Status(#[n(0)] u16),
-    /// Reason why there was no response.
+    /// Why there was no response.
     #[n(1)]
     None(#[n(0)] String),
 }
@@ -214,7 +212,7 @@ impl Delivery {
 }
 
 impl Webhook {
-    /// Returns the event if the webhook has been disabled since `before`.
+    /// Returns the event for a webhook that has been disabled since `before`.
     pub fn end_since(&self, before: &Self) -> Option<EventKind> {
         let (_, reason) = self.disabled.filter(|_| before.disabled.is_none())?;
         let (url, reason) = (self.url.as_str().to_owned(), reason.as_str().to_owned());
@@ -223,7 +221,7 @@ impl Webhook {
 }
 
 impl StoredWebhook {
-    /// Returns whether events up to this number have not all been considered.
+    /// Returns whether some events up to this number have not been considered yet.
     pub fn is_behind(&self, last: u64) -> bool {
         self.webhook.disabled.is_none() && self.cursor < last
     }

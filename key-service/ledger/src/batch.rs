@@ -33,7 +33,7 @@ pub(crate) struct Batch<'a> {
     view: &'a mut View,
     account: AccountId,
     kept: Retention,
-    /// Time of the call under way.
+    /// Time of the current call.
     now: Timestamp,
     effects: Effects,
 }
@@ -41,11 +41,11 @@ pub(crate) struct Batch<'a> {
 /// A batch's effects besides changed records.
 #[derive(Default)]
 pub(crate) struct Effects {
-    /// Numbers of entries and of events before the batch.
+    /// Last numbers of entries and of events before the batch.
     numbers: (u64, u64),
     entries: Vec<Vec<u8>>,
     events: Vec<Event>,
-    /// Thresholds that the batch reports: number of the event, and name.
+    /// Thresholds that the batch reports: event number and threshold name.
     told: Vec<(u64, Vec<u8>)>,
     deposits: Vec<(Timestamp, DepositId)>,
 }
@@ -126,7 +126,7 @@ impl<'a> Batch<'a> {
         Ok(outcome)
     }
 
-    /// Loads the state that a command reads, with the numbers of the last entries of key and groups.
+    /// Loads the state that a command reads, with the numbers of the last entries of its key and groups.
     fn load(
         &mut self,
         account: &AccountRecord,
@@ -149,7 +149,7 @@ impl<'a> Batch<'a> {
                 balance.of.clone()
             }),
         };
-        // The parent comes after the group.
+        // The group comes first, then its parent.
         let mut groups = last.groups.iter_mut();
         let mut state = State::load(account.money, key, record, |id| {
             let last = groups.next();
@@ -165,14 +165,14 @@ impl<'a> Batch<'a> {
         Ok((state, last))
     }
 
-    /// Finds the record of a captured generation, and whether the store may have dropped it. The record of what was
-    /// dropped decides whether it may have been billed before, not a clock.
+    /// Finds the record of a captured generation, and whether the store may have dropped it. Whether it may have been
+    /// billed before depends on the record of dropped sets, not on a clock.
     fn captured(&mut self, account: &AccountRecord, id: GenerationId) -> Result<(Record, bool), Refused> {
         let record = self.generation(account, id)?;
         if record != Record::None {
             return Ok((record, false));
         }
-        // Both are requested first, so that they are read together.
+        // Both are requested first, so that one round trip reads them.
         let (record, of) = (self.record(&names::expired(id)), self.account);
         let is_forgotten =
             self.find(&names::house())?.is_some_and(|house| dropped::may_have_dropped(house, of, id));
@@ -230,7 +230,7 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Bills of expiries are stored separately, since they are remembered longer.
+    /// Stores bills of expiries separately, since they are remembered longer.
     fn write_generation(&mut self, account: &mut AccountRecord, id: GenerationId, record: Record) {
         let (generation, expired) = (names::generation(id), names::expired(id));
         if let Record::Closed(bill) = &record
@@ -284,13 +284,12 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// Refuses all commands.
 fn refuse(calls: &[Commands<'_>], refused: &Refused) -> Vec<Outcomes> {
     calls.iter().map(|call| call.all.iter().map(|_| Err(refused.clone())).collect()).collect()
 }
 
 impl Effects {
-    /// Takes the numbers before the batch from the account.
+    /// Sets the numbers before the batch to the account's numbers.
     pub(crate) fn numbered(self, account: &AccountRecord) -> Self {
         Self { numbers: (account.entries, account.events), ..self }
     }
@@ -325,7 +324,7 @@ impl Effects {
         Some(WrittenEvents { at, bytes })
     }
 
-    /// Counts the bytes of the events.
+    /// Adds the events' bytes to the account's total.
     pub(crate) fn weigh_events(&self, view: &mut View) {
         let Some(written) = self.written_events() else { return };
         let Ok(kept) = view.found(&names::events()) else { return };
@@ -334,17 +333,17 @@ impl Effects {
         view.put(&names::events(), EventsKept { bytes, ..kept });
     }
 
-    /// Makes the commit of the decisions.
+    /// Builds the commit for the decisions.
     pub(crate) fn commit(self, view: &View, revision: Revision, kept: Retention) -> Commit {
         let (entries, events) = self.numbers;
-        let mut writes = Vec::with_capacity(8);
+        let (mut appends, mut writes) = (Vec::new(), Vec::new());
         if !self.entries.is_empty() {
             let (first, kept) = (entries + 1, kept.journal_entries);
-            writes.push(Write::Append { log: names::JOURNAL, first, values: self.entries, kept });
+            appends.push(Write::Append { log: names::JOURNAL, first, values: self.entries, kept });
         }
         if !self.events.is_empty() {
             let (first, values) = (events + 1, self.events.iter().map(event_value).collect());
-            writes.push(Write::Append { log: names::EVENTS, first, values, kept: u64::MAX });
+            appends.push(Write::Append { log: names::EVENTS, first, values, kept: u64::MAX });
         }
         for (number, event) in (events + 1..).zip(&self.events) {
             let entries = names::events_of(event, number);
@@ -356,7 +355,7 @@ impl Effects {
         let deposited = self.deposits.into_iter().map(|(at, id)| names::deposited(at, id));
         writes.extend(deposited.map(|entry| Write::Enter(names::DEPOSITED, entry)));
         index(view, &mut writes);
-        view.commit(revision, writes)
+        view.commit(revision, appends, writes)
     }
 }
 
@@ -365,7 +364,7 @@ fn event_value(event: &Event) -> Vec<u8> {
     [event.id.as_bytes(), event.to_json().as_bytes()].concat()
 }
 
-/// The number of an entry, and the numbers of the entries before it.
+/// Number of an entry, and the numbers of the entries before it.
 struct EntryNumbers {
     before: EntriesBefore,
     /// `None` if the command wrote no entry.

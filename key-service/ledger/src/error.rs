@@ -1,9 +1,7 @@
-//! Failures of store calls.
-
 use records::Failure;
 use shared::{error::STORE_FULL, ids::AccountId};
 
-/// Failure of a store call, by what the caller should do next.
+/// A failed store call, classified by what the caller should do next.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
     /// The store cannot be reached or did not confirm. The outcome is unknown, and the same call may be retried.
@@ -25,7 +23,7 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Error of a call for an account that does not exist.
+    /// Returns the error for an account that does not exist.
     pub fn no_account(account: AccountId) -> Self {
         Self::Conflict(format!("there is no account {account}"))
     }

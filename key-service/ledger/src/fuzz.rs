@@ -1,4 +1,5 @@
-//! Fuzz targets of the ledger's records: any bytes are either a value that survives writing and reading, or no value.
+//! Fuzz targets for the ledger's records: any bytes either decode to a value that survives writing and reading, or are
+//! rejected.
 
 use std::sync::Arc;
 

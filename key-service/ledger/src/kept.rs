@@ -4,10 +4,10 @@ pub(crate) mod dropped;
 
 use std::time::Duration;
 
-/// Bounds of the ledger's records, by number and age.
+/// Limits on the ledger's records, by number and age.
 #[derive(Clone, Copy, Debug)]
 pub struct Retention {
-    /// Number of entries of the journal.
+    /// Maximum number of journal entries.
     pub journal_entries: u64,
     pub events: EventBounds,
     /// How long bills of expiries are remembered.
@@ -18,18 +18,18 @@ pub struct Retention {
 
 /// Default life of events: a year, plus some time to read the oldest ones.
 pub const EVENTS_KEPT: Duration = Duration::from_hours(400 * 24);
-/// Most events of an account: a hundred changes a day for longer than [`EVENTS_KEPT`]. With indexes, they take about 60
-/// MB in Redis.
+/// Maximum events of an account: a hundred changes a day for longer than [`EVENTS_KEPT`]. With indexes, they take about
+/// 60 MB in Redis.
 const MAX_EVENTS: u64 = 100_000;
-/// Most bytes of an account's events, without indexes: 670 for each of [`MAX_EVENTS`], more than most changes write.
+/// Maximum bytes of an account's events, without indexes: 670 for each of [`MAX_EVENTS`], more than most changes write.
 const MAX_EVENT_BYTES: u64 = 64 << 20;
 
-/// Bounds of an account's events. The oldest are dropped first; the latest always stays.
+/// Limits on an account's events. The oldest are dropped first; the latest always stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventBounds {
     pub life: Duration,
     pub count: u64,
-    /// Bytes of the events, as the store writes each.
+    /// Total bytes of the events' JSON.
     pub bytes: u64,
 }
 

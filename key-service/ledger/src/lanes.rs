@@ -1,8 +1,8 @@
-//! Lanes of accounts.
+//! Lanes: one per account and process.
 //!
-//! In each process, an account has a lane. One caller leads: it decides the waiting calls, commits them together, and
-//! hands out the outcomes. A conflict returns the current records, and the calls are decided again at once. A caller
-//! that has lost three times takes the turn, a record that all spending guards.
+//! The caller that leads a lane decides the waiting calls, commits them together, and hands out the outcomes. A
+//! conflict returns the current records, and the calls are decided again at once. A caller that has lost three times
+//! takes the turn, a record that all spending guards.
 
 pub(crate) mod change;
 pub mod house;

@@ -1,5 +1,5 @@
-//! The ledger over records. [`domain::ledger::apply`] decides on copies of the records, and the commit succeeds only if
-//! the records still equal the copies.
+//! The ledger over stored records. [`domain::ledger::apply`] decides on copies of the records, and the commit succeeds
+//! only if the records still equal the copies.
 
 mod batch;
 mod error;

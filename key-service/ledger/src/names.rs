@@ -19,37 +19,37 @@ pub use self::record_name::RecordName;
 use crate::stored::{AccountRecord, Balance, EventsKept, House, PayersOfKey, Told, Turn};
 pub use crate::stored::{PayerName, day_part};
 
-/// Money of the account, of keys and of groups.
+/// Money of the account, its keys and its groups.
 pub const MONEY: u8 = 1;
-/// Generations, by ten minutes of their time.
+/// Generations, in parts of ten minutes.
 pub const GENERATIONS: u8 = 2;
-/// Bills of expired generations, by the day of their time.
+/// Bills of expired generations, in parts of a day.
 pub const EXPIRED: u8 = 3;
-/// Deposits, kept forever so that each counts once.
+/// Deposits, kept forever so that each counts only once.
 pub const DEPOSITS: u8 = 4;
-/// Sums of payers, by day.
+/// Daily sums per payer: a key, its groups and a model.
 pub const SUMS: u8 = 5;
 /// Reported thresholds, so that none is reported twice.
 pub const TOLD: u8 = 6;
-/// Housekeeping: the sets that it has dropped.
+/// Which sets housekeeping has dropped.
 const HOUSE: u8 = 16;
-/// Sums of models, by day. They are separate from the sums of payers, which may be very many.
+/// Daily sums per model. They are separate from the sums per payer, which may be very many.
 pub const SPEND: u8 = 27;
-/// Sums of groups, by day.
+/// Daily sums per group, including its child groups.
 pub const GROUP_SPEND: u8 = 28;
-/// Sums of users, by day.
+/// Daily sums per user, several users in a record.
 pub const USERS: u8 = 29;
-/// Payers of each key.
+/// Lists of each key's payers.
 pub const PAYERS: u8 = 30;
-/// Sets with sums of days.
+/// The sets that hold daily sums.
 pub const SETS_OF_DAYS: [u8; 4] = [SUMS, SPEND, GROUP_SPEND, USERS];
 /// Sets whose records later commands read again, so that lanes keep them.
 pub(crate) const READ_AGAIN: [u8; 6] = [MONEY, TOLD, SUMS, SPEND, GROUP_SPEND, USERS];
 
-/// Open holds in order of expiry: lease, generation, key, amount, levels that count, groups. An audit reads all holds
-/// from this index, as of one moment.
+/// Open holds in order of expiry: end of the lease, generation, key, amount, levels that count it, groups. An audit
+/// reads all holds from this index, as of one moment.
 pub const DUE: Index = Index(1);
-/// Keys that have spent money, largest spend first, then newest first.
+/// Keys that have spent money, by falling spend, then the newest first.
 pub const SPENDERS: Index = Index(2);
 /// Events of keys and groups: subject, number.
 pub const EVENTS_OF: Index = Index(3);
@@ -68,7 +68,7 @@ pub const EVENTS: Log = Log(2);
 /// A part of the generations covers this many milliseconds.
 pub const TEN_MINUTES: i64 = 10 * 60 * 1000;
 
-/// The space of an account.
+/// The space that stores an account's records.
 pub fn space(account: AccountId) -> Space {
     Space::new(account.to_string())
 }
@@ -77,7 +77,7 @@ fn tagged(tag: u8, name: &[u8]) -> NameBytes {
     NameBytes::concat([&[tag], name])
 }
 
-/// Returns the part of a time. Times before 1970 are in the first part.
+/// Returns the number of a time's part. Times before 1970 are in the first part.
 pub fn part(at: Timestamp, millis: i64) -> u32 {
     u32::try_from(at.millis() / millis).unwrap_or_default()
 }
@@ -116,7 +116,7 @@ pub fn group(id: GroupId) -> RecordName<Balance<Group>> {
     RecordName::new(MONEY, 0, tagged(b'g', id.as_bytes()))
 }
 
-/// Record of a generation: open, or ended lately.
+/// Record of a generation that is open or ended recently.
 pub fn generation(id: GenerationId) -> RecordName<Record> {
     RecordName::new(GENERATIONS, part(id.created_at(), TEN_MINUTES), *id.as_bytes())
 }
@@ -126,7 +126,7 @@ pub(crate) fn of_generation(name: &Name) -> Option<GenerationId> {
     (name.set.table == GENERATIONS).then(|| GenerationId::from_slice(&name.key))?
 }
 
-/// Record of the bill of a generation that expired.
+/// Record of an expired generation's bill.
 pub fn expired(id: GenerationId) -> RecordName<Record> {
     RecordName::new(EXPIRED, day_part(Day::of(id.created_at())), *id.as_bytes())
 }
@@ -151,12 +151,12 @@ pub fn of_group(day: Day, group: GroupId) -> RecordName<Balance<GroupDay>> {
     RecordName::new(GROUP_SPEND, day_part(day), group_sum(group))
 }
 
-/// Record of some users' charges on a day.
+/// Record of the charges of some users on a day.
 pub fn of_users(day: Day, part: u8) -> RecordName<Balance<UserDay>> {
     RecordName::new(USERS, day_part(day), user_sums(part))
 }
 
-/// Record of the payers of a key.
+/// Record with the list of a key's payers.
 pub fn payers(key: KeyId) -> RecordName<PayersOfKey> {
     RecordName::new(PAYERS, 0, tagged(b'k', key.as_bytes()))
 }
@@ -205,12 +205,12 @@ pub struct DueMoney {
     /// Groups of the key when the hold was opened.
     pub groups: GroupChain,
     pub amount: NanoUsd,
-    /// Budgets that count the hold: key, group, parent.
+    /// Which budgets count the hold: key, group, parent.
     pub levels: [bool; 3],
 }
 
 impl DueMoney {
-    /// Reads an entry; `None` for any other bytes.
+    /// Decodes an entry; `None` for any other bytes.
     pub fn read(entry: &[u8]) -> Option<Self> {
         let (key, _) = read_due(entry)?;
         let amount = NanoUsd::from_nanos(i64::from_be_bytes(entry.get(40..48)?.try_into().ok()?));
@@ -220,7 +220,7 @@ impl DueMoney {
     }
 }
 
-/// Makes a key's entry of [`SPENDERS`]; `None` if it has spent nothing.
+/// Encodes a key's entry in [`SPENDERS`]; `None` if the key has spent nothing.
 pub fn spender(used: NanoUsd, key: KeyId) -> Option<Vec<u8>> {
     if used <= NanoUsd::ZERO {
         return None;
@@ -244,7 +244,7 @@ pub fn event_of(subject: &[u8; 16], number: u64) -> Vec<u8> {
     entry
 }
 
-/// Makes the entries of [`EVENTS_OF`] for an event: one for its key and one for its group.
+/// Encodes the entries of an event in [`EVENTS_OF`]: one for its key and one for its group.
 pub fn events_of(event: &Event, number: u64) -> impl Iterator<Item = Vec<u8>> + use<> {
     let subjects = [event.key.map(|id| *id.as_bytes()), event.group.map(|id| *id.as_bytes())];
     subjects.into_iter().flatten().map(move |id| event_of(&id, number))

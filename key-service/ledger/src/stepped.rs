@@ -34,7 +34,7 @@ impl SteppedLane {
         Self { account, kept, view: View::of(&names::space(account)) }
     }
 
-    /// Decides commands on the copies, after reading records without one.
+    /// Decides commands on the copies, after reading the records that have no copy.
     pub fn execute(
         &mut self,
         records: &SpaceMaps,
@@ -79,7 +79,8 @@ impl SteppedLane {
         self.view.replace(present.iter().cloned());
     }
 
-    /// Appends a description of the copies without revisions. Two lanes with equal sketches decide and guard alike.
+    /// Appends a description of the copies without revisions. Two lanes with equal sketches decide and guard
+    /// identically.
     pub fn sketch(&self, records: &SpaceMaps, sketch: &mut Vec<u8>) {
         self.view.sketch(records, sketch);
     }
@@ -96,13 +97,12 @@ impl SteppedLane {
     }
 }
 
-/// An account's books, as recorded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Books {
     pub account: Account,
     pub keys: Vec<Key>,
     pub groups: Vec<Group>,
-    /// Holds and bills of generations, as asked for.
+    /// Holds and bills of the requested generations.
     pub generations: Vec<GenerationRecord>,
     pub deposits: Vec<GenerationRecord>,
     pub journal: Vec<(GenerationId, Entry)>,
@@ -145,7 +145,6 @@ impl Books {
     }
 }
 
-/// Reads a record that may be absent.
 fn read<T: Stored>(records: &SpaceMaps, name: &RecordName<T>) -> Result<Option<T>, StoreError> {
     records.record(name).map(reading::value).transpose()
 }

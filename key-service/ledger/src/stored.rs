@@ -1,5 +1,5 @@
-//! Stored records, each under the name that its comment gives; in the space of an account, unless the comment names
-//! another one. Their form, and how it may change, is that of [`shared::stored`].
+//! Stored records, each under the name in its comment, in the space of an account unless the comment names another
+//! space. [`shared::stored`] defines their encoding and how it may change.
 
 mod accounts;
 mod books;
@@ -19,16 +19,15 @@ use shared::{ids::GenerationId, money::NanoUsd, time::Timestamp};
 
 pub use self::{accounts::*, books::*, groups::*, keys::*, members::*, payers::*, webhooks::*};
 
-/// How far out of order the entries of earlier programs may be.
+/// Maximum disorder of entries that earlier programs wrote.
 const MOST_DISORDER: Duration = Duration::from_hours(2);
 
 /// Money of an account, with numbers that only the store needs. Set `money`, name `a`. Every command guards it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct AccountRecord {
-    /// Credit, its held part, lease time, and the last deposit.
     #[n(0)]
     pub money: Account,
-    /// Number of the last entry of the journal.
+    /// Number of the last journal entry.
     #[n(1)]
     pub entries: u64,
     /// Number of the last event.
@@ -37,7 +36,7 @@ pub struct AccountRecord {
     /// Time of the last expiry of a hold.
     #[n(3)]
     pub last_expiry: Option<Timestamp>,
-    /// Entries since this time are in order. Earlier programs wrote the ones before.
+    /// Entries since this time are in order. Earlier programs wrote the entries before it.
     #[n(4)]
     pub ordered_since: Option<Timestamp>,
     /// Number of the last entry at which times went back after a clock had been far ahead; zero if they never did.
@@ -51,7 +50,7 @@ impl AccountRecord {
         self.last_expiry.is_some_and(|last| last.plus(kept) > now)
     }
 
-    /// Returns how far entries around this time may be out of order: zero for programs that write them in order.
+    /// Returns how far out of order entries around this time may be: zero for programs that write them in order.
     pub fn disorder(&self, at: Timestamp) -> Duration {
         let is_ordered = self.ordered_since.is_none_or(|since| at > since.plus(MOST_DISORDER));
         if self.money.billed_at.is_some() && is_ordered { Duration::ZERO } else { MOST_DISORDER }
@@ -59,8 +58,8 @@ impl AccountRecord {
 }
 
 /// A balance, with the number of the entry that changed it last. Set `money`, names `k` and a key's id, and `g` and a
-/// group's id; sets of days: the sums of payers (`sums`, `p` and the payer), models (`spend`, `m` and the model), groups
-/// (`group_spend`, `g` and the group) and users (`users`, `u` and the part's number).
+/// group's id. Also the sets of daily sums for payers (`sums`, `p` and the payer), models (`spend`, `m` and the model),
+/// groups (`group_spend`, `g` and the group) and users (`users`, `u` and the part's number).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct Balance<T> {
     #[n(0)]
@@ -69,7 +68,7 @@ pub struct Balance<T> {
     pub last_entry: u64,
 }
 
-/// The events that an account keeps. Set `money`, name `e`.
+/// Which events an account keeps. Set `money`, name `e`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct EventsKept {
     /// Number of the oldest event, or of the next one if none is kept.
@@ -85,18 +84,18 @@ impl Default for EventsKept {
     }
 }
 
-/// The turn of a key-service that has lost to others. Set `money`, name `t`. All spending guards it.
+/// The turn of a key-service that has lost commits to others. Set `money`, name `t`. All spending guards it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct Turn {
-    /// Random number that the owner of the turn has drawn.
+    /// Random number drawn by the owner of the turn.
     #[cbor(n(0), with = "minicbor::bytes")]
     pub of: [u8; 8],
 }
 
-/// A threshold that was reported. Set `told`, name: holder, bound, percent, beginning and amount.
+/// A reported threshold. Set `told`, name: holder, limit, percent, beginning and amount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct Told {
-    /// Number of the event.
+    /// Number of the event that reported it.
     #[n(0)]
     pub event: u64,
 }
@@ -118,7 +117,7 @@ pub struct EntryRecord<B = Settlement> {
     /// Numbers of the last entries before this one of the same key, group and parent group; 0 for none.
     #[n(4)]
     pub before: EntriesBefore,
-    /// Only of an entry at which times went back: number of the one before at which they did; 0 for none.
+    /// Set only on an entry at which times went back: number of the previous such entry; 0 for none.
     #[n(5)]
     pub went_back: u64,
 }
@@ -130,7 +129,7 @@ impl<'a> EntryRecord<&'a Settlement> {
     }
 }
 
-/// Sets of an account that were dropped since their records were old. Set `house`, name `h`.
+/// Sets of an account that were dropped because their records were old. Set `house`, name `h`.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct House {
     /// First part of the set `generations` that may still exist.
@@ -142,20 +141,20 @@ pub struct House {
     /// First day of the set `expired` that may still exist.
     #[n(2)]
     pub expired: u32,
-    /// First day of the sets with sums of days that may still exist.
+    /// First day of the daily sums that may still exist.
     #[n(3)]
     pub sums: u32,
-    /// First entry of the journal if the account was copied from a store that drops old entries; zero if it was not.
+    /// First journal entry, if the account was copied from a store that drops old entries; otherwise zero.
     #[n(4)]
     pub journal: u64,
 }
 
-/// A part of the set `generations` that has open holds, or had some lately.
+/// A part of the set `generations` that has, or recently had, open holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct HeldPart {
     #[n(0)]
     pub part: u32,
-    /// Last time at which the part had an open hold.
+    /// Last time at which the part was seen with an open hold.
     #[n(1)]
     pub held_at: Timestamp,
 }

@@ -1,4 +1,4 @@
-//! Reads the sums of days for pages, files and audits.
+//! Reads daily sums for pages, files and audits.
 
 pub mod journal;
 
@@ -28,7 +28,7 @@ use crate::{
 
 /// Days read at a time: a month.
 const DAYS_AT_ONCE: usize = 31;
-/// Records read at a time: a few milliseconds of work that other readers wait for.
+/// Records read at a time: a few milliseconds of work, during which other readers wait.
 const RECORDS_AT_ONCE: usize = 250;
 /// Sets read at a time, each a page of a few hundred records.
 const SETS_AT_ONCE: usize = 8;
@@ -41,18 +41,18 @@ pub struct SumsReader<'a> {
     space: Space,
 }
 
-/// Sums of an account on a day, as of one moment.
+/// An account's sums for one day, as of one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccountDay {
     pub day: Day,
     pub models: BTreeMap<String, DayTotal<Margin>>,
-    /// Sums of the requested groups, in their order.
+    /// Sums of the requested groups, in the requested order.
     pub groups: Vec<GroupDay>,
-    /// Sums of users, if requested.
+    /// Sums of users; empty unless requested.
     pub users: Vec<UserDay>,
 }
 
-/// Sums to read besides the models' sums.
+/// Sums to read in addition to the models' sums.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OtherSums<'a> {
     pub groups: &'a [GroupId],
@@ -60,13 +60,13 @@ pub struct OtherSums<'a> {
 }
 
 impl OtherSums<'_> {
-    /// Parts of the users to read.
+    /// Returns the parts of the users to read.
     fn parts_of_users(self) -> std::ops::Range<u8> {
         if self.users { 0..USER_PARTS } else { 0..0 }
     }
 }
 
-/// Sums of a payer on a day.
+/// A payer's sums for one day.
 pub type PayerDay = (Day, Payer, DayTotal<Counts>);
 
 impl<'a> SumsReader<'a> {
@@ -74,7 +74,7 @@ impl<'a> SumsReader<'a> {
         Self { records, space: names::space(account) }
     }
 
-    /// Reads the sums of these days, in their order.
+    /// Reads the sums of these days in order.
     pub async fn days(
         &self,
         days: RangeInclusive<Day>,
@@ -122,7 +122,7 @@ impl<'a> SumsReader<'a> {
         Ok(found)
     }
 
-    /// Reads the sums of a group on these days, in their order.
+    /// Reads a group's sums on these days in order.
     pub async fn of_group(
         &self,
         days: RangeInclusive<Day>,
@@ -157,7 +157,7 @@ impl<'a> SumsReader<'a> {
     }
 
     /// Reads the sums of all payers on these days, ordered by day and payer; `None` if there are more than `most`. It
-    /// reads the last days first, and stops early if the days so far have many more than their share of `most`.
+    /// reads the last days first, and stops early if the days so far have far more than their share of `most`.
     pub async fn of_few_payers(
         &self,
         days: RangeInclusive<Day>,
@@ -237,7 +237,7 @@ impl<'a> SumsReader<'a> {
         Ok(found.into_iter().map(Option::unwrap_or_default).collect())
     }
 
-    /// Passes every record of these days' sets to the callback. A record may come twice.
+    /// Passes every record of these days' sets to the callback. A record may be passed twice.
     pub async fn each(
         &self,
         table: u8,
@@ -305,7 +305,6 @@ fn read_models(records: &[(Vec<u8>, Record)]) -> Result<BTreeMap<String, DayTota
     records.iter().map(read).collect()
 }
 
-/// Reads sums that may be absent.
 fn read_sums<T: Default + for<'b> Decode<'b, ()>>(record: Option<&Record>) -> Result<T, StoreError> {
     Ok(record.map(value::<Balance<T>>).transpose()?.unwrap_or_default().of)
 }

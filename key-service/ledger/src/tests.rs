@@ -1,5 +1,5 @@
 //! Compares the ledger over records with the model: every history has the same outcomes and leaves the same books, with
-//! one process or several, and with lost answers.
+//! one process or several, and when answers are lost.
 
 mod clocks;
 mod commits;
@@ -65,7 +65,7 @@ impl Clock for Still {
     }
 }
 
-/// Processes over one backend, and what they should have done.
+/// Several processes over one backend, and the model of what they should have done.
 struct Installation {
     records: Arc<dyn Records>,
     processes: Vec<Lanes>,
@@ -106,7 +106,7 @@ impl Installation {
         ledger.change::<_, StoreError>(account, change).await.unwrap();
     }
 
-    /// Takes a step by this process and by the model.
+    /// Takes a step in this process and in the model.
     async fn take(&mut self, step: &Step, process: usize) {
         let now = self.now;
         match step {
@@ -139,7 +139,7 @@ impl Installation {
         }
     }
 
-    /// Reads a record of an account as it is kept.
+    /// Reads a stored record of an account.
     async fn kept<T: Stored>(&self, account: AccountId, name: RecordName<T>) -> Option<T> {
         SpaceReader(&*self.records).get(&names::space(account), name).await.unwrap()
     }
@@ -162,7 +162,7 @@ impl Installation {
         }
     }
 
-    /// Everything that is kept is as in the model.
+    /// Checks that all stored records agree with the model.
     async fn is_as_the_model(&self) {
         for number in 0..ACCOUNTS {
             let account = account(number);
@@ -247,11 +247,11 @@ impl Installation {
             let kept = self.kept(account, names::of_model(day, &model)).await.unwrap();
             assert_eq!(kept.of.of, expected);
             let requests: u64 = kept.of.hours.iter().map(|(_, counts)| counts.requests).sum();
-            assert_eq!(requests, expected.sums.requests, "the hours have every request");
+            assert_eq!(requests, expected.sums.requests, "the hours include every request");
         }
     }
 
-    /// Compares the sums of groups and of users with the entries of the journal.
+    /// Checks that the sums of groups and users agree with the journal.
     async fn groups_and_users_are_those_of(
         &self,
         account: AccountId,
@@ -295,7 +295,7 @@ proptest! {
         });
     }
 
-    /// Copies of a process are old whenever another has committed, and a conflict brings the present records.
+    /// A process's copies are stale whenever another has committed, and a conflict returns the current records.
     #[test]
     fn processes_that_take_turns_at_an_account_decide_by_what_the_others_have_written(
         steps in vec((history(), 0..3_usize), 1..6),
@@ -311,7 +311,7 @@ proptest! {
         });
     }
 
-    /// A commit whose answer is lost is sent again by the caller, and found to be done.
+    /// When a commit's answer is lost, the caller sends the command again, and it is found to have taken effect.
     #[test]
     fn a_command_whose_answer_is_lost_takes_effect_once(
         steps in history(),
@@ -374,7 +374,7 @@ fn a_late_capture_leaves_no_bill_of_the_expiry() {
     });
 }
 
-/// Before a batch, the groups of each generation are read by its record, which an earlier command of the batch may end.
+/// A batch reads each generation's groups from its record, which an earlier command of the batch may end.
 #[test]
 fn a_hold_behind_a_release_of_its_generation_reads_its_own_groups() {
     let (generation, amount) = (of_history(0), NanoUsd::from_nanos(100));
@@ -392,7 +392,7 @@ fn a_hold_behind_a_release_of_its_generation_reads_its_own_groups() {
     });
 }
 
-/// The databases, with two processes over each. One Redis serves all histories.
+/// Runs the histories on both databases, with two processes over each. One Redis serves all histories.
 #[test]
 fn histories_over_redis_and_sqlite_are_those_of_the_model() {
     let server = RedisServer::shared();
@@ -415,7 +415,7 @@ fn histories_over_redis_and_sqlite_are_those_of_the_model() {
     checked.unwrap();
 }
 
-/// Many callers of several processes spend one key's limit at once.
+/// Many callers of several processes spend one key's limit concurrently.
 #[tokio::test]
 async fn no_limit_is_passed_by_processes_that_race_for_it() {
     const PROCESSES: usize = 4;
@@ -481,7 +481,7 @@ async fn a_change_that_is_refused_after_lost_commits_gives_the_turn_back() {
     assert_eq!(installation.kept(account, names::turn()).await, None);
 }
 
-/// Holds and captures the amount. Returns whether it could.
+/// Holds and captures the amount. Returns whether both succeeded.
 async fn spend(ledger: &Lanes, (account, key): (AccountId, KeyId), one: NanoUsd) -> bool {
     use domain::ledger::{Outcome, Progress, Refused};
     let generation = GenerationId::generate(&System);

@@ -1,7 +1,7 @@
 //! The records of one space while changes are decided. Records that were read are guarded, and changed ones are
 //! written.
 //!
-//! A decision is a function that may run several times. A record that has not been read yet looks absent to it. The
+//! A decision is a function that may run several times. It sees a record that has not been read yet as absent. The
 //! answer is then discarded, the record is read, and the function runs again.
 
 mod copy;
@@ -30,10 +30,10 @@ pub use self::{
 };
 use crate::{error::StoreError, names::RecordName};
 
-/// Most attempts at a change while others change the same space.
+/// Maximum attempts at a change while others change the same space.
 const MOST_ATTEMPTS: u32 = 100;
 
-/// A record that cannot be read, so that nothing can be decided.
+/// A record cannot be read, so nothing can be decided.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a record cannot be read: {0}")]
 pub struct Unreadable(pub String);
@@ -58,11 +58,11 @@ pub struct View {
     /// Changes of indexes, logs and sets.
     others: Vec<Write>,
     durability: Durability,
-    /// The account's oldest event that is kept, if somebody has checked.
+    /// The account's oldest kept event, if it has been looked up.
     pub(crate) oldest_event: Option<OldestEvent>,
 }
 
-/// The oldest event that an account keeps, as of the last check.
+/// The oldest event that an account keeps, as of the last look-up.
 #[derive(Clone, Copy)]
 pub(crate) struct OldestEvent {
     pub(crate) number: u64,
@@ -94,13 +94,13 @@ impl View {
         copy.get(|| tell_damage(space, name)).map_err(|NotRead| unreadable(name))
     }
 
-    /// Returns a value like [`View::look`]. Fails if the record has not been read yet, too.
+    /// Returns a value like [`View::look`], but also fails if the record has not been read yet.
     pub(crate) fn found<T: Stored>(&mut self, name: &RecordName<T>) -> Result<Option<&T>, NotRead> {
         let (space, copy) = self.touch(name).ok_or(NotRead)?;
         copy.get(|| tell_damage(space, name))
     }
 
-    /// Returns the value of a copy, if there is one, without a guard.
+    /// Returns the value of a copy without guarding it; `None` if there is no copy.
     pub(crate) fn peek<T: Stored>(&mut self, name: &RecordName<T>) -> Option<&T> {
         let space = &self.space;
         self.copies.get_mut(&**name)?.get(|| tell_damage(space, name)).ok()?
@@ -143,8 +143,8 @@ impl View {
         }
     }
 
-    /// Sets which failures the answered change must survive. Housekeeping asks for little, so that it does not wait for
-    /// the disk.
+    /// Sets which failures the answered change must survive. Housekeeping asks for little durability, so that it does
+    /// not wait for the disk.
     pub fn survive(&mut self, durability: Durability) {
         self.durability = durability;
     }
@@ -154,7 +154,6 @@ impl View {
         self.others.push(Write::Enter(index, entry));
     }
 
-    /// Removes an entry from an index, if it is there.
     pub fn leave(&mut self, index: Index, entry: Vec<u8>) {
         self.others.push(Write::Leave(index, entry));
     }
@@ -190,7 +189,7 @@ impl View {
         !self.missing.is_empty()
     }
 
-    /// Takes the names of the records to read.
+    /// Takes the names of the records that must be read.
     pub(crate) fn take_missing(&mut self) -> Vec<Name> {
         std::mem::take(&mut self.missing)
     }
@@ -211,27 +210,28 @@ impl View {
         self.touched().map(|(name, copy)| copy.guard(name)).collect()
     }
 
-    /// Returns a commit of the changes, with these effects of them. Appends come first, so that nothing is written if
-    /// one is refused.
-    pub(crate) fn commit(&self, revision: Revision, effects: Vec<Write>) -> Commit {
-        let mut guards = Vec::with_capacity(self.touched.len());
-        let others = effects.into_iter().chain(self.others.iter().cloned());
-        let (mut writes, others): (Vec<_>, Vec<_>) =
-            others.partition(|write| matches!(write, Write::Append { .. }));
+    /// Returns a commit of the changes: `before`, the records, and `after`. Appends come first, so that nothing is
+    /// written if one is refused.
+    pub(crate) fn commit(&self, revision: Revision, before: Vec<Write>, after: Vec<Write>) -> Commit {
+        let is_append = |write: &&Write| matches!(write, Write::Append { .. });
+        let (mut guards, mut writes) = (Vec::with_capacity(self.touched.len()), before);
+        writes.reserve(self.touched.len() + after.len() + self.others.len());
+        writes.extend(self.others.iter().filter(is_append).cloned());
         for (name, copy) in self.touched() {
             guards.push(copy.guard(name));
             writes.extend(copy.write(name, revision));
         }
-        writes.extend(others);
+        writes.extend(after);
+        writes.extend(self.others.iter().filter(|write| !is_append(write)).cloned());
         Commit { guards, writes }
     }
 
-    /// Makes the new values current, since they have been written.
+    /// Makes the new values current after they have been written.
     pub(crate) fn settle(&mut self, revision: Revision) {
         self.end(|copy| copy.settle(revision));
     }
 
-    /// Ends a change that is refused.
+    /// Discards a refused change, and keeps the copies.
     pub(crate) fn refuse(&mut self) {
         self.end(Copy::roll_back);
     }
@@ -289,7 +289,7 @@ impl View {
         self.copies.len()
     }
 
-    /// Drops copies if there are many, and open holds last.
+    /// Drops copies if there are more than `most`; open holds go last.
     pub(crate) fn shrink(&mut self, most: usize) {
         if self.copies.len() <= most {
             return;
@@ -326,8 +326,8 @@ fn unreadable(name: &Name) -> Unreadable {
     Unreadable(format!("table {table}, part {part}, {}", hex::encode(key)))
 }
 
-/// Changes a space without money as `decide` says. `decide` runs again after a conflict, and whenever it needed records
-/// that had not been read. If it refuses, nothing changes.
+/// Changes a space that holds no money. `decide` runs again after a conflict, and whenever it needed records that had
+/// not been read. If it refuses, nothing changes.
 pub async fn change<T>(
     records: &Arc<dyn Records>,
     clock: &dyn Clock,
@@ -345,7 +345,7 @@ pub async fn change<T>(
         }
         let answer = decided?;
         let revision = Revision(random_bytes(clock));
-        let commit = view.commit(revision, Vec::new());
+        let commit = view.commit(revision, Vec::new(), Vec::new());
         // A single record that was only read needs no commit to confirm it.
         if !commit.writes.is_empty() || commit.guards.len() > 1 {
             let committed = records.commit(space, commit).await?;
@@ -360,7 +360,7 @@ pub async fn change<T>(
     Err(Failure::NotDone("others change the same records".into()).into())
 }
 
-/// Reads the records that a decision needs and lacks.
+/// Reads the records that a decision still needs.
 pub(crate) async fn read(records: &Arc<dyn Records>, view: &mut View) -> Result<(), Failure> {
     let names = view.take_missing();
     if names.is_empty() {

@@ -1,4 +1,4 @@
-//! Use-cases of operators: accounts and credit.
+//! Use-cases for operators: accounts and credit.
 
 pub mod registry;
 
@@ -30,30 +30,30 @@ pub enum AccountRefused {
     /// The amount is not above zero, or the credit would pass [`NanoUsd::MAX`].
     #[error("the amount must be above zero, and the credit may not exceed {} USD", NanoUsd::MAX)]
     BadAmount,
-    /// The payment was added before, with another amount.
+    /// The payment was added before, with a different amount.
     #[error("this payment was added before with {earlier} USD; nothing was added now")]
     PaymentDiffers { earlier: NanoUsd },
 }
 
-/// Credit to be added to an account.
+/// Credit to add to an account.
 #[derive(Clone, Debug)]
 pub struct NewDeposit {
     pub amount: NanoUsd,
-    /// Reason, for people; may be empty.
+    /// Note for people; may be empty.
     pub note: String,
-    /// Id of the payment in the operator's billing system. A payment is added once, however often it is repeated.
+    /// Id of the payment in the operator's billing system. A payment with an id is added only once.
     pub payment_id: Option<PaymentId>,
 }
 
 impl NewDeposit {
-    /// Makes a deposit of this amount, without a reason or a payment.
+    /// Returns a deposit of this amount, without a note or a payment id.
     pub const fn of(amount: NanoUsd) -> Self {
         Self { amount, note: String::new(), payment_id: None }
     }
 }
 
 impl Management {
-    /// Creates an account with this much credit, and an event if an operator did it. After [`Error::Store`], the
+    /// Creates an account with this credit, and writes an event if an operator did it. After [`Error::Store`], the
     /// account may exist without the credit.
     pub async fn create_account(
         &self,
@@ -88,19 +88,19 @@ impl Management {
         self.store.account_named(name).await?.ok_or(Error::Refused(AccountRefused::NotFound))
     }
 
-    /// Returns the name and the money of an account; `None` if there is none.
+    /// Returns the name and the money of an account; `None` if it does not exist.
     pub async fn funds(&self, account: AccountId) -> Result<Option<Funds>, StoreError> {
         self.store.funds(account).await
     }
 
-    /// Returns the rate at which an account spends, and remembers it for [`Self::days_left`].
+    /// Returns the account's spend rate, and remembers it for [`Self::days_left`].
     pub async fn spend_rate(&self, account: AccountId) -> Result<SpendRate, StoreError> {
         let (rate, _) = self.rate_and_sum(account).await?;
         self.recent_spend.remember(account, self.today(), rate);
         Ok(rate)
     }
 
-    /// Reads the last [`RATE_DAYS`] days of an account: the rate at which it spends, and the sum.
+    /// Reads the account's last [`RATE_DAYS`] days. Returns the spend rate and the sums.
     pub(crate) async fn rate_and_sum(&self, account: AccountId) -> Result<(SpendRate, Sums), StoreError> {
         let today = self.today();
         let first = today.plus(1 - RATE_DAYS);
@@ -115,13 +115,13 @@ impl Management {
         Ok((SpendRate::of(&daily, age), sums.into_iter().fold(Sums::default(), Sums::plus)))
     }
 
-    /// Returns how many whole days an account's credit will last, from the rate last read; `None` if this process has
-    /// not read it since yesterday, or if nothing was spent. Makes no read itself.
+    /// Returns how many whole days an account's credit will last at the last known rate; `None` if this process has not
+    /// calculated the rate since yesterday, or if nothing was spent. Reads nothing from the store.
     pub fn days_left(&self, account: AccountId, credit: NanoUsd) -> Option<i64> {
         self.recent_spend.of(account, self.today())?.days_left(credit)
     }
 
-    /// The account's latest deposits, newest first.
+    /// Lists the account's latest deposits, newest first.
     pub async fn deposits(&self, account: AccountId, limit: usize) -> Result<Vec<Deposit>, StoreError> {
         self.store.deposits(account, limit).await
     }

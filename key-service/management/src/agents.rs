@@ -3,7 +3,7 @@
 /// Environment variable with the API key, which the commands use.
 pub const VARIABLE: &str = "API_KEY";
 
-/// Makes a command that runs Codex through the gateway at this address, without changing its configuration.
+/// Returns a command that runs Codex through the gateway at this address, without changing its configuration.
 pub fn codex(base: &str, model: &str) -> String {
     format!(
         "codex exec --skip-git-repo-check -m '{model}' -c model_provider=faregate \\\n  \
@@ -12,7 +12,7 @@ pub fn codex(base: &str, model: &str) -> String {
     )
 }
 
-/// Makes a command that runs Claude Code through the gateway at this address.
+/// Returns a command that runs Claude Code through the gateway at this address.
 pub fn claude_code(base: &str, model: &str) -> String {
     format!(
         "ANTHROPIC_BASE_URL={base} ANTHROPIC_API_KEY=${VARIABLE} ANTHROPIC_MODEL='{model}' \\\n  \

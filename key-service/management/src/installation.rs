@@ -3,13 +3,13 @@
 use crate::management::Management;
 use key_service_store::store::{Capacity as _, Ledger as _, Skew, StoreError};
 
-/// What the store reports about itself.
+/// What the store reports about its own state.
 #[derive(Clone, Debug)]
 pub struct StoreFacts {
     pub system: &'static str,
-    /// Used share of the space, from 0 to 1; `None` without a bound.
+    /// Used share of the space, from 0 to 1; `None` if there is no limit.
     pub used: Option<f64>,
-    /// New accounts, keys and credit are refused; requests continue.
+    /// Whether new accounts, keys and credit are refused. Requests continue.
     pub is_nearly_full: bool,
     /// Failures that confirmed writes may not survive.
     pub warnings: Vec<&'static str>,

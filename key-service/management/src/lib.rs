@@ -1,4 +1,4 @@
-//! Use-cases of managing accounts and keys. The management API, the dashboard and the command line all call these.
+//! Use-cases for accounts and keys. The management API, the dashboard and the command line all call these.
 
 /// Access to the APIs: management keys, operator keys, and the rights of callers.
 mod access {
@@ -20,7 +20,7 @@ mod history {
 pub mod installation;
 mod management;
 pub mod members;
-/// Keys, groups and webhooks, with what their operations and lists have in common.
+/// Keys, groups and webhooks, and what their operations and lists share.
 mod nouns {
     pub mod children;
     pub mod governed;

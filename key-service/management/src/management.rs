@@ -1,4 +1,4 @@
-//! What use-cases share: store, clock, credentials, and common bounds.
+//! What use-cases share: store, clock, credentials, and common limits.
 
 pub(crate) mod last_use;
 pub(crate) mod password;
@@ -30,36 +30,36 @@ use last_use::LastUses;
 use password::Passwords;
 use recent_spend::RecentSpend;
 
-/// Default bound on an account's API keys: about 65 MB in Redis, or more with long labels.
+/// Default maximum of API keys per account: about 65 MB in Redis, or more with long labels.
 pub const MAX_KEYS_PER_ACCOUNT: u64 = 100_000;
 
-/// How long an account waits for the permit to read. A page reads for about 20 ms, so a hundred pages get through.
+/// How long a read waits for a permit. A page reads for about 20 ms, so a hundred pages get through in this time.
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
 /// Manages keys and accounts. Cheap to share behind an `Arc`.
 pub struct Management {
     pub(crate) store: Arc<Store>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) credentials: Arc<Credentials>,
-    /// API keys that an account may have.
+    /// Maximum API keys per account.
     pub(crate) max_keys: u64,
-    /// Models with their aliases; `None` for commands that name no models.
+    /// Models and their aliases; `None` for commands that name no models.
     pub(crate) catalog: Option<Arc<Current<Catalog>>>,
-    /// Networks that webhooks may reach besides public ones.
+    /// Networks that webhooks may reach in addition to public ones.
     pub(crate) webhook_networks: Vec<Network>,
     pub(crate) passwords: Passwords,
-    /// Read permits for pages and listings. Accounts take turns, so that the store serves other accounts in between.
+    /// Permits for reading pages and listings, one per account at a time, so that the store serves other accounts in
+    /// between.
     reads: Quota,
-    /// Records of uses of management keys.
+    /// Records when management keys are used.
     pub(crate) last_uses: LastUses,
     pub(crate) recent_spend: RecentSpend,
     /// Held while an account's owners are counted and one is changed.
     pub(crate) owners: tokio::sync::Mutex<()>,
-    /// Time of the last id in milliseconds.
+    /// Time of the latest id, in milliseconds.
     last_id: AtomicI64,
 }
 
 impl Management {
-    /// Manages the keys and accounts in this store.
     pub fn new(store: Arc<Store>, clock: Arc<dyn Clock>, credentials: Arc<Credentials>) -> Self {
         let (max_keys, last_id) = (MAX_KEYS_PER_ACCOUNT, AtomicI64::new(i64::MIN));
         let passwords = Passwords::new();
@@ -81,7 +81,7 @@ impl Management {
         }
     }
 
-    /// Waits for the permit to read a page or listing of an account.
+    /// Waits for a permit to read a page or listing of an account.
     pub(crate) async fn read_permit(&self, account: AccountId) -> Result<Permit, StoreError> {
         let permit = self.reads.wait(Owner::Account(account), 1, Instant::now() + READ_TIMEOUT).await;
         permit.ok_or(StoreError::Busy("the account reads too many pages at once"))
@@ -92,13 +92,13 @@ impl Management {
         if self.store.is_nearly_full().await? { Err(StoreError::Full) } else { Ok(()) }
     }
 
-    /// Does the same before something is made with the pepper, which must be the right one.
+    /// Like [`Self::check_room`], but also fails if the pepper is wrong, since no secret may be created with it.
     pub(crate) async fn check_room_for_secret(&self) -> Result<(), StoreError> {
         self.credentials.must_fit(self.clock.now()).await?;
         self.check_room().await
     }
 
-    /// Sets the networks that webhooks may reach besides public ones.
+    /// Sets the networks that webhooks may reach in addition to public ones.
     #[must_use]
     pub fn with_webhook_networks(self, webhook_networks: Vec<Network>) -> Self {
         Self { webhook_networks, ..self }
@@ -110,19 +110,19 @@ impl Management {
         Self { catalog: Some(catalog), ..self }
     }
 
-    /// Sets the bound of API keys per account.
+    /// Sets the maximum of API keys per account.
     #[must_use]
     pub fn with_max_keys(self, max_keys: u64) -> Self {
         Self { max_keys, ..self }
     }
 
-    /// Makes an act of this actor at the current time.
+    /// Returns an action by this actor at the current time.
     pub(crate) fn act(&self, actor: Actor) -> Act {
         Act { actor, at: self.clock.now(), chance: random_bytes(&*self.clock) }
     }
 
-    /// Returns the current time, or the first millisecond after the last id. Listings are ordered by id, so keys
-    /// created within the same millisecond keep their order.
+    /// Returns the current time, or the first millisecond after the latest id if that is later. Listings are ordered by
+    /// id, so keys created within the same millisecond keep their order.
     pub(crate) fn later_than_the_last(&self, now: Timestamp) -> Timestamp {
         let next = |last: i64| now.millis().max(last.saturating_add(1));
         let last = self.last_id.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| Some(next(last)));
@@ -138,7 +138,7 @@ impl Management {
         }
     }
 
-    /// Returns the current time, on the clock of sessions and keys.
+    /// Returns the current time by the clock that sessions and keys use.
     pub fn now(&self) -> Timestamp {
         self.clock.now()
     }

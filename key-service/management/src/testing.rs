@@ -1,4 +1,4 @@
-//! Test helpers of the key-service: a clock that tests set, and an in-memory store.
+//! Test helpers for the key-service: a clock that tests set, and an in-memory store.
 #![allow(clippy::unwrap_used, reason = "panics are fine as test failures")]
 
 use std::{
@@ -32,26 +32,23 @@ use key_service_store::store::{
     suite::{SUITE_EVENTS, Unreliable},
 };
 
-/// Start of every test; not a whole second.
+/// When every test starts; not a whole second.
 pub const BEGIN: &str = "2026-11-20T02:11:05.678Z";
 
-/// A store that keeps all but the oldest of very many events.
+/// Returns a store that drops only the oldest of very many events.
 pub fn store_over(records: impl Records) -> Arc<Store> {
     let kept = StoreRetention::all(EventBounds::with_life(EVENTS_KEPT));
     Arc::new(Store::new(Arc::new(records), Arc::new(System), kept))
 }
 
-/// Management of a store in memory, with a clock that tests set.
+/// Management over an in-memory store, with a clock that tests set.
 pub struct Office {
-    /// The clock.
     pub clock: Arc<Script>,
-    /// Records in memory, which tests make fail.
+    /// Records in memory that can be made to fail.
     pub records: Arc<Unreliable>,
-    /// The store over the records.
     pub store: Arc<Store>,
-    /// Credentials in the store, under a fixed pepper.
+    /// Credentials in the store, with a fixed pepper.
     pub credentials: Arc<Credentials>,
-    /// The use-cases.
     pub management: Arc<Management>,
 }
 
@@ -61,7 +58,7 @@ impl Office {
         Self::keeping(None)
     }
 
-    /// Opens an empty store at [`BEGIN`] that keeps so many entries of a journal.
+    /// Opens an empty store at [`BEGIN`] that keeps this many journal entries.
     pub fn keeping(journal_entries: Option<u64>) -> Self {
         let clock = Arc::new(Script::at(BEGIN));
         let records = Arc::new(Unreliable::default());
@@ -75,7 +72,7 @@ impl Office {
         Self { clock, records, store, credentials, management }
     }
 
-    /// A new account, and the plaintext of a management key of the account.
+    /// Creates an account, and a management key whose plaintext is returned.
     pub async fn account(&self, name: &str) -> (AccountId, String) {
         let account =
             self.management.create_account(name, NanoUsd::from_usd(10), Actor::System).await.unwrap();
@@ -85,8 +82,8 @@ impl Office {
     }
 }
 
-/// A clock that stands still until a test moves it. Random numbers count down, so that ids do not sort by creation by
-/// chance.
+/// A clock that stands still until a test moves it. Random numbers count down, so that ids do not happen to sort by
+/// creation.
 pub struct Script {
     millis: AtomicI64,
     drawn: AtomicU64,
@@ -117,7 +114,7 @@ impl Clock for Script {
     }
 }
 
-/// The refusal of a call, which has to be one.
+/// Returns the refusal of a call that must have been refused.
 pub fn refused<T: Debug, R: Debug>(outcome: Result<T, Error<R>>) -> R {
     match outcome {
         Err(Error::Refused(refused)) => refused,
@@ -125,7 +122,7 @@ pub fn refused<T: Debug, R: Debug>(outcome: Result<T, Error<R>>) -> R {
     }
 }
 
-/// The catalogue that ships with the project.
+/// Returns the catalogue that ships with the project.
 pub fn catalog() -> Arc<Current<Catalog>> {
     Arc::new(Current::new(
         Catalog::parse(include_str!("../../../config/models.toml"), "models.toml").unwrap(),

@@ -4,7 +4,7 @@ use axum::response::Response;
 use key_service_page::{frame::Frame, operator::Operator, paths::OPERATOR};
 use maud::{Markup, html};
 
-/// An account's id follows.
+/// Path of an account's page, followed by the account's id.
 pub(crate) const ACCOUNT: &str = "/operator/accounts";
 pub(crate) const NEW_ACCOUNT: &str = "/operator/accounts/new";
 pub(crate) const KEYS: &str = "/operator/keys";

@@ -27,10 +27,10 @@ use maud::{Markup, html};
 use crate::layout;
 
 /// Path of sign-in links. It shows the sign-in page under another path. A browser that already shows the sign-in page
-/// would not reload it for a pasted link that differs only after the `#`, so the script would miss the code.
+/// would not reload it for a pasted link that differs only after the `#`, so the script would miss the token.
 pub(crate) const LINK: &str = "/operator/sign-in/link";
 
-/// The operators' pages.
+/// Sign-in for operators, as opposed to members.
 pub(crate) struct Operators;
 
 impl Area for Operators {
@@ -100,7 +100,7 @@ impl Area for Operators {
     }
 }
 
-/// Asks for the code of a link. The code follows the `#`, so that only the browser sees it.
+/// Asks for a link's token. It follows the `#`, so that only the browser sees it.
 pub(crate) async fn show(State(app): State<App>, browser: Browser) -> Result<Response, Failure> {
     if session::<Operator>(&app, &browser).await?.is_some() {
         return Ok(Redirect::to(OPERATOR).into_response());

@@ -87,7 +87,7 @@ fn states(metrics: &ProcessMetrics) -> Markup {
     }
 }
 
-/// Shows which upstreams answered in forms that their APIs do not have, if the gateway runs in this process.
+/// Shows which upstreams sent answers in forms that their APIs do not have, if the gateway runs in this process.
 fn oddities(metrics: &ProcessMetrics) -> Markup {
     let mut upstreams: BTreeMap<String, Vec<(String, f64)>> = BTreeMap::new();
     for (labels, value) in metrics.series("gateway_upstream_oddities_total") {

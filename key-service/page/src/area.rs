@@ -42,11 +42,11 @@ pub trait Area: Send + Sync + 'static {
     const HOME_NAME: &'static str;
     /// Path of the form that uses up a sign-in link.
     const USES_LINK: &'static str;
-    /// Hint for someone without the authenticator app and the recovery codes.
+    /// Hint for someone who has lost both the authenticator app and the recovery codes.
     const LOST: &'static str;
     /// Path of the form that turns on the second factor.
     const SECOND_FACTOR: &'static str;
-    /// Path of the page after that.
+    /// Path of the page after the second factor was turned on.
     const AFTER_SECOND_FACTOR: &'static str;
     /// Path of the page that *Cancel* leads to. `None` if the second factor is required.
     const WITHOUT_SECOND_FACTOR: Option<&'static str>;
@@ -60,7 +60,7 @@ pub trait Area: Send + Sync + 'static {
     /// Renders the sign-in's first form again after a refusal.
     fn asked(visit: &Token, entered: &Fields) -> Markup;
 
-    /// Finds out whom a link signs in, and shows it. This does not use up the link.
+    /// Finds out whom a link signs in, and shows it. The link is not used up.
     fn opened(
         app: &App,
         link: &Token,
@@ -74,7 +74,7 @@ pub trait Area: Send + Sync + 'static {
         browser: &Browser,
     ) -> impl Future<Output = Result<SessionStart, Error<MemberRefused>>> + Send;
 
-    /// Account name that authenticator apps show.
+    /// Returns the account name that authenticator apps show.
     fn issued_for(person: &Self::Person) -> &str;
 
     /// Introduces the form that turns on the second factor, or explains that a fresh sign-in is needed first.

@@ -49,12 +49,12 @@ pub struct Entry<'a> {
 }
 
 impl<'a> Entered<'a> {
-    /// A form that has not been sent yet.
+    /// Returns a form that has not been sent yet.
     pub const fn new(fields: &'a Fields) -> Self {
         Self { fields, fault: None, focus: None }
     }
 
-    /// A form that was refused.
+    /// Returns a form that was refused.
     pub fn refused(fields: &'a Fields, fault: &'a Fault) -> Self {
         Self { fields, fault: Some(fault), focus: Some(&fault.field) }
     }

@@ -15,7 +15,7 @@ use key_service_management::{
 use key_service_store::store::StoreError;
 use shared::error::{ApiError, STORE_FULL};
 
-/// Reason why a request does not get the page that it asked for.
+/// Why a request does not get the page that it asked for.
 #[derive(Debug)]
 pub enum Failure {
     /// There is no session, or it has ended.
@@ -46,7 +46,7 @@ pub enum Failure {
     NotFound,
     /// The account or the process is at its limit of concurrent exports.
     TooManyExports,
-    /// The request is malformed, or does not fit the state of its object. The sentence says why.
+    /// The request is malformed, or does not fit the state of its object. The sentence explains why.
     BadRequest(String),
     Store(StoreError),
 }
@@ -145,7 +145,7 @@ impl From<Error<MemberRefused>> for Failure {
     }
 }
 
-/// Turns a reason into a sentence, with a capital letter and a full stop.
+/// Turns a reason into a sentence with a capital letter and a full stop.
 pub fn sentence(reason: &str) -> String {
     let mut chars = reason.chars();
     let first = chars.next().map(char::to_uppercase);

@@ -55,7 +55,7 @@ impl Pagination {
         cursor.transpose()
     }
 
-    /// Number of rows on all earlier pages.
+    /// Returns the number of rows on all earlier pages.
     pub(crate) fn rows_before(&self) -> u64 {
         self.0.last().map_or(0, |begin| begin.rows)
     }
@@ -131,7 +131,8 @@ fn written(begins: &[Begin]) -> String {
 mod tests {
     use super::*;
 
-    /// Texts and addresses of the links on the page at this address, and the text of its place in the list.
+    /// Returns texts and addresses of the links on the page at this address, and the text that shows its place in the
+    /// list.
     fn page(address: &str, rows: usize, next: Option<&str>) -> (Vec<(String, String)>, String) {
         let query = Fields::of_query(address.split_once('?').map(|(_, query)| query));
         let pagination = Pagination::of(&query).unwrap();

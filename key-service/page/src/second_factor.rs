@@ -109,7 +109,7 @@ pub async fn enable<A: Area>(
     }
 }
 
-/// Renders the code field of a sign-in. `lost` explains what to do without app and recovery codes.
+/// Renders the code field of a sign-in. `lost` explains what to do without the app and the recovery codes.
 pub fn asked_code(lost: &str) -> Markup {
     let hint = format!("Six digits from your app, or a recovery code. {lost}");
     hinted(

@@ -129,7 +129,7 @@ pub async fn begin<P: Person>(
     Ok((cookies, Redirect::to(&page)).into_response())
 }
 
-/// Shows whom a link signs in and asks for confirmation. This does not use up the link, since mail scanners open links too.
+/// Shows whom a link signs in and asks for confirmation. The link is not used up, since mail scanners open links too.
 pub async fn open_link<A: Area>(State(app): State<App>, request: Request) -> Result<Response, Failure> {
     let VisitorsForm { browser, form, .. } = visitors_form(&app, request).await?;
     opened::<A>(&app, &browser, &form, None).await

@@ -27,7 +27,7 @@ use key_service_page::{
 /// Columns. Scripts rely on their names: add columns, but never rename one.
 const HEAD: &str = "day,part,id,name,requests,tokens,charged,hour\r\n";
 
-/// Reads from an address whose spend it asks for. A group's lead can ask for the group, others for the account.
+/// Reads from an address whose spend it requests. A group's lead can request the group, others the account.
 pub(crate) fn scope_of(query: &Fields, reach: AccountReach) -> Result<SpendScope, Failure> {
     Ok(match (query.id("key")?, query.id("group")?.or(reach.group)) {
         (Some(key), _) => SpendScope::Key(key),

@@ -38,7 +38,7 @@ const TOP: usize = 10;
 struct Row<'a> {
     part: &'a SpendPart,
     sums: Sums,
-    /// Sums on the days of comparison; `None` if they are not known.
+    /// Sums on the days of comparison; `None` if they are unknown.
     before: Option<Sums>,
 }
 
@@ -96,8 +96,8 @@ pub async fn show(
     Ok(page(&viewer, section, &format!("Spend by {}", title(view.by).to_lowercase()), &content))
 }
 
-/// Makes the table of the largest parts in a range. `report` has the data of the page's chart. If the chart is by model,
-/// the table lists keys.
+/// Renders the table of the largest parts in a range. `report` contains the data of the page's chart. If the chart is
+/// by model, the table lists keys.
 pub async fn top_parts(
     app: &App,
     reach: AccountReach,
@@ -159,7 +159,7 @@ pub async fn top_parts(
 /// Sums on the days that a range is compared with.
 struct SumsBefore {
     sums: BTreeMap<SpendPart, Sums>,
-    /// A part without a sum had no spend.
+    /// Whether a part without a sum had no spend.
     are_all: bool,
 }
 
@@ -174,8 +174,8 @@ impl SumsBefore {
     }
 }
 
-/// Reads what the largest parts of a range had on the days that it is compared with. Keys are read one by one, so their
-/// sums are known however many keys there are.
+/// Reads the sums of a range's largest parts on the days of comparison. Keys are read individually, so their sums are
+/// known no matter how many keys there are.
 async fn before(
     app: &App,
     reach: AccountReach,
@@ -248,7 +248,7 @@ struct PartsTable<'a> {
     range: &'a Range,
     names: &'a PartNames,
     whole: Sums,
-    /// The parts without a row.
+    /// The sum of the parts without a row.
     others: Option<OtherParts<'a>>,
 }
 

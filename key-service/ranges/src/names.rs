@@ -47,7 +47,7 @@ impl PartNames {
         Ok(Self { keys, groups: app.management.groups_by_id(reach, groups).await? })
     }
 
-    /// Name of a part; empty for a key without a label.
+    /// Returns a part's name; empty for a key without a label.
     pub(crate) fn text(&self, part: &SpendPart) -> String {
         match part {
             SpendPart::Model(model) => model.clone(),
@@ -79,7 +79,7 @@ impl PartNames {
         }
     }
 
-    /// Name of a part, with a link to it or to its requests.
+    /// Renders a part's name, with a link to the part or to its requests.
     pub(crate) fn linked(&self, part: &SpendPart) -> Markup {
         let shown = self.shown(part);
         let requests = |name: &str, value: &str| {

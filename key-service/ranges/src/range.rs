@@ -12,7 +12,7 @@ use key_service_page::{
     form::{Fields, with},
 };
 
-/// Days between a day and the day of comparison a year before.
+/// Days back to the day of comparison in the previous year.
 const YEAR: i64 = 365;
 
 /// How a range was chosen.
@@ -83,7 +83,7 @@ impl Range {
         self.days.end().number() - self.days.start().number() + 1
     }
 
-    /// The days to compare this range with.
+    /// Returns the days to compare this range with.
     pub fn before(&self) -> RangeInclusive<Day> {
         if self.is_against_year { self.year_before() } else { self.previous() }
     }
@@ -193,7 +193,7 @@ impl Range {
         }
     }
 
-    /// Makes the same without inputs for dates, for a page whose filters have them.
+    /// Like [`Self::choice`], but without inputs for dates, for a page whose filters have them.
     pub fn choice_beside_dates(&self, app: &App, path: &str, query: &Fields) -> Markup {
         html! { div.range { (self.links(path, query)) (self.against(app, path, query)) } }
     }

@@ -89,8 +89,8 @@ impl SpendView {
         PARTS_BY.into_iter().take(most)
     }
 
-    /// What a bar of the chart covers: an hour if the range is a single day, otherwise a day. Users have no sums by
-    /// hour.
+    /// Returns what a bar of the chart covers: an hour if the range is a single day, otherwise a day. Users have no
+    /// hourly sums.
     pub(crate) fn step(&self) -> ChartStep {
         let is_of_a_day = self.range.days.start() == self.range.days.end();
         if is_of_a_day && self.by != SpendBy::User { ChartStep::Hour } else { ChartStep::Day }
@@ -140,7 +140,7 @@ impl SpendView {
         Ok(app.management.charged_in_group(reach, group, self.range.days.clone(), &keys).await?)
     }
 
-    /// Makes the range's tiles. `more` has tiles of the account, in place of the daily average.
+    /// Renders the range's tiles. `more` contains tiles of the account, in place of the daily average.
     pub fn tiles(&self, report: &SpendReport, today: Day, more: Option<&Markup>) -> Markup {
         let (measure, range) = (self.measure, &self.range);
         let now = measure.of(total(&report.parts));
@@ -340,12 +340,12 @@ fn place(part: &SpendPart, models: &[String]) -> Option<usize> {
     }
 }
 
-/// Name of a division in addresses; empty for the default.
+/// Returns the name of a division in addresses; empty for the default.
 pub(crate) fn by_name(by: SpendBy) -> &'static str {
     PARTS_BY.into_iter().find(|(known, _, _)| *known == by).map_or("", |(_, name, _)| name)
 }
 
-/// Name of a measure in addresses; empty for the default.
+/// Returns the name of a measure in addresses; empty for the default.
 pub(crate) const fn name(measure: Measure) -> &'static str {
     match measure {
         Measure::Spend => "",

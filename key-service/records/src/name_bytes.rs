@@ -94,7 +94,7 @@ impl Ord for NameBytes {
 
 impl Hash for NameBytes {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self[..].hash(state);
+        state.write(self);
     }
 }
 

@@ -40,8 +40,8 @@ impl BudgetLimits<'_> {
 }
 
 /// Shows how much of the limits of a key or group, and of the groups above it, is used, held and left; the nearest
-/// group comes first. `is_over` means that nothing can be spent any more. Members who may raise a limit that is nearly
-/// used up get a link to do so.
+/// group comes first. `is_over` means that nothing can be spent any more. Members who may raise a nearly used-up limit
+/// get a link to do so.
 pub fn gauge(
     viewer: &Viewer,
     holder: Holder,

@@ -1,4 +1,4 @@
-//! Says in one line what a key may do, or why it may not and until when.
+//! Summarises in one line what a key may do, or why it may not and until when.
 
 use maud::{Markup, html};
 use shared::money::NanoUsd;
@@ -13,7 +13,7 @@ use domain::{
     key::{ApiKey, Status},
     ledger::{Budget, Holder},
 };
-use key_service_management::reached::{MoneyLimit, ReachedLimits};
+use key_service_management::limits::{MoneyLimit, ReachedLimits};
 use key_service_page::{
     paths::{GROUPS, KEYS},
     session::Viewer,
@@ -21,10 +21,10 @@ use key_service_page::{
 };
 use shared::calendar::Per;
 
-/// Models that are named. More are counted.
+/// Models listed by name; the others are counted.
 const NAMED_MODELS: usize = 2;
 
-/// Says what a key may do. `reached` has the limits of the key and of its groups.
+/// Summarises what a key may do. `reached` contains the limits of the key and of its groups.
 pub fn key_line(viewer: &Viewer, key: &ApiKey, reached: &ReachedLimits) -> Markup {
     let groups = reached.groups_of(key);
     let settings = format!("{KEYS}/{}/settings", key.id);
@@ -54,7 +54,7 @@ pub fn key_line(viewer: &Viewer, key: &ApiKey, reached: &ReachedLimits) -> Marku
     }
 }
 
-/// Says which limit stops a key, and until when.
+/// Explains which limit stops a key, and until when.
 fn refused_for(viewer: &Viewer, groups: &[&Group], holder: Holder, limit: &MoneyLimit) -> Markup {
     let group = groups.iter().find(|group| holder == Holder::Group(group.id));
     html! {
@@ -70,7 +70,7 @@ fn linked(group: &Group) -> Markup {
     html! { a href={ (GROUPS) "/" (group.id.to_string()) } { bdi { (name_of(group)) } } }
 }
 
-/// Says what an active key may spend, with which models, how fast, and until when.
+/// Describes what an active key may spend, with which models, how fast, and until when.
 fn allowed(key: &ApiKey, groups: &[&Group], reached: &ReachedLimits) -> Markup {
     let own = (None, Holder::Key(key.id, None), &key.spend.budget);
     let of_groups = groups.iter().map(|group| (Some(*group), Holder::Group(group.id), &group.spend.budget));

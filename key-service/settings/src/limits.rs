@@ -146,7 +146,7 @@ pub fn without_raises(form: &Fields) -> Fields {
 }
 
 /// Returns a form's texts with a limit raised to twice its amount until the end of the day, and the field with the new
-/// amount. `resets` says which limit, or `never` for the one that never resets. `None` if there is no such limit.
+/// amount. `resets` selects the limit, or is `never` for the one that never resets. `None` if there is no such limit.
 pub fn raised_today(form: &Fields, resets: &str, now: Timestamp) -> Option<(Fields, &'static str)> {
     let resets = match resets {
         "" => return None,

@@ -8,7 +8,7 @@ use key_service_page::{
     form::Fields,
 };
 
-/// Field that says whether all models may be used, or only the ticked ones.
+/// Field that determines whether all models may be used, or only the ticked ones.
 const WHICH_MODELS: &str = "which_models";
 const ALL_MODELS: &str = "all";
 const ONLY_THESE: &str = "only";
@@ -25,7 +25,7 @@ pub(crate) fn text(form: &Fields, name: &str) -> String {
     }
 }
 
-/// Returns the field that says which models a text allows, with its value.
+/// Returns the field that determines which models a text allows, with its value.
 pub(crate) fn which(text: &str) -> (&'static str, String) {
     (WHICH_MODELS, if text.is_empty() { ALL_MODELS } else { ONLY_THESE }.to_owned())
 }
@@ -54,8 +54,8 @@ pub(crate) fn read(text: &str) -> Result<Value, String> {
     }
 }
 
-/// Makes the choice between all models and some, with a box for each model: first the listed ones, even those that are
-/// no longer offered, then the others. The style sheet hides the boxes while all models are chosen.
+/// Renders the choice between all models and some, with a box for each model: first the listed ones, even those that
+/// are no longer offered, then the others. The style sheet hides the boxes while all models are chosen.
 pub(crate) fn boxes(
     name: &'static str,
     title: &str,

@@ -33,7 +33,7 @@ const LIVES: [(u64, &str); 3] = [(30, "in 30 days"), (90, "in 90 days"), (365, "
 /// What a form offers to choose from.
 pub struct Offered {
     pub groups: Vec<Group>,
-    /// Whether `groups` has all the groups in the account.
+    /// Whether `groups` contains all groups of the account.
     pub has_all_groups: bool,
     /// Ids of models, each with a description of its prices.
     pub models: Vec<(String, String)>,
@@ -63,11 +63,11 @@ const SHOWN: &str = "shown";
 pub struct Edit<P> {
     /// Settings that differ from those that the form showed.
     pub patch: P,
-    /// Changed settings that somebody else has changed too since the form was shown.
+    /// Changed settings that someone else has changed too since the form was shown.
     pub overtaken: Vec<Overtaken>,
 }
 
-/// A setting that somebody else changed after the form was shown.
+/// A setting that someone else changed after the form was shown.
 pub struct Overtaken {
     field: Field,
     /// The value that the form showed, and the current value.
@@ -145,8 +145,8 @@ pub fn fault(form: &Fields, refused: &Error<Refused>) -> Option<Fault> {
     }
 }
 
-/// Makes the fields of a form that takes a change back: the texts `before` it where they differ from those `after`, and what
-/// the form would show now, so that a later change is not lost. `None` if nothing differs.
+/// Returns the fields of a form that undoes a change: the texts `before` it, where they differ from those `after`, and
+/// what the form would show now, so that a later change is not lost. `None` if nothing differs.
 pub fn undo<F: Table>(before: &Fields, after: &Fields) -> Option<Fields> {
     let differs = |name: &str| before.get(name) != after.get(name);
     let have_limits_changed = limits::names().any(differs);
@@ -168,8 +168,8 @@ fn set<P: Patch>(patch: &mut P, field: P::Field, row: &Field, value: Value) -> R
     if is_set { Ok(()) } else { Err(Fault::of(row.name, "The value cannot be set here.")) }
 }
 
-/// Makes the form with its changes applied to the current settings, and a fault that asks whether to overwrite somebody
-/// else's changes. Sending this form again overwrites them.
+/// Renders the form with its changes applied to the current settings, and a fault that asks whether to overwrite
+/// someone else's changes. Sending this form again overwrites them.
 pub fn ask<F: Table>(
     form: &Fields,
     present: &Fields,

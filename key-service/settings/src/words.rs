@@ -239,7 +239,7 @@ fn read(kind: Kind, json: &str) -> Option<Value> {
     }
 }
 
-/// Name of a field for use within a sentence.
+/// Returns the name of a field for use within a sentence.
 fn title(field: &Field) -> String {
     if let Kind::Limits = field.kind {
         return "limits by window".into();
@@ -281,7 +281,7 @@ fn unset(field: &Field) -> String {
     }
 }
 
-/// A value for use within a sentence.
+/// Writes a value for use within a sentence.
 fn shown(field: &Field, value: &Value, groups: &[Group]) -> String {
     match value {
         Value::Null => unset(field),

@@ -1,4 +1,4 @@
-//! Records, requests and answers of the store.
+//! Requests to the store, and what it returns.
 
 use key_service_ledger::StoreError;
 pub use key_service_ledger::{journal::JournalEntry, stored::Credential};
@@ -22,11 +22,11 @@ use domain::{
 #[derive(Clone, Debug, Default)]
 pub struct HoldIndex {
     pub accounts: Vec<AccountId>,
-    /// Set if the list may be incomplete because a part of the store cannot be reached.
+    /// The failure that may have made the list incomplete: a part of the store cannot be reached.
     pub missing: Option<StoreError>,
 }
 
-/// Some of an account's due holds.
+/// One page of an account's due holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DueHolds {
     pub holds: Vec<DueHold>,
@@ -34,7 +34,7 @@ pub struct DueHolds {
     pub next: Option<Cursor>,
 }
 
-/// Position in a listing of due holds. Only the store that made it can read it.
+/// Position in a listing of due holds. Only the store that created it can read it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cursor(pub String);
 
@@ -45,14 +45,13 @@ pub struct DueHold {
     pub generation: GenerationId,
 }
 
-/// Difference of two clocks: ours minus the store's.
+/// Difference between two clocks: ours minus the store's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Skew {
-    /// Milliseconds; below zero if our clock is behind.
+    /// Milliseconds; negative if our clock is behind.
     pub millis: i64,
 }
 
-/// An account to be made.
 #[derive(Clone, Debug)]
 pub struct NewAccount {
     pub id: AccountId,
@@ -66,7 +65,7 @@ pub struct AccountSummary {
     pub id: AccountId,
     pub name: String,
     pub credit: NanoUsd,
-    /// Part of the credit that open holds cover.
+    /// Part of the credit reserved by open holds.
     pub held: NanoUsd,
     /// Number of API keys ever created, including revoked ones.
     pub keys: u64,
@@ -81,13 +80,13 @@ pub struct AccountSummary {
 pub struct Funds {
     pub name: String,
     pub credit: NanoUsd,
-    /// Part of the credit that open holds cover.
+    /// Part of the credit reserved by open holds.
     pub held: NanoUsd,
     /// Number of API keys ever created, including revoked ones.
     pub keys: u64,
     /// Number of groups ever created, including archived ones.
     pub groups: u64,
-    /// Whether calls were refused today, in UTC.
+    /// Whether calls were refused today, by UTC days.
     pub has_refused: bool,
 }
 
@@ -95,7 +94,7 @@ pub struct Funds {
 pub struct Deposit {
     /// Contains the time of the deposit, unless it is derived from a payment's id.
     pub id: DepositId,
-    /// Amount, credit, reason and payment.
+    /// Amount, resulting credit, note and payment id.
     pub deposited: Deposited,
 }
 
@@ -105,26 +104,25 @@ impl Deposit {
     }
 }
 
-/// A management key to be made.
 #[derive(Clone, Debug)]
 pub struct NewManagementKey {
     pub account: AccountId,
     pub key: ManagementKey,
     pub digest: Digest,
-    /// Most management keys of the account, including revoked ones.
+    /// Maximum management keys of the account, including revoked ones.
     pub most: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ManagementKey {
     pub id: ManagementKeyId,
-    /// Name, chosen by the owner.
+    /// Name chosen by the owner.
     pub name: String,
     /// Part of the plaintext that may be shown.
     pub hint: String,
     pub access: Access,
     pub created_at: Timestamp,
-    /// Time from which the key is refused, if any.
+    /// When the key expires, if ever.
     pub expires_at: Option<Timestamp>,
     /// Last recorded use. The actual last use was at most a minute later.
     pub last_used_at: Option<Timestamp>,
@@ -133,12 +131,12 @@ pub struct ManagementKey {
 }
 
 impl ManagementKey {
-    /// Returns the current status of the key, as for API keys.
+    /// Returns the current status of the key, by the same rules as for API keys.
     pub fn status(&self, now: Timestamp) -> Status {
         status(self.revoked_at, self.expires_at, now)
     }
 
-    /// Makes the event of the key's creation, with its rights.
+    /// Returns the event for the key's creation, with its rights.
     pub fn creation(&self) -> EventKind {
         EventKind::ManagementKeyCreated {
             management_key_id: self.id,
@@ -230,7 +228,7 @@ pub enum OperatorKeyMade {
     NoPrevious,
 }
 
-/// An idempotency key, with which a request takes effect only once.
+/// An idempotency key, which makes a request take effect only once.
 #[derive(Clone, Debug)]
 pub struct Idempotency {
     /// Digest of the client's idempotency key, unique in the account until `expires_at`.
@@ -238,15 +236,15 @@ pub struct Idempotency {
     /// Digest of the request. The same key with a different request is refused.
     pub request: Digest,
     pub now: Timestamp,
-    /// Time at which the idempotency key may be used again.
+    /// When the idempotency key may be used again.
     pub expires_at: Timestamp,
 }
 
-/// A member's record that expires by itself.
+/// A member's record that expires.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExpiringRecord {
     pub kind: RecordKind,
-    /// Digest of the secret that finds the record; of the member's id for a record without a secret.
+    /// Digest of the secret that finds the record, or of the member's id if there is no secret.
     pub name: Digest,
     /// The record is void once this member is removed.
     pub member: MemberId,
@@ -267,7 +265,7 @@ pub enum RecordKind {
 }
 
 impl RecordKind {
-    /// Returns the stored form of the kind.
+    /// Returns the stored form of the kind, which must never change.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Link => "link",
@@ -280,12 +278,12 @@ impl RecordKind {
 /// A page of a listing.
 #[derive(Clone, Copy, Debug)]
 pub struct Page {
-    /// The listing begins after this key, which may have been removed.
+    /// The listing begins after this key, which need not exist any more.
     pub after: Option<KeyId>,
     pub order: Order,
-    /// Only keys that have this status at this time.
+    /// Lists only keys that have this status at this time.
     pub status: Option<(Status, Timestamp)>,
-    /// Largest number of keys to return.
+    /// Maximum number of keys to return.
     pub limit: usize,
 }
 
@@ -305,11 +303,11 @@ pub struct GroupPage {
     /// The listing begins after this group, which need not exist.
     pub after: Option<GroupId>,
     pub order: Order,
-    /// Largest number of groups to return.
+    /// Maximum number of groups to return.
     pub limit: usize,
 }
 
-/// The groups of an account with the most usage.
+/// An account's groups with the highest usage.
 pub struct TopGroups {
     pub ids: Vec<GroupId>,
     /// Whether these are all of the account's groups.
@@ -323,42 +321,41 @@ pub enum Order {
     Descending,
 }
 
-/// Some of an account's journal.
+/// A page of an account's journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JournalPage {
-    /// The entries, in the order of their numbers.
+    /// Entries in order of their numbers.
     pub entries: Vec<JournalEntry>,
     /// The store has dropped entries up to this number; zero if none.
     pub gone_until: u64,
 }
 
-/// Which events of an account to search.
+/// Which of an account's events to search.
 #[derive(Clone, Copy, Debug)]
 pub struct EventSlice {
     pub order: Order,
-    /// The slice begins after the event with this number; `None` for the beginning.
+    /// The slice begins after this event number; `None` begins at the first.
     pub behind: Option<u64>,
-    /// Largest number of events to return.
+    /// Maximum number of events to return.
     pub limit: usize,
 }
 
 impl EventSlice {
-    /// The last events, newest first.
+    /// Selects the latest events, newest first.
     pub const fn latest(limit: usize) -> Self {
         Self { order: Order::Descending, behind: None, limit }
     }
 }
 
-/// Some of an account's events.
+/// A page of an account's events.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EventsPage {
-    /// The events, in the order of their numbers.
+    /// Events in order of their numbers.
     pub events: Vec<NumberedEvent>,
     /// The store has dropped events up to this number; zero if none.
     pub gone_until: u64,
 }
 
-/// An event with its number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NumberedEvent {
     /// Number of the event: one more than the account's previous event.
@@ -366,16 +363,15 @@ pub struct NumberedEvent {
     pub event: Event,
 }
 
-/// A page of a search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found<T, C> {
-    /// The matches, in the order of the search.
+    /// Matches in the order of the search.
     pub found: Vec<T>,
-    /// Place after which to continue; `None` if everything was read.
+    /// Position after which to continue; `None` if everything was read.
     pub next: Option<C>,
 }
 
-/// The counters of a payer and a day.
+/// The counters of a payer on one day.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UsageLine {
     pub day: Day,

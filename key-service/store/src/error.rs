@@ -1,11 +1,9 @@
-//! Failures of calls, by what the caller should do next.
-
 use domain::{governed::Refused, member::MemberRefused};
 use key_service_ledger::{StoreError, view::Unreadable};
 use records::Failure;
 use shared::error::{ApiError, Code, STORE_FULL};
 
-/// Failure of a call, by what the caller should do next.
+/// A failed call, classified by what the caller should do next.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error<R> {
     /// Answer the caller. Nothing changed.
@@ -49,7 +47,7 @@ impl From<MemberRefused> for Error<MemberRefused> {
     }
 }
 
-/// The error for the client. The cause of a failure goes only to the log.
+/// The error shown to the client. The cause of a failure goes only to the log.
 impl<R: Into<ApiError>> From<Error<R>> for ApiError {
     fn from(error: Error<R>) -> Self {
         match error {

@@ -1,4 +1,5 @@
-//! Fuzz targets of the nouns' records: any bytes are either a value that survives writing and reading, or no value.
+//! Fuzz targets for the nouns' records: any bytes either decode to a value that survives writing and reading, or are
+//! rejected.
 
 use std::collections::BTreeMap;
 
@@ -167,7 +168,7 @@ fn records_of_nouns() {
     });
 }
 
-/// Any bytes can be shown as a record of any set, and a password's hash never appears.
+/// Shows any bytes as a record of any set, without ever revealing a password's hash.
 #[test]
 fn shown_records() {
     fuzz(&examples(), |input: &Input| {
@@ -182,7 +183,7 @@ fn shown_records() {
     });
 }
 
-/// Links and sessions survive writing and reading.
+/// Checks that links and sessions survive writing and reading.
 #[test]
 fn sign_ins() {
     let id = SessionId::new(AT, [2; 10]);

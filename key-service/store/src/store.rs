@@ -3,10 +3,10 @@
 //! Every method is atomic: a call takes effect completely or not at all, and concurrent calls take effect in some
 //! order. Confirmed changes survive a crash of the process and of the machine, except in an in-memory store. After
 //! [`StoreError::Unavailable`], the outcome is unknown, and the call may be retried. After every other error, nothing
-//! has changed. [`Error::Refused`] says why.
+//! has changed. [`Error::Refused`] contains the reason.
 //!
-//! A call with an [`Act`](domain::event::Act) changes an account on somebody's behalf. The event of the change is
-//! written in the same commit. A repetition that changes nothing writes no event.
+//! A call with an [`Act`](domain::event::Act) changes an account on someone's behalf. The event for the change is
+//! written in the same commit. A repeated call that changes nothing writes no event.
 
 mod accounts;
 mod base;

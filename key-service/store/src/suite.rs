@@ -1,4 +1,5 @@
-//! Test suite of the store: the same cases run over its backends. Tests of callers use its stores, steps and faults too.
+//! Test suite of the store: the same cases run over several backends. Tests of callers use its stores, steps and faults
+//! too.
 
 mod doctor;
 pub mod in_redis;
@@ -37,16 +38,15 @@ use self::{
 };
 use crate::store::{EVENTS_KEPT, EventBounds, Store, StoreRetention};
 
-/// Bounds of events that only cases about them reach.
+/// Limits on events that only cases about them reach.
 pub const SUITE_EVENTS: EventBounds = EventBounds { life: EVENTS_KEPT, count: 1_000, bytes: 512 << 10 };
 
 /// A store under test, empty at first.
 #[allow(async_fn_in_trait, reason = "tests know the type of a subject")]
 pub trait Subject: Sized {
-    /// An empty store.
+    /// Opens an empty store.
     async fn new() -> Self;
 
-    /// The store, open.
     fn store(&self) -> &Arc<Store>;
 
     /// Writes a fault directly, bypassing the ledger.
@@ -58,7 +58,7 @@ pub trait Subject: Sized {
     async fn interrupt(&mut self) {}
 }
 
-/// A store over these records with the settings that cases expect.
+/// Opens a store over these records with the settings that cases expect.
 pub fn over(records: Arc<dyn Records>) -> Arc<Store> {
     Arc::new(Store::new(records, Arc::new(FrozenClock), StoreRetention::all(SUITE_EVENTS)))
 }
@@ -76,13 +76,14 @@ impl Clock for FrozenClock {
     }
 }
 
-/// An empty store in memory.
+/// Opens an empty store in memory.
 pub fn in_maps() -> Arc<Store> {
     over(Arc::new(Maps::default()))
 }
 
-/// The list of cases, written once. Cases of money run over every backend. The store keeps nouns in the same way in each,
-/// and the suite of `records` compares the backends, so that cases of nouns run over maps, SQLite in memory and a Redis Cluster.
+/// Lists the cases once for all backends. Cases about money run over every backend. The store keeps nouns in the same
+/// way in each, and the suite of `records` compares the backends, so cases about nouns only run over maps, SQLite in
+/// memory and a Redis Cluster.
 #[cfg(test)]
 macro_rules! contract {
     ($store:ident: $subject:ty) => {

@@ -76,7 +76,7 @@ fact('figures come first, and many alarms are one line, which can be opened and 
 fact('the page of a key says in a line what it may do, has a switch, and a saved change can be undone', async () => {
   await owner.visit(`/dashboard/keys/${runaway}`);
   const says = () => owner.page.$eval('.verdict', (line) => line.innerText);
-  assert.match(await says(), /^May spend \$\d+\.\d\d today, the rest of Agents’s limit · all models · never expires$/);
+  assert.match(await says(), /^May spend \$\d+\.\d\d today, the rest of (Agents|Research)’s limit · all models · never expires$/);
   await owner.follow('switch', 'Enabled');
   assert.match(await says(), /^Stopped: disabled\./);
   await owner.follow('switch', 'Enabled');

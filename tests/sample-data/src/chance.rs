@@ -1,13 +1,13 @@
-//! Chance and time of the sample: both follow from the seed and the end.
+//! Randomness and time of the sample. Both follow from the seed and the end.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use shared::{clock::Clock, time::Timestamp};
 
-/// Step of SplitMix64.
+/// Increment of SplitMix64.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// A generator that gives the same numbers for the same seed.
+/// A random number generator that is deterministic for a seed.
 pub(crate) struct Chance(u64);
 
 impl Chance {
@@ -20,17 +20,17 @@ impl Chance {
         mixed(self.0)
     }
 
-    /// A number from 0 up to `end`, without `end`.
+    /// Returns a number from 0 up to, but not including, `end`.
     pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.next() % end.max(1)
     }
 
-    /// A number between two others, both included.
+    /// Returns a number between two others, both included.
     pub(crate) fn between(&mut self, [least, most]: [u64; 2]) -> u64 {
         least + self.below(most - least + 1)
     }
 
-    /// An index into weights. A larger weight is more likely.
+    /// Returns an index into weights. A larger weight is more likely.
     pub(crate) fn weighted(&mut self, weights: &[u64]) -> usize {
         let mut left = self.below(weights.iter().sum());
         for (place, weight) in weights.iter().enumerate() {
@@ -43,7 +43,7 @@ impl Chance {
     }
 }
 
-/// The last step of SplitMix64.
+/// Output of SplitMix64 for a state.
 const fn mixed(n: u64) -> u64 {
     let n = (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let n = (n ^ (n >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -1,4 +1,4 @@
-//! Fills a data directory with two months of life, to look at and to test the console with.
+//! Fills a data directory with two months of activity, for demonstrations and for tests of the console.
 
 mod chance;
 mod office;
@@ -26,7 +26,7 @@ struct Arguments {
     #[arg(long, value_name = "TIME")]
     until: Option<String>,
 
-    /// Seed of everything that is left to chance
+    /// Seed of all random choices
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
 }

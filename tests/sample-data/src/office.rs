@@ -1,4 +1,4 @@
-//! Carries out the story through the key-service's own use cases: prices, holds, bills and refusals are real.
+//! Carries out the story through the key-service's own use cases, so that prices, holds, bills and refusals are real.
 
 use std::{fmt::Debug, path::Path, sync::Arc, time::Duration};
 
@@ -25,11 +25,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{chance::StoryClock, traffic::SampleRequest};
 
-/// The catalogue of the sample, which is written into the data directory too.
+/// The sample's catalogue, which is also written into the data directory.
 pub(crate) const MODELS: &str = include_str!("models.toml");
-/// Lease of holds. No hold of the story lives that long.
+/// Lease of holds. No hold in the story is open for that long.
 const LEASE: Duration = Duration::from_secs(30);
-/// Bills of the last day count for the health of upstreams; the store drops older counts.
+/// Bills of the last day count for the health of upstreams. The store drops older counts.
 const HEALTH: Duration = Duration::from_hours(24);
 
 /// An open installation in memory, which is written to a file at the end.
@@ -37,7 +37,7 @@ pub(crate) struct SampleOffice {
     pub(crate) clock: Arc<StoryClock>,
     pub(crate) management: Arc<Management>,
     records: Arc<dyn Records>,
-    /// Bills everything before the last day, and the last day.
+    /// The first bills everything before the last day, the second the last day.
     services: [Arc<Service>; 2],
     last_day: Timestamp,
     shutdown: CancellationToken,
@@ -78,7 +78,7 @@ impl SampleOffice {
         Ok(Self { clock, management, records, services, last_day, shutdown, tasks })
     }
 
-    /// Sends a request with the plaintext of a key. Returns whether it was billed; otherwise it was refused.
+    /// Sends a request with a key's plaintext. Returns whether it was billed; otherwise it was refused.
     pub(crate) async fn request(&self, credential: &str, request: &SampleRequest) -> anyhow::Result<bool> {
         let SampleRequest { model, prompt, completion, user, latency_ms, upstream, .. } = request;
         let generation = GenerationId::generate(&*self.clock);
@@ -137,7 +137,7 @@ impl SampleOffice {
         Ok(answer.ok_or_else(|| anyhow!("a call was not answered"))??)
     }
 
-    /// Writes what is still in memory, and copies everything to the file of the data directory.
+    /// Writes what is still in memory, and copies everything to a file in the data directory.
     pub(crate) async fn close(mut self, dir: &Path) -> anyhow::Result<()> {
         self.shutdown.cancel();
         while let Some(ended) = self.tasks.join_next().await {
@@ -149,7 +149,7 @@ impl SampleOffice {
     }
 }
 
-/// Makes an error of a use case one of the program.
+/// Converts a use case's error to an error of the program.
 pub(crate) fn done<T, E: Debug>(result: Result<T, E>) -> anyhow::Result<T> {
     result.map_err(|error| anyhow!("the store refuses the sample: {error:?}"))
 }

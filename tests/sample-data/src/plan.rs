@@ -7,10 +7,10 @@ use shared::{calendar::Per, money::NanoUsd, time::Timestamp, wire::Limit};
 
 use crate::chance::Chance;
 
-/// Days that the sample covers, the last one included.
+/// Days that the sample covers, including the last one.
 pub(crate) const DAYS: u64 = 62;
 
-/// Accounts. The first one has nearly everything.
+/// Names of the accounts. The first account contains nearly everything.
 pub(crate) const ACCOUNTS: [&str; 14] = [
     "default",
     "initech",
@@ -30,7 +30,7 @@ pub(crate) const ACCOUNTS: [&str; 14] = [
 /// The account that runs out of credit.
 pub(crate) const INITECH: usize = 1;
 
-/// Groups with their parents, parents first, and their limits in USD a month.
+/// Groups with their parents and monthly limits in USD. Parents come first.
 pub(crate) const GROUPS: [(&str, Option<usize>, Option<i64>); 21] = [
     ("Engineering", None, Some(120)),
     ("Product", None, Some(60)),
@@ -63,33 +63,33 @@ const LARGE: &[&str] = &["claude-sonnet-5-5", "gpt-5.6", "mistral-large-4"];
 const SMALL: &[&str] = &["claude-haiku-5", "gpt-5.6-mini", "gemini-3-flash", "llama-4-70b"];
 const ONE: &[&str] = &["claude-sonnet-5-5"];
 
-/// Why a key stops before the end, and what it does then.
+/// When and how a key stops working before the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeyEnding {
     Revoked,
     Disabled,
 }
 
-/// What a part of the story needs a key for.
+/// Which part of the story uses a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeyRole {
-    /// One of the many.
+    /// Sends ordinary traffic, like most keys.
     Usual,
     /// Uses up its limit.
     Student,
     /// Uses up the limit of its group.
     OfTinyTeam,
-    /// Ended, and still called this often on the last day.
+    /// Has ended, but is still called this often on the last day.
     Ended(u64),
-    /// Asks for a model that it may not use.
+    /// Requests a model that it may not use.
     WrongModel,
-    /// Sends more requests a minute than it may.
+    /// Sends more requests per minute than its rate allows.
     Rated,
-    /// Spends 40 times as much as usual in the last five minutes.
+    /// Spends 40 times its usual amount in the last five minutes.
     Runaway,
 }
 
-/// A key, and how it is used.
+/// A key and how it is used.
 pub(crate) struct KeyPlan {
     pub(crate) label: String,
     pub(crate) group: Option<usize>,
@@ -98,7 +98,7 @@ pub(crate) struct KeyPlan {
     pub(crate) ending: Option<(Timestamp, KeyEnding)>,
     pub(crate) bounds: BoundsPatch,
     pub(crate) part: KeyRole,
-    /// Share of the account's requests.
+    /// Share of the account's requests, relative to the other keys.
     pub(crate) weight: u64,
     pub(crate) models: &'static [&'static str],
     pub(crate) prompt: [u64; 2],
@@ -124,7 +124,7 @@ impl KeyPlan {
         }
     }
 
-    /// Share of the account's requests at a time.
+    /// Returns the key's share of the account's requests at a time.
     pub(crate) fn weight_at(&self, at: Timestamp) -> u64 {
         let has_ended = self.ending.is_some_and(|(end, _)| end <= at);
         let has_expired = self.expires_at.is_some_and(|end| end <= at);
@@ -132,7 +132,7 @@ impl KeyPlan {
     }
 }
 
-/// The keys of an account.
+/// Returns the keys of an account.
 pub(crate) fn keys(account: usize, until: Timestamp, chance: &mut Chance) -> Vec<KeyPlan> {
     let before = |hours: u64| until.minus(Duration::from_hours(hours));
     let begin = before(24 * (DAYS - 1) + 12);
@@ -155,7 +155,7 @@ pub(crate) fn keys(account: usize, until: Timestamp, chance: &mut Chance) -> Vec
     keys
 }
 
-/// Programs that call models all day.
+/// Adds programs that call models all day.
 fn services(keys: &mut Vec<KeyPlan>, begin: Timestamp) {
     let names = [
         ("search-ranking", 6),
@@ -193,7 +193,7 @@ fn services(keys: &mut Vec<KeyPlan>, begin: Timestamp) {
     }
 }
 
-/// Keys of people, and a few that ended.
+/// Adds keys of people, some of which ended.
 fn people(keys: &mut Vec<KeyPlan>, begin: Timestamp, chance: &mut Chance) {
     const NAMES: [&str; 20] = [
         "ada", "ben", "chloe", "dmitri", "elif", "farid", "grace", "hana", "ivan", "jun", "kofi", "lena",
@@ -223,7 +223,7 @@ fn people(keys: &mut Vec<KeyPlan>, begin: Timestamp, chance: &mut Chance) {
     }
 }
 
-/// Keys that the story needs.
+/// Adds the keys that the story needs.
 fn special(keys: &mut Vec<KeyPlan>, begin: Timestamp, before: impl Fn(u64) -> Timestamp) {
     let plan =
         |label: &str, group, part| KeyPlan { part, weight: 0, ..KeyPlan::new(label.into(), group, begin) };
@@ -255,12 +255,12 @@ fn limited(nanos: i64) -> BoundsPatch {
     BoundsPatch { limit: Some(Some(NanoUsd::from_nanos(nanos))), ..BoundsPatch::default() }
 }
 
-/// A limit in USD a month.
+/// Returns a monthly limit in USD.
 pub(crate) fn monthly(usd: i64) -> BoundsPatch {
     windows(NanoUsd::from_usd(usd), Per::Month)
 }
 
-/// A limit in calendar windows.
+/// Returns a limit in calendar windows.
 pub(crate) fn windows(amount: NanoUsd, per: Per) -> BoundsPatch {
     BoundsPatch {
         windows: Some(vec![Limit { amount, per, raised: None, window: None }]),

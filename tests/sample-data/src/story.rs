@@ -1,4 +1,4 @@
-//! What happens in the sample, in the order of time.
+//! What happens in the sample, in order of time.
 
 use std::{path::Path, time::Duration};
 
@@ -10,10 +10,7 @@ use domain::{
     member::Role,
     webhook::{DisabledReason, Webhook, WebhookPatch, WebhookUrl},
 };
-use key_service_management::{
-    accounts::NewDeposit,
-    governed::{Governed as _, Made},
-};
+use key_service_management::{accounts::NewDeposit, governed::Governed as _};
 use shared::{
     calendar::Per,
     ids::{AccountId, GroupId, KeyId, WebhookId},
@@ -29,9 +26,9 @@ use crate::{
     traffic::{SampleRequest, burst, spread},
 };
 
-/// Requests of the first account, and of each other one, besides those of special keys.
+/// Requests of the first account and of every other account, without those of special keys.
 const REQUESTS: [usize; 2] = [6_700, 60];
-/// Members of the first account. A lead leads a group.
+/// Members of the first account, with the group that a lead manages.
 const MEMBERS: [(&str, Option<usize>); 7] = [
     ("owner", None),
     ("maya@example.com", None),
@@ -41,14 +38,13 @@ const MEMBERS: [(&str, Option<usize>); 7] = [
     ("lead-search@example.com", Some(6)),
     ("lead-courses@example.com", Some(5)),
 ];
-/// Members who are owners; the rest are viewers or leads.
+/// The first members are owners; the rest are viewers or leads.
 const OWNERS: usize = 2;
 const WEBHOOKS: [&str; 3] =
     ["https://hooks.example.com/billing", "https://hooks.example.com/old", "https://hooks.example.com/new"];
-/// How long before the end the runaway key begins, and the number of its requests.
+/// How long before the end the runaway key begins, and how many requests it sends.
 const RUNAWAY: (Duration, u64) = (Duration::from_mins(5), 15);
 
-/// Counts of what was made.
 #[derive(Default)]
 pub(crate) struct SampleCounts {
     pub(crate) bills: u64,
@@ -67,12 +63,12 @@ enum StoryStep {
     Request(SampleRequest),
 }
 
-/// Ids and secrets of what was made so far.
+/// Ids and secrets of the objects created so far.
 struct MadeSoFar {
     accounts: Vec<AccountId>,
     groups: Vec<GroupId>,
     webhooks: Vec<WebhookId>,
-    /// Keys of each account, in the order of their plans.
+    /// Keys of each account, in order of their plans.
     keys: Vec<Vec<Option<(KeyId, String)>>>,
 }
 
@@ -106,7 +102,7 @@ pub(crate) async fn tell(dir: &Path, until: Timestamp, seed: u64) -> anyhow::Res
     Ok(told)
 }
 
-/// Accounts, credit, groups, members and webhooks.
+/// Returns the steps that create accounts, credit, groups, members and webhooks.
 fn beginnings(begin: Timestamp, until: Timestamp) -> Vec<(Timestamp, StoryStep)> {
     let minute = |n: usize| begin.plus(Duration::from_mins(n as u64));
     let day = |n: u64| begin.plus(Duration::from_hours(24 * n));
@@ -125,12 +121,12 @@ fn beginnings(begin: Timestamp, until: Timestamp) -> Vec<(Timestamp, StoryStep)>
     steps.extend((0..MEMBERS.len()).map(|member| (minute(60 + member), StoryStep::Member(member))));
     steps.extend((0..2).map(|webhook| (minute(90 + webhook), StoryStep::Webhook(webhook))));
     steps.extend([(day(5), StoryStep::WebhookFails(0)), (day(8), StoryStep::WebhookFails(1))]);
-    // Earlier events are not sent to a webhook, so that nobody is called when the sample is served.
+    // A webhook does not receive events from before its creation, so serving the sample calls nobody.
     steps.push((until, StoryStep::Webhook(2)));
     steps
 }
 
-/// Requests of a key that the story needs.
+/// Returns the requests of a key that the story needs.
 fn special(
     of: (usize, usize),
     plan: &KeyPlan,
@@ -192,11 +188,8 @@ async fn take(
             };
             let parent = Some(parent.map(|parent| known.groups[parent]));
             let settings = GroupPatch { name: Some(name.into()), parent, bounds, ..GroupPatch::default() };
-            match done(Group::create(by(known.accounts[0]), settings, None).await)? {
-                Made::New(group, _) | Made::Existing(group) | Made::Replayed(group) => {
-                    known.groups.push(group.id);
-                }
-            }
+            let group = done(Group::create(by(known.accounts[0]), settings, None).await)?;
+            known.groups.push(group.made.into_inner().id);
         }
         StoryStep::Member(member) => {
             let (name, led) = MEMBERS[member];
@@ -210,11 +203,8 @@ async fn take(
         StoryStep::Webhook(webhook) => {
             let url = done(WebhookUrl::parse(WEBHOOKS[webhook]))?;
             let settings = WebhookPatch { url: Some(url), ..WebhookPatch::default() };
-            match done(Webhook::create(by(known.accounts[0]), settings, None).await)? {
-                Made::New(made, _) | Made::Existing(made) | Made::Replayed(made) => {
-                    known.webhooks.push(made.id);
-                }
-            }
+            let webhook = done(Webhook::create(by(known.accounts[0]), settings, None).await)?;
+            known.webhooks.push(webhook.made.into_inner().id);
         }
         StoryStep::WebhookFails(webhook) => {
             let disabled = Some(Some(DisabledReason::Failing));
@@ -231,12 +221,9 @@ async fn take(
                 bounds: plan.bounds.clone(),
                 ..KeyPatch::default()
             };
-            match done(ApiKey::create(by(known.accounts[account]), settings, None).await)? {
-                Made::New(made, Some(secret)) => {
-                    known.keys[account][key] = Some((made.id, secret.expose_secret().to_owned()));
-                }
-                other => return Err(anyhow!("a key was made as {other:?}")),
-            }
+            let issued = done(ApiKey::create(by(known.accounts[account]), settings, None).await)?;
+            let secret = issued.secret.ok_or_else(|| anyhow!("the key exists already"))?;
+            known.keys[account][key] = Some((issued.made.into_inner().id, secret.expose_secret().to_owned()));
         }
         StoryStep::End(key, ending) => {
             let Some((id, _)) = &known.keys[0][key] else { return Ok(()) };

@@ -1,4 +1,4 @@
-//! When keys are used, and for what.
+//! When keys are used, and for which requests.
 
 use std::time::Duration;
 
@@ -10,15 +10,14 @@ use crate::{
 };
 
 const DAY: u64 = 24 * 3_600_000;
-/// Share of each hour in UTC: people work by day, and jobs run at night.
+/// Share of each hour in UTC: people work during the day, and jobs run at night.
 const BY_HOUR: [u64; 24] = [3, 5, 5, 2, 1, 2, 4, 8, 14, 18, 18, 16, 13, 16, 18, 18, 15, 12, 8, 6, 5, 4, 3, 3];
-/// Share of each weekday. The first is Thursday, as on 1 January 1970.
+/// Share of each weekday. The first is Thursday, the weekday of 1 January 1970.
 const BY_WEEKDAY: [u64; 7] = [20, 18, 6, 5, 18, 20, 20];
-/// Time before the end that only the runaway key uses.
+/// Time before the end in which only the runaway key sends requests.
 const QUIET: Duration = Duration::from_mins(6);
 const UPSTREAMS: [&str; 2] = ["eu-1", "us-1"];
 
-/// A request of a key.
 pub(crate) struct SampleRequest {
     pub(crate) account: usize,
     pub(crate) key: usize,
@@ -31,7 +30,7 @@ pub(crate) struct SampleRequest {
 }
 
 impl SampleRequest {
-    /// Makes a request as this key usually sends them.
+    /// Returns a request as this key usually sends them.
     pub(crate) fn usual(account: usize, key: usize, plan: &KeyPlan, chance: &mut Chance) -> Self {
         let models = plan.models;
         let place = usize::try_from(chance.below(models.len() as u64 + 2)).unwrap_or_default();
@@ -49,7 +48,7 @@ impl SampleRequest {
     }
 }
 
-/// Spreads a number of requests over the days and the keys of an account.
+/// Spreads a number of requests over the days and keys of an account.
 pub(crate) fn spread(
     (account, keys): (usize, &[KeyPlan]),
     number: usize,
@@ -83,7 +82,7 @@ pub(crate) fn spread(
     requests
 }
 
-/// Sends a number of requests of a key within a time.
+/// Sends a number of requests with a key within a period.
 pub(crate) fn burst(
     (account, key): (usize, usize),
     plan: &KeyPlan,

@@ -378,7 +378,7 @@ FAULTS = {
         ("others do not learn what a hold counts", RECORD,
          "#[n(1)]\n    pub tokens", "#[cbor(skip)]\n    pub tokens", PROCESSES),
         ("others do not learn what of a rate is missing", RATE,
-         "#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Serialize)]\npub struct Missing {\n    /// When the bucket was last counted as full. All that was taken before has refilled.\n    #[n(0)]\n    pub since: Timestamp,\n    /// Numerator over `u32::MAX`.\n    #[n(1)]", "#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Serialize)]\npub struct Missing {\n    /// When the bucket was last counted as full. All that was taken before has refilled.\n    #[n(0)]\n    pub since: Timestamp,\n    /// Numerator over `u32::MAX`.\n    #[cbor(skip)]", PROCESSES),
+         "#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Serialize)]\npub struct Missing {\n    /// When the bucket was last counted as full. Everything taken before has refilled.\n    #[n(0)]\n    pub since: Timestamp,\n    /// Numerator over `u32::MAX`.\n    #[n(1)]", "#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Serialize)]\npub struct Missing {\n    /// When the bucket was last counted as full. Everything taken before has refilled.\n    #[n(0)]\n    pub since: Timestamp,\n    /// Numerator over `u32::MAX`.\n    #[cbor(skip)]", PROCESSES),
         ("others do not learn what was missing when a hold was counted", RECORD,
          "#[cbor(n(2), skip_if = \"nothing_is_missing\")]", "#[cbor(skip)]", PROCESSES),
         ("others do not learn that a bill is an estimate", RECORD,

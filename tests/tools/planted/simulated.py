@@ -27,7 +27,7 @@ FAULTS = {
         ("what changes nothing is answered by a copy", LANES,
          "            let (outcomes, effects) = self.decide(lane, view, &part).await?;\n",
          "            let (outcomes, effects) = self.decide(lane, view, &part).await?;\n"
-         "            if view.commit(Revision([0; 8]), Vec::new()).writes.is_empty() {\n"
+         "            if view.commit(Revision([0; 8]), Vec::new(), Vec::new()).writes.is_empty() {\n"
          "                return Ok(outcomes);\n            }\n", SEEDS),
         # 20
         ("a capture is not spooled", SETTLEMENT,

@@ -48,7 +48,7 @@ pub(crate) enum BlockContent {
     /// What the server wants back in the next request, without a thought that the client may read.
     Carried(String),
     Text,
-    /// Text of a refusal.
+    /// Text in which the model refuses the request.
     Refusal,
     /// A call of a tool. Its pieces are arguments; id and name are spelled as in JSON, without quotes.
     Call {
@@ -133,7 +133,7 @@ pub(crate) fn blocks<'a>(
     contents.into_iter().zip(0..).map(|((content, text), index)| (Block { index, content }, text))
 }
 
-/// Returns whether a call's arguments are complete, although the answer was cut.
+/// Returns whether a call's arguments are complete, even if the answer was cut.
 pub(crate) fn is_complete(content: &BlockContent, text: RawString<'_>) -> bool {
     let mut arguments = Nesting::default();
     arguments.push(&text.decoded());

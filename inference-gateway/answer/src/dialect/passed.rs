@@ -26,7 +26,7 @@ use crate::{
 
 /// Ends a passed answer that the upstream did not finish.
 pub(crate) trait PassedWriter: TurnWriter {
-    /// Notes an event that is passed on.
+    /// Records an event that is passed on.
     fn pass(&mut self, event: &Original<'_>);
     /// Closes the blocks or items that are open.
     fn close_passed(&mut self, out: &mut BytesMut);
@@ -290,7 +290,7 @@ pub(crate) struct PassedAnswer<'a> {
 }
 
 impl<'a> PassedAnswer<'a> {
-    /// Makes an answer from its text, with the model and the usage to edit.
+    /// Builds an answer from its text, with the model and the usage to edit.
     pub(crate) fn of(source: &'a str, edited: [Option<&'a RawValue>; 2], put_usage: UsageOf) -> Self {
         let [model, usage] = edited.map(|value| value.map(RawValue::get));
         let edited = Edited { object: None, model, usage };

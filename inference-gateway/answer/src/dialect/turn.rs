@@ -247,7 +247,7 @@ impl Turn {
     }
 }
 
-/// Finds the waiting call at this place, or adds one.
+/// Finds the waiting call at this position, or adds one.
 fn waiting_at(
     waiting: &mut VecDeque<TurnLane>,
     at: Option<usize>,

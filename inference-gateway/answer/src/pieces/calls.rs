@@ -34,19 +34,19 @@ struct SentCall {
 /// Whether and how to write the id of a piece's call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PieceId {
-    /// An earlier piece had it.
+    /// An earlier piece contained it.
     Sent,
-    /// Write the upstream's id.
+    /// Write the id that the upstream gave.
     Upstream,
-    /// Write a generated id, since the upstream gives none.
+    /// Write a generated id, since the upstream gave none.
     Made,
 }
 
-/// The call of a piece, and which members the client still needs.
+/// The call of a piece, and which of its members the client still needs.
 pub(crate) struct ToolCallDelta {
     pub(crate) index: u64,
     pub(crate) id: PieceId,
-    /// Whether no earlier piece had the name.
+    /// Whether no earlier piece contained the name.
     pub(crate) name_is_new: bool,
 }
 
@@ -112,7 +112,7 @@ impl SentCall {
 }
 
 impl ToolCall<'_> {
-    /// Writes a call of a whole answer, with all members.
+    /// Writes a call in a whole answer, with all members.
     pub(crate) fn write_whole(
         &self,
         place: usize,

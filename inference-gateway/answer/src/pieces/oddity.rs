@@ -33,7 +33,7 @@ pub enum Oddity {
     Restarted,
     /// Tokens were reported, but no output.
     Empty,
-    /// The usage was in a place of the vendor's choice.
+    /// The usage was in an undocumented location.
     UsagePlace,
     /// An event was not a JSON object, or was broken JSON, or several objects.
     Frame,

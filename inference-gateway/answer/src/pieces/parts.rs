@@ -64,7 +64,8 @@ pub(crate) enum SignedPart<'a> {
     Restarted,
 }
 
-/// Longest list of choices. It exceeds what a request can ask for, since a chunk may have several pieces of one choice.
+/// Maximum length of a list of choices. It exceeds what a request can ask for, since a chunk may have several pieces of
+/// one choice.
 pub(crate) const MAX_LISTED_CHOICES: usize = 64;
 /// Maximum number of tool calls in a message or a delta: more than any model makes.
 pub(crate) const MAX_CALLS: usize = 512;
@@ -89,7 +90,7 @@ impl<'a> Delta<'a> {
         Self { signed: Some(signed), ..Self::default() }
     }
 
-    /// Makes a piece of a call. `place` counts the calls. The first piece has the id and the name.
+    /// Returns a piece of a call. `place` counts the calls. The first piece contains the id and the name.
     pub(crate) fn of_call(
         place: u64,
         [id, name]: [Option<RawString<'a>>; 2],
@@ -136,7 +137,7 @@ impl<'a> Delta<'a> {
         self.texts().next().is_none() && self.calls().is_empty()
     }
 
-    /// Returns whether the delta has something that only the server's next turn needs.
+    /// Returns whether the delta contains something that only the server's next turn needs.
     pub(crate) const fn is_carried(&self) -> bool {
         self.reasoning_details.is_some()
             || self.extra_content.is_some()
@@ -168,7 +169,7 @@ pub(crate) const NO_ARGUMENTS: RawString<'_> = RawString::trusted(r#""{}""#);
 impl<'a> CallArguments<'a> {
     pub(crate) const NONE: Self = Self::Text(NO_ARGUMENTS);
 
-    /// Reads arguments of any type. Notes it in `odd` if they are not a text.
+    /// Reads arguments of any type. Records in `odd` if they are not a text.
     pub(crate) fn read(raw: &'a RawValue, odd: &mut Oddities) -> Option<Self> {
         if Kind::of(raw) == Kind::Null {
             return None;
@@ -177,7 +178,7 @@ impl<'a> CallArguments<'a> {
         Some(Self::of_input(raw))
     }
 
-    /// Takes an input. One that is not a text is spelled as one.
+    /// Takes an input. A value other than a text is spelled as a text.
     pub(crate) fn of_input(raw: &'a RawValue) -> Self {
         match RawString::of(raw) {
             Some(text) => Self::Text(text),

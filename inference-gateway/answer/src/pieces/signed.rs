@@ -9,7 +9,7 @@ use crate::generation::put;
 
 /// Member of a folded answer that contains the parts.
 pub(crate) const PARTS: &str = "faregate_parts";
-/// Maximum length of an answer's parts in bytes. Vendors send some ten thousand.
+/// Maximum length of an answer's parts in bytes. Vendors send about ten thousand.
 const MOST_BYTES: usize = 4 << 20;
 
 /// Parts that the client has not received yet. It has no `Debug`, since it contains thoughts.

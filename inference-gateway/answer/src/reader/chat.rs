@@ -35,11 +35,11 @@ use crate::{
 /// Reader of chunks and of whole completions.
 #[derive(Default)]
 pub(crate) struct ChatReader {
-    /// Choices that were asked for; 0 if unknown.
+    /// Number of requested choices; 0 if unknown.
     pub(super) choices: u64,
     /// More events may come, and may repeat what whole messages contained.
     remembers: bool,
-    /// What whole messages contained. Deltas are not noted, since nearly every chunk is one.
+    /// What whole messages contained. Deltas are not recorded, since nearly every chunk is one.
     messages: Progress,
     /// Bit sets of choices to which a delta added a text, a thought or a call.
     added: [u64; 3],

@@ -50,7 +50,7 @@ pub(super) struct MessagesReader {
 struct MessageState {
     /// Number of messages that have begun. Each has its own blocks.
     messages: u64,
-    /// The last message's id.
+    /// Id of the most recent message.
     id: Option<Given>,
     /// Index of the last block.
     block: u64,

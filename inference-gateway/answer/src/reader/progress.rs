@@ -1,4 +1,5 @@
-//! What an answer has given so far, by part. Repeated content is not given again, and late content is given once.
+//! Tracks the parts of an answer that were already given. Repeated content is not given again, and late content is
+//! given once.
 
 use raw_json::RawString;
 
@@ -44,7 +45,7 @@ pub(super) struct Given {
 impl Given {
     const NOTHING: Self = Self { bytes: 0, digest: 0xcbf2_9ce4_8422_2325 };
 
-    /// Makes the digest of a whole text.
+    /// Returns the digest of a whole text.
     pub(super) fn of(text: &str) -> Self {
         Self::NOTHING.and(text.as_bytes())
     }

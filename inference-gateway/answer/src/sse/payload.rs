@@ -21,7 +21,7 @@ pub(crate) fn is_too_deep(json: &str) -> bool {
 /// End of a chat stream.
 pub(crate) const DONE: &str = "[DONE]";
 
-/// Returns whether a payload is the end of a chat stream. Some servers end every stream so.
+/// Returns whether a payload ends a chat stream. Some servers end streams of every API in this way.
 pub(crate) fn is_done(payload: &[u8]) -> bool {
     payload.trim_ascii() == DONE.as_bytes()
 }
@@ -44,7 +44,7 @@ pub struct PayloadEnds {
 }
 
 impl Payload {
-    /// Bytes in memory.
+    /// Counts the bytes that the payload keeps in memory.
     pub fn held_bytes(&self) -> usize {
         match self {
             Self::Whole(data) | Self::Body(data) => data.len(),

@@ -14,6 +14,8 @@ use super::{
 const MOST_FOUND: usize = 1 << 16;
 /// Numbers that Python writes and JSON does not have.
 const NO_NUMBERS: [&str; 3] = ["NaN", "-Infinity", "Infinity"];
+/// Characters that may follow a backslash.
+const ESCAPED: &str = "\"\\/bfnrtu";
 
 impl Payload {
     /// Finds payloads in one that cannot be read: several in a row, one with numbers or control characters that JSON
@@ -52,7 +54,7 @@ impl Payload {
         }
     }
 
-    /// Makes a payload of the same kind.
+    /// Returns a payload of the same kind.
     const fn like(&self, data: Bytes) -> Self {
         match self {
             Self::Body(_) => Self::Body(data),
@@ -61,13 +63,9 @@ impl Payload {
     }
 }
 
-/// Replaces what strict parsers refuse: numbers that JSON does not have become null, and control characters in strings
-/// become escapes.
+/// Replaces what strict parsers refuse: numbers that JSON does not have become null, control characters in strings
+/// become escapes, and a backslash that escapes nothing stays one.
 fn valid(json: &str) -> Cow<'_, str> {
-    let has_number = NO_NUMBERS.iter().any(|number| json.contains(number));
-    if !has_number && !json.bytes().any(|byte| byte < b' ') {
-        return Cow::Borrowed(json);
-    }
     let mut written = String::with_capacity(json.len());
     let (mut in_text, mut is_escaped, mut skipped) = (false, false, 0);
     for (at, c) in json.char_indices() {
@@ -79,10 +77,13 @@ fn valid(json: &str) -> Cow<'_, str> {
             skipped = at + number.len();
             continue;
         }
+        if is_escaped && !ESCAPED.contains(c) {
+            written.push('\\');
+            is_escaped = false;
+        }
         if in_text && c < ' ' {
             // Writing to a string cannot fail.
             let _ = write!(written, "\\u{:04x}", u32::from(c));
-            is_escaped = false;
             continue;
         }
         (in_text, is_escaped) = match c {
@@ -93,7 +94,7 @@ fn valid(json: &str) -> Cow<'_, str> {
         };
         written.push(c);
     }
-    Cow::Owned(written)
+    if written == json { Cow::Borrowed(json) } else { Cow::Owned(written) }
 }
 
 #[cfg(test)]
@@ -125,6 +126,7 @@ mod tests {
             ),
             (b"{\"a\":\"b\tc\nd\"}", &[r#"{"a":"b\u0009c\u000ad"}"#]),
             (b"{\n\t\"a\": 1\n}", &[]),
+            (b"{\"a\":\"\\x\\\\\\\n\\\"\"}", &[r#"{"a":"\\x\\\\\u000a\""}"#]),
             (b"{\"a\":1,\"a\":2}", &[r#"{"a":2}"#]),
             (b"{\"a\":\"\xff\"}", &["{\"a\":\"\u{fffd}\"}"]),
             (b"{\"a\":1} trailing", &["{\"a\":1}"]),

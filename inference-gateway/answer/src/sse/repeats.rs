@@ -8,15 +8,15 @@ use serde::{
 };
 use shared::json::{Kind, RawValue, Text, elements};
 
-/// Levels of an answer in which members are compared. The deepest member that a reader knows is on the tenth.
+/// Nesting levels of an answer in which members are compared. The deepest member that a reader knows is on the tenth.
 const LEVELS: u8 = 10;
-/// Most members of an object, so that short names take little memory.
+/// Maximum members of an object, so that short names take little memory.
 const MOST_MEMBERS: usize = 4096;
-/// Reports whose repeated members all count, since the larger value is billed.
+/// Members for usage, whose repeated values all count, since the larger one is billed.
 const REPORTS: [&str; 2] = ["usage", "timings"];
 
-/// Returns a payload without repeated members; `None` if it has none. Of repeated members, objects are joined, and of
-/// other values the last one that is not empty stays.
+/// Returns a payload without repeated members; `None` if it has none. Repeated objects are joined; of other repeated
+/// values, the last non-empty one stays.
 pub(super) fn without_repeats(json: &str) -> Option<String> {
     let mut written = String::with_capacity(json.len());
     put(json, LEVELS, &mut written).ok()?.then_some(written)
@@ -97,7 +97,7 @@ fn is_empty(json: &str) -> bool {
     json == "null" || json == "\"\"" || inside(json, ['[', ']']) == Some("")
 }
 
-/// Members of an object in order, also those with the same name.
+/// Members of an object in order, including repeated names.
 struct NamedValues<'a>(Vec<(String, &'a RawValue)>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for NamedValues<'a> {

@@ -1,6 +1,6 @@
 //! What an upstream reports of an answer's usage.
 
-/// Replaces all larger counts. It is beyond any believable request, and small enough that sums do not overflow.
+/// Replaces all larger counts. It is above any plausible request, and small enough that sums do not overflow.
 pub const MOST_TOKENS: u64 = 1 << 40;
 
 /// Usage reported by an upstream. A member is `None` if it is absent or not a number of tokens.
@@ -10,7 +10,7 @@ pub struct Reported {
     pub prompt: Option<u64>,
     /// Tokens of the prompt that were read from a cache.
     pub cached: Option<u64>,
-    /// Tokens of the prompt that were written to a cache, however long it keeps them.
+    /// Tokens of the prompt that were written to a cache, for any time.
     pub written: Option<u64>,
     /// Tokens of the prompt that were written to a cache for an hour or longer.
     pub written_long: Option<u64>,
@@ -28,7 +28,7 @@ pub struct Reported {
 }
 
 impl Reported {
-    /// Takes the larger value of each member. Usage only grows, so the order and split of reports do not matter.
+    /// Returns the larger value of each member. Usage only grows, so the order and split of reports do not matter.
     #[must_use]
     pub fn max(self, other: Self) -> Self {
         self.join(other, Ord::max)
@@ -43,13 +43,13 @@ impl Reported {
         })
     }
 
-    /// Takes only the values within `bounds`.
+    /// Returns only the values within `bounds`.
     #[must_use]
     pub fn within(self, bounds: Self) -> Self {
         self.join(bounds, |tokens, most| tokens.filter(|_| tokens <= most))
     }
 
-    /// Takes only the values beyond `bounds`.
+    /// Returns only the values beyond `bounds`.
     #[must_use]
     pub fn beyond(self, bounds: Self) -> Self {
         self.join(bounds, |tokens, most| tokens.filter(|_| tokens > most))

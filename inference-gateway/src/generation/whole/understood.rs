@@ -93,7 +93,12 @@ fn folded<'b>(job: &Job, folded: &'b Folded) -> Result<Completion<'b>, NotUnders
     Ok(completion)
 }
 
-/// Returns whether a body could come from a model server, instead of being a proxy's page or part of an answer.
+/// Returns whether a body could come from a model server, instead of being a proxy's page or part of an answer. What the
+/// request made the model write may be why the JSON is broken.
 fn is_an_answer(body: &[u8]) -> bool {
-    from_slice::<&RawValue>(body).is_ok() || body.windows(5).any(|part| part == b"data:")
+    match from_slice::<&RawValue>(body) {
+        Ok(_) => true,
+        Err(e) if body.trim_ascii_start().starts_with(b"{") => !e.is_eof(),
+        Err(_) => body.windows(5).any(|part| part == b"data:"),
+    }
 }

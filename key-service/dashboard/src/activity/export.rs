@@ -1,4 +1,4 @@
-//! Entries of the journal as lines of CSV or JSON.
+//! Encodes journal entries as lines of CSV or JSON.
 
 use serde::{Serialize, Serializer};
 use shared::{money::NanoUsd, tokens::UsageDetails};
@@ -49,7 +49,7 @@ const NAMES: [&str; 33] = [
 enum Cell<'a> {
     /// A text that someone chose, which CSV has to escape.
     Text(&'a str),
-    /// A time, an id or a word of ours.
+    /// A time, an id, or a fixed word, which needs no escaping.
     Plain(String),
     Number(u64),
     Amount(NanoUsd),
@@ -76,7 +76,7 @@ fn values<'a>(entry: &'a JournalEntry, label: &'a str) -> [Cell<'a>; NAMES.len()
     [
         Cell::Number(entry.number),
         Cell::Plain(at.to_string()),
-        // A late capture does not bill its generation, so it does not name it.
+        // A late capture does not bill its generation, so the column is empty.
         if ending.is_bill() { Cell::Plain(entry.generation.to_string()) } else { Cell::Nothing },
         Cell::Plain(payer.key.to_string()),
         Cell::Text(label),

@@ -221,7 +221,7 @@ mod tests {
         let hour = "from=2026-11-24&to=2026-11-24&hour=14";
         assert_eq!(times(hour), ["2026-11-24T14:00:00Z", "2026-11-24T15:00:00Z"]);
         assert_eq!(times("from=2026-11-24&hour=24")[0], "2026-11-24T00:00:00Z");
-        // Summer begins and ends within the days.
+        // Summer time begins and ends within these days.
         let summer = "from=2026-03-29&from_offset=60&to=2026-03-29&to_offset=120";
         assert_eq!(times(summer), ["2026-03-28T23:00:00Z", "2026-03-29T22:00:00Z"]);
         for wrong in ["from_offset=841", "from_offset=x", "from_offset=99999999999999999999"] {

@@ -1,5 +1,3 @@
-//! The table of requests.
-
 use std::collections::HashMap;
 
 use maud::{Markup, html};

@@ -172,7 +172,7 @@ pub(crate) async fn use_it(
     Ok(tabbed(&viewer, &key).show(&viewer, Tab::UseIt, &content))
 }
 
-/// Says in a sentence what the limits of the key and its groups allow together.
+/// Summarises in a sentence what the limits of the key and its groups allow together.
 fn bounds(key: &ApiKey, groups: &[&Group], now: Timestamp) -> Markup {
     let sentence = words::bounds(&key.spend.budget, groups, now);
     html! {

@@ -46,8 +46,8 @@ use key_service_settings::{
     words,
 };
 
-/// Orders of the list, with their names in the address and on the page. There is none by label, since the store has no
-/// such index.
+/// Sort orders of the list, with their names in the address and on the page. There is none by label, since the store
+/// has no such index.
 const ORDERS: [(KeyOrder, &str, &str); 4] = [
     (KeyOrder::Newest, "", "Newest first"),
     (KeyOrder::Oldest, "asc", "Oldest first"),
@@ -163,9 +163,9 @@ fn orders(viewer: &Viewer) -> impl Iterator<Item = (KeyOrder, &'static str, &'st
 /// Optional columns of a table of keys.
 #[derive(Default)]
 pub(crate) struct KeyColumns<'a> {
-    /// A range of days by name, and what each key was charged in it.
+    /// Name of a range of days, and what each key was charged in it.
     pub(crate) charged: Option<(&'a str, &'a HashMap<KeyId, NanoUsd>)>,
-    /// The query of the list of keys. Its table has a column for groups, and headings that sort.
+    /// Query of the list of keys. Its table has a column for groups, and headings that sort.
     pub(crate) list: Option<&'a Fields>,
 }
 
@@ -191,7 +191,7 @@ impl<'a> KeyColumns<'a> {
     }
 }
 
-/// Renders a table of keys. Members who may change keys can select rows. `reached` has the limits of the keys.
+/// Renders a table of keys. Members who may change keys can select rows. `reached` contains the limits of the keys.
 pub(crate) fn table(
     viewer: &Viewer,
     keys: &[ApiKey],
@@ -255,7 +255,7 @@ fn row(
     }
 }
 
-/// Shows the status of a key, a reached limit and a close expiry. `limit` is the limit that its requests are refused for.
+/// Shows the status of a key, a reached limit and an approaching expiry. `limit` is the limit that causes refusals.
 /// `is_brief` leaves out "active".
 pub(crate) fn badges(key: &ApiKey, limit: Option<LimitOf<'_>>, now: Timestamp, is_brief: bool) -> Markup {
     let limit = limit.filter(|_| key.is_in(Condition::LimitReached, true, now));
@@ -268,7 +268,7 @@ pub(crate) fn badges(key: &ApiKey, limit: Option<LimitOf<'_>>, now: Timestamp, i
     }
 }
 
-/// Says how long it is until a time within the next days.
+/// Writes how long it is until a time within the next days.
 pub(crate) fn within(at: Timestamp, now: Timestamp) -> String {
     let hours = (at.seconds() - now.seconds()) / 3_600;
     match (hours, (hours + 12) / 24) {

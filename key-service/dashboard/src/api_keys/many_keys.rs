@@ -24,10 +24,10 @@ use key_service_settings::settings_form::{self, offered};
 
 /// Path of the page that asks for confirmation.
 pub(crate) const CONFIRM: &str = "/dashboard/keys/many";
-/// Path of the form that does it.
+/// Path of the form that applies the action.
 pub(crate) const APPLY: &str = "/dashboard/keys/many/apply";
 
-/// Id of the form that the boxes in a table of keys belong to.
+/// Id of the form that the checkboxes in a table of keys belong to.
 pub(crate) const FORM: &str = "many";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +36,6 @@ enum Deed {
     Disable,
     Enable,
     Move,
-    /// Changes the expiry.
     Extend,
 }
 

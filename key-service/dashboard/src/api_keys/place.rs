@@ -1,4 +1,4 @@
-//! Which group a form may put a key in.
+//! Decides which group a form may put a key in.
 
 use domain::{access::Effect, group::BadGroup, key::KeyPatch};
 use key_service_management::Error;
@@ -9,7 +9,7 @@ use key_service_page::{
     session::Viewer,
 };
 
-/// Checks the group that a form puts a key in. A lead's new key without a group goes into the lead's own.
+/// Checks the group that a form puts a key in. A lead's new key without a group goes into the lead's own group.
 pub(crate) async fn place(
     app: &App,
     viewer: &Viewer,

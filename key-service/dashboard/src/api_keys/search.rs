@@ -1,4 +1,4 @@
-//! Search among API keys. A text that may be a secret stays out of addresses, which browsers and proxies record.
+//! Searches API keys. A text that may be a secret stays out of addresses, which browsers and proxies record.
 
 use axum::{
     extract::State,

@@ -191,7 +191,7 @@ pub(crate) async fn update(
     }
 }
 
-/// Renders a page that asks for confirmation. `effects` says what will happen.
+/// Renders a page that asks for confirmation. `effects` describes what will happen.
 fn question(viewer: &Viewer, group: &Group, title: &str, deed: &str, effects: &[&str]) -> Response {
     let question = html! { (title) " " strong { bdi { (name_of(group)) } } "?" };
     page(

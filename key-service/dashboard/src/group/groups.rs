@@ -47,9 +47,9 @@ use key_service_settings::{
 };
 use key_service_store::store::{Found, Order};
 
-/// Child groups on a group's page, newest first. More would make the page larger than about 100 kB.
+/// Maximum child groups on a group's page, newest first. More would make the page larger than about 100 kB.
 const CHILDREN_ON_PAGE: usize = 100;
-/// Keys on a group's page, newest first, each with its charges.
+/// Maximum keys on a group's page, newest first, each with its charges.
 const KEYS_ON_PAGE: usize = 25;
 
 /// Lists the groups. Child groups are below their parents.
@@ -244,7 +244,7 @@ pub(crate) async fn use_it(
     Ok(tabbed(group).show(&viewer, Tab::UseIt, &content))
 }
 
-/// Shows what a group may spend and has spent, and its child groups.
+/// Shows a group's limits, spend and child groups.
 async fn bounds(app: &App, viewer: &Viewer, group: &Group) -> Result<(Markup, Markup), Failure> {
     let account = viewer.signed_in.account;
     let is_archived = group.spend.archived_at.is_some();

@@ -84,8 +84,8 @@ fn address_of(request: RequestId) -> String {
     format!("{ACTIVITY}?request={request}&from={}&to={}", Day::of(first), Day::of(last).plus(1))
 }
 
-/// Reads a generation id, also from the id of an answer. Our own Responses and Messages answers use the generation's digits
-/// behind `resp_` and `msg_`. Answers passed on from a vendor keep the vendor's id, which is not found.
+/// Parses a generation id, also from an answer's id. Our own Responses and Messages answers put the generation's digits
+/// after `resp_` and `msg_`. Answers passed on from a vendor keep the vendor's id, which is not found.
 fn generation_of(text: &str) -> Option<GenerationId> {
     let digits =
         [GenerationId::PREFIX, "resp_", "msg_"].into_iter().find_map(|prefix| text.strip_prefix(prefix))?;
@@ -109,7 +109,7 @@ fn nothing_entered(viewer: &Viewer) -> Response {
 
 /// Keys, groups and members that match a text.
 struct Matches {
-    /// Kind, address and displayed name of each.
+    /// Kind, address and displayed name of each match.
     found: Vec<(&'static str, String, Markup)>,
     has_more_keys: bool,
 }

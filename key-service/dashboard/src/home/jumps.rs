@@ -1,4 +1,4 @@
-//! Keys that suddenly spend many times as much as usual, each in a sentence.
+//! Keys that suddenly spend many times more than usual, each in a sentence.
 
 use maud::{Markup, html};
 
@@ -11,7 +11,7 @@ use key_service_page::{
     show::{glance, or_unnamed},
 };
 
-/// Says which keys suddenly spend much; nothing if there are none.
+/// Lists the keys that suddenly spend more than usual; nothing if there are none.
 pub(super) async fn sentences(app: &App, reach: AccountReach) -> Result<Markup, Failure> {
     let jumps = app.management.spend_jumps(reach.account).await?;
     let keys = app.management.keys_by_id(reach, jumps.iter().map(|of| of.key).collect()).await?;

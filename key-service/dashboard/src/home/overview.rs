@@ -85,14 +85,14 @@ pub(crate) async fn show(
     Ok(page(&viewer, Section::Overview, "Overview", &content))
 }
 
-/// Hides the alarms that the page showed from the member for a week, until they are about more.
+/// Hides the alarms that the page showed from the member for a week, or until their counts rise.
 pub(crate) async fn mute(State(app): State<App>, Act { viewer, form }: Act) -> Result<Response, Failure> {
     let shown = AlarmCounts::parse(form.get("alarms")).unwrap_or_default();
     let SignedIn { account, member, .. } = &viewer.signed_in;
     let muted = app.management.muted_alarms(*account, member.id).await?;
     let counts = muted.map(|muted| muted.counts).unwrap_or_default().with(&shown);
     app.management.mute_alarms(*account, member.id, &counts).await?;
-    Ok(notice::done(&viewer, HOME, "Muted for a week. An alarm comes back when it is about more."))
+    Ok(notice::done(&viewer, HOME, "Muted for a week. An alarm reappears earlier if its count rises."))
 }
 
 pub(crate) async fn unmute(State(app): State<App>, Act { viewer, .. }: Act) -> Result<Response, Failure> {
@@ -105,7 +105,7 @@ fn see_credit() -> Markup {
     html! { a href="/dashboard/credit" { "See how to add credit" } }
 }
 
-/// Says that the credit is used up, if it is.
+/// Shows that the credit is used up, if it is.
 fn empty(credit: NanoUsd) -> Markup {
     html! {
         @if credit <= NanoUsd::ZERO {
@@ -125,7 +125,7 @@ fn runs_out(credit: NanoUsd, days_left: Option<i64>) -> Markup {
     }
 }
 
-/// Tiles of the range's requests, and of the share that was refused.
+/// Renders tiles for the range's requests and the share that was refused.
 fn requests_tiles(view: &SpendView, report: &SpendReport, refused: Option<u64>) -> Markup {
     let (total, before) = (report.total(), report.total_before());
     let other = if view.measure == Measure::Requests { Measure::Spend } else { Measure::Requests };
@@ -168,7 +168,7 @@ fn first_steps(viewer: &Viewer, key: Option<&ApiKey>) -> Markup {
     }
 }
 
-/// Tiles of the credit, and of how long it lasts.
+/// Renders tiles for the credit and how long it lasts.
 fn credit_tiles(viewer: &Viewer, was_refused: bool) -> Markup {
     let (credit, held) = (viewer.funds.credit, viewer.funds.held);
     html! {
@@ -178,7 +178,7 @@ fn credit_tiles(viewer: &Viewer, was_refused: bool) -> Markup {
     }
 }
 
-/// Says how long the credit lasts. `was_refused` says that the credit was too small for a request today.
+/// Writes how long the credit lasts. `was_refused` means that the credit was too small for a request today.
 fn runway(credit: NanoUsd, days_left: Option<i64>, was_refused: bool) -> String {
     match days_left {
         _ if credit <= NanoUsd::ZERO => "No credit left".into(),

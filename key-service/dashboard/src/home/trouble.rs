@@ -32,7 +32,7 @@ const NAMED: usize = 5;
 /// Up to this many keys and webhooks, the strip is open.
 const FEW: u64 = 6;
 
-/// What an account's strip has besides its keys.
+/// What the account's alarms show in addition to its keys.
 pub(crate) struct AccountAlarms {
     /// A sentence for each webhook that was disabled because deliveries failed.
     pub(crate) webhooks: Vec<Markup>,
@@ -104,7 +104,7 @@ const fn is_mild(alarm: Alarm) -> bool {
     }
 }
 
-/// Writes an alarm in a few words, with `+` if there may be more keys.
+/// Summarises an alarm in a few words, with `+` if there may be more keys.
 fn in_short(alarm: Alarm, number: u64, has_all: bool) -> String {
     let more = if has_all { "" } else { "+" };
     let plural =
@@ -126,7 +126,7 @@ fn in_short(alarm: Alarm, number: u64, has_all: bool) -> String {
 fn details(viewer: &Viewer, trouble: &Trouble, now: Timestamp, shown: &AlarmCounts) -> Markup {
     let Trouble { limited, ended, nearly, expiring, refused: _, limits, has_all, group } = trouble;
     let reached = |TroubledKey { key, .. }: &TroubledKey| {
-        // A limit of a group may be the reason, so that limit is shown.
+        // A group's limit may be the reason. In that case, its limit is shown.
         let own = limits.limits(Holder::Key(key.id, None), &key.spend.budget);
         let shown = limits.first_reached(key).map_or(own, |(_, limit)| vec![limit]);
         html! { (tightest(&shown)) @if let Some(of) = trouble.limits.of_key(key) { " " (reached_badge(Some(of))) } }
@@ -175,7 +175,7 @@ fn raise(viewer: &Viewer, limit: Option<(Holder, MoneyLimit)>) -> Markup {
 /// A link that helps with a key's trouble.
 struct Cure {
     title: &'static str,
-    /// Suffix of the key's path: the tab that the link opens.
+    /// Suffix of the key's path, which selects the tab that the link opens.
     tab: &'static str,
 }
 
@@ -186,7 +186,7 @@ const EXTEND: Cure = Cure { title: "Extend", tab: "/settings" };
 /// Keys with the same trouble.
 struct TroublePart<'a> {
     keys: &'a [TroubledKey],
-    /// What they have in common; completes "5 keys are …".
+    /// What the keys have in common; completes "5 keys are …".
     what: &'a str,
     cure: &'a Cure,
     /// Whether these are all such keys.
@@ -202,8 +202,8 @@ impl TroublePart<'_> {
     }
 }
 
-/// Lists keys with the same trouble, each with a link to its cure. `detail` says what is wrong with a key, and `way` adds
-/// another link.
+/// Lists keys with the same trouble, each with a link that helps. `detail` describes what is wrong with a key, and
+/// `way` adds another link.
 fn keys(
     part: &TroublePart<'_>,
     detail: &dyn Fn(&TroubledKey) -> Markup,
@@ -234,7 +234,7 @@ fn keys(
     }
 }
 
-/// Says why and since when a key no longer works.
+/// Explains why and since when a key no longer works.
 fn ended_since(key: &ApiKey, now: Timestamp) -> Markup {
     html! {
         @match key.status(now) {

@@ -30,7 +30,7 @@ use key_service_store::store::Deposit;
 const PATH: &str = "/dashboard/credit";
 /// Maximum number of deposits on pages and in the file, newest first. They are read at once.
 const DEPOSITS: usize = 10_000;
-/// Months that the page links statements for.
+/// Months for which the page links statements.
 const MONTHS: usize = 13;
 
 pub(crate) async fn show(

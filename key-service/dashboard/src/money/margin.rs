@@ -34,7 +34,7 @@ use key_service_page::{
 };
 use key_service_ranges::range::Range;
 
-/// What margins can be split by, with the names in addresses and on the page. The first is the default.
+/// How margins can be split, with the names in addresses and on the page. The first is the default.
 const PARTS: [(SpendBy, &str, &str); 3] =
     [(SpendBy::Model, "model", "Model"), (SpendBy::Key, "key", "Key"), (SpendBy::Group, "group", "Group")];
 
@@ -235,7 +235,7 @@ mod tests {
         };
         assert!(share(1, 3).contains("33.3 %") && !share(1, 3).contains("short"), "{}", share(1, 3));
         assert!(share(-5, 4).contains("−125.0 %") && share(-5, 4).contains("short"));
-        assert!(share(-1, 1_000_000).contains("short"), "a loss however small");
+        assert!(share(-1, 1_000_000).contains("short"), "even a tiny loss is highlighted");
         assert_eq!(share(-5, 0), "", "nothing was charged");
     }
 }

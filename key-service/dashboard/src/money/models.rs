@@ -25,7 +25,7 @@ use key_service_page::{
 use key_service_settings::words::list_of;
 use key_service_store::store::Found;
 
-/// The page counts how many of the newest active keys may call a model. This bounds the count in a large account.
+/// Newest active keys counted to show how many may call a model. This bounds the work in a large account.
 const COUNTED_KEYS: usize = 100;
 
 /// Shows what callers need to know about each model.
@@ -93,7 +93,7 @@ impl CountedKeys {
         Ok(Self { keys, groups, has_more: next.is_some() })
     }
 
-    /// Says how many keys may call a model, by their own lists and their groups'. `None` if there are no keys.
+    /// Reports how many keys may call a model, by their own lists and their groups' lists; `None` if there are no keys.
     fn allowed(&self, model: &str) -> Option<String> {
         let may = self.keys.iter().filter(|key| self.may_call(key, model)).count();
         match (self.keys.len(), self.has_more) {
@@ -113,7 +113,7 @@ impl CountedKeys {
     }
 }
 
-/// Says whether a model answers, and how fast. `lately` counts its bills of this hour and the one before.
+/// Reports whether a model answers, and how fast. `lately` counts its bills in this hour and the previous one.
 fn answers(lately: Option<&UpstreamCalls>) -> String {
     let Some(calls) = lately else {
         return "No answers in the last two hours: it is down, or nobody called it.".into();

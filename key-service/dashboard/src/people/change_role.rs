@@ -1,5 +1,3 @@
-//! Changing a member's role.
-
 use axum::response::Response;
 use maud::html;
 

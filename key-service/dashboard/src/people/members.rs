@@ -110,7 +110,7 @@ fn table(
     Table::new("Members", columns).rows(members.iter().map(row))
 }
 
-/// Says when a member last signed in.
+/// Shows when a member last signed in.
 fn came(member: &Member, signed_in: Option<LastSignIn>) -> Markup {
     html! {
         @match signed_in {
@@ -218,7 +218,7 @@ pub(crate) async fn make_link(
     Ok(link_page(&viewer, &member, &token, "15 minutes"))
 }
 
-/// Renders a page that asks for confirmation. `effects` says what will happen.
+/// Renders a page that asks for confirmation. `effects` describes what will happen.
 fn asked(viewer: &Viewer, member: &Member, deed: &str, question: &Markup, effects: &[&str]) -> Response {
     let back = format!("{PATH}/{}", member.id);
     let content = html! {
@@ -277,7 +277,7 @@ pub(crate) async fn remove(
     done(&app, &viewer, removed, PATH, &format!("{} was removed.", member.name)).await
 }
 
-/// Redirects to a page that says what was done, or shows the list with the reason why nothing changed.
+/// Redirects to a page that reports what was done, or shows the list with the reason why nothing changed.
 pub(super) async fn done(
     app: &App,
     viewer: &Viewer,

@@ -23,7 +23,7 @@ use key_service_settings::settings_form::{self, Offered};
 /// Roles to choose from. The first is the default.
 const ROLES: [&str; 3] = ["viewer", "lead", "owner"];
 
-/// Renders fields for the role and, if there are groups, for the group that a lead gets.
+/// Renders fields for the role and, if there are groups, for the group that a lead manages.
 pub(super) fn fields(entered: Entered<'_>, offered: &Offered) -> Markup {
     html! {
         (entered.field("role", "Role", "", |entry| html! {

@@ -28,12 +28,12 @@ use key_service_page::{
     sign_in::{VisitorsForm, answered, begin, form_page, refused, session, visitors_form, with_a_code},
 };
 
-/// Path of sign-in links. A POST shows whom the link signs in.
+/// Path of sign-in links. A POST shows who will be signed in.
 pub(crate) const LINK: &str = "/dashboard/sign-in/link";
 /// Path of the form with a second-factor code, after a password.
 pub(crate) const CODE: &str = "/dashboard/sign-in/code";
 
-/// Asks for a password, unless the member is signed in.
+/// Asks for a password, unless the member is already signed in.
 pub(crate) async fn show(
     State(app): State<App>,
     browser: Browser,
@@ -60,8 +60,7 @@ pub(crate) async fn show(
     Ok((cookies, page).into_response())
 }
 
-/// Asks for the code of a link. The code follows the `#`, so that only the browser sees it; the script fills it in, or a
-/// person does.
+/// Asks for a link's token. It follows the `#`, so that only the browser sees it; the script, or a person, fills it in.
 pub(crate) async fn link(State(app): State<App>, browser: Browser) -> Response {
     form_page(&app, &browser, None, |visit| with_a_code(visit, LINK))
 }
@@ -78,7 +77,7 @@ fn with_a_code_of_the_app(visit: &Token, challenge: &str) -> Markup {
     }
 }
 
-/// The pages of the dashboard.
+/// Sign-in for members, as opposed to operators.
 pub(crate) struct Dashboard;
 
 impl Area for Dashboard {

@@ -87,7 +87,7 @@ fn password(app: &App, viewer: &Viewer, fault: Option<&Fault>) -> Markup {
     }
 }
 
-/// Names the maker of a link, at the start of a sentence.
+/// Names the creator of a link, at the start of a sentence.
 fn maker(by: &LinkMaker) -> Markup {
     html! {
         @match by {
@@ -98,7 +98,7 @@ fn maker(by: &LinkMaker) -> Markup {
     }
 }
 
-/// Says how a session began.
+/// Describes how a session began.
 fn way(way: &SignInWay) -> Markup {
     html! {
         @match way {

@@ -46,7 +46,7 @@ use key_service_records::{
 };
 use key_service_store::store::Store;
 
-// The programs use it too.
+// The programs use the same allocator.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

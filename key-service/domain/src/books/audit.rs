@@ -31,13 +31,13 @@ use crate::{
     ledger::{Account, Budget, Entry, GroupChain, Payer, Settlement},
 };
 
-/// Adds up the books of an account. Pass it every journal entry in order, each key and group after the last entry that
-/// its recorded balance counts, and finally the account.
+/// Adds up the books of an account. The caller passes in every journal entry in order, each key and group after the
+/// last entry that its recorded balance includes, and finally the account.
 ///
 /// So the figures may come from different moments. Memory grows with keys and groups, not with the journal.
 #[derive(Debug)]
 pub struct Auditor {
-    /// True if the journal still has the first entries.
+    /// Whether the journal still has its first entries.
     complete: bool,
     /// Number of the first entry; `None` if numbers are not compared.
     first: Option<u64>,
@@ -51,14 +51,14 @@ pub struct Auditor {
     entries: u64,
     /// Number of entries whose amounts were deducted from the account's credit.
     paid_entries: u64,
-    /// Number of keys and groups passed in so far.
+    /// Numbers of keys and of groups passed in so far.
     checked: (u64, u64),
     /// Sum of what keys used up to the entry `paid`.
     used: i128,
     wrong: Vec<Wrong>,
 }
 
-/// Fields of a journal entry that audits read.
+/// What audits read of a journal entry.
 #[derive(Clone, Copy, Debug)]
 pub struct AuditedEntry {
     pub number: u64,
@@ -71,12 +71,12 @@ pub struct AuditedEntry {
     pub used_after: NanoUsd,
 }
 
-/// Sums of the entries so far of a key or a group.
+/// Sums of a key's or group's entries so far.
 #[derive(Debug)]
 struct SumsOfEntries {
     /// A key's balance after the last entry, or the sum of a group's entries.
     used: NanoUsd,
-    /// The first entry of a complete journal, to compare with the opening balance.
+    /// The first entry of a complete journal, for comparison with the opening balance.
     first: Option<AuditedEntry>,
     windows: Replay,
     known: bool,
@@ -118,14 +118,14 @@ impl Auditor {
         }
     }
 
-    /// Sets the last entry that was taken from the account's credit. Without this call, all entries were.
+    /// Sets the last entry that was deducted from the account's credit. Without this call, all entries were.
     #[must_use]
     pub fn paid(self, paid: u64) -> Self {
         Self { paid, ..self }
     }
 
-    /// Takes the bounds of a key or a group before its entries, so that entries count from the time when a window's
-    /// bound was set.
+    /// Records a key's or group's bounds before its entries are passed in, so that entries count from the time when a
+    /// window's bound was set.
     pub fn bounds(&mut self, of: BudgetOwner, budget: &Budget) {
         self.bound_since.extend(replay::since(budget).map(|since| (of, since)));
     }
@@ -140,7 +140,7 @@ impl Auditor {
         if let Some((before, _)) = known {
             self.follow(before, entry);
         }
-        // The key's balance may come from an earlier or a later moment than the account's credit.
+        // The key's balance may be from an earlier or a later moment than the account's credit.
         match (known.is_some_and(|(_, known)| known), is_paid) {
             (true, true) => self.used += i128::from(entry.delta.nanos()),
             (false, false) => self.used -= i128::from(entry.delta.nanos()),
@@ -160,19 +160,19 @@ impl Auditor {
         }
     }
 
-    /// Compares any other recorded figure with what proves it.
+    /// Compares any other recorded figure with the proven value.
     pub fn quantity(&mut self, figure: Figure, recorded: Quantity, proven: Quantity) {
         if recorded != proven {
             self.wrong.push(Wrong { figure, recorded, proven });
         }
     }
 
-    /// Notes a record or an entry that is missing, or that differs from what other records imply.
+    /// Reports a record or entry that is missing, or that differs from what other records imply.
     pub fn missing(&mut self, what: Stored) {
         self.count(Figure::Stored(what), 0, 1);
     }
 
-    /// Notes a record or an entry that must not be there.
+    /// Reports a record or entry that must not exist.
     pub fn unfounded(&mut self, what: Stored) {
         self.count(Figure::Stored(what), 1, 0);
     }
@@ -182,12 +182,12 @@ impl Auditor {
         self.wrong.extend(day_counters::compare(day, of, recorded, proven));
     }
 
-    /// Compares what was charged on a day with the sum of the entries.
+    /// Compares the amount charged on a day with the sum of the entries.
     pub fn sum(&mut self, day: Day, of: &SumOwner, recorded: NanoUsd, entries: i128) {
         self.compare(Figure::Sum(of.clone(), day), recorded, entries);
     }
 
-    /// Compares the requests in flight of a key or a group with the number of open holds that count.
+    /// Compares a key's or group's requests in flight with the number of open holds that it counts.
     pub fn in_flight(&mut self, of: BudgetOwner, recorded: u64, holds: u64) {
         self.count(Figure::InFlight(of), recorded, holds);
     }

@@ -1,4 +1,4 @@
-//! An account's last refused calls, and filters for them.
+//! An account's latest refused calls, and filters for them.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use shared::{
     time::Timestamp,
 };
 
-/// A refused call of a known key. The log `refused calls` keeps the last thousand.
+/// A refused call of a known key. The log `refused calls` keeps the latest thousand.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct RefusedCall {
     /// Id, which starts with the time of the call.
@@ -24,7 +24,7 @@ pub struct RefusedCall {
     /// The requested model; `None` if the key may not make calls at all, which is checked first.
     #[n(3)]
     pub model: Option<String>,
-    /// How the caller asked; `None` if no model is known, or if the gateway did not report it.
+    /// How the caller sent the request; `None` if no model is known, or if the gateway did not report it.
     #[cbor(n(4), with = "shared::stored::shared_value", has_nil)]
     pub origin: Option<Arc<Origin>>,
 }
@@ -34,7 +34,7 @@ impl RefusedCall {
         self.id.created_at()
     }
 
-    /// Returns the caller's name for its user, if it is known.
+    /// Returns the user that the caller sent, if it is known.
     pub fn user(&self) -> Option<&str> {
         self.origin.as_ref()?.user.as_deref()
     }
@@ -51,14 +51,13 @@ pub struct RefusedSearch {
     pub key: Option<KeyId>,
     /// Error code in the public API.
     pub reason: Option<String>,
-    /// The model that was asked for.
     pub model: Option<String>,
-    /// The caller's name for its user.
+    /// The user that the caller sent.
     pub user: Option<String>,
     pub request: Option<RequestId>,
-    /// Instant from which the calls were refused.
+    /// Refused at or after this instant.
     pub begins: Option<Timestamp>,
-    /// Instant before which the calls were refused.
+    /// Refused before this instant.
     pub ends: Option<Timestamp>,
 }
 

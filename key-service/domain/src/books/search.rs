@@ -13,7 +13,7 @@ pub struct EntrySearch {
     pub key: Option<KeyId>,
     /// Group of the entries, or the parent of their group; `None` matches any.
     pub group: Option<GroupId>,
-    /// Group that the reader is limited to, matched in the same way.
+    /// Group that the reader is limited to, matched like `group`.
     pub within: Option<GroupId>,
     pub model: Option<String>,
     /// Billed at or after this instant; `None` matches from the beginning.
@@ -24,7 +24,7 @@ pub struct EntrySearch {
     pub outcome: Option<Outcome>,
     /// Ending of the entries; `None` matches any.
     pub ending: Option<Ending>,
-    /// The caller's name for its user; `None` matches any.
+    /// The user that the caller sent; `None` matches any.
     pub user: Option<String>,
     /// The request that was billed; `None` matches any.
     pub request: Option<RequestId>,
@@ -37,9 +37,9 @@ pub struct EntrySearch {
 pub enum Outcome {
     Captured,
     Estimated,
-    /// Billed from the gateway's last report, since no capture came.
+    /// Billed from the gateway's last report, since no capture arrived.
     Expired,
-    /// Cost more than could be billed.
+    /// Cost more than could be charged.
     Shortfall,
 }
 
@@ -60,8 +60,8 @@ impl Outcome {
 }
 
 impl EntrySearch {
-    /// Returns an instant before which no entry can match. A request is billed after its id was made, but the id's time
-    /// comes from the gateway's clock, which may be ahead of ours.
+    /// Returns an instant before which no entry can match. A request is billed after its id was generated, but the id's
+    /// time comes from the gateway's clock, which may be ahead of ours.
     pub fn earliest(&self) -> Option<Timestamp> {
         let began = self.request.map(|request| request.created_at().minus(MOST_LEAD));
         self.begins.max(began)

@@ -1,9 +1,9 @@
-//! Numbers of a log's values as exported, for programs that continue after the last number they have seen.
+//! Exported numbers of a log's values, for programs that continue after the last number they have seen.
 //!
 //! A store restored from a backup reuses numbers that such a program has already read. So does a replica that takes
-//! over without the last values. Both start a new epoch, and an exported number contains the epoch in its high bits. If
-//! the same backup is restored twice, the second restore does not know of the first, so epochs also count the clock's
-//! hours.
+//! over without the latest values. Both start a new epoch, and an exported number contains the epoch in its high bits.
+//! If the same backup is restored twice, the second restore does not know of the first, so epochs also count the
+//! clock's hours.
 
 use shared::time::Timestamp;
 
@@ -11,7 +11,7 @@ use shared::time::Timestamp;
 /// 2^53, and readers of JSON keep them exactly.
 const NUMBER_BITS: u32 = 36;
 const NUMBER: u64 = (1 << NUMBER_BITS) - 1;
-/// The beginning of 2025, from which the hours of an epoch count.
+/// The beginning of 2025, when epochs begin to count hours.
 const FIRST_HOUR: i64 = 1_735_689_600_000 / HOUR;
 const HOUR: i64 = 60 * 60 * 1_000;
 
@@ -21,7 +21,7 @@ pub struct Sequence {
     epochs: Vec<Epoch>,
 }
 
-/// Values since earlier values were lost.
+/// The values since a restore or a loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Epoch {
     /// Number of the first value.
@@ -35,7 +35,7 @@ pub struct Epoch {
 pub enum EpochBegin {
     /// The store was restored: all values of the epoch are new.
     Restored,
-    /// A server that may lack the last values took over. The epoch may begin with older values.
+    /// A server took over that may lack the latest values. The epoch may begin with older values.
     Lost,
 }
 
@@ -57,7 +57,7 @@ pub fn next_epoch(known: impl IntoIterator<Item = u64>, now: Timestamp) -> u64 {
 }
 
 impl Sequence {
-    /// Makes a sequence with these epochs.
+    /// Creates a sequence with these epochs.
     pub fn new(mut epochs: Vec<Epoch>) -> Self {
         epochs.sort_by_key(|epoch| (epoch.first, epoch.number));
         let mut last = 0;
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn after_a_restore_numbers_go_on_above_those_that_were_lost() {
-        // The backup had 10 values. Another one, of later, had 12.
+        // The backup had 10 values. A later backup had 12.
         let sequence = sequence(EpochBegin::Restored, &[(11, 7), (13, 9)]);
         let exported: Vec<_> = (9..=14).map(|number| sequence.exported(number)).collect();
         assert!(exported.is_sorted(), "{exported:?}");
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn after_a_failover_a_number_that_may_be_another_values_is_refused_with_the_last_sure_one() {
-        // The old master had 20 values. The replica had 15, the last two of which came shortly before.
+        // The old master had 20 values. The replica had 15, the last two of which were written shortly before.
         let sequence = sequence(EpochBegin::Lost, &[(14, 5)]);
         assert_eq!(sequence.after(13, 30), Ok(13));
         for unsure in [14, 15, 20, 4_000] {
@@ -163,19 +163,20 @@ mod tests {
     #[test]
     fn no_restore_repeats_a_number_however_often_one_backup_is_restored() {
         let now = Timestamp::parse("2026-11-28T21:00:00Z").unwrap();
-        // The backup had 10 values and no restore. Each restore of it serves 5 more.
+        // The backup had 10 values and no restore. Each restored store writes 5 more.
         let (mut replaced, mut at) = (None, now);
         let mut seen = 0;
         for _ in 0..4 {
             let epoch = next_epoch(replaced, at);
             let restored = sequence(EpochBegin::Restored, &[(11, epoch)]);
             assert!(restored.exported(11) > seen, "{epoch}");
-            assert_eq!(restored.after(seen, 15), Ok(seen.min(10)), "everything that was written since");
+            assert_eq!(restored.after(seen, 15), Ok(seen.min(10)), "everything written since then is read");
             seen = restored.exported(15);
-            // The next one replaces this store in the same hour.
+            // The next restored store replaces this one in the same hour.
             (replaced, at) = (Some(epoch), now.plus(Duration::from_mins(5)));
         }
-        // The store that is replaced cannot be read, an hour later or more. A clock that is behind repeats nothing either.
+        // The replaced store cannot be read, an hour or more later. A clock that is behind does not cause a repetition
+        // either.
         let later = next_epoch(None, now.plus(Duration::from_hours(5)));
         assert!(sequence(EpochBegin::Restored, &[(11, later)]).exported(11) > seen);
         assert_eq!(next_epoch([later], now), later + 1);

@@ -7,15 +7,14 @@ const BOUNDS: [u64; 14] =
     [50, 100, 200, 300, 500, 750, 1_000, 1_500, 2_000, 3_000, 5_000, 10_000, 30_000, 60_000];
 pub const CLASSES: usize = BOUNDS.len() + 1;
 
-/// Counts of the bills of an upstream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UpstreamCalls {
     pub bills: u64,
-    /// Streams with a first token, by the class of its time.
+    /// Streams that had a first token, counted by the class of its time.
     pub first_tokens: [u64; CLASSES],
 }
 
-/// A time of which only the class is known.
+/// A time that is known only by its class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClassedTime {
     /// At most this many milliseconds.
@@ -66,7 +65,11 @@ mod tests {
         assert_eq!(calls.first_token(50), None);
         let course = |first_token_ms| Course { first_token_ms, ..Course::default() };
         calls.count(&course(None));
-        assert_eq!((calls.bills, calls.first_token(50)), (1, None), "a whole answer has no first token");
+        assert_eq!(
+            (calls.bills, calls.first_token(50)),
+            (1, None),
+            "an answer without a stream has no first token"
+        );
         for millis in [10, 50, 51, 200, 200, 200, 250, 400, 1_200, 90_000] {
             calls.count(&course(Some(millis)));
         }

@@ -22,8 +22,8 @@ pub use self::ranking::{permille, ranked};
 pub use self::runway::{RATE_DAYS, SpendRate};
 use crate::ledger::{Entry, Payer, Record, Settlement};
 
-/// Most tokens of a kind that one request adds: a million times any model's context. A larger number is an upstream's
-/// error and would distort the counters.
+/// Maximum tokens of a kind that one request adds: a million times any model's context. A larger number is an
+/// upstream's error and would distort the counters.
 pub const COUNTED_PER_REQUEST: u64 = 1_000_000_000_000;
 
 /// How long after midnight the previous day's counters may still change. Key-service clocks differ by seconds at most.
@@ -39,11 +39,11 @@ pub struct Day(i64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Hour(pub i64);
 
-/// An addition to the counters of a payer and a day.
+/// What an entry adds to the counters of a payer on a day.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Added {
     pub payer: Payer,
-    /// The caller's name for its user; `None` if it gave none.
+    /// The user that the caller sent; `None` if it sent none.
     pub user: Option<String>,
     pub day: Day,
     /// Hour of the day, from 0 to 23.
@@ -56,7 +56,7 @@ impl Day {
         Self(at.millis().div_euclid(DAY))
     }
 
-    /// The day this many days after 1970-01-01.
+    /// Returns the day this many days after 1970-01-01.
     pub const fn from_number(number: i64) -> Self {
         Self::of(Timestamp::from_millis(number.saturating_mul(DAY)))
     }
@@ -70,7 +70,7 @@ impl Day {
         Self::of(now.minus(LATE)).plus(-1)
     }
 
-    /// The first and the last millisecond of the day.
+    /// Returns the first and the last millisecond of the day.
     pub const fn millis(self) -> (i64, i64) {
         let begins = self.0.saturating_mul(DAY);
         (begins, begins.saturating_add(DAY - 1))
@@ -87,7 +87,7 @@ impl Day {
         (self.0 + 3).rem_euclid(7) == 0
     }
 
-    /// Reads a date like `2026-11-21`.
+    /// Parses a date like `2026-11-21`.
     pub fn parse(text: &str) -> Option<Self> {
         if text.len() != 10 {
             return None;
@@ -104,17 +104,17 @@ impl fmt::Display for Day {
 }
 
 impl Hour {
-    /// The hour of an instant.
+    /// Returns the hour that contains an instant.
     pub const fn of(at: Timestamp) -> Self {
         Self(at.millis().div_euclid(HOUR))
     }
 
-    /// The hour of a day that begins so many hours after midnight.
+    /// Returns the hour that begins this many hours after a day's midnight.
     pub fn in_day(day: Day, hour: u8) -> Self {
         Self(day.0.saturating_mul(24).saturating_add(hour.into()))
     }
 
-    /// The first hour of the day.
+    /// Returns the first hour of the same day.
     #[must_use]
     pub const fn midnight(self) -> Self {
         Self(self.day().0 * 24)
@@ -124,21 +124,21 @@ impl Hour {
         Day(self.0.div_euclid(24))
     }
 
-    /// Number of the hour in its day, from 0 to 23.
+    /// Returns the hour's number within its day, from 0 to 23.
     pub const fn of_day(self) -> u8 {
         let [hour, ..] = self.0.rem_euclid(24).to_le_bytes();
         hour
     }
 
-    /// The instant at which the hour begins.
+    /// Returns the instant at which the hour begins.
     pub const fn begins(self) -> Timestamp {
         Timestamp::from_millis(self.0.saturating_mul(HOUR))
     }
 }
 
 /// Returns what a journal entry adds to the counters. `before` is the generation's record before the entry. The first
-/// settlement counts a request. The correction of an expiry counts on its own day, so that day's charge may be
-/// negative. Tokens that the expiry counted in excess stay counted. A late capture counts nothing.
+/// settlement counts a request. The correction of an expiry counts on the day of the correction, so that day's charge
+/// may be negative. Tokens that the expiry counted in excess stay counted. A late capture counts nothing.
 pub fn added(before: &Record, entry: &Entry) -> Added {
     let settlement = &entry.settlement;
     let (known, usage) = (at_known_cost(settlement), counted(settlement));
@@ -166,7 +166,7 @@ pub fn added(before: &Record, entry: &Entry) -> Added {
     Added { payer: settlement.payer.clone(), user, day: hour.day(), hour: hour.of_day(), counts }
 }
 
-/// Amounts of a settlement whose upstream cost is known; zero otherwise.
+/// A settlement's amounts if its upstream cost is known; otherwise zero.
 struct AtKnownCost {
     upstream_cost: NanoUsd,
     charged: NanoUsd,

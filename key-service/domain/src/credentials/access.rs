@@ -1,4 +1,4 @@
-//! Rights of management keys, members and operator keys, and the check of each request.
+//! Rights of management keys, members and operator keys, checked for each request.
 
 use std::{net::IpAddr, time::Duration};
 
@@ -8,7 +8,7 @@ use shared::{ids::GroupId, money::NanoUsd, network::Network, time::Timestamp, wi
 
 use crate::ledger::GroupChain;
 
-/// Least time between two records of a management key's last use, so that reads rarely cause a write.
+/// Minimum time between two records of a management key's last use, so that reads rarely cause a write.
 pub const USE_NOTED_EVERY: Duration = Duration::from_mins(1);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize)]
@@ -24,12 +24,12 @@ pub enum Scope {
 
 shared::names! { Scope: Full = "full", Read = "read" }
 
-/// Rights of a management key or of a member.
+/// Rights of a management key or member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct Access {
     #[n(0)]
     pub scope: Scope,
-    /// Limits the rights to the API keys of this group and its child groups; `None` is the whole account.
+    /// Limits the rights to the API keys of this group and its child groups; `None` for the whole account.
     #[n(1)]
     pub group: Option<GroupId>,
 }
@@ -42,22 +42,22 @@ pub enum Effect {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject {
-    /// The account as a whole: money, groups with bounds, events and webhooks.
+    /// The account as a whole: money, groups with their bounds, events and webhooks.
     Account,
-    /// API keys and bills that the caller reaches.
+    /// API keys and bills within the caller's reach.
     Keys,
     /// An API key, or a bill of an API key, in this group with this parent.
     Key(GroupChain),
 }
 
-/// Why a management key or a member may not make a request.
+/// Why a management key or member may not make a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Forbidden {
     /// The caller may only read.
     ReadOnly,
     /// The caller is limited to the API keys of a group.
     KeysOfGroupOnly,
-    /// The object is outside the caller's group. It is reported as unknown, like an object of another account.
+    /// The object is outside the caller's group. It is reported as unknown, like an object in another account.
     OutOfReach,
 }
 
@@ -185,6 +185,6 @@ mod tests {
         assert!(is_noted(None, at(0)));
         let noted = [0, 59, 60, 61].map(|seconds| is_noted(Some(at(0)), at(seconds)));
         assert_eq!(noted, [false, false, true, true]);
-        assert!(!is_noted(Some(at(9)), at(0)), "a clock behind writes nothing");
+        assert!(!is_noted(Some(at(9)), at(0)), "a slow clock writes nothing");
     }
 }

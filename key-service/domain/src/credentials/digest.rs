@@ -1,4 +1,4 @@
-//! Stored form of a key: a keyed BLAKE3 hash of the plaintext.
+//! The stored form of a key: a keyed BLAKE3 hash of the plaintext.
 
 use std::fmt;
 
@@ -6,7 +6,8 @@ use hex::FromHex as _;
 use minicbor::{Decode, Encode};
 use shared::secret::{ExposeSecret, SecretString};
 
-/// The hash's secret key. Without the pepper, a stolen store contains no usable keys, and does not help to guess one.
+/// The secret key of the hash. Without the pepper, a stolen store contains no usable keys, and does not help to guess
+/// one.
 #[derive(Clone)]
 pub struct Pepper([u8; 32]);
 
@@ -47,23 +48,23 @@ pub struct Peppers {
 }
 
 impl Peppers {
-    /// The digest under which a new key is stored.
+    /// Returns the digest under which a new key is stored.
     pub fn digest(&self, plaintext: &SecretString) -> Digest {
         self.current.digest(plaintext.expose_secret())
     }
 
-    /// All peppers, the current one first.
+    /// Lists all peppers, the current one first.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Pepper> {
         std::iter::once(&self.current).chain(&self.previous)
     }
 
-    /// The digests under which a presented key may be stored, most likely first.
+    /// Lists the digests under which a presented key may be stored, the most likely first.
     pub fn candidates<'a>(&'a self, plaintext: &'a str) -> impl Iterator<Item = Digest> + 'a {
         self.all().map(move |pepper| pepper.digest(plaintext))
     }
 }
 
-/// SHA-256 of the plaintext of a key of another gateway.
+/// SHA-256 of the plaintext of another gateway's key.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ForeignKey([u8; 32]);
 
@@ -81,12 +82,12 @@ impl ForeignKey {
         &self.0
     }
 
-    /// Text that is hashed instead of the plaintext. It contains a NUL, which no plaintext has.
+    /// Returns the text that is hashed instead of the plaintext. It contains a NUL, which no plaintext has.
     pub fn text(&self) -> String {
         format!("sha256\0{}", hex::encode(self.0))
     }
 
-    /// The part that may be shown. The plaintext is not known.
+    /// Returns the part that may be shown. The plaintext is not known.
     pub fn hint(&self) -> String {
         let digits = hex::encode(self.0);
         format!("sha256:{}…{}", &digits[..4], &digits[60..])
@@ -100,13 +101,13 @@ impl fmt::Debug for ForeignKey {
     }
 }
 
-/// A BLAKE3 hash: of a key, `blake3::keyed_hash(pepper, plaintext)`.
+/// A BLAKE3 hash. For a key, it is `blake3::keyed_hash(pepper, plaintext)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]
 #[cbor(transparent)]
 pub struct Digest(#[cbor(n(0), with = "minicbor::bytes")] [u8; 32]);
 
 impl Digest {
-    /// The unkeyed BLAKE3 hash of data that is not secret, to distinguish requests.
+    /// Returns the unkeyed BLAKE3 hash of data that is not secret, which distinguishes requests.
     pub fn of(bytes: &[u8]) -> Self {
         Self(*blake3::hash(bytes).as_bytes())
     }
@@ -120,7 +121,7 @@ impl Digest {
         <[u8; 32]>::from_hex(digits).ok().map(Self)
     }
 
-    /// The digest's 32 bytes, as in stores.
+    /// Returns the digest's 32 bytes, as stores keep them.
     pub const fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }

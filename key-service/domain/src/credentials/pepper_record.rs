@@ -1,4 +1,4 @@
-//! The store's record of the peppers that keys were made with, so that a start with a wrong pepper fails.
+//! The store's record of the peppers that keys were created with, so that a start with a wrong pepper fails.
 //!
 //! A store that has keys but lost its record does not know its pepper. It does not trust whichever pepper comes first:
 //! only finding a key older than the new record proves a pepper.
@@ -11,10 +11,10 @@ use crate::credentials::digest::{Pepper, Peppers};
 
 /// Context of the derivation, as BLAKE3 requires.
 const CONTEXT: &str = "faregate 2026-11-23 fingerprint of a pepper";
-/// Long enough that two peppers never share a fingerprint by accident.
+/// Long enough that no two peppers have the same fingerprint by accident.
 const BYTES: usize = 16;
 
-/// Keyed hash that distinguishes peppers and reveals nothing about them.
+/// A keyed hash that distinguishes peppers and reveals nothing about them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fingerprint([u8; BYTES]);
 
@@ -30,7 +30,7 @@ impl Fingerprint {
 pub enum PepperRecord {
     /// The store had keys before it had a record.
     Unproven {
-        /// Time of the record. Finding an older key proves the pepper.
+        /// When the record was written. Finding an older key proves the pepper.
         since: Timestamp,
     },
     Known {
@@ -44,21 +44,20 @@ pub enum PepperRecord {
 pub enum Verdict {
     /// The peppers match the store, as far as is known.
     Fits,
-    /// The peppers are accepted, and this record replaces the stored one.
+    /// The peppers are accepted, and this record must replace the stored one.
     Replace(PepperRecord),
     /// No key of the store would be found with these peppers.
     Wrong,
 }
 
 impl PepperRecord {
-    /// The record of peppers that are proven.
+    /// Returns a record of these peppers as proven.
     pub fn of(peppers: &Peppers) -> Self {
         let previous = peppers.previous.as_ref().map(Fingerprint::of);
         Self::Known { current: Fingerprint::of(&peppers.current), previous }
     }
 
-    /// Checks a process's peppers against the store's record. `has_keys` says whether a store without a record has
-    /// keys.
+    /// Checks a process's peppers against the store's record. `has_keys` is whether a store without a record has keys.
     pub fn judge(record: Option<Self>, peppers: &Peppers, has_keys: bool, now: Timestamp) -> Verdict {
         let own = Fingerprint::of(&peppers.current);
         let own_previous = peppers.previous.as_ref().map(Fingerprint::of);
@@ -154,7 +153,11 @@ mod tests {
         assert_eq!(judged(&during, &before), Verdict::Fits, "a process that was not restarted yet");
         assert_eq!(judged(&during, &after), Verdict::Replace(PepperRecord::of(&after)));
         assert_eq!(judged(&after, &before), Verdict::Wrong);
-        assert_eq!(judged(&during, &peppers(3, Some(1))), Verdict::Wrong, "keys of the second would be lost");
+        assert_eq!(
+            judged(&during, &peppers(3, Some(1))),
+            Verdict::Wrong,
+            "keys created with the second pepper would be lost"
+        );
     }
 
     #[test]
@@ -163,7 +166,7 @@ mod tests {
         assert_eq!(PepperRecord::judge(None, &ours, true, NOW), Verdict::Replace(unproven));
         assert_eq!(PepperRecord::judge(Some(unproven), &peppers(2, None), true, NOW), Verdict::Fits);
         assert!(unproven.is_proven_by(Timestamp::from_millis(NOW.millis() - 1)));
-        assert!(!unproven.is_proven_by(NOW), "a key that was made since proves only itself");
+        assert!(!unproven.is_proven_by(NOW), "a key created since then proves only its own pepper");
         let new = PepperRecord::judge(None, &ours, false, NOW);
         assert_eq!(new, Verdict::Replace(PepperRecord::of(&ours)), "a store without keys");
     }

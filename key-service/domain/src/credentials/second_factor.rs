@@ -11,19 +11,19 @@ use crate::credentials::digest::{Digest, Pepper, Peppers};
 
 /// Context in which secrets are derived from a pepper.
 const CONTEXT: &str = "faregate 2026-11-23 secrets of second factors";
-/// Bytes of a secret, as recommended by RFC 4226.
+/// Length of a secret in bytes, as recommended by RFC 4226.
 const SECRET: usize = 20;
 /// Name of the service in apps.
 const ISSUER: &str = "Faregate";
 
-/// Number of recovery codes of a new second factor.
+/// Recovery codes of a new second factor.
 pub const RECOVERY_CODES: usize = 10;
 /// Random bytes of a recovery code: sixteen characters in base32.
 const RECOVERY_BYTES: usize = 10;
 /// Characters between the hyphens of a recovery code.
 const RECOVERY_GROUP: usize = 4;
 
-/// A random number. The secret is derived from it, the pepper and the member.
+/// A random number, from which the secret is derived with the pepper and the member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(transparent)]
 pub struct FactorId(#[cbor(n(0), with = "minicbor::bytes")] pub [u8; 16]);
@@ -31,7 +31,7 @@ pub struct FactorId(#[cbor(n(0), with = "minicbor::bytes")] pub [u8; 16]);
 /// A second factor as stored. Without the pepper, it reveals neither the secret nor a recovery code.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct SecondFactor {
-    /// The secret is derived from this number, the pepper and the member.
+    /// Random number from which the secret is derived, with the pepper and the member.
     #[n(0)]
     pub id: FactorId,
     /// Digest of the secret. It shows which pepper the secret was derived from.
@@ -56,7 +56,7 @@ impl FactorId {
     }
 }
 
-/// Form of the number in pages.
+/// Writes the number as pages contain it.
 impl fmt::Display for FactorId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&hex::encode(self.0))
@@ -64,7 +64,7 @@ impl fmt::Display for FactorId {
 }
 
 impl SecondFactor {
-    /// Accepts a code of this step; `None` if this or a later code was accepted before.
+    /// Returns the factor after a code of this step was accepted; `None` if this or a later code was accepted before.
     pub fn after_step(&self, step: u64) -> Option<Self> {
         (step > self.last_step).then(|| Self { last_step: step, ..self.clone() })
     }
@@ -79,7 +79,7 @@ impl SecondFactor {
 }
 
 impl TotpSecret {
-    /// Derives the secret of a member from this pepper.
+    /// Derives a member's secret from this pepper.
     pub fn new(pepper: &Pepper, member: MemberId, id: FactorId) -> Self {
         let derived = pepper.derive(CONTEXT, &[member.as_bytes(), &id.0[..]].concat());
         let mut secret = [0; SECRET];
@@ -87,24 +87,24 @@ impl TotpSecret {
         Self(Builder::new().with_secret(secret).build_noncompliant())
     }
 
-    /// Derives the secret of a stored second factor, with the pepper that its digest matches; `None` if another pepper
-    /// made it.
+    /// Derives the secret of a stored second factor, with the pepper that its digest matches; `None` if it was derived
+    /// from another pepper.
     pub fn of(peppers: &Peppers, member: MemberId, factor: &SecondFactor) -> Option<Self> {
         let mut secrets = peppers.all().map(|pepper| Self::new(pepper, member, factor.id));
         secrets.find(|secret| secret.digest() == factor.secret)
     }
 
-    /// Digest that identifies the secret.
+    /// Returns the digest that identifies the secret.
     pub fn digest(&self) -> Digest {
         Digest::of(self.0.secret().as_ref())
     }
 
-    /// The secret in base32, to be typed into an app.
+    /// Returns the secret in base32, for typing it into an app.
     pub fn plaintext(&self) -> SecretString {
         self.0.secret().to_base32().into()
     }
 
-    /// The secret as an address that apps open, with a name for the member of an account.
+    /// Returns the secret as a URI that apps open, naming the account and its member.
     pub fn uri(&self, account: &str, member: &str) -> SecretString {
         let name = format!("{member} ({account})");
         let name = utf8_percent_encode(&name, NON_ALPHANUMERIC);
@@ -112,14 +112,14 @@ impl TotpSecret {
         format!("otpauth://totp/{ISSUER}:{name}?secret={secret}&issuer={ISSUER}").into()
     }
 
-    /// Returns the time step of a code; `None` if it fits no step near this time.
+    /// Returns the time step of a code; `None` if the code matches no step near this time.
     pub fn step_of(&self, code: &str, now: Timestamp) -> Option<u64> {
         let digits: String = code.chars().filter(|c| !c.is_whitespace()).collect();
         self.0.check(&digits, u64::try_from(now.seconds()).ok()?)
     }
 }
 
-/// Writes a recovery code of these random bytes, as shown to members.
+/// Encodes random bytes as a recovery code, as shown to members.
 pub fn recovery_code(random: [u8; RECOVERY_BYTES]) -> String {
     let code = Secret::from(random.to_vec()).to_base32();
     let groups = code.as_bytes().chunks(RECOVERY_GROUP).map(|group| String::from_utf8_lossy(group));

@@ -4,11 +4,11 @@ use serde::{Deserializer, Serialize, Serializer, de, ser::SerializeMap as _};
 use serde_json::value::RawValue;
 use shared::wire::Value;
 
-/// Largest value of a change in bytes of JSON. All settings except lists of models, metadata and key defaults are far
-/// shorter, and an event with all settings takes a few kilobytes.
+/// Maximum length of a change's value as JSON, in bytes. All settings except lists of models, metadata and key defaults
+/// are far shorter, and an event with all settings takes a few kilobytes.
 pub const MAX_CHANGE_BYTES: usize = 1024;
 
-/// A changed setting. Values are JSON.
+/// A changed setting, with its values as JSON.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     pub field: String,
@@ -24,7 +24,7 @@ impl Change {
 }
 
 /// Replaces a value of more than [`MAX_CHANGE_BYTES`] in an event. No setting looks like it: metadata values are
-/// strings, so none has a boolean `cut`.
+/// strings, so no metadata has a boolean `cut`.
 #[derive(Serialize)]
 struct CutValue<'a> {
     /// Always `true`.

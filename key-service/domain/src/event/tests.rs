@@ -143,7 +143,11 @@ fn a_long_value_of_a_change_is_cut_and_says_so() {
     for n in [6, 7, 64] {
         let (whole, change) = (json(&models(n)), Change::new("models", &models(n), &Value::Null));
         assert!(whole.len() > MAX_CHANGE_BYTES && change.before.len() <= MAX_CHANGE_BYTES, "{n}");
-        assert!(change.before.len() > MAX_CHANGE_BYTES - 8, "as much as fits: {}", change.before.len());
+        assert!(
+            change.before.len() > MAX_CHANGE_BYTES - 8,
+            "the value fills the available space: {}",
+            change.before.len()
+        );
         let cut: serde_json::Value = serde_json::from_str(&change.before).unwrap();
         assert_eq!((&cut["cut"], &cut["bytes"]), (&true.into(), &whole.len().into()));
         assert!(whole.starts_with(cut["begins"].as_str().unwrap()));

@@ -1,4 +1,4 @@
-//! Thresholds of money that bills cross.
+//! Money thresholds that bills cross.
 
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
@@ -8,9 +8,9 @@ use shared::money::NanoUsd;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Threshold {
     pub bound: MoneyBound,
-    /// Used share of the amount; for credit, the share that is left.
+    /// Used share of the amount; for credit, the remaining share.
     pub percent: u8,
-    /// Amount of the bound; for credit, the credit just after the last deposit.
+    /// Amount of the limit; for credit, the credit just after the last deposit.
     #[serde(deserialize_with = "usd")]
     pub amount: NanoUsd,
     /// Amount used; for a window, within the current window.
@@ -18,29 +18,29 @@ pub struct Threshold {
     pub used: NanoUsd,
 }
 
-/// A bound on money. The names are wire format: add, never rename.
+/// A limit on money. The names are wire format: add, never rename.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MoneyBound {
     /// The lifetime limit of a key or a group.
     Limit,
-    /// A limit in each hour.
+    /// A limit for each hour.
     Hour,
-    /// A limit in each day.
+    /// A limit for each day.
     Day,
-    /// A limit in each week.
+    /// A limit for each week.
     Week,
-    /// A limit in each month.
+    /// A limit for each month.
     Month,
     Credit,
 }
 
 impl MoneyBound {
-    /// Every bound, in the order of their numbers.
+    /// Every limit in the order of their numbers.
     pub const ALL: [Self; 6] = [Self::Limit, Self::Hour, Self::Day, Self::Week, Self::Month, Self::Credit];
 }
 
-/// Reads an amount from a JSON number.
+/// Parses an amount from a JSON number.
 pub(super) fn usd<'de, D: Deserializer<'de>>(deserializer: D) -> Result<NanoUsd, D::Error> {
     let number = Box::<RawValue>::deserialize(deserializer)?;
     NanoUsd::parse(number.get()).map_err(serde::de::Error::custom)

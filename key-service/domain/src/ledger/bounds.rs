@@ -11,10 +11,10 @@ use shared::{
 
 use super::rate::{Missing, Rate};
 
-/// Money of a key or of a group, with bounds.
+/// The money of a key or group, with its bounds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct Budget {
-    /// Most that may ever be spent, unless it is raised ([`Budget::limit_at`]); `None` for no limit.
+    /// Maximum that may ever be spent, unless it is raised ([`Budget::limit_at`]); `None` for no limit.
     #[n(0)]
     pub limit: Option<NanoUsd>,
     #[n(1)]
@@ -26,32 +26,32 @@ pub struct Budget {
     pub bounds: Option<Box<Bounds>>,
 }
 
-/// Bounds besides the lifetime limit, each with its current state.
+/// Bounds other than the lifetime limit, each with its current state.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct Bounds {
-    /// Applies instead of the lifetime limit for a time.
+    /// Temporarily replaces the lifetime limit.
     #[n(6)]
     pub limit_raised: Option<Raise>,
-    /// Bounds on the spend in calendar windows, at most one per length.
+    /// Limits on the spend in calendar windows, at most one per length.
     #[cbor(n(0), decode_with = "shared::stored::whole_value::decode")]
     pub windows: Vec<Window>,
     #[n(1)]
     pub requests_per_minute: Option<Rate>,
-    /// Bound on the tokens of admitted requests.
+    /// Rate limit for the tokens of admitted requests.
     #[n(2)]
     pub tokens_per_minute: Option<Rate>,
-    /// Largest number of requests at a time.
+    /// Maximum number of concurrent requests.
     #[n(3)]
     pub max_in_flight: Option<u64>,
     /// Open holds that started while the budget had any further bounds.
     #[n(4)]
     pub in_flight: u64,
-    /// Ids of the models that may be used; `None` is all.
+    /// Ids of the models that may be used; `None` for all.
     #[n(5)]
     pub models: Option<Vec<String>>,
 }
 
-/// A bound on the spend in each calendar window.
+/// A limit on the spend in each calendar window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct Window {
     #[n(0)]
@@ -59,61 +59,58 @@ pub struct Window {
     /// Amount that may be spent in a window, unless it is raised ([`Window::amount_at`]).
     #[n(1)]
     pub amount: NanoUsd,
-    /// Applies instead of the amount for a time.
+    /// Temporarily replaces the amount ([`Window::amount_at`]).
     #[n(4)]
     pub raised: Option<Raise>,
-    /// Beginning of the current window; for the first window, when the bound was set, or just after the account's last
-    /// bill if that is later.
+    /// Beginning of the current window. For the first window, this is when the bound was set, or just after the
+    /// account's last bill if that is later.
     #[n(2)]
     pub start: Timestamp,
     #[n(3)]
     pub used: NanoUsd,
 }
 
-/// A change of a budget's bounds: outer `None` leaves a bound, inner `None` removes the bound.
+/// A change to a budget's bounds: outer `None` keeps a bound, inner `None` removes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BoundsPatch {
-    /// A new lifetime limit. It ends the raise of the previous one.
+    /// The new lifetime limit. It ends the raise of the previous one.
     pub limit: Option<Option<NanoUsd>>,
     pub limit_raised: Option<Option<Raise>>,
-    /// All windows, at most one per length, each with its raise. An empty list removes every window. A length that
-    /// stays keeps its window's spend.
+    /// All windows, at most one per length, each with its raise. An empty list removes every window. A window whose
+    /// length is listed again keeps its spend.
     pub windows: Option<Vec<Limit>>,
-    /// Models that may be used.
+    /// The only models that may be used.
     pub models: Option<Option<Vec<String>>>,
-    /// Requests allowed in a minute.
     pub requests_per_minute: Option<Option<u64>>,
-    /// Tokens allowed in a minute.
     pub tokens_per_minute: Option<Option<u64>>,
-    /// Requests allowed at a time.
     pub max_in_flight: Option<Option<u64>>,
 }
 
 impl Budget {
-    /// Makes an unused budget with these bounds.
+    /// Creates an unused budget with these bounds.
     pub fn new(bounds: &BoundsPatch, now: Timestamp) -> Self {
         let mut budget = Self::default();
         budget.update(bounds, now);
         budget
     }
 
-    /// Returns whether four fifths of a bound on money are used.
+    /// Returns whether four fifths of a limit on money are used.
     pub fn is_nearly_used(&self, now: Timestamp) -> bool {
         self.limit_at(now).is_some_and(|limit| is_nearly_used(limit, self.used))
             || self.windows().any(|window| is_nearly_used(window.amount_at(now), window.at(now).used))
     }
 
-    /// The raise of the lifetime limit, until it ends.
+    /// Returns the raise of the lifetime limit, until it ends.
     pub fn limit_raised(&self, now: Timestamp) -> Option<Raise> {
         self.bounds.as_ref()?.limit_raised.filter(|raise| !raise.has_ended(now))
     }
 
-    /// The lifetime limit in force at this time.
+    /// Returns the lifetime limit in force at this time.
     pub fn limit_at(&self, now: Timestamp) -> Option<NanoUsd> {
         self.limit.map(|limit| self.limit_raised(now).map_or(limit, |raise| raise.amount))
     }
 
-    /// Returns the amount that every bound on money still allows, after the open holds.
+    /// Returns the amount that every limit on money still allows, after the open holds.
     pub fn left(&self, now: Timestamp) -> NanoUsd {
         let of_limit = self.limit_at(now).map_or(NanoUsd::MAX, |limit| limit.left_after(self.used));
         let of_windows = self.windows().map(|window| window.left(now));
@@ -146,7 +143,7 @@ impl Budget {
         self.windows_mut().filter(|window| window.start == now).for_each(|window| window.start = begin);
     }
 
-    /// Counts one request in flight less. If it was the last one, removed bounds are forgotten.
+    /// Counts one less request in flight. After the last one, removed bounds are forgotten.
     pub(super) fn end_request(&mut self) {
         let Some(bounds) = &mut self.bounds else { return };
         bounds.in_flight = bounds.in_flight.saturating_sub(1);
@@ -163,8 +160,8 @@ impl Budget {
         }
     }
 
-    /// Returns an amount that was billed at the earlier time `at`. A window that started later did not count that bill.
-    /// For a bill with a future time, it is unknown which windows counted it.
+    /// Takes back an amount that was billed at the earlier time `at`. A window that started later did not count that
+    /// bill. For a bill with a future time, it is unknown which windows counted it.
     pub(super) fn unbill(&mut self, amount: NanoUsd, at: Timestamp, now: Timestamp) {
         self.turn(now);
         self.used = self.used.left_after(amount);
@@ -174,7 +171,7 @@ impl Budget {
     }
 
     /// Starts the windows that the calendar has reached, and forgets raises that have ended. A clock that steps back
-    /// restores neither.
+    /// reverses neither.
     pub(super) fn turn(&mut self, now: Timestamp) {
         for window in self.windows_mut() {
             *window = window.at(now);
@@ -229,8 +226,8 @@ impl Bounds {
         }
     }
 
-    /// Counts a request with this many tokens. If it is `readmitted`, requests per minute have counted it already.
-    /// Returns how much was missing from the token rate, if there is one.
+    /// Counts a request with this many tokens. If it is `readmitted`, the request rate has already counted it. Returns
+    /// how much was missing from the token rate, if there is one.
     pub(super) fn count(&mut self, tokens: u64, readmitted: bool, now: Timestamp) -> Option<Missing> {
         self.in_flight += 1;
         if let Some(rate) = self.requests_per_minute.as_mut().filter(|_| !readmitted) {
@@ -239,7 +236,7 @@ impl Bounds {
         self.tokens_per_minute.as_mut().map(|rate| rate.take(tokens, now))
     }
 
-    /// Replaces the tokens that were counted for a request. `then` is what was missing at that time.
+    /// Replaces the tokens that were counted for a request. `then` is what was missing when they were counted.
     pub(super) fn recount(&mut self, counted: u64, then: Option<Missing>, tokens: u64, now: Timestamp) {
         if let Some(rate) = &mut self.tokens_per_minute {
             rate.replace(counted, then, tokens, now);
@@ -272,17 +269,17 @@ impl Window {
         Self { raised, ..self }
     }
 
-    /// The amount in force at this time.
+    /// Returns the amount in force at this time.
     pub fn amount_at(&self, now: Timestamp) -> NanoUsd {
         self.at(now).raised.map_or(self.amount, |raise| raise.amount)
     }
 
-    /// Unused amount of the window at this time; holds may take a part of it.
+    /// Returns the unused amount of the window at this time; holds may cover a part of it.
     pub fn left(&self, now: Timestamp) -> NanoUsd {
         self.amount_at(now).left_after(self.at(now).used)
     }
 
-    /// The end of the window, when the amount is available again.
+    /// Returns the end of the window, when the amount is available again.
     pub fn resets_at(&self) -> Timestamp {
         self.per.end(self.start)
     }

@@ -1,4 +1,4 @@
-//! Commands to the ledger, and the outcomes of commands.
+//! Commands to the ledger and their outcomes.
 
 use std::{sync::Arc, time::Duration};
 
@@ -30,7 +30,7 @@ pub enum Command {
         /// Idempotency id: a repeated deposit adds nothing and has the same outcome.
         id: DepositId,
         amount: NanoUsd,
-        /// Reason, for people; may be empty.
+        /// Note for people; may be empty.
         note: String,
         /// Id of the payment, if the operator gave one; `id` is then derived from it.
         payment_id: Option<PaymentId>,
@@ -49,14 +49,14 @@ pub enum Command {
     },
     /// Sets aside money for a generation.
     Hold(NewHold),
-    /// Renews a hold's lease, records progress, and raises the hold as far as money is available.
+    /// Renews a hold's lease, records progress, and increases the hold as far as money is available.
     Extend {
         key: KeyId,
         generation: GenerationId,
-        /// The amount to hold in total. A lower amount than is held changes nothing.
+        /// The total amount to hold. An amount below the current hold changes nothing.
         most: NanoUsd,
         progress: Progress,
-        /// Number of ticks until the hold expires; never shortens a lease.
+        /// Ticks until the hold expires; never shortens a lease.
         lease_ticks: u64,
     },
     /// Bills a generation and releases the rest of its hold. A capture replaces the bill of an expiry. Without a hold,
@@ -67,7 +67,7 @@ pub enum Command {
         /// The model's id in the catalogue; an earlier hold or bill of the generation keeps its own.
         model: String,
         total: Progress,
-        /// Largest charge of a generation that ran on after its stream was cut; the rest of the cost is shortfall.
+        /// Maximum charge for a generation that ran on after its stream was cut; the rest of the cost is shortfall.
         /// `None` charges the cost.
         chargeable: Option<NanoUsd>,
         estimated: bool,
@@ -86,28 +86,28 @@ pub struct NewHold {
     pub generation: GenerationId,
     /// The model's id in the catalogue.
     pub model: String,
-    /// If less than this is left, the request can never be paid and is refused permanently.
+    /// Minimum amount that can pay for the request. If less is left, the request is refused permanently.
     pub least: NanoUsd,
     /// If less than this is available because other generations hold the rest, the caller is asked to retry. At least
     /// `least`.
     pub enough: NanoUsd,
     /// The amount to hold if available; at least `enough`.
     pub most: NanoUsd,
-    /// If less than this is available, the request is refused as [`Refused::Reserved`]: the amounts above rest on a
-    /// bound of the prompt's tokens, and an exact count would lower them. Zero if the prompt cannot be counted.
+    /// If less than this is available, the request is refused as [`Refused::Reserved`]: the amounts above assume a
+    /// maximum number of prompt tokens, and an exact count would lower them. Zero if the prompt cannot be counted.
     pub room_for_bound: NanoUsd,
-    /// Bound on the prompt's tokens, which rates count until the real number is known.
+    /// Maximum number of prompt tokens, which rates count until the real number is known.
     pub prompt_tokens: u64,
     /// An earlier hold admitted the request and was released, so requests per minute have counted it already.
     pub readmitted: bool,
-    /// Number of ticks until the hold expires.
+    /// Ticks until the hold expires.
     pub lease_ticks: u64,
-    /// How the caller asked; `None` if its gateway did not report it.
+    /// How the caller sent the request; `None` if its gateway did not report it.
     pub origin: Option<Arc<Origin>>,
 }
 
 impl Command {
-    /// The key whose state the command reads.
+    /// Returns the key whose state the command reads.
     pub const fn key(&self) -> Option<KeyId> {
         match self {
             Self::Deposit { .. } | Self::Tick { .. } => None,
@@ -120,7 +120,7 @@ impl Command {
         }
     }
 
-    /// The record that the command reads.
+    /// Returns the record that the command reads.
     pub const fn record(&self) -> Option<RecordId> {
         match self {
             Self::Check { .. } | Self::Tick { .. } => None,
@@ -137,9 +137,8 @@ impl Command {
 /// The effect of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Credit of the account just after the deposit.
+    /// The account's credit just after the deposit.
     Deposited(NanoUsd),
-    /// Current tick of the account.
     Ticked(u64),
     Allowed {
         /// Ids of the models that the key and all its groups allow; `None` for every model.
@@ -148,12 +147,12 @@ pub enum Outcome {
     /// The generation has a hold.
     Held {
         amount: NanoUsd,
-        /// State of the rates of the hold's key and groups.
+        /// State of the rates at the hold's key and groups.
         rates: RateStatus,
     },
     Extended {
         amount: NanoUsd,
-        /// Set if the key has been revoked or disabled since, or its group archived: nothing more is held.
+        /// Set if the key has been revoked or disabled in the meantime, or its group archived: nothing more is held.
         revoked_by: Option<Refusal>,
     },
     Captured(Settlement),
@@ -161,7 +160,7 @@ pub enum Outcome {
     Released,
     /// An expiry resolved the hold.
     Expired(Settlement),
-    /// The hold's lease has not run out.
+    /// The hold's lease has not expired.
     NotDue,
     /// The hold does not exist or no longer exists, or the generation belongs to another key.
     Gone,
@@ -188,7 +187,7 @@ pub enum Refused {
     /// A limit of the budget is reached, or what is left cannot pay for the request.
     LimitReached {
         level: Level,
-        /// End of the window that is used up; `None` if the lifetime limit is.
+        /// End of the used-up window; `None` if the lifetime limit is used up.
         resets_at: Option<Timestamp>,
     },
     /// The account's credit is used up, or what is left cannot pay for the request.
@@ -197,7 +196,7 @@ pub enum Refused {
     ModelNotAllowed {
         models: Vec<String>,
     },
-    /// A rate or the bound on requests in flight leaves no room for the request.
+    /// A rate or the limit on requests in flight leaves no room for the request.
     RateLimited {
         bound: RateBound,
         /// How long until the request may fit.
@@ -209,7 +208,7 @@ pub enum Refused {
     Reserved,
     /// The deposit is not above zero, or the credit would pass [`NanoUsd::MAX`].
     BadDeposit,
-    /// The deposit was made before, with another amount.
+    /// The deposit was made before, with a different amount.
     DepositDiffers {
         earlier: NanoUsd,
     },
@@ -218,7 +217,7 @@ pub enum Refused {
 }
 
 impl Refused {
-    /// Returns the refusal for gRPC; `None` if gRPC callers cannot cause it.
+    /// Returns the refusal as gRPC callers see it; `None` if they cannot cause it.
     pub const fn refusal(&self) -> Option<Refusal> {
         match self {
             Self::UnknownKey | Self::Revoked => Some(Refusal::InvalidApiKey),

@@ -1,4 +1,4 @@
-//! Events of commands: deposits, and money thresholds that commands cross.
+//! Events that commands cause: deposits, and crossed money thresholds.
 
 use shared::{
     calendar::Per,
@@ -21,15 +21,15 @@ use crate::{
 
 /// All of a limit, in percent.
 const WHOLE: u8 = 100;
-/// Thresholds of a limit, in percent used.
+/// Thresholds of a limit: used percentages.
 const LIMIT_PERCENTS: [u8; 4] = [50, 80, 95, WHOLE];
-/// Thresholds of the credit, in percent left of the credit just after the last deposit.
+/// Thresholds of the credit: percentages left of the credit just after the last deposit.
 const CREDIT_PERCENTS: [u8; 3] = [20, 5, 0];
 
 /// An event to write, unless one with the same name was written before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Told {
-    /// Name of the threshold, so that it is reported only once. It contains budget, bound, percent, beginning and
+    /// Name of the threshold, so that it is reported only once. It contains budget, limit, percent, beginning and
     /// amount.
     pub once: Option<Vec<u8>>,
     pub event: Event,
@@ -38,13 +38,13 @@ pub struct Told {
 /// A holder of money: an account's credit, or the budget of a key or group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holder {
-    /// A key, with its group.
+    /// A key and its group.
     Key(KeyId, Option<GroupId>),
     Group(GroupId),
     Account(AccountId),
 }
 
-/// A threshold that a holder crossed in the window beginning at `start`.
+/// A threshold that a holder crossed in the window that began at `start`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Passed {
     pub holder: Holder,
@@ -53,21 +53,21 @@ pub struct Passed {
     pub threshold: Threshold,
 }
 
-/// Amount of a limit, and how much of it is used.
+/// A limit's amount, and how much of it is used.
 #[derive(Clone, Copy)]
 struct UsedAmount {
     amount: NanoUsd,
     used: NanoUsd,
 }
 
-/// Events of the commands of one call, all with the same time. Thresholds compare the money before the call with the
-/// money after it.
+/// Collects the events of one call, whose commands have the same time. To find thresholds, it compares the money before
+/// the call with the money after it.
 #[derive(Debug)]
 pub struct CallEvents {
     account: AccountId,
     now: Timestamp,
     credit_before: NanoUsd,
-    /// Budgets that commands have billed, or found with an ended raise: before the call and now.
+    /// Budgets that commands have billed, or found with an ended raise: before the call, and now.
     billed: Vec<(Holder, Budget, Budget)>,
     told: Vec<Told>,
 }
@@ -77,7 +77,7 @@ impl CallEvents {
         Self { account, now, credit_before: before.credit, billed: Vec::new(), told: Vec::new() }
     }
 
-    /// Notes a command that was applied.
+    /// Records a command that was applied.
     pub fn applied(&mut self, command: &Command, before: &State, after: &State) {
         if before.record == Record::None
             && after.record != Record::None
@@ -96,7 +96,7 @@ impl CallEvents {
         }
     }
 
-    /// Notes a command that was refused. A refused hold shows which money bounds leave too little.
+    /// Records a command that was refused. A refused hold shows which money limits leave too little.
     pub fn refused(&mut self, command: &Command, state: &State, refused: &Refused) {
         let Command::Hold(NewHold { key, least, .. }) = command else { return };
         if *refused == Refused::CreditEmpty {
@@ -169,7 +169,7 @@ impl CallEvents {
     }
 }
 
-/// Returns the thresholds that a change of bounds crosses: usage has reached them under the bounds `after` and had not
+/// Returns the thresholds that a change of bounds crosses: usage has reached them under the bounds `after`, but not
 /// under `before`. A budget created with usage has no bounds before.
 pub fn passed_by_bounds(
     holder: Holder,
@@ -180,8 +180,8 @@ pub fn passed_by_bounds(
     passed(holder, before, after, now).filter_map(|passed| passed.told(now)).collect()
 }
 
-/// Finds the thresholds that usage has reached under the bounds in force now and had not reached under the earlier
-/// ones. A raise recorded earlier was in force then, although it may have ended since.
+/// Finds the thresholds that usage has reached under the bounds in force now, but not under the earlier ones. An
+/// earlier raise was in force then, although it may have ended since.
 fn passed<'a>(
     holder: Holder,
     before: Option<&'a Budget>,
@@ -221,12 +221,12 @@ fn as_raised(amount: NanoUsd, raised: Option<Raise>) -> NanoUsd {
 }
 
 impl Budget {
-    /// The lifetime limit with its raise, whether that has ended or not.
+    /// Returns the lifetime limit with its raise, even if that has ended.
     fn recorded_limit(&self) -> Option<NanoUsd> {
         self.limit.map(|limit| as_raised(limit, self.bounds.as_ref().and_then(|bounds| bounds.limit_raised)))
     }
 
-    /// The raises of all limits, whether they have ended or not.
+    /// Lists the raises of all limits, even if they have ended.
     fn raises(&self) -> impl Iterator<Item = Raise> {
         let of_limit = self.bounds.iter().filter_map(|bounds| bounds.limit_raised);
         of_limit.chain(self.windows().filter_map(|window| window.raised))
@@ -245,7 +245,7 @@ impl Passed {
         Self { holder, start: window.start, threshold }
     }
 
-    /// Makes the event of the threshold, with the name that keeps it from being reported twice.
+    /// Returns the event for the threshold, with the name that prevents a second report.
     fn told(self, now: Timestamp) -> Option<Told> {
         let once = Some(self.name());
         self.event(now).map(|event| Told { once, event })
@@ -256,7 +256,8 @@ impl Passed {
         name(self.holder, bound, percent, self.start, amount)
     }
 
-    /// Makes the event of the threshold. Its id follows from time and holder, so that every store makes the same.
+    /// Returns the event for the threshold. Its id follows from time and holder, so that every store generates the
+    /// same.
     pub fn event(&self, now: Timestamp) -> Option<Event> {
         let Threshold { bound, percent, .. } = self.threshold;
         let id = self.holder.as_bytes();
@@ -315,8 +316,8 @@ const fn bound_of(per: Per) -> MoneyBound {
     }
 }
 
-/// Makes the event of a deposit; `None` for other commands. Its id takes the random bytes of the deposit's id but has
-/// its own time, since the id of a payment's deposit has none.
+/// Returns the event for a deposit; `None` for other commands. Its id combines the random bytes of the deposit's id
+/// with the event's time, since the deposit of a payment has an id without a time.
 pub fn deposited(command: &Command, at: Timestamp) -> Option<Event> {
     let Command::Deposit { id, amount, note, payment_id, actor } = command else { return None };
     let (note, payment_id) = (note.clone(), payment_id.clone());

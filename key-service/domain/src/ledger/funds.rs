@@ -1,4 +1,4 @@
-//! Balances of an account and of the budgets that pay, and all movements between them, holds and settlements.
+//! The balances of an account and of the budgets that pay, and all movements between balances, holds and settlements.
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,7 +19,7 @@ use crate::ledger::{
     state::{Account, Group, Groups, Key, MOST_CARRIED},
 };
 
-/// Refuses a request beyond the bound on requests in flight. One of them may end within a second, so the client may
+/// Refuses a request beyond the limit on requests in flight. One of those may end within a second, so the client may
 /// retry then.
 pub const IN_FLIGHT: Refused = Refused::RateLimited {
     bound: RateBound::InFlight,
@@ -29,10 +29,10 @@ pub const IN_FLIGHT: Refused = Refused::RateLimited {
 
 pub(super) const NANO: NanoUsd = NanoUsd::from_nanos(1);
 
-/// Usage and cost of a generation to be billed.
+/// Usage and cost to bill for a generation.
 pub(super) struct Claim {
     pub(super) total: Progress,
-    /// Largest charge: the cost, or less.
+    /// Maximum charge: the cost, or less.
     pub(super) chargeable: NanoUsd,
     pub(super) estimated: bool,
     pub(super) ending: Ending,
@@ -40,14 +40,14 @@ pub(super) struct Claim {
 }
 
 impl Claim {
-    /// Makes the settlement with this charge.
+    /// Returns the settlement with this charge.
     fn settled(self, payer: Payer, origin: Option<Arc<Origin>>, charged: NanoUsd) -> Settlement {
         let Self { total, chargeable: _, estimated, ending, at } = self;
         let Progress { usage, cost, upstream_cost, course } = total;
         Settlement { payer, origin, usage, cost, upstream_cost, charged, ending, estimated, at, course }
     }
 
-    /// Bounds the charge, if `most` is set.
+    /// Limits the charge, if `most` is set.
     pub(super) fn charging_at_most(self, most: Option<NanoUsd>) -> Self {
         Self { chargeable: most.map_or(self.chargeable, |most| most.min(self.chargeable)), ..self }
     }
@@ -62,7 +62,7 @@ pub(super) struct Funds {
 }
 
 impl Funds {
-    /// Makes the claim for a generation that ends now.
+    /// Returns the claim for a generation that ends now.
     pub(super) fn claim(&self, total: Progress, estimated: bool, ending: Ending) -> Claim {
         Claim { chargeable: total.cost, total, estimated, ending, at: self.bills_at() }
     }
@@ -115,7 +115,7 @@ impl Funds {
         Ok(())
     }
 
-    /// Refuses a request that exceeds a bound other than money. Requests per minute always admit a readmitted request.
+    /// Refuses a request that exceeds a bound other than money. The request rate always admits a readmitted request.
     pub(super) fn admit(&self, model: &String, prompt_tokens: u64, readmitted: bool) -> Result<(), Refused> {
         if self.model_lists().any(|models| !models.contains(model)) {
             return Err(Refused::ModelNotAllowed { models: self.models().unwrap_or_default() });
@@ -154,7 +154,7 @@ impl Funds {
         Ok(amount)
     }
 
-    /// Counts a request at every budget with bounds. Requests per minute count it unless it was admitted before.
+    /// Counts a request at every budget with bounds. The request rate counts it unless it was admitted before.
     pub(super) fn count(&mut self, prompt_tokens: u64, readmitted: bool) -> Counted {
         let (now, tokens) = (self.now, prompt_tokens.min(MOST_TOKENS));
         let mut counted = Counted::default();
@@ -201,7 +201,7 @@ impl Funds {
         }
     }
 
-    /// Resolves a hold. The hold pays what it covers of the claim; other available money pays the rest.
+    /// Resolves a hold. The held money pays the claim as far as it can; other available money pays the rest.
     pub(super) fn settle(&mut self, hold: Hold, claim: Claim) -> Settlement {
         let chargeable = claim.chargeable;
         let beyond = chargeable.left_after(hold.amount).min(self.available(claim.at));
@@ -218,7 +218,7 @@ impl Funds {
             Ending::Captured | Ending::Late => settled,
             Ending::Expired => {
                 let billable = plus(settled.charged, self.available(claim.at));
-                // Credit has an upper bound. What would exceed it is not returned.
+                // Credit has a maximum, and the excess is not returned.
                 let kept = settled.charged.left_after(NanoUsd::MAX.left_after(self.account.credit));
                 let charged = claim.chargeable.min(billable).max(kept);
                 if charged < settled.charged {
@@ -234,8 +234,8 @@ impl Funds {
         }
     }
 
-    /// Bills a cost without a hold, up to the available amount. Nothing is charged if the generation may have been
-    /// billed before.
+    /// Bills a cost without a hold, up to the available amount. Charges nothing if the generation may have been billed
+    /// before.
     pub(super) fn bill_without_hold(&mut self, payer: Payer, claim: Claim) -> Settlement {
         let charged = match claim.ending {
             Ending::Captured | Ending::Expired => claim.chargeable.min(self.available(claim.at)),
@@ -283,7 +283,7 @@ impl Funds {
         Counted { tokens, ..counted }
     }
 
-    /// The budgets that pay: the key, its group, the group's parent.
+    /// Lists the budgets that pay: the key, its group, the group's parent.
     fn budgets(&self) -> impl Iterator<Item = (Level, &Budget)> {
         let [group, parent] =
             self.groups.each_ref().map(|group| group.as_ref().map(|(_, group)| &group.budget));
@@ -327,7 +327,7 @@ impl Funds {
         Ok(())
     }
 
-    /// Returns what every bound and the credit leave at this time, neither used nor held.
+    /// Returns the amount that all limits and the credit leave at this time, neither used nor held.
     fn available(&self, at: Timestamp) -> NanoUsd {
         let of_credit = self.account.credit.left_after(self.account.held);
         let of_budgets = self.budgets().map(|(_, budget)| budget.left(at).left_after(budget.held));
@@ -355,7 +355,7 @@ impl Funds {
         }
     }
 
-    /// Returns an amount that was billed at the earlier time `at`.
+    /// Takes back an amount that was billed at the earlier time `at`.
     fn unbill(&mut self, amount: NanoUsd, at: Timestamp, now: Timestamp) {
         self.account.credit = plus(self.account.credit, amount);
         for (_, budget) in self.budgets_mut() {
@@ -381,7 +381,7 @@ pub fn rate_limited(
     Some(Refused::RateLimited { bound, retry_after: retry_after?, token_room })
 }
 
-/// Tokens of a request that count for rates.
+/// Returns how many tokens of a request rates count.
 fn tokens(usage: Usage) -> u64 {
     usage.prompt.saturating_add(usage.completion).min(MOST_TOKENS)
 }

@@ -1,5 +1,5 @@
 //! Random histories of a few accounts, and a model store that runs them with the ledger alone. They test the ledger,
-//! and every store against the ledger.
+//! and compare every store with it.
 
 mod world;
 
@@ -33,30 +33,29 @@ use shared::{
 pub use self::world::{Trail, World};
 use super::{BoundsPatch, Command, Level, NewHold, Outcome, Progress, Refused};
 
-/// Number of existing accounts; the next number is an account that does not exist.
+/// Existing accounts; the next number is an account that does not exist.
 pub const ACCOUNTS: u8 = 2;
-/// Number of keys per account; the next number is a key that does not exist.
+/// Keys per account; the next number is a key that does not exist.
 pub const KEYS: u8 = 3;
-/// Number of generations per account. The last two have ids of another time: see [`of_history`].
+/// Generations per account. The last two have ids of another time: see [`of_history`].
 pub const GENERATIONS: u8 = 12;
 
-/// Number of groups per account; the next number is a group that does not exist. At first the second is a child of
-/// the first.
+/// Groups per account; the next number is a group that does not exist. At first the second is a child of the first.
 pub const GROUPS: u8 = 3;
 
-/// Models of histories.
+/// Models that commands in histories name.
 const MODELS: [&str; 2] = ["Model Flash", "Model Max"];
 
 /// Start of all histories: a Friday, eleven days before the end of a month.
 pub const START: Timestamp = Timestamp::from_millis(1_795_140_665_000);
 
-/// Longest history, in which stores forget no expired generation.
+/// Maximum duration of a history, in which stores forget no expired generation.
 pub const LONGEST_HISTORY: Duration = Duration::from_hours(24 * 30);
 
 /// A step of a history.
 #[derive(Clone, Debug)]
 pub enum Step {
-    /// Commands to an account, executed together.
+    /// Executes commands of an account together.
     Execute(AccountId, Vec<Command>),
     /// The owner changes a key.
     Update(AccountId, KeyId, KeyPatch),
@@ -84,7 +83,7 @@ pub enum Clock {
 }
 
 impl Clock {
-    /// The new time. No time is later than [`LONGEST_HISTORY`] allows.
+    /// Returns the new time, but none later than [`LONGEST_HISTORY`] allows.
     pub fn after(self, now: Timestamp) -> Timestamp {
         let later = match self {
             Self::Wait(duration) => now.plus(duration),
@@ -100,28 +99,28 @@ pub fn history() -> impl Strategy<Value = Vec<Step>> {
     vec(step(), 1..40)
 }
 
-/// The account of this number.
+/// Returns the id of a numbered account.
 pub fn account(n: u8) -> AccountId {
     AccountId::new(START, chance(n))
 }
 
-/// The key of this number, in whatever account.
+/// Returns the id of a numbered key, the same in every account.
 pub fn key(n: u8) -> KeyId {
     KeyId::new(START, chance(n))
 }
 
-/// The group of this number, in whatever account.
+/// Returns the id of a numbered group, the same in every account.
 pub fn group(n: u8) -> GroupId {
     GroupId::new(START, chance(n))
 }
 
-/// The generation of this number, in whatever account.
+/// Returns the id of a numbered generation, the same in every account.
 pub fn generation(n: u8) -> GenerationId {
     GenerationId::new(START, chance(n))
 }
 
-/// The generation of this number in histories. The last but one has an id from a gateway whose clock is too far
-/// ahead, the last an id older than stores remember.
+/// Returns the id of a numbered generation in histories. The last but one has an id from a gateway whose clock is too
+/// far ahead, and the last an id older than stores remember.
 pub fn of_history(n: u8) -> GenerationId {
     match GENERATIONS - n {
         1 => GenerationId::new(START.minus(Duration::from_hours(3)), chance(n)),
@@ -130,12 +129,12 @@ pub fn of_history(n: u8) -> GenerationId {
     }
 }
 
-/// The deposit of this number, in whatever account.
+/// Returns the id of a numbered deposit, the same in every account.
 pub fn deposit(n: u8) -> DepositId {
     DepositId::new(START, chance(n))
 }
 
-/// A hold of exactly this amount. Tests give what else they need by struct update.
+/// Returns a hold of exactly this amount. Tests set other fields by struct update.
 pub fn new_hold(key: KeyId, generation: GenerationId, amount: NanoUsd) -> NewHold {
     NewHold {
         key,
@@ -153,15 +152,15 @@ pub fn new_hold(key: KeyId, generation: GenerationId, amount: NanoUsd) -> NewHol
     }
 }
 
-/// The outcome of a hold at budgets without rates.
+/// Returns the outcome of a hold at budgets without rates.
 pub fn held(amount: NanoUsd) -> Outcome {
     Outcome::Held { amount, rates: RateStatus::default() }
 }
 
-/// The refusal of a key whose lifetime limit is reached.
+/// The refusal for a key that has reached its lifetime limit.
 pub const KEY_LIMIT_REACHED: Refused = Refused::LimitReached { level: Level::Key, resets_at: None };
 
-/// Random part of an id. Larger numbers sort after smaller ones.
+/// Returns the random part of an id. Larger numbers sort after smaller ones.
 fn chance(n: u8) -> [u8; 10] {
     [0, 0, 0, 0, 0, 0, 0, 0, 0, n]
 }
@@ -180,10 +179,10 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A credential without grace, or with one so short that a history outlives it.
+/// Generates a credential without a grace period, or with one shorter than a history.
 fn new_credential() -> impl Strategy<Value = NewCredential> {
     let grace = prop_oneof![1 => Just(Duration::ZERO), 3 => (1..40_u64).prop_map(Duration::from_secs)];
-    // Equal digests are the same rotation once more.
+    // Two equal digests stand for a repeated rotation.
     let digest = any::<[u8; 32]>().no_shrink().prop_map(Digest::from_bytes);
     (0..ACCOUNTS, 0..KEYS, digest, grace, any::<bool>()).prop_map(|(a, k, digest, grace, is_forced)| {
         let (account, key, hint) = (account(a), key(k), "fg_api_…".to_owned());
@@ -191,12 +190,12 @@ fn new_credential() -> impl Strategy<Value = NewCredential> {
     })
 }
 
-/// Number of a credential, mostly of the first.
+/// Generates the number of a credential, usually the first.
 fn credential() -> impl Strategy<Value = u64> {
     prop_oneof![20 => Just(0), 4 => Just(1), 2 => Just(2), 1 => Just(3)]
 }
 
-/// Mostly seconds; sometimes hours, the end of a window, or a step back.
+/// Generates mostly seconds; sometimes hours, the end of a window, or a step back.
 fn clock() -> impl Strategy<Value = Clock> {
     let per = select(vec![Per::Hour, Per::Hour, Per::Day, Per::Week, Per::Month]);
     prop_oneof![
@@ -225,12 +224,12 @@ fn group_patch() -> impl Strategy<Value = GroupPatch> {
     })
 }
 
-/// A group above a key or a group, which may not exist.
+/// Generates a group above a key or group. It may not exist.
 fn parent() -> impl Strategy<Value = Option<GroupId>> {
     option::of((0..=GROUPS).prop_map(group))
 }
 
-/// Few of all bounds, and bounds so tight that requests reach them.
+/// Generates few of the possible bounds, so tight that requests reach them.
 fn bounds_patch() -> impl Strategy<Value = BoundsPatch> {
     let rarely = |value| option::weighted(0.15, option::weighted(0.8, value));
     let limit = option::of(option::of(nanos(0..1_500)));
@@ -270,7 +269,7 @@ fn bounds_patch() -> impl Strategy<Value = BoundsPatch> {
     )
 }
 
-/// Raises, most of them above the limits of histories, until some seconds or the end of a window later.
+/// Generates raises, most of them above the limits of histories, that end some seconds later or at the end of a window.
 fn raise() -> impl Strategy<Value = Raise> {
     let until = prop_oneof![
         6 => (0..90_u64).prop_map(|seconds| START.plus(Duration::from_secs(seconds))),
@@ -279,7 +278,7 @@ fn raise() -> impl Strategy<Value = Raise> {
     (nanos(600..2_000), until).prop_map(|(amount, until)| Raise { amount, until })
 }
 
-/// How a caller asked: two thirds name one of a few users, and half of those have a request id.
+/// Returns how a caller sent a request: two thirds name one of a few users, and half of those have a request id.
 fn origin(n: u64) -> Option<Arc<Origin>> {
     let user = (!n.is_multiple_of(3)).then(|| format!("user-{}", n % 40));
     let request = n.is_multiple_of(2).then(|| RequestId::new(START.plus(Duration::from_secs(n)), [7; 10]));
@@ -288,7 +287,7 @@ fn origin(n: u64) -> Option<Arc<Origin>> {
 
 fn command() -> impl Strategy<Value = Command> {
     let key = || (0..=KEYS).prop_map(key);
-    // Most commands of a generation name the same key, as outside of tests.
+    // Most commands for a generation name the same key, as outside of tests.
     let ids = || {
         (0..GENERATIONS, 0..10_u8, 0..=KEYS)
             .prop_map(|(g, stray, k)| (self::key(if stray == 0 { k } else { g % KEYS }), of_history(g)))
@@ -339,17 +338,17 @@ fn model() -> impl Strategy<Value = String> {
     select(MODELS.to_vec()).prop_map(String::from)
 }
 
-/// Mostly small amounts, so that sums reach limits; sometimes the largest possible.
+/// Generates mostly small amounts, so that sums reach limits; sometimes the largest possible.
 fn nanos(small: std::ops::Range<i64>) -> impl Strategy<Value = NanoUsd> {
     prop_oneof![19 => small.prop_map(NanoUsd::from_nanos), 1 => Just(NanoUsd::MAX)]
 }
 
-/// Ids of payments, which most deposits do not have.
+/// Generates payment ids, which most deposits do not have.
 fn payment_id() -> impl Strategy<Value = Option<PaymentId>> {
     option::weighted(0.3, Just("pay_1 é")).prop_map(|id| id.and_then(PaymentId::parse))
 }
 
-/// Valid and invalid deposits.
+/// Generates valid and invalid deposits.
 fn deposited() -> impl Strategy<Value = NanoUsd> {
     prop_oneof![9 => nanos(1..1_000), 1 => (-5..=0_i64).prop_map(NanoUsd::from_nanos)]
 }
@@ -378,7 +377,7 @@ fn progress() -> impl Strategy<Value = Progress> {
     )
 }
 
-/// Times within the duration of a history, in steps so large that some are equal.
+/// Generates times within the duration of a history, in steps so large that some are equal.
 fn time() -> impl Strategy<Value = Timestamp> {
     (0..60_u64).prop_map(|seconds| START.plus(Duration::from_secs(seconds)))
 }

@@ -1,7 +1,7 @@
-//! Raises: bounds that replace limits until an instant.
+//! Raises: amounts that replace limits until an instant.
 //!
-//! A raise ends by itself. From then on, the limit's own amount bounds holds, extensions, and charges without a hold. A
-//! hold opened before stays open, and can be captured.
+//! A raise ends by itself. From then on, the limit's own amount limits holds, extensions, and charges without a hold. A
+//! hold that was opened earlier stays open, and can be captured.
 
 use shared::{
     calendar::Per,
@@ -26,14 +26,14 @@ pub enum RaiseFault {
     NoLimit,
     /// The raise is not above this amount of its limit.
     NotAbove(NanoUsd),
-    /// The raise is over already.
+    /// The raise has already ended.
     Over,
     /// The raise ends later than [`MAX_RAISE`] allows.
     TooLong,
 }
 
 impl BoundsPatch {
-    /// Judges the raises of a change of this budget.
+    /// Checks the raises in a change of this budget.
     pub fn judge_raises(&self, budget: &Budget, now: Timestamp) -> Result<(), BadRaise> {
         let (limit, raised) = (self.limit.unwrap_or(budget.limit), self.limit_raised.flatten());
         let windows = self.windows.iter().flatten();
@@ -48,7 +48,7 @@ impl BoundsPatch {
 }
 
 impl Budget {
-    /// Judges the raises of a budget that is made with them.
+    /// Checks the raises in a new budget.
     pub fn judge_raises(&self, now: Timestamp) -> Result<(), BadRaise> {
         let raised = self.bounds.as_ref().and_then(|bounds| bounds.limit_raised);
         let windows = self.windows().map(|window| (window.per, window.amount, window.raised));

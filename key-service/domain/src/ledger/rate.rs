@@ -1,9 +1,9 @@
 //! Rates: token buckets that refill evenly, and the return of tokens that a request did not use.
 //!
-//! A request takes a bound of its tokens and later returns what it did not use. Meanwhile the bucket refills, and the
-//! refilled tokens admit other requests. Returning those as well would let a caller save up tokens with waiting
-//! requests, so only tokens that are still missing come back. All missing tokens refill alike, whoever took them: one
-//! fraction per bucket ([`Missing`]) says how much is still missing of any request.
+//! A request first takes its maximum number of tokens and later returns what it did not use. Meanwhile the bucket
+//! refills, and the refilled tokens admit other requests. Returning those as well would let a caller save up tokens
+//! with waiting requests, so only tokens that are still missing are returned. All missing tokens refill alike,
+//! whichever request took them: one fraction per bucket ([`Missing`]) shows how much of any request is still missing.
 
 use std::time::Duration;
 
@@ -11,26 +11,26 @@ use minicbor::{Decode, Encode};
 use serde::Serialize;
 use shared::{rates::RateLimit, time::Timestamp};
 
-/// Units of a rate per request or token. A bound of N per minute then refills N units per millisecond.
+/// Units of a rate per request or token. A limit of N per minute then refills N units per millisecond.
 pub const RATE_UNITS: i64 = 60_000;
 
-/// Most tokens of a request that count for a rate. With [`MOST_TAKEN`], no sum overflows.
+/// Maximum tokens of a request that count for a rate. With [`MOST_TAKEN`], no sum overflows.
 pub const MOST_TOKENS: u64 = 50_000_000_000;
 
-/// Largest number of units that a rate remembers.
+/// Maximum units that a rate remembers.
 pub const MOST_TAKEN: i64 = 6_000_000_000_000_000;
 
-/// Units that rounding keeps, but that callers see as free: a thousandth of a token.
+/// Units that remain because of rounding, but that callers see as free: a thousandth of a token.
 const ROUNDING: i64 = RATE_UNITS / 1_000;
 
-/// How far a bucket's time may be ahead of ours. If the clocks of key-services differ by less, nothing is refilled
+/// Maximum lead of a bucket's time over our clock. If the clocks of key-services differ by less, nothing is refilled
 /// twice.
 const BUCKET_LEAD: Duration = Duration::from_secs(1);
 
 /// A bucket of `per_minute` requests or tokens that refills evenly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct Rate {
-    /// Requests or tokens allowed in a minute; above zero.
+    /// Requests or tokens allowed per minute; above zero.
     #[n(0)]
     pub per_minute: u64,
     /// Units missing from the bucket at the time `at`. Requests that used more tokens than expected may have taken more
@@ -39,7 +39,7 @@ pub struct Rate {
     pub taken: i64,
     #[n(2)]
     pub at: Timestamp,
-    /// Share of what was taken that is missing at the time `at`.
+    /// Share of the taken units that is missing at the time `at`.
     #[n(3)]
     pub missing: Missing,
 }
@@ -47,7 +47,7 @@ pub struct Rate {
 /// Share of the tokens taken since a time that has not refilled yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct Missing {
-    /// When the bucket was last counted as full. All that was taken before has refilled.
+    /// When the bucket was last counted as full. Everything taken before has refilled.
     #[n(0)]
     pub since: Timestamp,
     /// Numerator over `u32::MAX`.
@@ -61,7 +61,7 @@ pub fn tightest(rates: impl Iterator<Item = Rate>, now: Timestamp) -> Option<Rat
 }
 
 impl Rate {
-    /// Makes a full bucket, which allows `per_minute` requests or tokens at once.
+    /// Returns a full bucket, which allows `per_minute` requests or tokens at once.
     pub const fn new(per_minute: u64, now: Timestamp) -> Self {
         Self { per_minute, taken: 0, at: now, missing: Missing::all(now) }
     }
@@ -92,7 +92,7 @@ impl Rate {
         (missing > 0).then(|| self.time_of(missing))
     }
 
-    /// State of the bucket for callers.
+    /// Returns the bucket's state as callers see it.
     pub fn status(self, now: Timestamp) -> RateLimit {
         let taken = self.at(now).taken;
         let free = (self.capacity() - taken.saturating_sub(ROUNDING).max(0)).max(0);
@@ -130,7 +130,7 @@ impl Rate {
         i64::try_from(self.per_minute).unwrap_or(i64::MAX).max(1)
     }
 
-    /// Returns the time in which this many units refill, rounded up.
+    /// Returns how long this many units take to refill, rounded up.
     fn time_of(self, units: i64) -> Duration {
         Duration::from_millis(units.unsigned_abs().div_ceil(self.units_per_milli().unsigned_abs()))
     }
@@ -139,7 +139,7 @@ impl Rate {
 impl Missing {
     /// Everything that was taken is missing.
     const ALL: u32 = u32::MAX;
-    /// Smallest share that is tracked, one in 65,536. Below it, rounding to milliseconds would show.
+    /// Minimum share that is tracked, one in 65,536. Below it, rounding to milliseconds would show.
     const LEAST: u32 = 1 << 16;
 
     pub const fn all(since: Timestamp) -> Self {

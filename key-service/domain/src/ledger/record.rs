@@ -1,4 +1,4 @@
-//! Records under an idempotency id (open holds, settlements, deposits), and entries of the journal.
+//! Records under an idempotency id (open holds, settlements, deposits), and journal entries.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use shared::{
 use super::rate::Missing;
 use crate::payment::Payment;
 
-/// Progress of a generation: tokens with their cost, and its course.
+/// Progress of a generation: its tokens, their cost, and its course.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct Progress {
     #[n(0)]
@@ -49,32 +49,32 @@ pub struct Payer {
 pub struct Hold {
     #[n(0)]
     pub payer: Payer,
-    /// How the caller asked; `None` if its gateway did not report it.
+    /// How the caller sent the request; `None` if its gateway did not report it.
     #[cbor(n(1), with = "shared::stored::shared_value", has_nil)]
     pub origin: Option<Arc<Origin>>,
     /// Amount held at the key and at each group.
     #[n(2)]
     pub amount: NanoUsd,
-    /// Last usage that the gateway reported, which an expiry bills.
+    /// Latest usage that the gateway reported, which an expiry bills.
     #[n(3)]
     pub reported: Progress,
-    /// Tick of the account at which the hold expires, unless it is extended.
+    /// The account's tick at which the hold expires, unless it is extended.
     #[n(4)]
     pub lease_until: u64,
     #[n(5)]
     pub counted: Counted,
 }
 
-/// What a hold counts at the bounds of the budgets that pay: a request in flight, and tokens in a rate.
+/// What a hold counts at the paying budgets' bounds: a request in flight, and tokens in a rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct Counted {
     /// Budgets that had bounds when the hold was opened, and count the hold: key, group, parent.
     #[n(0)]
     pub levels: [bool; 3],
-    /// Tokens counted so far; zero if no budget counts.
+    /// Tokens counted so far; zero if no budget counts them.
     #[n(1)]
     pub tokens: u64,
-    /// What was missing from each budget's token rate when it counted the hold; absent without a rate.
+    /// What was missing from each budget's token rate when it counted the hold; `None` without a rate.
     #[cbor(n(2), skip_if = "nothing_is_missing")]
     pub missing: [Option<Missing>; 3],
 }
@@ -84,7 +84,7 @@ pub struct Counted {
 pub struct Settlement {
     #[n(0)]
     pub payer: Payer,
-    /// How the caller asked; `None` if its gateway did not report it, or the hold was lost.
+    /// How the caller sent the request; `None` if its gateway did not report it, or the hold was lost.
     #[cbor(n(1), with = "shared::stored::shared_value", has_nil)]
     pub origin: Option<Arc<Origin>>,
     #[n(2)]
@@ -109,7 +109,7 @@ pub struct Settlement {
 }
 
 impl Payer {
-    /// Makes a payer whose key pays alone, without groups.
+    /// Returns a payer whose key pays without groups.
     pub const fn alone(key: KeyId, model: String) -> Self {
         Self { key, model, groups: [None, None] }
     }
@@ -132,17 +132,17 @@ impl Counted {
 }
 
 impl Settlement {
-    /// The caller's name for its user, if known.
+    /// Returns the user that the caller sent, if known.
     pub fn user(&self) -> Option<&str> {
         self.origin.as_ref()?.user.as_deref()
     }
 
-    /// The request that was billed, if known.
+    /// Returns the request that was billed, if known.
     pub fn request(&self) -> Option<RequestId> {
         self.origin.as_ref()?.request
     }
 
-    /// Name of the upstream, if known.
+    /// Returns the name of the upstream, if known.
     pub fn upstream(&self) -> Option<&str> {
         self.course.as_ref()?.upstream.as_deref()
     }
@@ -152,7 +152,7 @@ impl Settlement {
     }
 }
 
-/// The way in which a billed generation ended.
+/// How a billed generation ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[cbor(index_only)]
@@ -160,11 +160,11 @@ pub enum Ending {
     /// The gateway reported the final usage. A later capture changes nothing.
     #[n(0)]
     Captured,
-    /// The lease ran out and the last report was billed. A late capture replaces this bill.
+    /// The lease expired and the latest report was billed. A late capture replaces this bill.
     #[n(1)]
     Expired,
-    /// A capture came after all bills of its time were dropped. The generation may have been billed before, so nothing
-    /// is charged or counted.
+    /// A capture arrived after all bills from its time were dropped. The generation may have been billed before, so
+    /// nothing is charged or counted.
     #[n(2)]
     Late,
 }
@@ -185,10 +185,10 @@ impl Ending {
 pub struct Deposited {
     #[n(0)]
     pub amount: NanoUsd,
-    /// Credit just after the deposit; `None` for deposits of a version that did not record it.
+    /// Credit just after the deposit; `None` for deposits by a version that did not record it.
     #[n(1)]
     pub credit: Option<NanoUsd>,
-    /// Reason, for people; may be empty.
+    /// Note for people; may be empty.
     #[n(2)]
     pub note: String,
     /// The payment, if the operator gave its id.
@@ -222,18 +222,18 @@ impl Record {
     }
 }
 
-/// An entry of the append-only journal. A late capture adds an entry that corrects the expiry's entry.
+/// An entry in the append-only journal. A late capture adds an entry that corrects the expiry's entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// The bill of the generation after this entry.
+    /// The generation's bill after this entry.
     pub settlement: Settlement,
-    /// Change of the amount billed for the generation; below zero if money was given back.
+    /// Change of the amount billed for the generation; negative if money was returned.
     pub delta: NanoUsd,
     /// The key's `used` after this entry, like the running balance on a bank statement.
     pub used_after: NanoUsd,
 }
 
-/// Numbers of the previous entries of the same key, group and parent group. Zero for none.
+/// Numbers of the previous entries for the same key, group and parent group. Zero for none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct EntriesBefore {
     #[n(0)]

@@ -1,4 +1,4 @@
-//! The data of a command: the account, a key with the groups that pay for it, and a record.
+//! What a command reads and writes: the account, a key and the groups that pay for it, and a record.
 
 use std::time::Duration;
 
@@ -11,25 +11,25 @@ use super::{
     record::{Payer, Record},
 };
 
-/// How far a bill's time may be ahead of the clock to stay in order after the previous bill.
+/// How far a bill's time may be ahead of the clock in order to follow the previous bill's time.
 pub const MOST_CARRIED: Duration = Duration::from_hours(24);
 
 /// Money and lease time of an account.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct Account {
-    /// Prepaid credit: deposits raise it, settlements lower it, corrections may give some back.
+    /// Prepaid credit: deposits raise it, settlements lower it, corrections may return some.
     #[n(0)]
     pub credit: NanoUsd,
-    /// Part of the credit that open holds cover.
+    /// Part of the credit reserved by open holds.
     #[n(1)]
     pub held: NanoUsd,
     /// Lease time: the number of ticks so far.
     #[n(2)]
     pub tick: u64,
-    /// The last deposit; thresholds of the credit are parts of it.
+    /// The last deposit; the credit's thresholds are percentages of it.
     #[n(3)]
     pub last_deposit: Option<LastDeposit>,
-    /// Time of the journal's last entry. Later entries have no earlier time, unless a clock was far ahead.
+    /// Time of the journal's last entry. Later entries do not have earlier times, unless a clock was far ahead.
     #[n(4)]
     pub billed_at: Option<Timestamp>,
 }
@@ -42,7 +42,6 @@ impl Account {
     }
 }
 
-/// The last deposit of an account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct LastDeposit {
     /// Credit just after the deposit.
@@ -60,15 +59,15 @@ pub struct Key {
     /// The group, whose bounds apply too.
     #[n(1)]
     pub group: Option<GroupId>,
-    /// Credentials that the key accepts.
+    /// Which credentials the key accepts.
     #[n(2)]
     pub rotation: Rotation,
-    /// Instant from which the key is refused.
+    /// When the key expires, if ever.
     #[n(3)]
     pub expires_at: Option<Timestamp>,
     #[n(4)]
     pub revoked_at: Option<Timestamp>,
-    /// The key is refused until its owner enables it again.
+    /// Whether the key is refused until its owner enables it again.
     #[n(5)]
     pub disabled: bool,
     #[n(6)]
@@ -81,18 +80,18 @@ pub struct Rotation {
     /// Number of the current credential, which is the number of rotations so far.
     #[n(0)]
     pub current: u64,
-    /// Instant from which the previous credential is refused; `None` if the rotation refused it at once.
+    /// When the previous credential expires; `None` if the rotation refused it at once.
     #[n(1)]
     pub previous_until: Option<Timestamp>,
 }
 
 impl Rotation {
-    /// Returns the instant from which the previous credential is refused, while it is accepted.
+    /// Returns when the previous credential expires, while it is still accepted.
     pub fn grace(&self, now: Timestamp) -> Option<Timestamp> {
         self.previous_until.filter(|until| now < *until)
     }
 
-    /// Returns whether the credential of this number is current, or the previous one within its grace.
+    /// Returns whether the credential with this number is current, or the previous one within its grace period.
     pub fn accepts(&self, credential: u64, now: Timestamp) -> bool {
         credential == self.current
             || credential.checked_add(1) == Some(self.current) && self.grace(now).is_some()
@@ -108,7 +107,7 @@ pub struct Group {
     /// The parent group, whose bounds apply too. A parent has no parent.
     #[n(1)]
     pub parent: Option<GroupId>,
-    /// The keys of the group and its child groups are refused from this time.
+    /// From when the keys of the group and its child groups are refused.
     #[n(2)]
     pub archived_at: Option<Timestamp>,
 }
@@ -120,14 +119,14 @@ pub type Groups = [Option<(GroupId, Group)>; 2];
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct State {
     pub account: Account,
-    /// The key that the command names; `None` if it names none, or if the account does not have the key.
+    /// The key that the command names; `None` if it names no key, or if the account does not have the key.
     pub key: Option<Key>,
-    /// Groups that pay: the record's, or the key's if there is no hold or settlement yet.
+    /// Groups that pay: the record's groups, or the key's if there is no hold or settlement yet.
     pub groups: Groups,
     /// The record under the command's [`RecordId`](super::RecordId).
     pub record: Record,
-    /// The store has dropped all bills from the generation's time, so it may have been billed although there is no
-    /// record.
+    /// Whether the store has dropped all bills from the generation's time, so that it may have been billed although
+    /// there is no record.
     pub is_forgotten: bool,
 }
 

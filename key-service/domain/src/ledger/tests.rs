@@ -369,7 +369,7 @@ fn a_deposit_counts_once_and_is_above_zero_and_below_the_largest_amount() {
     assert_eq!(book.run(&deposit(1, NanoUsd::MAX)), Err(Refused::BadDeposit));
     let rest = NanoUsd::MAX.left_after(nanos(1_000));
     assert_eq!(book.run(&deposit(1, rest)), Ok(Outcome::Deposited(NanoUsd::MAX)));
-    // Sent again, it answers what it answered first.
+    // A repeated deposit has the same outcome as the first.
     assert_eq!(book.run(&deposit(0, nanos(1_000))), Ok(Outcome::Deposited(nanos(1_000))));
     let differs = Refused::DepositDiffers { earlier: nanos(1_000) };
     assert_eq!(book.run(&deposit(0, nanos(999))), Err(differs));
@@ -392,7 +392,7 @@ fn what_ran_on_after_a_cut_is_shortfall_though_money_is_left() {
     };
     book.must_hold(1, 100);
     assert_eq!(charge(1, 100, &mut book), (100, 30));
-    // Without a hold, and after an expiry.
+    // The same applies without a hold, and after an expiry.
     assert_eq!(charge(2, 90, &mut book), (90, 40));
     book.must_hold(3, 200);
     book.extend(3, 200, cost(120)).unwrap();
@@ -400,7 +400,7 @@ fn what_ran_on_after_a_cut_is_shortfall_though_money_is_left() {
     book.expire(3).unwrap();
     assert_eq!(charge(3, 110, &mut book), (110, 20));
     book.must_hold(4, 200);
-    assert_eq!(charge(4, 150, &mut book), (130, 0), "no more than the cost");
+    assert_eq!(charge(4, 150, &mut book), (130, 0), "the charge is not above the cost");
     assert_eq!(book.sums(), (1_000 - 430, 0, 430));
 }
 

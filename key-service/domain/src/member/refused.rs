@@ -4,12 +4,12 @@ pub use shared::wire::MAX_MEMBER_NAME_CHARS;
 
 use crate::governed::IdempotencyKeyReused;
 
-/// Fewest characters of a password. NIST SP 800-63B-4 demands this many without a second factor.
+/// Minimum characters of a password. NIST SP 800-63B-4 requires this many without a second factor.
 pub const MIN_PASSWORD_CHARS: usize = 15;
-/// Most characters of a password; a passphrase fits many times over.
+/// Maximum characters of a password; a passphrase fits many times over.
 pub const MAX_PASSWORD_CHARS: usize = 256;
 
-/// Most members per account, so that a page of members stays small.
+/// Maximum members per account, so that a page of members stays small.
 pub const MAX_MEMBERS: u64 = 100;
 
 /// Reason why a member was not changed, found or signed in.
@@ -21,7 +21,7 @@ pub enum MemberRefused {
     /// Another member has the name.
     #[error("there is a member of this name already")]
     NameTaken,
-    /// The account has reached its bound on members.
+    /// The account has reached its maximum of members.
     #[error("an account has {MAX_MEMBERS} members at most; remove one first")]
     TooMany,
     /// The idempotency key was used with a different request.
@@ -47,7 +47,7 @@ pub enum MemberRefused {
     /// The name is unknown or has no password, or the password is wrong.
     #[error("account, name or password is wrong")]
     WrongPassword,
-    /// The session's member gave a wrong current password.
+    /// The signed-in member entered a wrong current password.
     #[error("the current password is wrong")]
     WrongPresentPassword,
     /// The session began too long ago, or without a link.
@@ -56,10 +56,10 @@ pub enum MemberRefused {
     /// The app does not show this code now, it was accepted before, or it is not an unused recovery code.
     #[error("the code is wrong or was used; wait for the next one")]
     WrongCode,
-    /// There were too many wrong codes lately.
+    /// There were too many wrong codes recently.
     #[error("there were too many wrong codes; wait a quarter of an hour")]
     TooManyCodes,
-    /// The password was given too long ago or in another browser, or has been replaced since.
+    /// The password was entered too long ago or in another browser, or has been replaced since.
     #[error("too much time has passed; sign in again")]
     ChallengeOver,
     /// The member has a second factor.
@@ -68,7 +68,7 @@ pub enum MemberRefused {
     /// The member has no second factor.
     #[error("there is no second factor")]
     NoSecondFactor,
-    /// The second factor was used or changed at the same time.
+    /// The second factor was used or changed in the meantime.
     #[error("the second factor was used or changed meanwhile; try again")]
     SecondFactorChanged,
     /// The link is unknown, used or expired, or a newer link or a new password replaced it.

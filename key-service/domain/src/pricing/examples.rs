@@ -1,5 +1,5 @@
-//! Bills of hosted vendors, calculated by hand. Rates are USD per million tokens from the vendors' price pages in 2025
-//! and 2026.
+//! Bills from hosted vendors, calculated by hand. Rates are USD per million tokens from the vendors' price pages in
+//! 2025 and 2026.
 
 use shared::tokens::UsageDetails;
 use shared_catalog::{Rates, Tier};

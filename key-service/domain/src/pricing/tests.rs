@@ -1,4 +1,4 @@
-//! Rules of billing, over chosen and random usages and prices.
+//! Tests the rules of billing over chosen and random usages and prices.
 
 use proptest::prelude::*;
 use shared::tokens::UsageDetails;
@@ -63,12 +63,12 @@ fn parts_beyond_their_whole_fill_it_from_the_dearest_on() {
         audio_input,
         ..UsageDetails::default()
     };
-    // All parts of ten tokens, and one plain token.
+    // There are parts for ten tokens, and one plain token.
     let usage = Usage { details: parts(2, 3, 3), ..Usage::of(10, 1, 0) };
     assert_eq!(bill(usage), (2 * 5 + 3 * 6 + 3 * 2 + 1 + 4, false));
     let usage = Usage { details: parts(2, 3, 3), ..Usage::of(10, 2, 0) };
     assert_eq!(bill(usage), (2 * 5 + 3 * 6 + 3 * 2 + 2, false));
-    // A token too many: the cheapest part gives way.
+    // There is one token too many, so the cheapest part is reduced.
     let usage = Usage { details: parts(2, 3, 3), ..Usage::of(10, 3, 0) };
     assert_eq!(bill(usage), (2 * 5 + 3 * 6 + 3 * 2 + 2, true));
     let usage = Usage { details: parts(2, 3, 3), ..Usage::of(4, 3, 0) };
@@ -102,7 +102,7 @@ fn a_hold_covers_a_shorter_prompt_where_a_longer_one_is_cheaper() {
     assert_eq!(worst_case(&price, 11, 5, 0).nanos(), 48);
 }
 
-/// A source of numbers that looks at every order of magnitude (SplitMix64).
+/// A random number generator that covers every order of magnitude (SplitMix64).
 struct Numbers(u64);
 
 impl Numbers {
@@ -118,7 +118,7 @@ impl Numbers {
         self.next() % end
     }
 
-    /// A number of at most so many bits, each number of bits as often.
+    /// Returns a number of at most this many bits. Each number of bits is equally likely.
     fn up_to_bits(&mut self, bits: u64) -> u64 {
         let shift = 64 - self.below(bits + 1);
         if shift == 64 { 0 } else { self.next() >> shift }
@@ -141,7 +141,7 @@ impl Numbers {
         Price { base, tiers }
     }
 
-    /// A usage near a border of the price's tiers, or anywhere.
+    /// Returns a usage near a border of the price's tiers, or anywhere.
     fn usage(&mut self, price: &Price) -> Usage {
         let bits = if self.below(50) == 0 { 63 } else { 22 };
         let prompt = match price.tiers.first() {
@@ -168,7 +168,7 @@ impl Numbers {
     }
 }
 
-/// The bill of parts, with the most expensive ones counted first, in unsigned 128 bits and without sorting.
+/// Bills the parts, the most expensive first, in unsigned 128 bits and without sorting.
 fn dearest_order(whole: u64, plain: NanoUsd, parts: &[(u64, NanoUsd)]) -> u128 {
     let (whole, unsigned) = (u128::from(whole), |rate: NanoUsd| u128::from(rate.nanos().cast_unsigned()));
     let all: u128 = parts.iter().map(|(part, _)| u128::from(*part)).sum();
@@ -184,7 +184,7 @@ fn dearest_order(whole: u64, plain: NanoUsd, parts: &[(u64, NanoUsd)]) -> u128 {
     sum
 }
 
-/// The cost by another way than [`cost`].
+/// Calculates the cost in a different way from [`cost`].
 fn independent_cost(price: &Price, usage: Usage) -> u128 {
     let mut rates = price.base;
     for tier in &price.tiers {
@@ -204,7 +204,7 @@ fn independent_cost(price: &Price, usage: Usage) -> u128 {
         + dearest_order(usage.completion, rates.output, &completion);
     let unsigned = |rate: NanoUsd| u128::from(rate.nanos().cast_unsigned());
     let fees = unsigned(rates.image) * u128::from(details.images) + unsigned(rates.request);
-    // Rounding the tokens alone is rounding the sum, as the fees are whole.
+    // Rounding only the tokens equals rounding the sum, since the fees are whole.
     (tokens.div_ceil(1_000_000) + fees).min(unsigned(NanoUsd::MAX))
 }
 
@@ -247,7 +247,7 @@ fn check_one(numbers: &mut Numbers) -> Result<(), TestCaseError> {
     );
     prop_assert!(worst_case(&price, bounds.0, bounds.1, bounds.2) >= billed, "{:?} {:?}", price, usage);
     let tier = |usage: Usage| price.tiers.iter().filter(|tier| usage.prompt > tier.above).count();
-    // The bill falls with one more token only where that token reaches a cheaper tier.
+    // One more token lowers the bill only if it reaches a cheaper tier.
     let more = one_more(usage, numbers.below(9));
     prop_assert!(
         tier(more) != tier(usage) || cost(&price, more) >= billed,
@@ -262,7 +262,7 @@ fn check_one(numbers: &mut Numbers) -> Result<(), TestCaseError> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1_000))]
 
-    /// A million usages: a thousand for each case.
+    /// Checks a million usages: a thousand for each case.
     #[test]
     fn every_bill_is_the_independent_one_and_covered_by_its_hold(seed: u64) {
         let mut numbers = Numbers(seed);

@@ -1,4 +1,4 @@
-//! Each setting is kept where it is read, and a change touches nothing else.
+//! Checks that each setting is stored where it is read, and that changing it affects nothing else.
 
 use shared::{
     calendar::Per,
@@ -26,7 +26,7 @@ fn group() -> Group {
     Group::new(GroupId::new(NOW, [0; 10]), NOW)
 }
 
-/// A value that requests may give to a field; `None` where no request sets the field.
+/// Returns a value that requests may set; `None` where no request sets the field.
 fn sample(row: Field) -> Option<Value> {
     Some(match row.kind {
         Kind::Answered(_) => return None,
@@ -42,7 +42,7 @@ fn sample(row: Field) -> Option<Value> {
         Kind::Url => Value::Text("https://example.com/hook".into()),
         Kind::Word(words) => Value::Text(words[0].into()),
         Kind::EventTypes => Value::Texts(vec!["key.created".into()]),
-        // Not what a new key or webhook has.
+        // This differs from the default of a new key or webhook.
         Kind::Flag => Value::Flag(row.name == "disabled"),
         Kind::KeyDefaults => Value::KeyDefaults(
             DefaultField::settings().filter_map(|field| Some((field, sample(field.row())?))).collect(),
@@ -50,7 +50,7 @@ fn sample(row: Field) -> Option<Value> {
     })
 }
 
-/// Sets each field by itself and clears it again. `changed` applies a change of fields, and answers nothing where one
+/// Sets each field separately and clears it again. `changed` applies a change of fields, and returns `None` if one
 /// cannot be set; `value` reads a field.
 fn each_setting_is_kept<F: Fields, T: Clone>(
     blank: &T,

@@ -1,4 +1,4 @@
-//! Which URLs a webhook may have, and which addresses its host may resolve to.
+//! Decides which URLs a webhook may have, and which addresses its host may resolve to.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -8,10 +8,10 @@ use shared::{
     wire::MAX_URL_CHARS,
 };
 
-/// Longest name of a host in characters (RFC 1035).
+/// Maximum length of a host name in characters (RFC 1035).
 const MAX_HOST_CHARS: usize = 253;
 
-/// URL of a webhook, in a form that all URL parsers read alike.
+/// URL of a webhook, in a form that all URL parsers interpret alike.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WebhookUrl {
     text: String,
@@ -41,7 +41,7 @@ pub enum BadUrl {
     NotEncrypted,
 }
 
-/// Why an address is not connected to.
+/// Why no connection is made to an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddressRefused {
     /// A name resolved to this machine.
@@ -52,8 +52,8 @@ pub enum AddressRefused {
     NotPublic,
 }
 
-/// Decides whether to connect to an address that a host resolved to. `allowed` networks are permitted although they are
-/// not public.
+/// Decides whether to connect to an address that a host resolved to. Addresses in `allowed` networks are permitted even
+/// if they are not public.
 pub fn may_connect(address: IpAddr, host: &Host, allowed: &[Network]) -> Result<(), AddressRefused> {
     if *host == Host::Literal(address) && address.is_loopback() {
         return Ok(());
@@ -89,14 +89,14 @@ impl Serialize for WebhookUrl {
 }
 
 impl WebhookUrl {
-    /// Reads a URL. [`may_connect`] checks the host once it is resolved.
+    /// Parses a URL. [`may_connect`] checks the host once it is resolved.
     pub fn parse(text: &str) -> Result<Self, BadUrl> {
         let url = Self::stored(text)?;
         let is_number = matches!(&url.host, Host::Name(name) if ends_in_a_number(name));
         if is_number { Err(BadUrl::Number) } else { Ok(url) }
     }
 
-    /// Reads a stored URL. An earlier version accepted hosts that end in a number.
+    /// Parses a stored URL. An earlier version accepted hosts that end in a number.
     pub fn stored(text: &str) -> Result<Self, BadUrl> {
         if text.chars().count() > MAX_URL_CHARS {
             return Err(BadUrl::TooLong);
@@ -127,7 +127,7 @@ impl WebhookUrl {
 }
 
 impl Host {
-    /// Reads the host of a URL: a name, an IPv4 address, or an IPv6 address in brackets.
+    /// Parses the host of a URL: a name, an IPv4 address, or an IPv6 address in brackets.
     pub fn parse(text: &str) -> Option<Self> {
         if let Some(rest) = text.strip_prefix('[') {
             return Some(Self::Literal(rest.strip_suffix(']')?.parse::<Ipv6Addr>().ok()?.into()));
@@ -138,7 +138,7 @@ impl Host {
         }
     }
 
-    /// Reads the host of an authority: `host`, `host:port`, `[address]:port`.
+    /// Parses the host of an authority: `host`, `host:port`, `[address]:port`.
     fn of_authority(authority: &str) -> Option<Self> {
         let end = authority.find(']').map_or(0, |bracket| bracket + 1);
         let port = authority[end..].find(':').map(|colon| end + colon);
@@ -156,7 +156,7 @@ fn is_name(name: &str) -> bool {
     name.len() <= MAX_HOST_CHARS && name.strip_suffix('.').unwrap_or(name).split('.').all(is_label)
 }
 
-/// Returns whether URL parsers take the host for an IPv4 address, valid or not: its last label is a decimal, octal or
+/// Returns whether URL parsers treat the host as an IPv4 address, valid or not: its last label is a decimal, octal or
 /// hexadecimal number ("ends in a number" in the WHATWG URL standard).
 fn ends_in_a_number(name: &str) -> bool {
     let name = name.strip_suffix('.').unwrap_or(name);
@@ -331,7 +331,7 @@ mod tests {
         ] {
             for url in [format!("https://{number}/"), format!("https://{number}:8443/hook?a=b")] {
                 assert_eq!(WebhookUrl::parse(&url), Err(BadUrl::Number), "{url}");
-                assert!(WebhookUrl::stored(&url).is_ok(), "one that was taken before is still read");
+                assert!(WebhookUrl::stored(&url).is_ok(), "URLs accepted by earlier versions are still read");
             }
         }
         for name in ["1.example", "0x.example", "example.0xg", "example.1a", "example.x1", "127.0.0.1.nip.io"]

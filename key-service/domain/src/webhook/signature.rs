@@ -26,19 +26,19 @@ impl WebhookSecret {
         Self(pepper.derive(CONTEXT, webhook.as_bytes()))
     }
 
-    /// Derives the secret of a stored webhook, with the pepper that the stored digest matches; `None` if another pepper
-    /// made it.
+    /// Derives the secret of a stored webhook, with the pepper that the stored digest matches; `None` if it was derived
+    /// from another pepper.
     pub fn of(peppers: &Peppers, webhook: WebhookId, stored: &Digest) -> Option<Self> {
         let mut secrets = peppers.all().map(|pepper| Self::new(pepper, webhook));
         secrets.find(|secret| secret.digest() == *stored)
     }
 
-    /// The secret as receivers configure it.
+    /// Returns the secret as receivers configure it.
     pub fn plaintext(&self) -> SecretString {
         format!("whsec_{}", STANDARD.encode(self.0)).into()
     }
 
-    /// Digest that identifies the secret.
+    /// Returns the digest that identifies the secret.
     pub fn digest(&self) -> Digest {
         Digest::of(&self.0)
     }

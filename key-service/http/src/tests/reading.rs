@@ -100,7 +100,7 @@ async fn usage_is_summed_up_by_what_is_asked_for() {
     assert_eq!(data("group_by=key&top=1".into()).await, largest);
     assert_eq!(data("group_by=key&top=2".into()).await[1]["key_id"], outside.as_str());
     let by_upstream = data("group_by=upstream".into()).await;
-    assert_eq!(by_upstream, json!([with(line(3, 1_230), json!({"upstream": null}))]));
+    assert_eq!(by_upstream, json!([with(line(3, 1_230), json!({"upstream": "eu-2"}))]));
     assert_eq!(data("start=2026-11-22".into()).await, json!([]));
     let of_key = format!("group_by=user&key_id={inside}");
     for (query, param) in [

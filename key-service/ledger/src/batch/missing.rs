@@ -1,11 +1,11 @@
 //! Finds the records that commands will read, as far as this is known before they are applied, so that few round trips
-//! read them.
+//! are needed.
 
 use domain::{
     ledger::{Command, GroupChain, Payer, Record, RecordId},
     usage::{Day, part_of_user},
 };
-use shared::ids::{GenerationId, KeyId};
+use shared::ids::KeyId;
 
 use crate::{
     batch::commands::Commands,
@@ -14,7 +14,7 @@ use crate::{
     view::View,
 };
 
-/// Asks for the records that the calls will read and that have no copies. A new generation is presumed absent.
+/// Requests the records that the calls will read and that have no copies. A new generation is presumed absent.
 pub(crate) fn need_records(view: &mut View, kept: Retention, calls: &[Commands<'_>]) {
     view.need(&names::turn());
     view.need(&names::account());
@@ -28,7 +28,7 @@ pub(crate) fn need_records(view: &mut View, kept: Retention, calls: &[Commands<'
     }
 }
 
-/// Asks for the key and the record that a command names.
+/// Requests the key and the record that a command names.
 fn need_own(view: &mut View, command: &Command, remembers_expiries: bool) {
     if let Some(id) = command.key() {
         view.need(&names::key(id));
@@ -51,18 +51,23 @@ fn need_own(view: &mut View, command: &Command, remembers_expiries: bool) {
     }
 }
 
-/// Asks for the groups that pay for the command and the sums that its bill changes. If a record that names them is
-/// missing itself, they follow in the next attempt.
+/// Requests the groups that pay for the command and the sums that its bill changes. If the record that names them is
+/// itself missing, they are requested in the next attempt.
 fn need_payers(view: &mut View, command: &Command, today: Day) {
     let Some(key) = command.key() else { return };
-    let record = match command.record() {
-        Some(RecordId::Generation(id)) => record(view, id),
+    let is_billed = matches!(command, Command::Capture { .. } | Command::Expire { .. });
+    let known = |record: &Record| {
+        let payer = payer(record)?;
+        Some((payer.groups, part_of_users(record), Some(payer).filter(|_| is_billed).cloned()))
+    };
+    let found = match command.record() {
+        Some(RecordId::Generation(id)) => match view.peek(&names::generation(id)) {
+            Some(record) => known(record),
+            None => view.peek(&names::expired(id)).and_then(known),
+        },
         Some(RecordId::Deposit(_)) | None => None,
     };
-    let (payer, user) = (record.and_then(payer), record.and_then(part_of_users));
-    let is_billed = matches!(command, Command::Capture { .. } | Command::Expire { .. });
-    let (groups, billed) = (payer.map(|payer| payer.groups), payer.filter(|_| is_billed).cloned());
-    let groups = groups.unwrap_or_else(|| chain(view, key));
+    let (groups, user, billed) = found.unwrap_or_else(|| (chain(view, key), None, None));
     let billed = match (command, billed) {
         (_, Some(payer)) => Some(payer),
         (Command::Capture { model, .. }, None) => Some(Payer { key, model: model.clone(), groups }),
@@ -96,13 +101,7 @@ fn need_payers(view: &mut View, command: &Command, today: Day) {
     }
 }
 
-/// Finds the record of a generation, if there is a copy.
-fn record(view: &mut View, id: GenerationId) -> Option<&Record> {
-    let (generation, expired) = (names::generation(id), names::expired(id));
-    if view.peek(&generation).is_some() { view.peek(&generation) } else { view.peek(&expired) }
-}
-
-/// Finds group and parent of a key, as far as there are copies.
+/// Finds a key's group and parent group among the copies.
 fn chain(view: &mut View, key: KeyId) -> GroupChain {
     let group = view.peek(&names::key(key)).and_then(|key| key.of.group);
     let parent = group.and_then(|id| view.peek(&names::group(id))?.of.parent);
@@ -117,7 +116,7 @@ const fn payer(record: &Record) -> Option<&Payer> {
     }
 }
 
-/// Returns which part of the users a generation's user belongs to.
+/// Returns the part of the users that contains the generation's user.
 fn part_of_users(record: &Record) -> Option<u8> {
     let origin = match record {
         Record::None | Record::Deposited(_) => None,

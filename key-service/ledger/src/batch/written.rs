@@ -2,7 +2,7 @@
 
 use shared::time::Timestamp;
 
-/// Bytes of the event's id, before its JSON in the log.
+/// Bytes of the event's id, which precedes its JSON in the log.
 pub(crate) const ID: usize = 16;
 
 /// Events that a commit has written.
@@ -12,7 +12,7 @@ pub(crate) struct WrittenEvents {
     pub(crate) bytes: i64,
 }
 
-/// Returns the size of an event's JSON, which is what bounds count.
+/// Returns the size of an event's JSON; the limits on an account's events count only this.
 pub(crate) fn size(value: &[u8]) -> i64 {
     i64::try_from(value.len().saturating_sub(ID)).unwrap_or(i64::MAX)
 }

@@ -1,4 +1,4 @@
-//! Changes of an account other than commands: a key is created, a bound is lowered, a member is invited.
+//! Changes of an account other than commands: creating a key, lowering a limit, inviting a member.
 
 use std::ops::{Deref, DerefMut};
 
@@ -45,7 +45,7 @@ impl<'a> Change<'a> {
         Self { view, effects: Effects::default() }
     }
 
-    /// Returns what to commit; `None` if records must be read before the change can be decided.
+    /// Returns the effects to commit; `None` if records must be read before the change can be decided.
     pub(crate) fn finish(mut self) -> Option<Effects> {
         let mut effects = std::mem::take(&mut self.effects);
         if effects.events_len() > 0 {
@@ -60,12 +60,12 @@ impl<'a> Change<'a> {
         (!self.view.is_missing_some()).then_some(effects)
     }
 
-    /// The account's money; `None` if there is no account.
+    /// Returns the account's money; `None` if there is no account.
     pub fn account(&mut self) -> Result<Option<Account>, Unreadable> {
         Ok(self.view.look(&names::account())?.map(|account| account.money))
     }
 
-    /// Time from which windows set now begin to count.
+    /// Returns the time from which windows set now count.
     pub fn windows_begin(&mut self, now: Timestamp) -> Result<Timestamp, Unreadable> {
         Ok(self.account()?.map_or(now, |account| account.windows_begin(now)))
     }
@@ -76,7 +76,7 @@ impl<'a> Change<'a> {
         self.view.put(&names::account(), AccountRecord { money, ..before });
     }
 
-    /// Money and bounds of a key; `None` if there is no key.
+    /// Returns a key's money and limits; `None` if there is no key.
     pub fn key(&mut self, id: KeyId) -> Result<Option<Key>, Unreadable> {
         Ok(self.view.look(&names::key(id))?.map(|balance| balance.of.clone()))
     }
@@ -87,7 +87,7 @@ impl<'a> Change<'a> {
         self.view.put(&names::key(id), Balance { of, last_entry });
     }
 
-    /// Money and bounds of a group; `None` if there is no group.
+    /// Returns a group's money and limits; `None` if there is no group.
     pub fn group(&mut self, id: GroupId) -> Result<Option<Group>, Unreadable> {
         Ok(self.view.look(&names::group(id))?.map(|balance| balance.of.clone()))
     }

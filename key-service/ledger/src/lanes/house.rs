@@ -1,7 +1,7 @@
 //! Housekeeping: drops sets of an account whose records are old.
 //!
-//! No list names the sets of an account. Instead, a record has for each kind the part up to which sets were dropped. It
-//! starts with the part of the account's creation.
+//! No list names the sets of an account. Instead, a record stores, for each kind, the part up to which sets were
+//! dropped. It starts with the part of the account's creation.
 
 #[cfg(test)]
 mod tests;
@@ -22,23 +22,23 @@ use crate::{
     view::{FORM, reading},
 };
 
-/// Time between two rounds for an account: how long it takes until one more part of its generations is old.
+/// Time between two rounds for an account. In this time, one more part of its generations becomes old.
 pub(crate) const EVERY: Duration = Duration::from_mins(10);
 /// How long the bill of a capture is kept after its part has ended. A later capture charges nothing, since the record
-/// of what was dropped shows that it may have been billed.
+/// of dropped sets shows that it may have been billed.
 const SETTLED_KEPT: Duration = Duration::from_secs(2 * REMEMBERED.as_secs());
 /// Extra days that bills of expiries are kept, since a hold may expire on a later day than it began.
 const LATE_DAYS: i64 = 2;
-/// Most sets that a commit drops. Redis numbers a commit's sets with one byte.
+/// Maximum sets that a commit drops. Redis numbers a commit's sets with one byte.
 const MOST_DROPS: usize = 100;
-/// Most parts of the generations that are kept because of open holds. If there are more, later parts wait.
+/// Maximum parts of the generations that are kept because of open holds. If there are more, later parts wait.
 const MOST_HELD_PARTS: usize = 100;
-/// Most open holds that are read. An account with more keeps its generations until it has fewer.
+/// Maximum open holds that are read. An account with more keeps its generations until it has fewer.
 const MOST_HOLDS: usize = 100_000;
-/// Attempts at a commit while others spend.
+/// Maximum attempts at a commit while others spend.
 const MOST_ATTEMPTS: u32 = 3;
-/// If our clock differs more from the backend's, nothing is dropped: records that only look old by a wrong clock may
-/// still be needed.
+/// If our clock differs from the backend's by more than this, nothing is dropped: records that only look old by a wrong
+/// clock may still be needed.
 const MOST_SKEW_MILLIS: u64 = 60_000;
 
 impl Lanes {
@@ -49,8 +49,8 @@ impl Lanes {
         self.drop_old(&lane).await
     }
 
-    /// Does the housekeeping of the account if it is due. The caller leads the account's lane. After a failure, the
-    /// next round tries again.
+    /// Does the account's housekeeping if it is due. The caller must lead the account's lane. After a failure, the next
+    /// round tries again.
     pub(crate) async fn keep_house_if_due(&self, lane: &Lane) {
         let present = Instant::now();
         if *lane.house_due.lock() > present {
@@ -76,8 +76,8 @@ impl Lanes {
         Ok(())
     }
 
-    /// Makes the commit that drops old sets; `None` if there are none. It guards the account, so that no hold comes in
-    /// between.
+    /// Builds the commit that drops old sets; `None` if there are none. It guards the account, so that no hold is
+    /// opened in between.
     async fn decide_drops(&self, lane: &Lane, now: Timestamp) -> Result<Option<Commit>, Failure> {
         let (index, from, order, limit) = (names::DUE, Vec::new(), Order::Ascending, MOST_HOLDS + 1);
         let due = Question::Entries { index, from, to: None, order, limit };
@@ -128,8 +128,8 @@ impl Drops {
         Self { house, sets: Vec::new() }
     }
 
-    /// Drops old generations. The parts in `open` have open holds and stay until those were settled long enough ago
-    /// that no capture is repeated.
+    /// Drops old generations. The parts in `open` have open holds. They stay until the last hold was settled so long
+    /// ago that no capture is repeated.
     fn generations(&mut self, open: &BTreeSet<u32>, now: Timestamp) {
         let Self { house, sets } = self;
         house.held.retain_mut(|held| {

@@ -21,13 +21,13 @@ use tokio::{
 
 use crate::{batch::Outcomes, kept::Retention, lanes::steady::SteadyTime, view::View};
 
-/// Most commands of a commit: a few milliseconds of work. Commits with large writes have fewer.
+/// Maximum commands of a commit: a few milliseconds of work. Commits with large writes have fewer.
 pub(crate) const MOST_COMMANDS: usize = 64;
-/// Longest time that a call waits for earlier calls. Later, its caller might be gone.
+/// Maximum time that a call waits for earlier calls. After that, its caller has probably stopped waiting.
 const MOST_WAIT: Duration = Duration::from_millis(1_500);
-/// Most accounts with copies in a process.
+/// Maximum accounts with copies in a process.
 const MOST_LANES: usize = 4_096;
-/// Most calls of an account that wait for a commit; further calls are refused.
+/// Maximum calls of an account that wait for a commit; further calls are refused.
 const MOST_WAITING: usize = 4_096;
 
 /// The lanes of the accounts that a process serves.
@@ -38,7 +38,7 @@ pub struct Lanes {
     /// Lanes of the most recently used accounts. Dropping a lane while it leads is safe, because its commits are
     /// guarded.
     pub(crate) of_accounts: Cache<AccountId, Arc<Lane>>,
-    /// Clock that decides which records are old.
+    /// The clock for housekeeping, which decides which records are old.
     pub(crate) steady: Mutex<SteadyTime>,
     pub(crate) copies: Arc<AtomicUsize>,
 }
@@ -50,7 +50,7 @@ pub(crate) struct Lane {
     pub(crate) waiting: Mutex<VecDeque<WaitingCall>>,
     /// Locked by the caller that leads.
     pub(crate) view: AsyncMutex<View>,
-    /// Time of the next housekeeping.
+    /// When housekeeping for the account is next due.
     pub(crate) house_due: Mutex<Instant>,
     /// How many of this lane's copies the process-wide count includes.
     pub(crate) counted: AtomicUsize,
@@ -86,7 +86,7 @@ impl Lanes {
         Self { records, clock, kept, of_accounts, steady, copies }
     }
 
-    /// Returns the time that housekeeping may use to judge age; `None` until two readings of the clock, some minutes
+    /// Returns the time that housekeeping uses to judge age; `None` until two readings of the clock, some minutes
     /// apart, agree.
     pub fn steady_time(&self) -> Option<Timestamp> {
         self.steady.lock().look(Instant::now(), self.clock.now())

@@ -39,19 +39,19 @@ use crate::{
     view::{self, View},
 };
 
-/// Most copies of an account's records.
+/// Maximum copies of an account's records.
 const MOST_COPIES: usize = 32_768;
-/// Most attempts at a commit: more than rivals that take turns need.
+/// Maximum attempts at a commit: more than competing processes that take turns need.
 const MOST_ATTEMPTS: u32 = 1_000;
 /// Commands that keep losing to other processes are abandoned after this time. Their gateway would soon send them to
 /// another key-service too, which would then compete for the same account.
 const COMMANDS_GIVEN_UP_AFTER: Duration = Duration::from_millis(400);
 /// Other changes that keep losing are abandoned after this time.
 const CHANGE_GIVEN_UP_AFTER: Duration = Duration::from_secs(2);
-/// Most copies in a process, over all accounts: a few hundred megabytes of the largest.
+/// Maximum copies in a process, over all accounts: a few hundred megabytes of the largest.
 const MOST_COPIES_IN_ALL: usize = 200_000;
 
-/// A decided commit, with the events that it writes.
+/// A decided commit and its events.
 struct DecidedCommit {
     commit: Commit,
     revision: Revision,
@@ -62,13 +62,14 @@ struct DecidedCommit {
 struct CommandsLeft {
     /// Number of commands committed so far.
     done: usize,
-    /// Most commands of the next commit, lowered until a commit is small enough.
+    /// Maximum commands of the next commit, lowered until a commit is small enough.
     most: usize,
 }
 
 impl Lanes {
     /// Changes an account other than by commands. `decide` runs again after a conflict, and whenever it needed records
-    /// that had not been read: it then finds them absent, and its answer is discarded. If it refuses, nothing changes.
+    /// that had not been read: it then sees them as absent, and its answer is discarded. If it refuses, nothing
+    /// changes.
     pub async fn change<T, E: From<Failure> + From<StoreError>>(
         &self,
         account: AccountId,
@@ -77,7 +78,7 @@ impl Lanes {
         let lane = self.lane(account);
         let term = self.records.term(&lane.space).await;
         let answer = self.change_in_lane(&lane, decide).await?;
-        // This comes after the lane is free, so that the next commit does not wait for the disk.
+        // This happens after the lane is released, so that the next commit does not wait for the disk.
         self.records.settle(&lane.space, Durability::Durable, term).await?;
         Ok(answer)
     }
@@ -153,7 +154,7 @@ impl Lanes {
             }
             outcomes
         };
-        // This comes after the lane is free, so that the next commit does not wait for the disk.
+        // This happens after the lane is released, so that the next commit does not wait for the disk.
         self.records.settle(&lane.space, durability, term).await?;
         Ok(outcomes)
     }
@@ -167,7 +168,7 @@ impl Lanes {
     ) -> Result<Outcomes, Failure> {
         let (reply, mut answer) = oneshot::channel();
         lane.wait(WaitingCall { commands, now, came_at, made_at: Instant::now(), reply })?;
-        // The caller that gets the copies leads until its call is answered.
+        // The caller that locks the view leads until its call is answered.
         let mut view = lane.view.lock().await;
         loop {
             match answer.try_recv() {
@@ -220,7 +221,7 @@ impl Lanes {
         let before = lane.counted.swap(now, Ordering::Relaxed);
         self.copies.fetch_add(now, Ordering::Relaxed);
         if self.copies.fetch_sub(before, Ordering::Relaxed) - before > MOST_COPIES_IN_ALL {
-            // This is rare. Lanes in use continue on their own, and others read their records again.
+            // This is rare. Lanes in use keep working, and the others read their records again.
             self.of_accounts.clear();
         }
     }
@@ -237,7 +238,7 @@ impl Lanes {
         let mut left = CommandsLeft { done: 0, most: all };
         while left.done < all {
             let part = self.lead_part(lane, view, calls, &mut left).await.map_err(|failure| {
-                // Earlier parts took effect.
+                // Earlier parts have been committed.
                 if left.done > 0 { Failure::Unknown(failure.to_string()) } else { failure }
             })?;
             left.done += part.iter().map(Vec::len).sum::<usize>();
@@ -258,7 +259,7 @@ impl Lanes {
         let mut attempt = 1;
         while attempt <= MOST_ATTEMPTS {
             self.wait_for_turn(lane, view, mine, attempt > ATTEMPTS_WITHOUT_TURN).await?;
-            // Calls may have waited, and every attempt is later than the last one.
+            // Calls may have waited, and every attempt is later than the previous one.
             let present = self.clock.now();
             let commands: Vec<_> = calls
                 .iter()
@@ -284,7 +285,7 @@ impl Lanes {
         Err(Failure::NotDone("others change the account".into()))
     }
 
-    /// Makes the commit of the decisions.
+    /// Builds the commit for the decisions.
     fn prepare(&self, view: &mut View, effects: Effects, mine: [u8; 8]) -> DecidedCommit {
         if view.peek(&names::turn()) == Some(&Turn { of: mine }) {
             // The turn ends with the commit.

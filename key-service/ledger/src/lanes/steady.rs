@@ -5,7 +5,7 @@ use std::time::Duration;
 use shared::time::Timestamp;
 use tokio::time::Instant;
 
-/// Two readings of the clock this far apart have to agree.
+/// Two readings of the clock at least this long apart have to agree.
 pub(crate) const APART: Duration = Duration::from_mins(10);
 
 /// Readings of the wall clock. The steady time is never later than any reading plus the monotonic time passed since.
@@ -22,7 +22,7 @@ struct ClockLook {
 }
 
 impl SteadyTime {
-    /// Records a reading of the clock. Returns the steady time once there is a reading from [`APART`] before.
+    /// Records a reading of the clock. Returns the steady time once a reading is at least [`APART`] old.
     pub(crate) fn look(&mut self, at: Instant, now: Timestamp) -> Option<Timestamp> {
         let is_old = |look: ClockLook| at.saturating_duration_since(look.at) >= APART;
         match self.last {

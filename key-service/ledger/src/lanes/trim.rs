@@ -1,7 +1,7 @@
 //! Drops an account's oldest events when events are too old, too many or too large in total.
 //!
 //! After a commit that writes events, further commits drop old ones before the call is answered. If a process dies in
-//! between, the account has some events too many until its next event.
+//! between, the account has too many events until its next event.
 
 use domain::event::Event;
 use records::{Answer, Committed, Failure, Order, Question, Revision, Write};
@@ -18,9 +18,9 @@ use crate::{
 
 /// Events that one commit drops: more than most commits write, so that they do not accumulate.
 const DROPPED_AT_ONCE: usize = 64;
-/// Most commits that drop events after one that writes some. The next event continues.
+/// Maximum commits that drop events after one that writes some. The next event continues.
 const MOST_ROUNDS: u32 = 16;
-/// Bounds of an account's events at a moment.
+/// The limits on an account's events at one moment.
 struct EventsOverBound {
     kept: EventBounds,
     /// Time of the oldest event that is kept.
@@ -29,17 +29,17 @@ struct EventsOverBound {
     last: u64,
 }
 
-/// Findings about the oldest events.
+/// What was learned about the oldest events.
 struct OldestEvents {
     kept: EventsKept,
     /// The oldest event to keep, if the search got that far.
     oldest: Option<OldestEvent>,
-    /// Events to drop, as the log keeps them.
+    /// Events to drop, in the encoding of the log.
     dropped: Vec<(u64, Vec<u8>)>,
 }
 
 impl EventsOverBound {
-    /// Returns whether to keep the event of this number and time. `bytes` is the size of the events from there on.
+    /// Returns whether to keep the event with this number and time. `bytes` is the total size from this event on.
     fn keep(&self, number: u64, at: Timestamp, bytes: i64) -> bool {
         number >= self.last || at >= self.begins && self.fit(number, bytes)
     }
@@ -76,8 +76,8 @@ impl EventsOverBound {
 }
 
 impl OldestEvents {
-    /// Writes that drop the events, besides the record of kept ones. `told` has the entries of the thresholds that the
-    /// events reported.
+    /// Returns the writes that drop the events, without the record of kept events. `told` contains the index entries of
+    /// the thresholds that the events reported.
     fn writes(&self, told: &[Vec<u8>]) -> Vec<Write> {
         let mut writes = vec![Write::Trim { log: names::EVENTS, first: self.kept.first }];
         for (number, value) in &self.dropped {
@@ -99,7 +99,7 @@ impl OldestEvents {
 }
 
 impl Lanes {
-    /// Drops events beyond the bounds after a commit that wrote some. A failure does not change the commit's answer.
+    /// Drops events beyond the limits after a commit that wrote some. A failure does not change the commit's answer.
     pub(crate) async fn trim(&self, lane: &Lane, view: &mut View, written: WrittenEvents) {
         if let Err(failure) = self.try_trim(lane, view, written).await {
             // The stored events may differ from the copies.
@@ -115,7 +115,7 @@ impl Lanes {
     async fn try_trim(&self, lane: &Lane, view: &mut View, written: WrittenEvents) -> Result<(), Failure> {
         let mut kept = self.kept.events;
         if self.records.is_nearly_full().await.unwrap_or(false) {
-            // In a full store, events must not grow. Changes that are still accepted, such as a revocation, replace the
+            // Events must not grow in a full store. Changes that are still accepted, such as a revocation, replace the
             // oldest events.
             let events = view.peek(&names::events());
             let bytes = events.map_or(0, |events| events.bytes.saturating_sub(written.bytes));
@@ -150,7 +150,7 @@ impl Lanes {
         told.retain(|entry| names::told_number(entry).is_some_and(|number| number < look.kept.first));
         view.put(&names::events(), look.kept);
         let revision = Revision(random_bytes(&*self.clock));
-        match self.records.commit(&lane.space, view.commit(revision, look.writes(&told))).await? {
+        match self.records.commit(&lane.space, view.commit(revision, Vec::new(), look.writes(&told))).await? {
             Committed::Written => {
                 view.settle(revision);
                 for once in told.iter().filter_map(|entry| names::told_name(entry)) {

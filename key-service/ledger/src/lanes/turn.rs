@@ -1,4 +1,5 @@
-//! Turns of processes at an account: a process that has lost several times takes the turn, which all spending guards.
+//! Turns between processes on an account: a process that has lost several times takes the turn, which all spending
+//! guards.
 
 use std::time::Duration;
 
@@ -17,12 +18,12 @@ use crate::{
 pub(crate) const ATTEMPTS_WITHOUT_TURN: u32 = 3;
 /// Pause between two checks of another process's turn.
 const TURN_LOOK: Duration = Duration::from_micros(500);
-/// After this many checks, an unchanged turn is taken over, since its owner must be gone.
+/// After this many checks, an unchanged turn is taken over, since its owner must have stopped.
 const TURN_LOOKS: u32 = 40;
 
 impl Lanes {
     /// Waits while another process has the turn, and takes it if this caller wants it. A turn that stays unchanged for
-    /// too long is taken over, since its owner is gone. No clocks are compared.
+    /// too long is taken over, since its owner has stopped. No clocks are compared.
     pub(crate) async fn wait_for_turn(
         &self,
         lane: &Lane,
@@ -53,7 +54,7 @@ impl Lanes {
         }
     }
 
-    /// Tries once to write the owner of the turn, without any undecided changes.
+    /// Tries once to write the turn's owner, without any undecided changes.
     pub(crate) async fn set_turn(
         &self,
         lane: &Lane,
@@ -66,7 +67,7 @@ impl Lanes {
             None => view.remove(&names::turn()),
         }
         let revision = Revision(random_bytes(&*self.clock));
-        match self.records.commit(&lane.space, view.commit(revision, Vec::new())).await? {
+        match self.records.commit(&lane.space, view.commit(revision, Vec::new(), Vec::new())).await? {
             Committed::Written => view.settle(revision),
             Committed::Conflict(present) => view.replace(present),
         }

@@ -1,4 +1,4 @@
-//! Where the nouns' records are: spaces, sets of records, and indexes.
+//! Where records other than money are stored: spaces, sets of records, and indexes.
 
 use domain::{digest::Digest, key::Status};
 use records::{Index, Log, NameBytes, Space};
@@ -23,7 +23,8 @@ pub const IDEMPOTENCY: u8 = 9;
 pub const MANAGEMENT_KEYS: u8 = 10;
 /// Members: the list (`l`), each (`m` and its id), and the id of each name (`n` and the name).
 pub const MEMBERS: u8 = 11;
-/// Sign-in links and sessions, by the kind's letter (`l`, `s`) and the digest. A member's current link: `m` and its id.
+/// Sign-in links and sessions, by a letter for the kind (`l`, `s`) and the digest. A member's current link: `m` and its
+/// id.
 pub const EXPIRING: u8 = 12;
 /// Webhooks: the list (`l`), each (`w` and its id), its waiting deliveries (`p` and its id), and its last attempts (`a`
 /// and its id).
@@ -32,8 +33,8 @@ pub const WEBHOOKS: u8 = 13;
 pub const DELIVERIES: u8 = 14;
 /// Refused calls, by day: of all keys (`a`), and of each key (`k` and its id).
 pub const REFUSED: u8 = 15;
-/// What house-keeping has dropped, the days of refused calls (`r`), the numbers of the last ones (`c`), and the restores
-/// from backups (`n`).
+/// What housekeeping has dropped (`h`), the days with refused calls (`r`), the number of the last refused call (`c`),
+/// and the restores from backups (`n`).
 pub const HOUSE: u8 = 16;
 /// Operator keys, in the operators' space: the list (`l`), and each (`k` and its id).
 pub const OPERATOR_KEYS: u8 = 17;
@@ -48,14 +49,14 @@ pub const ACCOUNT_NAMES: u8 = 21;
 pub const MANAGEMENT_KEY_OWNERS: u8 = 22;
 /// Accounts with open holds: spaces `holders/…`.
 pub const HOLDERS: u8 = 23;
-/// Accounts with webhooks: spaces `webhooks/…`.
+/// Accounts that have webhooks: spaces `webhooks/…`.
 pub const WEBHOOK_ACCOUNTS: u8 = 24;
-/// Counts of attempts: spaces `attempts/…`.
+/// Counts of sign-in attempts: spaces `attempts/…`.
 pub const ATTEMPTS: u8 = 25;
 /// Records that exist once per installation, such as the record of peppers (`p`): space `installation`.
 pub const INSTALLATION: u8 = 26;
 
-/// Bills of upstreams in the last hours, by model and name: space `upstreams`.
+/// Bills of upstreams in recent hours, by model and upstream name: space `upstreams`.
 pub const UPSTREAMS: u8 = 27;
 
 /// Accounts by external id: spaces `account-external-ids/…`.
@@ -65,8 +66,8 @@ pub const ACCOUNT_EXTERNAL_IDS: u8 = 31;
 
 /// All keys: id, label, a zero byte, hint.
 pub const KEYS: Index = Index(7);
-/// Keys by status: the status's letter and the id. Expired keys stay among the active ones until active or expired keys
-/// are listed.
+/// Keys by status: the status's letter and the id. An expired key counts as active here until active or expired keys
+/// are next listed.
 pub const KEYS_BY_STATUS: Index = Index(8);
 /// Active keys with an expiry: time, id.
 pub const KEYS_EXPIRING: Index = Index(9);
@@ -85,7 +86,7 @@ pub const OF_MEMBERS: Index = Index(15);
 
 // Logs of the space of an account. 1 and 2 belong to the ledger.
 
-/// The last refused calls.
+/// The most recent refused calls.
 pub const REFUSED_CALLS: Log = Log(3);
 
 // Indexes in spaces other than an account's.
@@ -93,22 +94,22 @@ pub const REFUSED_CALLS: Log = Log(3);
 /// Ends of counts of attempts, in the spaces of [`ATTEMPTS`]: time, digest.
 pub const ATTEMPT_ENDS: Index = Index(20);
 
-/// Small records are spread over this many spaces, so that a cluster distributes them.
+/// Small records are spread over this many spaces, so that a Redis cluster distributes them.
 const PARTS: u64 = 16;
 /// Credentials are spread over this many spaces, each a hash of about a hundred fields at 100,000 keys.
 const CREDENTIAL_PARTS: u64 = 1_024;
 
-/// The name of a record: its set, without parts, and its key.
+/// Names a record in a set without parts.
 pub fn name<T>(table: u8, key: impl Into<NameBytes>) -> RecordName<T> {
     RecordName::new(table, 0, key)
 }
 
-/// The name of a record in a part of a set.
+/// Names a record in a part of a set.
 pub fn of_part<T>(table: u8, part: u32, key: impl Into<NameBytes>) -> RecordName<T> {
     RecordName::new(table, part, key)
 }
 
-/// A letter and an id.
+/// Joins a letter and an id.
 pub fn tagged(tag: u8, id: &[u8]) -> Vec<u8> {
     [&[tag], id].concat()
 }
@@ -138,7 +139,7 @@ pub fn time(at: shared::time::Timestamp) -> [u8; 8] {
     u64::try_from(at.millis()).unwrap_or_default().to_be_bytes()
 }
 
-/// Returns the smallest entry after all entries with this prefix; `None` if there is none.
+/// Returns the smallest entry after all entries with this prefix; `None` if no entry can follow them.
 pub fn behind(prefix: &[u8]) -> Option<Vec<u8>> {
     let mut end = prefix.to_vec();
     while let Some(last) = end.pop() {
@@ -150,13 +151,13 @@ pub fn behind(prefix: &[u8]) -> Option<Vec<u8>> {
     None
 }
 
-/// The space of the credential with this digest.
+/// Returns the space for the credential with this digest.
 pub fn credentials(digest: &Digest) -> Space {
     let [first, second, ..] = *digest.as_bytes();
     Space::new(format!("credentials/{}", u64::from(u16::from_be_bytes([first, second])) % CREDENTIAL_PARTS))
 }
 
-/// Returns the space of the part for these bytes.
+/// Returns the space whose part these bytes select.
 pub fn part_of(kind: &str, bytes: &[u8]) -> Space {
     Space::new(format!("{kind}/{}", number_of_part(bytes)))
 }
@@ -165,23 +166,23 @@ fn number_of_part(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0, |sum, byte| (31 * sum + u64::from(*byte)) % 65_521) % PARTS
 }
 
-/// All parts of a kind.
+/// Returns the spaces of all parts of a kind.
 pub fn parts(kind: &str) -> impl Iterator<Item = Space> + use<'_> {
     (0..PARTS).map(move |part| Space::new(format!("{kind}/{part}")))
 }
 
-/// Returns the parts of the accounts with open holds. The first lists an account; while that is away, the next one does.
+/// Returns the parts that may list an account with open holds. The first lists it; while that is unavailable, the next
+/// one does.
 pub fn holders(account: AccountId) -> impl Iterator<Item = Space> {
     let first = number_of_part(account.as_bytes());
     (0..PARTS).map(move |step| Space::new(format!("holders/{}", (first + step) % PARTS)))
 }
 
-/// The record of an external id.
 pub fn external_id(id: &str) -> RecordName<ExternalId> {
     name(EXTERNAL_IDS, id.as_bytes())
 }
 
-/// Space and name of the record of an account's name.
+/// Returns the space and name of the record for an account's name.
 pub fn account_name(of: &str) -> (Space, RecordName<AccountName>) {
     (part_of("accounts", of.as_bytes()), name(ACCOUNT_NAMES, of.as_bytes()))
 }
@@ -191,7 +192,7 @@ pub fn account_external_id(of: &str) -> (Space, RecordName<AccountClaim>) {
     (part_of("account-external-ids", of.as_bytes()), name(ACCOUNT_EXTERNAL_IDS, of.as_bytes()))
 }
 
-/// Makes the entry of [`KEYS`]. A hint has no zero byte, since no plaintext has one; a label may have one.
+/// Encodes the entry of [`KEYS`]. A hint has no zero byte, since no plaintext has one; a label may have one.
 pub fn name_entry(key: KeyId, label: &str, hint: &str) -> Vec<u8> {
     [key.as_bytes(), label.as_bytes(), &[0], hint.as_bytes()].concat()
 }

@@ -1,4 +1,4 @@
-//! Names with the types of their records.
+//! Record names that carry the type of their record.
 
 use std::{fmt, marker::PhantomData, ops::Deref};
 
@@ -11,7 +11,7 @@ pub struct RecordName<T> {
 }
 
 impl<T> RecordName<T> {
-    /// A name in a part of a set. Sets without parts have part zero.
+    /// Names a record in a part of a set. Sets without parts use part zero.
     pub fn new(table: u8, part: u32, key: impl Into<NameBytes>) -> Self {
         Self { name: Name { set: Set { table, part }, key: key.into() }, of: PhantomData }
     }

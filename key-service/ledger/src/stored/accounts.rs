@@ -14,16 +14,16 @@ pub struct AccountProfile {
     pub name: String,
     #[n(1)]
     pub created_at: Timestamp,
-    /// Number of API keys ever made.
+    /// Number of API keys ever created.
     #[n(2)]
     pub keys: u64,
-    /// Number of groups ever made.
+    /// Number of groups ever created.
     #[n(3)]
     pub groups: u64,
 }
 
-/// The account that has a name. Space `accounts/…`, set `account names`, name: the account's name. It is written before
-/// the account, which begins with its profile.
+/// The account with a name. Space `accounts/…`, set `account names`, name: the account's name. It is written before the
+/// account's records, the first of which is its profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct AccountName {
     #[n(0)]
@@ -86,7 +86,7 @@ pub struct ManagementKeyRecord {
     pub created_at: Timestamp,
     #[n(4)]
     pub expires_at: Option<Timestamp>,
-    /// Last recorded use. The last use was within a minute of it.
+    /// Last recorded use, at most a minute before the actual last use.
     #[n(5)]
     pub last_used_at: Option<Timestamp>,
     #[n(6)]

@@ -11,7 +11,7 @@ pub struct RefusedDay {
     pub counts: Vec<RefusedCount>,
 }
 
-/// Refused calls within an hour for a reason.
+/// Calls refused within an hour for one reason.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct RefusedCount {
     /// Hour of the day in UTC, from 0 to 23.
@@ -32,24 +32,24 @@ pub struct RefusedDays {
     pub days: Vec<u32>,
 }
 
-/// What is kept of refused calls. Set `house`, name `c`.
+/// The kept refused calls. Set `house`, name `c`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct RefusedCalls {
-    /// Number of the last one.
+    /// Number of the last refused call.
     #[n(0)]
     pub last: u64,
 }
 
-/// An account that has open holds, or had some. Space `holders/…`, set `holders`, name: the account's id.
+/// An account that has, or had, open holds. Space `holders/…`, set `holders`, name: the account's id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct HolderRecord {
-    /// Time at which a process listed the account last, before it opened holds.
+    /// When a process last listed the account, before it opened holds.
     #[n(0)]
     pub listed_at: Timestamp,
 }
 
 /// Restores of an account from a backup, and losses of the stores that it was copied from. After each, exported entries
-/// and events get new, higher numbers. Redis keeps its own losses. Set `house`, name `n`.
+/// and events get new, higher numbers. Redis records its own losses itself. Set `house`, name `n`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct Restores {
     /// Number of the first entry of the journal after each restore.
@@ -64,24 +64,23 @@ pub struct Restores {
     /// Losses of a store that this one was copied from: the first number that a lost entry may have had.
     #[n(3)]
     pub lost_entries: Vec<u64>,
-    /// The same for events.
+    /// For each loss, the first number that a lost event may have had.
     #[n(4)]
     pub lost_events: Vec<u64>,
-    /// Epoch of each loss.
     #[n(5)]
     pub lost_epochs: Vec<u64>,
 }
 
-/// Bills of an upstream in the last hours, of all accounts. Space and set `upstreams`, name: the model's id, a zero
+/// Bills of an upstream in recent hours, over all accounts. Space and set `upstreams`, name: the model's id, a zero
 /// byte, and the upstream's name in the catalogue.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct UpstreamHours {
-    /// In ascending order, without hours that are long over.
+    /// In ascending order, without old hours.
     #[n(0)]
     pub hours: Vec<UpstreamHour>,
 }
 
-/// Bills of an upstream within an hour.
+/// Bills of an upstream within one hour.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct UpstreamHour {
     /// Hours since 1970.
@@ -89,7 +88,7 @@ pub struct UpstreamHour {
     pub hour: u32,
     #[n(1)]
     pub bills: u64,
-    /// Streams with a first token, by the class of its time.
+    /// Streams that had a first token, counted by the class of its time.
     #[n(2)]
     pub first_tokens: Vec<u64>,
 }

@@ -1,4 +1,4 @@
-//! Stored records of groups beside their money.
+//! Stored records of groups, except their money.
 
 use std::collections::BTreeMap;
 
@@ -16,23 +16,22 @@ pub struct GroupProfile {
     pub external_id: Option<String>,
     #[n(2)]
     pub metadata: BTreeMap<String, String>,
-    /// Settings of keys that are made in the group.
+    /// Default settings for keys created in the group.
     #[n(3)]
     pub key_defaults: KeyDefaults,
     #[n(4)]
     pub created_at: Timestamp,
-    /// Number of keys in the group, revoked keys included.
+    /// Number of keys in the group, including revoked ones.
     #[n(5)]
     pub keys: u64,
-    /// Number of groups whose parent is this group.
     #[n(6)]
     pub children: u64,
-    /// Amount spent before the group was made, with which its `used` began.
+    /// Amount spent before the group was created; `used` starts with it.
     #[n(7)]
     pub opening: NanoUsd,
 }
 
-/// The group of an external id. Set `external_ids`, name: the external id.
+/// The group with an external id. Set `external_ids`, name: the external id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct ExternalId {
     #[n(0)]

@@ -1,4 +1,4 @@
-//! Stored records of keys beside their money, and of credentials.
+//! Stored records of credentials and of keys, except their money.
 
 use std::collections::BTreeMap;
 
@@ -21,18 +21,18 @@ pub struct KeyProfile {
     pub created_at: Timestamp,
     #[n(3)]
     pub metadata: BTreeMap<String, String>,
-    /// Amount spent before the key was made, with which its `used` began.
+    /// Amount spent before the key was created; `used` starts with it.
     #[n(4)]
     pub opening: NanoUsd,
-    /// Credentials that rotations have made, except those forgotten since.
+    /// Credentials created by rotations, except those already forgotten.
     #[n(5)]
     pub rotated: Vec<Rotated>,
 }
 
-/// A credential that a rotation has made.
+/// A credential created by a rotation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct Rotated {
-    /// Number of the credential among those of the key, whose first one has zero.
+    /// Number of the credential among the key's credentials, counted from zero.
     #[n(0)]
     pub number: u64,
     #[n(1)]
@@ -40,18 +40,18 @@ pub struct Rotated {
     pub digest: Digest,
 }
 
-/// Owner of a credential. Set `credentials`, name: the digest. Space: the part of the credentials with that digest.
+/// Owner of a credential. Space `credentials/…` for the digest's part, set `credentials`, name: the digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct Credential {
     #[n(0)]
     pub owner: Principal,
-    /// Number of the credential among those of the key ([`domain::ledger::Rotation`]).
+    /// Number of the credential among the key's credentials ([`domain::ledger::Rotation`]).
     #[n(1)]
     pub number: u64,
 }
 
 impl Credential {
-    /// The credential that a key is made with.
+    /// Returns the credential that a key is created with.
     pub const fn first(owner: Principal) -> Self {
         Self { owner, number: 0 }
     }
@@ -63,7 +63,7 @@ pub struct IdempotencyKey {
     #[n(0)]
     #[serde(serialize_with = "hidden")]
     pub request: Digest,
-    /// Id of the object that was made; for a new credential, the beginning of a digest of its digest.
+    /// Id of the created object; for a new credential, the beginning of a digest of its digest.
     #[cbor(n(1), with = "minicbor::bytes")]
     pub made: [u8; 16],
     /// Time from which the idempotency key may be used again.
@@ -71,7 +71,7 @@ pub struct IdempotencyKey {
     pub expires_at: Timestamp,
 }
 
-/// Peppers that the credentials were made with. Set `installation`, name `p`, space `installation`.
+/// Peppers that credentials were created with. Set `installation`, name `p`, space `installation`.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct PepperRecord {
     #[n(0)]

@@ -1,4 +1,4 @@
-//! Stored records of members, and of what they sign in with.
+//! Stored records of members and their means of signing in.
 
 use domain::digest::Digest;
 use domain::member::MadeLink;
@@ -11,8 +11,8 @@ use shared::{ids::MemberId, time::Timestamp};
 
 use crate::stored::secret::hidden;
 
-/// A member of an account. Set `members`, name `m` and the id. A program that does not know a role refuses to read the
-/// record, and so never writes it.
+/// A member of an account. Set `members`, name `m` and the id. A program that does not know a role cannot read the
+/// record, and so never overwrites it.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct MemberRecord {
     #[n(0)]
@@ -24,7 +24,7 @@ pub struct MemberRecord {
     pub password: Option<PasswordHash>,
     #[n(3)]
     pub created_at: Timestamp,
-    /// The last sign-in link that was made.
+    /// The member's most recent sign-in link.
     #[cbor(n(4), with = "shared::stored::known_value", has_nil)]
     pub last_link: Option<MadeLink>,
     #[n(5)]
@@ -32,7 +32,7 @@ pub struct MemberRecord {
     pub second_factor: Option<SecondFactor>,
 }
 
-/// The member who has a name. Set `members`, name `n` and the member's name.
+/// The member with a name. Set `members`, name `n` and the member's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct MemberName {
     #[n(0)]
@@ -51,7 +51,8 @@ pub struct ExpiringValue {
     pub value: String,
 }
 
-/// Link that replaced a member's earlier one, and may itself be gone. Set `expiring`, name `m` and the member's id.
+/// The latest link of a member, which replaced the earlier one and may itself be gone. Set `expiring`, name `m` and the
+/// member's id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct LatestLink {
     #[n(0)]
@@ -59,12 +60,12 @@ pub struct LatestLink {
     pub digest: Digest,
 }
 
-/// A count of attempts. Space `attempts/…`, set `attempts`, name: the digest.
+/// A count of sign-in attempts. Space `attempts/…`, set `attempts`, name: the digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct Attempts {
     #[n(0)]
     pub count: u64,
-    /// Time at which the count is forgotten.
+    /// When the count is forgotten.
     #[n(1)]
     pub until: Timestamp,
 }

@@ -6,10 +6,10 @@ use records::NameBytes;
 use serde::{Serialize, Serializer};
 use shared::ids::{GroupId, KeyId};
 
-/// Most payers that a key's list has. A key has several if it uses several models or moves between groups.
+/// Maximum payers in a key's list. A key has several if it uses several models or moves between groups.
 const MOST_LISTED: usize = 200;
 
-/// A payer's key, groups and model as bytes, fixed lengths first.
+/// A payer's key, groups and model as bytes; the parts of fixed length come first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PayerName(NameBytes);
 
@@ -38,7 +38,7 @@ impl Serialize for PayerName {
 }
 
 impl PayerName {
-    /// The name of a payer among the sums of payers.
+    /// Encodes the name of a payer among the sums of payers.
     pub fn of(Payer { key, model, groups }: &Payer) -> Self {
         let [group, parent] =
             groups.each_ref().map(|group| group.as_ref().map_or(&[0; 16], GroupId::as_bytes));
@@ -57,7 +57,7 @@ impl PayerName {
         &self.0
     }
 
-    /// Reads the payer from a name among the sums of payers; `None` for any other bytes.
+    /// Decodes a payer's name; `None` for any other bytes.
     pub fn read(name: &[u8]) -> Option<Payer> {
         let (ids, model) = name.strip_prefix(b"p")?.split_at_checked(48)?;
         let group = |id: &[u8]| match id {
@@ -73,22 +73,23 @@ impl PayerName {
     }
 }
 
-/// Returns the part of a day. Days before 1970 are in the first part.
+/// Returns the number of a day's part. Days before 1970 are in the first part.
 pub fn day_part(day: Day) -> u32 {
     u32::try_from(day.number()).unwrap_or_default()
 }
 
-/// The payers of a key, so that its sums are found without those of other keys. Set `payers`, name `k` and the key's id.
+/// The payers of a key, so that its sums are found without reading other keys' sums. Set `payers`, name `k` and the
+/// key's id.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct PayersOfKey {
     #[n(0)]
     pub payers: Vec<PayerSpan>,
-    /// From this day on, all payers are listed. A number as in the names of sets.
+    /// From this day on, all payers are listed. A part number, as in the names of sets.
     #[n(1)]
     pub whole_from: u32,
 }
 
-/// A payer, with the parts of the first and of the last day on which it has sums.
+/// A payer, with the first and last part in which it has sums.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct PayerSpan {
     #[n(0)]
@@ -100,8 +101,8 @@ pub struct PayerSpan {
 }
 
 impl PayersOfKey {
-    /// Adds a payer's sums of a day to the list. Drops payers without sums since the day `kept`, and the oldest payers
-    /// if there are too many.
+    /// Adds a payer's sums of a day to the list. Drops payers that have no sums since the day `kept`, and the oldest
+    /// payers if there are too many.
     pub(crate) fn list(&mut self, name: &PayerName, day: Day, kept: Option<Day>) {
         let day = day_part(day);
         self.payers.retain(|payer| kept.is_none_or(|kept| payer.last >= day_part(kept)));
@@ -117,7 +118,7 @@ impl PayersOfKey {
         }
     }
 
-    /// Returns whether the list names this payer's sums of the day.
+    /// Returns whether the list includes this payer's sums for the day.
     pub fn finds(&self, name: &[u8], day: Day) -> bool {
         let day = day_part(day);
         let is_it =

@@ -1,4 +1,4 @@
-//! How secrets are shown.
+//! Hides secrets where records are shown.
 
 use serde::Serializer;
 

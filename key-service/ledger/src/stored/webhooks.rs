@@ -10,7 +10,7 @@ use shared::{ids::EventId, time::Timestamp};
 
 use crate::stored::secret::hidden;
 
-/// An account that has webhooks, or had some. Space `webhooks/…`, set `webhook_accounts`, name: the account's id. It is
+/// An account that has, or had, webhooks. Space `webhooks/…`, set `webhook_accounts`, name: the account's id. It is
 /// written before the account's first webhook, and never removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct WebhookAccount {}
@@ -29,7 +29,6 @@ pub struct WebhookRecord {
     pub secret: Digest,
     #[n(3)]
     pub created_at: Timestamp,
-    /// When and why the webhook was disabled, if it is.
     #[cbor(n(4), decode_with = "shared::stored::whole_value::decode")]
     pub disabled: Option<(Timestamp, DisabledReason)>,
     /// Number of the last event considered for the webhook.
@@ -49,7 +48,7 @@ pub struct PendingDeliveries {
 pub struct PendingDelivery {
     #[n(0)]
     pub event: EventId,
-    /// Number of the event in the account; absent for a test.
+    /// Number of the event in the account; absent for a test event.
     #[n(1)]
     pub number: Option<u64>,
     /// Time of the next attempt.
@@ -70,7 +69,7 @@ pub struct DeliveryContent {
     pub created_at: Timestamp,
 }
 
-/// Last attempts of a webhook, the newest first, at most 20. Set `webhooks`, name `a` and the webhook's id.
+/// Latest attempts of a webhook, newest first, at most 20. Set `webhooks`, name `a` and the webhook's id.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct DeliveryAttempts {
     #[n(0)]

@@ -1,11 +1,10 @@
-//! Entries of the journal, read from the values of its log.
+//! Decodes journal entries from the values of the log.
 
 use domain::ledger::{EntriesBefore, Entry};
 use shared::{ids::GenerationId, stored};
 
 use crate::stored::EntryRecord;
 
-/// An entry of the journal with its number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JournalEntry {
     /// Number of the entry: one more than the account's previous entry.

@@ -1,4 +1,4 @@
-//! Clocks that step by hours, while bills are delivered again.
+//! Checks that bills count once when they are delivered again and clocks are off by hours.
 
 use std::{
     sync::{
@@ -29,7 +29,7 @@ use crate::{
 
 const COST: NanoUsd = NanoUsd::from_nanos(7);
 
-/// A clock that goes with the runtime's time, and is off by some hours.
+/// A clock that advances with the runtime's time, and is off by some hours.
 struct Wrist {
     began: Instant,
     hours: AtomicI64,
@@ -93,7 +93,7 @@ impl Desk {
         }
     }
 
-    /// The amount that the key has used.
+    /// Returns the amount that the key has used.
     async fn used(&self) -> NanoUsd {
         let read =
             self.lanes.change::<_, StoreError>(mine(), |change| Ok(change.key(key(1))?.unwrap_or_default()));
@@ -126,7 +126,7 @@ async fn a_clock_that_is_hours_ahead_for_seconds_makes_no_bill_forgotten() {
         let (generation, billed) = desk.bill().await;
         for n in 0..8 {
             sleep(EVERY).await;
-            // Housekeeping is due, and this bill does it.
+            // Housekeeping is due, and this bill triggers it.
             desk.is_off_by(if n == ahead_at { 5 } else { 0 });
             desk.bill().await;
             sleep(Duration::from_secs(2)).await;
@@ -152,8 +152,8 @@ async fn what_was_dropped_is_not_billed_again_whatever_the_clock_says() {
         assert_eq!((late.ending, late.charged, late.cost), (Ending::Late, NanoUsd::ZERO, COST), "{hours}");
         assert_eq!(desk.capture(generation).await, late);
         assert_eq!(desk.used().await, used);
-        // A generation of a time whose bills were not dropped was never billed, although its hold is gone. There were
-        // none before the account.
+        // This generation's bills were not dropped, so it was never billed, although its hold is missing. The account
+        // had no holds before it was created.
         let lost = desk.capture(GenerationId::generate(&*desk.clock)).await;
         assert_eq!(lost.ending == Ending::Late, hours == -5, "{hours}");
     }

@@ -1,4 +1,4 @@
-//! How many records a bill compares and writes, which is most of what it costs.
+//! Counts the records that a bill compares and writes, which account for most of its cost.
 
 use domain::ledger::{
     Account, Command, Group, Key, NewHold, Progress,
@@ -19,7 +19,7 @@ use crate::{
     view::View,
 };
 
-/// A view with copies of an account with a key, which is in a group with a parent or in none.
+/// Creates a view with copies of an account and a key, which is in a group with a parent or in no group.
 fn view(is_grouped: bool) -> View {
     let mut view = View::of(&names::space(account(1)));
     let money = Account { credit: NanoUsd::from_usd(1), ..Account::default() };
@@ -37,7 +37,7 @@ fn view(is_grouped: bool) -> View {
     view
 }
 
-/// Decides commands as if every record that is not copied were absent, and returns what is committed.
+/// Decides commands as if every record without a copy were absent, and returns the commit.
 fn committed(view: &mut View, commands: &[Command]) -> Commit {
     loop {
         let calls = [Commands { all: commands, now: START }];
@@ -52,7 +52,7 @@ fn committed(view: &mut View, commands: &[Command]) -> Commit {
     }
 }
 
-/// The sets of the records that a bill writes, and the number of records that it compares.
+/// Returns the sets of the records that a bill writes, and the number of records that it compares.
 fn bill(view: &mut View, n: u8, user: Option<&str>) -> (Vec<u8>, usize) {
     let (key, generation, cost) = (key(1), generation(n), NanoUsd::from_nanos(5));
     let request = RequestId::from_slice(generation.as_bytes());
@@ -101,7 +101,7 @@ fn a_bill_writes_two_sums_one_for_each_group_and_one_for_a_user_that_is_named() 
             tables.retain(|table| *table != names::PAYERS);
             assert_eq!(written - tables.len(), lists);
             assert_eq!(tables, expected, "{is_grouped} {user:?}");
-            // The turn is compared too.
+            // The turn is guarded too.
             assert_eq!(compared, expected.len() + 1 + lists, "{is_grouped} {user:?}");
         }
     }

@@ -1,4 +1,4 @@
-//! Answers wait until their changes are durable, and do not delay other commits.
+//! Checks that answers wait until their changes are durable, and do not delay other commits.
 
 use async_trait::async_trait;
 use domain::ledger::{Command, Key, Progress};
@@ -8,7 +8,7 @@ use tokio::sync::watch;
 
 use super::*;
 
-/// Maps whose disk is as slow as the test says.
+/// In-memory maps with a disk of adjustable speed.
 struct SlowDisk {
     maps: Maps,
     disk: watch::Sender<Disk>,
@@ -101,7 +101,7 @@ async fn a_bill_is_answered_when_it_is_durable_and_other_commands_meanwhile() {
     made.await.unwrap();
 }
 
-/// The bill is there, but may be lost: whoever sends the command again waits again.
+/// The bill was written, but may be lost: a caller that sends the command again waits again.
 #[tokio::test]
 async fn a_bill_that_may_be_lost_is_unknown_until_it_is_durable() {
     let (records, ledger) = ledger().await;

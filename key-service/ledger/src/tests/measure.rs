@@ -1,7 +1,7 @@
-//! What a request costs, for those who change the ledger or the backend.
+//! Measures what a request costs, for developers who change the ledger or the backend.
 
 use std::{
-    fs,
+    env, fs,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -29,8 +29,11 @@ use crate::{
     kept::{EVENTS_KEPT, EventBounds},
 };
 
-/// Requests of a measurement.
-const REQUESTS: usize = 64_000;
+/// Requests in a measurement: 64,000, or with `MEASURE_SMALLER=10` a tenth.
+fn all_requests() -> usize {
+    let smaller = env::var("MEASURE_SMALLER").map_or(1, |smaller| smaller.parse().unwrap());
+    64_000 / smaller
+}
 
 /// Keys that the callers share.
 const KEYS: u8 = 16;
@@ -43,7 +46,7 @@ fn key(n: u8) -> KeyId {
     KeyId::new(shared::time::Timestamp::from_millis(1), [n; 10])
 }
 
-/// Who asks: keys without a group for nobody, or keys of a group with a parent for one of many users.
+/// Who sends the requests: keys without a group or user, or keys in a group with a parent, for many users.
 #[derive(Clone, Copy)]
 enum Callers {
     Plain,
@@ -84,7 +87,7 @@ async fn ledger(store: Arc<dyn Records>, account: AccountId, callers: Callers) -
     Arc::new(ledger)
 }
 
-/// A hold and a capture.
+/// Sends a hold and a capture.
 async fn request(ledger: &Lanes, account: AccountId, key: KeyId, user: Option<String>) {
     let (generation, cost) = (GenerationId::generate(&System), NanoUsd::from_nanos(700));
     let request = Some(RequestId::generate(&System));
@@ -99,7 +102,7 @@ async fn request(ledger: &Lanes, account: AccountId, key: KeyId, user: Option<St
     assert!(matches!(captured, Ok(Outcome::Captured(_))), "{captured:?}");
 }
 
-/// CPU time of this process, and the kernel's part of it, to a hundredth of a second.
+/// Returns the CPU time of this process and the kernel's part of it, to a hundredth of a second.
 fn processor_time() -> (Duration, Duration) {
     let stat = fs::read_to_string("/proc/self/stat").unwrap();
     let fields: Vec<_> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
@@ -107,7 +110,7 @@ fn processor_time() -> (Duration, Duration) {
     (ticks(11) + ticks(12), ticks(12))
 }
 
-/// Requests of so many callers at once.
+/// Measures requests from this many concurrent callers.
 async fn measure(store: &Arc<dyn Records>, of: Callers, (callers, requests): (usize, usize), label: &str) {
     let account = account();
     let ledger = ledger(Arc::clone(store), account, of).await;
@@ -137,23 +140,23 @@ async fn measure(store: &Arc<dyn Records>, of: Callers, (callers, requests): (us
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "a measurement: run it alone, optimised, with --nocapture"]
 async fn requests_are_measured() {
-    let folder = tempfile::tempdir().unwrap();
+    let (folder, all) = (tempfile::tempdir().unwrap(), all_requests());
     let path = folder.path().join("store.db");
     let file: Arc<dyn Records> = Arc::new(Sqlite::open(&path).unwrap());
     for callers in [64, 16, 1, 64] {
-        let requests = if callers == 1 { REQUESTS / 16 } else { REQUESTS };
+        let requests = if callers == 1 { all / 16 } else { all };
         measure(&file, Callers::Plain, (callers, requests), "file").await;
         measure(&file, Callers::InGroupsForUsers, (callers, requests), "file, in groups for users").await;
     }
     println!("{} KiB", fs::metadata(&path).unwrap().len() / 1024);
     let memory: Arc<dyn Records> = Arc::new(Sqlite::in_memory().unwrap());
-    measure(&memory, Callers::Plain, (64, REQUESTS), "memory").await;
-    measure(&memory, Callers::InGroupsForUsers, (64, REQUESTS), "memory, in groups for users").await;
+    measure(&memory, Callers::Plain, (64, all), "memory").await;
+    measure(&memory, Callers::InGroupsForUsers, (64, all), "memory, in groups for users").await;
     let server = RedisServer::shared();
     let redis = Redis::open(&settings(&server.url(), &folder), Arc::new(System)).await.unwrap();
     let redis: Arc<dyn Records> = Arc::new(redis);
     for callers in [64, 16, 1] {
-        let requests = if callers == 1 { REQUESTS / 16 } else { REQUESTS };
+        let requests = if callers == 1 { all / 16 } else { all };
         measure(&redis, Callers::Plain, (callers, requests), "Redis").await;
         measure(&redis, Callers::InGroupsForUsers, (callers, requests), "Redis, in groups for users").await;
     }

@@ -1,4 +1,5 @@
-//! What two key-services cost each other that spend one account through one Redis, for those who change lanes and turns.
+//! Measures how two key-services that spend one account through one Redis slow each other down, for developers who
+//! change lanes and turns.
 
 use std::{
     sync::{
@@ -26,7 +27,7 @@ use tokio::{task::JoinSet, time};
 use super::{KEPT, Lanes, key};
 use crate::error::StoreError;
 
-/// Commands a second of both processes together, half of them holds and half captures.
+/// Commands per second of both processes together, half of them holds and half captures.
 const COMMANDS_A_SECOND: u32 = 8_000;
 const PROCESSES: u32 = 2;
 /// Time between two batches of calls.
@@ -39,7 +40,7 @@ struct Counting {
     round_trip: Duration,
     commits: AtomicU32,
     lost: AtomicU32,
-    /// Commits of the account that were lost in a row, and most of them.
+    /// Commits of the account lost in a row now, and the maximum so far.
     streak: AtomicU32,
     longest: AtomicU32,
 }
@@ -97,14 +98,14 @@ impl Counting {
     }
 }
 
-/// Latencies of calls, and the number of calls that failed.
+/// Latencies of calls, and the number of failed calls.
 #[derive(Default)]
 struct Heard {
     took: Vec<Duration>,
     failed: u32,
 }
 
-/// A hold and a capture, each a call.
+/// Sends a hold and a capture, each as a call.
 async fn request(ledger: Arc<Lanes>, account: AccountId, heard: Arc<Mutex<Heard>>) {
     let (generation, cost) = (GenerationId::generate(&System), NanoUsd::from_nanos(700));
     let hold = new_hold(key(0), generation, cost);
@@ -154,7 +155,7 @@ async fn measure(round_trip: Duration, prefers_one: bool) {
     for beat in 0..beats_in_all {
         beats.tick().await;
         for n in 0..requests {
-            // With the preference, one call of a hundred spills over.
+            // With the preference, one call in a hundred goes to the other process.
             let is_other = if prefers_one { (beat * requests + n).is_multiple_of(100) } else { n % 2 == 1 };
             let ledger = Arc::clone(&processes[usize::from(is_other)]);
             calls.spawn(request(ledger, account, Arc::clone(&heard)));

@@ -11,7 +11,7 @@ use crate::{
     view::reading::{FORM, value},
 };
 
-/// A type of stored values.
+/// A type that can be stored as a record's value.
 pub trait Stored: Encode<()> + for<'b> Decode<'b, ()> + Clone + PartialEq + Send + Sync + 'static {}
 
 impl<T: Encode<()> + for<'b> Decode<'b, ()> + Clone + PartialEq + Send + Sync + 'static> Stored for T {}
@@ -28,7 +28,7 @@ enum State {
     Absent,
     /// Nobody has asked for the value yet.
     Unread(Record),
-    /// A [`Values`] of the record's type.
+    /// The decoded value, a [`Values`] of the record's type.
     Read(Box<dyn AnyValues>),
 }
 
@@ -42,7 +42,7 @@ pub(super) struct Values<T> {
     next: Next<T>,
 }
 
-/// What the change has made of a record.
+/// How the change affects a record.
 #[derive(Clone)]
 enum Next<T> {
     Same,
@@ -133,7 +133,7 @@ impl Copy {
         }
     }
 
-    /// Makes the new value current, since it has been written.
+    /// Makes the new value current after it has been written.
     pub(super) fn settle(&mut self, revision: Revision) {
         self.is_touched = false;
         if let State::Read(values) = &mut self.state {
@@ -141,7 +141,7 @@ impl Copy {
         }
     }
 
-    /// Discards the new value, since it was not written.
+    /// Discards the new value because it was not written.
     pub(super) fn roll_back(&mut self) {
         self.is_touched = false;
         if let State::Read(values) = &mut self.state {

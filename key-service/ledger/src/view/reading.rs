@@ -7,7 +7,7 @@ use records::{Answer, Index, Log, Name, Order, Question, Record, Records, Set, S
 
 use crate::{error::StoreError, names::RecordName};
 
-/// The form of records that this program writes.
+/// Format version of the records that this program writes.
 pub const FORM: u8 = 1;
 
 /// Reads one space at a time.
@@ -59,7 +59,7 @@ impl SpaceReader<'_> {
         Ok(self.get_all(space, vec![name]).await?.pop().flatten())
     }
 
-    /// Reads entries of an index from `from` to before `to`, at most `limit`.
+    /// Reads at most `limit` entries of an index, from `from` to before `to`.
     pub async fn entries(
         self,
         space: &Space,
@@ -75,7 +75,7 @@ impl SpaceReader<'_> {
         }
     }
 
-    /// Reads values of a log whose numbers are in a range, at most `limit`.
+    /// Reads at most `limit` values of a log whose numbers are in a range.
     pub async fn values(
         self,
         space: &Space,
@@ -109,7 +109,7 @@ pub fn value<'b, T: Decode<'b, ()>>(record: &'b Record) -> Result<T, StoreError>
     shared::stored::read(record.message()).map_err(|e| StoreError::Damaged(e.to_string()))
 }
 
-/// Error of an answer that does not fit its question.
+/// Returns the error for an answer that does not fit its question.
 pub fn no_answer() -> StoreError {
     StoreError::Damaged("an answer to another question".into())
 }

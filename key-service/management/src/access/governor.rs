@@ -1,4 +1,4 @@
-//! Callers of the management API and members, with their rights.
+//! Callers of the management API (management keys and members) with their rights.
 
 use shared::{
     ids::{AccountId, GroupId, KeyId, Principal},
@@ -26,7 +26,7 @@ pub struct Governor {
 }
 
 impl Governor {
-    /// Checks whether the request may concern this object.
+    /// Checks whether the request may affect this object.
     pub fn may(&self, subject: Subject) -> Result<(), Error<Forbidden>> {
         may(self.access, self.effect, subject).map_err(Error::Refused)
     }
@@ -36,7 +36,7 @@ impl Governor {
         matches!(self.actor, Actor::OperatorKey { .. })
     }
 
-    /// The part of the account that the caller may see.
+    /// Returns the part of the account that the caller may see.
     pub const fn reach(&self) -> AccountReach {
         AccountReach { account: self.account, group: self.access.group }
     }
@@ -58,7 +58,7 @@ impl Management {
         }
     }
 
-    /// Checks whether the request may concern this key. Another request may still move the key to another group right
+    /// Checks whether the request may affect this key. Another request may still move the key to another group right
     /// after.
     pub async fn judge_key(&self, governor: &Governor, id: KeyId) -> Result<(), Error<Forbidden>> {
         let group = match governor.access.group {
@@ -68,12 +68,12 @@ impl Management {
         governor.may(Subject::Key(self.chain(governor.reach(), group).await?))
     }
 
-    /// Checks whether the request may concern the keys of a group.
+    /// Checks whether the request may affect the keys of a group.
     pub async fn judge_keys_of(&self, governor: &Governor, group: GroupId) -> Result<(), Error<Forbidden>> {
         governor.may(Subject::Key(self.chain(governor.reach(), Some(group)).await?))
     }
 
-    /// Checks the group that the request puts a key into. A new key without a group is put into the caller's.
+    /// Checks the group that the request puts a key into. A new key without a group goes into the caller's group.
     pub async fn place_key(
         &self,
         governor: &Governor,

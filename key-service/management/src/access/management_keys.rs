@@ -1,4 +1,4 @@
-//! Use-cases of management keys: create, list, revoke.
+//! Use-cases for management keys: create, list, revoke.
 
 use async_trait::async_trait;
 use shared::{
@@ -19,11 +19,11 @@ use crate::{
 use domain::{access::Access, digest::Digest, event::Actor, governed::Made};
 use key_service_store::store::{Error, ManagementKey, ManagementKeyNotMade, NewManagementKey, StoreError};
 
-/// Most management keys per account, including revoked ones: they fit on one page, and a new key every month lasts
-/// eight years.
+/// Maximum management keys per account, including revoked ones: they fit on one page, and suffice for a new key every
+/// month for eight years.
 pub(crate) const MAX_MANAGEMENT_KEYS: u64 = 100;
 
-/// Reason why a management key was not made or found.
+/// Reason why a management key was not created or found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ManagementKeyRefused {
     /// No management key has this id.
@@ -32,9 +32,9 @@ pub enum ManagementKeyRefused {
     /// The account does not have the group.
     #[error("the account has no such group")]
     UnknownGroup,
-    /// The account has reached its bound on management keys.
+    /// The account has reached its maximum of management keys.
     #[error(
-        "the account already has {MAX_MANAGEMENT_KEYS} management keys, including revoked ones, which is the most"
+        "the account already has {MAX_MANAGEMENT_KEYS} management keys, including revoked ones, which is the maximum"
     )]
     TooMany,
     /// The idempotency key was used with a different request.
@@ -45,15 +45,15 @@ pub enum ManagementKeyRefused {
 /// Settings of a new management key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ManagementKeySettings {
-    /// Name, chosen by the owner.
+    /// Name chosen by the owner.
     pub name: String,
     pub access: Access,
-    /// Time from which the key is refused, if any.
+    /// When the key expires, if ever.
     pub expires_at: Option<Timestamp>,
 }
 
 impl ManagementKeySettings {
-    /// Settings of a key for the whole account that does not expire.
+    /// Returns settings for a key that covers the whole account and does not expire.
     pub fn full(name: &str) -> Self {
         Self { name: name.to_owned(), access: Access::default(), expires_at: None }
     }
@@ -89,7 +89,7 @@ impl Management {
         }
     }
 
-    /// Creates a management key once for each attempt and settings.
+    /// Creates a management key, once for each attempt and its settings.
     pub async fn create_management_key_once(
         &self,
         account: AccountId,
@@ -149,7 +149,7 @@ impl Management {
         }
     }
 
-    /// The account's management keys, oldest first.
+    /// Lists the account's management keys, oldest first.
     pub async fn management_keys(&self, account: AccountId) -> Result<Vec<ManagementKey>, StoreError> {
         let _permit = self.read_permit(account).await?;
         self.store.management_keys(account).await
@@ -212,7 +212,7 @@ mod tests {
         };
         assert!(matches!(again(account, "Deployment", &attempt).await, New(_)));
         assert!(matches!(again(account, "Deployment", &attempt).await, Replayed));
-        assert_eq!(desk.management_keys(account).await.unwrap().len(), 2, "with the first one");
+        assert_eq!(desk.management_keys(account).await.unwrap().len(), 2, "including the first key");
         assert!(matches!(again(account, "Another name", &attempt).await, New(_)));
         let access = Access { scope: Scope::Read, group: None };
         let reading = ManagementKeySettings { access, ..ManagementKeySettings::full("Deployment") };

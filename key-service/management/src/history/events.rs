@@ -20,8 +20,8 @@ use key_service_store::store::{Error, EventSlice, EventsPage, Found, NumberedEve
 const READ_AT_ONCE: usize = 500;
 
 impl Management {
-    /// Finds the latest matching events within reach, or those before a number, newest first. The page may end before
-    /// it is full.
+    /// Finds the latest matching events within reach, or those before a number, newest first. A page may end before it
+    /// is full.
     pub async fn find_events(
         &self,
         reach: AccountReach,
@@ -42,7 +42,7 @@ impl Management {
         Ok(found.found.first().map_or(0, |event| event.number))
     }
 
-    /// Returns the number of an event that is kept.
+    /// Returns the number of an event; `None` if it is not kept.
     pub async fn event_number(&self, account: AccountId, id: EventId) -> Result<Option<u64>, StoreError> {
         self.store.event_number(account, id).await
     }
@@ -54,7 +54,7 @@ impl Management {
         Ok(first.events.first().map(at).filter(|_| first.gone_until > 0))
     }
 
-    /// Events of the account after this number, at most `limit`.
+    /// Returns at most `limit` of the account's events after this number.
     pub async fn events_after(
         &self,
         account: AccountId,
@@ -87,7 +87,7 @@ impl Listed for Event {
             }
             None => None,
         };
-        // One event more than requested shows whether there are more.
+        // One event more than requested is read to see whether there are more.
         let (order, limit) = (listing.order, listing.limit.saturating_add(1).min(READ_AT_ONCE));
         let mut items = Vec::new();
         loop {

@@ -39,8 +39,8 @@ impl Management {
         Ok(bill.filter(|bill| reach.has(bill.settlement.payer.groups)))
     }
 
-    /// Reads about as many entries as wanted from a place, in an order. Also returns the number of the entry to
-    /// continue from, if any.
+    /// Reads about `wanted` entries from a position, in this order. Also returns the number of the entry to continue
+    /// from, if any.
     async fn entries(
         &self,
         account: AccountId,
@@ -108,7 +108,7 @@ impl Listed for Bill {
             Some(id) => Some(management.place(account, listing, id).await?),
             None => None,
         };
-        // Entries only get newer. A page with the latest first ends by itself.
+        // Entries only get newer, so an ascending page can stop here. The store ends a descending page itself.
         let ends = match (listing.order, listing.filter.ends) {
             (Order::Ascending, Some(ends)) => {
                 Some(ends.plus(management.store.disorder(account, ends).await?))
@@ -117,7 +117,7 @@ impl Listed for Bill {
         };
         let mut items = Vec::new();
         loop {
-            // One entry more than fits shows whether there are more.
+            // One entry more than fits is read to see whether there are more.
             let wanted = READ_AT_ONCE.min(listing.limit - items.len() + 1);
             let Found { found: entries, next } = management.entries(account, listing, behind, wanted).await?;
             for entry in entries {

@@ -1,9 +1,9 @@
-//! Reached limits: the money bounds that make requests fail.
+//! Reached limits: the money limits that make requests fail.
 //!
-//! A limit is hardly ever used up to the last billionth of a dollar, so what is left does not show that it is reached.
-//! The event does: it is written when a bound causes a refusal or is used up exactly. Its name contains the amount and,
-//! for a window, the beginning, and stores keep these names. A raised limit and the next window have different names.
-//! After a raise, a limit has its earlier name again.
+//! A limit is hardly ever used up to the last billionth of a dollar, so the remaining amount does not show whether it
+//! is reached. The event does: it is written when a limit causes a refusal or is used up exactly. Its name contains the
+//! amount and, for a window, the beginning, and stores keep these names. A raised limit and the next window have
+//! different names. After a raise, a limit has its earlier name again.
 
 use std::collections::{HashMap, HashSet};
 
@@ -17,7 +17,7 @@ use domain::{
 };
 use key_service_store::store::StoreError;
 
-/// Reached limits of some keys and groups, with their parents.
+/// The reached limits of some keys and groups, with their parents.
 #[derive(Debug)]
 pub struct ReachedLimits {
     /// Groups of the keys and groups, with their parents.
@@ -34,22 +34,22 @@ pub struct ReachedLimits {
 pub enum LimitOf<'a> {
     /// The key or the group itself.
     Own,
-    /// A group that it is in.
+    /// A group that contains the key or group.
     Group(&'a Group),
 }
 
-/// A bound on money and what was spent of it.
+/// A money limit and the amount spent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MoneyLimit {
-    /// Largest amount that may be spent now.
+    /// Maximum amount that may be spent now.
     pub amount: NanoUsd,
-    /// End of the raise, and the amount from then on; `None` if the limit is not raised.
+    /// End of the raise, and the amount after it; `None` if the limit is not raised.
     pub after_raise: Option<(Timestamp, NanoUsd)>,
     /// Amount spent; for a window, within the current window.
     pub used: NanoUsd,
     /// Length of the window and end of the current one; `None` for a lifetime limit.
     pub window: Option<(Per, Timestamp)>,
-    /// This bound makes requests fail.
+    /// Whether this limit makes requests fail.
     pub is_reached: bool,
 }
 
@@ -58,30 +58,30 @@ impl MoneyLimit {
         self.amount.left_after(self.used)
     }
 
-    /// Returns whether the limit is reached, or four fifths of it are used.
+    /// Returns whether the limit is reached or four fifths used.
     pub fn is_nearly_used(&self) -> bool {
         self.is_reached || is_nearly_used(self.amount, self.used)
     }
 }
 
 impl ReachedLimits {
-    /// Makes an empty set of limits as of this time.
+    /// Returns an empty set of limits as of this time.
     pub fn none(now: Timestamp) -> Self {
         Self { groups: HashMap::new(), told: HashSet::new(), within: None, now }
     }
 
-    /// The time of these limits.
+    /// Returns the time as of which the limits were read.
     pub const fn now(&self) -> Timestamp {
         self.now
     }
 
-    /// Returns the visible groups whose bounds apply to a key, nearest first.
+    /// Returns the visible groups whose limits apply to a key, nearest first.
     pub fn groups_of(&self, key: &ApiKey) -> Vec<&Group> {
         let group = key.spend.group.and_then(|id| self.groups.get(&id));
         group.into_iter().chain(group.and_then(|group| self.parent_of(group))).collect()
     }
 
-    /// The parent of a group, if it is visible.
+    /// Returns the parent of a group, if it is visible.
     pub fn parent_of(&self, group: &Group) -> Option<&Group> {
         self.above(group).filter(|_| self.within != Some(group.id))
     }
@@ -118,7 +118,7 @@ impl ReachedLimits {
         self.first_of(self.above(group).into_iter())
     }
 
-    /// Returns the bounds on money of a budget, the lifetime limit first.
+    /// Returns a budget's money limits, the lifetime limit first.
     pub fn limits(&self, holder: Holder, budget: &Budget) -> Vec<MoneyLimit> {
         let is_told = |name: &Vec<u8>| self.told.contains(name);
         let limit = |(plain, raised): (NanoUsd, Option<Raise>), used, window, name| {
@@ -148,7 +148,7 @@ impl ReachedLimits {
         groups.find(|group| self.is_reached(Holder::Group(group.id), &group.spend.budget)).map(LimitOf::Group)
     }
 
-    /// Returns the names of the events for a budget's reached bounds.
+    /// Returns the event names for a budget's reached limits.
     fn names(&self, holder: Holder, budget: &Budget) -> Vec<Vec<u8>> {
         let lifetime = budget.limit_at(self.now).map(|amount| holder.name_of_reached_limit(amount));
         let windows = budget.bounds.iter().flat_map(|bounds| &bounds.windows);
@@ -166,7 +166,7 @@ impl Management {
         groups: &[Group],
     ) -> Result<ReachedLimits, StoreError> {
         let mut reached = ReachedLimits { within: group, ..ReachedLimits::none(self.clock.now()) };
-        // The parent's bounds apply too, even if it is out of reach.
+        // The parent's limits apply too, even if it is out of reach.
         let all = AccountReach::whole(account);
         reached.groups.extend(groups.iter().map(|group| (group.id, group.clone())));
         let ids = keys.iter().filter_map(|key| key.spend.group).filter(|id| !reached.groups.contains_key(id));

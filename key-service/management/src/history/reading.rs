@@ -1,6 +1,6 @@
 //! Searches keys and journal entries by words and filters, in several orders, a page at a time.
 //!
-//! Without an index, a page reads a bounded part and returns the place to continue from.
+//! Where no index exists, a page reads a bounded part and returns the position to continue from.
 
 use std::{collections::HashSet, fmt, sync::Arc};
 
@@ -25,18 +25,18 @@ use key_service_store::store::{
     search::{READ_AT_ONCE, Scan},
 };
 
-/// The keys that a member looks for.
+/// Which keys a member searches for.
 #[derive(Clone, Debug, Default)]
 pub struct KeySearch {
-    /// The list begins after this place.
+    /// The list begins after this position.
     pub after: Option<KeyCursor>,
     pub order: KeyOrder,
-    /// Present status of the keys.
+    /// Current status of the keys.
     pub status: Option<Status>,
-    /// Present condition of the keys.
+    /// Current condition of the keys.
     pub condition: Option<Condition>,
     pub group: Option<GroupId>,
-    /// Words that the label, hint or id of a key must all contain, ignoring case. An empty text matches all.
+    /// Words that a key's label, hint or id must all contain, ignoring case. An empty text matches every key.
     pub text: String,
     pub limit: usize,
 }
@@ -46,26 +46,26 @@ pub enum KeyOrder {
     #[default]
     Newest,
     Oldest,
-    /// Largest spend first, then keys that spent nothing, newest first.
+    /// By falling spend, then keys that have spent nothing, newest first.
     MostSpent,
-    /// Last bill first, without keys that were never billed.
+    /// By time of the last bill, latest first; without keys that were never billed.
     LastUsed,
 }
 
-/// A place in a list of keys.
+/// A position in a list of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyCursor {
     Key(KeyId),
-    /// After this key among those that spent nothing.
+    /// After this key among the keys that have spent nothing.
     Unspent(KeyId),
-    /// After the key of this entry of the journal.
+    /// After the key of this journal entry.
     Entry(u64),
 }
 
-/// Most keys, or journal entries with their keys, that a page reads in search of matches: about 15 ms of work.
+/// Maximum keys, or journal entries with their keys, that a page reads in search of matches: about 15 ms of work.
 const MOST_KEYS: usize = 1_000;
 
-/// Prefix of a place among keys that spent nothing.
+/// Prefix of a cursor among keys that have spent nothing.
 const UNSPENT: &str = "unspent-";
 
 impl KeyCursor {
@@ -102,7 +102,7 @@ impl fmt::Display for KeyCursor {
     }
 }
 
-/// What conditions need to know about keys besides the keys' own state.
+/// What conditions need to know in addition to the keys' own state.
 struct Known {
     reached: ReachedLimits,
     /// Keys with refused calls today.
@@ -125,7 +125,8 @@ impl KeySearch {
         is_by_age && !self.text.is_empty() && self.condition.is_none() && self.group.is_none()
     }
 
-    /// Makes the request for a page of keys of the status after `after`, newest first unless oldest first is requested.
+    /// Returns the request for a page of keys with this status after `after`, newest first unless oldest first is
+    /// requested.
     fn page(&self, after: Option<KeyId>, limit: usize, now: Timestamp) -> Page {
         let is_ascending = self.order == KeyOrder::Oldest;
         let order = if is_ascending { Order::Ascending } else { Order::Descending };
@@ -174,7 +175,7 @@ impl Management {
             return self.find_by_name(account, search).await;
         }
         let now = self.clock.now();
-        // If every key matches, one more than shown is read to see whether there are more.
+        // If every key matches, one more than fits is read to see whether there are more.
         let together = groups.filter(|groups| groups.len() <= READ_TOGETHER);
         let has_all = groups.is_none() || together.is_some();
         let is_filtered = !has_all || !search.text.is_empty() || search.condition.is_some();
@@ -207,7 +208,7 @@ impl Management {
         }
     }
 
-    /// Reads the keys that have spent, largest spend first, and then all keys to find those that have not.
+    /// Lists the keys that have spent, by falling spend, and then reads all keys to find the others.
     async fn find_by_spend(
         &self,
         account: AccountId,
@@ -236,7 +237,7 @@ impl Management {
             let of_page: Vec<ApiKey> = keys.iter().map(|(_, key)| key.clone()).collect();
             let known = self.known(account, search, &of_page, &refused).await?;
             let matching = |(place, key): (KeyCursor, ApiKey)| {
-                // Keys that have spent were already listed.
+                // Keys that have spent are already in the list.
                 let has_come =
                     matches!(place, KeyCursor::Unspent(_)) && key.spend.budget.used > NanoUsd::ZERO;
                 let matches = !has_come && search.matches(&key, &known, now);
@@ -258,7 +259,7 @@ impl Management {
         Ok(Arc::new(refused.into_iter().map(|(id, _)| id).collect()))
     }
 
-    /// Finds what a search's condition needs to know about these keys besides their own state.
+    /// Finds what a search's condition needs to know about these keys in addition to their own state.
     async fn known(
         &self,
         account: AccountId,
@@ -289,14 +290,14 @@ impl Management {
             let was_last = names.len() < READ_AT_ONCE;
             let mut looked_at: Vec<(KeyId, bool)> =
                 names.iter().map(|name| (name.id, has_words(name))).collect();
-            // One key more than shown is read to see whether there are more.
+            // One key more than fits is read to see whether there are more.
             let mut matching = looked_at.iter().enumerate().filter(|(_, (_, matches))| *matches);
             let enough = matching.nth(search.limit).map(|(place, _)| place + 1);
             looked_at.truncate(enough.unwrap_or(looked_at.len()));
             let wanted = looked_at.iter().filter(|(_, matches)| *matches).map(|(id, _)| *id);
             let mut keys = self.keys_by_id(AccountReach::whole(account), wanted.collect()).await?;
             let asked = if was_last && enough.is_none() { READ_AT_ONCE } else { looked_at.len() };
-            // Searches with a condition read whole keys and do not come here.
+            // Searches with a condition read whole keys and do not reach this code.
             let known = Known { reached: ReachedLimits::none(self.clock.now()), refused: Arc::default() };
             let found = |(id, _)| {
                 let key = keys.remove(&id).filter(|key| search.matches(key, &known, now));
@@ -307,7 +308,7 @@ impl Management {
         Ok(scan.page())
     }
 
-    /// Reads the journal backwards, so that each key comes in the order of its last bill.
+    /// Reads the journal backwards, so that keys appear in the order of their last bills.
     async fn find_by_use(
         &self,
         account: AccountId,
@@ -368,7 +369,7 @@ mod tests {
     use crate::testing::Office;
     use key_service_store::store::suite::act;
 
-    /// More keys than a page looks at.
+    /// More keys than a page reads.
     const KEYS: u64 = 4_600;
 
     #[tokio::test]

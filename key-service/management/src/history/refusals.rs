@@ -1,4 +1,4 @@
-//! The last refused calls of an account, listed by filters.
+//! The latest refused calls of an account, listed by filters.
 
 use async_trait::async_trait;
 use shared::ids::{AccountId, GroupId, RefusalId};
@@ -19,12 +19,12 @@ pub struct RefusedFilter {
     pub search: RefusedSearch,
     /// Current group of the keys, or its parent.
     pub group: Option<GroupId>,
-    /// The same, as the group that the caller is limited to.
+    /// The group that the caller is limited to.
     pub within: Option<GroupId>,
 }
 
 impl Management {
-    /// Lists the account's matching last refused calls, newest first. Key-services add them to the store every ten
+    /// Lists the account's matching latest refused calls, newest first. Key-services add them to the store every ten
     /// seconds.
     pub async fn refused_calls(
         &self,
@@ -64,7 +64,7 @@ impl Listed for RefusedCall {
             calls.reverse();
         }
         if let Some(after) = listing.after {
-            // A call that was dropped meanwhile is older than all kept ones.
+            // If the call has been dropped meanwhile, it is older than all kept calls.
             let place = calls.iter().position(|call| call.id == after);
             let place = place.ok_or(Error::Refused(UnknownCursor))?;
             calls.drain(..=place);

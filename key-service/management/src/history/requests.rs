@@ -8,7 +8,7 @@ use crate::{history::refusals::RefusedFilter, management::Management, nouns::rea
 use domain::{refused::RefusedCall, search::EntrySearch};
 use key_service_store::store::{Found, JournalEntry, StoreError};
 
-/// The requests that a member looks for.
+/// Which requests a member searches for.
 #[derive(Clone, Debug)]
 pub struct RequestSearch {
     /// Entries of billed requests; `None` leaves them out.
@@ -29,13 +29,13 @@ pub enum AnyRequest {
 #[derive(Clone, Debug)]
 pub struct RequestPage {
     pub found: Vec<AnyRequest>,
-    /// Place from which to continue; `None` at the end.
+    /// Where to continue; `None` at the end.
     pub next: Option<RequestCursor>,
     /// Number of refused calls on all pages.
     pub refused: usize,
 }
 
-/// A place in the list; all rows before it have been shown.
+/// A position in the list; all rows before it have been shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestCursor {
     /// Number of the last entry that was read.
@@ -66,7 +66,7 @@ impl fmt::Display for RequestCursor {
 }
 
 impl Management {
-    /// Finds the matching requests within reach after a place. The page may end before it is full.
+    /// Finds the matching requests within reach after a position. A page may end before it is full.
     pub async fn find_requests(
         &self,
         reach: AccountReach,
@@ -113,7 +113,7 @@ struct MergedRequests {
     refused: Peekable<vec::IntoIter<RefusedCall>>,
     /// Number of the entry after which more may match.
     paused_at: Option<u64>,
-    /// What was billed before this time is not known yet.
+    /// Bills before this time have not been read yet.
     known_since: Option<Timestamp>,
     place: RequestCursor,
 }
@@ -135,14 +135,14 @@ impl Iterator for MergedRequests {
 }
 
 impl MergedRequests {
-    /// Returns the place to continue from, if anything may be left.
+    /// Returns where to continue; `None` if nothing is left.
     fn rest(mut self) -> Option<RequestCursor> {
         let is_read = self.billed.peek().is_none();
         if is_read && self.refused.peek().is_none() && self.paused_at.is_none() {
             return None;
         }
         if is_read {
-            // Entries that were read without a match are not read again.
+            // Entries without a match are not read again.
             self.place.entry = self.paused_at.or(self.place.entry);
         }
         Some(self.place)

@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use domain::access::is_noted;
 use key_service_store::store::{Store, StoreError};
 
-/// Most records being written. Further uses are left to the key's next request.
+/// Maximum writes in progress. Further uses are not recorded; the key's next request tries again.
 const MAX_UNDER_WAY: usize = 256;
 /// Timeout of a write. The key's next request then tries again.
 const RECORD_TIMEOUT: Duration = Duration::from_secs(5);
@@ -85,7 +85,7 @@ mod tests {
         let under_way: Vec<_> = (0..MAX_UNDER_WAY - 1).map(|n| uses.begin(key(n)).unwrap()).collect();
         assert!(uses.begin(key(0)).is_none(), "under way");
         let last = uses.begin(key(MAX_UNDER_WAY)).unwrap();
-        assert!(uses.begin(key(MAX_UNDER_WAY + 1)).is_none(), "as many as there may be");
+        assert!(uses.begin(key(MAX_UNDER_WAY + 1)).is_none(), "this is the maximum");
         drop(last);
         assert!(uses.begin(key(MAX_UNDER_WAY + 1)).is_some());
         drop(under_way);

@@ -17,7 +17,7 @@ const MEMORY_KIB: u32 = 19 * 1024;
 const PASSES: u32 = 2;
 const LANES: u32 = 1;
 
-/// Bytes of a salt and of a hash.
+/// Length of a salt and of a hash in bytes.
 const SALT: usize = 16;
 const HASH: usize = 32;
 
@@ -26,7 +26,7 @@ const HASHES_AT_ONCE: usize = 2;
 /// Timeout for a permit to hash. A hash takes about 50 ms.
 const HASH_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Calculates hashes, a few at a time.
+/// Calculates password hashes, a few at a time.
 pub(crate) struct Passwords {
     hashes: Arc<Semaphore>,
 }
@@ -46,7 +46,7 @@ impl Passwords {
         Ok(PasswordHash(hash.to_string()))
     }
 
-    /// Returns whether the password matches the hash. A missing hash takes the same work and never matches.
+    /// Returns whether the password matches the hash. A missing hash never matches, but takes the same work.
     pub(crate) async fn verify(
         &self,
         password: SecretString,
@@ -80,7 +80,7 @@ impl Passwords {
     }
 }
 
-/// Returns the function for new hashes. Verifying a hash uses the hash's own parameters.
+/// Returns the hash function for new passwords. Verifying a hash uses the hash's own parameters.
 fn argon2() -> Result<Argon2<'static>, Error> {
     let params = Params::new(MEMORY_KIB, PASSES, LANES, Some(HASH))?;
     Ok(Argon2::new(Algorithm::Argon2id, Version::V0x13, params))

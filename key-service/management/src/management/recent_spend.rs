@@ -1,5 +1,5 @@
-//! Remembers at which rate accounts spend. The overview page calculates it, and every other page uses it to
-//! show how long the credit lasts, without further reads.
+//! Remembers the spend rates of accounts. The overview page calculates them, and every other page uses them to show how
+//! long the credit lasts, without further reads.
 
 use std::collections::HashMap;
 
@@ -8,10 +8,10 @@ use shared::ids::AccountId;
 
 use domain::usage::{Day, SpendRate};
 
-/// Most remembered accounts, in less than a megabyte.
+/// Maximum remembered accounts, in less than a megabyte.
 const MAX_ACCOUNTS: usize = 10_000;
 
-/// Rates of accounts, each with the day it was calculated.
+/// Rates of accounts, each with the day on which it was calculated.
 #[derive(Default)]
 pub(crate) struct RecentSpend(Mutex<HashMap<AccountId, (Day, SpendRate)>>);
 

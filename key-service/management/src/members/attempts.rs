@@ -1,7 +1,7 @@
 //! Attempts to sign in with a password. They are counted in the store before the password is checked.
 //!
 //! Counts have a fixed number of rows, so that invented names and addresses cannot fill the store. The pepper
-//! determines the rows, so an unauthenticated caller cannot find a name or address that shares another person's row.
+//! determines the rows, so an unauthenticated caller cannot find a name or address that shares someone else's row.
 
 use std::time::Duration;
 
@@ -13,23 +13,23 @@ use key_service_store::store::{Error, StoreError};
 
 /// Window over which attempts are counted.
 const ATTEMPTS_WITHIN: Duration = Duration::from_mins(15);
-/// Failed attempts allowed from one address in that window. An office has one address and many people.
+/// Failed attempts allowed from one address in that window. In an office, many people share one address.
 const ATTEMPTS_PER_ADDRESS: u64 = 60;
-/// Failed attempts allowed with a name from one address, or in a known browser, in that window. People mistype, and 40
-/// guesses an hour find no password.
+/// Failed attempts allowed for a name from one address, or in a known browser, in that window. This forgives typing
+/// errors, and 40 guesses an hour will not find a password.
 const ATTEMPTS_PER_NAME_AND_PLACE: u64 = 10;
-/// Failed attempts allowed with a name from anywhere in that window. No password falls to 400 guesses an hour, and an
-/// attacker with a few addresses cannot lock a member out.
+/// Failed attempts allowed for a name from anywhere in that window. 400 guesses an hour will not find a password, and
+/// an attacker with a few addresses cannot lock a member out.
 const ATTEMPTS_PER_NAME: u64 = 100;
 
 /// Row of a count. Each count has 65,536 rows, so that callers who never sign in cannot fill the store.
 type CountRow = u16;
 
-/// An attempt that was counted and whose password is yet to be checked.
+/// An attempt that was counted and whose password has not been checked yet.
 pub(crate) struct CountedAttempt {
     /// Rows that a success clears.
     of_name: Vec<Digest>,
-    /// Shared rows: a success removes only this attempt from them.
+    /// Shared rows. A success removes only this attempt from them.
     of_all: Vec<Digest>,
 }
 
@@ -67,7 +67,7 @@ impl Management {
         Ok(CountedAttempt { of_name: vec![of_browser], of_all: vec![of_name] })
     }
 
-    /// Counts an attempt to change a password with the current one, or refuses it.
+    /// Counts an attempt to change a password by entering the current one, or refuses it.
     pub(crate) async fn count_change(
         &self,
         account: AccountId,
@@ -78,8 +78,8 @@ impl Management {
         Ok(CountedAttempt { of_name: vec![row], of_all: Vec::new() })
     }
 
-    /// Counts an attempt to give a second-factor code, or refuses it. Callers get here only with the password or a
-    /// link. Six digits allow few guesses, so attempts are counted per member, wherever they come from.
+    /// Counts an attempt to enter a second-factor code, or refuses it. Callers get here only with the password or a
+    /// link. Six digits allow few guesses, so attempts are counted per member, from wherever they come.
     pub(crate) async fn count_code(
         &self,
         account: AccountId,
@@ -92,8 +92,8 @@ impl Management {
         }
     }
 
-    /// Counts in each row, in order, and stops at the first one that refuses: an address beyond its bound writes
-    /// nothing about names and does not add to the count that could lock a member out.
+    /// Counts the attempt in each row in order, and stops at the first row that refuses. An address beyond its limit
+    /// therefore writes nothing about names and does not add to the count that could lock a member out.
     async fn count<const N: usize>(&self, rows: [(Digest, u64); N]) -> Result<(), Error<MemberRefused>> {
         let now = self.clock.now();
         for (row, most) in rows {
@@ -104,7 +104,7 @@ impl Management {
         Ok(())
     }
 
-    /// Clears the attempts with a name after a success, and removes this attempt from shared rows.
+    /// Clears the attempts for a name after a success, and removes this attempt from shared rows.
     pub(crate) async fn forget_attempts(&self, counted: CountedAttempt) -> Result<(), StoreError> {
         for row in counted.of_name {
             self.store.forget_attempts(row).await?;
@@ -115,7 +115,7 @@ impl Management {
         Ok(())
     }
 
-    /// Uncounts an attempt whose password could not be checked.
+    /// Removes an attempt whose password could not be checked from the counts.
     pub(crate) async fn take_attempt_back(&self, counted: CountedAttempt) -> Result<(), StoreError> {
         for row in counted.of_name.into_iter().chain(counted.of_all) {
             self.store.take_attempt_back(row).await?;
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
     use crate::testing::Office;
 
-    /// Returns whether an attempt was let through to its password.
+    /// Returns whether an attempt got as far as the password check.
     async fn counted(office: &Office, name: &str, address: &str) -> bool {
         match office.management.count_attempt("acme", name, address).await {
             Ok(_) => true,
@@ -237,6 +237,6 @@ mod tests {
         for n in all {
             guesses += u64::from(known(&format!("browser {n}")).await);
         }
-        assert!(guesses < ATTEMPTS_PER_NAME, "marks in number are no way around the bound of a name");
+        assert!(guesses < ATTEMPTS_PER_NAME, "many marks do not bypass the limit for a name");
     }
 }

@@ -6,22 +6,22 @@ use shared::{clock::random_bytes, secret::same};
 
 use crate::management::Management;
 
-/// Bytes of a browser's own number.
+/// Length of a browser's random number in bytes.
 const NUMBER: usize = 16;
-/// Bytes of the member's number in the name of a mark.
+/// Length of the member's digest in a mark's name, in bytes.
 const NAME: usize = 8;
 
-/// Mark of a browser in which a member signed in. It proves that, but signs nobody in.
+/// Marks a browser in which a member signed in. The mark proves that, but signs nobody in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KnownBrowser {
-    /// Name of the browser's cookie with the mark, different for each member.
+    /// Name of the cookie that holds the mark, different for each member.
     pub name: String,
-    /// The browser's own number, and a digest that cannot be calculated without the pepper.
+    /// The browser's random number, and a digest that cannot be calculated without the pepper.
     pub mark: String,
 }
 
 impl Management {
-    /// Marks a browser in which a member has just signed in, with the browser's mark or a new one.
+    /// Marks a browser in which a member has just signed in. Keeps the browser's mark if it has one.
     pub(crate) fn know_browser(&self, account: &str, name: &str, known: &[String]) -> KnownBrowser {
         let mark = self.known_mark(account, name, known).cloned().unwrap_or_else(|| {
             self.mark_of_browser(account, name, &URL_SAFE_NO_PAD.encode(random_bytes::<NUMBER>(&*self.clock)))

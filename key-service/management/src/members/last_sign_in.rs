@@ -14,22 +14,21 @@ use domain::{
 };
 use key_service_store::store::{EventSlice, Found, NumberedEvent, StoreError};
 
-/// Sign-in events to read: about a week of a hundred members.
+/// Sign-in events to read: about a week's worth for a hundred members.
 const SIGN_INS_READ: usize = 500;
 
-/// The last sign-in of a member.
+/// When a member last signed in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LastSignIn {
-    /// The member signed in at this time.
     At(Timestamp),
-    /// The member was invited, and has not signed in.
+    /// The member was invited, but has not signed in.
     Never,
-    /// The member has not signed in since this time. Earlier events are gone, or too many to read.
+    /// The member has not signed in since this time. Earlier events were dropped, or are too many to read.
     NotSince(Timestamp),
 }
 
 impl Management {
-    /// The last sign-in of each of these members.
+    /// Returns the last sign-in of each of these members.
     pub async fn last_sign_ins(
         &self,
         account: AccountId,
@@ -54,7 +53,7 @@ impl Management {
         Ok(members.iter().map(|member| (member.id, of(member))).collect())
     }
 
-    /// Returns the time of the first kept event after a number; `None` if no earlier event is missing.
+    /// Returns the time of the first kept event after a number; `None` if no earlier event was dropped.
     async fn begin_of_events(&self, account: AccountId, after: u64) -> Result<Option<Timestamp>, StoreError> {
         let page = self.store.events_after(account, after, 1).await?;
         let is_whole = after == 0 && page.gone_until == 0;

@@ -18,14 +18,13 @@ use domain::{
 use key_service_store::store::{Error, ExpiringRecord, RecordKind};
 
 const LINK_TTL: Duration = Duration::from_mins(15);
-/// Long enough for an invitation to survive a weekend.
+/// An invitation should survive a weekend.
 const INVITATION_TTL: Duration = Duration::from_hours(72);
 
-/// Purpose in the digests of links' tokens.
+/// Purpose in the digests of link tokens.
 const LINK: &str = "link";
 
-/// Writes the address of a sign-in link. The token follows the `#`, which browsers do not send, so that no proxy logs
-/// it.
+/// Returns the URL of a sign-in link. The token follows the `#`, which browsers do not send, so that no proxy logs it.
 pub fn link(public: &str, token: &Token) -> String {
     let public = public.trim_end_matches('/');
     format!("{public}/dashboard/sign-in/link#{}", token.reveal().expose_secret())
@@ -63,7 +62,7 @@ impl Management {
         Ok((member, Some(token)))
     }
 
-    /// Makes a link that signs a member in. The member can see who made the last link.
+    /// Creates a link that signs a member in. The member can see who created the last link.
     pub async fn sign_in_link(
         &self,
         account: AccountId,
@@ -71,7 +70,7 @@ impl Management {
         by: LinkMaker,
     ) -> Result<Token, Error<MemberRefused>> {
         if by != LinkMaker::Member {
-            // This is recorded first, so that no link stays hidden.
+            // This is recorded first, so that every link is visible to the member.
             let last_link = Some(MadeLink { by: by.clone(), at: self.clock.now().to_whole_seconds() });
             let change = MemberChange { last_link, ..MemberChange::default() };
             self.store.update_member(account, member.id, change).await?;
@@ -95,15 +94,15 @@ impl Management {
         Ok(token)
     }
 
-    /// Finds the account's name and the member that a link signs in. The link is not used up. An operator's link is
-    /// unknown here.
+    /// Finds the account's name and the member whom a link signs in. The link is not used up. Operators' links are
+    /// refused.
     pub async fn opened_link(&self, token: &Token) -> Result<(String, Member), Error<MemberRefused>> {
         members_only(token)?;
         let member = self.member_of_link(token).await?;
         Ok((self.account_name(token.account).await?, member))
     }
 
-    /// Finds the member or operator that a link signs in.
+    /// Finds the member or operator whom a link signs in.
     pub(crate) async fn member_of_link(&self, token: &Token) -> Result<Member, Error<MemberRefused>> {
         let (account, name, now) = (token.account, token.digest(LINK), self.clock.now());
         let found = self.store.record(account, RecordKind::Link, name, now).await?;
@@ -112,7 +111,7 @@ impl Management {
     }
 
     /// Signs a member in with a link, which is used up, and with a code if the member has a second factor. A wrong code
-    /// does not use up the link. Operators' links are unknown here.
+    /// does not use up the link. Operators' links are refused.
     pub async fn sign_in_with_link(
         &self,
         token: &Token,
@@ -123,7 +122,7 @@ impl Management {
         self.use_link(token, code, client).await
     }
 
-    /// Signs in the member or operator that a link names.
+    /// Signs in the member or operator whom a link names.
     pub(crate) async fn use_link(
         &self,
         token: &Token,
@@ -204,7 +203,7 @@ mod tests {
             assert_eq!(refused(outcome), MemberRefused::WrongPresentPassword);
         }
         desk.set_password(&ann, first, second).await.unwrap();
-        // An operator's link is the way back for who forgot; another owner's link is not.
+        // An operator's link lets in a member who forgot the password; another owner's link does not.
         let member = desk.member_named(account, "ann").await.unwrap();
         for (by, condition) in [
             (LinkMaker::Operator, PasswordCondition::None),

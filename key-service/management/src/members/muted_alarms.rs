@@ -14,7 +14,7 @@ use key_service_store::store::{ExpiringRecord, RecordKind, StoreError};
 const MUTED_FOR: Duration = Duration::from_hours(7 * 24);
 const KIND: RecordKind = RecordKind::MutedAlarms;
 
-/// Muted alarms, with the counts that they had then.
+/// Muted alarms, with the counts at the time of muting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MutedAlarms {
     pub counts: AlarmCounts,
@@ -22,7 +22,7 @@ pub struct MutedAlarms {
 }
 
 impl Management {
-    /// Mutes these alarms for a member for a week, in place of those that were muted before.
+    /// Mutes these alarms for a member for a week, replacing those muted before.
     pub async fn mute_alarms(
         &self,
         account: AccountId,
@@ -41,14 +41,14 @@ impl Management {
         self.store.remove_record(account, KIND, name_of(member)).await
     }
 
-    /// The alarms that a member has muted; `None` if there are none.
+    /// Returns the alarms that a member has muted; `None` if there are none.
     pub async fn muted_alarms(
         &self,
         account: AccountId,
         member: MemberId,
     ) -> Result<Option<MutedAlarms>, StoreError> {
         let found = self.store.record(account, KIND, name_of(member), self.clock.now()).await?;
-        // Alarms that only a newer version knows are shown.
+        // Alarms that only a newer version knows are skipped, and so remain visible.
         let muted = |(record, _): (ExpiringRecord, _)| {
             let counts = AlarmCounts::parse(&record.value)?;
             Some(MutedAlarms { counts, until: record.expires_at })
@@ -57,7 +57,7 @@ impl Management {
     }
 }
 
-/// A member has one such record.
+/// Names the record of a member, who has at most one.
 fn name_of(member: MemberId) -> Digest {
     Digest::of(member.as_bytes())
 }

@@ -1,7 +1,7 @@
 //! Operators of the installation. They sign in with a link that a command prints, and with a second-factor code.
 //!
 //! They are stored like members, in a special account. Members' links and sessions do not work for operators, nor the
-//! reverse.
+//! other way round.
 
 use shared::secret::ExposeSecret;
 
@@ -18,14 +18,14 @@ use domain::{
 };
 use key_service_store::store::{Error, StoreError, operators};
 
-/// Writes the address of an operator's sign-in link. The token follows the `#`, which browsers do not send.
+/// Returns the URL of an operator's sign-in link. The token follows the `#`, which browsers do not send.
 pub fn link(public: &str, token: &Token) -> String {
     let public = public.trim_end_matches('/');
     format!("{public}/operator/sign-in/link#{}", token.reveal().expose_secret())
 }
 
 impl SignedIn {
-    /// The operator as the actor of events in accounts.
+    /// Returns the operator as the actor of events in accounts.
     pub fn as_operator(&self) -> Actor {
         Actor::Operator { name: self.member.name.clone() }
     }
@@ -35,40 +35,40 @@ impl Management {
     /// Creates an operator and a first sign-in link.
     pub async fn create_operator(&self, name: &str, actor: Actor) -> Result<Token, Error<MemberRefused>> {
         self.store.open_operators(self.clock.now()).await?;
-        // The role is never used; this one may change nothing in an account.
+        // The role is never used. This one has the fewest rights.
         let operator = self.add_member(operators(), name, Role::Viewer, actor).await?;
         self.sign_in_link(operators(), &operator, LinkMaker::Operator).await
     }
 
-    /// The operators, oldest first.
+    /// Lists the operators, oldest first.
     pub async fn operators(&self) -> Result<Vec<Member>, StoreError> {
         self.members(operators()).await
     }
 
-    /// Removes an operator, whose sessions and link end at once.
+    /// Removes an operator and ends the operator's sessions and link at once.
     pub async fn remove_operator(&self, name: &str, actor: Actor) -> Result<(), Error<MemberRefused>> {
         let operator = self.member_named(operators(), name).await?;
         self.remove_member(operators(), operator.id, actor).await
     }
 
-    /// Makes a link that signs an operator in, in place of an earlier one.
+    /// Creates a link that signs an operator in. It replaces an earlier link.
     pub async fn operator_link(&self, name: &str) -> Result<Token, Error<MemberRefused>> {
         let operator = self.member_named(operators(), name).await?;
         self.sign_in_link(operators(), &operator, LinkMaker::Operator).await
     }
 
-    /// Finds the running session of an operator. A member's token has none here.
+    /// Finds the running session of an operator. A member's token is refused.
     pub async fn operator_session(&self, token: &Token) -> Result<Option<SignedIn>, StoreError> {
         if token.is_operators() { self.session_of(token).await } else { Ok(None) }
     }
 
-    /// Finds the operator that a link signs in. The link is not used up.
+    /// Finds the operator whom a link signs in. The link is not used up.
     pub async fn opened_operator_link(&self, token: &Token) -> Result<Member, Error<MemberRefused>> {
         operators_only(token)?;
         self.member_of_link(token).await
     }
 
-    /// Signs an operator in with a link, which is used up, and with a code once the operator has a second factor.
+    /// Signs an operator in with a link, which is used up, and with a code if the operator has a second factor.
     pub async fn sign_in_operator(
         &self,
         token: &Token,

@@ -22,23 +22,23 @@ use domain::{
 };
 use key_service_store::store::{Error, StoreError};
 
-/// Name of the member that a first run makes.
+/// Name of the member that a first run creates.
 pub const OWNER: &str = "owner";
 
 impl Management {
-    /// The account's members, oldest first.
+    /// Lists the account's members, oldest first.
     pub async fn members(&self, account: AccountId) -> Result<Vec<Member>, StoreError> {
         let _permit = self.read_permit(account).await?;
         self.store.members(account).await
     }
 
-    /// The account's member of this name.
+    /// Finds the account's member by name.
     pub async fn member_named(&self, account: AccountId, name: &str) -> Result<Member, Error<MemberRefused>> {
         let named = self.store.member_named(account, name).await?;
         named.ok_or(Error::Refused(MemberRefused::NotFound))
     }
 
-    /// Makes a member, who needs a link to sign in.
+    /// Creates a member, who needs a link to sign in.
     pub async fn add_member(
         &self,
         account: AccountId,
@@ -94,7 +94,7 @@ impl Management {
         found.ok_or(Error::Refused(MemberRefused::NotFound))
     }
 
-    /// Removes a member, and ends the member's sessions at once.
+    /// Removes a member and ends the member's sessions at once.
     pub async fn remove_member(
         &self,
         account: AccountId,

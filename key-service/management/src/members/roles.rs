@@ -10,11 +10,11 @@ use domain::{
 };
 use key_service_store::store::{Error, StoreError};
 
-/// Groups read at a time in search of a name.
+/// Groups read at a time while searching for a name.
 const GROUPS_AT_ONCE: usize = 100;
 
 impl Management {
-    /// Gives a member another role, and writes an event.
+    /// Changes a member's role, and writes an event.
     pub async fn change_role(
         &self,
         account: AccountId,
@@ -34,7 +34,7 @@ impl Management {
         self.store.update_member(account, id, change).await
     }
 
-    /// Refuses a lead's role if the account does not have the group or it is archived.
+    /// Refuses a lead's role if the group is archived or not in the account.
     pub(crate) async fn check_led_group(
         &self,
         account: AccountId,
@@ -47,7 +47,7 @@ impl Management {
         }
     }
 
-    /// Returns whether a role leads a group that is archived itself or through its parent.
+    /// Returns whether the role leads a group that is archived, itself or through its parent.
     pub(crate) async fn is_over(&self, account: AccountId, role: Role) -> Result<bool, StoreError> {
         let Some(id) = role.group() else { return Ok(false) };
         let Some((group, parent)) = self.group_with_parent(account, id).await? else { return Ok(true) };
@@ -81,8 +81,8 @@ impl Management {
         }
     }
 
-    /// Refuses to remove an account's only owner. Two owners who remove each other at the same time through two
-    /// key-services may leave the account without one; an operator then invites a new owner.
+    /// Refuses to remove an account's only owner. If two owners remove each other at the same time through two
+    /// key-services, the account may be left without one; an operator then invites a new owner.
     pub(crate) async fn keep_an_owner(
         &self,
         account: AccountId,

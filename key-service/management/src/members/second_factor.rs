@@ -26,35 +26,35 @@ use domain::{
 };
 use key_service_store::store::{Error, StoreError};
 
-/// Time to give the code after the password: enough to find a phone.
+/// Time to enter the code after the password: enough to find a phone.
 const CHALLENGE_TTL: Duration = Duration::from_mins(10);
 
 /// Purpose in the digest of a visit's token within a challenge.
 const CHALLENGE: &str = "second factor";
 
-/// A secret for an app, without effect until a code has confirmed it.
+/// A secret for an authenticator app. It has no effect until a code has confirmed it.
 #[derive(Debug)]
 pub struct OfferedFactor {
     pub id: FactorId,
     pub secret: SecretString,
-    /// The secret as an address that apps open.
+    /// The secret as a URI that apps open.
     pub uri: SecretString,
 }
 
-/// A sign-in that continues with a code after the right password.
+/// A sign-in that continues with a code after a correct password.
 #[derive(Debug)]
 pub struct CodeSignIn<'a> {
     /// The challenge that followed the password.
     pub challenge: &'a str,
-    /// A code of the app, or a recovery code.
+    /// A code from the app, or a recovery code.
     pub code: &'a str,
-    /// The visit in which the password was given.
+    /// The visit in which the password was entered.
     pub visit: &'a Token,
     pub client: SignInClient<'a>,
 }
 
 impl Management {
-    /// Offers a member a new secret, or the secret of this id again.
+    /// Offers a member a new secret, or again the secret with this id.
     pub fn offered_factor(
         &self,
         SignedIn { member, .. }: &SignedIn,
@@ -69,7 +69,8 @@ impl Management {
         Ok(OfferedFactor { id, secret: secret.plaintext(), uri: secret.uri(account, &member.name) })
     }
 
-    /// Enables an offered secret, confirmed by a code, and ends all other sessions. Returns the recovery codes.
+    /// Enables an offered secret after a code has confirmed it, and ends all other sessions. Returns the recovery
+    /// codes.
     pub async fn enable_second_factor(
         &self,
         signed_in: &SignedIn,
@@ -99,7 +100,7 @@ impl Management {
         Ok(codes)
     }
 
-    /// Removes the second factor of the signed-in member, who must give a code and the password, if there is one.
+    /// Removes the signed-in member's second factor. Requires a code, and the password if the member has one.
     pub async fn disable_second_factor(
         &self,
         signed_in: &SignedIn,
@@ -115,7 +116,7 @@ impl Management {
         self.accept_code(signed_in.account, &signed_in.member, code, |_| None).await
     }
 
-    /// Removes the second factor of a member who lost it.
+    /// Removes the second factor of a member who lost the device.
     pub async fn remove_second_factor(
         &self,
         account: AccountId,
@@ -129,7 +130,7 @@ impl Management {
         if is_removed { Ok(()) } else { Err(Error::Refused(MemberRefused::SecondFactorChanged)) }
     }
 
-    /// Checks a member's code and, if it is right, stores the result of `then`. The attempt is counted before the
+    /// Checks a member's code and, if it is correct, stores the result of `then`. The attempt is counted before the
     /// check.
     pub(crate) async fn accept_code(
         &self,
@@ -148,7 +149,7 @@ impl Management {
         accepted.ok_or(Error::Refused(MemberRefused::WrongCode))
     }
 
-    /// Stores a second factor after one of its codes was used, unless another attempt has used one meanwhile.
+    /// Stores a second factor after one of its codes was used, unless another attempt has used a code meanwhile.
     async fn use_code(
         &self,
         account: AccountId,
@@ -168,8 +169,8 @@ impl Management {
         }
     }
 
-    /// Makes a proof that the password was right, for the page that asks for a code. It is valid for one member, visit
-    /// and password, for a few minutes. Nothing is stored.
+    /// Returns a proof that the password was correct, for the page that asks for a code. It is valid for one member,
+    /// visit and password, for a few minutes. Nothing is stored.
     pub(crate) fn challenge(&self, account: AccountId, member: &Member, visit: &Token) -> String {
         self.challenge_until(account, member, visit, self.clock.now().plus(CHALLENGE_TTL))
     }
@@ -189,7 +190,7 @@ impl Management {
         format!("{text}.{}", hex::encode(proof.as_bytes()))
     }
 
-    /// Signs in a member whose password was right, with a code.
+    /// Signs in with a code a member whose password was correct.
     pub async fn sign_in_with_code(
         &self,
         attempt: CodeSignIn<'_>,
@@ -202,7 +203,7 @@ impl Management {
         Ok(NewSession { token, browser })
     }
 
-    /// Finds the member of a valid challenge.
+    /// Finds the member whom a valid challenge names.
     async fn challenged(
         &self,
         challenge: &str,

@@ -1,4 +1,4 @@
-//! Sessions of members. They begin with a sign-in, and end when idle, after a week, or with a new password.
+//! Sessions of members. They begin at sign-in, and end after the idle timeout, after a week, or with a new password.
 
 use std::time::Duration;
 
@@ -25,21 +25,21 @@ use domain::{
 };
 use key_service_store::store::{Error, RecordKind, StoreError};
 
-/// Idle timeout of a session: longer than the breaks of a working day, shorter than the night after it.
+/// Idle timeout of a session: longer than the breaks of a working day, but a session ends overnight.
 const SESSION_IDLE: Duration = Duration::from_hours(10);
 
-/// Longest life of a session, even if it is used: members sign in again every week.
+/// Maximum life of a session, even in use: members sign in again every week.
 const SESSION_LIFE: Duration = Duration::from_hours(7 * 24);
 
-/// Least time between two records of a session's use, to avoid a write per page.
+/// Minimum time between two records of a session's use, to avoid a write for every page.
 const SESSION_NOTED_EVERY: Duration = Duration::from_mins(1);
 
-/// Most sessions per member: more than the browsers a person uses. A further session ends the oldest.
+/// Maximum sessions per member: more than the browsers that a person uses. A further session ends the oldest.
 pub(crate) const MAX_SESSIONS: usize = 50;
 
-/// Longest stored description of a browser, in characters.
+/// Maximum length of a browser's stored description, in characters.
 const MAX_AGENT_CHARS: usize = 200;
-/// Longest stored network address: the longest IPv6 address fits.
+/// Maximum length of a stored network address: the longest IPv6 address fits.
 const MAX_ADDRESS_CHARS: usize = 45;
 
 /// A session with its member.
@@ -48,35 +48,35 @@ pub struct SignedIn {
     pub account: AccountId,
     pub member: Member,
     pub session: Session,
-    /// The member leads an archived group, and has no rights any more.
+    /// Whether the member leads an archived group and so has no rights any more.
     pub is_over: bool,
 }
 
 impl SignedIn {
-    /// The member as the actor of events.
+    /// Returns the member as the actor of events.
     pub fn actor(&self) -> Actor {
         Actor::Member { id: self.member.id, name: self.member.name.clone() }
     }
 
-    /// The part of the account that the member may see.
+    /// Returns the part of the account that the member may see.
     pub const fn reach(&self) -> AccountReach {
         AccountReach { account: self.account, group: self.member.role.group() }
     }
 
-    /// The member as the caller of a request.
+    /// Returns the member as the caller of a request.
     pub fn governor(&self, effect: Effect) -> Governor {
         Governor { account: self.account, actor: self.actor(), access: self.member.role.access(), effect }
     }
 }
 
-/// The browser of a sign-in.
+/// The browser that signs in.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SignInClient<'a> {
     /// The browser's `User-Agent`.
     pub agent: &'a str,
-    /// Network address, if known.
+    /// Network address; empty if it is unknown.
     pub address: &'a str,
-    /// Marks of the browser, of all members who signed in there.
+    /// Marks in the browser, from all members who signed in there.
     pub known: &'a [String],
 }
 
@@ -88,7 +88,7 @@ pub struct NewSession {
     pub browser: KnownBrowser,
 }
 
-/// Purpose in the digests of sessions' tokens, so that a link's token cannot be used for a session.
+/// Purpose in the digests of session tokens, so that a link's token does not work for a session.
 const SESSION: &str = "session";
 
 impl Management {
@@ -122,12 +122,12 @@ impl Management {
         Ok(token)
     }
 
-    /// Finds the running session of a member. An operator's token has none here.
+    /// Finds the running session of a member. An operator's token is refused.
     pub async fn session(&self, token: &Token) -> Result<Option<SignedIn>, StoreError> {
         if token.is_operators() { Ok(None) } else { self.session_of(token).await }
     }
 
-    /// Finds the running session of a token, whether a member's or an operator's.
+    /// Finds the running session for a member's or an operator's token.
     pub(crate) async fn session_of(&self, token: &Token) -> Result<Option<SignedIn>, StoreError> {
         let (account, digest, now) = (token.account, token.digest(SESSION), self.clock.now());
         let found = self.store.record(account, RecordKind::Session, digest, now).await?;
@@ -142,7 +142,7 @@ impl Management {
         Ok(Some(SignedIn { account, member, session, is_over }))
     }
 
-    /// The sessions of a member, oldest first.
+    /// Lists the sessions of a member, oldest first.
     pub async fn sessions(&self, account: AccountId, member: MemberId) -> Result<Vec<Session>, StoreError> {
         let records = self.store.records(account, RecordKind::Session, member, self.clock.now()).await?;
         let mut sessions: Vec<Session> =
@@ -151,7 +151,7 @@ impl Management {
         Ok(sessions)
     }
 
-    /// Ends a session of a member; a repetition changes nothing.
+    /// Ends a session of a member; repeating this changes nothing.
     pub async fn end_session(
         &self,
         account: AccountId,
@@ -165,12 +165,12 @@ impl Management {
         }
     }
 
-    /// Returns what a session needs to set its member's password now.
+    /// Returns what a session must prove to set its member's password now.
     pub fn password_condition(&self, SignedIn { session, member, .. }: &SignedIn) -> PasswordCondition {
         session.password_condition(member, self.clock.now())
     }
 
-    /// Sets a member's password, and ends all other sessions and the member's link. `present` is the previous password,
+    /// Sets a member's password, and ends all other sessions and the member's link. `present` is the current password,
     /// if the session must prove it.
     pub async fn set_password(
         &self,
@@ -203,7 +203,7 @@ impl Management {
         Ok(())
     }
 
-    /// Makes a token for a browser before its member signs in. It is not stored.
+    /// Creates a token for a browser before its member signs in. It is not stored.
     pub fn visit(&self) -> Token {
         let no_account = AccountId::new(Timestamp::from_millis(0), [0; 10]);
         Token::new(no_account, random_bytes(&*self.clock))

@@ -15,21 +15,20 @@ use crate::{
 use domain::member::{Member, MemberRefused, PasswordCondition, SignInWay};
 use key_service_store::store::{Error, StoreError};
 
-/// A member's attempt to sign in.
+/// A member's attempt to sign in with a password.
 #[derive(Debug)]
 pub struct SignIn<'a> {
     pub account: &'a str,
     pub name: &'a str,
     pub password: SecretString,
     pub client: SignInClient<'a>,
-    /// The visit of the browser before the sign-in.
+    /// The browser's visit before the sign-in.
     pub visit: &'a Token,
 }
 
-/// What follows a right password.
+/// What follows a correct password.
 #[derive(Debug)]
 pub enum SignInStep {
-    /// The member is signed in.
     Session(NewSession),
     /// The member has a second factor and continues with a code and this challenge.
     Code(String),
@@ -84,7 +83,7 @@ impl Management {
         right.ok_or(Error::Refused(MemberRefused::WrongPresentPassword))
     }
 
-    /// Finds the member of this name, if the password is right.
+    /// Finds the member with this name, if the password is correct.
     async fn judge(
         &self,
         account: &str,
@@ -97,7 +96,7 @@ impl Management {
         Ok(found.filter(|_| is_right))
     }
 
-    /// Returns the outcome of an attempt, which stays counted only if the password was wrong.
+    /// Returns the outcome of an attempt. It stays counted only if the password was wrong.
     pub(crate) async fn unless_failed<T>(
         &self,
         counted: CountedAttempt,

@@ -1,4 +1,4 @@
-//! Secrets of links, cookies and visits.
+//! Secret tokens for links, cookies and visits.
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use shared::{ids::AccountId, secret::SecretString};
@@ -6,7 +6,7 @@ use shared::{ids::AccountId, secret::SecretString};
 use domain::digest::Digest;
 use key_service_store::store::operators;
 
-/// Secret for links and cookies, with the id of its account. Only the account's id is public.
+/// A secret for a link or cookie, together with its account's id. Only that id is public.
 #[derive(Clone, Debug)]
 pub struct Token {
     pub account: AccountId,
@@ -14,14 +14,14 @@ pub struct Token {
 }
 
 impl Token {
-    /// Bytes of a token: an account's id and 256 random bits.
+    /// Length of a token: an account's id and 256 random bits.
     const BYTES: usize = 48;
 
     pub(crate) fn new(account: AccountId, secret: [u8; 32]) -> Self {
         Self { account, secret }
     }
 
-    /// Reads the text form of a token, as written by [`Self::reveal`].
+    /// Parses the text of a token, as written by [`Self::reveal`].
     pub fn parse(text: &str) -> Option<Self> {
         let bytes: [u8; Self::BYTES] = URL_SAFE_NO_PAD.decode(text).ok()?.try_into().ok()?;
         let (account, secret) = bytes.split_at(16);
@@ -33,7 +33,7 @@ impl Token {
         self.account == operators()
     }
 
-    /// Returns the text form of a token for a link or a cookie.
+    /// Returns the text of a token for a link or a cookie.
     pub fn reveal(&self) -> SecretString {
         let bytes = [self.account.as_bytes(), &self.secret[..]].concat();
         URL_SAFE_NO_PAD.encode(bytes).into()

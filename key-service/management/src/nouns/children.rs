@@ -1,4 +1,4 @@
-//! Groups for the list: searched by words, with the sums of their child groups.
+//! Groups for the list: searched by words, with sums over their child groups.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ use key_service_store::store::{
     search::{READ_AT_ONCE, Scan},
 };
 
-/// Most child groups read for a page: about ten milliseconds of work.
+/// Maximum child groups read for a page: about ten milliseconds of work.
 const CHILDREN_READ: usize = 500;
 
 /// The child groups of a group.
@@ -54,7 +54,7 @@ impl Management {
     }
 
     /// Finds groups within reach whose name, external id or id contains all these words, ignoring case, newest first. A
-    /// group with exactly this external id comes first.
+    /// group whose external id equals the text comes first.
     pub async fn find_groups(
         &self,
         reach: AccountReach,

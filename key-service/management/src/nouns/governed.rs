@@ -1,4 +1,4 @@
-//! What keys, groups and webhooks have in common: a row of the management API, and its operations.
+//! What keys, groups and webhooks share: a row in the management API's table, and their operations.
 
 use shared::{
     ids::AccountId,
@@ -16,12 +16,12 @@ use key_service_store::store::Error;
 #[derive(Debug)]
 pub struct Issued<T> {
     pub made: Made<T>,
-    /// Secret of what is new, if it has one. It cannot be recovered later.
+    /// Secret of the new object, if it has one. It cannot be recovered later.
     pub secret: Option<SecretString>,
 }
 
 impl<T> Issued<T> {
-    /// Drops the secret unless the object is new: what was made before has another one.
+    /// Drops the secret unless the object is new, because an earlier object has a different secret.
     pub(crate) fn new(made: Made<T>, secret: SecretString) -> Self {
         let secret = matches!(made, Made::New(_)).then_some(secret);
         Self { made, secret }
@@ -43,11 +43,11 @@ pub struct Acting<'a> {
 
 pub type Acted<T> = Result<T, Error<Refused>>;
 
-/// A kind of object that owners manage.
+/// A kind of object that the management API manages.
 pub trait Governed: Listed {
     /// Row in the management API's table of objects.
     type Object: Object;
-    /// Settings of a new object, or changes of an existing one.
+    /// Settings for a new object, or changes to an existing one.
     type Settings: Patch<Field = <Self::Object as Object>::Fields> + Send;
 
     /// Returns the value of a field at this time.
@@ -69,12 +69,12 @@ pub trait Governed: Listed {
         change: Self::Settings,
     ) -> impl Future<Output = Acted<Self>> + Send;
 
-    /// Permanently ends an object; a repetition changes nothing.
+    /// Ends an object permanently; repeating this changes nothing.
     fn end(by: Acting<'_>, id: Self::Id) -> impl Future<Output = Acted<Self>> + Send;
 }
 
 impl Management {
-    /// Lets this actor act on an account.
+    /// Returns a handle that acts on an account as this actor.
     pub const fn by(&self, account: AccountId, actor: Actor) -> Acting<'_> {
         Acting { management: self, account, actor }
     }

@@ -1,4 +1,4 @@
-//! Use-cases of groups: create once for each external id, change, archive, and revoke all keys.
+//! Use-cases for groups: create once for each external id, change, archive, and revoke all keys.
 
 use std::cmp::Reverse;
 
@@ -45,7 +45,7 @@ impl Governed for Group {
         idempotency_key: Option<String>,
     ) -> Acted<Issued<Self>> {
         let Acting { management, account, actor } = by;
-        // With an idempotency key, the store distinguishes a repetition from a group that existed before.
+        // With an idempotency key, the store can tell a repeated request from a group that already existed.
         if let Some(external_id) = settings.external_id.as_ref().and_then(Option::as_ref)
             && idempotency_key.is_none()
             && let Some(group) = management.store.group_with_external_id(account, external_id).await?
@@ -73,7 +73,7 @@ impl Governed for Group {
         let Acting { management, account, actor } = by;
         management.name_by_id(models(&mut change));
         let act = management.act(actor);
-        // As for keys, the store itself refuses what it cannot accept.
+        // As with keys, a full store accepts a change that only lowers limits. Invalid changes are refused below.
         if management.store.is_nearly_full().await?
             && let Some(before) = management.store.group(account, id).await?
             && let Ok(after) = before.clone().updated(&change, Ok(()), act.at)
@@ -90,7 +90,7 @@ impl Governed for Group {
 }
 
 impl Acting<'_> {
-    /// Revokes all keys of a group, except its child groups' keys, and returns how many were live.
+    /// Revokes a group's keys, but not its child groups' keys. Returns how many were live.
     pub async fn revoke_keys(self, id: GroupId) -> Acted<u64> {
         let Self { management, account, actor } = self;
         management.group(account, id).await?;
@@ -113,7 +113,7 @@ impl Acting<'_> {
     }
 }
 
-/// The lists of models in settings: the group's, and the default for its keys.
+/// Returns the lists of models in settings: the group's list, and the default for its keys.
 fn models(settings: &mut GroupPatch) -> impl Iterator<Item = &mut Vec<String>> {
     let GroupPatch { bounds, key_defaults, .. } = settings;
     bounds.models.iter_mut().chain(key_defaults.bounds.models.iter_mut()).flatten()
@@ -125,7 +125,7 @@ impl Management {
         self.store.group(account, id).await?.ok_or(Error::Refused(Refused::NotFound(Noun::Group)))
     }
 
-    /// The newest groups within reach.
+    /// Lists the newest groups within reach.
     pub async fn newest_groups(&self, reach: AccountReach, limit: usize) -> Result<Vec<Group>, StoreError> {
         if let Some(mut ids) = self.groups_in(reach).await? {
             ids.sort_unstable_by_key(|id| Reverse(*id));
@@ -140,7 +140,7 @@ impl Management {
         self.store.revoke_key(account, key, &self.act(actor)).await.map(drop)
     }
 
-    /// Reads a group and its parent, if the account has them.
+    /// Reads a group and its parent, as far as the account has them.
     pub(crate) async fn group_with_parent(
         &self,
         account: AccountId,

@@ -1,4 +1,4 @@
-//! Use-cases of API keys: create once for each idempotency key, change, revoke.
+//! Use-cases for API keys: create once for each idempotency key, change, revoke.
 
 use shared::{
     clock::random_bytes,
@@ -30,7 +30,7 @@ use key_service_store::store::{Capacity as _, Error, StoreError};
 pub struct OwnKey {
     pub account: AccountId,
     pub key: ApiKey,
-    /// Group of the key, and the group's parent.
+    /// The key's group, and the group's parent.
     pub group: Option<(Group, Option<Group>)>,
 }
 
@@ -63,7 +63,7 @@ impl Management {
         }
     }
 
-    /// Settings of keys made in a group at this time.
+    /// Returns the default settings for keys created in a group at this time.
     async fn key_defaults(
         &self,
         account: AccountId,
@@ -123,7 +123,7 @@ impl Governed for ApiKey {
         let Acting { management, account, actor } = by;
         management.name_by_id(change.bounds.models.iter_mut().flatten());
         let act = management.act(actor);
-        // A change that only disables the key or lowers bounds protects money, so a full store accepts it too.
+        // A change that only disables the key or lowers limits protects money, so a full store accepts it too.
         if management.store.is_nearly_full().await?
             && let Some(before) = management.store.key(account, id).await?
             && let Ok(after) = before.clone().updated(&change, act.at)

@@ -1,4 +1,4 @@
-//! Listings of an account's objects, a page at a time: keys, groups, bills of generations, events.
+//! Lists an account's objects a page at a time: keys, groups, bills of generations, events.
 
 use async_trait::async_trait;
 use futures_util::{
@@ -24,10 +24,10 @@ use key_service_store::store::{Error, GroupPage, Order, Page as KeyPage, Store, 
 
 /// Objects read at a time while searching for matches.
 const READ_AT_ONCE: usize = 500;
-/// Most groups whose keys are read concurrently for a page. If there are more, all keys of the account are searched.
+/// Maximum groups whose keys are read concurrently for a page. If there are more, all keys of the account are searched.
 pub(crate) const READ_TOGETHER: usize = 16;
 
-/// An object that an account lists.
+/// A kind of object that can be listed.
 #[async_trait]
 pub trait Listed: Sized + Send + Sync + 'static {
     /// Id of the object, and cursor of the listing.
@@ -46,10 +46,10 @@ pub trait Listed: Sized + Send + Sync + 'static {
     async fn page(management: &Management, account: AccountId, listing: &Listing<Self>) -> Paged<Self>;
 }
 
-/// Completeness of a list: whether older objects may have existed.
+/// Whether older objects may have existed that are missing from a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Completeness {
-    /// Objects of this type are never dropped.
+    /// Objects of this kind are never dropped.
     NoneIsDropped,
     /// Old objects are dropped over time. The list is complete since this time; `None` if nothing was dropped.
     Since(Option<Timestamp>),
@@ -59,7 +59,6 @@ pub enum Completeness {
 pub struct Listing<T: Listed> {
     /// Object after which the listing begins.
     pub after: Option<T::Id>,
-    /// The end that comes first.
     pub order: Order,
     pub filter: T::Filter,
     pub limit: usize,
@@ -68,9 +67,9 @@ pub struct Listing<T: Listed> {
 /// Some of an account's objects.
 #[derive(Debug)]
 pub struct Page<T> {
-    /// Objects, in the requested order.
+    /// The objects in the requested order.
     pub items: Vec<T>,
-    /// More objects follow in the same listing.
+    /// Whether more objects follow in the same listing.
     pub has_more: bool,
 }
 
@@ -92,7 +91,7 @@ impl<T: Listed<Id: PartialEq>> Listing<T> {
 }
 
 impl<T> Page<T> {
-    /// Takes the first `limit` of these objects.
+    /// Returns a page with the first `limit` of these objects.
     pub(crate) fn of(mut items: Vec<T>, limit: usize) -> Self {
         let has_more = items.len() > limit;
         items.truncate(limit);
@@ -106,34 +105,32 @@ pub type Paged<T> = Result<Page<T>, Error<UnknownCursor>>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownCursor;
 
-/// Metadata that listed objects must have.
+/// Names and values that listed objects must have in their metadata.
 pub type MetadataFilter = Vec<(String, String)>;
 
 #[derive(Clone, Debug, Default)]
 pub struct KeyFilter {
-    /// Present status of the keys.
+    /// Current status of the keys.
     pub status: Option<Status>,
     pub group: Option<GroupId>,
-    /// The group that the caller is limited to: the keys' group or its parent.
+    /// The group that the caller is limited to: the keys' group or that group's parent.
     pub within: Option<GroupId>,
-    /// Metadata of the keys.
     pub metadata: MetadataFilter,
 }
 
 #[derive(Clone, Debug, Default)]
 pub struct GroupFilter {
-    /// The caller's own id of the group.
+    /// The caller's own id for the group.
     pub external_id: Option<String>,
     /// The group that the caller is limited to, with its child groups.
     pub within: Option<GroupId>,
-    /// Group that the groups are in.
+    /// Parent of the groups.
     pub parent: Option<GroupId>,
-    /// Metadata of the groups.
     pub metadata: MetadataFilter,
 }
 
-/// Reads the first `limit` wanted objects after `after`. `read` reads a number of objects after a given one; fewer
-/// means that they are the last.
+/// Reads the first `limit` wanted objects after `after`. `read` reads a number of objects after a given one; if it
+/// returns fewer, they are the last.
 pub(crate) async fn wanted<'a, T: Listed>(
     listing: &Listing<T>,
     is_filtered: bool,
@@ -141,7 +138,7 @@ pub(crate) async fn wanted<'a, T: Listed>(
     is_wanted: impl Fn(&T) -> bool,
 ) -> Result<Page<T>, StoreError> {
     let (mut items, mut after) = (Vec::new(), listing.after);
-    // One object more than requested shows whether there are more.
+    // One object more than requested is read to see whether there are more.
     let at_once = if is_filtered { READ_AT_ONCE } else { listing.limit.saturating_add(1) };
     loop {
         let objects = read(after, at_once).await?;
@@ -158,7 +155,7 @@ pub(crate) fn has(metadata: &Metadata, filter: &MetadataFilter) -> bool {
     filter.iter().all(|(name, value)| metadata.get(name) == Some(value))
 }
 
-/// Returns whether a group comes after another one in an order, if there is another one.
+/// Returns whether a group follows another one in this order; always true without another one.
 fn is_behind(id: GroupId, after: Option<GroupId>, order: Order) -> bool {
     after.is_none_or(|after| match order {
         Order::Ascending => id > after,
@@ -166,7 +163,7 @@ fn is_behind(id: GroupId, after: Option<GroupId>, order: Order) -> bool {
     })
 }
 
-/// Lists keys of several groups together, in the order of ids.
+/// Lists keys of several groups together, in order of ids.
 pub(crate) async fn keys_of_groups(
     store: &Store,
     account: AccountId,

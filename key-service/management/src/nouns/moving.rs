@@ -1,4 +1,4 @@
-//! Imports keys and groups of another gateway together.
+//! Imports keys and groups from another gateway together.
 
 use shared::{
     clock::random_bytes,
@@ -42,13 +42,13 @@ impl Management {
     }
 }
 
-/// The models that a budget allows, if it is limited to some.
+/// Returns the list of models that a budget allows, if it has one.
 fn models(budget: &mut Budget) -> impl Iterator<Item = &mut Vec<String>> {
     budget.bounds.iter_mut().filter_map(|bounds| bounds.models.as_mut())
 }
 
-/// Random bytes of an id, prefixed with a number, so that ids of the same millisecond sort by their numbers: the first
-/// quarter of a million of them. Of the first three bytes, an id keeps 4, 8 and 6 bits.
+/// Numbers the random bytes of an id, so that ids of the same millisecond sort by their numbers, up to a quarter of a
+/// million. An id keeps 4, 8 and 6 bits of the first three bytes.
 fn in_order(n: u32, mut random: [u8; 10]) -> [u8; 10] {
     let [_, high, middle, low] = (n << 2).to_be_bytes();
     random[..3].copy_from_slice(&[high, middle, low >> 2]);

@@ -1,5 +1,5 @@
-//! Requests that create one object however often they are repeated: marks of forms, and digests of requests with an
-//! idempotency key.
+//! Requests that create one object no matter how often they are repeated: marks of forms, and digests of requests with
+//! an idempotency key.
 
 use std::time::Duration;
 
@@ -16,16 +16,16 @@ use key_service_store::store::Idempotency;
 
 /// Lifetime of an idempotency key.
 const IDEMPOTENCY_TTL: Duration = Duration::from_hours(24);
-/// Tolerated clock difference between key-services: one may show a form that another receives.
+/// Tolerated clock difference between key-services, since one may show a form that another receives.
 const CLOCKS_APART: Duration = Duration::from_mins(1);
 
-/// Time for digesting settings: a repeated request means the same, although its raise may have ended since.
+/// Time for digesting settings. A repeated request then has the same digest, even if its raise has ended since.
 pub(super) const AS_SENT: Timestamp = Timestamp::from_millis(i64::MIN);
 
-/// Answer to a form that creates an object.
+/// Outcome of a form that creates an object.
 #[derive(Debug)]
 pub enum Once<T> {
-    /// The object was created; a secret in it cannot be recovered later.
+    /// The object was created. A secret in it cannot be recovered later.
     New(T),
     /// An earlier attempt created the object.
     Replayed,
@@ -48,14 +48,14 @@ pub(crate) fn attempt(name: Option<String>, request: Digest, now: Timestamp) -> 
 }
 
 impl Management {
-    /// Makes the mark of a form: 64 hexadecimal digits. The first twelve are the time when it was shown.
+    /// Returns the mark of a form: 64 hexadecimal digits. The first twelve encode the time when it was shown.
     pub fn form_attempt(&self) -> String {
         let shown = self.clock.now().millis();
         format!("{shown:012x}{}", hex::encode(random_bytes::<26>(&*self.clock)))
     }
 
-    /// Returns when an attempt's form was shown, or the current time if the attempt does not contain it. `None` for
-    /// anything that is not an attempt.
+    /// Returns when an attempt's form was shown, or the current time if the attempt does not contain it; `None` if the
+    /// text is not an attempt.
     pub(crate) fn shown_at(&self, attempt: &str) -> Option<Timestamp> {
         let is_attempt = attempt.len() == 64 && attempt.bytes().all(|digit| digit.is_ascii_hexdigit());
         let shown = i64::from_str_radix(attempt.get(..12).filter(|_| is_attempt)?, 16).ok()?;
@@ -65,8 +65,8 @@ impl Management {
         Some(if is_recent { shown } else { now })
     }
 
-    /// Returns the random bytes for the id of an object that an attempt with these settings creates. Nobody can choose
-    /// them.
+    /// Returns the random bytes for the id of the object that an attempt with these settings creates. The caller cannot
+    /// choose them.
     pub(crate) fn bytes_of_attempt(
         &self,
         object: &str,

@@ -1,7 +1,7 @@
 //! Reach: the part of an account that a management key or a member may see.
 //!
 //! A caller limited to a group sees the keys in it and its child groups, and their activity. Everything else in the
-//! account looks unknown, like another account's. Reads take an [`AccountReach`] instead of an account, so that no page
+//! account looks unknown, as in another account. Reads take an [`AccountReach`] instead of an account, so that no page
 //! can ask for more than its member may see.
 
 use std::collections::HashMap;
@@ -30,7 +30,7 @@ pub struct AccountReach {
 }
 
 impl AccountReach {
-    /// Reaches a whole account.
+    /// Returns a reach over the whole account.
     pub const fn whole(account: AccountId) -> Self {
         Self { account, group: None }
     }
@@ -43,7 +43,7 @@ impl AccountReach {
 }
 
 impl Management {
-    /// Reads a group with its parent. The parent is read only if the reach depends on it.
+    /// Reads a group and its parent. The parent is read only if the reach depends on it.
     pub(crate) async fn chain(
         &self,
         reach: AccountReach,
@@ -56,7 +56,7 @@ impl Management {
         Ok([group, found.and_then(|group| group.spend.parent)])
     }
 
-    /// Lists the group within reach and its child groups; `None` for a whole account.
+    /// Lists the reached group and its child groups; `None` if the whole account is within reach.
     pub(crate) async fn groups_in(
         &self,
         AccountReach { account, group }: AccountReach,
@@ -124,14 +124,13 @@ impl Management {
     }
 }
 
-/// Each of these ids once.
 fn once<Id: Ord>(mut ids: Vec<Id>) -> Vec<Id> {
     ids.sort_unstable();
     ids.dedup();
     ids
 }
 
-/// Returns whether a group is among the groups within reach, or all are.
+/// Returns whether a group is in `reached`; always true if that is `None`, which stands for the whole account.
 pub(crate) fn is_in(group: Option<GroupId>, reached: Option<&[GroupId]>) -> bool {
     reached.is_none_or(|reached| group.is_some_and(|group| reached.contains(&group)))
 }

@@ -22,7 +22,7 @@ use domain::{
 pub struct RotationTerms {
     /// How long the previous plaintext still works.
     pub grace: Duration,
-    /// Ends a running grace of an earlier rotation instead of refusing.
+    /// Ends the grace period of an earlier rotation instead of refusing.
     pub is_forced: bool,
 }
 

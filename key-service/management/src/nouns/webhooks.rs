@@ -1,4 +1,4 @@
-//! Use-cases of webhooks: create, change, test, remove, and show the last deliveries.
+//! Use-cases for webhooks: create, change, test, remove, and list the latest deliveries.
 
 use async_trait::async_trait;
 use shared::{
@@ -24,9 +24,9 @@ use domain::{
 };
 use key_service_store::store::{Error, EventSlice, StoreError};
 
-/// Most webhooks of an account: one for each of its systems, with some to spare.
+/// Maximum webhooks of an account: one for each of its systems, with some to spare.
 pub const MAX_WEBHOOKS: u64 = 20;
-/// Attempts to queue a test while the webhook is being changed.
+/// Maximum attempts to queue a test while the webhook is being changed.
 const TEST_ATTEMPTS: u32 = 8;
 
 impl Governed for Webhook {
@@ -73,7 +73,7 @@ impl Governed for Webhook {
 }
 
 impl Management {
-    /// Creates a webhook once for each attempt and settings.
+    /// Creates a webhook, once for each attempt and its settings.
     pub async fn create_webhook_once(
         &self,
         account: AccountId,
@@ -117,7 +117,7 @@ impl Management {
         Ok(Issued::new(made, secret.plaintext()))
     }
 
-    /// The account's webhooks, oldest first.
+    /// Lists the account's webhooks, oldest first.
     pub async fn webhooks(&self, account: AccountId) -> Result<Vec<Webhook>, StoreError> {
         let webhooks = self.store.webhooks(account).await?;
         Ok(webhooks.into_iter().map(|stored| stored.webhook).collect())
@@ -152,16 +152,16 @@ impl Management {
                 return Ok(body);
             }
         }
-        Err(Error::Store(StoreError::Busy("the webhook has as many deliveries waiting as it may")))
+        Err(Error::Store(StoreError::Busy("the webhook has too many waiting deliveries")))
     }
 
-    /// The last attempts to deliver events to a webhook, newest first.
+    /// Lists the latest attempts to deliver events to a webhook, newest first.
     pub async fn attempts(&self, account: AccountId, id: WebhookId) -> Result<Vec<Attempt>, Error<Refused>> {
         self.webhook(account, id).await?;
         Ok(self.store.attempts(account, id).await?)
     }
 
-    /// Refuses a literal address that would never be connected. Names are checked at each attempt.
+    /// Refuses a literal address that would never be connected to. Names are checked at each attempt.
     fn check_address(&self, url: &WebhookUrl) -> Result<(), Error<Refused>> {
         let judged = match url.host() {
             Host::Literal(address) => may_connect(*address, url.host(), &self.webhook_networks),
@@ -171,7 +171,7 @@ impl Management {
     }
 }
 
-/// The event of a test.
+/// Returns a test event as JSON.
 fn test_event(id: EventId, webhook: WebhookId, now: Timestamp) -> String {
     let actor = ActorObject { r#type: "system".to_owned(), id: None, name: None };
     let data = serde_json::value::to_raw_value(&serde_json::json!({ "webhook_id": webhook }));
@@ -180,7 +180,7 @@ fn test_event(id: EventId, webhook: WebhookId, now: Timestamp) -> String {
         let (created_at, key_id, group_id) = (now, None, None);
         serde_json::to_string(&EventObject { id, object, r#type, created_at, actor, key_id, group_id, data })
     });
-    // Texts and ids always serialize.
+    // Texts and ids always serialize, so the default is never used.
     event.unwrap_or_default()
 }
 

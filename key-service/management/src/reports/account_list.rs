@@ -1,4 +1,4 @@
-//! The installation's accounts for operators: searched by name, page by page, each with its money and spend.
+//! Lists the installation's accounts for operators: searched by name, page by page, each with its money and spend.
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use shared::{ids::AccountId, money::NanoUsd};
@@ -7,20 +7,19 @@ use crate::management::Management;
 use domain::usage::{SpendRate, Sums};
 use key_service_store::store::{Funds, Hour, StoreError, operators};
 
-/// Accounts whose numbers are read at the same time.
+/// Accounts whose numbers are read concurrently.
 const READ_AT_ONCE: usize = 16;
 
-/// An account with its numbers.
+/// An account with its money, spend and refused calls.
 #[derive(Clone, Debug)]
 pub struct AccountRow {
     pub id: AccountId,
     /// Name, money and number of keys.
     pub funds: Funds,
-    /// Charged in the last [`DAYS`](crate::spend::DAYS) days.
+    /// Amounts charged in the last [`DAYS`](crate::spend::DAYS) days.
     pub spent: Sums,
-    /// The rate at which it spends.
     pub rate: SpendRate,
-    /// Calls refused today, in UTC.
+    /// Calls refused today, by UTC days.
     pub refused: u64,
 }
 
@@ -28,15 +27,15 @@ pub struct AccountRow {
 #[derive(Clone, Debug)]
 pub struct AccountPage {
     pub rows: Vec<AccountRow>,
-    /// The last account of the page, if more follow.
+    /// The last account of the page; `None` if no more follow.
     pub next: Option<AccountId>,
     /// Number of accounts on all pages.
     pub total: u64,
 }
 
 impl Management {
-    /// Lists the accounts whose names contain every word of `text`, after an account. Reads all names, but numbers only
-    /// for the accounts on the page. Pages are read one at a time.
+    /// Lists the accounts after `after` whose names contain every word of `text`. Reads all names, but numbers only for
+    /// the accounts on the page. Pages are read one at a time.
     pub async fn find_accounts(
         &self,
         text: &str,
@@ -63,7 +62,7 @@ impl Management {
         Ok(AccountPage { rows, next, total })
     }
 
-    /// Returns an account with its numbers; `None` if it does not exist or is the operators' own.
+    /// Returns an account with its numbers; `None` if it does not exist or is the operators' own account.
     pub async fn account_row(&self, id: AccountId) -> Result<Option<AccountRow>, StoreError> {
         if id == operators() {
             return Ok(None);
@@ -82,12 +81,12 @@ impl Management {
 }
 
 impl AccountRow {
-    /// Returns for how many whole days the credit lasts; `None` if nothing was spent.
+    /// Returns how many whole days the credit will last; `None` if nothing was spent.
     pub fn days_left(&self) -> Option<i64> {
         self.rate.days_left(self.funds.credit)
     }
 
-    /// Credit that is not held.
+    /// Returns the credit that is not held.
     pub fn available(&self) -> NanoUsd {
         self.funds.credit.left_after(self.funds.held)
     }

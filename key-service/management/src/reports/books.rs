@@ -1,4 +1,4 @@
-//! The books for an operator: journal, usage counters and audit.
+//! The books for operators: journal, usage counters and audit.
 
 use std::ops::RangeInclusive;
 
@@ -12,22 +12,22 @@ use key_service_store::store::{Hour, JournalEntry, JournalPage, REFUSED_KEPT_DAY
 /// Days before today whose refused calls are shown; counts are kept longer.
 pub const REFUSED_DAYS: i64 = 7;
 
-/// Refused calls by error code, most first.
+/// Refused calls by error code, the most frequent first.
 #[derive(Clone, Debug, Default)]
 pub struct RefusedLately {
-    /// Calls refused today, in UTC.
+    /// Calls refused today, by UTC days.
     pub today: Vec<(String, u64)>,
-    /// Calls refused in the [`REFUSED_DAYS`] before.
+    /// Calls refused in the [`REFUSED_DAYS`] before today.
     pub before: Vec<(String, u64)>,
 }
 
 impl Management {
-    /// The exported numbers of the account's journal entries and events.
+    /// Returns the exported numbers of the account's journal entries and events.
     pub async fn sequences(&self, account: AccountId) -> Result<(Sequence, Sequence), StoreError> {
         self.store.sequences(account).await
     }
 
-    /// Entries of the account's journal after this number, at most `limit`.
+    /// Returns at most `limit` entries of the account's journal after this number.
     pub async fn journal(
         &self,
         account: AccountId,
@@ -37,7 +37,7 @@ impl Management {
         self.store.journal(account, after, limit).await
     }
 
-    /// The latest entries of the account's journal, or the latest before a number; newest first.
+    /// Returns the latest entries of the account's journal, or the latest before a number; newest first.
     pub async fn latest_entries(
         &self,
         account: AccountId,
@@ -47,7 +47,7 @@ impl Management {
         self.store.latest_entries(account, before, limit).await
     }
 
-    /// Counters of these days, of a key or of all keys of the account.
+    /// Returns the counters for these days, of one key or of all keys of the account.
     pub async fn usage(
         &self,
         account: AccountId,
@@ -57,18 +57,18 @@ impl Management {
         self.store.usage(account, days, key.as_ref().map(std::slice::from_ref)).await
     }
 
-    /// Lists ids and names of the accounts to audit, including lost ones.
+    /// Lists the ids and names of the accounts to audit, including accounts whose records were lost.
     pub async fn audited_accounts(&self) -> Result<Vec<(AccountId, String)>, StoreError> {
         self.store.audited_accounts().await
     }
 
-    /// Audits the account's books. Returns `None` if the account does not exist.
+    /// Audits the account's books; `None` if the account does not exist.
     pub async fn audit(&self, account: AccountId) -> Result<Option<Audit>, StoreError> {
         self.store.audit(account).await
     }
 
-    /// Refused calls of the account or of one of its keys, today and in the [`REFUSED_DAYS`] before. Key-services add
-    /// them to the store every ten seconds.
+    /// Returns the refused calls of the account or of one of its keys, today and in the [`REFUSED_DAYS`] before.
+    /// Key-services add them to the store every ten seconds.
     pub async fn refused_lately(
         &self,
         account: AccountId,
@@ -85,7 +85,7 @@ impl Management {
         Ok(RefusedLately { today, before })
     }
 
-    /// Calls of the account that were refused on these days; `None` if counts of some of them are no longer kept.
+    /// Returns the account's calls refused on these days; `None` if counts for some of the days are no longer kept.
     pub async fn refused_on(
         &self,
         account: AccountId,

@@ -1,7 +1,7 @@
-//! Sums by upstream, from bills.
+//! Sums per upstream, from bills.
 //!
-//! Days have no sums by upstream. The latest bills of the range are read, up to a bound, and their sums are exact. What
-//! was billed before them is one more part.
+//! Daily sums do not distinguish upstreams. Instead, the latest bills of the range are read, up to a limit, and their
+//! sums are exact. Everything billed before them is one further part.
 
 use std::ops::RangeInclusive;
 
@@ -18,11 +18,11 @@ use key_service_store::store::StoreError;
 /// Bills read at a time.
 const AT_ONCE: usize = 500;
 
-/// The counts of a bill, with its upstream's name if that is known.
+/// A bill's hour, its upstream's name if known, and its counts.
 pub(super) type UpstreamBill = (Hour, Option<String>, PartCounts);
 
 impl Management {
-    /// Reads the latest bills of these days, and no more than `most`.
+    /// Reads the latest bills of these days, at most `most`.
     pub(super) async fn bills_by_upstream(
         &self,
         account: AccountId,

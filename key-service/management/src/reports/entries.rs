@@ -19,19 +19,19 @@ use domain::{
 };
 use key_service_store::store::{OtherSums, StoreError};
 
-/// Sums of the entries of a search.
+/// The sums of a search's entries.
 #[derive(Clone, Debug)]
 pub struct EntrySums {
-    /// Days that are summed: the search's, or the last [`DAYS`]; at most [`MAX_DAYS`].
+    /// The days that are summed: the search's days, or the last [`DAYS`]; at most [`MAX_DAYS`].
     pub days: RangeInclusive<Day>,
     pub sums: Sums,
 }
 
 impl Management {
-    /// Sums the counters for a search's days, key, group and model. Counters cover whole days in UTC, so days that a
-    /// search touches count completely. `None` for an outcome, request or upstream, since there are no such counters;
-    /// for a user without separate counters; and if the search has no days. Users are counted for the whole account, so
-    /// a caller limited to a group gets no sums by user.
+    /// Sums the counters for a search's days, key, group and model. Counters cover whole days in UTC, so a day counts
+    /// completely if the search touches it. `None` for an outcome, request or upstream, since there are no such
+    /// counters; for a user without separate counters; and if the search has no days. Users are counted for the whole
+    /// account, so a caller limited to a group gets no sums by user.
     pub async fn sums_of_entries(
         &self,
         reach: AccountReach,
@@ -80,7 +80,7 @@ impl Management {
         Ok(wanted.fold(Sums::default(), |all, line| all.plus(line.counts.of.into())))
     }
 
-    /// Sums the counters of a user. `None` if the user may be counted among the other users on one of the days.
+    /// Sums the counters of a user; `None` if the user may be counted among the other users on one of the days.
     async fn sums_of_user(
         &self,
         account: AccountId,

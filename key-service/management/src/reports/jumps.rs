@@ -1,8 +1,8 @@
-//! Keys that suddenly spend many times as much as usual.
+//! Keys that suddenly spend many times more than usual.
 //!
 //! The largest payers among the account's latest bills are compared with their own past week, so the cost is bounded
-//! whatever the account's size. In an account with more bills per hour than are read, a key that began to spend a moment
-//! ago is found once it dominates them.
+//! for accounts of any size. In an account with more bills per hour than are read, a key that has just begun to spend
+//! is found once it dominates them.
 
 use std::collections::BTreeMap;
 
@@ -15,15 +15,15 @@ use crate::management::Management;
 use domain::usage::{Day, Hour, Jump, SpendHistory, Sums, jump, ranked};
 use key_service_store::store::{OtherSums, StoreError, UsageLine};
 
-/// Latest bills in which the largest payers are searched: a few milliseconds of work.
+/// Latest bills in which the largest payers are found: a few milliseconds of work.
 const BILLS: usize = 500;
 /// Largest payers that are compared with their past.
 const COMPARED: usize = 4;
-/// Days that decide what is usual.
+/// Days that define the usual spend.
 const DAYS: i64 = 7;
 const MILLIS_OF_A_MINUTE: i64 = 60_000;
 
-/// A key that suddenly spends much.
+/// A key that suddenly spends more than usual.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpendJump {
     pub key: KeyId,
@@ -31,11 +31,11 @@ pub struct SpendJump {
 }
 
 impl Management {
-    /// Finds the keys that suddenly spend many times as much as usual, the largest spend first.
+    /// Finds the keys that suddenly spend many times more than usual, by falling spend.
     pub async fn spend_jumps(&self, account: AccountId) -> Result<Vec<SpendJump>, StoreError> {
         let _permit = self.read_permit(account).await?;
         let now = self.clock.now();
-        // The last full hour and the present one, since sums are kept by hour.
+        // The last full hour and the current one, since sums are kept by hour.
         let begin = Hour(Hour::of(now).0 - 1);
         let minutes = (now.millis() - begin.begins().millis()) / MILLIS_OF_A_MINUTE;
         let minutes = u32::try_from(minutes).unwrap_or(u32::MAX);

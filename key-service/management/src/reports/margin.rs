@@ -1,4 +1,4 @@
-//! Margins: charges compared with the costs of upstreams.
+//! Margins: charges compared with upstream costs.
 
 use std::{cmp::Reverse, collections::BTreeMap, ops::RangeInclusive};
 
@@ -12,35 +12,34 @@ use crate::{
 use domain::usage::{Day, Margin};
 use key_service_store::store::{OtherSums, StoreError, TopGroups};
 
-/// Keys whose margins are read: two pages of the list.
+/// Keys listed with their margins: two pages of the list.
 pub const MARGIN_KEYS: usize = 50;
 
-/// What a margin belongs to.
+/// What a margin was calculated for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MarginOf {
     /// Id of a model in the catalogue.
     Model(String),
     /// Id and label of a key.
     Key(KeyId, String),
-    /// A group; `None` stands for keys without a group.
+    /// A group; `None` for keys without a group.
     Group(Option<GroupId>),
     /// All keys except those with the largest charges.
     OtherKeys,
-    /// Groups that were not compared because the account has too many, and keys without a group.
+    /// Keys without a group, and groups that were not compared because the account has too many.
     OtherGroups,
 }
 
-/// Margins of an account, and of its parts.
+/// Margins of an account and its parts.
 pub struct Margins {
     pub parts: Vec<(MarginOf, Margin)>,
-    /// Margin of the whole account.
     pub total: Margin,
-    /// No part that is left out can be larger than a listed one.
+    /// Whether no omitted part can be larger than a listed one.
     pub are_largest: bool,
 }
 
 impl Management {
-    /// Returns the margins of these days. By key, the [`MARGIN_KEYS`] keys with the largest charges are listed and all
+    /// Returns the margins on these days. By key, the [`MARGIN_KEYS`] keys with the largest charges are listed and all
     /// others are summed.
     pub async fn margins(
         &self,

@@ -1,4 +1,4 @@
-//! Sums of days by model, key, group and user.
+//! Daily sums by model, key, group and user.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -25,31 +25,30 @@ pub const DAYS: i64 = RATE_DAYS;
 pub enum SpendBy {
     Model,
     Key,
-    /// The group that the key was in.
+    /// The key's group at the time.
     Group,
-    /// The parent of that group, or the group itself if it had none.
+    /// The parent of that group, or the group itself if it had no parent.
     TopGroup,
     /// The user that callers name.
     User,
-    /// The upstream that answered.
     Upstream,
 }
 
-/// What a part of a spend belongs to.
+/// What a part of a spend was spent on.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SpendPart {
     /// Id of a model in the catalogue.
     Model(String),
     Key(KeyId),
-    /// A group; `None` stands for keys without a group.
+    /// A group; `None` for keys without a group.
     Group(Option<GroupId>),
-    /// A user, as callers name it; `None` for requests without a user.
+    /// A user, under the name that callers send; `None` for requests without a user.
     User(Option<String>),
-    /// An upstream, by its name in the catalogue; `None` for bills that name none.
+    /// An upstream, under its name in the catalogue; `None` for bills without an upstream.
     Upstream(Option<String>),
     /// Keys that were not compared because the range has too many.
     OtherKeys,
-    /// Groups that were not compared, since the account has too many, and keys without a group.
+    /// Keys without a group, and groups that were not compared because the account has too many.
     OtherGroups,
     /// Users without separate sums: on a day with many users, later ones are summed together.
     OtherUsers,
@@ -58,7 +57,7 @@ pub enum SpendPart {
 }
 
 impl SpendPart {
-    /// Returns whether the part is the sum of several that are not listed separately.
+    /// Returns whether the part is a sum of several that are not listed separately.
     pub const fn is_rest(&self) -> bool {
         match self {
             Self::OtherKeys | Self::OtherGroups | Self::OtherUsers | Self::OtherBills => true,
@@ -74,7 +73,7 @@ pub enum ChartStep {
     Hour,
 }
 
-/// The sums of a range to read.
+/// Which sums of a range to read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpendSearch {
     pub days: RangeInclusive<Day>,
@@ -83,13 +82,13 @@ pub struct SpendSearch {
     pub depth: Depth,
 }
 
-/// Sums by part and time. A day's sums are at its first hour.
+/// Sums by part and time. A daily sum is at the day's first hour.
 pub type SpendParts = BTreeMap<SpendPart, BTreeMap<Hour, Sums>>;
 
 /// Sums by day and model.
 pub type Spend = BTreeMap<Day, BTreeMap<String, Sums>>;
 
-/// Parts of a spend, and the rest.
+/// Parts of a spend, and the total from which the rest is calculated.
 struct PartsAndRest {
     step: ChartStep,
     parts: SpendParts,
@@ -101,7 +100,7 @@ impl PartsAndRest {
         Self { step, parts: SpendParts::new(), rest: BTreeMap::new() }
     }
 
-    /// Sums of a day, per step.
+    /// Returns the sums of a day for each step of the time axis.
     fn times(&self, day: Day, whole: Sums, hours: &HoursOfDay) -> Vec<(Hour, Sums)> {
         match self.step {
             ChartStep::Day => vec![(Hour::in_day(day, 0), whole)],
@@ -126,7 +125,7 @@ impl PartsAndRest {
         }
     }
 
-    /// Adds to the total, which parts are subtracted from.
+    /// Adds to the total, from which parts are subtracted.
     fn leave(&mut self, day: Day, whole: Sums, hours: &HoursOfDay) {
         for (time, sums) in self.times(day, whole, hours) {
             let rest = self.rest.entry(time).or_default();
@@ -155,7 +154,7 @@ impl PartsAndRest {
 }
 
 impl Management {
-    /// The sums of the account on these days.
+    /// Returns the account's sums on these days.
     pub async fn spend(&self, account: AccountId, days: RangeInclusive<Day>) -> Result<Spend, StoreError> {
         let days = self.store.account_days(account, days, OtherSums::default()).await?;
         let of_day = |AccountDay { day, models, .. }| {
@@ -169,7 +168,7 @@ impl Management {
     }
 
     /// Returns the account's sums by part. If there are too many keys, groups or bills to compare, the rest form one
-    /// part. Users have no hourly sums.
+    /// part. There are no hourly sums by user.
     pub async fn spend_parts(
         &self,
         account: AccountId,
@@ -214,7 +213,7 @@ impl Management {
         Ok(parts.with_rest(SpendPart::OtherKeys))
     }
 
-    /// Returns a key's sums on these days by model, for the time it was within reach.
+    /// Returns a key's sums on these days by model, for the time in which it was within reach.
     pub async fn spend_of_key(
         &self,
         reach: AccountReach,
@@ -225,7 +224,7 @@ impl Management {
         let _permit = self.read_permit(reach.account).await?;
         let mut parts = PartsAndRest::new(step);
         for UsageLine { day, payer, counts } in self.store.usage(reach.account, days, Some(&[key])).await? {
-            // A key that moved between groups has a line for each group.
+            // A key that changed groups has a line for each group.
             if reach.has(payer.groups) {
                 parts.add(&SpendPart::Model(payer.model), day, counts.of.into(), &counts.hours);
             }
@@ -233,8 +232,8 @@ impl Management {
         Ok(parts.parts)
     }
 
-    /// Returns the sums of a group and its child groups by model or key, for the time they were within reach. If the
-    /// account has too many keys to compare, most of them form one part.
+    /// Returns the sums of a group and its child groups by model or key, for the time in which they were within reach.
+    /// If the account has too many keys to compare, most of them form one part.
     pub async fn spend_of_group(
         &self,
         reach: AccountReach,
@@ -263,7 +262,7 @@ impl Management {
         Ok(rest.with_rest(SpendPart::OtherKeys))
     }
 
-    /// Adds the sums of a group and its child groups by day and model, for the time they were within reach.
+    /// Adds the sums of a group and its child groups by day and model, for the time in which they were within reach.
     pub(super) async fn add_group(
         &self,
         reach: AccountReach,
@@ -388,7 +387,7 @@ fn by_key(lines: impl Iterator<Item = UsageLine>) -> HashMap<KeyId, Sums> {
     })
 }
 
-/// Returns whether a group's counts of these keys belong to its part. A top-level group has those of its child groups.
+/// Returns whether a group's counts of these keys belong to its part. A top-level group includes its child groups.
 const fn counts_for(by: SpendBy, keys: GroupKeys) -> bool {
     match (by, keys) {
         (SpendBy::TopGroup, GroupKeys::Own(None) | GroupKeys::Below) => true,

@@ -1,4 +1,4 @@
-//! Statement of an account's money over a month.
+//! A statement of an account's money over a month.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::{
 use domain::usage::{Day, Sums};
 use key_service_store::store::{Deposit, StoreError};
 
-/// Attempts to read money that changes meanwhile. After that, a busy account is shown as last read.
+/// Maximum readings while the money keeps changing. After that, a busy account is shown as last read.
 const READINGS: usize = 5;
 
 const MONTHS: [&str; 12] = [
@@ -29,7 +29,7 @@ const MONTHS: [&str; 12] = [
     "December",
 ];
 
-/// A month of the calendar, in UTC.
+/// A calendar month in UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Month {
     pub first: Day,
@@ -39,7 +39,7 @@ pub struct Month {
 /// Money of an account over a month.
 #[derive(Debug)]
 pub struct Statement {
-    /// Credit at the beginning of the month.
+    /// Credit at the start of the month.
     pub opening: NanoUsd,
     pub deposits: Vec<Deposit>,
     pub models: BTreeMap<String, Sums>,
@@ -49,23 +49,23 @@ pub struct Statement {
 }
 
 impl Month {
-    /// The month of a day.
+    /// Returns the month that contains a day.
     pub fn of(day: Day) -> Self {
         let at = Timestamp::from_millis(day.millis().0);
         Self { first: Day::of(Per::Month.beginning(at)), last: Day::of(Per::Month.end(at)).plus(-1) }
     }
 
-    /// Reads a month such as `2026-11`.
+    /// Parses a month such as `2026-11`.
     pub fn parse(text: &str) -> Option<Self> {
         Day::parse(&format!("{text}-01")).map(Self::of)
     }
 
-    /// Name of the month, such as `2026-11`.
+    /// Returns the month as text such as `2026-11`.
     pub fn name(self) -> String {
         self.first.to_string().chars().take(7).collect()
     }
 
-    /// The month in words, such as `November 2026`.
+    /// Returns the month in words, such as `November 2026`.
     pub fn title(self) -> String {
         let name = self.name();
         let (year, number) = name.split_once('-').unwrap_or((&name, ""));
@@ -87,7 +87,7 @@ struct MoneyReading {
 }
 
 impl Management {
-    /// Returns whether the store still has all counters of the days since the month began.
+    /// Returns whether the store still has the counters for all days since the month began.
     pub fn has_counters_of(&self, month: Month) -> bool {
         let age = self.today().number() - month.first.number();
         self.store.counters_kept().is_none_or(|days| age <= i64::from(days))
@@ -96,7 +96,7 @@ impl Management {
     /// Returns the statement of a month whose counters still exist.
     pub async fn statement(&self, account: AccountId, month: Month) -> Result<Statement, StoreError> {
         let (mut readings, mut read) = (0, self.read_money(account, month).await?);
-        // A charge between reading the credit and the counters would be missing from one of them.
+        // A charge between reading the credit and the counters would be missing from one of the two.
         while readings < READINGS {
             let again = self.read_money(account, month).await?;
             let is_stable = again.credit == read.credit;
@@ -117,7 +117,7 @@ impl Management {
     }
 }
 
-/// Calculates the credit at the beginning and the end of the month, backwards from the credit now.
+/// Calculates the credit at the start and end of the month, backwards from the current credit.
 fn state(month: Month, read: MoneyReading) -> Statement {
     let MoneyReading { credit, mut deposits, spend } = read;
     let day = |deposit: &Deposit| Day::of(deposit.at());
@@ -184,7 +184,7 @@ mod tests {
         let deposits =
             vec![deposit(month.last.plus(3), 8), deposit(month.last, 16), deposit(month.first.plus(-1), 32)];
         let stated = state(month, MoneyReading { credit: NanoUsd::from_usd(100), deposits, spend });
-        // 100 now: 8 were added and 4 charged after the month.
+        // The credit is now 100: after the month, 8 were deposited and 4 charged.
         assert_eq!(stated.closing, NanoUsd::from_usd(96));
         assert_eq!((stated.charged, stated.deposits.len()), (NanoUsd::from_usd(3), 1));
         assert_eq!(

@@ -1,9 +1,8 @@
 //! The keys and groups with the largest sums of a range.
 //!
-//! There is no index for them, so the sums of the range are read and compared. A page reads a bounded number of sums.
-//! If there are more, it shows candidates: the largest payers in a sample of the range's bills, and the largest
-//! spenders of all time. The candidates' sums are exact. Everything else is one further part, which says that not all
-//! were compared.
+//! They have no index, so the sums of the range are read and compared. A page reads a bounded number of sums. If there
+//! are more, it shows candidates: the largest payers in a sample of the range's bills, and the largest spenders of all
+//! time. The candidates' sums are exact. Everything else is one further part, which says that not all were compared.
 
 use std::{collections::BTreeMap, ops::RangeInclusive};
 
@@ -24,11 +23,11 @@ use domain::{
 };
 use key_service_store::store::{Order, OtherSums, Page, StoreError, TopGroups, UsageLine};
 
-/// Keys shown separately if not all can be compared, most of them from the sample.
+/// Keys listed separately if not all can be compared, most of them from the sample.
 const CANDIDATES: usize = 10;
 const FROM_SAMPLE: usize = 7;
 
-/// Fewest groups shown separately if the account has more than are compared.
+/// Minimum groups listed separately if the account has more than are compared.
 const TOP_GROUPS: usize = 40;
 /// The largest spenders are searched among this many newest groups.
 const GROUPS_LOOKED_AT: usize = 2_000;
@@ -36,7 +35,7 @@ const GROUPS_LOOKED_AT: usize = 2_000;
 /// A group's candidates are searched among this many top keys of the account and newest keys of the group.
 const KEYS_LOOKED_AT: usize = 100;
 
-/// Places of the range that bills are sampled from.
+/// Positions in the range from which bills are sampled.
 const PLACES: u64 = 8;
 const BILLS_AT_A_PLACE: usize = 64;
 
@@ -52,14 +51,14 @@ pub struct Depth {
 }
 
 impl Depth {
-    /// Most sums that a page reads.
+    /// Maximum sums that a page reads.
     pub const PAGE: Self = Self { key_sums: 5_000, group_sums: 1_500, bills: 2_000 };
-    /// Most sums that a list or a file reads.
+    /// Maximum sums that a list or a file reads.
     pub const LIST: Self = Self { key_sums: 100_000, group_sums: 15_000, bills: 50_000 };
 }
 
 impl Management {
-    /// The account's keys with the largest spend of all time, largest first.
+    /// Lists the account's keys with the largest spend of all time, largest first.
     pub async fn top_keys(&self, account: AccountId, limit: usize) -> Result<Vec<ApiKey>, StoreError> {
         self.store.top_spending(account, None, limit).await
     }
@@ -95,9 +94,9 @@ impl Management {
         Ok(keys)
     }
 
-    /// Finds the keys of a group and its child groups with the largest spend, among the account's top keys and the
-    /// newest keys of these groups. Keys from another group are ranked by their whole spend, which only decides whose
-    /// sums are shown separately.
+    /// Finds the keys with the largest spend in a group and its child groups, among the account's top keys and the
+    /// newest keys of these groups. A key that came from another group is ranked by its whole spend; this only decides
+    /// which sums are listed separately.
     async fn top_keys_of(&self, account: AccountId, group: GroupId) -> Result<Vec<KeyId>, StoreError> {
         let top = self.top_keys(account, KEYS_LOOKED_AT).await?;
         let mut groups = vec![group];
@@ -150,7 +149,7 @@ impl Management {
             let counted = if days.contains(&of_day.day) { &mut within } else { &mut behind };
             *counted = counted.saturating_add(requests);
         }
-        // Nearly every bill is one journal entry, so the number of requests shows where the range is.
+        // Nearly every bill is one journal entry, so the number of requests shows which entries the range contains.
         let end = newest.number.saturating_add(1).saturating_sub(behind);
         let places = (0..PLACES).map(|place| end.saturating_sub(within * place / PLACES));
         let read = places.map(|place| self.store.latest_entries(account, Some(place), BILLS_AT_A_PLACE));

@@ -1,8 +1,8 @@
-//! Trouble: keys that cannot spend or soon will not, and refused calls.
+//! Finds keys that cannot spend or soon will not, and refused calls.
 //!
-//! Such keys are not counted anywhere. In an account or group with few keys, all are checked. Otherwise a bounded
-//! number is: keys refused today, keys that last crossed a threshold, and keys that expire next. So there may be more.
-//! A key's current state decides, here and in the filter of the list of keys.
+//! The store has no list of such keys. In an account or group with few keys, all are checked. Otherwise a bounded
+//! number is: keys refused today, keys that recently crossed a threshold, and keys that expire next. So there may be
+//! more. A key's current state decides, both here and in the filter of the key list.
 
 use std::collections::HashMap;
 
@@ -24,9 +24,9 @@ use key_service_store::store::{Order, Page, StoreError};
 const ALL_KEYS: usize = 300;
 /// Otherwise, this many keys with the most refused calls are checked.
 const REFUSED_KEYS: usize = 100;
-/// Latest thresholds to read, of keys and others.
+/// Latest threshold events to read, for keys and groups.
 const THRESHOLDS: usize = 200;
-/// Keys to check that expire next.
+/// Keys to check among those that expire next.
 const EXPIRING: usize = 50;
 
 /// What is currently wrong with the keys of an account, or of a group and its child groups.
@@ -40,13 +40,13 @@ pub struct Trouble {
     pub nearly: Vec<TroubledKey>,
     /// Keys that expire within a week.
     pub expiring: Vec<TroubledKey>,
-    /// All refused calls of the account; empty for a group, since they are not counted by group.
+    /// All refused calls of the account; empty for a group, since calls are not counted by group.
     pub refused: RefusedLately,
     /// Reached limits of these keys.
     pub limits: ReachedLimits,
-    /// No other key is in trouble.
+    /// Whether no other key is in trouble.
     pub has_all: bool,
-    /// The group whose keys these are, unless some are in its child groups.
+    /// The group of these keys; some may be in its child groups.
     pub group: Option<GroupId>,
 }
 
@@ -59,14 +59,14 @@ pub struct TroubledKey {
 }
 
 impl Management {
-    /// Finds what is wrong with the keys within reach.
+    /// Finds the keys in trouble within reach.
     pub async fn trouble(&self, reach: AccountReach) -> Result<Trouble, StoreError> {
         let (account, now) = (reach.account, self.clock.now());
         let refused = self.refused_lately(account, None).await?;
         let counts = self.keys_refused_today(account).await?;
         let groups = self.groups_in(reach).await?;
         let few = self.few_keys(account, groups.as_deref()).await?;
-        // A group's keys are found among the account's.
+        // A group's keys are picked out of the account's keys.
         let most = |of: usize| if reach.group.is_some() { 3 * of } else { of };
         let mut ids: Vec<KeyId> = counts.iter().map(|(id, _)| *id).take(most(REFUSED_KEYS)).collect();
         ids.extend(self.store.last_told_keys(account, most(THRESHOLDS)).await?);
@@ -109,7 +109,7 @@ impl Management {
         Ok(trouble)
     }
 
-    /// The account's keys with refused calls today, with their numbers, most first.
+    /// Returns the account's keys with calls refused today and their counts, largest first.
     pub(crate) async fn keys_refused_today(
         &self,
         account: AccountId,
@@ -142,7 +142,7 @@ impl Management {
     }
 }
 
-/// Returns the keys in the order of these ids.
+/// Arranges the keys in the order of these ids.
 fn in_order(ids: Vec<KeyId>, mut keys: HashMap<KeyId, ApiKey>) -> impl Iterator<Item = ApiKey> {
     ids.into_iter().filter_map(move |id| keys.remove(&id))
 }

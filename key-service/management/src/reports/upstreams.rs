@@ -1,4 +1,4 @@
-//! Counts of upstreams, from the bills of all accounts.
+//! Counts per upstream, from the bills of all accounts.
 
 use std::collections::BTreeMap;
 
@@ -7,14 +7,14 @@ use domain::upstream_calls::UpstreamCalls;
 use key_service_store::store::{Hour, StoreError, UPSTREAM_HOURS};
 
 impl Management {
-    /// Counts of each upstream's bills by model and name, over the last 24 hours rounded up to a full hour.
+    /// Returns the counts of bills by model and upstream name, over the last 24 hours rounded up to a full hour.
     /// Key-services add them to the store every ten seconds.
     pub async fn upstream_calls(&self) -> Result<BTreeMap<(String, String), UpstreamCalls>, StoreError> {
         let Hour(now) = Hour::of(self.clock.now());
         self.store.upstream_calls(Hour(now - UPSTREAM_HOURS + 1)).await
     }
 
-    /// Counts of each model's bills by id, in this hour and the previous one. Whether a model answers is not
+    /// Returns the counts of bills by model id, in this hour and the previous one. Whether a model answers is not
     /// confidential to the accounts that use it.
     pub async fn models_lately(&self) -> Result<BTreeMap<String, UpstreamCalls>, StoreError> {
         let Hour(now) = Hour::of(self.clock.now());

@@ -1,4 +1,4 @@
-//! Sums of usage and of money for an account's programs.
+//! Sums of usage and money for programs.
 
 use std::{
     cmp::Reverse,
@@ -15,26 +15,24 @@ use crate::{management::Management, reports::top::Depth};
 use domain::usage::{Day, Hour, PartCounts};
 use key_service_store::store::{AccountDay, OtherSums, StoreError, UsageLine};
 
-/// Most days that are summed: a year, plus the current month.
+/// Maximum days that are summed: a year, plus the current month.
 pub const MAX_DAYS: i64 = 400;
 
-/// Most deposits that are read: one a day for 270 years.
+/// Maximum deposits that are read: one a day for 270 years.
 pub(crate) const MAX_DEPOSITS: usize = 100_000;
 
-/// How usage is grouped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Grouping {
     Day,
     Hour,
     Key,
-    /// The group of the key.
+    /// The key's group at the time.
     Group,
-    /// The parent of that group, or the group itself if it has none.
+    /// The parent of that group, or the group itself if it had no parent.
     TopGroup,
     Model,
-    /// The caller's own user.
+    /// The user that the caller sent.
     User,
-    /// The upstream that answered.
     Upstream,
 }
 
@@ -50,7 +48,7 @@ pub const GROUPINGS: [Grouping; 8] = [
 ];
 
 impl Grouping {
-    /// Name of the part in queries.
+    /// Returns the grouping's name in queries.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Day => "day",
@@ -69,13 +67,13 @@ impl Grouping {
 pub struct UsageSearch {
     pub days: RangeInclusive<Day>,
     pub key: Option<KeyId>,
-    /// Only of keys that were in this group, or in a child group of it.
+    /// Sums only keys that were in this group or one of its child groups.
     pub group: Option<GroupId>,
-    /// The same, as the group that the caller is limited to.
+    /// The group that the caller is limited to.
     pub within: Option<GroupId>,
     /// What the sums are grouped by.
     pub by: BTreeSet<Grouping>,
-    /// List only this many sums, the largest cost first, and all others as one more.
+    /// Lists only this many sums, by falling cost, and adds up all others in one more.
     pub top: Option<usize>,
 }
 
@@ -85,23 +83,23 @@ pub struct Parts {
     pub day: Option<Day>,
     pub hour: Option<Hour>,
     pub key: Option<KeyId>,
-    /// Group of the key; inner `None` if the key was in no group.
+    /// The key's group; inner `None` if the key was in no group.
     pub group: Option<Option<GroupId>>,
-    /// The same for the parent of the group.
+    /// The parent of that group; inner `None` if the key was in no group.
     pub top_group: Option<Option<GroupId>>,
     /// The model's id in the catalogue.
     pub model: Option<String>,
     pub user: Option<UserPart>,
     /// The upstream's name; inner `None` if the bill has none.
     pub upstream: Option<Option<String>>,
-    /// All sums that are not listed separately.
+    /// Whether this is the sum of everything that is not listed separately.
     pub are_others: bool,
 }
 
-/// The requests in a sum by user.
+/// Which requests a sum by user covers.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum UserPart {
-    /// Requests of a user, by the caller's own name.
+    /// Requests of a user, under the name that the caller sent.
     Named(String),
     /// Requests without a user.
     Unnamed,
@@ -113,7 +111,6 @@ pub type UsageSum = (Parts, PartCounts);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Money {
-    /// Prepaid credit that is left.
     pub credit: NanoUsd,
     /// Part of the credit that open holds cover.
     pub held: NanoUsd,
@@ -123,7 +120,7 @@ pub struct Money {
 
 impl UsageSearch {
     /// Returns whether sums for such a search exist. Users and upstreams are counted for the whole account and combine
-    /// only with days: there are no sums by user for one key, one group, or a group's management key.
+    /// only with days: there are no sums by user for a key, a group, or a management key limited to a group.
     pub fn is_counted(&self) -> bool {
         let of_account = [Grouping::User, Grouping::Upstream].map(|by| self.by.contains(&by));
         let with_day = 1 + usize::from(self.by.contains(&Grouping::Day));
@@ -214,7 +211,7 @@ impl Management {
         Ok(sums)
     }
 
-    /// Adds the latest bills by upstream, and what was billed before them as others.
+    /// Adds the latest bills by upstream, and everything billed before them as others.
     async fn add_upstreams(
         &self,
         account: AccountId,
@@ -255,7 +252,7 @@ impl Management {
         loop {
             let deposits = self.store.deposits(account, MAX_DEPOSITS).await?;
             let funds = self.store.funds(account).await?.ok_or_else(|| StoreError::no_account(account))?;
-            // A deposit in between would be in the credit but not in the sum.
+            // A deposit in between would be in the credit but not in the sum of deposits.
             if self.store.deposits(account, 1).await?.first() != deposits.first() {
                 continue;
             }
@@ -267,7 +264,7 @@ impl Management {
     }
 }
 
-/// Returns the sums with the largest costs, the largest first, and all others as one more.
+/// Returns the `top` sums with the largest costs, largest first, and all others as one more.
 fn largest(sums: BTreeMap<Parts, PartCounts>, top: usize) -> Vec<UsageSum> {
     let (others, mut sums): (Vec<_>, Vec<_>) = sums.into_iter().partition(|(parts, _)| parts.are_others);
     sums.sort_by_key(|(_, counts)| Reverse(counts.charged));
@@ -280,7 +277,7 @@ fn largest(sums: BTreeMap<Parts, PartCounts>, top: usize) -> Vec<UsageSum> {
     sums
 }
 
-/// Adds the sums of a day by user. The rest belongs to requests without a user.
+/// Adds a day's sums by user. The rest belongs to requests without a user.
 fn of_users(of_day: &AccountDay, is_by_day: bool, add: &mut impl FnMut(Parts, PartCounts)) {
     let parts = |user| Parts { day: is_by_day.then_some(of_day.day), user: Some(user), ..Parts::default() };
     let all = of_day.models.values().map(|model| model.hours.total());

@@ -1,4 +1,4 @@
-//! Tests of how much one account may have.
+//! Tests the maximum number of objects in an account.
 
 use shared::money::NanoUsd;
 

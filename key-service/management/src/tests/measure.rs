@@ -1,4 +1,4 @@
-//! Measures an account with many keys in many groups, over SQLite and over Redis: memory, and times of listings; and the
+//! Measures an account with many keys in many groups, over SQLite and over Redis: memory, times of listings, and the
 //! time of the script in Redis. Nothing is asserted.
 //!
 //! `cargo test -p key-service-management --lib -- --ignored --nocapture groups_of_a_large_account` prints two tables, and the same with
@@ -47,17 +47,17 @@ use key_service_store::store::{
 /// Size of the account.
 const KEYS: u64 = 100_000;
 const GROUPS: u64 = 1_000;
-/// Objects made at once, so that stores can group them.
+/// Objects created concurrently, so that stores can group them.
 const AT_ONCE: usize = 32;
 /// Repetitions of each listing.
 const LISTINGS: usize = 11;
-/// A bound that takes as much room and time as any.
+/// A limit that is never reached, but takes as much space and time as any other.
 const NEVER_REACHED: u64 = 1_000_000_000;
 /// Requests in a batch.
 const BATCHES: [u64; 4] = [1, 4, 16, 64];
 /// Measurements of each size of batch.
 const ROUNDS: u64 = 15;
-/// Requests in a measurement.
+/// Requests in one measurement.
 const REQUESTS: u64 = 1_024;
 /// Objects on a page.
 const PAGE: usize = 100;
@@ -70,7 +70,7 @@ fn key_id(n: u64, end: Timestamp) -> KeyId {
     KeyId::new(end.minus(Duration::from_secs(KEYS - n)), [7; 10])
 }
 
-/// A budget without bounds, or with four windows and all rates.
+/// Returns a budget without limits, or with four windows and all rates.
 fn budget(is_bounded: bool, now: Timestamp) -> Budget {
     let bounds = BoundsPatch {
         windows: Some(Per::ALL.map(|per| Limit::new(NanoUsd::from_usd(1_000), per)).to_vec()),
@@ -93,7 +93,7 @@ async fn make_groups(store: &Store, account: AccountId, is_bounded: bool, end: T
     stream::iter(0..GROUPS).map(make).buffer_unordered(AT_ONCE).for_each(|()| async {}).await;
 }
 
-/// Makes the keys, without a group or a hundred in each group.
+/// Creates the keys, either without a group or a hundred in each group.
 async fn make_keys(store: &Store, account: AccountId, in_groups: bool, is_bounded: bool, end: Timestamp) {
     let make = async |n: u64| {
         let mut key = ApiKey::new(key_id(n, end), format!("fg_api_{:04}…", n % 9_973), end);
@@ -108,25 +108,25 @@ async fn make_keys(store: &Store, account: AccountId, in_groups: bool, is_bounde
     stream::iter(0..KEYS).map(make).buffer_unordered(AT_ONCE).for_each(|()| async {}).await;
 }
 
-/// Reads the figure behind `name` in a section of Redis' `INFO`; 0 if there is none.
+/// Reads the figure for `name` in a section of Redis' `INFO`; 0 if it is missing.
 fn figure(server: &RedisServer, section: &str, name: &str) -> u64 {
     let info = server.info(section);
     let figure = info.split_once(name).map_or("0", |(_, figure)| figure);
     figure.split(|c: char| !c.is_ascii_digit()).next().unwrap().parse().unwrap()
 }
 
-/// Memory that Redis uses, in bytes.
+/// Returns the memory that Redis uses, in bytes.
 fn memory(server: &RedisServer) -> u64 {
     figure(server, "memory", "used_memory:")
 }
 
-/// Time in scripts so far, in microseconds.
+/// Returns the time spent in scripts so far, in microseconds.
 fn script_micros(server: &RedisServer) -> u64 {
     let calls = figure(server, "commandstats", "cmdstat_evalsha:calls=");
     figure(server, "commandstats", &format!("cmdstat_evalsha:calls={calls},usec="))
 }
 
-/// Makes a key, without bounds, or with all bounds in a group and its parent that have them too.
+/// Creates a key without limits, or one with all limits, whose group and parent group have them too.
 async fn make_key(store: &Store, account: AccountId, is_bounded: bool, now: Timestamp) -> KeyId {
     let mut group = None;
     for n in 0..if is_bounded { 2 } else { 0 } {
@@ -142,7 +142,7 @@ async fn make_key(store: &Store, account: AccountId, is_bounded: bool, now: Time
     id
 }
 
-/// Sends requests in batches, each with the captures of the batch before.
+/// Sends requests in batches, each together with the captures of the batch before.
 async fn request(store: &Store, account: AccountId, key: KeyId, batch: u64) {
     let mut open = Vec::new();
     for number in 0..=REQUESTS / batch {
@@ -163,7 +163,7 @@ fn management(store: &Arc<Store>) -> Management {
     Management::new(store.clone(), Arc::new(System), Arc::new(credentials))
 }
 
-/// Prints the memory of each kind of object, and leaves an account with bounded keys in bounded groups.
+/// Prints the memory that each kind of object needs, and leaves an account with limited keys in limited groups.
 async fn measure_memory(server: &RedisServer, store: &Arc<Store>) {
     println!("| object in Redis | bytes each |\n|---|---|");
     let (management, end) = (management(store), System.now());

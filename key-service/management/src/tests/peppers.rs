@@ -1,4 +1,4 @@
-//! Tests of peppers that could not be compared with the store when the process started.
+//! Tests processes that could not compare their pepper with the store when they started.
 
 use std::{fmt::Debug, sync::Arc, time::Duration};
 
@@ -18,7 +18,8 @@ use domain::{
 use key_service_credentials::Credentials;
 use key_service_store::store::{Error, StoreError};
 
-/// Management of the office's store by a process that has just started and has not compared its pepper yet.
+/// Returns management over the office's store, as in a process that has just started and has not compared its pepper
+/// yet.
 fn with_pepper(office: &Office, pepper: u8) -> Management {
     let peppers = Peppers { current: Pepper::new([pepper; 32]), previous: None };
     let credentials = Credentials::new(office.store.clone(), peppers, Prefix::parse("fg").unwrap());
@@ -49,12 +50,12 @@ async fn nothing_is_made_with_a_pepper_until_it_is_known_to_be_the_stores() {
     assert_eq!(office.store.accounts().await.unwrap()[0].keys, 1);
     let right = with_pepper(&office, 7);
     office.records.fail_after(0);
-    assert!(attempts(&right).await.iter().all(Option::is_some), "the record of it cannot be read");
+    assert!(attempts(&right).await.iter().all(Option::is_some), "the record of the pepper cannot be read");
     office.records.fail_after(u64::MAX);
     assert_eq!(attempts(&right).await, [None, None, None]);
 }
 
-/// The reason for which the store is not available.
+/// Returns the reason why the store is unavailable.
 fn unavailable<R: Debug>(error: Error<R>) -> String {
     match error {
         Error::Store(StoreError::Unavailable(why)) => why,

@@ -1,4 +1,4 @@
-//! Sums of groups and users: what is reached of them, and what they leave out.
+//! Tests sums of groups and users: which of them callers can reach, and what the sums omit.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -30,7 +30,7 @@ use key_service_store::store::{
     suite::{act, capture, nanos, new_group, new_key},
 };
 
-/// Users of a day: more than are counted one by one.
+/// Users on a day: more than are counted separately.
 const USERS: u32 = 600;
 
 /// An account whose keys are billed.

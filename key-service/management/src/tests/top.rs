@@ -1,4 +1,4 @@
-//! The keys and groups with the largest sums of a range, and keys in trouble: all of them, or what is said to be some.
+//! Tests the keys and groups with the largest sums of a range, and keys in trouble, complete or marked as incomplete.
 
 use std::collections::HashSet;
 
@@ -24,7 +24,7 @@ use key_service_store::store::{
 };
 
 const TODAY: &str = "2026-11-21T09:00:00Z";
-/// Fewer than any account has.
+/// Less than any account needs.
 const FEW: Depth = Depth { key_sums: 0, group_sums: 1, bills: 1 };
 
 async fn parts(billed: &Billed, by: SpendBy, before: i64, depth: Depth) -> SpendParts {
@@ -42,7 +42,7 @@ fn all(parts: &SpendParts) -> u64 {
     parts.keys().map(|part| requests(parts, part)).sum()
 }
 
-/// Keys, each in a separate group: the last was used today, all others yesterday.
+/// Creates keys, each in a separate group. The last was used today, all others yesterday.
 async fn with_a_new_key(keys: u8) -> Billed {
     let mut billed = Billed::open().await;
     for n in 0..keys {
@@ -147,7 +147,7 @@ async fn a_key_that_spends_many_times_its_usual_is_found() {
     // 30 bills in 70 minutes, where one an hour is usual.
     assert_eq!((found[0].jump.minutes, found[0].jump.times, found[0].jump.spent), (70, Some(25), nanos(150)));
     billed.office.clock.set("2026-11-21T11:00:00Z");
-    assert_eq!(jumps(&billed).await, [], "it is over");
+    assert_eq!(jumps(&billed).await, [], "the jump is over");
 }
 
 #[tokio::test]
@@ -197,7 +197,7 @@ async fn keys_in_trouble_are_as_many_on_the_first_page_in_a_group_and_in_the_lis
     assert_eq!(listed(whole, None).await, (0..52).map(key).collect());
     assert_eq!(listed(whole, Some(group(0))).await, (0..45).map(key).collect());
 
-    // With many keys, it does not check all of them, and says so.
+    // With many keys, it does not check all of them, and reports that.
     for n in 53..=255 {
         billed.key(n, None).await;
     }
@@ -211,5 +211,9 @@ async fn keys_in_trouble_are_as_many_on_the_first_page_in_a_group_and_in_the_lis
     assert_eq!((trouble.has_all, trouble.ended.len()), (false, 1));
     assert!(trouble.limited.len() <= 51, "{trouble:?}");
     let of_group = management.trouble(AccountReach { group: Some(group(0)), ..whole }).await.unwrap();
-    assert_eq!((of_group.limited.len(), of_group.has_all), (45, true), "a group has few");
+    assert_eq!(
+        (of_group.limited.len(), of_group.has_all),
+        (45, true),
+        "a group with few keys is checked completely"
+    );
 }

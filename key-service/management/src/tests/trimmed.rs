@@ -1,4 +1,4 @@
-//! Pages of bills while the store drops the oldest ones.
+//! Tests pages of bills while the store drops the oldest ones.
 
 use std::time::Duration;
 
@@ -42,5 +42,5 @@ async fn a_listing_goes_on_after_a_bill_that_was_dropped_since_the_page_before()
     assert_eq!(page(1, Order::Ascending).await.unwrap(), [4, 5, 6, 7, 8].map(generation));
     assert_eq!(page(6, Order::Ascending).await.unwrap(), [7, 8].map(generation));
     assert_eq!(page(1, Order::Descending).await.unwrap(), []);
-    assert!(page(9, Order::Ascending).await.is_err(), "no bill of this id was ever there");
+    assert!(page(9, Order::Ascending).await.is_err(), "no bill has ever had this id");
 }

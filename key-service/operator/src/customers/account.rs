@@ -23,7 +23,7 @@ use crate::{
     layout::{Section, page},
 };
 
-/// Latest deposits on the page.
+/// Number of the latest deposits on the page.
 const DEPOSITS: usize = 10;
 
 /// Finds the account named by an id in a path.

@@ -95,7 +95,7 @@ struct Headings<'a> {
 }
 
 impl Headings<'_> {
-    /// Makes a numeric column. Its heading is a link that orders the list, if possible.
+    /// Returns a numeric column. Its heading is a link that orders the list, if possible.
     fn of(&self, name: &str, title: &str, classes: &'static str) -> Column {
         let chosen = self.order.filter(|order| order.name == name).map(|order| order.sort);
         let arrow = chosen.map(|sort| if sort == "ascending" { " ↑" } else { " ↓" });
@@ -141,7 +141,7 @@ fn row(account: &AccountRow) -> Row {
     ])
 }
 
-/// Shows for how many days the credit lasts. A short time is highlighted.
+/// Shows how many days the credit lasts. A short time is highlighted.
 pub(crate) fn lasts(credit: NanoUsd, days: Option<i64>) -> Markup {
     html! {
         @match days {

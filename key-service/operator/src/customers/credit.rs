@@ -1,4 +1,4 @@
-//! Adding credit: a confirmation, then the deposit. A payment is added once, however often the form is sent.
+//! Adding credit: a confirmation, then the deposit. A payment is added once, no matter how often the form is sent.
 
 use axum::{
     extract::{Path, State},

@@ -20,17 +20,17 @@ pub fn usd(amount: NanoUsd) -> String {
 /// Decimals of an amount in a column.
 const COLUMN_DECIMALS: usize = 6;
 
-/// Shows an amount with two decimals, rounded down. The tooltip has the exact amount.
+/// Shows an amount with two decimals, rounded down. The tooltip shows the exact amount.
 pub fn glance(amount: NanoUsd) -> Markup {
     shortened(amount, 2, "< $0.01")
 }
 
-/// Shows an amount in a column, so that decimal points line up. The tooltip has the exact amount.
+/// Shows an amount in a column, so that decimal points line up. The tooltip shows the exact amount.
 pub fn aligned(amount: NanoUsd) -> Markup {
     shortened(amount, COLUMN_DECIMALS, "< $0.000001")
 }
 
-/// Shows an amount with so many decimals, at most six, rounded down. The tooltip has the exact amount.
+/// Shows an amount with at most `decimals` decimals, up to six, rounded down. The tooltip shows the exact amount.
 pub fn to_decimals(amount: NanoUsd, decimals: usize) -> Markup {
     let decimals = decimals.min(COLUMN_DECIMALS);
     shortened(amount, decimals, if decimals <= 2 { "< $0.01" } else { "< $0.0001" })
@@ -162,12 +162,12 @@ pub fn shown_once(label: &str, plaintext: &SecretString) -> Markup {
     }
 }
 
-/// Makes a table that scrolls within the page. `head` has the cells of the first row.
+/// Renders a table that scrolls within the page. `head` contains the cells of the first row.
 pub fn scrolled_table(name: &str, head: &Markup, rows: &Markup) -> Markup {
     html! { div.scroll tabindex="0" role="region" aria-label=(name) { (table(head, rows)) } }
 }
 
-/// Makes a table like [`scrolled_table`] for figures: the names of rows are not bold.
+/// Renders a table like [`scrolled_table`] for figures: the names of rows are not bold.
 pub fn scrolled_figures(name: &str, head: &Markup, rows: &Markup) -> Markup {
     html! { div.scroll.free tabindex="0" role="region" aria-label=(name) { (table(head, rows)) } }
 }

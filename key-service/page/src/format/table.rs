@@ -1,17 +1,17 @@
-//! Tables: columns are described once, and rows are cells in their order.
+//! Tables whose columns are described once; each row lists its cells in the same order.
 
 use maud::{Markup, Render, html};
 
-/// Classes that headings have too. Other classes of a column are for its cells.
+/// Classes that also apply to headings. All other classes of a column apply only to its cells.
 const OF_HEADINGS: [&str; 3] = ["n", "wide-only", "slim"];
 
-/// A column: its heading, and classes of the style sheet that say how it looks. `n` aligns figures, `wraps` breaks long
-/// texts, `act` is for buttons. On phones, `wide-only` hides the column and `slim` narrows it.
+/// A column: its heading, and the classes that style it. `n` aligns figures, `wraps` breaks long texts, `act` is for
+/// buttons. On phones, `wide-only` hides the column and `slim` narrows it.
 #[derive(Debug)]
 pub struct Column {
     heading: Markup,
     classes: &'static str,
-    /// Explains the heading to the pointer.
+    /// Tooltip of the heading.
     hint: Option<&'static str>,
     /// Direction of a sorted column, for `aria-sort`.
     sort: Option<&'static str>,
@@ -28,7 +28,7 @@ pub struct Row {
 /// A table that scrolls within the page.
 #[derive(Debug)]
 pub struct Table {
-    /// Name for screen readers.
+    /// The table's name for screen readers.
     name: &'static str,
     columns: Vec<Column>,
     has_names: bool,
@@ -74,14 +74,14 @@ impl Row {
         Self { cells: cells.into(), classes: Vec::new(), title: None }
     }
 
-    /// Adds a class if this is so.
+    /// Adds a class if `is_so`.
     #[must_use]
     pub fn class(mut self, class: &'static str, is_so: bool) -> Self {
         self.classes.extend(is_so.then_some(class));
         self
     }
 
-    /// Explains the row to the pointer.
+    /// Sets the tooltip of the row.
     #[must_use]
     pub fn title(self, title: String) -> Self {
         Self { title: Some(title), ..self }
@@ -94,13 +94,13 @@ impl Table {
         Self { name, columns, has_names: true, empty: None }
     }
 
-    /// Makes the first cell of a row like the others.
+    /// Renders the first cell of a row like the others, not as the row's name.
     #[must_use]
     pub fn without_names(self) -> Self {
         Self { has_names: false, ..self }
     }
 
-    /// Shows this instead of a table without rows.
+    /// Sets what is shown instead of a table without rows.
     #[must_use]
     pub fn or(self, empty: impl Render) -> Self {
         Self { empty: Some(html! { p.empty { (empty) } }), ..self }
@@ -122,7 +122,7 @@ impl Table {
         })
     }
 
-    /// Makes the table with rows in another form.
+    /// Renders the table around rows that the caller has rendered.
     pub fn body(&self, rows: &Markup) -> Markup {
         html! {
             div.scroll tabindex="0" role="region" aria-label=(self.name) {
@@ -136,7 +136,7 @@ fn joined<'a>(classes: impl Iterator<Item = &'a str>) -> Option<String> {
     Some(classes.collect::<Vec<_>>().join(" ")).filter(|class| !class.is_empty())
 }
 
-/// The heading of a column of buttons, for screen readers only.
+/// Renders the heading of a column of buttons, for screen readers only.
 pub fn hidden_heading(name: &str) -> Markup {
     html! { span.hidden { (name) } }
 }

@@ -20,7 +20,7 @@ pub const FIND: &str = "/dashboard/find";
 /// A link of the navigation: section, name and path.
 type ListedSection = (Section, &'static str, &'static str);
 
-/// A section of the dashboard, as in the navigation.
+/// A section of the dashboard, as listed in the navigation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Section {
     /// Spend of the last days, and what needs attention.

@@ -46,7 +46,7 @@ impl Destination {
     }
 }
 
-/// Reason why a member has to sign in again.
+/// Why a member has to sign in again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SignInReason {
     Ended,

@@ -2,7 +2,7 @@
 
 use crate::site::destination::Destination;
 
-/// Kept in a cookie, so each browser has its own.
+/// Stored in a cookie, so each browser has its own theme.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Theme {
     System,

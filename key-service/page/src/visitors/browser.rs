@@ -112,7 +112,7 @@ impl Browser {
         site.hosts.as_ref().is_none_or(|hosts| hosts.serve(&self.host))
     }
 
-    /// Scheme and host that clients use, for commands to paste.
+    /// Returns the scheme and host that clients use, for commands to paste.
     pub fn base(&self) -> String {
         format!("{}://{}", if self.secure { "https" } else { "http" }, self.host)
     }
@@ -232,7 +232,7 @@ fn known(headers: &HeaderMap, secure: bool) -> Vec<String> {
 }
 
 /// Lists cookies with their names, without the TLS prefix. A space before the `=` belongs to the name, since browsers
-/// check the `__Host-` prefix on the name as sent.
+/// check the `__Host-` prefix on the name that was sent.
 fn cookies(headers: &HeaderMap, secure: bool) -> impl Iterator<Item = (&str, &str)> {
     let values = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
     let prefix = if secure { HOST_PREFIX } else { "" };

@@ -14,9 +14,9 @@ use key_service_management::members::Token;
 /// Maximum length in characters, well below the capacity of a cookie.
 const MAX_LINE_CHARS: usize = 300;
 
-/// Longest form that a notice takes along to undo the action, in bytes. A cookie has room for about 4,000.
+/// Maximum length of a form that a notice contains for undoing the action, in bytes. A cookie has room for about 4,000.
 const MAX_UNDO: usize = 1_400;
-/// Separates the line from the form, and the form's address from its fields.
+/// Separates the sentence from the form, and the form's address from its fields.
 const SEPARATOR: char = '\0';
 
 /// What an action did, and how to undo it.
@@ -25,10 +25,10 @@ pub(crate) struct Notice {
     pub(crate) undo: Option<Undo>,
 }
 
-/// A form that takes an action back.
+/// A form that undoes an action.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Undo {
-    /// Path that the form is sent to.
+    /// Path to which the form is sent.
     pub path: String,
     pub fields: Fields,
 }
@@ -38,8 +38,8 @@ pub fn done(person: &impl Person, path: &str, line: &str) -> Response {
     done_undoably(person, path, line, None)
 }
 
-/// Redirects to a page that shows the notice once, with a button that undoes the action. A form that is too long for a
-/// cookie is left out.
+/// Redirects to a page that shows the notice once, with a button that undoes the action. If the form is too long for a
+/// cookie, there is no button.
 pub fn done_undoably(person: &impl Person, path: &str, line: &str, undo: Option<Undo>) -> Response {
     let mut line: String = line.chars().take(MAX_LINE_CHARS).collect::<String>() + cut_mark(line);
     if let Some(Undo { path, fields }) = undo {

@@ -22,14 +22,14 @@ pub trait Person: Sized + Send + Sync + 'static {
     /// Name of the cookie with the session.
     const COOKIE: &'static str;
 
-    /// The person and the session.
+    /// Returns the person and the session.
     fn signed_in(&self) -> &SignedIn;
 
     fn browser(&self) -> &Browser;
 
     fn token(&self) -> &Token;
 
-    /// Finds the session of a token, if it belongs to such a person and has not ended.
+    /// Finds the session for a token, if it belongs to such a person and has not ended.
     fn session(
         management: &Management,
         token: &Token,

@@ -69,12 +69,12 @@ fn offered() -> Offered {
     }
 }
 
-/// The form of an object with these settings.
+/// Renders the form for an object with these settings.
 fn form<F: Table>(present: &Fields) -> Markup {
     edit_fields::<F>(Entered::new(present), present, &offered())
 }
 
-/// Every combination of limits: lifetime limits, windows, rates and models.
+/// Returns every combination of limits: lifetime limits, windows, rates and models.
 fn bounds() -> Vec<BoundsPatch> {
     let mut all = Vec::new();
     let lifetimes = [None, Some(0), Some(1), Some(25_000_000_000), Some(1_234_567_890_123)];
@@ -175,7 +175,7 @@ fn a_form_changes_what_was_changed_in_it_alone() {
     let labelled = KeyPatch { label: Some("Ann".into()), ..KeyPatch::default() };
     let (patch, asked) = change(&opened, &[("label", "Ann")], &before);
     assert!(patch == labelled && asked.is_none(), "{patch:?}");
-    // Somebody else has raised the limits meanwhile; changing the label does not undo that.
+    // Someone else has raised the limits in the meantime; changing the label does not undo that.
     let raised = key(&KeyPatch {
         bounds: limits(Some(NanoUsd::from_usd(90)), &[(Per::Month, 70)]),
         ..KeyPatch::default()
@@ -208,7 +208,7 @@ fn a_form_changes_what_was_changed_in_it_alone() {
         &key(&KeyPatch { bounds: limits(None, &[(Per::Month, 70)]), ..KeyPatch::default() }),
     );
     assert!(asked.is_none());
-    // A form that does not say what it showed changes everything it has.
+    // A form without the texts that it showed changes everything that it contains.
     let bare = Fields::of([("limit", "5".to_owned())]);
     assert_eq!(change(&bare, &[], &before).0.bounds, BoundsPatch::of_limit(Some(NanoUsd::from_usd(5))));
 }
@@ -333,7 +333,7 @@ fn an_undone_change_leaves_everything_as_it_was_and_keeps_what_others_changed() 
         let undone =
             texts(&key(if before.get("label") == "a" { &some } else { &all }).with(&edit.patch, NOW));
         assert_eq!(undone, before);
-        // Somebody else changed the label since.
+        // Someone else has changed the label since.
         let later = after.clone().with("label", "c".into());
         assert_eq!(read_edit::<KeyPatch>(&form, &later).unwrap().overtaken.len(), 1);
     }

@@ -1,7 +1,7 @@
 //! Accounts, by id and by name.
 //!
-//! The record of a name is written first and decides which account gets the name. The account begins with its profile;
-//! until that exists, nobody finds the account. An external id is claimed before the name ([`claims`]).
+//! The record of a name is written first and decides which account gets the name. The account's first record is its
+//! profile; until that exists, the account cannot be found. An external id is claimed before the name ([`claims`]).
 
 pub(crate) mod claims;
 
@@ -33,7 +33,7 @@ use crate::{
 
 /// Kind of the spaces with account names.
 const NAMES: &str = "accounts";
-/// Accounts read at the same time, each in its own round trip.
+/// Accounts read concurrently, each in its own round trip.
 const READ_AT_ONCE: usize = 64;
 
 impl Store {
@@ -42,7 +42,7 @@ impl Store {
         self.create_account_by(account, None).await
     }
 
-    /// Creates an account like [`Self::create_account`], with an event if there is an act.
+    /// Creates an account like [`Self::create_account`], and writes an event if there is an act.
     pub async fn create_account_by(
         &self,
         account: NewAccount,
@@ -68,7 +68,7 @@ impl Store {
         summaries.try_filter_map(|summary| ready(Ok(summary))).try_collect().await
     }
 
-    /// Lists ids and names of all accounts, oldest first. Some may not be complete yet.
+    /// Lists the ids and names of all accounts, oldest first. Some may be incomplete.
     pub async fn account_names(&self) -> Result<Vec<(AccountId, String)>, StoreError> {
         let parts = layout::parts(NAMES).map(|part| self.accounts_named_in(part));
         let mut named = try_join_all(parts).await?.concat();
@@ -87,7 +87,7 @@ impl Store {
         Ok(profile.filter(|profile| profile.name == name).map(|_| id))
     }
 
-    /// Finds an account's name, money, and numbers of keys and groups; `None` for an unknown account.
+    /// Returns an account's name, money, and numbers of keys and groups; `None` for an unknown account.
     pub async fn funds(&self, account: AccountId) -> Result<Option<Funds>, StoreError> {
         let today = refused::of_today(self.clock.now());
         let asked = vec![names::account().into(), layout::account_profile().into(), today.into()];
@@ -107,7 +107,7 @@ impl Store {
         self.read().get(&layout::space(account), names::account()).await
     }
 
-    /// Creates the account of a name, unless it exists already. Returns whether it did.
+    /// Creates the account for a name, unless it already exists. Returns whether it did.
     pub(crate) async fn complete_account(
         &self,
         id: AccountId,
@@ -139,7 +139,7 @@ impl Store {
         self.lanes.change(id, decide).await
     }
 
-    /// Lists the accounts with names in a space. Some may not be complete yet, and some may be listed twice.
+    /// Lists the accounts whose names are in a space. Some may be incomplete, and some may be listed twice.
     async fn accounts_named_in(&self, space: Space) -> Result<Vec<(AccountId, String)>, StoreError> {
         let records = self.all_of_set(&space, layout::ACCOUNT_NAMES).await?;
         let named = records.into_iter().map(|(name, record)| {

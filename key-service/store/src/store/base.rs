@@ -1,4 +1,4 @@
-//! The store over its records, with what all nouns need to read and change them.
+//! The store over its records, and what all nouns need to read and change them.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,9 +16,9 @@ use tokio::time::Instant;
 /// How long bills of expiries are kept. Until then, a late capture replaces the bill.
 const EXPIRED_KEPT: Duration = Duration::from_hours(30 * 24);
 
-/// Most accounts whose last listing a process remembers; others are listed again.
+/// Maximum accounts whose last listing a process remembers; others are listed again.
 const REMEMBERED: usize = 65_536;
-/// When this process last listed each account among those with open holds.
+/// When this process last listed each account in the index of accounts with open holds.
 pub(crate) struct Listings(pub(crate) Cache<AccountId, Instant>);
 
 impl Default for Listings {
@@ -27,19 +27,19 @@ impl Default for Listings {
     }
 }
 
-/// How much a store keeps of its history.
+/// How much history a store keeps.
 #[derive(Clone, Copy, Debug)]
 pub struct StoreRetention {
-    /// Most entries of the journal of an account; `None` for all.
+    /// Maximum journal entries of an account; `None` for all.
     pub journal_entries: Option<u64>,
-    /// Days of the counters of usage; `None` for all.
+    /// Days that usage counters are kept; `None` for all.
     pub usage_days: Option<u32>,
-    /// Bounds of the events of an account.
+    /// Limits on an account's events.
     pub events: EventBounds,
 }
 
 impl StoreRetention {
-    /// Keeps everything, except events beyond these bounds.
+    /// Keeps everything, except events beyond these limits.
     pub const fn all(events: EventBounds) -> Self {
         Self { journal_entries: None, usage_days: None, events }
     }
@@ -54,7 +54,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// Makes a store over these records.
+    /// Creates a store over these records.
     pub fn new(records: Arc<dyn Records>, clock: Arc<dyn Clock>, kept: StoreRetention) -> Self {
         let journal_entries = kept.journal_entries.unwrap_or(u64::MAX);
         let StoreRetention { usage_days, events, .. } = kept;
@@ -63,7 +63,7 @@ impl Store {
         Self { records, clock, kept, lanes, listings: Listings::default() }
     }
 
-    /// Changes records of a space that spending does not read, as `decide` says.
+    /// Changes records of a space that spending does not read. `decide` may run several times.
     pub(crate) async fn change<T>(
         &self,
         space: &Space,
@@ -72,8 +72,8 @@ impl Store {
         view::change(&self.records, &*self.clock, space, decide).await
     }
 
-    /// Changes records like [`Self::change`], but does not wait until the change is durable. Losing such a change does
-    /// no harm, or it is repeated.
+    /// Changes records like [`Self::change`], but does not wait until the change is durable. Use it only where losing
+    /// the change does no harm, or the change is repeated.
     pub(crate) async fn note<T>(
         &self,
         space: &Space,
@@ -86,13 +86,13 @@ impl Store {
         self.change(space, note).await
     }
 
-    /// Reads what a space has.
+    /// Returns a reader of spaces.
     pub(crate) fn read(&self) -> SpaceReader<'_> {
         SpaceReader(&*self.records)
     }
 
-    /// Reads all records of a set without parts, page by page, with their names. A record written meanwhile may come
-    /// twice.
+    /// Reads all records of a set without parts, page by page, with their names. A record written in the meantime may
+    /// appear twice.
     pub(crate) async fn all_of_set(
         &self,
         space: &Space,
@@ -113,7 +113,7 @@ impl Store {
     }
 }
 
-/// Error for a record that no program writes.
+/// Returns the error for a record that no program writes.
 pub(crate) fn damaged(what: &str) -> StoreError {
     StoreError::Damaged(what.to_owned())
 }

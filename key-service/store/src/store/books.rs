@@ -27,7 +27,7 @@ use crate::{
     store::base::{Store, no_answer},
 };
 
-/// Values of a log, entries of an index or records requested at a time: a few hundred kilobytes.
+/// Log values, index entries or records requested at a time: a few hundred kilobytes.
 pub(crate) const AT_ONCE: usize = 500;
 
 impl Store {
@@ -44,7 +44,7 @@ impl Store {
         let mut next = after.saturating_add(1);
         loop {
             let asked = AT_ONCE.min(limit - page.entries.len());
-            // Numbers have no gaps, so this range has exactly the wanted number.
+            // Numbers have no gaps, so this range contains exactly the wanted number of entries.
             let last = next.saturating_add(asked as u64).saturating_sub(1);
             let questions =
                 vec![values(0, u64::MAX, Order::Ascending, 1), values(next, last, Order::Ascending, asked)];
@@ -96,14 +96,14 @@ impl Store {
         Ok(entries)
     }
 
-    /// Number of the last entry; 0 for an empty journal.
+    /// Returns the number of the last entry; 0 for an empty journal.
     async fn last_number(&self, space: &Space) -> Result<u64, StoreError> {
         let last = self.read().values(space, names::JOURNAL, 0..=u64::MAX, Order::Descending, 1).await?;
         Ok(last.first().map_or(0, |(number, _)| *number))
     }
 
-    /// Finds at most `limit` of the latest matching entries, or of those before number `before`, newest first. Without
-    /// an index, it reads a bounded number of entries, and the page may end before it is full.
+    /// Finds at most `limit` of the latest matching entries, or of those before number `before`, newest first. Where no
+    /// index exists, it reads a bounded number of entries, and the page may end before it is full.
     pub async fn find_entries(
         &self,
         account: AccountId,
@@ -114,8 +114,8 @@ impl Store {
         search::entries(self, account, &search, before, limit).await
     }
 
-    /// Finds the last entry of a generation, which is its bill. Without an index, it reads a bounded number of entries
-    /// after the generation's creation.
+    /// Finds the last entry of a generation, which is its bill. There is no index, so it reads a bounded number of
+    /// entries after the generation's creation.
     pub async fn entry_of(
         &self,
         account: AccountId,
@@ -158,8 +158,8 @@ impl Store {
         read.collect()
     }
 
-    /// Reads counters of these days, of some keys or all, ordered by day, key, model and groups. For some keys, only
-    /// their counters are read.
+    /// Reads the counters for these days, of all keys or only some, ordered by day, key, model and groups. If only some
+    /// keys are wanted, no other counters are read.
     pub async fn usage(
         &self,
         account: AccountId,
@@ -176,7 +176,7 @@ impl Store {
         Ok(lines)
     }
 
-    /// Reads counters of these days, of all keys; `None` if there are more than `most`.
+    /// Reads the counters of all keys for these days; `None` if there are more than `most`.
     pub async fn usage_of_few(
         &self,
         account: AccountId,
@@ -197,7 +197,7 @@ impl Store {
         self.sums(account).days(days, others).await
     }
 
-    /// Reads sums of a group on each of these days.
+    /// Reads the sums of a group on each of these days.
     pub async fn group_days(
         &self,
         account: AccountId,
@@ -221,7 +221,7 @@ fn usage_line((day, payer, counts): PayerDay) -> UsageLine {
     UsageLine { day, payer, counts }
 }
 
-/// A question about values of the journal.
+/// Returns a question about journal values.
 pub(crate) const fn values(from: u64, to: u64, order: Order, limit: usize) -> Question {
     Question::Values { log: names::JOURNAL, from, to, order, limit }
 }
@@ -231,12 +231,12 @@ pub(crate) fn journal_entry(number: u64, value: &[u8]) -> Result<JournalEntry, S
     read_entry(number, value).ok_or_else(|| StoreError::Damaged(format!("entry {number} of the journal")))
 }
 
-/// The id in an entry of [`names::DEPOSITED`].
+/// Reads the id in an entry of [`names::DEPOSITED`].
 pub(crate) fn deposit_id(entry: &[u8]) -> Result<DepositId, StoreError> {
     entry.get(8..).and_then(DepositId::from_slice).ok_or_else(|| damaged("the index of deposits"))
 }
 
-/// Error for a record that no program writes.
+/// Returns the error for a record that no program writes.
 pub(crate) fn damaged(what: &str) -> StoreError {
     StoreError::Damaged(format!("{what} cannot be read"))
 }

@@ -1,7 +1,7 @@
-//! Credentials by digest, and the record of the peppers they were made with.
+//! Credentials by digest, and the record of the peppers they were created with.
 //!
-//! The owner of a credential is stored in a separate space from the account, so that a cluster distributes owners. It
-//! is written before the key. The ledger refuses a credential without a key like an unknown one.
+//! The owner of a credential is stored in a different space from the account, so that a Redis cluster distributes
+//! owners. It is written before the key. The ledger treats a credential without a key as unknown and refuses it.
 
 mod management_keys;
 mod operator_keys;
@@ -23,13 +23,13 @@ impl Store {
         self.read().get(&layout::credentials(&digest), name_of(&digest)).await
     }
 
-    /// Reads the record of the peppers that credentials were made with ([`domain::pepper_record`]), if there is one.
+    /// Reads the record of the peppers that credentials were created with ([`domain::pepper_record`]), if there is one.
     pub async fn pepper_record(&self) -> Result<Option<String>, StoreError> {
         let (space, name) = pepper_place();
         Ok(self.read().get::<PepperRecord>(&space, name).await?.map(|peppers| peppers.record))
     }
 
-    /// Replaces the record of peppers if it still equals `seen`. Returns whether it did.
+    /// Replaces the record of peppers if it still equals `seen`. Returns whether it was replaced.
     pub async fn replace_pepper_record(
         &self,
         seen: Option<String>,
@@ -46,7 +46,7 @@ impl Store {
         .await
     }
 
-    /// Records a credential; a repetition changes nothing. A digest keeps its first owner.
+    /// Records a credential; repeating this changes nothing. A digest keeps its first owner.
     pub(crate) async fn put_credential(
         &self,
         digest: &Digest,
@@ -55,7 +55,8 @@ impl Store {
         self.change_credential(digest, |present| present.unwrap_or(credential)).await.map(drop)
     }
 
-    /// Writes a credential as `decide` says, given the current one, if any. Returns the credential stored afterwards.
+    /// Writes the credential that `decide` returns for the current one, if any. Returns the credential stored
+    /// afterwards.
     pub(crate) async fn change_credential(
         &self,
         digest: &Digest,

@@ -18,13 +18,13 @@ use crate::{
 };
 use domain::event::{Event, EventSearch};
 
-/// Bytes of the event's id, before its JSON in the log.
+/// Bytes of the event's id, which precedes its JSON in the log.
 const ID: usize = 16;
 
-/// Most events that a page reads in search of matches: some 10 ms of work.
+/// Maximum events that a page reads in search of matches: about 10 ms of work.
 const MOST_READ: usize = 2_000;
 
-/// Events to read, by their numbers.
+/// Which event numbers to read.
 #[derive(Clone, Copy)]
 struct Range {
     from: u64,
@@ -34,8 +34,8 @@ struct Range {
 }
 
 impl Store {
-    /// Finds matching events. Events of a key or group are found by an index. Without an index, it reads a bounded
-    /// number of events, and the page may end before it is full.
+    /// Finds matching events. Events of a key or group are found by an index. Without it, a bounded number of events is
+    /// read, and the page may end before it is full.
     pub async fn events(
         &self,
         account: AccountId,
@@ -45,7 +45,7 @@ impl Store {
         let space = layout::space(account);
         let kept = self.read().get::<EventsKept>(&space, names::events()).await?;
         let first = kept.map_or(1, |kept| kept.first);
-        // One event more than wanted shows whether there are more.
+        // One event more than wanted is read to see whether there are more.
         let at_once = if search.is_whole() { limit.min(READ_AT_ONCE) + 1 } else { READ_AT_ONCE };
         let mut scan = Scan::new(behind, limit).reading(MOST_READ);
         while scan.goes_on() {
@@ -86,7 +86,7 @@ impl Store {
             let kept = kept.into_iter().next().flatten();
             let kept: Option<EventsKept> = kept.as_ref().map(value).transpose()?;
             let first = kept.map_or(1, |kept| kept.first);
-            // The log may still have values that are no longer kept.
+            // The log may still contain values that no longer count as kept.
             if from < first {
                 from = first;
                 continue;
@@ -97,14 +97,14 @@ impl Store {
         }
     }
 
-    /// Returns which of these thresholds a kept event reports, given the thresholds' names.
+    /// Returns, for each of these threshold names, whether a kept event reports it.
     pub async fn are_told(&self, account: AccountId, names: Vec<Vec<u8>>) -> Result<Vec<bool>, StoreError> {
         let names = names.iter().map(|name| names::told(name)).collect();
         let told = self.read().get_all::<Told>(&layout::space(account), names).await?;
         Ok(told.into_iter().map(|told| told.is_some()).collect())
     }
 
-    /// Lists the keys among the last `limit` reported thresholds, latest first.
+    /// Lists the keys among the latest `limit` reported thresholds, newest first.
     pub async fn last_told_keys(&self, account: AccountId, limit: usize) -> Result<Vec<KeyId>, StoreError> {
         let (space, all) = (layout::space(account), (Vec::new(), None));
         let entries =
@@ -118,7 +118,7 @@ impl Store {
         Ok(keys)
     }
 
-    /// Finds the number of a kept event.
+    /// Returns the number of an event; `None` if it is not kept.
     pub async fn event_number(&self, account: AccountId, id: EventId) -> Result<Option<u64>, StoreError> {
         let range = (id.as_bytes().to_vec(), layout::behind(id.as_bytes()));
         let space = layout::space(account);
@@ -127,7 +127,7 @@ impl Store {
         Ok(entries.first().and_then(|entry| names::event_number(entry)))
     }
 
-    /// Reads events of a key or a group by the index; `None` for an event that was dropped meanwhile.
+    /// Reads a key's or group's events by the index, with `None` for an event that was dropped in the meantime.
     async fn events_of(
         &self,
         space: &Space,
@@ -158,13 +158,13 @@ impl Store {
         numbers.into_iter().zip(answers).map(event).collect()
     }
 
-    /// Reads events of any subject.
+    /// Reads events of any subject, without an index.
     async fn events_of_all(
         &self,
         space: &Space,
         Range { from, to, order, limit }: Range,
     ) -> Result<Vec<(u64, Option<NumberedEvent>)>, StoreError> {
-        // Numbers have no gaps, so this range has exactly the wanted number.
+        // Numbers have no gaps, so this range contains exactly the wanted number of events.
         let (from, to) = match order {
             records::Order::Ascending => (from, to.min(from.saturating_add(limit as u64).saturating_sub(1))),
             records::Order::Descending if to < u64::MAX => {
@@ -178,7 +178,7 @@ impl Store {
 }
 
 impl Range {
-    /// Returns the numbers after a place, but none below the first kept one.
+    /// Returns the numbers after a position, but none below the first kept one.
     fn behind(place: Option<u64>, order: Order, first: u64, limit: usize) -> Self {
         match (order, place) {
             (Order::Ascending, place) => {
@@ -193,7 +193,7 @@ impl Range {
     }
 }
 
-/// The event of a value of the log.
+/// Decodes an event from the log.
 pub(crate) fn event(number: u64, value: &[u8]) -> Result<NumberedEvent, StoreError> {
     let json = value.get(ID..).and_then(|json| std::str::from_utf8(json).ok());
     let event = json.and_then(Event::from_json);

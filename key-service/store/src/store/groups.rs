@@ -1,7 +1,7 @@
 //! Groups of API keys.
 //!
-//! A group is two records: money and bounds, which spending reads, and a profile with everything else and the numbers
-//! of its keys and children. An external id has a separate record, which creating a group guards.
+//! A group has two records: its money and limits, which spending reads, and a profile with everything else and the
+//! numbers of its keys and children. An external id has a separate record, which creating a group guards.
 
 mod changes;
 mod profile;
@@ -38,7 +38,7 @@ use crate::{
     },
 };
 
-/// Index entries, and groups, read in a round trip: about 100 KB.
+/// Index entries, or groups, read in one round trip: about 100 KB.
 const READ_AT_ONCE: usize = 500;
 
 /// A page of ids in an index.
@@ -50,9 +50,8 @@ struct IdPage {
 }
 
 impl Store {
-    /// Creates a group in an existing account, unless the idempotency key is in use, a group of the account has the
-    /// external id, the parent is not allowed ([`domain::group::may_be_parent`]), or the account has reached its bound
-    /// on groups.
+    /// Creates a group in an existing account, unless the idempotency key is in use, another group has the external id,
+    /// the parent is not allowed ([`domain::group::may_be_parent`]), or the account has reached its maximum of groups.
     pub async fn create_group(
         &self,
         new: NewGroup,
@@ -79,7 +78,7 @@ impl Store {
         self.group(account, id).await
     }
 
-    /// Lists the groups that have this parent, in the order of ids.
+    /// Lists the child groups of a group, in order of ids.
     pub async fn child_groups(
         &self,
         account: AccountId,
@@ -124,7 +123,7 @@ impl Store {
     ) -> Result<Vec<ApiKey>, StoreError> {
         let (mut keys, mut after) = (Vec::new(), page.after.map(|id| *id.as_bytes()));
         while keys.len() < page.limit {
-            // A page of one status skips all other keys.
+            // A page of keys with one status skips all other keys.
             let wanted = if page.status.is_some() {
                 READ_AT_ONCE
             } else {
@@ -149,7 +148,7 @@ impl Store {
         Ok(keys)
     }
 
-    /// Changes a group by [`Group::updated`].
+    /// Changes a group as [`Group::updated`] does.
     pub async fn update_group(
         &self,
         account: AccountId,
@@ -160,7 +159,7 @@ impl Store {
         self.lanes.change(account, |change| update(change, id, &patch, act)).await
     }
 
-    /// Archives a group and returns it; a repetition changes nothing.
+    /// Archives a group and returns it; repeating this changes nothing.
     pub async fn archive_group(
         &self,
         account: AccountId,
@@ -181,7 +180,7 @@ impl Store {
             .await
     }
 
-    /// Lists at most `most` groups of the account with the most usage, among the newest `looked_at`.
+    /// Lists at most `most` groups with the highest usage, among the account's newest `looked_at` groups.
     pub async fn groups_by_use(
         &self,
         account: AccountId,
@@ -203,7 +202,7 @@ impl Store {
         Ok(TopGroups { ids, are_all: false })
     }
 
-    /// Finds the groups of the account that have these external ids, in their order.
+    /// Finds the account's groups with these external ids, in their order.
     pub(crate) async fn groups_with_external_ids(
         &self,
         account: AccountId,
@@ -220,7 +219,7 @@ impl Store {
         Ok(groups)
     }
 
-    /// Reads groups in the order of these ids, without those that are missing.
+    /// Reads groups in the order of these ids, without missing ones.
     pub async fn groups_by_id(&self, account: AccountId, ids: &[GroupId]) -> Result<Vec<Group>, StoreError> {
         let mut groups = Vec::with_capacity(ids.len());
         for some in ids.chunks(READ_AT_ONCE) {

@@ -1,4 +1,4 @@
-//! Idempotency keys: the result of each key's request, until the key expires.
+//! Idempotency keys: the result of each key's request, kept until the key expires.
 
 use domain::governed::{IdempotencyKeyReused, Made};
 use key_service_ledger::{Change, StoreError, names::RecordName, stored::IdempotencyKey};
@@ -11,11 +11,11 @@ use crate::{
     store::{base::Store, layout},
 };
 
-/// Expired idempotency keys that a call may remove: more than it can add, so that they do not accumulate, and few
-/// enough that a busy day's keys delay no caller.
+/// Expired idempotency keys that a call may remove: more than it can add, so that they do not accumulate, but few
+/// enough that removing a busy day's keys delays no caller.
 const PRUNED_AT_ONCE: usize = 64;
 
-/// A request that creates one object, or one credential, however often it is repeated.
+/// A request that creates one object, or one credential, no matter how often it is repeated.
 pub(crate) struct OnceRequest {
     pub account: AccountId,
     /// Id of the object, or the beginning of the credential's digest.
@@ -25,9 +25,9 @@ pub(crate) struct OnceRequest {
 }
 
 impl Store {
-    /// Makes what the request asks for, once for each idempotency key. If an earlier request made it, returns what
-    /// `find` finds under the id that is kept with the key. Both begin with all reads, so that records are read
-    /// together.
+    /// Creates what the request asks for, once for each idempotency key. If an earlier request created it, returns what
+    /// `find` finds under the id that is stored with the key. Both callbacks begin with all their reads, so that one
+    /// round trip reads the records.
     pub(crate) async fn make_once<T, R: From<IdempotencyKeyReused>>(
         &self,
         OnceRequest { account, makes, idempotency }: OnceRequest,
@@ -44,7 +44,7 @@ impl Store {
                 Some(earlier) if earlier.request != attempt.request => {
                     Err(Error::Refused(IdempotencyKeyReused.into()))
                 }
-                // The same call again, whose answer was lost.
+                // The same call is repeated because its answer was lost.
                 Some(earlier) if earlier.made == makes => find(change, makes).map(Made::New),
                 Some(earlier) => find(change, earlier.made).map(Made::Replayed),
                 None => {
@@ -59,7 +59,7 @@ impl Store {
         self.lanes.change(account, decide).await
     }
 
-    /// Finds expired idempotency keys of the account.
+    /// Finds the account's expired idempotency keys.
     async fn ended_attempts(&self, account: AccountId, now: Timestamp) -> Result<Vec<Vec<u8>>, StoreError> {
         let until_now = (Vec::new(), layout::behind(&layout::time(now)));
         let space = layout::space(account);
@@ -84,15 +84,15 @@ fn prune(change: &mut Change<'_>, ended: &[Vec<u8>]) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Stores what the attempt made under its idempotency key. An expired record may be overwritten; its index entry stays
-/// until it is pruned.
+/// Stores what the attempt created under its idempotency key. An expired record may be overwritten; its index entry
+/// stays until it is pruned.
 fn keep(change: &mut Change<'_>, name: &RecordName<IdempotencyKey>, attempt: &Idempotency, made: [u8; 16]) {
     let kept = IdempotencyKey { request: attempt.request, made, expires_at: attempt.expires_at };
     change.enter(layout::IDEMPOTENCY_ENDS, [&end_of(&kept)[..], attempt.key.as_bytes()].concat());
     change.put(name, kept);
 }
 
-/// First part of an idempotency key's index entry.
+/// Returns the first part of an idempotency key's index entry.
 fn end_of(kept: &IdempotencyKey) -> [u8; 8] {
     layout::time(kept.expires_at)
 }

@@ -1,6 +1,6 @@
 //! API keys.
 //!
-//! A key is two records: money and bounds, which spending reads, and a profile with everything else. Indexes are
+//! A key has two records: its money and limits, which spending reads, and a profile with everything else. Indexes are
 //! derived from both.
 
 mod imports;
@@ -36,7 +36,7 @@ use crate::{
 
 impl Store {
     /// Creates an API key in an existing account, unless the idempotency key is in use, the group accepts no keys
-    /// ([`domain::group::takes_keys`]), or the account has reached its bound on keys.
+    /// ([`domain::group::takes_keys`]), or the account has reached its maximum of keys.
     pub async fn create_key(
         &self,
         new: NewKey,
@@ -55,7 +55,7 @@ impl Store {
             )) => true,
             // A conflict means that the account does not exist.
             Err(Error::Store(StoreError::Conflict(_))) => false,
-            // Another call with the same key may have made it.
+            // Another call with the same key may have created it.
             Ok(Made::Existing(_) | Made::Replayed(_)) | Err(Error::Refused(_)) => {
                 !matches!(self.key(*account, *id).await, Ok(None))
             }
@@ -71,7 +71,7 @@ impl Store {
         Ok(self.key_with_profile(account, id).await?.map(|(key, _)| key))
     }
 
-    /// Changes an API key by [`ApiKey::updated`], unless the patch names a group that accepts no keys.
+    /// Changes an API key as [`ApiKey::updated`] does, unless the patch names a group that accepts no keys.
     pub async fn update_key(
         &self,
         account: AccountId,
@@ -82,7 +82,7 @@ impl Store {
         self.lanes.change(account, |change| update(change, id, &patch, act)).await
     }
 
-    /// Revokes an API key and returns it; a repetition changes nothing.
+    /// Revokes an API key and returns it; repeating this changes nothing.
     pub async fn revoke_key(
         &self,
         account: AccountId,
@@ -112,7 +112,7 @@ impl Store {
         Ok(self.keys_with_profiles(account, &[id]).await?.pop())
     }
 
-    /// Reads keys as of one moment, in the order of these ids, without those that do not exist.
+    /// Reads keys as of one moment, in the order of these ids, without missing ones.
     async fn keys_with_profiles(
         &self,
         account: AccountId,
@@ -128,13 +128,13 @@ impl Store {
     }
 }
 
-/// Creates a key; a repetition changes nothing.
+/// Creates a key; repeating this changes nothing.
 fn create(
     change: &mut Change<'_>,
     NewKey { account, key, digest: _, most }: &NewKey,
     act: &Act,
 ) -> Result<Made<ApiKey>, Error<Refused>> {
-    // All records are requested first, so that they are read together.
+    // All records are requested first, so that one round trip reads them.
     let is_account_there = change.account()?.is_some();
     let keys = change.get::<AccountProfile>(&layout::account_profile())?.map_or(0, |profile| profile.keys);
     let is_there = find(change, key.id)?.is_some();
@@ -154,7 +154,7 @@ fn create(
     made(change, *key.id.as_bytes()).map(Made::New)
 }
 
-/// Finds the key that a request made.
+/// Finds the key that a request created.
 fn made(change: &mut Change<'_>, id: [u8; 16]) -> Result<ApiKey, Error<Refused>> {
     let missing = || damaged("what an idempotency key made is missing");
     let id = KeyId::from_slice(&id).ok_or_else(missing)?;
@@ -178,7 +178,7 @@ fn update(change: &mut Change<'_>, id: KeyId, patch: &KeyPatch, act: &Act) -> Re
     Ok(key)
 }
 
-/// The refusal of a group that accepts no keys.
+/// Returns the refusal for a group that accepts no keys.
 fn in_group(bad: BadGroup) -> Refused {
     Refused::BadGroup("group_id", bad)
 }

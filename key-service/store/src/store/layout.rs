@@ -1,3 +1,3 @@
-//! Names of the nouns' records, and the space of an account.
+//! Re-exports the names of the nouns' records, and an account's space.
 
 pub(crate) use key_service_ledger::names::{nouns::*, space};

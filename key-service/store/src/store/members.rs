@@ -1,4 +1,4 @@
-//! The members of accounts. Passwords are stored as hashes; secrets of second factors are not stored.
+//! The members of accounts. Passwords are stored as hashes, and secrets of second factors are not stored.
 
 mod attempts;
 mod expiring;
@@ -32,7 +32,7 @@ use crate::{
 };
 
 impl Store {
-    /// Creates a member in an existing account with fewer than `most` members; a repetition changes nothing.
+    /// Creates a member in an existing account with fewer than `most` members; repeating this changes nothing.
     pub async fn create_member(
         &self,
         account: AccountId,
@@ -65,7 +65,7 @@ impl Store {
         self.make_once(request, find, create).await
     }
 
-    /// The account's members, oldest first.
+    /// Lists the account's members, oldest first.
     pub async fn members(&self, account: AccountId) -> Result<Vec<Member>, StoreError> {
         let space = layout::space(account);
         let list = self.read().get::<IdList<MemberId>>(&space, list_name()).await?.unwrap_or_default();
@@ -103,8 +103,8 @@ impl Store {
         self.lanes.change(account, update).await
     }
 
-    /// Replaces a member's second factor. `false` if it has changed since `member` was read, so that of several calls
-    /// with the same code, only one succeeds. Turning a second factor on or off writes an event.
+    /// Replaces a member's second factor. Returns `false` if it has changed since `member` was read, so that of several
+    /// calls with the same code, only one succeeds. Turning a second factor on or off writes an event.
     pub async fn replace_second_factor(
         &self,
         account: AccountId,
@@ -171,7 +171,7 @@ fn add_member(
         return Err(StoreError::no_account(account).into());
     }
     match change.get::<MemberName>(&of_name)? {
-        // An earlier attempt of the same caller created the member.
+        // An earlier attempt by the same caller created the member.
         Some(named) if named.member == member.id => return Ok(()),
         Some(_) => return Err(MemberRefused::NameTaken.into()),
         None => {}

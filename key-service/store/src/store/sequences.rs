@@ -1,5 +1,5 @@
-//! Exported numbers of entries and events. After a restore, and after a replica took over, they continue above all
-//! earlier ones.
+//! Exported numbers of entries and events. After a restore or a failover to a replica, they continue above all earlier
+//! numbers.
 
 use domain::{
     event::Event,
@@ -16,14 +16,14 @@ use shared::{ids::AccountId, time::Timestamp};
 use crate::store::{base::Store, books::journal_entry, events, layout};
 
 impl Store {
-    /// Starts new exported numbers of entries and events in every account of a restored store, which must not be in use
-    /// yet. `replaced` is the store that it replaces, if that can be read.
+    /// Starts new exported numbers for entries and events in every account of a restored store, which must not be in
+    /// use yet. `replaced` is the store that it replaces, if that can be read.
     pub async fn begin_numbers_anew(&self, replaced: Option<&Self>) -> Result<(), StoreError> {
         let now = self.clock.now();
         for account in self.accounts().await? {
             let space = names::space(account.id);
             let of_replaced: Option<Restores> = match replaced {
-                // A damaged record must not block the restore that it makes necessary.
+                // A damaged record must not block the restore that repairs it.
                 Some(replaced) => replaced.read().get(&space, name()).await.unwrap_or_default(),
                 None => None,
             };
@@ -43,7 +43,7 @@ impl Store {
         Ok(())
     }
 
-    /// Epochs of the account's journal, and of its events.
+    /// Returns the epochs of the account's journal and of its events.
     pub async fn sequences(&self, account: AccountId) -> Result<(Sequence, Sequence), StoreError> {
         let space = names::space(account);
         let kept: Restores = self.read().get(&space, name()).await?.unwrap_or_default();
@@ -69,7 +69,7 @@ impl Store {
         Ok((Sequence::new(entries), Sequence::new(events)))
     }
 
-    /// Keeps the losses of the store that this one is a copy of, so that exported numbers stay as they are.
+    /// Copies the record of losses from the store that this one is a copy of, so that exported numbers stay the same.
     pub async fn keep_losses(&self, of: &Self) -> Result<(), StoreError> {
         let losses = of.records.losses().await?;
         if losses.is_empty() {
@@ -96,7 +96,8 @@ impl Store {
         Ok(())
     }
 
-    /// The first entry and the first event that may have been written after a loss of this time, and its epoch.
+    /// Returns the first entry and the first event that may have been written after a loss of this time, and the loss's
+    /// epoch.
     async fn lost_since(&self, space: &Space, since: i64) -> Result<([u64; 2], u64), StoreError> {
         let since = Timestamp::from_millis(since);
         let entry = self.first_since(space, names::JOURNAL, since).await?;
@@ -104,8 +105,8 @@ impl Store {
         Ok(([entry, event], next_epoch([], since)))
     }
 
-    /// Finds by binary search the first number of a log that may belong to a value of this time or later. Clocks may
-    /// differ, so that values are out of order; the number is then lower.
+    /// Finds by binary search the first number of a log whose value may be from this time or later. Clocks may differ,
+    /// so values may be out of order; the number is then lower.
     async fn first_since(&self, space: &Space, log: Log, since: Timestamp) -> Result<u64, StoreError> {
         let newest = self.read().values(space, log, 0..=u64::MAX, Order::Descending, 1).await?;
         let (mut is_before, mut is_since) = (0, newest.first().map_or(1, |(number, _)| number + 1));
@@ -127,7 +128,7 @@ impl Store {
     }
 }
 
-/// Time of an entry or an event.
+/// Returns the time of an entry or event.
 fn time(log: Log, number: u64, value: &[u8]) -> Result<Timestamp, StoreError> {
     if log == names::JOURNAL {
         return Ok(journal_entry(number, value)?.entry.settlement.at);
@@ -187,20 +188,20 @@ mod tests {
         assert_eq!(of_events.exported(events - 2), events - 2);
         assert_eq!(of_events.after(events, events), Err(CannotGoOn::MayBeLost(events - 2)));
 
-        // A copy keeps them, although its own servers lost nothing.
+        // A copy keeps the losses, although its own servers lost nothing.
         let copy = in_maps();
         let copied = records::copy::copy(&store.records, &copy.records, |_| ()).await;
         copied.unwrap();
         copy.keep_losses(&store).await.unwrap();
         assert_eq!(copy.sequences(account).await.unwrap(), (entries.clone(), of_events));
 
-        // Nothing was written since the next one.
+        // Nothing was written after this loss until the next one.
         records.lose_since(after(70));
         let (both, _) = store.sequences(account).await.unwrap();
         assert_eq!((both.exported(6), both.after(entries.exported(6), 6)), (entries.exported(6), Ok(6)));
     }
 
-    /// A backup of an account with two entries, which was never restored.
+    /// Creates a backup of an account with two entries, which was never restored.
     async fn backup() -> (Arc<Store>, AccountId) {
         let store = in_maps();
         let account = open_account_with(&store, 1, 100_000).await;

@@ -1,4 +1,4 @@
-//! Money of accounts and keys, and the holds on it.
+//! The ledger's interface: money of accounts and keys, and holds on it.
 
 pub(crate) mod holders;
 
@@ -13,21 +13,21 @@ use crate::{
 };
 use domain::ledger::{Command, Outcome, Refused};
 
-/// Due holds per page; a page expires in one commit.
+/// Due holds on a page. One commit expires a page.
 const HOLDS_AT_ONCE: usize = 64;
 
-/// Outcomes of commands, in the order of the commands.
+/// Outcomes in the order of the commands.
 pub type Outcomes = Vec<Result<Outcome, Refused>>;
 
-/// Money of accounts and keys, and the holds on it.
+/// The store as spending uses it.
 #[async_trait]
 pub trait Ledger: Send + Sync + 'static {
     /// Name of the database in spans.
     fn system(&self) -> &'static str;
 
-    /// Applies commands in order to one account, by [`domain::ledger::apply`]. Each has one outcome. Commands for an
-    /// account that does not exist are refused with [`Refused::UnknownKey`]; commands that need an unreadable record,
-    /// with [`Refused::Damaged`].
+    /// Applies commands in order to one account, as [`domain::ledger::apply`] does. Each has one outcome. Commands for
+    /// an account that does not exist are refused with [`Refused::UnknownKey`]; commands that need an unreadable
+    /// record, with [`Refused::Damaged`].
     ///
     /// A [`Command::Tick`] takes the same path as every other command, even if it only reads the tick: an answer proves
     /// that a lease could have been renewed.
@@ -42,21 +42,21 @@ pub trait Ledger: Send + Sync + 'static {
     async fn accounts_with_holds(&self) -> HoldIndex;
 
     /// Lists the account's open holds with an expired lease (`lease_until <= tick`), page by page in any order: the
-    /// first page, or the one after a page's `next`. Every hold that is due before the first page is read is on one of
-    /// the pages. An unreadable hold counts as due.
+    /// first page, or the page after an earlier page's `next`. Every hold that is due before the first page is read is
+    /// on one of the pages. An unreadable hold counts as due.
     async fn due_holds(&self, account: AccountId, after: Option<Cursor>) -> Result<DueHolds, StoreError>;
 
-    /// Our clock minus the store's; `None` if the store has no clock. Fails while the store loads its data.
+    /// Returns our clock minus the store's; `None` if the store has no clock. Fails while the store loads its data.
     async fn clock_skew(&self) -> Result<Option<Skew>, StoreError>;
 
-    /// Succeeds if a server of the store answers and has loaded its data, and names those that do not.
+    /// Succeeds if any server of the store answers and has loaded its data. Returns the servers that do not.
     async fn ping(&self) -> Result<MissingServers, StoreError>;
 }
 
 impl Store {
-    /// Drops some of the account's sets with old records: bills of generations, and sums of days. Spending does the
-    /// same every ten minutes in a process that keeps serving the account; callers that go through all accounts can do
-    /// it for the others. Does nothing if the account does not exist.
+    /// Drops some of the account's sets with old records: bills of generations, and daily sums. Spending does the same
+    /// every ten minutes in a process that keeps serving the account; callers that go through all accounts cover the
+    /// others. Does nothing if the account does not exist.
     pub async fn keep_house(&self, account: AccountId) -> Result<(), StoreError> {
         Ok(self.lanes.keep_house(account).await?)
     }

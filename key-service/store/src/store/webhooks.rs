@@ -1,4 +1,4 @@
-//! Webhooks of accounts, with their deliveries in `webhooks/deliveries.rs`.
+//! Webhooks of accounts. Their deliveries are in `webhooks/deliveries.rs`.
 
 mod deliveries;
 mod records;
@@ -37,7 +37,7 @@ const ACCOUNTS: &str = "webhooks";
 
 impl Store {
     /// Creates a webhook in an existing account with fewer than `most` webhooks, unless the idempotency key is in use;
-    /// a repetition changes nothing.
+    /// repeating this changes nothing.
     pub async fn create_webhook(
         &self,
         account: AccountId,
@@ -45,24 +45,25 @@ impl Store {
         most: u64,
         idempotency: Option<Idempotency>,
     ) -> Result<Made<Webhook>, Error<Refused>> {
-        // The account is listed first: a listed account may have no webhooks, but not the reverse.
+        // The account is listed first: a listed account may have no webhooks, but an account with webhooks must be
+        // listed.
         self.list_webhook_account(account).await?;
         let attempt = OnceRequest { account, makes: *new.webhook.id.as_bytes(), idempotency };
         self.make_once(attempt, made, |change| create(change, account, &new, most)).await
     }
 
-    /// The account's webhooks, oldest first.
+    /// Lists the account's webhooks, oldest first.
     pub async fn webhooks(&self, account: AccountId) -> Result<Vec<StoredWebhook>, StoreError> {
         let space = layout::space(account);
         let listed = self.read().get::<IdList<WebhookId>>(&space, list()).await?.unwrap_or_default();
         let names = listed.ids.iter().map(|id| webhook(*id)).collect();
         let found = self.read().get_all(&space, names).await?;
-        // A webhook removed in between is absent.
+        // A webhook removed in the meantime is absent.
         let found = listed.ids.into_iter().zip(found);
         Ok(found.filter_map(|(id, found)| Some(read_webhook(id, found?))).collect())
     }
 
-    /// Changes a webhook by [`StoredWebhook::with`]. If that disables it, its deliveries are dropped.
+    /// Changes a webhook as [`StoredWebhook::with`] does. If that disables it, its deliveries are dropped.
     pub async fn update_webhook(
         &self,
         account: AccountId,
@@ -106,7 +107,7 @@ impl Store {
             .await
     }
 
-    /// Lists the accounts that have webhooks. Accounts that had webhooks may be listed too.
+    /// Lists the accounts that have webhooks, and perhaps some that had webhooks.
     pub async fn accounts_with_webhooks(&self) -> Result<Vec<AccountId>, StoreError> {
         let mut accounts = Vec::new();
         for part in layout::parts(ACCOUNTS) {
@@ -115,7 +116,7 @@ impl Store {
                 accounts.push(account.ok_or_else(|| unreadable("the accounts with webhooks"))?);
             }
         }
-        // An account may be on several pages.
+        // An account may appear on several pages.
         accounts.sort_unstable();
         accounts.dedup();
         Ok(accounts)
@@ -134,7 +135,7 @@ impl Store {
     }
 }
 
-/// Creates a webhook in an account with fewer than `most` others; a repetition changes nothing.
+/// Creates a webhook in an account with fewer than `most` others; repeating this changes nothing.
 fn create(
     change: &mut Change<'_>,
     account: AccountId,
@@ -159,7 +160,8 @@ fn create(
     Ok(Made::New(new.webhook.clone()))
 }
 
-/// Finds the webhook that a request made. It may have been removed since, and repeating the request makes no other one.
+/// Finds the webhook that a request created. It may have been removed since; repeating the request does not create
+/// another.
 fn made(change: &mut Change<'_>, id: [u8; 16]) -> Result<Webhook, Error<Refused>> {
     let id = WebhookId::from_slice(&id).ok_or_else(|| unreadable("an idempotency key"))?;
     Ok(found(change, id)?.webhook)

@@ -23,14 +23,14 @@ pub enum Fault {
     Used(KeyId),
     /// The account's credit is one too much.
     Credit,
-    /// The journal has no entry of this generation, which has the only one.
+    /// The only journal entry of this generation is missing.
     LostEntry(GenerationId),
-    /// This generation has an open hold that covers nothing; it is a copy of the other's.
+    /// The first generation has an open hold that covers nothing: a copy of the second one's hold.
     PhantomHold(GenerationId, GenerationId),
 }
 
 impl Store {
-    /// Writes a fault, without the ledger.
+    /// Writes a fault, bypassing the ledger.
     pub async fn doctor(&self, account: AccountId, fault: Fault) {
         let lost = match fault {
             Fault::LostEntry(lost) => {
@@ -53,7 +53,7 @@ impl Store {
                 }
                 Fault::LostEntry(_) => {
                     let entry = lost.as_ref().unwrap();
-                    // Balances say that nothing was written; the amounts do not.
+                    // The counts now show that nothing was written, but the amounts do not.
                     change(view, &names::account(), |account: &mut AccountRecord| account.entries = 0)?;
                     let key = names::key(entry.entry.settlement.payer.key);
                     change(view, &key, |key| key.last_entry = 0)?;
@@ -75,7 +75,7 @@ impl Store {
     }
 }
 
-/// Changes a record, once it is read.
+/// Changes a record once it has been read.
 fn change<T: Stored>(
     view: &mut View,
     name: &RecordName<T>,

@@ -1,4 +1,4 @@
-//! The store over Redis: on a server, on a server that is killed, and on a cluster.
+//! The store over Redis: on one server, on a server that is killed, and on a cluster.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "panics are fine as test failures")]
 
@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use super::{Subject, in_maps, over};
 use crate::store::Store;
 
-/// Opens a store.
+/// Opens a store with these settings.
 pub async fn open(settings: &Settings) -> Arc<Store> {
     over(Arc::new(Redis::open(settings, Arc::new(System)).await.unwrap()))
 }
@@ -38,7 +38,7 @@ impl Subject for InRedis {
     }
 }
 
-/// The store on a server that is killed in the middle of each case and started again; the store reconnects by itself.
+/// The store on a server that is killed and restarted in the middle of each case; the store reconnects by itself.
 pub struct Killed {
     store: Arc<Store>,
     _data_dir: TempDir,
@@ -62,7 +62,7 @@ impl Subject for Killed {
     }
 }
 
-/// The store on a cluster, opened again in the middle of each case.
+/// The store on a cluster, reopened in the middle of each case.
 pub struct InCluster {
     store: Arc<Store>,
     settings: Settings,

@@ -1,4 +1,4 @@
-//! Cases about money: holds, bills, bounds and counters.
+//! Cases about money: holds, bills, limits and counters.
 
 pub(crate) mod books;
 pub(crate) mod budgets;

@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use records::{Answer, Commit, Committed, Failure, Place, Question, Records, Space, maps::Maps};
 use shared::time::Timestamp;
 
-/// Records in memory that fail, or are nearly full, when a test says so.
+/// Records in memory that a test can make fail or nearly full.
 pub struct Unreliable {
     maps: Maps,
     calls_left: AtomicU64,
@@ -19,7 +19,7 @@ pub struct Unreliable {
     losses: Mutex<Vec<i64>>,
     /// A space that cannot be reached.
     away: OnceLock<Space>,
-    /// Calls to that space hang, instead of failing.
+    /// Calls to that space hang instead of failing.
     is_silent: AtomicBool,
 }
 
@@ -32,12 +32,12 @@ impl Default for Unreliable {
 }
 
 impl Unreliable {
-    /// Fails after this many further reads and commits.
+    /// Makes reads and commits fail after this many more calls.
     pub fn fail_after(&self, calls: u64) {
         self.calls_left.store(calls, Ordering::SeqCst);
     }
 
-    /// From now on a space cannot be reached, like those of a master of a cluster that is away.
+    /// Makes a space unreachable from now on, as when a cluster's master is down.
     #[cfg(test)]
     fn take_away(&self, space: Space) {
         self.away.set(space).unwrap();
@@ -48,17 +48,17 @@ impl Unreliable {
         self.fail_after(u64::MAX);
     }
 
-    /// From now on the backend says that it is nearly full, or that it is not.
+    /// Makes the backend report from now on that it is nearly full, or is not.
     pub fn set_nearly_full(&self, is_nearly_full: bool) {
         self.is_nearly_full.store(is_nearly_full, Ordering::SeqCst);
     }
 
-    /// From now on the backend says that commits since this time may have been lost, without losing any.
+    /// Makes the backend report that commits since this time may have been lost, without losing any.
     pub fn lose_since(&self, since: Timestamp) {
         self.losses.lock().unwrap().push(since.millis());
     }
 
-    /// Number of records in the spaces whose names begin like this.
+    /// Counts the records in the spaces whose names begin with this text.
     pub fn count_in(&self, spaces: &str) -> usize {
         self.maps.count_in(spaces)
     }
@@ -149,6 +149,6 @@ mod tests {
         records.is_silent.store(false, Ordering::SeqCst);
         let holders = store.accounts_with_holds().await;
         assert_eq!(holders.accounts, [account]);
-        assert!(holders.missing.is_some(), "others may be listed there");
+        assert!(holders.missing.is_some(), "that part may list other accounts");
     }
 }

@@ -1,4 +1,4 @@
-//! Steps of cases, and of tests of callers.
+//! Steps for cases, and for tests of callers.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "panics are fine as test failures")]
 
@@ -26,12 +26,12 @@ use domain::{
     },
 };
 
-/// The time this many seconds after the start.
+/// Returns the time this many seconds after the start.
 pub fn after(seconds: u64) -> Timestamp {
     START.plus(Duration::from_secs(seconds))
 }
 
-/// An act at this time. Every act has a different id.
+/// Returns an act at this time. Every act has a different id.
 pub fn act(at: Timestamp) -> Act {
     static ACTS: AtomicU64 = AtomicU64::new(0);
     let mut chance = [0; 10];
@@ -39,17 +39,15 @@ pub fn act(at: Timestamp) -> Act {
     Act { actor: Actor::System, at, chance }
 }
 
-/// An amount.
 pub fn nanos(n: i64) -> NanoUsd {
     NanoUsd::from_nanos(n)
 }
 
-/// The digest of a text.
 pub(super) fn digest(of: &str) -> Digest {
     Digest::of(of.as_bytes())
 }
 
-/// Makes the account of this number.
+/// Creates a numbered account.
 pub async fn open_account(store: &Store, n: u8) -> AccountId {
     let id = ledger::histories::account(n);
     let new = NewAccount { id, name: format!("Customer {n}"), created_at: after(n.into()) };
@@ -57,7 +55,7 @@ pub async fn open_account(store: &Store, n: u8) -> AccountId {
     id
 }
 
-/// Makes the account of this number, with credit.
+/// Creates a numbered account with credit.
 pub async fn open_account_with(store: &Store, n: u8, credit: i64) -> AccountId {
     let account = open_account(store, n).await;
     let command = Command::Deposit {
@@ -72,21 +70,21 @@ pub async fn open_account_with(store: &Store, n: u8, credit: i64) -> AccountId {
     account
 }
 
-/// The key of this number, not yet made.
+/// Returns a numbered key to create.
 pub fn new_key(account: AccountId, n: u8) -> NewKey {
     let blank = ApiKey::new(ledger::histories::key(n), format!("fg_api_{n}…"), after(n.into()));
     let key = ApiKey { label: format!("Key {n}"), ..blank };
     NewKey { account, key, digest: digest(&format!("{account} {n}")), most: u64::MAX >> 11 }
 }
 
-/// The group of this number, not yet made.
+/// Returns a numbered group to create.
 pub fn new_group(account: AccountId, n: u8) -> NewGroup {
     let blank = Group::new(ledger::histories::group(n), after(n.into()));
     let group = Group { name: format!("Group {n}"), ..blank };
     NewGroup { account, group, most: 100 }
 }
 
-/// Makes a key that may spend this much.
+/// Creates a key that may spend this much.
 pub async fn make_key(store: &Store, account: AccountId, n: u8, limit: Option<i64>) -> KeyId {
     let mut new = new_key(account, n);
     new.key.spend.budget.limit = limit.map(nanos);
@@ -94,12 +92,12 @@ pub async fn make_key(store: &Store, account: AccountId, n: u8, limit: Option<i6
     ledger::histories::key(n)
 }
 
-/// A hold of exactly this amount.
+/// Returns a hold of exactly this amount.
 pub fn hold(key: KeyId, generation: GenerationId, amount: i64, lease_ticks: u64) -> Command {
     Command::Hold(NewHold { lease_ticks, ..new_hold(key, generation, nanos(amount)) })
 }
 
-/// The capture of a generation that cost this much.
+/// Returns the capture of a generation that cost this much.
 pub fn capture(key: KeyId, generation: GenerationId, cost: i64) -> Command {
     let usage = Usage::of(1, 0, cost.unsigned_abs());
     let (model, total) =
@@ -118,7 +116,7 @@ pub async fn tick(store: &Store, account: AccountId, ticks: u64) {
     }
 }
 
-/// All due holds of the account, in the order of their generations.
+/// Lists all due holds of the account, ordered by generation.
 pub async fn due_holds(store: &Store, account: AccountId) -> Vec<DueHold> {
     let (mut due, mut after) = (Vec::new(), None);
     loop {
@@ -126,7 +124,7 @@ pub async fn due_holds(store: &Store, account: AccountId) -> Vec<DueHold> {
         due.extend(page.holds);
         after = page.next;
         if after.is_none() {
-            // A store may list a hold again that changed meanwhile.
+            // A store may list a hold twice if it changed in the meantime.
             due.sort_by_key(|hold: &DueHold| hold.generation);
             due.dedup();
             return due;
@@ -145,7 +143,7 @@ pub(super) async fn execute_one(
     outcomes.remove(0)
 }
 
-/// The money and bounds of a key.
+/// Reads a key's money and limits.
 pub async fn spend(store: &Store, account: AccountId, key: KeyId) -> ledger::Key {
     store.key(account, key).await.unwrap().unwrap().spend
 }

@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use super::{Subject, in_maps, over};
 use crate::store::Store;
 
-/// The store over maps.
+/// The store over in-memory maps.
 pub(super) struct InMaps(Arc<Store>);
 
 impl Subject for InMaps {
@@ -21,7 +21,7 @@ impl Subject for InMaps {
     }
 }
 
-/// The store in SQLite in memory.
+/// The store over an in-memory SQLite database.
 pub(super) struct InMemory(Arc<Store>);
 
 impl Subject for InMemory {
@@ -34,7 +34,7 @@ impl Subject for InMemory {
     }
 }
 
-/// The store in a file of SQLite.
+/// The store over a SQLite file.
 pub(super) struct InFile {
     store: Arc<Store>,
     path: PathBuf,
@@ -53,7 +53,7 @@ impl Subject for InFile {
     }
 }
 
-/// The store in a file of SQLite, closed and opened again in the middle of each case.
+/// The store over a SQLite file, closed and reopened in the middle of each case.
 pub(super) struct Reopened(InFile);
 
 impl Subject for Reopened {

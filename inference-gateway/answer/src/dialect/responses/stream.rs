@@ -67,7 +67,7 @@ impl ResponseState<'_> {
     const IN_PROGRESS: Self =
         ResponseState { status: "in_progress", incomplete: None, error: None, settled: None };
 
-    /// Makes the state of an answer that was not broken off.
+    /// Returns the state of an answer that was not broken off.
     fn of(end: &TurnEnd, settled: Settled) -> Self {
         let (status, incomplete) = match end.finish {
             FinishReason::Stop | FinishReason::ToolCalls => ("completed", None),

@@ -43,7 +43,7 @@ pub(super) struct RawChoice<'a> {
     pub(super) finish_reason: Raw<'a>,
     /// The sequence or token that ended the choice, as vLLM reports it.
     pub(super) stop_reason: Raw<'a>,
-    /// The same, from SGLang.
+    /// The sequence or token that ended the choice, as SGLang reports it.
     pub(super) matched_stop: Raw<'a>,
 }
 

@@ -6,7 +6,7 @@ use shared::ids::GenerationId;
 
 use crate::ledger::{Ending, Entry};
 
-/// Most bills remembered to detect double billing: a few minutes of the busiest account, in 16 MB.
+/// Maximum bills remembered to detect double billing: a few minutes of the busiest account, in 16 MB.
 const MOST_BILLS: usize = 200_000;
 
 /// Sums of changes by generation, for the latest bills and for bills of expiries, which a late capture may replace.
@@ -17,7 +17,7 @@ pub(super) struct Bills {
     captured: VecDeque<GenerationId>,
     /// Bills of expiries, oldest first. Captures may have replaced some of them.
     expired: VecDeque<GenerationId>,
-    /// No bill has been forgotten.
+    /// Whether no bill has been forgotten.
     complete: bool,
 }
 

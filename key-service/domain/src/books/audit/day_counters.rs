@@ -1,4 +1,4 @@
-//! Compares the counters of days with the sums of their entries.
+//! Compares daily counters with the sums of their entries.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ use crate::{
     ledger::Entry,
 };
 
-/// The counters in a record of a day's sums.
+/// The counters in one record of a day.
 #[derive(Clone, Debug)]
 pub enum DayCounters {
     /// Counts of a key, its groups and a model.
@@ -37,7 +37,7 @@ impl DayCounters {
         }
     }
 
-    /// Adds an entry. `keys` says how a group counts the entry's key.
+    /// Adds an entry. `keys` is how a group counts the entry's key.
     pub fn add(&mut self, entry: &Entry, keys: Option<GroupKeys>, counts: Counts) {
         let hour = Hour::of(entry.settlement.at).of_day();
         match self {
@@ -51,7 +51,7 @@ impl DayCounters {
         }
     }
 
-    /// Amount charged on the day.
+    /// Returns the amount charged on the day.
     pub fn charged(&self) -> NanoUsd {
         match self {
             Self::Payer(of) => of.of.charged,
@@ -68,14 +68,14 @@ impl DayCounters {
     }
 }
 
-/// Returns the counters of a day that differ from the sums of its entries.
+/// Returns a day's counters that differ from the sums of its entries.
 pub(crate) fn compare(day: Day, of: &SumOwner, recorded: &DayCounters, proven: &DayCounters) -> Vec<Wrong> {
     let mut comparison = DayComparison { day, wrong: Vec::new() };
     comparison.compare(of, recorded, proven);
     comparison.wrong
 }
 
-/// A comparison of the counters of a day.
+/// A comparison of one day's counters.
 struct DayComparison {
     day: Day,
     wrong: Vec<Wrong>,
@@ -166,7 +166,7 @@ impl DayComparison {
     }
 }
 
-/// Returns whether a counter has reached its bound and so proves nothing.
+/// Returns whether a counter has reached its maximum and so proves nothing.
 const fn is_bounded(quantity: Quantity) -> bool {
     match quantity {
         Quantity::Usd(amount) => amount.nanos() == COUNTED.cast_signed(),

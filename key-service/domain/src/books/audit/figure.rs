@@ -24,17 +24,17 @@ pub struct Wrong {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quantity {
     Usd(NanoUsd),
-    /// A number of entries or of requests.
+    /// A number of entries or requests.
     Count(u64),
 }
 
-/// Owner of the counters of a day.
+/// Whose daily counters these are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SumOwner {
     /// A key and a model.
     Payer(KeyId, String),
     Model(String),
-    /// A group with its child groups.
+    /// A group and its child groups.
     Group(GroupId),
     /// The users in the record with this number.
     Users(u8),
@@ -43,9 +43,9 @@ pub enum SumOwner {
 /// A figure that can be proven.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Figure {
-    /// A key's balance after the entry of this number: the balance before it plus the entry's change.
+    /// A key's balance after the entry with this number: the balance before it plus the entry's change.
     Entry(KeyId, u64),
-    /// Number of the entry of a key or a group before the entry of this number.
+    /// Number of the key's or group's entry before the entry with this number.
     Previous(BudgetOwner, u64),
     /// Number of the last entry of a key or a group.
     Last(BudgetOwner),
@@ -58,23 +58,23 @@ pub enum Figure {
     Window(BudgetOwner, Per),
     /// The account's `held`: the sum of all open holds.
     Held,
-    /// The account's credit: deposits less the `used` of all keys.
+    /// The account's credit: deposits minus the `used` of all keys.
     Credit,
-    /// Requests in flight of a key or group with bounds: the number of open holds that count.
+    /// Requests in flight of a key or group with bounds: the number of open holds that it counts.
     InFlight(BudgetOwner),
     /// Number of entries from the first in the journal to the account's last one.
     Entries,
     /// The amount that the last entry bills for a generation: the sum of the generation's changes.
     Bill(GenerationId),
-    /// Charges of a day: the sum of the entries.
+    /// Charges on a day: the sum of the entries.
     Sum(SumOwner, Day),
-    /// Another counter of a key, a day and a model: the sum of the entries.
+    /// Another counter for a key, day and model: the sum of the entries.
     KeyCount(KeyId, Day, String, Counter),
-    /// Another counter of a day and a model: the sum of the entries.
+    /// Another counter for a day and model: the sum of the entries.
     ModelCount(Day, String, Counter),
-    /// A counter of a part of a day: the sum of the entries.
+    /// A counter for a part of a day: the sum of the entries.
     Part(DayPart, Day, Counter),
-    /// Whether the list of a key's sums names this day and model.
+    /// Whether a key's list of sums includes this day and model.
     Listed(KeyId, Day, String),
     /// The amount of an open hold, compared with the index of open holds.
     Hold(GenerationId),
@@ -88,15 +88,15 @@ pub enum Figure {
     KeysOfGroup(GroupId),
     /// A group's number of child groups, compared with the list of child groups.
     ChildGroups(GroupId),
-    /// Number of the journal's first entry, in a store that drops none or must still have it.
+    /// Number of the journal's first entry, in a store that drops no entries or must still have this one.
     FirstEntry,
     /// Number of the account's last event, compared with the log of events.
     LastEvent,
-    /// Events that are kept, compared with the log of events.
+    /// The kept events, compared with the log of events.
     Events,
     /// Time of the account's last expiry in milliseconds, compared with the journal.
     LastExpiry,
-    /// Number of the last entry that the counters of a day count.
+    /// Number of the last entry that a day's counters include.
     LastOfDay(SumOwner, Day),
     /// A record or entry that must exist: 1 if it does, 0 if not.
     Stored(Stored),
@@ -105,22 +105,22 @@ pub enum Figure {
 /// A part of a day that is counted separately.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DayPart {
-    /// An hour of a key and a model.
+    /// An hour of one key and model.
     KeyHour(KeyId, String, u8),
-    /// An hour of a model.
+    /// An hour of one model.
     ModelHour(String, u8),
-    /// A model and some keys of a group.
+    /// A model and some of a group's keys.
     GroupModel(GroupId, String, GroupKeys),
-    /// An hour of a group's model and some of its keys.
+    /// An hour of one model and some of a group's keys.
     GroupHour(GroupId, String, GroupKeys, u8),
-    /// A user, under the caller's name for it.
+    /// A user, under the name that the caller sent.
     User(String),
     /// Users without separate counters, in the record with this number.
     OtherUsers(u8),
 }
 
 impl DayPart {
-    /// Name of the part in reports.
+    /// Returns the part's name in reports.
     const fn name(&self) -> &'static str {
         match self {
             Self::KeyHour(..) | Self::ModelHour(..) | Self::GroupHour(..) => "hour_of_day",
@@ -155,14 +155,13 @@ impl fmt::Display for DayPart {
     }
 }
 
-/// A counter of a day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counter {
-    /// Amount charged. Only for parts of a day.
+    /// Amount charged; only for parts of a day.
     Charged,
     /// Billed generations, including free ones.
     Requests,
-    /// Tokens of prompts and completions together, for a model or a group.
+    /// Prompt and completion tokens together, for a model or a group.
     Tokens,
     Prompt,
     Cached,
@@ -180,7 +179,7 @@ pub enum Counter {
 }
 
 impl Counter {
-    /// Name of the counter in reports, and its description for people.
+    /// Returns the counter's name in reports, and its description for people.
     const fn texts(self) -> [&'static str; 2] {
         match self {
             Self::Charged => ["charged_on_day", "charges"],
@@ -255,7 +254,7 @@ impl Counter {
 }
 
 impl Figure {
-    /// Name of the figure in reports.
+    /// Returns the figure's name in reports.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Entry(..) => "used_after",
@@ -291,7 +290,7 @@ impl Figure {
         }
     }
 
-    /// The key or the group that the figure belongs to; `None` for a figure of the account.
+    /// Returns the key or group that the figure belongs to; `None` for a figure of the account.
     pub const fn owner(&self) -> Option<BudgetOwner> {
         match self {
             Self::Previous(of, _)

@@ -1,10 +1,8 @@
-//! The owner of a budget.
-
 use std::fmt;
 
 use shared::ids::{GroupId, KeyId};
 
-/// A key or a group, whose budget an audit proves.
+/// The owner of a budget: a key or a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum BudgetOwner {
     Key(KeyId),

@@ -13,9 +13,9 @@ const UNSURE: Duration = Duration::from_mins(10);
 /// The current window of each length, after the entries so far.
 ///
 /// Holds and bills of a budget advance its windows, and each bill has an entry. So entries show what was billed in a
-/// window, with three exceptions. A bill within minutes of the window's start, or of the time when its bound was set, may or
-/// may not count. Money returned by a late capture may have been billed in another window. And a window that a fast
-/// clock started may include earlier bills.
+/// window, with three exceptions. A bill within minutes of the window's start, or of the time when its bound was set,
+/// may or may not count. Money returned by a late capture may have been billed in another window. And a window that a
+/// fast clock started may include earlier bills.
 #[derive(Debug, Default)]
 pub(super) struct Replay {
     running: [WindowBills; 4],
@@ -30,7 +30,7 @@ pub(super) struct Replay {
 /// When the windows of each length got their bounds, for bounds set within the recorded window.
 pub(super) type Since = [Option<Timestamp>; 4];
 
-/// The entries that a journal still has.
+/// Which entries a journal still has.
 #[derive(Clone, Copy)]
 pub(super) struct KnownEntries {
     pub(super) complete: bool,
@@ -91,7 +91,8 @@ impl Replay {
         }
         for (per, running) in Per::ALL.into_iter().zip(&mut self.running) {
             let start = per.beginning(at);
-            // A fast clock may have begun the window. Its first bill then has exactly the window's start as its time.
+            // A fast clock may have begun the window. In that case, the time of its first bill is exactly the window's
+            // start.
             let was_begun = at == start || self.latest.is_some_and(|latest| start <= latest);
             running.add(per, at, delta, was_begun.then_some(self.total));
         }
@@ -103,7 +104,8 @@ impl Replay {
         self.latest = self.latest.max(Some(at));
     }
 
-    /// Notes that times went back after a clock was far ahead. From then on, entries do not show for certain which
+    /// Handles times that went back after a clock was far ahead. From then on, entries do not show for certain which
+    /// window counts them.
     /// window counts them.
     fn go_back(&mut self, at: Timestamp) {
         for (per, running) in Per::ALL.into_iter().zip(&mut self.running) {

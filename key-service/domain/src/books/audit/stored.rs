@@ -9,7 +9,7 @@ use crate::books::audit::owner::BudgetOwner;
 /// A record or index entry that must exist, with the content that other records imply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stored {
-    /// The entry of the account in the index of names.
+    /// The account's entry in the index of names.
     AccountName,
     AccountMoney,
     AccountProfile,
@@ -17,28 +17,28 @@ pub enum Stored {
     Holder,
     Money(BudgetOwner),
     Profile(BudgetOwner),
-    /// Entries of a key or a group in an index.
+    /// A key's or group's entries in an index.
     Listed(BudgetOwner, Listing),
     /// The remembered bill of a generation, which prevents billing it again.
     Bill(GenerationId),
     /// A deposit, compared with its index entry and its payment.
     Deposit(DepositId),
-    /// The deposit that the account names as its last.
+    /// The deposit that the account records as its last.
     LastDeposit,
-    /// The event of this number, with its entries in indexes.
+    /// An event and its index entries, by the event's number.
     Event(u64),
-    /// The threshold that the event of this number reports.
+    /// The threshold that the event with this number reports.
     Threshold(u64),
 }
 
 /// An index of keys or groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Listing {
-    /// All keys, or all groups.
+    /// All keys or all groups.
     All,
     /// Keys by status, and keys that expire.
     Status,
-    /// Keys of groups, or groups of groups.
+    /// Keys of groups, or child groups.
     Parent,
     /// Keys by spend.
     Spend,
@@ -56,7 +56,7 @@ impl Listing {
 }
 
 impl Stored {
-    /// The key or the group that needs the record.
+    /// Returns the key or group that needs the record.
     pub const fn owner(&self) -> Option<BudgetOwner> {
         match self {
             Self::Money(of) | Self::Profile(of) | Self::Listed(of, _) => Some(*of),

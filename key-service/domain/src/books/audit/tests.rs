@@ -1,4 +1,4 @@
-//! Audits of small books.
+//! Tests audits of small books.
 
 use super::*;
 use std::time::Duration;
@@ -24,14 +24,14 @@ fn spent(used: i64, held: i64) -> Budget {
     Budget { used: nanos(used), held: nanos(held), ..Budget::default() }
 }
 
-/// An entry of a key without groups.
+/// Returns an entry of a key without groups.
 fn entry(number: u64, id: u8, delta: i64, used_after: i64) -> AuditedEntry {
     let (key, delta, used_after) = (key(id), nanos(delta), nanos(used_after));
     AuditedEntry { number, key, groups: [None, None], at: START, delta, used_after }
 }
 
-/// Two keys of an account with deposits of 100: one was charged 5 and 2 and holds 9; the other was charged 8 and got 5
-/// back.
+/// Audits two keys of an account with deposits of 100. One was charged 5 and 2 and holds 9; the other was charged 8 and
+/// got 5 back.
 fn audit(first: &Budget, second: &Budget, account: Account) -> Audit {
     let mut auditor = Auditor::new(true);
     for (number, id, delta, used_after) in [(1, 1, 5, 5), (2, 2, 8, 8), (3, 1, 2, 7), (4, 2, -5, 3)] {
@@ -109,19 +109,20 @@ fn entries_of_a_key_that_does_not_exist_are_found() {
     assert_eq!(found, [wrong(Figure::Used(of_key(1)), 0, 4)]);
 }
 
-/// The budget of a group with this much used in its daily window.
+/// Returns the budget of a group that has used this much in its daily window.
 fn shared(used: i64, held: i64, window: Window) -> Budget {
     let bounds = Some(Box::new(Bounds { windows: vec![window], ..Bounds::default() }));
     Budget { used: nanos(used), held: nanos(held), bounds, limit: None }
 }
 
-/// The window of the day on which all histories start.
+/// Returns the window for the day on which all histories start.
 fn day(used: i64) -> Window {
     let start = Per::Day.beginning(START);
     Window { per: Per::Day, amount: nanos(1_000), raised: None, start, used: nanos(used) }
 }
 
-/// Entries of 10 in group 1 and its parent 0: on the day before, and three on the day, of which one gives 4 back.
+/// Passes in entries of 10 for group 1 and its parent 0: one on the day before, and three on the day, one of which
+/// returns 4.
 fn of_groups(complete: bool) -> Auditor {
     let mut auditor = Auditor::new(complete);
     let hour = Duration::from_hours(1);
@@ -135,7 +136,7 @@ fn of_groups(complete: bool) -> Auditor {
     auditor
 }
 
-/// What is wrong with group 1, whose parent is sound.
+/// Returns what is wrong with group 1, whose parent is sound.
 fn wrong_in(group_1: &Budget, holds: i64) -> Vec<Wrong> {
     let mut auditor = of_groups(true);
     auditor.budget(of_group(1), group_1, nanos(0), nanos(holds));
@@ -158,22 +159,22 @@ fn what_a_group_used_and_holds_is_the_sum_of_its_entries_and_holds() {
 
 #[test]
 fn a_window_used_what_its_entries_add_up_to() {
-    // No entry shows whether the money given back had been billed on the same day.
+    // No entry shows whether the returned money had been billed on the same day.
     for sound in [20, 18, 16] {
         assert_eq!(wrong_in(&shared(26, 0, day(sound)), 0), [], "{sound}");
     }
     let figure = || Figure::Window(of_group(1), Per::Day);
     assert_eq!(wrong_in(&shared(26, 0, day(21)), 0), [wrong(figure(), 21, 20)]);
     assert_eq!(wrong_in(&shared(26, 0, day(15)), 0), [wrong(figure(), 15, 16)]);
-    // A window that did not turn.
+    // This window did not advance.
     let yesterday = Window { start: Per::Day.beginning(START.minus(Duration::from_hours(24))), ..day(30) };
     assert_eq!(wrong_in(&shared(26, 0, yesterday), 0), [wrong(figure(), 30, 20)]);
-    // A bound that was set in the middle of the day counts from then on.
+    // A bound set in the middle of the day counts from then on.
     let later = Window { start: START.plus(Duration::from_mins(1)), ..day(6) };
     assert_eq!(wrong_in(&shared(26, 0, later), 0), []);
 }
 
-/// What is wrong with a window of a key whose entries of 10 have these times.
+/// Returns what is wrong with a window of a key whose entries of 10 have these times.
 fn wrong_after(times: &[Timestamp], window: Window) -> Vec<Wrong> {
     let mut auditor = Auditor::new(true);
     let mut used = 0;
@@ -192,13 +193,13 @@ fn windows_that_a_clock_days_ahead_began_count_what_is_billed_until_then() {
     let far = |used| Window { start: Per::Day.beginning(days(5)), ..day(used) };
     let times = [START, days(5), START, START];
     assert_eq!(wrong_after(&times, far(30)), []);
-    // The clock was ahead while a request was held alone.
+    // The clock was ahead only while a request was held.
     assert_eq!(wrong_after(&[START, START], far(10)), []);
     assert_eq!(wrong_after(&[START, START], far(30)).len(), 1);
-    // Once the clock gets there, the first bill is of the window's beginning.
+    // Once the clock gets there, the first bill has the time of the window's beginning.
     let reached = [&times[..], &[Per::Day.beginning(days(5)), days(5)]].concat();
     assert_eq!(wrong_after(&reached, far(50)), []);
-    // A window that was set after the clock went back.
+    // This window was set after the clock went back.
     assert_eq!(wrong_after(&times, day(20)), []);
     assert_eq!(
         wrong_after(
@@ -271,7 +272,7 @@ fn an_imported_key_that_spent_nothing_here_has_its_opening_balance() {
 
 #[test]
 fn figures_of_other_moments_are_compared_with_the_entries_up_to_theirs() {
-    // The account has paid two entries. The first key's balance is of before them, the second's of after the third.
+    // The account has paid two entries. The first key's balance is from before them, the second's from after the third.
     let books = |second_used, credit| {
         let mut auditor = Auditor::new(true).paid(2);
         auditor.budget(of_key(1), &spent(0, 0), nanos(0), nanos(0));

@@ -1,10 +1,10 @@
-//! Counters and sums. All of them are bounded.
+//! Counters and sums, all of them bounded.
 
 use minicbor::{Decode, Encode};
 use serde::Serialize;
 use shared::{money::NanoUsd, tokens::Usage};
 
-/// Bound on every counter: the largest integer that JSON readers with doubles keep exact.
+/// Maximum of every counter: the largest integer that JSON readers with doubles keep exact.
 pub const COUNTED: u64 = (1 << 53) - 1;
 
 /// Counters of a day. None exceeds [`COUNTED`].
@@ -15,10 +15,10 @@ pub struct Counts {
     pub requests: u64,
     #[n(1)]
     pub usage: Usage,
-    /// Amount charged. Below zero on a day when corrections gave back more than was billed.
+    /// Amount charged. Negative on a day when corrections returned more than was billed.
     #[n(2)]
     pub charged: NanoUsd,
-    /// Known cost of the generations to the operator. May be below zero, like `charged`.
+    /// Known cost of the generations to the operator. May be negative, like `charged`.
     #[n(3)]
     pub upstream_cost: NanoUsd,
     /// Amount charged for generations with a known upstream cost. The margin is this minus `upstream_cost`.
@@ -35,7 +35,7 @@ pub struct Sums {
     /// Tokens of prompts and completions.
     #[n(1)]
     pub tokens: u64,
-    /// Amount charged. Below zero if corrections gave back more than was billed.
+    /// Amount charged. Negative if corrections returned more than was billed.
     #[n(2)]
     pub charged: NanoUsd,
 }
@@ -45,7 +45,7 @@ pub struct Sums {
 pub struct Margin {
     #[n(0)]
     pub sums: Sums,
-    /// Known cost of the generations to the operator. May be below zero, like the charges.
+    /// Known cost of the generations to the operator. May be negative, like the charges.
     #[n(1)]
     pub upstream_cost: NanoUsd,
     /// Amount charged for generations with a known upstream cost.
@@ -65,7 +65,7 @@ impl Counts {
         }
     }
 
-    /// Margin of the day, as [`Margin::amount`].
+    /// Returns the day's margin, as [`Margin::amount`] does.
     pub fn margin(&self) -> Option<NanoUsd> {
         Margin::from(*self).amount()
     }
@@ -87,7 +87,7 @@ impl Sums {
         }
     }
 
-    /// Difference of both sums; no count is below zero.
+    /// Subtracts a sum; counts stop at zero.
     #[must_use]
     pub fn less(self, other: Self) -> Self {
         Self {
@@ -115,7 +115,7 @@ impl Margin {
         }
     }
 
-    /// Difference of both; no count is below zero.
+    /// Subtracts a sum; counts stop at zero.
     #[must_use]
     pub fn less(self, other: Self) -> Self {
         Self {
@@ -132,7 +132,6 @@ impl Margin {
     }
 }
 
-/// Sum of two counted amounts.
 pub(crate) fn sum(a: NanoUsd, b: NanoUsd) -> NanoUsd {
     NanoUsd::from_nanos(a.nanos().saturating_add(b.nanos()).min(COUNTED.cast_signed()))
 }

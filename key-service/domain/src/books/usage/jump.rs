@@ -1,41 +1,40 @@
-//! Finds out whether somebody suddenly spends many times as much as usual.
+//! Detects whether a key suddenly spends many times more than usual.
 
 use shared::money::NanoUsd;
 
 /// A jump is at least this many times the usual amount.
 const LEAST_TIMES: i128 = 5;
-/// A jump is more than this many times the busiest hour before.
+/// A jump is more than this many times the busiest earlier hour.
 const BUSIEST_TIMES: i128 = 2;
 /// A jump is at least the account's usual day divided by this. Smaller amounts are noise.
 const PARTS_OF_A_DAY: i128 = 4;
-/// From fewer hours with spend, nobody knows what is usual.
+/// With fewer hours of spend, there is no usual amount.
 const KNOWN_HOURS: usize = 5;
 const MINUTES_OF_AN_HOUR: i128 = 60;
 
-/// What somebody spent lately, and before.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SpendHistory {
     /// Spend of the last minutes.
     pub spent: NanoUsd,
-    /// Number of these minutes, at least 60.
+    /// The number of these minutes, at least 60.
     pub minutes: u32,
-    /// Spend of each earlier hour that has any, within a week or so.
+    /// Spend of each earlier hour with any spend, within about a week.
     pub hours: Vec<NanoUsd>,
 }
 
-/// A sudden spend.
+/// A sudden spend that is far above the usual amount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Jump {
     pub spent: NanoUsd,
     pub minutes: u32,
-    /// How many times the usual amount it is; `None` if too little was spent before to say what is usual.
+    /// How many times the usual amount it is; `None` if too little was spent before to know the usual amount.
     pub times: Option<u64>,
 }
 
-/// Returns the jump of a spend, if there is one. `usual_day` is what the whole account spends on a usual day; an account
-/// without one has no jumps.
+/// Returns the jump in a spend, if there is one. `usual_day` is the amount that the whole account spends on a usual
+/// day; an account without one has no jumps.
 ///
-/// The usual amount is the average of the hours with spend, so that a job that runs once a night is no jump.
+/// The usual amount is the average over the hours with spend, so that a job that runs once a night is not a jump.
 pub fn jump(of: &SpendHistory, usual_day: NanoUsd) -> Option<Jump> {
     let (spent, usual_day) = (i128::from(of.spent.nanos()), i128::from(usual_day.nanos()));
     if usual_day <= 0 || spent * PARTS_OF_A_DAY < usual_day {
@@ -75,15 +74,15 @@ mod tests {
     #[test]
     fn a_spend_far_above_every_hour_before_is_a_jump() {
         assert_eq!(times(2_000, 60, &[50; 20]), Some(40));
-        assert_eq!(times(2_000, 120, &[50; 20]), Some(20), "two hours may cost twice as much");
+        assert_eq!(times(2_000, 120, &[50; 20]), Some(20), "two hours usually cost twice as much");
         assert_eq!(times(250, 60, &[50; 20]), Some(5));
-        assert_eq!(found(249, 60, &[50; 20]), None, "not even five times");
+        assert_eq!(found(249, 60, &[50; 20]), None, "less than five times the usual amount");
     }
 
     #[test]
     fn noise_is_no_jump() {
         assert_eq!(found(199, 60, &[1; 20]), None, "less than a quarter of the account's day");
-        assert_eq!(found(2_000, 60, &[50, 50, 50, 50, 1_000]), None, "an hour like that has been before");
+        assert_eq!(found(2_000, 60, &[50, 50, 50, 50, 1_000]), None, "there was such an hour before");
         assert_eq!(found(900, 60, &[900; 6]), None, "a job that runs every night");
         assert_eq!(found(0, 60, &[]), None);
         let of = SpendHistory { spent: DAY, minutes: 60, hours: Vec::new() };

@@ -1,5 +1,5 @@
-//! The stored form of many counts: their numbers one after the other, in bytes of seven bits, since a bill rewrites
-//! all of them.
+//! The stored form of many counts: their numbers one after the other, in variable-length bytes of seven bits. It is
+//! compact, since every bill rewrites all of them.
 
 use minicbor::{
     Decode, Decoder, Encode, Encoder,
@@ -10,7 +10,7 @@ use shared::money::NanoUsd;
 
 use super::parts::{HoursOfDay, PartCounts, UserDay};
 
-/// Numbers of each part.
+/// Numbers that each part consists of.
 const NUMBERS: usize = 5;
 
 fn push(bytes: &mut Vec<u8>, mut number: u64) {
@@ -43,7 +43,7 @@ fn push_counts(
     bytes: &mut Vec<u8>,
     PartCounts { requests, prompt, cached, completion, charged }: PartCounts,
 ) {
-    // Small amounts below zero are short too.
+    // The encoding keeps small negative amounts short too.
     let charged = charged.nanos();
     let charged = ((charged << 1) ^ (charged >> 63)).cast_unsigned();
     for number in [requests, prompt, cached, completion, charged] {
@@ -83,7 +83,7 @@ impl<'b, C> Decode<'b, C> for HoursOfDay {
     }
 }
 
-/// Users, and their counts, the last of which are those of all others.
+/// Users, then the counts of each, and last the counts of all others.
 impl<C> Encode<C> for UserDay {
     fn encode<W: Write>(&self, encoder: &mut Encoder<W>, _: &mut C) -> Result<(), EncodeError<W::Error>> {
         encoder.array(2)?.array(self.named().len() as u64)?;

@@ -1,4 +1,4 @@
-//! Breakdowns of a day's counts: by hour, by user, and by model within a group.
+//! Breaks a day's counts down by hour, by user, and by model within a group.
 
 use std::sync::Arc;
 
@@ -11,11 +11,11 @@ use crate::{
     ledger::GroupChain,
 };
 
-/// Hours of a day in UTC.
+/// Hours of a UTC day.
 pub const HOURS: u8 = 24;
 /// The users of a day are spread over this many records, so that a bill rewrites only one of them.
 pub const USER_PARTS: u8 = 8;
-/// Most users of a day that one record counts separately. A bill rewrites the whole record, about 1.5 kB when full.
+/// Maximum users of a day that one record counts separately. A bill rewrites the whole record, about 1.5 kB when full.
 const NAMED_USERS: usize = 32;
 
 /// Counts of a part of a day: fewer kinds than a day has. None exceeds [`COUNTED`](crate::books::usage::COUNTED).
@@ -26,7 +26,7 @@ pub struct PartCounts {
     pub prompt: u64,
     pub cached: u64,
     pub completion: u64,
-    /// Amount charged. Below zero if corrections gave back more than was billed.
+    /// Amount charged. Negative if corrections returned more than was billed.
     pub charged: NanoUsd,
 }
 
@@ -42,7 +42,7 @@ impl PartCounts {
         }
     }
 
-    /// Difference of both; no number is below zero.
+    /// Subtracts other counts; numbers stop at zero.
     #[must_use]
     pub fn less(self, other: Self) -> Self {
         Self {
@@ -68,12 +68,12 @@ impl From<PartCounts> for Sums {
     }
 }
 
-/// Counts of the hours of a day that have any, in order.
+/// Counts for the hours of a day with any bill, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct HoursOfDay(Vec<(u8, PartCounts)>);
 
 impl HoursOfDay {
-    /// Reads hours with their counts; `None` unless the hours are valid and ascending.
+    /// Returns these hours with their counts; `None` unless the hours are valid and ascending.
     pub fn read(hours: Vec<(u8, PartCounts)>) -> Option<Self> {
         let is_sorted = hours.is_sorted_by(|(a, _), (b, _)| a < b);
         (is_sorted && hours.last().is_none_or(|(hour, _)| *hour < HOURS)).then_some(Self(hours))
@@ -100,7 +100,7 @@ impl HoursOfDay {
     }
 }
 
-/// Counts of a day, in total and by hour.
+/// Counts for a day, in total and by hour.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct DayTotal<T> {
     #[n(0)]
@@ -129,7 +129,7 @@ impl DayTotal<Margin> {
 #[cbor(flat)]
 pub enum GroupKeys {
     /// Keys in the group while it had this parent. A reader limited to the parent sees these counts, but not those from
-    /// when the group had another parent.
+    /// times when the group had another parent.
     #[n(0)]
     Own(#[n(0)] Option<GroupId>),
     /// Keys in its child groups.
@@ -137,12 +137,12 @@ pub enum GroupKeys {
     Below,
 }
 
-/// Counts of a group on a day, ordered by model and keys.
+/// A group's counts for a day, ordered by model and keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Serialize)]
 #[cbor(transparent)]
 pub struct GroupDay(#[n(0)] Vec<GroupPart>);
 
-/// Counts of a model and of some keys of a group on a day.
+/// Counts for a model and some of a group's keys on a day.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct GroupPart {
     /// The model's id in the catalogue.
@@ -162,7 +162,7 @@ impl<'b, C> Decode<'b, C> for GroupDay {
 }
 
 impl GroupDay {
-    /// Reads counts of parts; `None` unless the parts are ascending.
+    /// Returns these parts with their counts; `None` unless the parts are ascending.
     pub fn read(parts: Vec<GroupPart>) -> Option<Self> {
         parts.is_sorted_by(|a, b| (&a.model, a.keys) < (&b.model, b.keys)).then_some(Self(parts))
     }
@@ -181,19 +181,19 @@ impl GroupDay {
         self.0.iter()
     }
 
-    /// Parts of keys that were in the group.
+    /// Lists the parts for keys directly in the group.
     pub fn own(&self) -> impl Iterator<Item = &GroupPart> {
         self.parts().filter(|part| part.keys != GroupKeys::Below)
     }
 }
 
-/// Lists the groups that count a key's bills, each with how it counts the key.
+/// Lists the groups that count a key's bills, and how each counts the key.
 pub fn counting_groups([group, parent]: GroupChain) -> impl Iterator<Item = (GroupId, GroupKeys)> {
     let of_group = group.map(|group| (group, GroupKeys::Own(parent)));
     of_group.into_iter().chain(parent.map(|parent| (parent, GroupKeys::Below)))
 }
 
-/// Counts of some users on a day. The first users of a day are counted by name, in the order of their first bills;
+/// Counts for some users on a day. The first users of a day are counted by name, in the order of their first bills;
 /// later users are counted together. So a named user's counts are complete.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct UserDay {
@@ -202,7 +202,7 @@ pub struct UserDay {
 }
 
 impl UserDay {
-    /// Makes the counts of users who are named, and of all others.
+    /// Creates the counts of named users and of all others.
     pub const fn of(named: Vec<(Arc<str>, PartCounts)>, others: PartCounts) -> Self {
         Self { named, others }
     }
@@ -219,13 +219,13 @@ impl UserDay {
         self.named.iter().map(|(user, counts)| (user, *counts))
     }
 
-    /// Counts of users who are not counted by name.
+    /// Returns the counts of users who are not counted by name.
     pub const fn others(&self) -> PartCounts {
         self.others
     }
 }
 
-/// Returns the record of a day that counts a user, one of [`USER_PARTS`].
+/// Returns which of a day's [`USER_PARTS`] records counts a user.
 pub fn part_of_user(user: &str) -> u8 {
     // FNV-1a gives the same result in every program and version.
     let hash = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(16_777_619);
@@ -298,7 +298,7 @@ mod tests {
             }
         }
         assert_eq!(day.named().len(), NAMED_USERS);
-        assert!(day.named().all(|(_, counts)| counts.requests == 3), "a named user's counts are whole");
+        assert!(day.named().all(|(_, counts)| counts.requests == 3), "a named user's counts are complete");
         assert_eq!(day.others().requests, 3 * (40 - NAMED_USERS as u64));
     }
 

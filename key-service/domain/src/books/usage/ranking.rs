@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::books::usage::counts::Sums;
 
-/// Adds up the sums of each part. Returns the parts with their sums, largest first; equal parts keep their own order.
+/// Adds up the sums of each part. Returns the parts with their sums, largest first; equal parts stay in order of `P`.
 pub fn ranked<P: Ord>(
     sums: impl IntoIterator<Item = (P, Sums)>,
     size: impl Fn(Sums) -> i64,

@@ -2,9 +2,9 @@
 
 use shared::money::NanoUsd;
 
-/// Days that decide the rate.
+/// Days that determine the rate.
 pub const RATE_DAYS: i64 = 30;
-/// The last days count alone if they have a higher rate.
+/// The rate of these last days is used if it is higher.
 const LATE_DAYS: i64 = 7;
 
 /// An amount that was spent in a number of days.
@@ -16,10 +16,10 @@ pub struct SpendRate {
 }
 
 impl SpendRate {
-    /// Makes the rate of an account from its spend on each of the last [`RATE_DAYS`] days, today last. `age` is the number
-    /// of days since the account was created, today included.
+    /// Returns an account's rate from its spend on each of the last [`RATE_DAYS`] days, today last. `age` is the number
+    /// of days since the account was created, including today.
     ///
-    /// It is the higher rate of all days and of the last week. In an account that is younger, the days count from the
+    /// It is the higher of the rates of all days and of the last week. In a younger account, the days count from the
     /// first bill, so that a first day is not spread over a month.
     pub fn of(daily: &[NanoUsd], age: i64) -> Self {
         let length = i64::try_from(daily.len()).unwrap_or(i64::MAX);
@@ -39,7 +39,7 @@ impl SpendRate {
         if per_day(late, whole) > per_day(whole, late) { late } else { whole }
     }
 
-    /// Returns for how many whole days a credit lasts; `None` if nothing was spent.
+    /// Returns how many whole days a credit lasts; `None` if nothing was spent.
     pub fn days_left(self, credit: NanoUsd) -> Option<i64> {
         let days =
             i128::from(credit.nanos()) * i128::from(self.days) / i128::from(self.amount.nanos().max(1));
@@ -51,7 +51,7 @@ impl SpendRate {
 mod tests {
     use super::*;
 
-    /// Days that ten dollars last if so many dollars were spent on these days, the last one today.
+    /// Returns how many days ten dollars last after these dollars were spent on these days ago.
     fn lasts(spent: &[(usize, i64)], age: i64) -> Option<i64> {
         let mut daily = vec![NanoUsd::ZERO; 30];
         for (before, usd) in spent {
@@ -63,8 +63,12 @@ mod tests {
     #[test]
     fn a_first_day_is_not_spread_over_a_month() {
         assert_eq!(lasts(&[(0, 5)], 1), Some(2));
-        assert_eq!(lasts(&[(1, 5), (0, 5)], 20), Some(2), "the account was made long before its first bill");
-        assert_eq!(lasts(&[(0, 5)], 400), Some(14), "an old account may have a day like that every week");
+        assert_eq!(
+            lasts(&[(1, 5), (0, 5)], 20),
+            Some(2),
+            "the account was created long before its first bill"
+        );
+        assert_eq!(lasts(&[(0, 5)], 400), Some(14), "an old account may have such a day every week");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Model of a store: maps, changed by the ledger alone.
+//! A model of a store: maps that only the ledger changes.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -22,31 +22,26 @@ use crate::{
 /// The state of a store: everything that commands read and write.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct World {
-    /// The accounts there are.
     pub accounts: HashMap<AccountId, Account>,
-    /// Keys of the accounts.
     pub keys: HashMap<(AccountId, KeyId), Key>,
-    /// Groups of the accounts.
     pub groups: HashMap<(AccountId, GroupId), Group>,
-    /// Holds, settlements and deposits of the accounts.
+    /// Holds, settlements and deposits.
     pub records: HashMap<(AccountId, RecordId), Record>,
-    /// Events by account, with the names of reported thresholds.
+    /// Events, with the names of reported thresholds.
     pub events: HashMap<AccountId, Vec<Told>>,
-    /// Journals and counters of the accounts.
     pub trails: HashMap<AccountId, Trail>,
 }
 
-/// The journal and the counters of an account.
+/// The journal and counters of an account.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trail {
-    /// The entries, numbered from 1.
+    /// Entries, numbered from 1.
     pub journal: Vec<(GenerationId, Entry)>,
-    /// The counters.
     pub counted: BTreeMap<(Day, Payer), DayTotal<Counts>>,
 }
 
 impl Trail {
-    /// For each entry, the numbers of those before it.
+    /// Returns, for each entry, the numbers of the entries before it.
     pub fn before(&self) -> Vec<EntriesBefore> {
         let (mut keys, mut groups) = (HashMap::new(), HashMap::new());
         let before = |(number, (_, entry)): (u64, &(GenerationId, Entry))| {
@@ -63,7 +58,7 @@ impl Trail {
 }
 
 impl World {
-    /// Accounts without credit. The first key of each has no limit and no group.
+    /// Creates accounts without credit. The first key of each has no limit and no group.
     pub fn new() -> Self {
         let mut world = Self::default();
         for a in 0..ACCOUNTS {
@@ -82,7 +77,7 @@ impl World {
         world
     }
 
-    /// Applies the commands of a call as every store must.
+    /// Applies the commands of a call, as every store must.
     pub fn execute(
         &mut self,
         account: AccountId,
@@ -164,7 +159,7 @@ impl World {
     }
 
     /// Applies an owner's change, unless its raise is invalid. A revoked key does not change, and a key only moves to a
-    /// group that accepts keys. Returns the thresholds that the change crosses, reported before or not.
+    /// group that accepts keys. Returns all thresholds that the change crosses, even if they were reported before.
     pub fn update(&mut self, account: AccountId, key: KeyId, patch: &KeyPatch, now: Timestamp) -> Vec<Told> {
         let find = |id| self.groups.get(&(account, id));
         let group = patch.group.flatten().map(find);
@@ -191,8 +186,8 @@ impl World {
         Vec::new()
     }
 
-    /// Applies an owner's change of a group. An archived group does not change. Returns the thresholds that the change
-    /// crosses, reported before or not.
+    /// Applies an owner's change of a group. An archived group does not change. Returns all thresholds that the change
+    /// crosses, even if they were reported before.
     pub fn update_group(
         &mut self,
         account: AccountId,
@@ -227,7 +222,7 @@ impl World {
         Vec::new()
     }
 
-    /// Archives a group; a repetition changes nothing.
+    /// Archives a group; repeating this changes nothing.
     pub fn archive(&mut self, account: AccountId, id: GroupId, now: Timestamp) {
         if let Some(group) = self.groups.get_mut(&(account, id)) {
             group.archived_at.get_or_insert(now.to_whole_seconds());
@@ -243,14 +238,14 @@ impl World {
         }
     }
 
-    /// Revokes a key; a repetition changes nothing.
+    /// Revokes a key; repeating this changes nothing.
     pub fn revoke(&mut self, account: AccountId, key: KeyId, now: Timestamp) {
         if let Some(key) = self.keys.get_mut(&(account, key)) {
             key.revoked_at.get_or_insert(now.to_whole_seconds());
         }
     }
 
-    /// Sums of a payer's open holds and of the charges of settlements.
+    /// Returns the sum of the payers' open holds, and of the charges of their settlements.
     pub fn booked(&self, account: AccountId, pays: impl Fn(&Payer) -> bool) -> (NanoUsd, NanoUsd) {
         let (mut held, mut charged) = (0, 0);
         for ((of, _), record) in &self.records {
@@ -265,7 +260,7 @@ impl World {
         (NanoUsd::from_nanos(held), NanoUsd::from_nanos(charged))
     }
 
-    /// Sum of an account's deposits.
+    /// Returns the sum of an account's deposits.
     pub fn deposited(&self, account: AccountId) -> NanoUsd {
         let deposits = self.records.iter().map(|((of, _), record)| match record {
             Record::Deposited(deposited) if *of == account => deposited.amount.nanos(),

@@ -3,7 +3,7 @@
 use super::*;
 use crate::event::Actor;
 
-/// A ledger of an account and a key, with short methods for commands. Every lease is three ticks long.
+/// A ledger with an account and a key, and short methods for commands. Every lease is three ticks long.
 pub(super) struct Book {
     pub(super) world: World,
     pub(super) now: Timestamp,
@@ -55,7 +55,7 @@ impl Book {
         self.group_mut(n).budget.update(bounds, now);
     }
 
-    /// The key's bounds.
+    /// Returns the key's bounds.
     pub(super) fn bounds(&mut self) -> Bounds {
         *self.key_mut().budget.bounds.clone().unwrap()
     }
@@ -110,7 +110,7 @@ impl Book {
         self.run(&Command::Check { key: key(0), credential: 0 })
     }
 
-    /// Credit, held, used.
+    /// Returns the account's credit, and the key's held and used amounts.
     pub(super) fn sums(&mut self) -> (i64, i64, i64) {
         let money = self.world.accounts[&account(MINE)];
         let key = self.key_mut().budget.clone();

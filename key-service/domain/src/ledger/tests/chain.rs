@@ -1,10 +1,10 @@
-//! The chain of budgets: key, group, parent.
+//! Tests the chain of budgets: key, group, parent.
 
 use shared::refusal::Refusal;
 
 use super::*;
 
-/// A ledger whose key is in group 1, which has group 0 as its parent.
+/// Returns a ledger whose key is in group 1, which has group 0 as its parent.
 fn book() -> Book {
     let mut book = Book::new(1_000, None);
     book.join(1);
@@ -20,13 +20,13 @@ fn reached(level: Level) -> Result<Outcome, Refused> {
 }
 
 impl Book {
-    /// Used and held of a group.
+    /// Returns the used and held amounts of a group.
     fn group_sums(&mut self, n: u8) -> (i64, i64) {
         let budget = &self.group_mut(n).budget;
         (budget.used.nanos(), budget.held.nanos())
     }
 
-    /// Used and held of key, group and parent.
+    /// Returns the used and held amounts of key, group and parent.
     fn levels(&mut self) -> [(i64, i64); 3] {
         let (_, held, used) = self.sums();
         [(used, held), self.group_sums(1), self.group_sums(0)]
@@ -112,7 +112,7 @@ fn a_refusal_names_the_first_level_that_is_used_up() {
     }
     book.bound(&limit(1_000));
     assert_eq!(book.check(), reached(Level::Key));
-    // What is left and cannot pay for the request is refused in the same order.
+    // If what is left cannot pay for the request, the refusals come in the same order.
     let mut book = self::book();
     book.bound_group(0, &limit(50));
     assert_eq!(book.hold(1, 51, 51, 51), reached(Level::Parent));

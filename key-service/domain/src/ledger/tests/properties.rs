@@ -76,7 +76,7 @@ fn every_account_passes_an_audit(world: &World) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// The counters of all days add up to the settlements of each payer, unless a counter is at its bound.
+/// The daily counters add up to the settlements of each payer, unless a counter has reached its maximum.
 fn counters_are_the_sums_of_their_payers(world: &World) -> Result<(), TestCaseError> {
     let mut sums: HashMap<(AccountId, &Payer), [i128; 4]> = HashMap::new();
     for ((account, _), record) in &world.records {
@@ -108,7 +108,7 @@ fn counters_are_the_sums_of_their_payers(world: &World) -> Result<(), TestCaseEr
     Ok(())
 }
 
-/// The budgets of keys and groups, in no order: with a name each, and with what they were before.
+/// Lists the budgets of keys and groups in any order, each with its owner and its earlier state.
 fn budgets<'a>(before: &'a World, after: &'a World) -> impl Iterator<Item = (Who, &'a Budget, &'a Budget)> {
     let keys = after.keys.iter().map(|((account, id), key)| {
         (Who::Key(*account, *id), &before.keys[&(*account, *id)].budget, &key.budget)
@@ -140,7 +140,7 @@ impl Who {
         }
     }
 
-    /// Place in the chain of a payer.
+    /// Returns the budget's position in the chain of a payer.
     fn level(self, payer: &Payer) -> Option<usize> {
         match self {
             Self::Key(_, key) => (payer.key == key).then_some(0),
@@ -163,9 +163,9 @@ fn unchanged_if_nothing_happened(
     Ok(())
 }
 
-/// No limit, window or credit is ever exceeded. A bound that was lowered below the amount in use, or set while more
-/// was held, or whose raise ended, is not exceeded any further. What a window has used is judged as it is recorded, so by
-/// no clock.
+/// No limit, window or credit is ever exceeded. If a bound was lowered below the amount in use, was set while more was
+/// held, or lost its raise, it is not exceeded any further. What a window has used is judged as recorded, without
+/// regard to clocks.
 fn nothing_overspent(before: &World, after: &World, now: Timestamp) -> Result<(), TestCaseError> {
     let in_force = |amount: NanoUsd, raised: Option<Raise>| match raised {
         Some(Raise { amount, until }) if now < until => amount,
@@ -201,7 +201,7 @@ fn budgets_held(world: &World, who: Who) -> NanoUsd {
     }
 }
 
-/// What a command bills is added to each window that runs; what it gives back is taken off those in which it was billed.
+/// A bill adds to each current window; a returned amount is subtracted from the windows that counted the bill.
 fn windows_count_what_was_billed_in_them(
     before: &World,
     after: &World,
@@ -219,7 +219,7 @@ fn windows_count_what_was_billed_in_them(
                 prop_assert!(window == earlier || window == earlier.at(now), "{:?} {:?}", who, window);
                 continue;
             };
-            // A bill has at least the time of the bill before, where a clock has stepped back.
+            // After a clock has stepped back, a bill's time is at least the previous bill's.
             let at = entry.settlement.at.max(now);
             let earlier = earlier.at(at);
             let record = before.records.get(&(who.account(), RecordId::Generation(*generation)));
@@ -234,7 +234,7 @@ fn windows_count_what_was_billed_in_them(
     Ok(())
 }
 
-/// Every budget with bounds counts the open holds that say so.
+/// Every budget with bounds has as many requests in flight as open holds that it counts.
 fn requests_in_flight_are_open_holds(world: &World) -> Result<(), TestCaseError> {
     for (who, _, budget) in budgets(world, world) {
         let counts = |((account, _), record): (&(AccountId, RecordId), &Record)| {
@@ -252,8 +252,8 @@ fn requests_in_flight_are_open_holds(world: &World) -> Result<(), TestCaseError>
     Ok(())
 }
 
-/// Held is the sum of the holds, used the sum of the charges, and credit the rest of the deposits. The journal's
-/// running balances end at the used amount.
+/// `held` is the sum of the holds, `used` the sum of the charges, and credit what remains of the deposits. The
+/// journal's running balances end at `used`.
 fn every_sum_adds_up(world: &World) -> Result<(), TestCaseError> {
     let mut balances: HashMap<(AccountId, KeyId), NanoUsd> = HashMap::new();
     for (account, trail) in &world.trails {

@@ -1,4 +1,4 @@
-//! Raises of limits: each holds until its end, and nobody ends it.
+//! Tests that raises of limits hold until they end by themselves.
 
 use shared::{
     calendar::Per,
@@ -8,7 +8,7 @@ use shared::{
 use super::*;
 use crate::event::Threshold;
 
-/// End of the raises of these tests, a minute after their start.
+/// Returns when the raises of these tests end, a minute after their start.
 fn end() -> Timestamp {
     after(60)
 }
@@ -21,7 +21,7 @@ fn raise(amount: i64) -> Raise {
     Raise { amount: nanos(amount), until: end() }
 }
 
-/// A lifetime limit, raised until the end.
+/// Returns a lifetime limit that is raised until the end.
 fn lifetime(amount: i64, raised: i64) -> BoundsPatch {
     BoundsPatch {
         limit: Some(Some(nanos(amount))),
@@ -30,7 +30,7 @@ fn lifetime(amount: i64, raised: i64) -> BoundsPatch {
     }
 }
 
-/// A limit for each window of this length, raised until the end.
+/// Returns a limit for each window of this length, raised until the end.
 fn window(per: Per, amount: i64, raised: i64) -> BoundsPatch {
     let limit = Limit { raised: Some(raise(raised)), ..Limit::new(nanos(amount), per) };
     BoundsPatch { windows: Some(vec![limit]), ..BoundsPatch::default() }
@@ -58,7 +58,7 @@ fn a_raise_bounds_until_its_last_instant_and_the_limit_itself_from_the_next_one_
         let mut book = book(&bounds);
         book.must_hold(1, 150);
         book.capture(1, cost(150));
-        assert!(is_reached(&book.hold(2, 51, 51, 51), Level::Key), "no more than the raise");
+        assert!(is_reached(&book.hold(2, 51, 51, 51), Level::Key), "the raise is the maximum");
         book.now = last_instant();
         assert_eq!(book.check(), ALLOWED);
         book.must_hold(2, 50);
@@ -100,11 +100,11 @@ fn what_is_held_when_a_raise_ends_stays_held_and_an_extension_is_judged_by_the_l
         assert_eq!(
             (settlement.charged, settlement.shortfall()),
             (nanos(120), nanos(10)),
-            "the hold is captured whole, and nothing beyond it"
+            "the whole hold is captured, but nothing more"
         );
         assert!(is_reached(&book.check(), Level::Key));
         assert_eq!(book.capture(2, cost(30)).charged, nanos(30));
-        assert_eq!(book.capture(4, cost(5)).charged, nanos(0), "no hold covers it");
+        assert_eq!(book.capture(4, cost(5)).charged, nanos(0), "there is no hold to cover it");
         assert_eq!(book.sums(), (100_000 - 150, 0, 150));
     }
 }
@@ -117,7 +117,7 @@ fn each_command_is_judged_at_its_own_time() {
         book.now = last_instant();
         let extended = |amount| Ok(Outcome::Extended { amount: nanos(amount), revoked_by: None });
         assert_eq!(book.extend(1, 150, cost(0)), extended(150));
-        // What no hold covers is billed by the bound in force when it is captured.
+        // An amount without a hold is billed under the limit in force at its capture.
         assert_eq!(book.capture(1, cost(170)).charged, nanos(170));
         let mut book = self::book(&bounds);
         book.must_hold(1, 90);
@@ -160,7 +160,7 @@ fn a_clock_that_steps_back_brings_no_raise_back_that_a_hold_has_seen_end() {
     let mut book = book(&lifetime(100, 200));
     book.now = end();
     book.must_hold(1, 60);
-    assert_eq!(book.key_mut().budget.bounds, None, "nothing is left of the raise");
+    assert_eq!(book.key_mut().budget.bounds, None, "the raise leaves nothing behind");
 }
 
 #[test]
@@ -182,7 +182,7 @@ fn a_new_limit_ends_the_raise_of_the_one_before_and_other_changes_leave_it() {
     assert_eq!(of_day(&mut book), 950);
     let windows = vec![Limit::new(nanos(900), Per::Day)];
     book.bound(&BoundsPatch { windows: Some(windows), ..BoundsPatch::default() });
-    assert_eq!(of_day(&mut book), 900, "limits that are replaced without it are raised no more");
+    assert_eq!(of_day(&mut book), 900, "replacing limits without the raise ends the raise");
 }
 
 #[test]
@@ -209,7 +209,7 @@ fn a_moved_or_rotated_key_keeps_its_raise_and_its_holds_stay_with_their_groups()
 }
 
 impl Book {
-    /// Percents and amounts of the limits reported so far.
+    /// Returns the percents and amounts of the limits reported so far.
     fn told_of_raises(&self) -> Vec<(u8, i64)> {
         let events = self.world.events[&account(MINE)].iter();
         let line = |Threshold { percent, amount, .. }: &Threshold| (*percent, amount.nanos());
@@ -227,16 +227,16 @@ fn thresholds_are_parts_of_the_bound_in_force() {
         book.must_hold(2, 80);
         book.capture(2, cost(40));
         assert_eq!(book.told_of_raises()[1..], [(80, 200)]);
-        // The first command after the end reports what usage has reached of the limit itself.
+        // The first command after the end reports how much of the limit's own amount is used.
         book.must_hold(3, 10);
         book.now = end();
         book.extend(3, 10, cost(0)).unwrap();
-        // As with a limit that is lowered, without the parts that use had reached of the bound before.
+        // As when a limit is lowered, percentages that were already reached under the earlier amount are left out.
         let reached = [(95, 100), (100, 100)];
         assert_eq!(book.told_of_raises()[2..], reached);
         book.capture(3, cost(10));
         book.hold(4, 1, 1, 1).unwrap_err();
-        assert_eq!(book.told_of_raises().len(), 2 + reached.len(), "each is told once");
+        assert_eq!(book.told_of_raises().len(), 2 + reached.len(), "each threshold is reported once");
     }
 }
 
@@ -303,7 +303,7 @@ fn a_raise_is_above_its_limit_and_ends_within_366_days() {
         let window = judged.map_err(|fault| BadRaise { window: Some((1, Per::Day)), fault });
         assert_eq!(patch.judge_raises(&none, START), window, "{raise:?}");
         let made = Budget::new(&patch, START);
-        assert_eq!(made.judge_raises(START), window, "one that is made with it: {raise:?}");
+        assert_eq!(made.judge_raises(START), window, "a new budget with this raise: {raise:?}");
     }
     let no_limit = Err(BadRaise { window: None, fault: RaiseFault::NoLimit });
     assert_eq!(limit_raised(at(101, after(1)), None).judge_raises(&none, START), no_limit);

@@ -1,4 +1,4 @@
-//! Rates, requests in flight, and models.
+//! Tests rates, requests in flight, and models.
 
 mod returned;
 
@@ -34,13 +34,13 @@ fn limited(bound: RateBound, millis: u64) -> Result<Outcome, Refused> {
     Err(Refused::RateLimited { bound, retry_after, token_room: None })
 }
 
-/// Refusal by rates of tokens with this room.
+/// Returns the refusal of a token rate with this room.
 fn no_room(millis: u64, limit: u64, remaining: u64) -> Result<Outcome, Refused> {
     let (bound, retry_after) = (RateBound::Tokens, Duration::from_millis(millis));
     Err(Refused::RateLimited { bound, retry_after, token_room: Some(TokenRoom { limit, remaining }) })
 }
 
-/// A ledger whose key has these bounds.
+/// Returns a ledger whose key has these bounds.
 fn book(bounds: &BoundsPatch) -> Book {
     let mut book = Book::new(1_000_000, None);
     book.bound(bounds);
@@ -52,7 +52,7 @@ impl Book {
         self.now = self.now.plus(Duration::from_millis(millis));
     }
 
-    /// Holds little for a request with this many tokens in the prompt.
+    /// Holds a small amount for a request with this many prompt tokens.
     fn request(&mut self, n: u8, prompt_tokens: u64) -> Result<Outcome, Refused> {
         self.ask(n, prompt_tokens, false)
     }
@@ -62,7 +62,7 @@ impl Book {
         self.run(&Command::Hold(NewHold { prompt_tokens, readmitted, lease_ticks: 3, ..new }))
     }
 
-    /// Number of requests of no tokens that are admitted now, beginning with generation `first`.
+    /// Returns how many requests without tokens are admitted now, beginning with generation `first`.
     fn admitted(&mut self, first: u8) -> u8 {
         let mut next = first;
         while self.request(next, 0).is_ok() {
@@ -72,7 +72,7 @@ impl Book {
         next - first
     }
 
-    /// Tokens that the key's rate still admits.
+    /// Returns how many tokens the key's rate still admits.
     fn tokens_left(&mut self) -> u64 {
         let now = self.now;
         self.bounds().tokens_per_minute.unwrap().status(now).remaining
@@ -141,7 +141,7 @@ fn the_prompts_bound_counts_until_what_was_used_is_known() {
     let mut book = book(&tokens(1_000));
     book.request(1, 800).unwrap();
     assert_eq!(book.tokens_left(), 200);
-    // A report of less than the bound is not all yet; one of more counts.
+    // A report below the assumed maximum is not final yet, but one above it counts.
     book.extend(1, 0, usage(300, 100)).unwrap();
     assert_eq!(book.tokens_left(), 200);
     book.extend(1, 0, usage(300, 600)).unwrap();
@@ -237,7 +237,7 @@ fn requests_in_flight_end_by_capture_release_and_expiry() {
     book.expire(2).unwrap();
     book.expire(3).unwrap();
     assert_eq!(book.admitted(4), 2);
-    // Repetitions free nothing more.
+    // Repeated commands free nothing more.
     book.capture(0, usage(1, 1));
     book.release(1).unwrap();
     book.expire(3).unwrap();
@@ -252,7 +252,7 @@ fn a_bound_counts_the_requests_that_begin_after_it_was_set() {
     book.request(2, 50).unwrap();
     book.capture(1, usage(10, 10));
     assert_eq!((book.bounds().in_flight, book.tokens_left()), (1, 50));
-    // Bounds that are removed and set again have not forgotten what runs.
+    // Bounds that are removed and set again still count the running requests.
     let none = BoundsPatch {
         requests_per_minute: Some(None),
         tokens_per_minute: Some(None),
@@ -275,7 +275,7 @@ fn a_changed_rate_keeps_what_was_taken() {
     assert_eq!(book.admitted(10), 5);
     book.bound(&requests(5));
     book.wait(MINUTE);
-    // 15 were taken, and a minute refills 5.
+    // 15 requests were taken, and a minute refills 5.
     assert_eq!(book.admitted(15), 0);
     book.wait(2 * MINUTE);
     assert_eq!(book.admitted(15), 5);
@@ -289,7 +289,7 @@ fn every_level_bounds_rates_and_requests_in_flight() {
     book.bound_group(1, &requests(20));
     book.bound_group(0, &requests(10));
     assert_eq!(book.admitted(0), 10);
-    // The longest wait of all levels is named.
+    // The refusal contains the longest wait of all levels.
     assert_eq!(book.request(10, 0), limited(RateBound::Requests, 6_000));
     book.bound_group(1, &BoundsPatch { requests_per_minute: Some(None), ..in_flight(11) });
     book.wait(MINUTE);
@@ -313,7 +313,7 @@ fn a_hold_answers_the_tightest_rates() {
     let both = rates(book.request(2, 30));
     assert_eq!((both.requests, both.tokens), (limit(60, 58, 2_000), limit(600, 570, 3_000)));
     book.wait(1_500);
-    // A repeated hold answers the rates as they are now.
+    // A repeated hold returns the rates as they are now.
     let again = rates(book.request(2, 30));
     assert_eq!((again.requests, again.tokens), (limit(60, 59, 500), limit(600, 585, 1_500)));
 }
@@ -333,7 +333,7 @@ fn models_are_those_that_key_group_and_parent_allow() {
     book.bound(&models(&["Model Flash", "Model Max"]));
     assert_eq!(book.request(2, 0), refused(&["Model Max"]));
     assert_eq!(book.check(), Ok(Outcome::Allowed { models: Some(vec!["Model Max".into()]) }));
-    // A request that began before goes on.
+    // A request that began earlier continues.
     assert_eq!(book.capture(1, usage(1, 1)).charged, nanos(1));
 }
 
@@ -354,7 +354,7 @@ fn models_come_before_requests_in_flight_then_requests_then_tokens_then_what_is_
     assert_eq!(book.request(2, 600), Err(Refused::ModelNotAllowed { models: Vec::new() }));
     book.bound(&BoundsPatch { models: Some(None), max_in_flight: Some(None), ..BoundsPatch::default() });
     book.request(3, 0).unwrap();
-    // A request a minute, taken now; 600 tokens would take an hour.
+    // The only request of the minute is taken; 600 tokens would take an hour.
     assert_eq!(book.request(2, 600), limited(RateBound::Requests, MINUTE));
     book.wait(MINUTE);
     book.set_limit(Some(1));

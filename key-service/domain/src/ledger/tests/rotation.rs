@@ -1,4 +1,4 @@
-//! Rotated keys: which credentials may spend, and until when.
+//! Tests which credentials of rotated keys can spend, and until when.
 
 use super::*;
 use crate::{
@@ -24,7 +24,7 @@ impl Book {
         self.world.rotate(&credential(grace, false), now);
     }
 
-    /// Credentials that may spend, of the first five.
+    /// Returns which of the first five credentials can spend.
     fn accepted(&mut self) -> Vec<u64> {
         let allowed =
             |credential: &u64| match self.run(&Command::Check { key: key(0), credential: *credential }) {

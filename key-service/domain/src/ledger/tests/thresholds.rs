@@ -1,4 +1,4 @@
-//! Thresholds of limits and of the credit: each is reported once, by the bill or the change of bounds that crosses it.
+//! Tests thresholds of limits and credit: each is reported once, by the bill or the change of bounds that crosses it.
 
 use shared::calendar::Per;
 
@@ -13,7 +13,7 @@ impl Book {
         self.capture(n, total);
     }
 
-    /// Types, percents and used amounts of the thresholds reported so far.
+    /// Returns types, percents and used amounts of the thresholds reported so far.
     fn told(&self) -> Vec<(&'static str, u8, i64)> {
         let events = self.world.events[&account(MINE)].iter().map(|told| &told.event.kind);
         let line =
@@ -35,10 +35,10 @@ fn each_part_of_a_limit_is_told_by_the_bill_that_reaches_it() {
     let all = [(reached, 50, 51), (reached, 80, 101), (reached, 95, 101), ("key.limit_reached", 100, 101)];
     assert_eq!(book.told(), all);
     book.hold(5, 1, 1, 1).unwrap_err();
-    assert_eq!(book.told(), all, "a limit that is told already is not told by a refusal");
+    assert_eq!(book.told(), all, "a refusal does not report a limit again");
     book.set_limit(Some(202));
     book.bill(6, 1);
-    assert_eq!(book.told().len(), all.len(), "half of the raised limit was used before");
+    assert_eq!(book.told().len(), all.len(), "half of the raised limit was already used");
     book.bill(7, 100);
     assert_eq!(book.told()[4..], [(reached, 80, 202), (reached, 95, 202), ("key.limit_reached", 100, 202)]);
 }
@@ -78,7 +78,7 @@ fn the_credit_is_told_by_parts_of_the_last_deposit_s_balance() {
     assert_eq!(book.told()[3..], [(low, 20, 1_000), (low, 5, 1_000), ("credit.exhausted", 0, 1_000)]);
 }
 
-/// Bound, percent and amount of the thresholds that a change of bounds passes.
+/// Returns limit, percent and amount of the thresholds that a change of bounds crosses.
 fn passed(before: Option<&Budget>, after: &Budget) -> Vec<(MoneyBound, u8, i64)> {
     let told = passed_by_bounds(Holder::Group(group(1)), before, after, START);
     let line = |told: &Told| {
@@ -124,5 +124,5 @@ fn a_bound_that_is_set_or_lowered_tells_the_thresholds_that_it_passes() {
     }
     let (before, after) = (budget(None, 9, Some(window(100, 9))), budget(None, 9, Some(window(10, 9))));
     let tomorrow = passed_by_bounds(Holder::Group(group(1)), Some(&before), &after, Per::Day.end(START));
-    assert_eq!(tomorrow, [], "what was used yesterday passes nothing today");
+    assert_eq!(tomorrow, [], "yesterday's use crosses no threshold today");
 }

@@ -1,14 +1,14 @@
-//! Windows of the calendar: spend that renews.
+//! Tests calendar windows, whose spend renews.
 
 use shared::{calendar::Per, wire::Limit};
 
 use super::*;
 
-/// Noon of a Friday.
+/// Noon on a Friday.
 const NOON: &str = "2026-11-20T12:00Z";
 const MIDNIGHT: &str = "2026-11-21T00:00Z";
 
-/// Step of a clock that is not quite right.
+/// Error of a slightly wrong clock.
 const STEP: Duration = Duration::from_secs(40);
 
 fn time(text: &str) -> Timestamp {
@@ -20,7 +20,7 @@ fn windows(windows: &[(Per, i64)]) -> BoundsPatch {
     BoundsPatch { windows: Some(windows), ..BoundsPatch::default() }
 }
 
-/// A ledger at noon whose key has these windows.
+/// Returns a ledger at noon whose key has these windows.
 fn book(bounds: &[(Per, i64)]) -> Book {
     let mut book = Book::new(100_000, None);
     book.now = time(NOON);
@@ -38,13 +38,13 @@ impl Book {
         self
     }
 
-    /// Holds and captures an amount at once.
+    /// Holds and captures an amount in one step.
     fn spend(&mut self, n: u8, amount: i64) {
         self.must_hold(n, amount);
         assert_eq!(self.capture(n, cost(amount)).charged, nanos(amount));
     }
 
-    /// Amount billed in the key's windows.
+    /// Returns the amounts used in the key's windows.
     fn used(&mut self) -> Vec<i64> {
         let now = self.now;
         self.bounds().windows.iter().map(|window| window.at(now).used.nanos()).collect()
@@ -54,7 +54,7 @@ impl Book {
 #[test]
 fn a_late_capture_gives_back_to_the_window_that_a_clock_ahead_began() {
     let mut book = book(&[(Per::Day, 100)]);
-    // The clock of another key-service is thirteen hours ahead for a moment.
+    // The clock of another key-service is briefly thirteen hours ahead.
     book.at("2026-11-21T01:00Z").must_hold(2, 10);
     book.at(NOON).must_hold(1, 50);
     book.extend(1, 50, cost(40)).unwrap();
@@ -88,7 +88,7 @@ fn each_length_of_window_turns_at_its_own_time() {
         ("2026-11-20T13:00Z", [1, 2, 2, 2]),
         (MIDNIGHT, [1, 1, 3, 3]),
         ("2026-11-22T23:59:59.999Z", [1, 1, 4, 4]),
-        // A Monday.
+        // This is a Monday.
         ("2026-11-23T00:00Z", [1, 1, 1, 5]),
         ("2026-11-30T23:59:59.999Z", [1, 1, 1, 6]),
         ("2026-12-01T00:00Z", [1, 1, 2, 1]),
@@ -116,7 +116,7 @@ fn a_hold_of_an_earlier_window_is_held_against_the_window_that_runs() {
     book.at("2026-11-20T13:00Z");
     assert_eq!(book.hold(2, 1, 41, 41), Err(Refused::Reserved));
     book.spend(2, 40);
-    // The hold still fits into the window that runs now.
+    // The hold still fits into the current window.
     assert_eq!(book.capture(1, cost(60)).charged, nanos(60));
     assert_eq!(book.used(), [100]);
 }
@@ -128,7 +128,7 @@ fn a_cost_beyond_its_hold_is_billed_as_far_as_the_window_allows() {
     book.must_hold(2, 30);
     let settlement = book.capture(1, cost(500));
     assert_eq!((settlement.charged, settlement.shortfall()), (nanos(70), nanos(430)));
-    // The same for a capture without a hold, and for an extension.
+    // The same applies to a capture without a hold, and to an extension.
     assert_eq!(book.capture(3, cost(1)).charged, nanos(0));
     let extended = |amount| Ok(Outcome::Extended { amount: nanos(amount), revoked_by: None });
     assert_eq!(book.extend(2, 500, cost(0)), extended(30));
@@ -156,7 +156,7 @@ fn a_clock_that_steps_ahead_and_back_renews_a_window_once() {
     book.now = book.now.minus(STEP);
     book.spend(3, 30);
     assert_eq!(book.check(), reached("2026-11-22T00:00Z"));
-    // When the day begins by the right clock, nothing is renewed again.
+    // When the day begins by the correct clock, nothing is renewed again.
     assert_eq!(book.at(MIDNIGHT).check(), reached("2026-11-22T00:00Z"));
 }
 
@@ -174,7 +174,7 @@ fn what_a_clock_past_midnight_held_is_billed_to_the_new_day_by_a_clock_before_it
     assert_eq!(book.used(), [90]);
 }
 
-/// Lets a hold expire after a report of 80, captures it late at another time, and returns what the windows then have.
+/// Lets a hold expire after a report of 80, captures it late at another time, and returns what the windows have used.
 fn late_capture(bounds: &[(Per, i64)], at: &str, total: i64) -> Vec<i64> {
     let mut book = book(bounds);
     book.must_hold(1, 100);
@@ -192,7 +192,7 @@ fn what_a_late_capture_gives_back_is_taken_off_the_window_of_the_earlier_bill_al
     assert_eq!(late_capture(&bounds, "2026-11-20T12:30Z", 10), [110, 110]);
     assert_eq!(late_capture(&bounds, "2026-11-20T13:30Z", 10), [100, 110]);
     assert_eq!(late_capture(&bounds, MIDNIGHT, 10), [100, 100]);
-    // More is billed in the window that runs.
+    // A higher cost is billed in the current window.
     assert_eq!(late_capture(&bounds, MIDNIGHT, 90), [110, 110]);
 }
 
@@ -207,8 +207,8 @@ fn a_late_capture_gives_nothing_back_to_a_window_set_after_the_bill() {
     assert_eq!(book.used(), [50]);
 }
 
-/// Lets a generation expire by a clock that is ahead, sets a window, and captures less than the expiry billed. Returns what the
-/// window has used.
+/// Lets a generation expire while the clock is ahead, sets a window, and captures less than the expiry billed. Returns
+/// what the window has used.
 fn used_after_a_late_capture(ahead: &str) -> Vec<i64> {
     let mut book = Book::new(1_000, None);
     expired(book.at(ahead), 80);
@@ -235,7 +235,7 @@ fn a_window_counts_from_the_time_at_which_it_was_set() {
     book.bound(&windows(&[(Per::Day, 100), (Per::Week, 1_000)]));
     book.spend(2, 30);
     assert_eq!(book.used(), [30, 30]);
-    // A length that stays keeps what was billed in its window, a new one begins.
+    // A window of the same length keeps its spend; a new one begins empty.
     book.bound(&windows(&[(Per::Month, 50), (Per::Day, 40)]));
     assert_eq!(book.used(), [0, 30]);
     book.must_hold(3, 10);
@@ -265,7 +265,7 @@ fn the_refusal_names_the_time_at_which_everything_that_is_used_up_renews() {
     assert_eq!(book.hold(2, 15, 15, 15), reached("2026-11-20T13:00Z"));
     assert_eq!(book.hold(2, 30, 30, 30), reached(MIDNIGHT));
     assert_eq!(book.hold(2, 51, 51, 51), reached("2026-12-01T00:00Z"));
-    // No end of a window renews a lifetime limit.
+    // The end of a window does not renew a lifetime limit.
     book.set_limit(Some(100));
     assert_eq!(book.check(), Err(KEY_LIMIT_REACHED));
 }

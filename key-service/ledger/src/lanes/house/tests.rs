@@ -1,4 +1,4 @@
-//! What is dropped, and when.
+//! Checks which sets housekeeping drops, and when.
 
 use domain::{
     ledger::histories::{START, account},
@@ -40,7 +40,7 @@ fn generations_are_dropped_hours_later_and_those_with_open_holds_after_them() {
     let mut drops = Drops::new(drops.house);
     drops.generations(&open, hours(6));
     assert!(!drops.sets.contains(&of_generations(first + 1)));
-    // The hold is settled. Its capture may be sent again.
+    // The hold is settled, but its capture may be sent again.
     let mut drops = Drops::new(drops.house);
     drops.generations(&BTreeSet::new(), hours(7));
     assert!(!drops.sets.contains(&of_generations(first + 1)));

@@ -1,4 +1,4 @@
-//! Second factors, from setting up to turning off.
+//! Tests second factors, from enabling to removal.
 
 use shared::secret::ExposeSecret;
 use totp_rs::{Builder, Secret, Totp};
@@ -12,7 +12,7 @@ use domain::member::{LinkMaker, Role};
 
 const PASSWORD: &str = "a few words that do";
 
-/// A member with a password, a second factor, and an app.
+/// A member with a password, a second factor, and an authenticator app.
 struct Ann {
     office: Office,
     account: AccountId,
@@ -30,7 +30,7 @@ impl Ann {
         let session = desk.sign_in_with_link(&link, "", SignInClient::default()).await.unwrap().token;
         let ann = desk.session(&session).await.unwrap().unwrap();
         desk.set_password(&ann, "".into(), PASSWORD.into()).await.unwrap();
-        // The link no longer replaces the password.
+        // The link can no longer replace the password.
         office.clock.set("2026-11-20T03:00:05Z");
         let ann = desk.session(&session).await.unwrap().unwrap();
         let offered = desk.offered_factor(&ann, "acme", None).unwrap();
@@ -53,7 +53,7 @@ impl Ann {
         self.office.management.session(&self.session).await.unwrap().unwrap()
     }
 
-    /// The challenge after the right password.
+    /// Returns the challenge after a correct password.
     async fn challenge(&self, visit: &Token) -> String {
         let (account, name, address) = ("acme", "ann", "192.0.2.1");
         let password = PASSWORD.into();
@@ -76,7 +76,7 @@ impl Ann {
     }
 }
 
-/// The code of an app, so many steps from now.
+/// Returns the app's code for a time step relative to now.
 fn code(app: &Totp, office: &Office, steps: i64) -> String {
     let seconds = office.management.now().seconds() + 30 * steps;
     app.generate(u64::try_from(seconds).unwrap()).to_string()

@@ -1,4 +1,4 @@
-//! The last refused calls of an account, one by one. Their counts are kept longer.
+//! The latest refused calls of an account. Only their counts are kept longer.
 
 use std::cmp::Reverse;
 
@@ -11,12 +11,12 @@ use crate::store::{base::Store, layout};
 
 /// Refused calls that an account keeps: a few hundred kilobytes.
 pub const REFUSED_CALLS_KEPT: usize = 1_000;
-/// Most values that one commit appends, far below a commit's bound on words.
+/// Maximum values that one commit appends, far below the limit on a commit's words.
 const APPENDED_AT_ONCE: usize = 200;
 
 impl Store {
-    /// Adds refused calls of the account, and drops all but the last [`REFUSED_CALLS_KEPT`]. It needs no guards, since
-    /// spending does not read them.
+    /// Adds refused calls of the account, and drops all but the latest [`REFUSED_CALLS_KEPT`]. It needs no guards,
+    /// since spending does not read them.
     pub async fn add_refused_calls(
         &self,
         account: AccountId,
@@ -38,7 +38,7 @@ impl Store {
         Ok(())
     }
 
-    /// Lists the last refused calls of the account, the newest first.
+    /// Lists the account's latest refused calls, newest first.
     pub async fn refused_calls(&self, account: AccountId) -> Result<Vec<RefusedCall>, StoreError> {
         let (space, all, order) = (layout::space(account), 0..=u64::MAX, Order::Descending);
         let values =
@@ -48,13 +48,13 @@ impl Store {
             call.map_err(|_| StoreError::Damaged(format!("refused call {number}")))
         };
         let mut calls: Vec<_> = values.into_iter().map(read).collect::<Result<_, _>>()?;
-        // Each key-service adds several calls at once, some time after they were refused.
+        // Each key-service adds calls in batches, some time after they were refused.
         calls.sort_unstable_by_key(|call| Reverse(call.id));
         Ok(calls)
     }
 }
 
-/// Name of the record with the numbers of the calls.
+/// Names the record with the last number.
 fn numbers() -> RecordName<RefusedCalls> {
     layout::name(layout::HOUSE, *b"c")
 }

@@ -14,8 +14,8 @@ use crate::store::base::Store;
 /// An instant is located to within this many entries.
 pub(super) const CLOSE: u64 = 64;
 
-/// Entries between two places where the journal's time went back. It goes back only after a clock was far ahead, so
-/// nearly every journal is a single run.
+/// Entries between two positions at which the journal's time went back. It goes back only after a clock was far ahead,
+/// so nearly every journal is a single run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Run {
     /// Number of the first entry.
@@ -25,7 +25,7 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// Finds the run of the entry before a place, or of the last entry.
+    /// Finds the run of the entry before a position, or of the last entry.
     pub(super) async fn before(
         store: &Store,
         account: AccountId,
@@ -40,7 +40,7 @@ impl Run {
         Ok(run)
     }
 
-    /// The run before this one.
+    /// Returns the run before this one.
     pub(super) async fn earlier(self, store: &Store, account: AccountId) -> Result<Option<Self>, StoreError> {
         if self.first <= 1 {
             return Ok(None);
@@ -54,7 +54,7 @@ impl Run {
         Ok(Some(Self { first: before.unwrap_or_default().max(1), next: Some(self.first) }))
     }
 
-    /// Finds by binary search the number of an entry of the run shortly after the last one before a time.
+    /// Finds by binary search the number of an entry in the run, at or shortly after the last entry before a time.
     pub(super) async fn end_before(
         self,
         store: &Store,
@@ -76,7 +76,7 @@ impl Run {
 }
 
 impl Store {
-    /// Returns how far entries around a time may be out of order.
+    /// Returns how far out of order entries around a time may be.
     pub async fn disorder(&self, account: AccountId, at: Timestamp) -> Result<Duration, StoreError> {
         Ok(self.money(account).await?.disorder(at))
     }

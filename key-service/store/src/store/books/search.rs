@@ -1,5 +1,5 @@
-//! Searches of the journal that read a bounded part. Entries of a key or group are found by following each entry's
-//! number of the previous one; other searches scan.
+//! Searches of the journal that read a bounded part. To find a key's or group's entries, they follow the number of the
+//! previous entry that each entry contains. Other searches scan.
 
 use std::collections::HashMap;
 
@@ -21,35 +21,34 @@ use domain::{
     search::EntrySearch,
 };
 
-/// Default for the most records that a page reads in search of matches.
+/// Default for the maximum records that a page reads in search of matches.
 const MOST_READ: usize = 4_000;
-/// Most journal entries that a page reads: about 10 ms of work.
+/// Maximum journal entries that a page reads: about 10 ms of work.
 const MOST_ENTRIES: usize = 2_000;
-/// Number of records read at a time.
+/// Records read at a time.
 pub const READ_AT_ONCE: usize = 500;
-/// Entries searched for a generation's bill: more than a minute of a busy account.
+/// Entries searched for a generation's bill: more than a busy account writes in a minute.
 const LOOKED_THROUGH: usize = 50_000;
-/// Most runs of the journal that are searched for a generation's bill.
+/// Maximum runs of the journal that are searched for a generation's bill.
 const MOST_RUNS: usize = 8;
 /// If linked entries are this close together, whole ranges of entries are read at a time.
 const CLOSE_BY: usize = 20;
-/// Reading this many entries takes as long as following a link, which is a round trip.
+/// Reading this many entries takes as long as following a link, since that is a round trip.
 const STEP: usize = 20;
 
-/// A running search. It reads records after a place until `limit` match or too many were read.
+/// A running search. It reads records after a position until `limit` match or too many were read.
 #[derive(Debug)]
 pub struct Scan<T, C> {
     found: Vec<T>,
     limit: usize,
     /// Number of records after which the search pauses.
     most: usize,
-    /// Place of the last record that was read.
+    /// Position of the last record that was read.
     place: Option<C>,
     read: usize,
     ended: Option<Ended>,
 }
 
-/// Reason for the end of a search.
 #[derive(Clone, Copy, Debug)]
 enum Ended {
     /// All records were read.
@@ -59,7 +58,7 @@ enum Ended {
 }
 
 impl<T, C: Copy> Scan<T, C> {
-    /// Begins a search after the place `after`.
+    /// Begins a search after the position `after`.
     pub fn new(after: Option<C>, limit: usize) -> Self {
         Self { found: Vec::new(), limit, most: MOST_READ, place: after, read: 0, ended: None }
     }
@@ -75,13 +74,13 @@ impl<T, C: Copy> Scan<T, C> {
         self.ended.is_none()
     }
 
-    /// Place after which to read.
+    /// Returns the position after which to read.
     pub fn place(&self) -> Option<C> {
         self.place
     }
 
-    /// Adds the records after the place, each with its place and, if it matches, the match. Fewer records than `asked`
-    /// means that they are the last.
+    /// Adds the records after the position, each with its position and, if it matches, the match. If there are fewer
+    /// than `asked`, they are the last.
     pub fn add(&mut self, records: impl ExactSizeIterator<Item = (C, Option<T>)>, asked: usize) {
         let were_last = records.len() < asked;
         self.read += records.len();
@@ -100,7 +99,7 @@ impl<T, C: Copy> Scan<T, C> {
         }
     }
 
-    /// The page that was found.
+    /// Returns the page of matches.
     pub fn page(self) -> Found<T, C> {
         let next = match self.ended {
             Some(Ended::NothingLeft) => None,
@@ -129,7 +128,7 @@ pub(crate) async fn entries(
     }
 }
 
-/// Searches a run for entries before the scan's place.
+/// Searches a run for entries before the scan's position.
 async fn search_run(
     store: &Store,
     account: AccountId,
@@ -146,7 +145,7 @@ async fn search_run(
         None => None,
     };
     let chain = Chain::of(search);
-    // One entry more than fits shows whether there are more.
+    // One entry more than fits is read to see whether there are more.
     let mut at_once = READ_AT_ONCE.min(scan.limit.saturating_add(1));
     if let Some(chain) = chain
         && let Some(next) = chain.next(store, account, scan.place).await?
@@ -157,7 +156,7 @@ async fn search_run(
     while scan.goes_on() {
         let mut entries = store.latest_entries(account, scan.place(), at_once).await?;
         let step = chain.and_then(|chain| entries.iter().rev().find_map(|entry| chain.step(entry)));
-        // Entries of a run only get older: once one is too old, no wanted one follows.
+        // Within a run, entries only get older: once one is too old, no more can match.
         let is_past = |entry: &JournalEntry| {
             entry.number < run.first || earliest.is_some_and(|begins| entry.entry.settlement.at < begins)
         };
@@ -179,7 +178,7 @@ async fn search_run(
 }
 
 impl<T> Scan<T, u64> {
-    /// Continues before a finished run. Returns whether the search goes on.
+    /// Continues before a finished run. Returns whether the search continues.
     fn leaves(&mut self, run: Run) -> bool {
         match self.ended {
             Some(Ended::NothingLeft) => {
@@ -192,7 +191,7 @@ impl<T> Scan<T, u64> {
         }
     }
 
-    /// Skips to the entry of this number, since no entry in between matches. Zero for none.
+    /// Skips to the entry with this number, since no entry in between matches. Zero ends the search.
     fn go_to(&mut self, next: u64) {
         let is_full = self.found.len() == self.limit;
         match self.ended {
@@ -209,14 +208,14 @@ impl<T> Scan<T, u64> {
     }
 }
 
-/// A step from an entry to the entry it links to.
+/// A step from an entry to the previous one in its chain.
 struct ChainStep {
-    /// Number of the other one, or zero for none.
+    /// Number of the previous entry, or zero if this is the first.
     to: u64,
     length: u64,
 }
 
-/// The entries of a key or group. Each has the number of the previous one.
+/// The entries of a key or group. Each contains the number of the previous one.
 #[derive(Clone, Copy)]
 enum Chain {
     Key(KeyId),
@@ -224,13 +223,14 @@ enum Chain {
 }
 
 impl Chain {
-    /// The chain that contains all matches of a search, if there is one.
+    /// Returns the chain that contains all matches of a search, if there is one.
     fn of(search: &EntrySearch) -> Option<Self> {
         let group = search.group.or(search.within);
         search.key.map(Self::Key).or(group.map(Self::Group))
     }
 
-    /// Number of the entry before this one, or zero for the first; `None` if this entry does not belong to the chain.
+    /// Returns the number of the chain's previous entry, or zero for the first; `None` if this entry is not in the
+    /// chain.
     fn before(self, JournalEntry { entry, before, .. }: &JournalEntry) -> Option<u64> {
         let payer = &entry.settlement.payer;
         match self {
@@ -246,8 +246,8 @@ impl Chain {
         self.before(entry).map(|to| ChainStep { to, length: entry.number.saturating_sub(to) })
     }
 
-    /// Number of the chain's next entry from a place, or zero for none. `None` if the place is not at an entry of the
-    /// chain.
+    /// Returns the number of the chain's next entry from a position, or zero at the end; `None` if the position is not
+    /// at an entry of the chain.
     async fn next(
         self,
         store: &Store,
@@ -255,7 +255,7 @@ impl Chain {
         place: Option<u64>,
     ) -> Result<Option<u64>, StoreError> {
         let last = match self.last(store, account).await {
-            // Pages show what can be read.
+            // Pages show whatever can be read.
             Err(StoreError::Damaged(_)) => return Ok(None),
             last => last?,
         };
@@ -268,7 +268,7 @@ impl Chain {
         Ok(at_place.iter().find_map(next))
     }
 
-    /// Number of the last entry, or zero for none.
+    /// Returns the number of the chain's last entry, or zero if it has none.
     async fn last(self, store: &Store, account: AccountId) -> Result<u64, StoreError> {
         let space = names::space(account);
         Ok(match self {
@@ -290,7 +290,7 @@ pub(crate) async fn entry_of(
     account: AccountId,
     generation: GenerationId,
 ) -> Result<Option<JournalEntry>, StoreError> {
-    // A remembered bill has its time.
+    // A remembered bill includes its time.
     let billed_at = store.billed_at(account, generation).await?;
     let begins = billed_at.unwrap_or(generation.created_at());
     let begins = begins.minus(CLOCK_LEAD.max(store.disorder(account, begins).await?));
@@ -299,7 +299,7 @@ pub(crate) async fn entry_of(
         let begin = run.end_before(store, account, begins).await?.saturating_sub(CLOSE + 1);
         let begin = begin.max(run.first - 1);
         let found = match entry_after(store, account, generation, (begin, run.next)).await? {
-            // The clock of the gateway that made the id may be ahead of ours, or ours may have gone back.
+            // The clock of the gateway that created the id may be ahead of ours, or ours may have gone back.
             None if billed_at.is_none() && run.next.is_none() => {
                 entry_before(store, account, generation, begin + 1).await?
             }
@@ -366,7 +366,7 @@ fn is_final(entry: &JournalEntry) -> bool {
 }
 
 impl Store {
-    /// Numbers of keys' last entries, for keys that have any.
+    /// Returns the numbers of keys' last entries, for keys that have entries.
     pub async fn last_entries(
         &self,
         account: AccountId,
@@ -378,7 +378,7 @@ impl Store {
         Ok(keys.iter().zip(found).filter_map(last).collect())
     }
 
-    /// Returns the time of a generation's last bill, while it is remembered and can be read.
+    /// Returns the time of a generation's last bill, if it is remembered and can be read.
     async fn billed_at(
         &self,
         account: AccountId,

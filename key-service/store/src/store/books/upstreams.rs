@@ -1,4 +1,5 @@
-//! Bills of upstreams in the last hours, over all accounts. Losing some does no harm. An upstream is identified by its
+//! Bills of upstreams in recent hours, over all accounts. Losing some does no harm. An upstream is identified by its
+//! model and its name in the catalogue.
 //! model and its name in the catalogue.
 
 use std::collections::BTreeMap;
@@ -19,7 +20,7 @@ use crate::store::{
     layout,
 };
 
-/// Hours that are kept: a day, plus the current one.
+/// Hours kept: a day, plus the current hour.
 pub const UPSTREAM_HOURS: i64 = 25;
 /// Separates a model's id from an upstream's name. Neither contains control characters.
 const SEPARATOR: u8 = 0;
@@ -49,8 +50,8 @@ impl Store {
         self.note(&space(), add).await
     }
 
-    /// Sums the counts of each upstream since an hour, by model and name. Upstreams without a bill since then are left
-    /// out.
+    /// Sums the counts of each upstream since an hour, by model and name. Upstreams without a bill since then are
+    /// omitted.
     pub async fn upstream_calls(
         &self,
         since: Hour,
@@ -76,7 +77,7 @@ impl Store {
     }
 }
 
-/// Reads model and name of an upstream.
+/// Decodes an upstream's model and name.
 fn read_name(name: &[u8]) -> Result<(String, String), StoreError> {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let place = name.iter().position(|byte| *byte == SEPARATOR);
@@ -97,7 +98,7 @@ fn written(hour: u32, UpstreamCalls { bills, first_tokens }: UpstreamCalls) -> U
     UpstreamHour { hour, bills, first_tokens: first_tokens.to_vec() }
 }
 
-/// Reads counts. Counts of classes that only a newer version has are ignored.
+/// Decodes counts. Classes that only a newer version has are ignored.
 fn read(UpstreamHour { hour: _, bills, first_tokens }: &UpstreamHour) -> UpstreamCalls {
     let mut classes = [0; CLASSES];
     for (class, count) in classes.iter_mut().zip(first_tokens) {

@@ -1,7 +1,7 @@
 //! Management keys of accounts.
 //!
-//! The record of a key's owner is written before the key, and the credential after it. So a credential always leads to
-//! a key, and a visible key can always be revoked.
+//! The record of a key's owner is written before the key, and the credential after it. So every credential leads to a
+//! key, and every visible key can be revoked.
 
 use domain::{
     access::is_noted,
@@ -32,8 +32,8 @@ use crate::{
 };
 
 impl Store {
-    /// Creates a management key in an existing account; a repetition changes nothing. `false` if the account has
-    /// reached its bound on management keys.
+    /// Creates a management key in an existing account; repeating this changes nothing. Returns `false` if the account
+    /// has reached its maximum of management keys.
     pub async fn create_management_key(&self, key: NewManagementKey, act: &Act) -> Result<bool, StoreError> {
         match self.create_management_key_once(key, None, act).await {
             Ok(_) => Ok(true),
@@ -50,7 +50,7 @@ impl Store {
         act: &Act,
     ) -> Result<Made<ManagementKeyId>, Error<ManagementKeyNotMade>> {
         let (account, id) = (key.account, key.key.id);
-        // Refused here, the call leaves no record of an owner behind.
+        // Refusing here avoids leaving behind a record of an owner.
         if self.account_money(account).await?.is_none() {
             return Err(StoreError::no_account(account).into());
         }
@@ -88,7 +88,7 @@ impl Store {
         Ok(made)
     }
 
-    /// The account's management keys, oldest first.
+    /// Lists the account's management keys, oldest first.
     pub async fn management_keys(&self, account: AccountId) -> Result<Vec<ManagementKey>, StoreError> {
         let space = layout::space(account);
         let list = self.read().get::<IdList<ManagementKeyId>>(&space, list_name()).await?.unwrap_or_default();
@@ -108,7 +108,7 @@ impl Store {
     }
 
     /// Records the use of a management key, unless a use less than [`domain::access::USE_NOTED_EVERY`] earlier is
-    /// recorded. Returns whether it recorded this use.
+    /// recorded. Returns whether this use was recorded.
     pub async fn use_management_key(
         &self,
         account: AccountId,
@@ -128,7 +128,7 @@ impl Store {
         self.note(&layout::space(account), note).await
     }
 
-    /// Revokes a management key of any account; a repetition changes nothing. `None` if it does not exist.
+    /// Revokes a management key of any account; repeating this changes nothing. `None` if it does not exist.
     pub async fn revoke_management_key(
         &self,
         id: ManagementKeyId,
@@ -165,7 +165,7 @@ fn add_key(change: &mut Change<'_>, new: &NewManagementKey, act: &Act) -> Result
     Ok(true)
 }
 
-/// Revokes a key, unless it is revoked already.
+/// Revokes a key, unless it is already revoked.
 fn revoke(
     change: &mut Change<'_>,
     id: ManagementKeyId,
@@ -182,7 +182,7 @@ fn revoke(
     Ok(Some(read_key(id, key)))
 }
 
-/// Returns whether a key is in the list or may be added.
+/// Returns whether a key is in the list or fits into it.
 fn has_room(list: &IdList<ManagementKeyId>, id: ManagementKeyId, most: u64) -> bool {
     (list.ids.len() as u64) < most || list.ids.contains(&id)
 }
@@ -195,7 +195,7 @@ fn key_name(id: ManagementKeyId) -> RecordName<ManagementKeyRecord> {
     layout::name(layout::MANAGEMENT_KEYS, layout::tagged(b'k', id.as_bytes()))
 }
 
-/// Space and name of the record of a key's owner.
+/// Returns the space and name of the record for a key's owner.
 fn owner_record(id: ManagementKeyId) -> (Space, RecordName<ManagementKeyOwner>) {
     let space = layout::part_of("management-keys", id.as_bytes());
     (space, layout::name(layout::MANAGEMENT_KEY_OWNERS, *id.as_bytes()))

@@ -28,19 +28,19 @@ pub(super) fn find(change: &mut Change<'_>, id: GroupId) -> Result<Option<Group>
     Ok(Some(from_profile(id, spend, profile.ok_or_else(|| damaged("the profile of a group"))?)))
 }
 
-/// Finds the group of the account that has this external id.
+/// Finds the account's group with this external id.
 pub(crate) fn with_external_id(change: &mut Change<'_>, id: &str) -> Result<Option<GroupId>, StoreError> {
     let found = change.get::<ExternalId>(&external_id(id))?;
     Ok(found.map(|found| found.group))
 }
 
-/// Creates a group, unless another one has the external id; a repetition changes nothing.
+/// Creates a group, unless another one has the external id; repeating this changes nothing.
 pub(super) fn create(
     change: &mut Change<'_>,
     NewGroup { account, group, most }: &NewGroup,
     act: &Act,
 ) -> Result<Made<Group>, Error<Refused>> {
-    // All records are requested first, so that they are read together.
+    // All records are requested first, so that one round trip reads them.
     let exists = change.account()?.is_some();
     let named = group.external_id.as_deref().map(|id| with_external_id(change, id)).transpose()?.flatten();
     let groups =
@@ -66,7 +66,7 @@ pub(super) fn create(
     made(change, *group.id.as_bytes()).map(Made::New)
 }
 
-/// Finds the group that a request made.
+/// Finds the group that a request created.
 pub(super) fn made(change: &mut Change<'_>, id: [u8; 16]) -> Result<Group, Error<Refused>> {
     let found = find(change, group_id(&id)?)?;
     Ok(found.ok_or_else(|| damaged("what an idempotency key made is missing"))?)
@@ -125,7 +125,7 @@ pub(super) fn update(
     Ok(group)
 }
 
-/// Writes events of the thresholds that a group's new bounds cross.
+/// Writes events for the thresholds that a group's new limits cross.
 pub(crate) fn tell_passed(change: &mut Change<'_>, before: Option<&Group>, after: &Group, act: &Act) {
     let before = before.map(|group| &group.spend.budget);
     change.tell(ledger::passed_by_bounds(Holder::Group(after.id), before, &after.spend.budget, act.at));
@@ -144,7 +144,7 @@ fn may_have_parent(
     Ok(group::may_be_parent(parent, found.as_ref(), id, has_children))
 }
 
-/// Moves a group from the children of its previous parent to those of the new one.
+/// Moves a group from its previous parent's children to its new parent's.
 fn move_group(
     change: &mut Change<'_>,
     id: GroupId,
@@ -166,7 +166,7 @@ fn move_group(
     Ok(())
 }
 
-/// Counts a key that is created in a group, moves to another one, or leaves.
+/// Counts a key that is created in a group, moves between groups, or leaves its group.
 pub(crate) fn count_key(
     change: &mut Change<'_>,
     before: Option<GroupId>,

@@ -1,5 +1,3 @@
-//! Stored profiles of groups.
-
 use domain::{group::Group, ledger};
 use key_service_ledger::{
     StoreError,
@@ -14,7 +12,7 @@ pub(crate) fn group_id(bytes: &[u8]) -> Result<GroupId, StoreError> {
     GroupId::from_slice(bytes).ok_or_else(|| damaged("a group's id"))
 }
 
-/// The profile of a group without children and opening balance.
+/// Returns the profile of a group without child groups and opening balance.
 pub(super) fn to_profile(group: &Group) -> GroupProfile {
     let Group { id: _, name, external_id, metadata, key_defaults, created_at, keys, spend: _ } =
         group.clone();
@@ -22,13 +20,13 @@ pub(super) fn to_profile(group: &Group) -> GroupProfile {
     GroupProfile { name, external_id, metadata, key_defaults, created_at, keys, children, opening }
 }
 
-/// Makes a group from its money and profile.
+/// Builds a group from its money and profile.
 pub(super) fn from_profile(id: GroupId, spend: ledger::Group, profile: GroupProfile) -> Group {
     let GroupProfile { name, external_id, metadata, key_defaults, created_at, keys, .. } = profile;
     Group { id, name, external_id, metadata, key_defaults, created_at, keys, spend }
 }
 
-/// Makes a group from its two records.
+/// Builds a group from its two records.
 pub(super) fn from_records(
     id: GroupId,
     money: &Record,

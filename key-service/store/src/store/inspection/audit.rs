@@ -21,15 +21,15 @@ use crate::store::{
 };
 
 impl Store {
-    /// Audits the account's books while spending continues. `None` if the account has no records. Reads the whole
+    /// Audits the account's books while spending continues; `None` if the account has no records. Reads the whole
     /// journal in bounded memory.
     pub async fn audit(&self, account: AccountId) -> Result<Option<Audit>, StoreError> {
         let (records, clock) = (&*self.records, &*self.clock);
         Books { records, clock, journal_entries: self.kept.journal_entries }.audit(account).await
     }
 
-    /// Lists ids and names of the accounts to audit, ordered by id: all that have a name or are in any other index of
-    /// accounts.
+    /// Lists the ids and names of the accounts to audit, ordered by id: all that have a name or are in any other index
+    /// of accounts.
     pub async fn audited_accounts(&self) -> Result<Vec<(AccountId, String)>, StoreError> {
         let mut accounts: BTreeMap<_, _> = self.account_names().await?.into_iter().collect();
         let mut others = Vec::new();
@@ -55,7 +55,7 @@ impl Store {
         Ok(accounts.into_iter().collect())
     }
 
-    /// Records the first journal entry of each account, after a copy from a store that drops old entries.
+    /// Records each account's first journal entry, after a copy from a store that drops old entries.
     pub async fn note_first_entries(&self) -> Result<(), StoreError> {
         for (account, _) in self.audited_accounts().await? {
             let space = names::space(account);

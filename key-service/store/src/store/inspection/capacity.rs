@@ -6,21 +6,21 @@ use crate::store::base::Store;
 use key_service_ledger::StoreError;
 use records::MissingServers;
 
-/// Free space of the store.
 #[async_trait]
 pub trait Capacity: Send + Sync + 'static {
     /// Returns whether the remaining space is reserved for holds and captures. The answer may be a second old. Always
-    /// `false` for a store without a known bound.
+    /// `false` for a store without a known limit.
     async fn is_nearly_full(&self) -> Result<bool, StoreError>;
 
-    /// Used share of the space, from 0 to 1: the memory of the fullest server, or the disk. `None` without a bound.
+    /// Returns the used share of the space, from 0 to 1: the fullest server's memory, or the disk. `None` without a
+    /// limit.
     async fn used_ratio(&self) -> Result<Option<f64>, StoreError>;
 
-    /// Describes which failures confirmed writes may not survive, and what to do about it.
+    /// Describes which failures may destroy confirmed writes, and what to do about it.
     async fn persistence_warnings(&self) -> Vec<&'static str>;
 
-    /// Makes a small write to every server that changes no data, and names the servers that refuse. Fails if all refuse,
-    /// for lack of space or another reason.
+    /// Makes a small write that changes no data on every server, and returns the servers that refuse. Fails if all
+    /// refuse, for lack of space or another reason.
     async fn try_write(&self) -> Result<MissingServers, StoreError>;
 }
 

@@ -32,10 +32,10 @@ use crate::store::{
     spending::holders::PARTS_TRIED,
 };
 
-/// Most links and sessions of a member, and days of a key's refused calls, that are shown: more than most have.
+/// Maximum links and sessions of a member, and days of a key's refused calls, that are shown: more than most have.
 const MOST: usize = 100;
 
-/// An object of an account that has records.
+/// What has records that can be shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShownObject {
     Key(KeyId),
@@ -72,21 +72,21 @@ impl FromStr for ShownObject {
     }
 }
 
-/// A record, in readable form.
+/// A record in readable form.
 #[derive(Clone, Debug, Serialize)]
 pub struct ShownRecord {
-    /// The set under its name in the store, with the part if the set has parts.
+    /// Name of the set, with the part if the set has parts.
     pub set: String,
     /// Name in the set: text, a letter and a hexadecimal id, or hexadecimal digits.
     pub name: String,
-    /// Commit that wrote the record last; null if it cannot be read.
+    /// Commit that last wrote the record; null if it cannot be read.
     pub revision: Option<String>,
-    /// The value; `{"damaged": …}` with the number of its bytes if it cannot be read.
+    /// The value; `{"damaged": …}` with its number of bytes if it cannot be read.
     pub record: Box<RawValue>,
 }
 
 impl Store {
-    /// Reads the records of the account itself or of one of its objects. Empty if the account has nothing with this id.
+    /// Reads the records of the account or of one of its objects. Empty if the account has nothing with this id.
     pub async fn show(
         &self,
         account: AccountId,
@@ -99,7 +99,7 @@ impl Store {
         Ok(shown)
     }
 
-    /// Lists spaces and names of the records, including those that may be absent.
+    /// Lists the spaces and names of the records, including those that may be absent.
     async fn places_of(
         &self,
         account: AccountId,
@@ -160,7 +160,7 @@ impl Store {
         Ok(own.into_iter().map(|name| (space.clone(), name)).chain(others).collect())
     }
 
-    /// Names of the records of a member.
+    /// Lists the names of a member's records.
     async fn of_member(&self, space: &Space, id: MemberId) -> Result<Vec<Name>, StoreError> {
         let mut own = vec![member_name(id).into()];
         let member = self.read_sound(space, member_name(id)).await?;
@@ -173,7 +173,7 @@ impl Store {
         Ok(own)
     }
 
-    /// A record that may be absent or damaged.
+    /// Reads a record; `None` if it is absent or damaged.
     async fn read_sound<T: for<'b> Decode<'b, ()>>(
         &self,
         space: &Space,
@@ -209,7 +209,7 @@ pub(crate) fn shown(name: &Name, record: Option<&Record>) -> ShownRecord {
     }
 }
 
-/// What is shown of a record that cannot be read.
+/// Returns what to show in place of a record that cannot be read.
 #[expect(clippy::expect_used, reason = "an optional number is JSON")]
 fn damaged(record: Option<&Record>) -> Box<RawValue> {
     let damaged = BTreeMap::from([("damaged", record.map(|record| record.message().len()))]);
@@ -236,7 +236,7 @@ fn name_text(Name { set, key }: &Name) -> String {
     }
 }
 
-/// Name of a record in a set without parts.
+/// Names a record in a set without parts.
 fn named(table: u8, key: impl Into<NameBytes>) -> Name {
     Name { set: Set { table, part: 0 }, key: key.into() }
 }
@@ -244,7 +244,7 @@ fn named(table: u8, key: impl Into<NameBytes>) -> Name {
 /// Reads a value and shows it as JSON.
 type ReadValue = fn(&Record) -> Option<Box<RawValue>>;
 
-/// The name of a record's set in the store, and how its value is read.
+/// Returns the name of a record's set, and the function that reads its value.
 fn kind(table: u8, key: &[u8]) -> (&'static str, ReadValue) {
     match (table, key.first()) {
         (names::MONEY, Some(b'a')) => ("money", json_of::<AccountRecord>),

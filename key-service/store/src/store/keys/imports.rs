@@ -1,9 +1,9 @@
 //! Imports from another gateway.
 //!
-//! Digests are in other spaces than the account, and there may be too many keys for one commit. So an import is first
-//! planned. Then each digest is reserved for the id of its key. Then groups and keys are created in several commits,
-//! and each commit decides again from what exists. Every step may be repeated. A digest reserved for a key that does
-//! not exist is refused like an unknown one, and the same import later creates the key under exactly that id.
+//! Digests are stored in other spaces than the account, and there may be too many keys for one commit. So an import is
+//! first planned. Then each digest is reserved for the id of its key. Then groups and keys are created in several
+//! commits, and each commit decides again from the current state. Every step may be repeated. A digest reserved for a
+//! key that does not exist is refused as unknown, and the same import later creates the key under exactly that id.
 
 use std::collections::{HashMap, HashSet};
 
@@ -30,31 +30,32 @@ use crate::{
     },
 };
 
-/// Digests that are looked up or reserved concurrently.
+/// Digests looked up or reserved concurrently.
 const ASKED_AT_ONCE: usize = 64;
-/// Keys that are looked up in a round trip.
+/// Keys looked up in one round trip.
 const FOUND_AT_ONCE: usize = 500;
-/// Most words of a commit for one key or group: a revoked key, the first of its group, with guards of the group and its
-/// parent, entries of five indexes, two events, and four more of thresholds.
+/// Maximum words of a commit for one key or group: a revoked key, the first of its group, with guards of the group and
+/// its parent, entries of five indexes, two events, and four more for thresholds.
 const MOST_WORDS_EACH: usize = 121;
 
 /// Groups and keys of an import that are created in one commit.
 struct Part {
     import: Import,
-    /// Indexes of the groups and of the keys in the whole import.
+    /// Indexes of the part's groups and keys in the whole import.
     places: (Vec<usize>, Vec<usize>),
-    /// Ids that the keys' digests are reserved for.
+    /// Ids for which the keys' digests are reserved.
     reserved: Vec<KeyId>,
 }
 
 impl Store {
-    /// Imports keys and groups of another gateway into an existing account, as [`Import::plan`] decides; or only
-    /// returns the plan. A repetition changes nothing.
+    /// Imports keys and groups of another gateway into an existing account, as [`Import::plan`] decides, or only
+    /// returns the plan. Repeating an import changes nothing.
     ///
     /// Nothing is written unless everything may be. Groups and keys that fit into one commit take effect together: 16
-    /// in Redis, thousands in SQLite. Larger imports are written in parts that others see one by one. If a call ends
-    /// early, the same import completes it. Keys and groups that others create between the parts may take the account
-    /// beyond its bounds. If a group is archived between the parts, the import is refused and its finished parts stay.
+    /// in Redis, thousands in SQLite. Larger imports are written in parts, and others can see the finished parts. If a
+    /// call ends early, the same import completes it. Keys and groups that others create between the parts may take the
+    /// account beyond its limits. If a group is archived between the parts, the import is refused and its finished
+    /// parts stay.
     pub async fn import(
         &self,
         import: Import,
@@ -108,7 +109,7 @@ impl Store {
         Ok(Present { keys, groups, owners: owners.iter().map(owner).collect(), named })
     }
 
-    /// Finds the groups that the import names, and whether each accepts keys.
+    /// Finds the groups that the import names, and whether they accept keys.
     async fn named(
         &self,
         import: &Import,
@@ -140,14 +141,14 @@ impl Store {
         Ok(made)
     }
 
-    /// The owners of these digests, in their order.
+    /// Returns the owners of these digests, in their order.
     async fn owners(&self, digests: Vec<Digest>) -> Result<Vec<Option<Principal>>, StoreError> {
         let found = stream::iter(digests).map(|digest| self.find_credential(digest));
         let found: Vec<Option<Credential>> = found.buffered(ASKED_AT_ONCE).try_collect().await?;
         Ok(found.into_iter().map(|found| found.map(|found| found.owner)).collect())
     }
 
-    /// Permanently reserves the digests for the ids of their keys. Returns the ids that they are reserved for, which
+    /// Permanently reserves the digests for the ids of their keys. Returns the ids for which they are reserved; these
     /// differ if an earlier import of the account reserved them.
     async fn reserve(&self, account: AccountId, keys: &[(ApiKey, Digest)]) -> Result<Vec<KeyId>, StoreError> {
         let credential = |id| Credential::first(Principal::ApiKey(account, id));
@@ -168,10 +169,10 @@ impl Store {
 }
 
 /// Splits a planned import into parts of at most `most` groups and keys: groups first, so that keys find them.
-/// `reserved` has the ids of the planned keys. A single part checks the bounds in its commit; for several parts, they
-/// were checked before.
+/// `reserved` contains the ids of the planned keys. A single part checks the account's limits in its commit; for
+/// several parts, they were checked before.
 fn parts(import: &Import, plan: &Plan, reserved: &[KeyId], most: usize) -> Vec<Part> {
-    /// The index of a group, or the index of a key with its id.
+    /// Position in the import: a group's index, or a key's index and id.
     enum Place {
         Group(usize),
         Key(usize, KeyId),
@@ -206,7 +207,7 @@ fn parts(import: &Import, plan: &Plan, reserved: &[KeyId], most: usize) -> Vec<P
     places.chunks(most).map(part).collect()
 }
 
-/// Creates a part of an import, all or nothing. `events` is the number of its first event within the act.
+/// Creates a part of an import, completely or not at all. `events` is the number of its first event within the act.
 fn make(
     change: &mut Change<'_>,
     Part { import, places: _, reserved }: &Part,
@@ -264,7 +265,7 @@ impl Part {
         }
     }
 
-    /// Adds what this part has created and found to the result of the whole import.
+    /// Adds what this part created and found to the result of the whole import.
     fn add(&self, part: Plan, whole: &mut Plan) {
         let Plan { groups, keys, existing_groups, existing_keys } = part;
         whole.groups.extend(groups);

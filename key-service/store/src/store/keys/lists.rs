@@ -19,9 +19,9 @@ use crate::{
     },
 };
 
-/// Entries, or keys, read in a round trip.
+/// Index entries, or keys, read in one round trip.
 const READ_AT_ONCE: usize = 500;
-/// Maximum number of keys that one commit lists as expired.
+/// Maximum keys that one commit lists as expired.
 const EXPIRED_AT_ONCE: usize = 64;
 const ID: usize = 16;
 
@@ -58,8 +58,8 @@ impl Store {
         Ok(names)
     }
 
-    /// Lists API keys of the account that have spent money, beginning after the current position of key `after`:
-    /// largest spend first, then newest first. A page with fewer keys than `limit` is the last one.
+    /// Lists API keys of the account that have spent money, beginning after the current position of key `after`: by
+    /// falling spend, then newest first. A page with fewer keys than `limit` is the last one.
     pub async fn top_spending(
         &self,
         account: AccountId,
@@ -82,7 +82,7 @@ impl Store {
                 names::spending_key(entry).ok_or_else(|| damaged("an entry of the keys by spend"))
             });
             let found = self.keys_by_id(account, &ids.collect::<Result<Vec<_>, _>>()?).await?;
-            // A charge may have been given back since the entries were read.
+            // A charge may have been returned since the entries were read.
             keys.extend(found.into_iter().filter(|key| key.spend.budget.used > NanoUsd::ZERO));
             if entries.len() < wanted {
                 break;
@@ -94,7 +94,7 @@ impl Store {
 
     /// Counts the open holds of a key, which are its requests in flight. It reads all open holds of the account.
     pub async fn holds_of(&self, account: AccountId, key: KeyId) -> Result<u64, StoreError> {
-        // A hold that is extended between two pages moves and comes twice.
+        // A hold that is extended between two pages moves and appears twice.
         let (mut generations, mut from) = (HashSet::new(), Vec::new());
         loop {
             let (space, order) = (layout::space(account), records::Order::Ascending);
@@ -112,7 +112,7 @@ impl Store {
         }
     }
 
-    /// Lists the keys of index entries that consist of this prefix, the key's id, and perhaps more; otherwise like
+    /// Lists the keys in index entries that consist of this prefix, the key's id, and perhaps more; otherwise like
     /// [`Self::keys`].
     pub(crate) async fn list_keys_in(
         &self,
@@ -141,8 +141,7 @@ impl Store {
         Ok(keys)
     }
 
-    /// Reads keys in the order of these ids, without those that do not exist. A few hundred at a time are read as of
-    /// one moment.
+    /// Reads keys in the order of these ids, without missing ones. A few hundred at a time are read as of one moment.
     pub async fn keys_by_id(&self, account: AccountId, ids: &[KeyId]) -> Result<Vec<ApiKey>, StoreError> {
         let mut keys = Vec::with_capacity(ids.len());
         for some in ids.chunks(READ_AT_ONCE) {
@@ -152,7 +151,7 @@ impl Store {
         Ok(keys)
     }
 
-    /// Lists entries that have this beginning, of keys of any status.
+    /// Lists index entries with this prefix, for keys of any status.
     async fn entries_behind(
         &self,
         account: AccountId,
@@ -178,7 +177,7 @@ impl Store {
         self.read().entries(&layout::space(account), index, range, order, limit).await
     }
 
-    /// Lists at most `limit` active keys that expire within this time, soonest first.
+    /// Lists at most `limit` active keys that expire within this time, the next to expire first.
     pub async fn keys_expiring(
         &self,
         account: AccountId,
@@ -191,7 +190,7 @@ impl Store {
         Ok(entries.iter().filter_map(|entry| id_at(entry, size_of::<u64>())).collect())
     }
 
-    /// Moves keys to the expired ones whose expiry has passed.
+    /// Lists keys as expired whose expiry has passed.
     async fn list_expired_keys(&self, account: AccountId, now: Timestamp) -> Result<(), StoreError> {
         let mut from = Vec::new();
         loop {
@@ -217,10 +216,10 @@ impl Store {
     }
 }
 
-/// Moves the key of an entry of [`layout::KEYS_EXPIRING`] to the expired ones, unless its expiry has changed.
+/// Lists the key of an entry of [`layout::KEYS_EXPIRING`] as expired, unless its expiry has changed.
 fn list_expired_key(change: &mut Change<'_>, entry: &[u8]) {
     let Some(id) = id_at(entry, size_of::<u64>()) else { return };
-    // A key that cannot be read stays where it is.
+    // A key that cannot be read stays listed as it is.
     let Ok(key) = change.key(id) else { return };
     let has_expired = key.is_some_and(|key| {
         let is_active = key.revoked_at.is_none() && !key.disabled;
@@ -233,18 +232,18 @@ fn list_expired_key(change: &mut Change<'_>, entry: &[u8]) {
     }
 }
 
-/// First entry after another one.
+/// Returns the first possible entry after this one.
 fn behind(mut entry: Vec<u8>) -> Vec<u8> {
     entry.push(0);
     entry
 }
 
-/// The id at this offset of an entry.
+/// Reads the id at this offset of an entry.
 fn id_at(entry: &[u8], place: usize) -> Option<KeyId> {
     KeyId::from_slice(entry.get(place..)?.get(..ID)?)
 }
 
-/// The name of an entry of [`layout::KEYS`].
+/// Decodes an entry of [`layout::KEYS`].
 fn read_name(entry: &[u8]) -> Option<KeyName> {
     let texts = entry.get(ID..)?;
     let end = texts.iter().rposition(|byte| *byte == 0)?;

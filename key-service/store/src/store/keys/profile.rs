@@ -4,7 +4,7 @@ use domain::{key::ApiKey, ledger};
 use key_service_ledger::stored::{KeyProfile, Rotated};
 use shared::{ids::KeyId, money::NanoUsd};
 
-/// The profile of a key, with the amount spent before it was made and the credentials of its rotations.
+/// Builds a key's profile, with the amount spent before the key was created and the credentials from its rotations.
 pub(crate) fn profile_of(key: &ApiKey, opening: NanoUsd, rotated: Vec<Rotated>) -> KeyProfile {
     let ApiKey { id: _, label, hint, created_at, metadata, spend: _ } = key.clone();
     KeyProfile { label, hint, created_at, metadata, opening, rotated }

@@ -31,12 +31,12 @@ use crate::{
     },
 };
 
-/// Most attempts at a rotation. Each failed one has lost its number to another rotation of the key.
+/// Maximum attempts at a rotation. Each failed one lost its number to another rotation of the key.
 const MOST_ATTEMPTS: u32 = 100;
 
 impl Store {
-    /// Gives an API key a new credential by [`ApiKey::rotated`], unless the idempotency key is in use. Repeating a call
-    /// with the same digest changes nothing.
+    /// Gives an API key a new credential as [`ApiKey::rotated`] does, unless the idempotency key is in use. Repeating a
+    /// call with the same digest changes nothing.
     pub async fn rotate_key(
         &self,
         new: NewCredential,
@@ -110,13 +110,13 @@ fn foreseen(key: &ApiKey, profile: &KeyProfile, new: &NewCredential, now: Timest
     number_of(profile, &new.digest).or_else(rotated)
 }
 
-/// Number of the credential that an earlier rotation made with this digest.
+/// Returns the number of the credential that an earlier rotation created with this digest.
 fn number_of(profile: &KeyProfile, digest: &Digest) -> Option<u64> {
     let mut rotated = profile.rotated.iter();
     rotated.find(|rotated| rotated.digest == *digest).map(|rotated| rotated.number)
 }
 
-/// Names a new credential among what idempotency keys made.
+/// Names a new credential in the record of an idempotency key.
 fn name_of(digest: &Digest) -> [u8; 16] {
     let of_digest = Digest::of(digest.as_bytes());
     std::array::from_fn(|byte| of_digest.as_bytes()[byte])
@@ -126,7 +126,7 @@ fn found_key(change: &mut Change<'_>, id: KeyId) -> Result<(ApiKey, KeyProfile),
     Ok(find(change, id)?.ok_or(Refused::NotFound(Noun::Key))?)
 }
 
-/// Gives a key a new credential that was written with the next number; a repetition changes nothing. Also returns the
+/// Gives a key a new credential that was written with the next number; repeating this changes nothing. Also returns the
 /// credentials that the key no longer accepts. [`Made::Existing`] if the credential does not have the next number.
 fn rotate(
     change: &mut Change<'_>,

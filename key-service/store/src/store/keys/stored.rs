@@ -20,7 +20,7 @@ use crate::store::{
     layout,
 };
 
-/// Writes events of the thresholds that a key's new bounds cross.
+/// Writes events for the thresholds that a key's new limits cross.
 pub(crate) fn tell_passed(change: &mut Change<'_>, before: Option<&ApiKey>, after: &ApiKey, act: &Act) {
     let holder = Holder::Key(after.id, after.spend.group);
     let before = before.map(|key| &key.spend.budget);
@@ -135,12 +135,12 @@ pub(crate) fn list_by_status(change: &mut Change<'_>, key: &ApiKey) {
     }
 }
 
-/// The entry of a key in [`layout::KEYS`].
+/// Encodes a key's entry in [`layout::KEYS`].
 fn name_entry_of(ApiKey { id, label, hint, .. }: &ApiKey) -> Vec<u8> {
     layout::name_entry(*id, label, hint)
 }
 
-/// Makes a key of its two records.
+/// Builds a key from its two records.
 pub(crate) fn read(
     id: KeyId,
     money: &Record,

@@ -1,4 +1,4 @@
-//! Counts of attempts that expire by themselves. Each call that counts removes a few expired ones.
+//! Counts of attempts, which expire. Each call that counts removes a few expired ones.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use shared::time::Timestamp;
 
 use crate::store::{base::Store, layout};
 
-/// Most expired counts that a call removes, to keep the commit short. A call adds at most one, so they do not
+/// Maximum expired counts that a call removes, to keep the commit short. A call adds at most one, so they do not
 /// accumulate.
 const MOST_EXPIRED: usize = 32;
-/// Bytes of the time at the beginning of an entry of [`layout::ATTEMPT_ENDS`].
+/// Length of the time that begins an entry of [`layout::ATTEMPT_ENDS`].
 const TIME_BYTES: usize = 8;
 
 impl Store {
@@ -50,7 +50,7 @@ impl Store {
         self.note(&space, count).await
     }
 
-    /// Uncounts one attempt under this name, if there is any.
+    /// Uncounts one attempt under this name, if any was counted.
     pub async fn take_attempt_back(&self, name: Digest) -> Result<(), StoreError> {
         let (space, of_count) = count_record(&name);
         let take_back = |view: &mut View| {
@@ -62,7 +62,7 @@ impl Store {
         self.note(&space, take_back).await
     }
 
-    /// Forgets the attempts under this name.
+    /// Removes the count of attempts under this name.
     pub async fn forget_attempts(&self, name: Digest) -> Result<(), StoreError> {
         let (space, of_count) = count_record(&name);
         let forget = |view: &mut View| {
@@ -75,7 +75,7 @@ impl Store {
     }
 }
 
-/// Removes the expired counts of these entries. An unreadable one stays and does not block others.
+/// Removes the expired counts of these entries. An unreadable one stays, so that it does not block the others.
 fn remove_expired(view: &mut View, ends: &[Vec<u8>], now: Timestamp) {
     for entry in ends {
         let name = layout::name(layout::ATTEMPTS, entry.get(TIME_BYTES..).unwrap_or_default());
@@ -87,18 +87,18 @@ fn remove_expired(view: &mut View, ends: &[Vec<u8>], now: Timestamp) {
     }
 }
 
-/// Removes a count with its entry.
+/// Removes a count and its index entry.
 fn remove(view: &mut View, name: &RecordName<Attempts>, counted: Attempts) {
     view.remove(name);
     view.leave(layout::ATTEMPT_ENDS, end(name, counted));
 }
 
-/// The entry of a count in [`layout::ATTEMPT_ENDS`].
+/// Encodes a count's entry in [`layout::ATTEMPT_ENDS`].
 fn end(name: &RecordName<Attempts>, counted: Attempts) -> Vec<u8> {
     [&layout::time(counted.until)[..], &name.key].concat()
 }
 
-/// Space and name of the record of a count.
+/// Returns the space and name of the record for a count.
 fn count_record(name: &Digest) -> (Space, RecordName<Attempts>) {
     (layout::part_of("attempts", name.as_bytes()), layout::name(layout::ATTEMPTS, *name.as_bytes()))
 }

@@ -1,6 +1,6 @@
-//! Members' records that expire by themselves: sign-in links, sessions and muted alarms.
+//! Members' records that expire: sign-in links, sessions and muted alarms.
 //!
-//! A record is void if its member is gone or it has expired. Writing new records gradually removes void ones.
+//! A record is void if its member was removed or it has expired. Writing new records gradually removes void ones.
 
 use std::time::Duration;
 
@@ -30,20 +30,20 @@ use crate::{
     },
 };
 
-/// Most expired records that a new one removes, to keep the commit short.
+/// Maximum expired records that a new one removes, to keep the commit short.
 const MOST_EXPIRED: usize = 32;
-/// Most records removed together with a member: more than a member usually has. Any others are void, and expire.
+/// Maximum records removed together with a member: more than a member usually has. Any others are void, and expire.
 const MOST_VOIDED: usize = 64;
-/// Records of a member read at the same time.
+/// Records of a member read at a time.
 const READ_AT_ONCE: usize = 200;
-/// Bytes of the time at the beginning of an entry of [`layout::EXPIRING_ENDS`].
+/// Length of the time that begins an entry of [`layout::EXPIRING_ENDS`].
 const TIME_BYTES: usize = 8;
-/// Bytes of the member's id at the beginning of an entry of [`layout::OF_MEMBERS`].
+/// Length of the member's id that begins an entry of [`layout::OF_MEMBERS`].
 const MEMBER_BYTES: usize = 16;
 
 impl Store {
-    /// Stores a record until it expires; a repetition changes nothing. A link replaces the member's previous one. A new
-    /// session writes a sign-in event.
+    /// Stores a record until it expires; repeating this changes nothing. A link replaces the member's previous one. A
+    /// new session writes a sign-in event.
     pub async fn put_record(
         &self,
         account: AccountId,
@@ -90,7 +90,7 @@ impl Store {
             return Ok(None);
         };
         let id = found.member;
-        // It is read again together with the member, since it may have been taken in between.
+        // The record is read again together with the member, since another call may have taken it in between.
         let found = self.read().records_of(&space, vec![of_record.into(), member_name(id).into()]).await?;
         let [Some(record), Some(member)] = &found[..] else { return Ok(None) };
         let record = read_record(kind, name, value(record)?);
@@ -123,7 +123,7 @@ impl Store {
         self.change(&layout::space(account), take).await
     }
 
-    /// Replaces value and expiry of a record. A removed record stays removed.
+    /// Replaces a record's value and expiry. A removed record stays removed.
     pub async fn replace_record(&self, account: AccountId, record: ExpiringRecord) -> Result<(), StoreError> {
         let of_record = record_name(record.kind, &record.name);
         let replace = |view: &mut View| {
@@ -140,7 +140,7 @@ impl Store {
         self.note(&layout::space(account), replace).await
     }
 
-    /// The member's records that have not expired, in any order.
+    /// Lists the member's records that have not expired, in any order.
     pub async fn records(
         &self,
         account: AccountId,
@@ -188,7 +188,7 @@ impl Store {
         self.change(&layout::space(account), remove).await
     }
 
-    /// Lists the names of a member's records, at most as many as [`void_all`] removes.
+    /// Lists the names of a member's records, at most the number that [`void_all`] removes.
     pub(crate) async fn some_records_of(
         &self,
         account: AccountId,
@@ -202,7 +202,7 @@ impl Store {
     }
 }
 
-/// Removes records of a member who is removed.
+/// Removes records of a member who is being removed.
 pub(crate) fn void_all(view: &mut View, member: MemberId, records: &[RecordName<ExpiringValue>]) {
     for name in records {
         void(view, name);
@@ -210,11 +210,11 @@ pub(crate) fn void_all(view: &mut View, member: MemberId, records: &[RecordName<
     view.remove(&latest_link(member));
 }
 
-/// Puts a record, unless it exists already. Returns whether it was put.
+/// Stores a record, unless it exists already. Returns whether it was stored.
 fn put_new(view: &mut View, record: &ExpiringRecord) -> Result<bool, StoreError> {
     let ExpiringRecord { kind, name, member, expires_at, value } = record;
     let of_record = record_name(*kind, name);
-    // Both are requested first, so that they are read together.
+    // Both are requested first, so that one round trip reads them.
     let (has_member, is_there) = (view.has(&member_name(*member)), view.has(&of_record));
     let is_link = *kind == RecordKind::Link;
     let latest = if is_link { view.get::<LatestLink>(&latest_link(*member))? } else { None };
@@ -238,7 +238,7 @@ fn put_new(view: &mut View, record: &ExpiringRecord) -> Result<bool, StoreError>
     Ok(true)
 }
 
-/// Removes the expired records of these entries. An unreadable one stays and does not keep anybody from signing in.
+/// Removes the expired records of these entries. An unreadable one stays, so that it does not prevent sign-ins.
 fn remove_expired(view: &mut View, ends: &[Vec<u8>], now: Timestamp) {
     for entry in ends {
         let name = in_entry(entry, TIME_BYTES);
@@ -250,7 +250,7 @@ fn remove_expired(view: &mut View, ends: &[Vec<u8>], now: Timestamp) {
     }
 }
 
-/// Removes a record with any content, if it exists. The entries of an unreadable record stay and lead nowhere.
+/// Removes a record whatever it contains, if it exists. Index entries of an unreadable record stay and have no effect.
 fn void(view: &mut View, name: &RecordName<ExpiringValue>) {
     match view.get::<ExpiringValue>(name) {
         Ok(Some(record)) => remove(view, name, &record),
@@ -259,7 +259,7 @@ fn void(view: &mut View, name: &RecordName<ExpiringValue>) {
     }
 }
 
-/// Removes a record with its entries.
+/// Removes a record and its index entries.
 fn remove(view: &mut View, name: &RecordName<ExpiringValue>, record: &ExpiringValue) {
     view.remove(name);
     for (index, entry) in entries_of(name, record) {
@@ -267,18 +267,18 @@ fn remove(view: &mut View, name: &RecordName<ExpiringValue>, record: &ExpiringVa
     }
 }
 
-/// The entries of a record in the indexes.
+/// Encodes a record's index entries.
 fn entries_of(name: &RecordName<ExpiringValue>, record: &ExpiringValue) -> [(Index, Vec<u8>); 2] {
     let of_member = [&record.member.as_bytes()[..], &name.key].concat();
     [(layout::EXPIRING_ENDS, end(name, record)), (layout::OF_MEMBERS, of_member)]
 }
 
-/// The entry of a record in [`layout::EXPIRING_ENDS`].
+/// Encodes a record's entry in [`layout::EXPIRING_ENDS`].
 fn end(name: &RecordName<ExpiringValue>, record: &ExpiringValue) -> Vec<u8> {
     [&layout::time(record.expires_at)[..], &name.key].concat()
 }
 
-/// Returns the record's name at the end of an entry, after this many bytes.
+/// Returns the record's name, which ends an entry after this many bytes.
 fn in_entry(entry: &[u8], begins: usize) -> RecordName<ExpiringValue> {
     layout::name(layout::EXPIRING, entry.get(begins..).unwrap_or_default())
 }
@@ -295,7 +295,7 @@ fn record_name(kind: RecordKind, name: &Digest) -> RecordName<ExpiringValue> {
     layout::name(layout::EXPIRING, layout::tagged(tag(kind), name.as_bytes()))
 }
 
-/// Name of the record with a member's current link.
+/// Names the record of a member's current link.
 fn latest_link(member: MemberId) -> RecordName<LatestLink> {
     layout::name(layout::EXPIRING, layout::tagged(b'm', member.as_bytes()))
 }

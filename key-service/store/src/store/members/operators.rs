@@ -11,13 +11,13 @@ use crate::store::base::Store;
 /// same name.
 const NAME: &str = "operators";
 
-/// The account of the operators. Its id has a time in 1970, so that no customer's account gets the same id.
+/// Returns the id of the operators' account. Its time is in 1970, so that no customer's account gets the same id.
 pub fn operators() -> AccountId {
     AccountId::new(Timestamp::from_millis(0), *b"operators\0")
 }
 
 impl Store {
-    /// Makes the account of the operators, unless it exists.
+    /// Creates the operators' account, unless it exists.
     pub async fn open_operators(&self, now: Timestamp) -> Result<(), StoreError> {
         let profile = AccountProfile { name: NAME.to_owned(), created_at: now, keys: 0, groups: 0 };
         self.complete_account(operators(), &profile, &AccountLabels::default(), None).await.map(drop)

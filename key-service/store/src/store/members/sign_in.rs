@@ -9,11 +9,11 @@ use domain::{
 };
 use key_service_ledger::StoreError;
 
-/// Stored in place of the password's digest if there was no password.
+/// Stored in place of the password's digest if the member had no password.
 const NO_PASSWORD: &str = "-";
 
 impl From<Link> for ExpiringRecord {
-    /// The maker comes last, since a name may contain spaces.
+    /// The creator is the last field, since a name may contain spaces.
     fn from(Link { digest, member, expires_at, password, maker }: Link) -> Self {
         let password =
             password.map_or_else(|| NO_PASSWORD.to_owned(), |digest| hex::encode(digest.as_bytes()));
@@ -41,7 +41,7 @@ impl TryFrom<ExpiringRecord> for Link {
 }
 
 impl From<Session> for ExpiringRecord {
-    /// The browser's description may have any characters, since the address after it has no line break.
+    /// The browser's description may contain any characters, since the address after it has no line break.
     fn from(session: Session) -> Self {
         let Session { digest, id, member, agent, address, created_at, seen_at, expires_at, way } = session;
         let (created_at, seen_at) = (created_at.millis(), seen_at.millis());

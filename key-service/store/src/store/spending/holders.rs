@@ -1,10 +1,11 @@
-//! Index of the accounts with open holds. It misses no hold.
+//! Index of the accounts with open holds. It includes every account that has one.
 //!
 //! A hold and the index are in different spaces and cannot change together. So an account is listed *before* its first
 //! hold, and again every minute while it has holds. It is removed only if it has no holds and its last listing is so
 //! old that no command can still be on its way.
 //!
-//! In a cluster, a part of the index may be away while the account is not. Then another part lists the account.
+//! In a Redis cluster, a part of the index may be unavailable while the account is available. Then another part lists
+//! the account.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -27,21 +28,21 @@ use crate::{
 
 /// Time after which an account that still opens holds is listed again.
 const LISTED_FOR: Duration = Duration::from_mins(1);
-/// Age of the last listing at which an account without holds is removed. Far longer than [`LISTED_FOR`], than calls
+/// Age of the last listing after which an account without holds is removed. Far longer than [`LISTED_FOR`], than calls
 /// take, and than clocks may differ.
 const FORGOTTEN_AFTER: Duration = Duration::from_mins(10);
 /// Of 256 listings, this many also do the account's housekeeping: about one per hour.
 const HOUSE_KEPT_OF_256: u8 = 4;
-/// Parts that are read, and accounts that are checked, concurrently.
+/// Parts read, and accounts checked, concurrently.
 const ASKED_AT_ONCE: usize = 64;
 
-/// Parts that are tried before a hold is refused, and the time after which the next one is the last.
+/// Parts tried before a hold is refused, and the time after which the next part tried is the last.
 pub(crate) const PARTS_TRIED: usize = 6;
 const TRYING: Duration = Duration::from_millis(600);
-/// Longest time for a part but the last to answer: one whose master hangs leaves time for another.
+/// Timeout for every part but the last one tried: a part whose master hangs leaves time for another.
 const ANSWERING: Duration = Duration::from_millis(300);
 
-/// An account with the part that lists it, and the time of the last listing.
+/// An account, the part that lists it, and the time of the last listing.
 struct ListedAccount {
     part: Space,
     account: AccountId,
@@ -99,7 +100,7 @@ impl Store {
         .await
     }
 
-    /// Lists the accounts of all parts of the index that can be reached.
+    /// Lists the accounts in all parts of the index that can be reached.
     pub(crate) async fn holders(&self) -> HoldIndex {
         let parts = layout::parts("holders").map(|part| self.listed(part));
         let parts: Vec<_> = stream::iter(parts).buffered(ASKED_AT_ONCE).collect().await;
@@ -129,7 +130,7 @@ impl Store {
     }
 
     /// Returns an account that has holds; otherwise removes it from the index. If its part of the store cannot be
-    /// reached, it is kept.
+    /// reached, the account is returned too.
     async fn keep_holder(&self, ListedAccount { part, account, at }: ListedAccount) -> Option<AccountId> {
         // A clock that is briefly ahead must not hide the holds of an account that was just listed.
         let steady = self.lanes.steady_time();

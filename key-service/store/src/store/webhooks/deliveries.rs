@@ -1,5 +1,5 @@
-//! Deliveries to webhooks. Each webhook has one record of its waiting deliveries, which decides who attempts which, and
-//! when. The content of a delivery is stored separately and never changes.
+//! Deliveries to webhooks. Each webhook has one record of its waiting deliveries, which decides who attempts which
+//! delivery, and when. The content of a delivery is stored separately and never changes.
 
 use ::records::Space;
 use key_service_ledger::{
@@ -23,7 +23,7 @@ use domain::webhook::{Attempt, Delivery, KEPT_ATTEMPTS, MAX_PENDING_DELIVERIES, 
 
 impl Store {
     /// Adds deliveries that are due at once, and moves their webhook's cursor. Does neither if the webhook has changed
-    /// since `seen` or would have more than [`MAX_PENDING_DELIVERIES`]. Returns whether it did.
+    /// since `seen` or would have more than [`MAX_PENDING_DELIVERIES`]. Returns whether it did both.
     pub async fn fan_out(
         &self,
         account: AccountId,
@@ -42,7 +42,7 @@ impl Store {
                 return Ok(false);
             }
             for new in &deliveries {
-                // An event is delivered once, however often it is considered.
+                // An event is delivered once, no matter how often it is considered.
                 if waiting.deliveries.iter().all(|other| other.event != new.event) {
                     waiting.deliveries.push(write_pending(new));
                     let name = delivery(id, new.event);
@@ -58,7 +58,7 @@ impl Store {
     }
 
     /// Begins attempts for at most `limit` due deliveries, longest due first, and makes them due again at `until`. So
-    /// no two calls return the same attempt, and the attempts of a dead process are repeated.
+    /// no two calls return the same attempt, and attempts of a process that died are repeated.
     pub async fn claim_deliveries(
         &self,
         account: AccountId,
@@ -80,7 +80,7 @@ impl Store {
         self.with_bodies(&space, id, claimed).await
     }
 
-    /// Ends the attempt of a claimed delivery: adds it to the webhook's last attempts, and makes the delivery due at
+    /// Ends the attempt of a claimed delivery: adds it to the webhook's latest attempts, and makes the delivery due at
     /// `next` or removes it. Returns `false` and changes nothing if another attempt has begun since.
     pub async fn finish_delivery(
         &self,
@@ -113,14 +113,14 @@ impl Store {
         .await
     }
 
-    /// The last attempts of a webhook, newest first.
+    /// Lists the latest attempts of a webhook, newest first.
     pub async fn attempts(&self, account: AccountId, id: WebhookId) -> Result<Vec<Attempt>, StoreError> {
         let last = self.read().get::<DeliveryAttempts>(&layout::space(account), attempts(id)).await?;
         Ok(last.unwrap_or_default().attempts)
     }
 
-    /// Reads the claimed deliveries with their content. A delivery that was dropped meanwhile is left out, and so is an
-    /// unreadable one, which becomes due again.
+    /// Reads the claimed deliveries with their content. A delivery that was dropped in the meantime is left out, and so
+    /// is an unreadable one, which becomes due again.
     async fn with_bodies(
         &self,
         space: &Space,

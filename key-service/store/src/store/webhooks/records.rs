@@ -1,4 +1,4 @@
-//! Stored records of webhooks and deliveries, and their names.
+//! Names, encodes and decodes the stored records of webhooks and deliveries.
 
 use domain::webhook::{Delivery, StoredWebhook, Webhook};
 use key_service_ledger::{
@@ -20,13 +20,13 @@ pub(super) fn read_webhook(id: WebhookId, webhook: WebhookRecord) -> StoredWebho
     StoredWebhook { webhook: Webhook { id, url, types, secret, created_at, disabled }, cursor }
 }
 
-/// A waiting delivery, due at once.
+/// Encodes a waiting delivery, which is due at once.
 pub(super) fn write_pending(delivery: &Delivery) -> PendingDelivery {
     let Delivery { event, number, created_at: due_at, attempts, .. } = *delivery;
     PendingDelivery { event, number, due_at, attempts }
 }
 
-/// A waiting delivery, without its content.
+/// Decodes a waiting delivery, without its content.
 pub(super) fn read_pending(waiting: &PendingDelivery) -> Delivery {
     let (kind, body, created_at) = (String::new(), String::new(), waiting.due_at);
     read_delivery(waiting, DeliveryContent { kind, body, created_at })
@@ -43,7 +43,7 @@ pub(super) fn read_delivery(waiting: &PendingDelivery, content: DeliveryContent)
     Delivery { event, number, kind, body, created_at, attempts }
 }
 
-/// The list of an account's webhooks.
+/// Names the list of an account's webhooks.
 pub(crate) fn list() -> RecordName<IdList<WebhookId>> {
     layout::name(layout::WEBHOOKS, *b"l")
 }
@@ -52,17 +52,17 @@ pub(crate) fn webhook(id: WebhookId) -> RecordName<WebhookRecord> {
     layout::name(layout::WEBHOOKS, layout::tagged(b'w', id.as_bytes()))
 }
 
-/// A webhook's waiting deliveries.
+/// Names a webhook's waiting deliveries.
 pub(crate) fn pending(id: WebhookId) -> RecordName<PendingDeliveries> {
     layout::name(layout::WEBHOOKS, layout::tagged(b'p', id.as_bytes()))
 }
 
-/// The last attempts of a webhook.
+/// Names a webhook's latest attempts.
 pub(crate) fn attempts(id: WebhookId) -> RecordName<DeliveryAttempts> {
     layout::name(layout::WEBHOOKS, layout::tagged(b'a', id.as_bytes()))
 }
 
-/// The content of an event's delivery.
+/// Names the content of an event's delivery.
 pub(crate) fn delivery(id: WebhookId, event: EventId) -> RecordName<DeliveryContent> {
     layout::name(layout::DELIVERIES, [*id.as_bytes(), *event.as_bytes()].concat())
 }

@@ -1,4 +1,4 @@
-//! Records of spending: the journal, the counters, and books that pass an audit.
+//! Cases about records of spending: the journal, the counters, and books that pass an audit.
 
 use std::{sync::Arc, time::Duration};
 
@@ -28,10 +28,10 @@ use domain::{
     usage::{Counts, Day, Sums},
 };
 
-/// Number of rounds of each spender while audits run.
+/// Rounds of each spender while audits run.
 const TURNS: u64 = 30;
 
-/// The entries of the account: number, generation, charge, change, balance afterwards.
+/// Reads the account's entries: number, generation, charge, change, balance afterwards.
 async fn journal(store: &Store, account: AccountId) -> Vec<(u64, GenerationId, i64, i64, i64)> {
     let page = store.journal(account, 0, usize::MAX).await.unwrap();
     let entry = |entry: crate::store::JournalEntry| {
@@ -96,7 +96,7 @@ pub(crate) async fn a_correction_is_an_entry_of_its_own(subject: &mut impl Subje
         capture(key, generation(2), 10),
     ];
     store.execute(account, late, after(40)).await.unwrap();
-    // A repetition adds nothing.
+    // Repeating a capture adds nothing.
     store.execute(account, vec![capture(key, generation(1), 70)], after(41)).await.unwrap();
     subject.interrupt().await;
     let expected = [
@@ -140,8 +140,7 @@ pub(crate) async fn usage_is_counted_by_day_key_and_model(subject: &mut impl Sub
     let tomorrow = START.plus(Duration::from_hours(24));
     store.execute(account, vec![capture(first, generation(3), 45)], tomorrow).await.unwrap();
     expire_all(store, account, second, &[6], tomorrow).await;
-    // If generations expire on one day and their charges are given back on the next, the next day's charge is below
-    // zero.
+    // If generations expire on one day and their charges are returned on the next, the next day's charge is negative.
     let later = tomorrow.plus(Duration::from_hours(24));
     store.execute(account, vec![capture(second, generation(6), 1)], later).await.unwrap();
 
@@ -244,7 +243,7 @@ pub(crate) async fn doctored_books_are_found(subject: &mut impl Subject) {
         assert_eq!(store.audit(account).await.unwrap().unwrap().wrong, [], "{fault:?}");
         subject.doctor(account, fault).await;
         let mut found = subject.store().audit(account).await.unwrap().unwrap().wrong;
-        // Entries of indexes that the fault contradicts.
+        // Leaves out index entries that the fault contradicts.
         found.retain(|wrong| !matches!(wrong.figure, Figure::Stored(_)));
         assert_eq!(found, expected, "{fault:?}");
     }
@@ -277,7 +276,7 @@ pub(crate) async fn entries_are_found_by_key_model_day_and_outcome(subject: &mut
     let store = subject.store();
     let account = open_account_with(store, 1, 100_000).await;
     let (often, seldom) = (make_key(store, account, 1, None).await, make_key(store, account, 2, None).await);
-    // Of three days with sixty entries each, the second key has the first and the last.
+    // There are three days with sixty entries each. The second key has the first and the last entry.
     let days = [0, 1, 2].map(|n| START.plus(Duration::from_hours(24 * n)));
     for (day, numbers) in days.into_iter().zip([0..60_u8, 60..120, 120..180]) {
         let key = |n: u8| if n.is_multiple_of(60) || n % 60 == 59 { seldom } else { often };
@@ -307,7 +306,7 @@ pub(crate) async fn entries_are_found_by_key_model_day_and_outcome(subject: &mut
     assert_eq!(numbers(&of_day, Some(63), 100).await, (vec![62, 61], None));
     let both = EntrySearch { key: Some(seldom), ..of_day };
     assert_eq!(numbers(&both, None, 9).await, (vec![120, 61], None));
-    // From one millisecond after the first day's entries to the second day's, which are not among them.
+    // The range begins one millisecond after the first day's entries and ends before the second day's entries.
     let between = EntrySearch {
         begins: Some(days[0].plus(Duration::from_millis(1))),
         ends: Some(days[1]),
@@ -332,7 +331,7 @@ pub(crate) async fn entries_are_found_by_key_model_day_and_outcome(subject: &mut
     }
 }
 
-/// Makes the account look as a program leaves it that does not order entries by time.
+/// Makes the account look as if a program wrote it that does not order entries by time.
 async fn forget_the_order(store: &Store, account: AccountId) {
     let space = names::space(account);
     let mut money = store.read().get::<AccountRecord>(&space, names::account()).await.unwrap().unwrap();
@@ -349,7 +348,7 @@ pub(crate) async fn lists_by_time_have_each_bill_once_whatever_clocks_do(subject
         let store = subject.store();
         let account = open_account_with(store, n, 100_000).await;
         let key = make_key(store, account, 1, None).await;
-        // Two key-services pass midnight, one a second behind the other. Later both clocks go back by an hour.
+        // Two key-services pass midnight, one a second after the other. Later both clocks go back by an hour.
         for n in 0..200_u8 {
             let behind = Duration::from_secs(u64::from(n % 2));
             let now = edge.minus(Duration::from_secs(10)).plus(Duration::from_millis(100) * n.into());
@@ -424,7 +423,7 @@ pub(crate) async fn entries_of_a_key_and_of_a_group_are_found_behind_any_number_
     let seldom = new.key.id;
     new.key.spend.group = Some(child);
     store.create_key(new, None, &act(START)).await.unwrap();
-    // There are more entries between the first two than a page reads.
+    // Between the first two are more entries than a page reads.
     for (key, numbers) in [(seldom, 1..2), (often, 2..2_502), (seldom, 2_502..2_504), (often, 2_504..2_564)] {
         bill(store, key, numbers).await;
     }

@@ -1,4 +1,4 @@
-//! Budgets of groups, windows and rates, for many callers at once.
+//! Cases about budgets of groups, windows and rates, with many concurrent callers.
 
 use std::{sync::Arc, time::Duration};
 
@@ -30,9 +30,9 @@ use domain::{
     usage::Day,
 };
 
-/// Number of keys in a group.
+/// Keys in a group.
 const KEYS: u8 = 20;
-/// Number of requests at once.
+/// Concurrent requests.
 const REQUESTS: u16 = 400;
 
 fn limit(amount: i64) -> BoundsPatch {
@@ -58,7 +58,7 @@ async fn bound_group(store: &Store, account: AccountId, group: GroupId, bounds: 
     store.update_group(account, group, patch, &act(START)).await.unwrap();
 }
 
-/// Used and held of a group.
+/// Reads the amounts that a group has used and that are held.
 async fn sums(store: &Store, account: AccountId, group: GroupId) -> (NanoUsd, NanoUsd) {
     let budget = store.group(account, group).await.unwrap().unwrap().spend.budget;
     (budget.used, budget.held)
@@ -68,7 +68,7 @@ async fn at(store: &Store, account: AccountId, command: Command, now: Timestamp)
     store.execute(account, vec![command], now).await.unwrap().remove(0)
 }
 
-/// The request of this number.
+/// Returns the id of a numbered request.
 fn request(n: u16) -> GenerationId {
     GenerationId::new(after(n.into()), [9; 10])
 }
@@ -77,9 +77,9 @@ fn reached(level: Level) -> Result<Outcome, Refused> {
     Err(Refused::LimitReached { level, resets_at: None })
 }
 
-/// Requests of keys of a group hold and capture until no more is left, by whichever level: each level's sums are exact.
+/// Requests of a group's keys hold and capture until some level is used up. The sums of each level are exact.
 pub(crate) async fn no_level_is_passed_by_many_at_once(subject: &mut impl Subject) {
-    // Limits of each key, of the group and of its parent, and the level that ends it.
+    // Limits of each key, of the group and of its parent, and the level that is used up first.
     let cases = [
         (100, 30_000, 40_000, Level::Key),
         (1_000, 1_500, 3_000, Level::Group),
@@ -168,7 +168,7 @@ pub(crate) async fn a_window_turns_between_two_commands(subject: &mut impl Subje
     bound_key(store, account, key(1), windows(&[(Per::Hour, 80)])).await;
     let mut expected = store.group(account, group).await.unwrap().unwrap().spend.budget;
     let mut now = START;
-    // Each bill comes at the end of a window, or a step of 40 s before it.
+    // Each bill arrives at the end of a window, or a step of 40 s before it.
     let turns = [Per::Hour, Per::Hour, Per::Day, Per::Hour, Per::Week, Per::Month, Per::Day];
     for (n, per) in (1..).zip(turns) {
         let store = subject.store();
@@ -177,7 +177,7 @@ pub(crate) async fn a_window_turns_between_two_commands(subject: &mut impl Subje
         let (held, captured) = (hold(key(1), generation(n), 10, 7), capture(key(1), generation(n), 10));
         store.execute(account, vec![held], before).await.unwrap();
         store.execute(account, vec![captured], now).await.unwrap();
-        // A clock that is behind bills in the window that has begun.
+        // A bill from a slow clock counts in the window that has begun.
         let late = vec![hold(key(1), generation(n + 100), 1, 7), capture(key(1), generation(n + 100), 1)];
         store.execute(account, late, before).await.unwrap();
         subject.interrupt().await;
@@ -228,12 +228,8 @@ pub(crate) async fn a_reached_limit_is_told_until_it_is_raised_or_its_window_end
     };
     assert_eq!(told(START).await, [false; 3]);
     at(store, account, hold(key(1), generation(2), 20, 7), START).await.unwrap_err();
-    assert_eq!(
-        told(START).await,
-        [true, false, false],
-        "ten are left of the day, too little for the request"
-    );
-    assert_eq!(told(Per::Day.end(START)).await, [false; 3], "the next day has a window of its own");
+    assert_eq!(told(START).await, [true, false, false], "the day has ten left, too little for the request");
+    assert_eq!(told(Per::Day.end(START)).await, [false; 3], "the next day has a new window");
     bound_key(store, account, key(1), windows(&[(Per::Day, 200)])).await;
     assert_eq!(told(START).await, [false; 3], "the limit was raised");
     assert_eq!(at(store, account, hold(key(1), generation(3), 45, 7), START).await, reached(Level::Group));
@@ -289,7 +285,7 @@ pub(crate) async fn requests_in_flight_are_free_again_when_they_end(subject: &mu
     store.execute(account, at_once, START).await.unwrap();
     let full = Err(IN_FLIGHT);
     assert_eq!(execute_one(store, account, hold(second, generation(4), 1, 1)).await, full);
-    // A key that moves away leaves its requests with the group.
+    // A key that leaves a group leaves its requests with the group.
     to(store, account, first, None).await.unwrap();
     assert_eq!(execute_one(store, account, hold(second, generation(4), 1, 1)).await, full);
     tick(store, account, 1).await;
@@ -412,7 +408,7 @@ pub(crate) async fn history_stays_with_the_groups_that_paid(subject: &mut impl S
     tick(store, account, 1).await;
     let expire = Command::Expire { key, generation: generation(2) };
     store.execute(account, vec![capture(key, generation(1), 70), expire], START).await.unwrap();
-    // The late capture of what expired is billed to the same groups.
+    // The late capture of an expired generation is billed to the same groups.
     execute_one(store, account, capture(key, generation(2), 20)).await.unwrap();
     for group in [from, parent] {
         assert_eq!(sums(store, account, group).await, (nanos(90), nanos(0)));

@@ -1,4 +1,4 @@
-//! Books, and lists by time, while wall clocks are wrong.
+//! Cases about books, and lists by time, while wall clocks are wrong.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -20,7 +20,7 @@ use crate::{
 
 const DAY: Duration = Duration::from_hours(24);
 
-/// A patch that bounds each day and each hour by this amount.
+/// Returns a patch that limits each day and each hour to this amount.
 fn windows(amount: i64) -> KeyPatch {
     let windows = [Per::Day, Per::Hour].map(|per| Limit::new(nanos(amount), per));
     let bounds = BoundsPatch { windows: Some(windows.to_vec()), ..BoundsPatch::default() };

@@ -1,4 +1,4 @@
-//! Deposits: each counts once, and a payment is a deposit that can be sent again.
+//! Cases about deposits: each counts once, and a payment is a deposit that can be sent again.
 
 use shared::ids::DepositId;
 
@@ -23,7 +23,7 @@ pub(crate) async fn funds_and_deposits_are_those_of_the_account(subject: &mut im
     let account = open_account_with(store, 1, 1_000).await;
     open_account_with(store, 2, 77).await;
     let key = make_key(store, account, 1, None).await;
-    // Each counts once, also where its creation is sent again.
+    // Each counts once, even if its creation is sent again.
     for n in [1, 2, 2] {
         make_key(store, account, n, None).await;
         store.create_group(new_group(account, n), None, &act(START)).await.unwrap();
@@ -70,7 +70,7 @@ pub(crate) async fn a_payment_is_added_once_and_tells_when(subject: &mut impl Su
         actor: Actor::System,
     };
     let added = Ok(Outcome::Deposited(nanos(1_005)));
-    // Twice in one call, among others; and later, after which the credit is another.
+    // It is sent twice in one call with others, and again later, when the credit is different.
     let twice = vec![send(5), send(5), send(6)];
     let outcomes = store.execute(account, twice, after(9)).await.unwrap();
     let differs = Err(Refused::DepositDiffers { earlier: nanos(5) });

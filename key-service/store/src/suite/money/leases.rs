@@ -1,4 +1,4 @@
-//! Lease time: ticks counted by the ledger, independent of clocks.
+//! Cases about lease time: ticks counted by the ledger, independent of clocks.
 
 use std::sync::Arc;
 
@@ -16,9 +16,9 @@ use domain::ledger::{
     histories::{self, START, account, generation},
 };
 
-/// Number of holds that takes several pages.
+/// Enough holds to need several pages.
 const MANY: u64 = 1_500;
-/// Commands executed at once.
+/// Commands executed in one call.
 const AT_ONCE: usize = 300;
 
 pub(crate) async fn holds_are_due_when_the_ledger_has_counted_their_lease(subject: &mut impl Subject) {

@@ -1,4 +1,4 @@
-//! Sums of days by model, group, user and key, and by hour.
+//! Cases about daily and hourly sums by model, group, user and key.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -41,7 +41,7 @@ fn report(key: KeyId, n: u8, cost: i64, upstream_cost: Option<i64>) -> Command {
     Command::Extend { key, generation: generation(n), most, progress, lease_ticks: 7 }
 }
 
-/// What entries add to the sums of an account's days.
+/// What entries should add to an account's daily sums.
 #[derive(Default)]
 struct Expected {
     models: BTreeMap<(Day, String), DayTotal<Margin>>,
@@ -72,8 +72,7 @@ impl Expected {
     }
 }
 
-/// Compares the sums of days with the entries of a complete journal: by model, group, user and key, in total and by
-/// hour.
+/// Compares the daily sums with the entries of a complete journal: by model, group, user and key, in total and by hour.
 pub(crate) async fn the_sums_are_those_of(
     store: &Store,
     account: AccountId,
@@ -115,7 +114,7 @@ pub(crate) async fn the_sums_are_those_of(
     }
 }
 
-/// Two keys that are billed: one moves between two groups, the other is in none.
+/// Two keys with bills: one moves between two groups, the other has no group.
 struct BilledKeys {
     account: AccountId,
     moving: KeyId,
@@ -124,7 +123,7 @@ struct BilledKeys {
 }
 
 impl BilledKeys {
-    /// Makes an account with both keys and both groups. The key that moves begins in the first group.
+    /// Creates an account with both keys and both groups. The key that moves begins in the first group.
     async fn open(store: &Store) -> Self {
         let account = open_account_with(store, 1, 10_000).await;
         let (moving, alone) =
@@ -161,13 +160,13 @@ impl BilledKeys {
             bill(alone, 9, 70, None),
         ];
         store.execute(account, commands, after(1)).await.unwrap();
-        // The group that was there when the hold was opened pays.
+        // The key's group when the hold was opened pays.
         self.move_to(store, second, after(2)).await;
         let commands = vec![
             bill(moving, 4, 10, Some(4)),
             hold(moving, generation(7), 100, 7),
             bill(moving, 7, 15, Some(5)),
-            // Its hold is lost.
+            // The hold of this generation expires.
             bill(moving, 8, 5, Some(5)),
         ];
         store.execute(account, commands, after(3)).await.unwrap();
@@ -176,14 +175,14 @@ impl BilledKeys {
         store.execute(account, vec![expire(moving, 3), expire(alone, 6)], after(30)).await.unwrap();
     }
 
-    /// Captures late what expired. One correction gives back more than it bills, the other bills a cost that was not
-    /// known.
+    /// Captures the expired generations late. One correction returns more than it bills; the other bills a cost that
+    /// was not known.
     async fn correct(&self, store: &Store, at: Timestamp) {
         let corrections = vec![bill(self.moving, 3, 20, Some(9)), bill(self.alone, 6, 99, Some(1))];
         store.execute(self.account, corrections, at).await.unwrap();
     }
 
-    /// Margins of the keys in each group, and of those in none.
+    /// Reads the margins of the keys in each group, and of the keys in no group.
     async fn margins(&self, store: &Store, days: RangeInclusive<Day>) -> [Margin; 3] {
         let others = OtherSums { groups: &self.groups, users: false };
         let (mut of_groups, mut all) = ([Margin::default(); 2], Margin::default());

@@ -1,4 +1,4 @@
-//! What is stored about requests besides money: origin, course, and the last refused ones.
+//! Cases about what is stored about requests besides money: origin, course, and the latest refused calls.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ fn course(latency_ms: Option<u64>) -> Arc<Course> {
     })
 }
 
-/// The command with all that a gateway can report.
+/// Adds everything that a gateway can report to the command.
 fn told(command: Command, told: &Arc<Origin>, went: &Arc<Course>) -> Command {
     match command {
         Command::Hold(hold) => Command::Hold(NewHold { origin: Some(told.clone()), ..hold }),
@@ -66,10 +66,10 @@ pub(crate) async fn a_bill_says_how_its_request_was_asked_for_and_went(subject: 
     let commands = [hold(key, generation(1), 10, 7), capture(key, generation(1), 4)];
     let told_all = commands.map(|command| told(command, &origin, &whole));
     store.execute(account, told_all.to_vec(), START).await.unwrap();
-    // A gateway that does not report origin and course.
+    // This gateway does not report origin and course.
     let untold = vec![hold(key, generation(2), 10, 7), capture(key, generation(2), 4)];
     store.execute(account, untold, START).await.unwrap();
-    // A gateway that is lost after its first report.
+    // This gateway is lost after its first report.
     let opened = told(hold(key, generation(3), 10, 1), &origin, &whole);
     let progress = Progress { course: Some(course(None)), ..Progress::default() };
     let extend = Command::Extend {
@@ -93,7 +93,7 @@ pub(crate) async fn a_bill_says_how_its_request_was_asked_for_and_went(subject: 
         (Ending::Captured, Some(origin.clone()), Some(whole.clone())),
     ];
     assert_eq!(known, expected);
-    // The late capture of the lost gateway.
+    // The lost gateway's capture arrives late.
     let late = told(capture(key, generation(3), 4), &origin, &whole);
     store.execute(account, vec![late], START).await.unwrap();
     let last = &bills(store, account, EntrySearch::default()).await[0];

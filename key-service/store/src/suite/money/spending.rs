@@ -1,4 +1,4 @@
-//! Spending: the ledger's answers, independent of batching and concurrency.
+//! Cases about spending: the ledger's answers do not depend on batching and concurrency.
 
 use std::{cell::RefCell, collections::HashSet, sync::Arc, time::Duration};
 
@@ -34,13 +34,13 @@ use domain::{
     usage::Day,
 };
 
-/// Number of random histories per store; each is a few hundred commands.
+/// Random histories per store; each is a few hundred commands.
 const HISTORIES: u32 = 48;
 
-/// Entries read at once: few, so that there are several pages.
+/// Entries read at a time: few, so that there are several pages.
 const PAGE: usize = 3;
 
-/// Number of concurrent callers.
+/// Concurrent callers.
 const CALLERS: u8 = 48;
 
 pub(crate) async fn an_unknown_account_is_refused_everything(subject: &mut impl Subject) {
@@ -112,7 +112,7 @@ pub(crate) async fn a_capture_whose_bill_may_have_been_dropped_is_no_bill(subjec
     let billed = vec![hold(key, generation(1), 70, 7), capture(key, generation(1), 70)];
     store.execute(account, billed, START).await.unwrap();
     let bill = store.entry_of(account, generation(1)).await.unwrap();
-    // Housekeeping drops the bills of that time.
+    // Housekeeping drops the bills from that time.
     let part = names::generation(generation(1)).set.part;
     let house = House { generations: part + 1, ..key_service_ledger::house::begin(account) };
     let dropped = StoredRecord::of(Revision([7; 8]), FORM, &house);
@@ -216,7 +216,7 @@ pub(crate) async fn holds_at_once_never_pass_the_credit(subject: &mut impl Subje
     assert_eq!((summary.credit, summary.held), (nanos(0), nanos(0)));
 }
 
-/// Many callers hold and capture until all is spent, and no sum ever exceeds the bound.
+/// Many callers hold and capture until everything is spent, and no sum ever exceeds the limit.
 async fn spend_it_all(store: &Arc<Store>, account: AccountId, keys: &[KeyId], end: Refused) {
     let callers = (0..CALLERS).map(|n| {
         let (store, key, end) = (Arc::clone(store), keys[usize::from(n) % keys.len()], end.clone());
@@ -295,7 +295,7 @@ pub(crate) async fn changes_at_once_lose_no_money(subject: &mut impl Subject) {
         let generation = GenerationId::new(after(n), [1; 10]);
         let commands = vec![hold(key, generation, 7, 7), capture(key, generation, 7)];
         let outcomes = subject.store().execute(account, commands, START).await.unwrap();
-        // Where the limit is too low for the hold, the capture bills the rest of the limit.
+        // If the limit is too low for the hold, the capture bills the rest of the limit.
         if let [_, Ok(Outcome::Captured(settlement))] = &outcomes[..] {
             charged += settlement.charged.nanos();
         }
@@ -314,7 +314,7 @@ pub(crate) async fn it_answers_a_ping(subject: &mut impl Subject) {
 pub(crate) fn random_histories_end_as_the_ledger_says<S: Subject>() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let config = Config { cases: HISTORIES, failure_persistence: None, ..Config::default() };
-    // Subjects that share a server keep the server running from history to history.
+    // Subjects that share a server keep the server running from one history to the next.
     let previous = RefCell::new(None);
     let outcome = TestRunner::new(config).run(&history(), |history| {
         let mut subject = runtime.block_on(S::new());
@@ -325,14 +325,14 @@ pub(crate) fn random_histories_end_as_the_ledger_says<S: Subject>() {
     outcome.unwrap();
 }
 
-/// Fails if the store does. A step of a history may be refused.
+/// Fails if the store failed. A refusal is fine, since a step of a history may be refused.
 fn refused_or_done<T, R>(answer: Result<T, Error<R>>) {
     if let Err(Error::Store(cause)) = answer {
         panic!("{cause}");
     }
 }
 
-/// Runs a history in the store, and compares.
+/// Runs a history in the store, and compares the answers and books.
 pub(crate) async fn live(subject: &mut impl Subject, history: Vec<Step>) {
     let (mut world, mut now) = (World::new(), START);
     for a in 0..ACCOUNTS {
@@ -388,7 +388,7 @@ pub(crate) async fn live(subject: &mut impl Subject, history: Vec<Step>) {
     the_books_balance(subject.store(), world, now).await;
 }
 
-/// Compares the events of commands, with their ids.
+/// Compares the events that commands wrote, with their ids.
 async fn the_events_are_equal(store: &Store, world: &World) {
     let of_commands =
         |event: &Event| matches!(event.kind.as_str(), "credit.added") || event.kind.threshold().is_some();
@@ -483,7 +483,7 @@ async fn the_trails_are_equal(store: &Store, world: &World) {
     }
 }
 
-/// Captures everything: no hold is left, and the charges of settlements are the keys' usage.
+/// Captures everything. Then no hold is left, and the settlements' charges add up to the keys' usage.
 async fn the_books_balance(store: &Store, mut world: World, now: Timestamp) {
     let now = now.plus(Duration::from_secs(1));
     for (account, key) in world.clone().keys.into_keys() {

@@ -1,4 +1,4 @@
-//! Sweeps that expire many holds and pass thousands of thresholds at once.
+//! Cases about sweeps that expire many holds and cross thousands of thresholds in one call.
 
 use std::{any::Any, sync::Arc, time::Duration};
 
@@ -32,9 +32,9 @@ use key_service_ledger::names;
 
 /// Keys, each in a group with a parent.
 const KEYS: u8 = 64;
-/// Amount of every bound, and of every report.
+/// Amount of every limit and of every report.
 const BOUND: i64 = 100;
-/// Thresholds of an amount: 50, 80, 95 and 100 percent.
+/// Thresholds of a limit: 50, 80, 95 and 100 percent.
 const PERCENTS: usize = 4;
 
 fn bounds() -> BoundsPatch {
@@ -42,10 +42,10 @@ fn bounds() -> BoundsPatch {
     BoundsPatch { limit: Some(Some(nanos(BOUND))), windows: Some(windows), ..BoundsPatch::default() }
 }
 
-/// Makes a key in a group with a parent, all with a limit and four windows.
+/// Creates a key in a group with a parent, all with a limit and four windows.
 async fn make_chain(store: &Store, account: AccountId, n: u8) -> KeyId {
     let budget = || Budget::new(&bounds(), START);
-    // Ids of keys and groups differ, as thresholds are named by them.
+    // Ids of keys and groups differ, because they are part of the thresholds' names.
     let (child, parent) = (n + KEYS, n + 2 * KEYS);
     for (number, parent) in [(parent, None), (child, Some(group(parent)))] {
         let mut new = NewGroup { most: 1_000, ..new_group(account, number) };
@@ -59,7 +59,7 @@ async fn make_chain(store: &Store, account: AccountId, n: u8) -> KeyId {
     key(n)
 }
 
-/// Number of entries of an index.
+/// Counts the entries of an index.
 async fn count(records: &Arc<dyn Records>, account: AccountId, index: Index) -> usize {
     let (order, limit) = (Order::Ascending, 100_000);
     let question = Question::Entries { index, from: Vec::new(), to: None, order, limit };
@@ -69,7 +69,7 @@ async fn count(records: &Arc<dyn Records>, account: AccountId, index: Index) -> 
     }
 }
 
-/// Holds all that there is at every level, reports that all of it is used, and expires it all in one call.
+/// Holds the full amount at every level, reports that all of it is used, and expires everything in one call.
 async fn a_sweep_tells_each_threshold_and_leaves_no_hold(records: Arc<dyn Records>, keys: u8) {
     let kept = StoreRetention::all(EventBounds::with_life(EVENTS_KEPT));
     let store = Store::new(Arc::clone(&records), Arc::new(FrozenClock), kept);
@@ -110,7 +110,7 @@ async fn a_sweep_tells_each_threshold_and_leaves_no_hold(records: Arc<dyn Record
     assert_eq!(audit.entries, u64::from(keys));
 }
 
-/// A separate store on the server that all tests share.
+/// Opens a separate store on the server that all tests share.
 async fn in_redis() -> (Arc<dyn Records>, Box<dyn Any>) {
     let (server, data_dir) = (RedisServer::shared(), tempfile::tempdir().unwrap());
     let redis = Redis::open(&settings(&server.url(), &data_dir), Arc::new(System)).await.unwrap();

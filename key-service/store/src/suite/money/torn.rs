@@ -1,4 +1,4 @@
-//! Books over a Redis whose append-only file was torn.
+//! Cases about books over a Redis whose append-only file was torn.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ use domain::ledger::{
 const REQUESTS: u8 = 6;
 const COST: i64 = 7;
 
-/// Opens holds and captures them, except the last.
+/// Opens holds and captures all but the last.
 async fn load(store: &Store, account: AccountId, numbers: std::ops::Range<u8>) {
     let key = histories::key(1);
     for n in numbers.clone() {
@@ -49,7 +49,7 @@ async fn a_torn_file_leaves_books_that_balance_and_no_hold_after_any_number_of_s
         }
         server.start_again();
 
-        // Gateways deliver what is not confirmed, and the rest expires.
+        // Gateways resend what was not confirmed, and the rest expires.
         let store = in_redis::open(&settings).await;
         let delivered = (0..3 * REQUESTS).filter(|n| n % REQUESTS != REQUESTS - 1);
         for n in delivered.clone() {

@@ -1,4 +1,4 @@
-//! Accounts, credentials and management keys.
+//! Cases about accounts, credentials and management keys.
 
 use futures_util::future::join_all;
 use shared::ids::Principal;
@@ -43,7 +43,7 @@ pub(crate) async fn an_account_is_found_by_its_name(subject: &mut impl Subject) 
     for unknown in ["customer 1", "Customer", "Customer 1 ", ""] {
         assert_eq!(store.account_named(unknown).await.unwrap(), None);
     }
-    assert!(!store.is_nearly_full().await.unwrap(), "two accounts fill no store");
+    assert!(!store.is_nearly_full().await.unwrap(), "two accounts do not fill a store");
 }
 
 pub(crate) async fn accounts_are_listed_oldest_first_with_their_money_and_keys(subject: &mut impl Subject) {
@@ -99,7 +99,7 @@ pub(crate) async fn an_account_that_an_operator_makes_begins_with_an_event(subje
     subject.interrupt().await;
     let events = subject.store().events_after(account(1), 0, 9).await.unwrap().events;
     let kinds: Vec<_> = events.iter().map(|event| event.event.kind.as_str()).collect();
-    assert_eq!(kinds, ["account.created"], "once, however often it is repeated");
+    assert_eq!(kinds, ["account.created"], "one event, no matter how often the call is repeated");
 }
 
 pub(crate) async fn a_credential_is_found_for_good(subject: &mut impl Subject) {
@@ -218,13 +218,13 @@ pub(crate) async fn an_account_has_no_more_management_keys_than_it_may(subject: 
     store.revoke_management_key(management_key(1).id, &act(after(5))).await.unwrap();
     subject.interrupt().await;
     let store = subject.store();
-    assert!(!store.create_management_key(new(mine, 3), &act(START)).await.unwrap(), "a revoked one counts");
+    assert!(!store.create_management_key(new(mine, 3), &act(START)).await.unwrap(), "revoked keys count");
     assert_eq!(store.find_credential(new(mine, 3).digest).await.unwrap(), None);
     assert_eq!(store.management_keys(mine).await.unwrap().len(), 2);
     // A caller that lost the answer repeats the call.
     assert!(store.create_management_key(new(mine, 2), &act(START)).await.unwrap());
     assert!(store.create_management_key(new(theirs, 4), &act(START)).await.unwrap());
-    // A bound that was raised lets more in.
+    // A raised limit allows more keys.
     assert!(
         store.create_management_key(NewManagementKey { most: 3, ..new(mine, 5) }, &act(START)).await.unwrap()
     );

@@ -1,4 +1,4 @@
-//! Events: one for each act, in the order of the acts, found by filters, and dropped by age.
+//! Cases about events: one for each act, in order, found by filters, and dropped by age.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -29,7 +29,7 @@ use domain::{
     settings::MetadataPatch,
 };
 
-/// The matching events in an order, read in pages of this size.
+/// Finds the matching events in an order, reading pages of this size.
 async fn found(
     store: &Store,
     account: AccountId,
@@ -70,7 +70,7 @@ pub(crate) async fn each_key_and_group_has_its_events(store: &Store, account: Ac
     }
 }
 
-/// The act of this number, which a member of the same number does.
+/// Returns a numbered act, by the member with the same number.
 fn act(n: u8) -> Act {
     let name = format!("Ünï \"{n}\"");
     Act { actor: Actor::Member { id: member(n).id, name }, at: after(n.into()), chance: [n; 10] }
@@ -326,7 +326,11 @@ pub(crate) async fn events_are_dropped_when_they_are_too_old(subject: &mut impl 
     label(store, at(after(1), 2), "b").await;
     label(store, at(START.plus(EVENTS_KEPT), 3), "c").await;
     let page = store.events_after(mine, 0, 9).await.unwrap();
-    assert_eq!((page.events.len(), page.gone_until), (3, 0), "the first is as old as it may be");
+    assert_eq!(
+        (page.events.len(), page.gone_until),
+        (3, 0),
+        "the first event is just within the maximum age"
+    );
     each_key_and_group_has_its_events(store, mine, 2).await;
     let first: Event = page.events[0].event.clone();
     label(store, at(after(1).plus(EVENTS_KEPT), 4), "d").await;
@@ -339,7 +343,11 @@ pub(crate) async fn events_are_dropped_when_they_are_too_old(subject: &mut impl 
     each_key_and_group_has_its_events(store, mine, 2).await;
     label(store, at(START.plus(3 * EVENTS_KEPT), 5), "e").await;
     let page = store.events_after(mine, 0, 9).await.unwrap();
-    assert_eq!((page.gone_until, page.events.len()), (4, 1), "numbers go on when all others are dropped");
+    assert_eq!(
+        (page.gone_until, page.events.len()),
+        (4, 1),
+        "numbers continue after all other events are dropped"
+    );
     assert_eq!(page.events[0].number, 5);
     each_key_and_group_has_its_events(store, mine, 2).await;
 }
@@ -351,7 +359,7 @@ pub(crate) async fn an_account_keeps_its_latest_events_within_their_number_and_b
     let store = subject.store();
     let mine = open_account(store, 1).await;
     store.create_key(new_key(mine, 1), None, &act(1)).await.unwrap();
-    // An event of each change, in the order of the changes.
+    // Writes an event for each change, in order.
     let change = async |store: &Store, changes: std::ops::Range<u64>, metadata: usize| {
         for n in changes {
             let text = format!("{n} {}", "x".repeat(metadata));
@@ -363,20 +371,24 @@ pub(crate) async fn an_account_keeps_its_latest_events_within_their_number_and_b
         }
     };
     change(store, 1..count, 0).await;
-    assert_eq!(store.events_after(mine, 0, 1).await.unwrap().gone_until, 0, "as many as it may have");
+    assert_eq!(
+        store.events_after(mine, 0, 1).await.unwrap().gone_until,
+        0,
+        "exactly the maximum number of events"
+    );
     change(store, count..count + 9, 0).await;
     subject.interrupt().await;
     let store = subject.store();
     let all = kept(store, mine).await;
     assert_eq!((all[0].number, all.len() as u64), (10, count));
     let size = |event: &NumberedEvent| event.event.to_json().len() as u64;
-    // Long ones displace several others each, up to the bytes.
+    // Each long event displaces several others, until their bytes fit.
     change(store, 2_000..2_300, 450).await;
     let (page, all) = (store.events_after(mine, 0, 1).await.unwrap(), kept(store, mine).await);
     let (sum, first) = (all.iter().map(size).sum::<u64>(), all[0].number);
     assert!(sum <= bytes && sum + 2_000 > bytes, "{sum} of {bytes}");
     assert_eq!((all.last().unwrap().number, page.gone_until), (count + 309, first - 1));
-    assert_eq!(all.len() as u64, count + 309 - first + 1, "none is missing between");
+    assert_eq!(all.len() as u64, count + 309 - first + 1, "no event in between is missing");
     each_key_and_group_has_its_events(store, mine, 100).await;
     let gone = store.event_number(mine, all[0].event.id).await.unwrap();
     assert_eq!(gone, Some(first));
@@ -391,7 +403,7 @@ pub(crate) async fn acts_at_once_leave_an_event_each(subject: &mut impl Subject)
         async move { store.update_key(mine, key(0), labelled(&label), &act(n)).await.unwrap() }
     });
     futures_util::future::join_all(acts).await;
-    // Each change begins with the label that the one before has left.
+    // Each change begins with the label that the previous one set.
     let mut label = "\"Key 0\"".to_owned();
     let events = kept(store, mine).await;
     assert_eq!(events.len(), 21);

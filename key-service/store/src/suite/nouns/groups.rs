@@ -1,4 +1,4 @@
-//! Groups of API keys: made once, listed, changed, archived; and what they pay.
+//! Cases about groups of API keys: created once, listed, changed, archived; and what they pay.
 
 use std::sync::Arc;
 
@@ -29,10 +29,10 @@ use domain::{
     usage::Day,
 };
 
-/// Number of concurrent callers.
+/// Concurrent callers.
 const CALLERS: u8 = 24;
 
-/// Makes a group with this parent.
+/// Creates a group with this parent.
 async fn make(store: &Store, account: AccountId, n: u8, parent: Option<u8>) -> GroupId {
     make_bounded(store, account, n, parent, &BoundsPatch::default()).await
 }
@@ -41,7 +41,7 @@ async fn get(store: &Store, account: AccountId, id: GroupId) -> Group {
     store.group(account, id).await.unwrap().unwrap()
 }
 
-/// Moves a key to a group, or out of all.
+/// Moves a key to a group, or out of its group.
 pub(crate) async fn to(
     store: &Store,
     account: AccountId,
@@ -56,7 +56,7 @@ fn bad_parent(bad: BadGroup) -> Error<governed::Refused> {
     governed::Refused::BadGroup("parent_id", bad).into()
 }
 
-/// Makes a group with these bounds under a parent.
+/// Creates a group with these limits under a parent.
 pub(crate) async fn make_bounded(
     store: &Store,
     account: AccountId,
@@ -71,14 +71,14 @@ pub(crate) async fn make_bounded(
     group(n)
 }
 
-/// Makes a key in a group.
+/// Creates a key in a group.
 pub(crate) async fn make_key_in(store: &Store, account: AccountId, n: u8, group: GroupId) {
     let mut new = new_key(account, n);
     new.key.spend.group = Some(group);
     assert!(matches!(store.create_key(new, None, &act(START)).await.unwrap(), Made::New(_)));
 }
 
-/// All bounds there are.
+/// Returns one limit of every kind.
 fn bounds() -> BoundsPatch {
     BoundsPatch {
         limit: Some(Some(nanos(900))),
@@ -119,7 +119,7 @@ pub(crate) async fn a_group_is_made_once_and_found_by_both_of_its_ids(subject: &
     assert_eq!(store.group_with_external_id(theirs, "customer ünï").await.unwrap(), None);
     assert_eq!(store.group_with_external_id(mine, "customer").await.unwrap(), None);
     assert_eq!(store.group(theirs, made.id).await.unwrap(), None);
-    // The external id finds its group; any number of groups may be without one.
+    // The external id finds its group; any number of groups may have none.
     let mut again = new_group(mine, 2);
     again.group.external_id.clone_from(&made.external_id);
     assert_eq!(store.create_group(again.clone(), None, &act(START)).await.unwrap(), Made::Existing(made));
@@ -127,7 +127,7 @@ pub(crate) async fn a_group_is_made_once_and_found_by_both_of_its_ids(subject: &
     assert_eq!(store.create_group(again.clone(), None, &act(START)).await.unwrap(), Made::New(again.group));
     make(store, mine, 3, None).await;
     make(store, mine, 4, None).await;
-    // A caller that lost the answer asks again.
+    // A caller that lost the answer repeats the call.
     make(store, mine, 4, None).await;
     store.create_group(new_group(account(9), 1), None, &act(START)).await.unwrap_err();
 }
@@ -229,7 +229,7 @@ pub(crate) async fn keys_of_a_group_are_counted_and_listed(subject: &mut impl Su
     let mut other = new_key(theirs, 9);
     other.key.spend.group = Some(group(1));
     store.create_key(other, None, &act(START)).await.unwrap();
-    // Keys 1 and 4 are in the first group, 2 and 5 in the second, 3 and 6 in none.
+    // Keys 1 and 4 are in the first group, 2 and 5 in the second, 3 and 6 in no group.
     to(store, mine, key(6), Some(one)).await.unwrap();
     to(store, mine, key(2), Some(one)).await.unwrap();
     to(store, mine, key(5), None).await.unwrap();
@@ -302,7 +302,7 @@ pub(crate) async fn usage_has_its_parts_and_the_cost_to_the_operator(subject: &m
     }
     subject.interrupt().await;
     let store = subject.store();
-    // The last report is billed.
+    // The last report is billed when the hold expires.
     let expire = |n| Command::Expire { key: payer, generation: generation(n) };
     store.execute(mine, vec![expire(1), expire(2)], after(1)).await.unwrap();
     let bills = store.journal(mine, 0, 9).await.unwrap().entries;
@@ -321,7 +321,7 @@ pub(crate) async fn changes_of_one_object_at_once_all_take_effect(subject: &mut 
     let account = open_account(store, 1).await;
     let (parent, team) = (make(store, account, 1, None).await, make(store, account, 2, None).await);
     make_key(store, account, 1, None).await;
-    // More than attempts of each.
+    // These are more changes than a call has attempts.
     let changes = (10..110).map(|n: u8| async move {
         let name = GroupPatch { name: Some(n.to_string()), ..GroupPatch::default() };
         let label = KeyPatch { label: Some(n.to_string()), ..KeyPatch::default() };
@@ -351,20 +351,20 @@ pub(crate) async fn an_idempotency_key_makes_one_group(subject: &mut impl Subjec
     };
     let store = subject.store();
     let Ok(Made::New(made)) = create(store, 1, "a").await else { panic!("it is the first") };
-    assert_eq!(create(store, 1, "a").await, Ok(Made::New(made.clone())), "the same call again");
+    assert_eq!(create(store, 1, "a").await, Ok(Made::New(made.clone())), "the call is repeated");
     assert_eq!(create(store, 2, "a").await, Ok(Made::Replayed(made.clone())));
     assert_eq!(create(store, 2, "b").await, Err(governed::Refused::IdempotencyKeyReused.into()));
     subject.interrupt().await;
     let store = subject.store();
     let archived = store.archive_group(account, group(1), &act(START)).await.unwrap();
-    assert_eq!(create(store, 3, "a").await, Ok(Made::Replayed(archived)), "as it is now");
+    assert_eq!(create(store, 3, "a").await, Ok(Made::Replayed(archived)), "the group in its current state");
     let mut other = new_group(account, 4);
     other.group.spend.parent = Some(group(9));
     let refused = store.create_group(other, Some(attempt("other", "a", START)), &act(START)).await;
     assert_eq!(refused, Err(bad_parent(BadGroup::Unknown)));
     let again =
         store.create_group(new_group(account, 4), Some(attempt("other", "b", START)), &act(START)).await;
-    assert!(matches!(again.unwrap(), Made::New(_)), "what was refused has used up no idempotency key");
+    assert!(matches!(again.unwrap(), Made::New(_)), "a refused call does not use up its idempotency key");
     assert_eq!(kept(store, account).await.len(), 3);
 }
 

@@ -1,4 +1,4 @@
-//! API keys: made once, listed, changed, revoked.
+//! Cases about API keys: created once, listed, changed, revoked.
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,7 +23,7 @@ use domain::{
     },
 };
 
-/// An idempotency key that lives for 24 hours.
+/// Returns an idempotency key with a lifetime of 24 hours.
 pub(crate) fn attempt(key: &str, request: &str, now: Timestamp) -> Idempotency {
     let expires_at = now.plus(Duration::from_hours(24));
     Idempotency { key: digest(key), request: digest(request), now, expires_at }
@@ -125,7 +125,7 @@ pub(crate) async fn keys_of_a_status_are_listed_as_of_now(subject: &mut impl Sub
     assert_eq!(of(revoked, after(9), Order::Descending).await, [4, 0].map(key));
     assert_eq!(of(active, after(10), Order::Descending).await, [5, 3].map(key));
     assert_eq!(of(expired, after(10), Order::Descending).await, [2, 1].map(key));
-    // A later expiry revives a key, a revocation ends it for good.
+    // A later expiry revives a key, but a revocation is permanent.
     store.update_key(account, key(1), until(None), &act(START)).await.unwrap();
     store.revoke_key(account, key(2), &act(after(11))).await.unwrap();
     assert_eq!(of(active, after(20), Order::Ascending).await, [1, 5].map(key));
@@ -160,7 +160,7 @@ pub(crate) async fn a_disabled_key_is_listed_as_such_until_it_is_enabled_again(s
     };
     listed(after(9), [&[0], &[1, 2], &[], &[3]]).await;
     listed(after(10), [&[0], &[1, 2], &[], &[3]]).await;
-    // A later expiry enables nothing, and who is enabled again has expired.
+    // A later expiry does not enable a key, and an enabled key may still be expired.
     store.update_key(account, key(2), until(after(20)), &act(after(10))).await.unwrap();
     listed(after(20), [&[0], &[1, 2], &[], &[3]]).await;
     for n in [1, 2] {
@@ -218,13 +218,13 @@ pub(crate) async fn keys_that_spent_most_come_first(subject: &mut impl Subject) 
         let keys = store.top_spending(account, after.map(key), limit).await.unwrap();
         keys.into_iter().map(|key| key.id).collect()
     };
-    assert_eq!(top(mine, None, 9).await, [3, 4, 1, 5].map(key), "of equal ones the newest first");
+    assert_eq!(top(mine, None, 9).await, [3, 4, 1, 5].map(key), "equal keys are listed newest first");
     assert_eq!(top(mine, None, 2).await, [3, 4].map(key));
     assert_eq!(top(mine, Some(4), 9).await, [1, 5].map(key));
     assert_eq!(top(mine, Some(5), 9).await, []);
     assert_eq!(top(theirs, None, 9).await, [key(6)]);
     assert_eq!(top(account(9), None, 9).await, []);
-    // A correction moves a key; a revoked key stays listed.
+    // A correction moves a key in the list; a revoked key stays listed.
     store.execute(mine, vec![capture(key(5), generation(50), 800)], START).await.unwrap();
     store.revoke_key(mine, key(3), &act(START)).await.unwrap();
     assert_eq!(top(mine, None, 9).await, [5, 3, 4, 1].map(key));
@@ -305,7 +305,7 @@ pub(crate) async fn an_idempotency_key_makes_one_key(subject: &mut impl Subject)
     let created = store.create_key(new_key(mine, 3), Some(attempt("once", "b", after(1))), &act(START)).await;
     assert_eq!(created, Err(Refused::IdempotencyKeyReused.into()));
     assert_eq!(count(store, mine).await, 1);
-    // A key that was not made has no credential either.
+    // A key that was not created has no credential either.
     assert_eq!(store.find_credential(new_key(mine, 2).digest).await.unwrap(), None);
 
     let other = new_key(theirs, 4);
@@ -349,7 +349,7 @@ pub(crate) async fn old_idempotency_keys_make_room_for_new_ones(subject: &mut im
         let made = attempt(&format!("attempt {n}"), "a", after(n.into()));
         store.create_key(new_key(account, n), Some(made), &act(START)).await.unwrap();
     }
-    // All of them have expired by now, and each may be used again, removed or not.
+    // All of them have expired by now, and each may be used again, whether removed or not.
     for n in 0..50 {
         let name = format!("attempt {}", 199 - n);
         let created = store
@@ -386,7 +386,7 @@ pub(crate) async fn a_creation_sent_again_makes_nothing_more(subject: &mut impl 
     for idempotency in [None, Some(attempt("once", "a", START))] {
         let new = new_key(account, u8::from(idempotency.is_some()));
         for _ in 0..2 {
-            // The same caller, which lost the answer and still has the plaintext.
+            // The same caller repeats the call, having lost the answer but not the plaintext.
             let created = store.create_key(new.clone(), idempotency.clone(), &act(START)).await.unwrap();
             assert_eq!(created, Made::New(new.key.clone()));
         }
@@ -403,7 +403,7 @@ pub(crate) async fn an_account_has_no_more_keys_than_it_may(subject: &mut impl S
             .store()
             .create_key(new(mine, n), Some(attempt("first", "a", after(n.into()))), &act(START))
             .await;
-        // The same idempotency key again and again: only the first makes a key.
+        // The same idempotency key is used repeatedly: only the first call creates a key.
         assert!(matches!(created.unwrap(), Made::New(_) | Made::Replayed(_)));
         subject.store().create_key(new(mine, n), None, &act(START)).await.unwrap();
     }
@@ -415,7 +415,7 @@ pub(crate) async fn an_account_has_no_more_keys_than_it_may(subject: &mut impl S
             assert_eq!(created, Err(Refused::TooMany(Noun::Key, MOST.into()).into()));
         }
         assert_eq!(count(subject.store(), mine).await, usize::from(MOST), "nothing was made");
-        // A creation that succeeded before is still answered.
+        // A creation that succeeded earlier still gets its answer.
         let created = subject.store().create_key(new(mine, 1), None, &act(START)).await.unwrap();
         assert!(matches!(created, Made::New(_)));
         let replayed = subject
@@ -429,7 +429,7 @@ pub(crate) async fn an_account_has_no_more_keys_than_it_may(subject: &mut impl S
         subject.store().create_key(new(theirs, 1), None, &act(START)).await.unwrap(),
         Made::New(_)
     ));
-    // A bound that was raised lets more in.
+    // A raised limit allows more keys.
     let more = NewKey { most: u64::from(MOST) + 1, ..new_key(mine, 100) };
     assert!(matches!(subject.store().create_key(more, None, &act(START)).await.unwrap(), Made::New(_)));
 }

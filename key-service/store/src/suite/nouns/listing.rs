@@ -1,4 +1,4 @@
-//! A hundred thousand keys in a thousand groups of an account, listed page by page while more are made.
+//! Cases about listing a hundred thousand keys in a thousand groups page by page, while more are created.
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,26 +21,26 @@ use domain::ledger::histories::START;
 
 /// Keys that exist when the listing begins.
 const KEYS: u64 = 20_000;
-/// Groups of the keys that exist when the listing begins, with equally many keys each.
+/// Groups that exist when the listing begins; each has the same number of keys.
 const GROUPS: u64 = 1_000;
 /// Keys kept in memory at a time.
 const PAGE: usize = 500;
 /// Groups, and keys of a group, on a page.
 const GROUPS_ON_PAGE: usize = 90;
 const KEYS_ON_PAGE: usize = 30;
-/// Keys made at once, so that stores can batch them.
+/// Keys created concurrently, so that stores can batch them.
 const MADE_AT_ONCE: usize = 256;
 
-/// Ids of a kind, in the order of numbers: an id a millisecond.
+/// Returns numbered ids of a kind, one per millisecond.
 fn id(n: u64, kind: u8) -> KeyId {
     KeyId::new(START.plus(Duration::from_millis(n)), [kind; 10])
 }
 
-/// Kinds of ids: for listed keys, and for keys made in the meantime.
+/// Kinds of ids: for listed keys, and for keys created in the meantime.
 const LISTED: u8 = 1;
 const MEANWHILE: u8 = 2;
 
-/// Id of the group of this number.
+/// Returns the id of a numbered group.
 fn group_id(n: u64) -> GroupId {
     GroupId::new(START.plus(Duration::from_millis(n)), [LISTED; 10])
 }
@@ -57,8 +57,8 @@ async fn make_group(store: &Store, account: AccountId, n: u64) {
     assert!(matches!(store.create_group(new, None, &act(START)).await.unwrap(), Made::New(_)));
 }
 
-/// No page exceeds its limit, and there are no more pages than necessary. Every key that existed at the beginning comes
-/// once and in order, although a key is made on either side of the cursor with every page.
+/// No page exceeds its limit, and there are no more pages than necessary. Every key that existed at the beginning
+/// appears once and in order, although with every page a key is created on either side of the cursor.
 async fn all_keys_come_once_and_a_page_at_a_time(store: Arc<Store>, groups: u64) {
     let account = open_account(&store, 1).await;
     let made = stream::iter(0..groups).map(|n| make_group(&store, account, n));
@@ -100,7 +100,7 @@ async fn all_keys_come_once_and_a_page_at_a_time(store: Arc<Store>, groups: u64)
     }
 }
 
-/// Lists all groups, and the keys of some: every page is full but the last.
+/// Lists all groups, and the keys of some. Every page but the last is full.
 async fn every_group_has_its_keys(store: &Store, account: AccountId, groups: u64) {
     let each = KEYS.checked_div(groups).unwrap_or_default();
     let (mut after, mut seen) = (None, 0);
@@ -134,7 +134,7 @@ async fn every_group_has_its_keys(store: &Store, account: AccountId, groups: u64
 
 #[tokio::test]
 async fn in_sqlite() {
-    // In memory: a file takes a sync for each key.
+    // In memory, because a file needs a sync for each key.
     let store = Sqlite::in_memory().unwrap();
     all_keys_come_once_and_a_page_at_a_time(over(Arc::new(store)), GROUPS).await;
 }

@@ -1,4 +1,4 @@
-//! Members, their sign-in links and sessions, and attempts to sign in.
+//! Cases about members, their sign-in links and sessions, and attempts to sign in.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ use domain::{
     second_factor::{FactorId, SecondFactor},
 };
 
-/// Makes a member of an account that may have a hundred.
+/// Creates a member in an account that may have a hundred.
 async fn make(store: &Store, account: AccountId, member: Member) -> Result<(), Error<MemberRefused>> {
     store.create_member(account, member, 100, &act(START)).await
 }
@@ -47,7 +47,7 @@ fn link(n: u8, member: MemberId, expires_at: Timestamp) -> ExpiringRecord {
     ExpiringRecord { kind: Link, name, member, expires_at, value: format!("link of Ünï {n}\n") }
 }
 
-/// The member's sessions in the order of their values.
+/// Lists the member's sessions in the order of their values.
 async fn sessions(
     store: &Store,
     account: AccountId,
@@ -67,11 +67,11 @@ pub(crate) async fn members_are_listed_oldest_first_each_in_its_account(subject:
     }
     subject.interrupt().await;
     let store = subject.store();
-    // A caller that lost the answer asks again.
+    // A caller that lost the answer repeats the call.
     assert_eq!(make(store, mine, member(3)).await, Ok(()));
     assert_eq!(store.members(mine).await.unwrap(), [member(1), member(3)]);
     assert_eq!(store.members(account(9)).await.unwrap(), []);
-    // A name is taken in its own account alone.
+    // A name is taken only within its own account.
     let namesake = Member { name: member(1).name, ..member(8) };
     assert_eq!(make(store, mine, namesake.clone()).await, Err(MemberRefused::NameTaken.into()));
     assert_eq!(make(store, theirs, namesake).await, Ok(()));
@@ -89,7 +89,7 @@ pub(crate) async fn a_member_is_found_by_its_name(subject: &mut impl Subject) {
     assert_eq!(store.member_named(theirs, &one.name).await.unwrap(), None);
     assert_eq!(store.member_named(account(9), &one.name).await.unwrap(), None);
     assert_eq!(store.member_named(mine, &one.name.to_uppercase()).await.unwrap(), None);
-    // A name goes with its member.
+    // Removing a member frees the name.
     store.remove_member(mine, one.id, &act(START)).await.unwrap();
     assert_eq!(store.member_named(mine, &one.name).await.unwrap(), None);
     let heir = Member { name: one.name.clone(), ..member(7) };
@@ -111,7 +111,7 @@ pub(crate) async fn an_account_has_no_more_members_than_it_may(subject: &mut imp
     );
     assert_eq!(store.member_named(mine, &member(3).name).await.unwrap(), None);
     assert_eq!(store.members(mine).await.unwrap(), [member(1), member(2)]);
-    // A caller that lost the answer asks again; a name that is taken is the first thing to say.
+    // A caller that lost the answer repeats the call. A taken name is reported before anything else.
     assert_eq!(store.create_member(mine, member(2), 2, &act(START)).await, Ok(()));
     let namesake = Member { name: member(1).name, ..member(8) };
     assert_eq!(
@@ -119,7 +119,7 @@ pub(crate) async fn an_account_has_no_more_members_than_it_may(subject: &mut imp
         Err(MemberRefused::NameTaken.into())
     );
     assert_eq!(store.create_member(theirs, member(4), 2, &act(START)).await, Ok(()));
-    // One that is removed makes room.
+    // Removing a member makes room for another.
     store.remove_member(mine, member(1).id, &act(START)).await.unwrap();
     assert_eq!(store.create_member(mine, member(3), 2, &act(START)).await, Ok(()));
 }
@@ -202,7 +202,11 @@ pub(crate) async fn a_second_factor_is_replaced_once_and_tells_when_it_comes_and
     assert!(replace(&none, &first).await);
     assert!(!store.replace_second_factor(theirs, &first, None, &act(START)).await.unwrap());
     let attempts = join_all((0..8).map(|_| replace(&first, &later))).await;
-    assert_eq!(attempts.into_iter().filter(|is_replaced| *is_replaced).count(), 1, "of many at once, one");
+    assert_eq!(
+        attempts.into_iter().filter(|is_replaced| *is_replaced).count(),
+        1,
+        "only one of many concurrent calls succeeds"
+    );
     store.put_record(mine, session(1, none.id), &act(START)).await.unwrap();
     subject.interrupt().await;
     let store = subject.store();
@@ -260,7 +264,7 @@ pub(crate) async fn a_link_signs_in_once_and_before_it_expires(subject: &mut imp
     assert_eq!(
         store.take_record(mine, Link, digest("link 3"), START).await.unwrap(),
         None,
-        "a newer one took its place"
+        "a newer link replaced it"
     );
     assert_eq!(store.take_record(theirs, Link, digest("link 1"), START).await.unwrap(), None);
     assert_eq!(store.record(theirs, Link, digest("link 1"), START).await.unwrap(), None);
@@ -272,11 +276,11 @@ pub(crate) async fn a_link_signs_in_once_and_before_it_expires(subject: &mut imp
     assert_eq!(
         store.record(mine, Link, digest("link 1"), after(9)).await.unwrap(),
         found,
-        "looking uses nothing up"
+        "reading does not use up the link"
     );
     let attempts = (0..8).map(|_| store.take_record(mine, Link, digest("link 1"), after(9)));
     let taken: Vec<_> = join_all(attempts).await.into_iter().filter_map(Result::unwrap).collect();
-    assert_eq!(taken, [(made, one)], "of many at once, one");
+    assert_eq!(taken, [(made, one)], "only one of many concurrent calls succeeds");
     assert_eq!(store.take_record(mine, Link, digest("link 1"), after(9)).await.unwrap(), None);
     assert_eq!(store.record(mine, Link, digest("link 1"), after(9)).await.unwrap(), None);
 }
@@ -316,12 +320,16 @@ pub(crate) async fn attempts_are_counted_until_they_are_forgotten(subject: &mut 
     counts.sort_unstable();
     assert_eq!(counts, [1, 2, 3, 4, 5]);
     store.take_attempt_back(mallory).await.unwrap();
-    assert_eq!(store.count_attempt(mallory, START, after(1000)).await.unwrap(), 5, "one was taken back");
+    assert_eq!(
+        store.count_attempt(mallory, START, after(1000)).await.unwrap(),
+        5,
+        "one attempt was uncounted"
+    );
     store.take_attempt_back(digest("unknown")).await.unwrap();
     assert_eq!(store.count_attempt(alice, START, soon).await.unwrap(), 1);
     store.forget_attempts(mallory).await.unwrap();
     assert_eq!(store.count_attempt(mallory, START, after(1000)).await.unwrap(), 1);
-    // A store may go by its own time.
+    // A store may use its own clock.
     sleep(Duration::from_millis(500)).await;
-    assert_eq!(store.count_attempt(alice, soon, after(1000)).await.unwrap(), 1, "forgotten by then");
+    assert_eq!(store.count_attempt(alice, soon, after(1000)).await.unwrap(), 1, "the count has expired");
 }

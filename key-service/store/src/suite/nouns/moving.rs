@@ -1,4 +1,4 @@
-//! Imports of keys and groups of another gateway.
+//! Cases about imports of keys and groups from another gateway.
 
 use std::sync::Arc;
 
@@ -26,12 +26,12 @@ use domain::{
 };
 use key_service_moving::{Import, ImportRefused, ImportedKey, Plan};
 
-/// Number of concurrent callers.
+/// Concurrent callers.
 const CALLERS: u8 = 8;
 /// More keys than a store writes in one part.
 const MANY: u16 = 260;
 
-/// A group with this external id, in which this much was spent.
+/// Returns a group with this external id that has spent this much.
 fn team(account: AccountId, n: u8, used: i64) -> Group {
     let mut group = new_group(account, n).group;
     group.external_id = Some(format!("team {n}"));
@@ -39,7 +39,7 @@ fn team(account: AccountId, n: u8, used: i64) -> Group {
     group
 }
 
-/// A key with which this much was spent.
+/// Returns a key that has spent this much.
 fn imported(account: AccountId, n: u8, used: i64, team: Option<u8>) -> ImportedKey {
     let mut key = new_key(account, n).key;
     key.spend.budget.used = nanos(used);
@@ -50,7 +50,7 @@ fn import(account: AccountId, groups: Vec<Group>, keys: Vec<ImportedKey>) -> Imp
     Import { account, groups, keys, most_keys: 1000, most_groups: 100 }
 }
 
-/// An import of a group and three keys: of a key that spent 40 of 100, of one in the group, and of a revoked one.
+/// Returns an import of a group and three keys: one that has spent 40 of 100, one in the group, and a revoked one.
 fn small(account: AccountId) -> Import {
     let mut first = imported(account, 1, 40, None);
     first.key.spend.budget.limit = Some(nanos(100));
@@ -78,7 +78,7 @@ pub(crate) async fn an_import_makes_groups_and_keys_that_are_found_and_listed_li
     subject: &mut impl Subject,
 ) {
     let account = open_account(subject.store(), 1).await;
-    // Read once before the import, so that a stale list would be noticed.
+    // This read before the import would make a stale list visible.
     assert_eq!(subject.store().top_spending(account, None, 10).await.unwrap(), []);
     let act = act(START);
     let plan = subject.store().import(small(account), false, &act).await.unwrap();
@@ -128,7 +128,7 @@ pub(crate) async fn an_imported_key_spends_on_from_what_it_spent_elsewhere(subje
     assert_eq!(
         store.funds(account).await.unwrap().unwrap().credit,
         nanos(880),
-        "what was spent elsewhere costs no credit"
+        "money spent elsewhere does not reduce the credit"
     );
     assert_eq!(store.group(account, group(1)).await.unwrap().unwrap().spend.budget.used, nanos(69));
     assert_sound(store, account).await;
@@ -142,7 +142,7 @@ pub(crate) async fn a_repeated_import_changes_nothing(subject: &mut impl Subject
     store.execute(account, commands, START).await.unwrap();
     store.revoke_key(account, key(2), &act(after(20))).await.unwrap();
     let (before, events) = (listed(store, account, None).await, kept(store, account).await);
-    // A second run makes ids of its own.
+    // A second run generates new ids.
     let mut again = small(account);
     again.groups[0].id = group(9);
     for (n, imported) in (10..).zip(&mut again.keys) {
@@ -187,7 +187,7 @@ pub(crate) async fn an_import_is_made_whole_or_not_at_all(subject: &mut impl Sub
     assert_eq!(store.group_with_external_id(account, "team 1").await.unwrap(), None);
     assert_eq!(store.find_credential(digest("imported 1")).await.unwrap(), None);
     let told = kept(store, account).await;
-    assert_eq!(told.len(), 3, "of the groups that were made before: {told:?}");
+    assert_eq!(told.len(), 3, "only thresholds of groups that existed before: {told:?}");
     assert_sound(store, account).await;
 }
 

@@ -1,4 +1,4 @@
-//! Rotations of keys: which credentials spend, and what a repetition does.
+//! Cases about rotations of keys: which credentials can spend, and what repeating a rotation does.
 
 use std::{sync::Arc, time::Duration};
 
@@ -26,10 +26,10 @@ use domain::{
     },
 };
 
-/// Length of a grace in seconds.
+/// Length of a grace period in seconds.
 const GRACE: u64 = 10;
 
-/// A credential of this name for the first key of the first account.
+/// Returns a named credential for the first key of the first account.
 fn credential(name: &str, grace: u64) -> NewCredential {
     NewCredential {
         account: account(1),
@@ -48,7 +48,7 @@ async fn rotate(store: &Store, new: NewCredential, now: Timestamp) -> ApiKey {
     }
 }
 
-/// Credentials of the first key that may spend, of the first five.
+/// Returns which of the first key's first five credentials can spend.
 async fn accepted(store: &Store, now: Timestamp) -> Vec<u64> {
     let checks = (0..5).map(|credential| Command::Check { key: key(1), credential }).collect();
     let outcomes = store.execute(account(1), checks, now).await.unwrap();
@@ -60,7 +60,7 @@ async fn accepted(store: &Store, now: Timestamp) -> Vec<u64> {
     (0..).zip(&outcomes).filter(|(_, outcome)| allowed(outcome)).map(|(credential, _)| credential).collect()
 }
 
-/// Makes the first key of the first account, which has credit; in a group if there is to be a chain.
+/// Creates the first key of the first account, which has credit. The key is in a group with a parent if `is_grouped`.
 async fn open(subject: &mut impl Subject, is_grouped: bool) {
     let store = &**subject.store();
     open_account_with(store, 1, 1_000).await;
@@ -97,7 +97,7 @@ async fn both_spend(subject: &mut impl Subject, is_grouped: bool) {
     assert_eq!(store.key(account(1), key(1)).await.unwrap(), Some(key_after));
     let found = store.find_credential(digest("a")).await.unwrap();
     assert_eq!(found, Some(Credential { owner: Principal::ApiKey(account(1), key(1)), number: 1 }));
-    // Bills and changes of settings leave the rotation as it is.
+    // Bills and changes of settings do not affect the rotation.
     let bill = vec![hold(key(1), generation(1), 50, 7), capture(key(1), generation(1), 20)];
     store.execute(account(1), bill, START).await.unwrap();
     let patch = KeyPatch { bounds: BoundsPatch::of_limit(Some(nanos(500))), ..KeyPatch::default() };
@@ -106,7 +106,7 @@ async fn both_spend(subject: &mut impl Subject, is_grouped: bool) {
     let last = after(GRACE).minus(Duration::from_millis(1));
     assert_eq!(accepted(store, last).await, [0, 1]);
     assert_eq!(accepted(store, after(GRACE)).await, [1]);
-    // A rotation changes neither what was billed nor settings.
+    // A rotation changes neither settings nor what was billed.
     let rotated = rotate(store, credential("b", 0), after(GRACE)).await;
     assert_eq!((rotated.spend.budget.used, rotated.spend.budget.limit), (nanos(20), Some(nanos(500))));
     assert_eq!(accepted(store, after(GRACE)).await, [2]);
@@ -194,7 +194,7 @@ pub(crate) async fn an_idempotency_key_rotates_once(subject: &mut impl Subject) 
     let created =
         store.create_key(new_key(account(1), 3), once("b", after(1)), &act(after(1))).await.unwrap_err();
     let reused = governed::Refused::IdempotencyKeyReused.into();
-    assert_eq!(created, reused, "the idempotency keys of an account are for all of its requests");
+    assert_eq!(created, reused, "an account's idempotency keys cover all its requests");
     let late = after(86_400);
     let anew = store.rotate_key(credential("b", 0), once("b", late), &act(late)).await.unwrap();
     assert!(matches!(anew, Made::New(key) if key.spend.rotation.current == 2));
@@ -206,7 +206,7 @@ pub(crate) async fn a_rotation_sent_again_changes_nothing(subject: &mut impl Sub
         let new = credential(name, 0);
         let first = subject.store().rotate_key(new.clone(), idempotency.clone(), &act(START)).await.unwrap();
         subject.interrupt().await;
-        // The same caller, which lost the answer and still has the plaintext.
+        // The same caller repeats the call, having lost the answer but not the plaintext.
         let again = subject.store().rotate_key(new, idempotency, &act(after(1))).await.unwrap();
         assert_eq!(again, first);
         assert!(matches!(first, Made::New(_)));

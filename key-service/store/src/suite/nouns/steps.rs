@@ -1,4 +1,4 @@
-//! Steps of the cases of several nouns.
+//! Steps shared by cases about several nouns.
 
 use shared::ids::{AccountId, ManagementKeyId, MemberId};
 
@@ -12,7 +12,7 @@ use domain::{
     member::{Member, Role},
 };
 
-/// The management key of this number.
+/// Returns a numbered management key.
 pub(crate) fn management_key(n: u8) -> ManagementKey {
     ManagementKey {
         id: ManagementKeyId::new(START, [n; 10]),
@@ -26,13 +26,13 @@ pub(crate) fn management_key(n: u8) -> ManagementKey {
     }
 }
 
-/// The management key of this number, not yet made.
+/// Returns a numbered management key to create.
 pub(crate) fn new_management_key(account: AccountId, n: u8) -> NewManagementKey {
     let (key, digest) = (management_key(n), digest(&format!("management {n}")));
     NewManagementKey { account, key, digest, most: 100 }
 }
 
-/// The member of this number.
+/// Returns a numbered member.
 pub(crate) fn member(n: u8) -> Member {
     Member {
         id: MemberId::new(START, [n; 10]),
@@ -45,13 +45,13 @@ pub(crate) fn member(n: u8) -> Member {
     }
 }
 
-/// The session of this number.
+/// Returns a numbered session.
 pub(crate) fn session(n: u8, member: MemberId) -> ExpiringRecord {
     let name = digest(&format!("session {n}"));
     ExpiringRecord { kind: RecordKind::Session, name, member, expires_at: after(100), value: n.to_string() }
 }
 
-/// All events that are kept, oldest first.
+/// Returns all kept events, oldest first.
 pub(crate) async fn kept(store: &Store, account: AccountId) -> Vec<NumberedEvent> {
     store.events_after(account, 0, 10_000).await.unwrap().events
 }

@@ -1,4 +1,4 @@
-//! Webhooks, their deliveries, and the last attempts.
+//! Cases about webhooks, their deliveries, and the latest attempts.
 
 use std::{collections::HashSet, time::Duration};
 
@@ -23,7 +23,7 @@ use domain::{
     },
 };
 
-/// More webhooks than a test makes.
+/// More webhooks than a test creates.
 const MANY: u64 = 100;
 
 fn webhook(n: u8) -> StoredWebhook {
@@ -43,7 +43,7 @@ async fn make(store: &Store, account: AccountId, n: u8) -> StoredWebhook {
     webhook(n)
 }
 
-/// The answer to a request that creates a webhook.
+/// Returns the expected answer to a request that creates a webhook.
 fn new(n: u8) -> Made<Webhook> {
     Made::New(webhook(n).webhook)
 }
@@ -58,7 +58,7 @@ fn attempt(of: &Delivery, status: u16) -> Attempt {
     Attempt { event, kind, at, milliseconds: 12, answer: ReceiverAnswer::Status(status) }
 }
 
-/// Adds the deliveries of these events, as after they were looked at.
+/// Adds the deliveries of these events, as if they had just been considered.
 async fn add(store: &Store, account: AccountId, seen: &mut StoredWebhook, numbers: &[u64]) {
     let cursor = numbers.iter().copied().max().unwrap();
     let deliveries = numbers.iter().map(|n| delivery(*n)).collect();
@@ -125,13 +125,13 @@ pub(crate) async fn an_idempotency_key_makes_one_webhook_until_it_ends(subject: 
     let first = webhook(1).webhook.id;
     let store = subject.store();
     assert_eq!(create(store, mine, 1, "a", START).await, Ok(new(1)));
-    assert_eq!(create(store, mine, 1, "a", after(1)).await, Ok(new(1)), "the same call again");
+    assert_eq!(create(store, mine, 1, "a", after(1)).await, Ok(new(1)), "the call is repeated");
     assert_eq!(create(store, mine, 2, "a", after(1)).await, Ok(Made::Replayed(webhook(1).webhook)));
     let reused = Error::Refused(Refused::IdempotencyKeyReused);
     assert_eq!(create(store, mine, 2, "b", after(1)).await, Err(reused.clone()));
     subject.interrupt().await;
     let store = subject.store();
-    assert_eq!(create(store, theirs, 2, "b", after(1)).await, Ok(new(2)), "accounts are apart");
+    assert_eq!(create(store, theirs, 2, "b", after(1)).await, Ok(new(2)), "accounts are independent");
     assert_eq!(store.webhooks(mine).await.unwrap().len(), 1);
     store.delete_webhook(mine, first).await.unwrap();
     let removed = Err(Refused::NotFound(Noun::Webhook).into());
@@ -139,7 +139,7 @@ pub(crate) async fn an_idempotency_key_makes_one_webhook_until_it_ends(subject: 
     assert_eq!(store.webhooks(mine).await.unwrap(), []);
     let other =
         store.create_key(new_key(mine, 1), Some(keys::attempt("once", "c", after(2))), &act(START)).await;
-    assert_eq!(other.unwrap_err(), reused, "keys of an account are for all that it makes");
+    assert_eq!(other.unwrap_err(), reused, "an account's idempotency keys cover all its objects");
     let ended = START.plus(Duration::from_hours(24));
     assert_eq!(create(store, mine, 2, "b", ended).await, Ok(new(2)));
 }
@@ -180,7 +180,7 @@ pub(crate) async fn a_cursor_moves_together_with_the_deliveries(subject: &mut im
     let stale = seen.clone();
     add(subject.store(), account, &mut seen, &[8, 9]).await;
     let store = subject.store();
-    assert!(!store.fan_out(account, stale, 10, vec![delivery(10)]).await.unwrap(), "another was first");
+    assert!(!store.fan_out(account, stale, 10, vec![delivery(10)]).await.unwrap(), "another call came first");
     let changed =
         StoredWebhook { webhook: Webhook { types: Some(Vec::new()), ..seen.webhook.clone() }, cursor: 9 };
     assert!(!store.fan_out(account, changed, 10, vec![delivery(10)]).await.unwrap(), "it was changed");
@@ -204,7 +204,7 @@ pub(crate) async fn a_delivery_is_claimed_once_until_it_falls_due_again(subject:
     let claims = (0..10).map(|_| store.claim_deliveries(account, id, START, after(30), 7));
     let claimed: Vec<_> = join_all(claims).await.into_iter().flat_map(Result::unwrap).collect();
     let events: HashSet<_> = claimed.iter().map(|delivery| delivery.event).collect();
-    assert_eq!((claimed.len(), events.len()), (50, 50), "each once, and none is left");
+    assert_eq!((claimed.len(), events.len()), (50, 50), "each delivery is claimed once, and none is left");
     let expected = Delivery { attempts: 1, ..delivery(8) };
     assert!(claimed.contains(&expected), "{expected:?}");
     assert_eq!(claim(store, account, id, after(29)).await, []);

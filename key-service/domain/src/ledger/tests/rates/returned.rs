@@ -1,4 +1,4 @@
-//! What comes back of the tokens that a request took and did not use.
+//! Tests how many tokens return that a request took but did not use.
 
 use proptest::{collection::vec, prelude::*};
 
@@ -19,7 +19,7 @@ fn requests_that_wait_save_no_tokens_up() {
         assert_eq!(book.tokens_left(), 0, "the tokens of request {n} have refilled");
     }
     book.release(6).unwrap();
-    assert_eq!(book.tokens_left(), PER_MINUTE, "nothing of the last one has refilled");
+    assert_eq!(book.tokens_left(), PER_MINUTE, "no token of the last request has refilled");
 }
 
 #[test]
@@ -28,7 +28,7 @@ fn of_unused_tokens_those_come_back_that_have_not_refilled() {
     book.request(1, 600).unwrap();
     book.request(2, 200).unwrap();
     book.wait(MINUTE / 2);
-    // 500 of 800 have refilled, of each request alike: 225 of the first are missing, and 75 of the second.
+    // 500 of 800 have refilled, equally for each request: 225 of the first are missing, and 75 of the second.
     assert_eq!(book.tokens_left(), 700);
     book.capture(1, usage(100, 0));
     assert_eq!(book.tokens_left(), 925);
@@ -66,7 +66,7 @@ fn every_level_returns_what_its_own_rate_still_misses() {
     let now = book.now;
     let of_group = book.group_mut(1).budget.bounds.as_deref().unwrap().tokens_per_minute.unwrap();
     assert_eq!((book.tokens_left(), of_group.status(now).remaining), (1_000, 4_000));
-    // A rate that its group gets later has not counted the request.
+    // A rate that the group gets later has not counted the request.
     book.bound_group(1, &BoundsPatch { tokens_per_minute: Some(None), ..in_flight(9) });
     book.request(2, 800).unwrap();
     book.bound_group(1, &tokens(900));
@@ -92,13 +92,13 @@ fn a_bucket_that_never_fills_returns_what_is_missing_for_hours() {
     assert_eq!(book.tokens_left(), before + 500);
 }
 
-/// A step of a caller who wants more than the rate.
+/// A step of a caller who wants more than the rate allows.
 #[derive(Clone, Debug)]
 enum Step {
     Begin {
         prompt: u64,
     },
-    /// Ends one of the open requests, which used this share of its prompt, in thousandths, and this answer.
+    /// Ends an open request that used this share of its prompt, in thousandths, and this many answer tokens.
     End {
         which: usize,
         share: u64,
@@ -128,7 +128,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A request that was admitted: when, and the tokens of its prompt that were used, or may still be.
+/// An admitted request: its time, and its prompt tokens that were used, or may still be.
 struct Admitted {
     n: u8,
     at: u64,
@@ -143,7 +143,7 @@ fn open(admitted: &mut [Admitted], which: usize) -> Option<&mut Admitted> {
 }
 
 proptest! {
-    /// In any span of time the prompts of the requests that it admits use at most the bucket and what it refills.
+    /// In any span of time, the prompts of admitted requests use at most a full bucket and what it refills.
     #[test]
     fn no_span_of_time_admits_more_than_the_rate(steps in vec(step(), 1..120)) {
         let mut book = book(&tokens(PER_MINUTE));

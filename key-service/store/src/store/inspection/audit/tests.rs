@@ -1,4 +1,4 @@
-//! Audits of books, sound and damaged.
+//! Tests audits of sound and damaged books.
 
 mod damages;
 mod each_field;
@@ -31,7 +31,7 @@ use crate::{
 
 const MODEL: &str = "Model Flash";
 const USER: &str = "ann";
-/// Behind the minutes in which clocks may differ.
+/// After the minutes by which clocks may differ.
 const LATER: Timestamp = Timestamp::from_millis(START.millis() + 20 * 60 * 1000);
 
 fn store(records: &Arc<Maps>, journal_entries: Option<u64>) -> Store {
@@ -39,7 +39,7 @@ fn store(records: &Arc<Maps>, journal_entries: Option<u64>) -> Store {
     Store::new(Arc::clone(records) as Arc<dyn Records>, Arc::new(FrozenClock), kept)
 }
 
-/// Makes an account with a credit of 10,000, twenty keys in a group that has a parent, and bounds on all of them.
+/// Creates an account with a credit of 10,000, twenty keys in a group that has a parent, and limits on all of them.
 async fn open(store: &Store) {
     let mine = open_account_with(store, 1, 10_000).await;
     let day = Window { per: Per::Day, amount: nanos(9_000), raised: None, start: START, used: NanoUsd::ZERO };
@@ -56,7 +56,7 @@ async fn open(store: &Store) {
     }
 }
 
-/// Makes a key in the group, unless it is there.
+/// Creates a key in the group, unless it exists.
 async fn make_key(store: &Store, n: u8, budget: Budget) {
     let mut new = new_key(account(1), n);
     new.key.spend = Key { budget, group: Some(group(1)), ..Key::default() };
@@ -83,7 +83,8 @@ fn capture(key: KeyId, n: u8, cost: i64) -> Command {
     Command::Capture { key, generation, model, total, chargeable: None, estimated: false }
 }
 
-/// Eleven bills, an expired one that is corrected, and an open hold. Some of it is well behind the time at which bounds were set.
+/// Writes eleven bills, an expired one that is corrected, and an open hold. Some are well after the time at which
+/// limits were set.
 async fn spend(store: &Store) {
     for n in 0..10 {
         execute(store, vec![hold(key(n), n, 100, 1), capture(key(n), n, 10)], START).await;
@@ -126,7 +127,7 @@ async fn a_journal_that_lost_its_beginning_is_found_and_proves_the_rest() {
     let (recorded, proven) = (Quantity::Count(12), Quantity::Count(1));
     let wrong = vec![Wrong { figure: Figure::FirstEntry, recorded, proven }];
     assert_eq!(audit(&store).await, Audit { entries: 2, keys: 20, groups: 2, wrong });
-    // A copy of a store that drops entries notes where the journal began.
+    // A copy of a store that drops entries records where the journal began.
     store.note_first_entries().await.unwrap();
     assert_eq!(audit(&store).await.wrong, []);
 }
@@ -136,7 +137,7 @@ async fn books_are_sound_while_others_spend_and_make_keys() {
     let records = Arc::new(Maps::default());
     let store = Arc::new(store(&records, Some(40)));
     open(&store).await;
-    // Each capture can overtake an attempt to read the journal, and the last attempt has to be left alone.
+    // Each capture can interrupt an attempt to read the journal, and the last attempt must succeed.
     let few = u8::try_from(AUDIT_ATTEMPTS).unwrap() - 1;
     for round in 0..20 {
         let store = Arc::clone(&store);

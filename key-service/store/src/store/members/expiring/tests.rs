@@ -1,4 +1,4 @@
-//! What has expired leaves records and indexes.
+//! Checks that expired records and their index entries are removed.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ fn record(kind: RecordKind, n: u8, member: MemberId, ends: u64) -> ExpiringRecor
     ExpiringRecord { kind, name, member, expires_at: after(ends), value: String::new() }
 }
 
-/// Numbers of the entries in the indexes.
+/// Counts the entries in the two indexes.
 async fn entries(store: &Store) -> [usize; 2] {
     let (space, mut numbers) = (layout::space(account(1)), [0; 2]);
     for (number, index) in numbers.iter_mut().zip([layout::EXPIRING_ENDS, layout::OF_MEMBERS]) {

@@ -1,4 +1,4 @@
-//! Planted damages: each is found, with its place.
+//! Plants damage, and checks that each audit finds and locates it.
 
 use domain::{
     audit::{BudgetOwner, Counter, DayPart, SumOwner},
@@ -20,35 +20,35 @@ use records::{Answer, Index, Log, Name, Order, Question, Record, Revision};
 use super::*;
 use crate::store::layout;
 
-/// One thing that is changed behind the store's back.
+/// A change to one stored value, made without the ledger.
 enum Damage {
     Account(fn(&mut AccountRecord)),
     Key(u8, fn(&mut Balance<Key>)),
     Group(u8, fn(&mut Balance<Group>)),
     Hold(fn(&mut Hold)),
-    /// The hold is no value any more.
+    /// The hold's record cannot be decoded.
     NoHold,
     Deposit(fn(&mut Deposited)),
     PayerSums(fn(&mut DayTotal<Counts>)),
     ModelSums(fn(&mut DayTotal<Margin>)),
     GroupSums(u8, fn(&mut GroupPart)),
-    /// The first user, and all others.
+    /// Changes the first user and the sum of all others.
     UserSums(fn(&mut PartCounts, &mut PartCounts)),
     Payers(fn(&mut PayersOfKey)),
     AccountProfile(fn(&mut AccountProfile)),
     KeyProfile(u8, fn(&mut KeyProfile)),
     GroupProfile(u8, fn(&mut GroupProfile)),
-    /// Of this number.
+    /// Changes the journal entry with this number.
     Entry(u64, fn(&mut EntryRecord)),
-    /// A record that is lost.
+    /// Removes a record.
     Lost(fn() -> Name),
-    /// The first entry of an index that is lost.
+    /// Removes the first entry of an index.
     Unlisted(Index),
-    /// An entry of the open hold for another generation.
+    /// Adds an index entry with the open hold's money for another generation.
     Phantom,
 }
 
-/// Bounds of a budget.
+/// Returns the limits of a budget.
 fn bounds(budget: &mut Budget) -> &mut Bounds {
     budget.bounds.as_mut().unwrap()
 }
@@ -83,7 +83,7 @@ fn of_users() -> RecordName<Balance<UserDay>> {
     names::of_users(Day::of(START), part_of_user(USER))
 }
 
-/// Changes the one hour of a day.
+/// Changes the only hour of a day.
 fn change_hour(hours: &mut HoursOfDay, change: fn(&mut PartCounts)) {
     let mut all: Vec<_> = hours.iter().collect();
     change(&mut all[0].1);
@@ -197,12 +197,12 @@ impl Damage {
     }
 }
 
-/// An amount that is recorded, and the proven one.
+/// Returns an amount that is recorded, with the proven one.
 fn usd(figure: Figure, recorded: i64, proven: i64) -> Wrong {
     Wrong { figure, recorded: Quantity::Usd(nanos(recorded)), proven: Quantity::Usd(nanos(proven)) }
 }
 
-/// A number that is recorded, and the proven one.
+/// Returns a number that is recorded, with the proven one.
 fn number(figure: Figure, recorded: u64, proven: u64) -> Wrong {
     Wrong { figure, recorded: Quantity::Count(recorded), proven: Quantity::Count(proven) }
 }
@@ -219,12 +219,12 @@ fn part(part: DayPart, counter: Counter) -> Figure {
     Figure::Part(part, Day::of(START), counter)
 }
 
-/// The hour of a day in which everything is billed.
+/// The hour of the day in which everything is billed.
 fn hour() -> u8 {
     Hour::of(START).of_day()
 }
 
-/// Keys of the group, which has had one parent.
+/// Identifies the keys directly in the group, which has always had the same parent.
 fn own() -> GroupKeys {
     GroupKeys::Own(Some(group(0)))
 }
@@ -233,7 +233,7 @@ fn of_group_model(counter: Counter) -> Figure {
     part(DayPart::GroupModel(group(1), MODEL.into(), own()), counter)
 }
 
-/// Every counter of the group's day, recorded where nothing is proven, and not where it is.
+/// Returns every counter of the group's day twice: recorded where nothing is proven, and missing where it is proven.
 fn without_its_parent() -> Vec<Wrong> {
     let of = |keys, recorded: bool| {
         let of_model = DayPart::GroupModel(group(1), MODEL.into(), keys);
@@ -262,7 +262,7 @@ fn without_its_parent() -> Vec<Wrong> {
     [of(GroupKeys::Own(None), true), of(own(), false)].concat()
 }
 
-/// Runs each damage against fresh books.
+/// Applies each damage to fresh books and audits them.
 async fn find(damages: Vec<(&str, Damage, Vec<Wrong>)>) {
     for (name, damage, mut expected) in damages {
         let records = Arc::new(Maps::default());
@@ -271,9 +271,9 @@ async fn find(damages: Vec<(&str, Damage, Vec<Wrong>)>) {
         spend(&store).await;
         assert_eq!(audit(&store).await.wrong, [], "before: {name}");
         damage.plant(&records).await;
-        // A store that has no copies yet.
+        // This store has no copies of records yet.
         let mut found = audit(&super::store(&records, None)).await.wrong;
-        // Records and entries of indexes that such a damage contradicts are a subject of `each_field`.
+        // `each_field` covers the records and index entries that such damage contradicts.
         found.retain(|wrong| !matches!(wrong.figure, Figure::Stored(_)));
         found.sort_by_key(|wrong| format!("{wrong:?}"));
         expected.sort_by_key(|wrong| format!("{wrong:?}"));

@@ -1,4 +1,4 @@
-//! Damage to each record, entry and field of a rich account: an audit finds all that moves or hides money.
+//! Damages each record, entry and field of a rich account: an audit finds everything that moves or hides money.
 
 mod wire;
 
@@ -11,8 +11,8 @@ use records::{Answer, Index, Log, Name, Order, Place, Question, Record, Space};
 use super::*;
 use crate::store::{StoreError, layout};
 
-/// Changes that move and hide no money, by the beginning of their names, each with its reason. Fields have their
-/// numbers, as in the types of the records.
+/// Changes that neither move nor hide money, by the beginning of their names, each with its reason. Fields have the
+/// numbers from the types of the records.
 const NO_MONEY: &[(&str, &str)] = &[
     ("Account.0.2", "lease time: a hold expires earlier or later, and bills what it reported"),
     ("Account.0.4", "the earliest time of the next bill"),
@@ -78,7 +78,7 @@ const NO_MONEY: &[(&str, &str)] = &[
     ("GroupProfile.4", "the time of creation is shown, and nothing else"),
 ];
 
-/// One change behind the store's back, and the writes that undo it.
+/// One change made without the store, and the writes that undo it.
 struct Damage {
     name: String,
     space: Space,
@@ -107,7 +107,7 @@ impl Damage {
     fn of_entry(space: &Space, index: Index, entry: &[u8]) -> Vec<Self> {
         let mut other = entry.to_vec();
         if let Some(last) = other.last_mut() {
-            // Far from the entries that there are.
+            // This is far from all existing entries.
             *last ^= 0x40;
         }
         let (leave, enter) = (Write::Leave(index, entry.to_vec()), Write::Enter(index, entry.to_vec()));
@@ -124,7 +124,7 @@ impl Damage {
         ]
     }
 
-    /// Changes of the value at a place of a log.
+    /// Returns all changes of one value in a log.
     fn of_value(space: &Space, log: Log, all: &[(u64, Vec<u8>)], place: usize) -> Vec<Self> {
         let (number, value) = &all[place];
         let rewrite = |with: Option<Vec<u8>>| {
@@ -162,7 +162,7 @@ impl Damage {
     }
 }
 
-/// A label for the value of a record.
+/// Labels the value of a record.
 fn label(name: &Name, record: &Record) -> &'static str {
     match (name.set.table, name.key.first()) {
         (names::GENERATIONS, _) if matches!(value(record), Ok(Generation::Open(_))) => "Open",
@@ -205,8 +205,8 @@ fn index_name(index: Index) -> &'static str {
     }
 }
 
-/// Opens an account with keys of each status, two levels of groups, bounds, thresholds that were passed, deposits with and
-/// without a payment, bills of each ending, a correction, and an open hold.
+/// Opens an account with keys of every status, two levels of groups, limits, crossed thresholds, deposits with and
+/// without a payment id, bills of every ending, a correction, and an open hold.
 async fn open_rich(store: &Store) {
     let mine = open_account_with(store, 1, 10_000).await;
     let window =
@@ -262,11 +262,11 @@ async fn open_rich(store: &Store) {
     execute(store, vec![hold(key(0), 40, 110, 9), capture(key(0), 40, 95)], LATER).await;
 }
 
-/// All changes of the account, and of the records that lead to it.
+/// Returns all changes of the account's records and of the records that lead to it.
 async fn damages(records: &Maps) -> Vec<Damage> {
     let mut damages = Vec::new();
     for (space, place) in records.places().await.unwrap() {
-        // Digests of credentials lead to keys; they have no money, nor do sums of upstreams.
+        // Digests of credentials lead to keys but hold no money, and neither do sums of upstreams.
         if ["credentials/", "upstreams", "installation"].iter().any(|of| space.as_str().starts_with(of)) {
             continue;
         }
@@ -325,7 +325,7 @@ async fn is_found(records: &Arc<Maps>) -> bool {
             Err(e) => panic!("{e}"),
         }
     }
-    assert!(is_audited, "the account is not audited any more");
+    assert!(is_audited, "the account is no longer audited");
     false
 }
 
@@ -364,6 +364,6 @@ async fn every_change_that_moves_or_hides_money_is_found() {
     }
     assert_eq!(missed, BTreeSet::new());
     let unused: Vec<_> = NO_MONEY.iter().filter(|(of, _)| !used.contains(of)).collect();
-    assert!(unused.is_empty(), "always found, so without need of a reason: {unused:?}");
-    assert_eq!(audit(&store(&records, None)).await.wrong, [], "every change was undone");
+    assert!(unused.is_empty(), "always found, so no reason is needed: {unused:?}");
+    assert_eq!(audit(&store(&records, None)).await.wrong, [], "every change must be undone");
 }

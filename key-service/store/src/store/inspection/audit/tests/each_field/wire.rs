@@ -1,8 +1,8 @@
-//! Changes of the fields of a stored value, which are named by their numbers.
+//! Changes the fields of a stored value, which are named by their numbers.
 
 use minicbor::{Decoder, Encoder, data::Type};
 
-/// Structs whose last fields are optional, and so not written if they are absent, with the number of their fields.
+/// Structs whose last fields are optional and so not written if absent, with their numbers of fields.
 const WITH_OPTIONAL_ENDS: [(&str, usize); 15] = [
     ("Account.0", 5),
     ("Key.0", 7),
@@ -21,7 +21,7 @@ const WITH_OPTIONAL_ENDS: [(&str, usize); 15] = [
     ("Deposit.1", 4),
 ];
 
-/// A value in CBOR.
+/// A CBOR value.
 #[derive(Clone, PartialEq)]
 enum Value {
     Null,
@@ -33,12 +33,12 @@ enum Value {
     Map(Vec<(Self, Self)>),
 }
 
-/// Changes every field of a value: the name of each change, which begins with `label`, and the changed value.
+/// Changes every field of a value. Returns the name of each change, which begins with `label`, and the changed value.
 pub(super) fn changes(label: &str, bytes: &[u8]) -> Vec<(String, Vec<u8>)> {
     let mut decoder = Decoder::new(bytes);
     let value = Value::read(&mut decoder);
-    assert_eq!(decoder.position(), bytes.len(), "a value and nothing else");
-    assert!(value.write() == bytes, "each value has one form");
+    assert_eq!(decoder.position(), bytes.len(), "there is nothing after the value");
+    assert!(value.write() == bytes, "each value has exactly one encoding");
     let mut changes = Vec::new();
     value.change(label, &mut |name, changed| changes.push((name, changed.write())));
     changes
@@ -95,9 +95,9 @@ impl Value {
         }
     }
 
-    /// Passes every change of the value, and of what it contains, to `each`.
+    /// Passes every change of the value, and of the values inside it, to `each`.
     fn change(&self, path: &str, each: &mut dyn FnMut(String, Self)) {
-        // What is not a value at all is found by every reader.
+        // Every reader notices a value that cannot be decoded.
         if path.contains('.') {
             for (act, changed) in self.own_changes().into_iter().filter(|(_, changed)| changed != self) {
                 each(format!("{path} {act}"), changed);
