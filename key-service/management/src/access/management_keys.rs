@@ -187,7 +187,7 @@ impl Listed for ManagementKey {
     }
 
     async fn page(management: &Management, account: AccountId, listing: &Listing<Self>) -> Paged<Self> {
-        listing.page_of(management.management_keys(account).await?)
+        listing.page_of(management.store.management_keys(account).await?)
     }
 }
 
