@@ -133,9 +133,9 @@ pub(crate) async fn create(
     Ok((code, whole(&app, &operator, Entered::refused(&again, &fault)).await?).into_response())
 }
 
-type Made = Result<(String, SecretString), (Fault, StatusCode)>;
+type KeyOrFault = Result<(String, SecretString), (Fault, StatusCode)>;
 
-async fn made(app: &App, operator: &Operator, form: &Fields) -> Result<Made, Failure> {
+async fn made(app: &App, operator: &Operator, form: &Fields) -> Result<KeyOrFault, Failure> {
     let settings = match read(form) {
         Ok(settings) => settings,
         Err(fault) => return Ok(Err((fault, StatusCode::UNPROCESSABLE_ENTITY))),

@@ -19,7 +19,7 @@ use crate::{
 
 /// The API that a route is described for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Api {
+enum ApiOf {
     Management,
     Operator,
 }
@@ -71,7 +71,7 @@ const MERGE_PATCH: &str = "application/merge-patch+json";
 /// Describes the management API, and the route that shows an API key to its holder.
 pub fn add_management(paths: &mut Map<String, Value>, schemas: &mut SchemaGenerator) {
     for route in &ROUTES {
-        add(paths, route.path(), (route, Api::Management), schemas);
+        add(paths, route.path(), (route, ApiOf::Management), schemas);
     }
 }
 
@@ -80,7 +80,7 @@ pub(super) fn operator_paths(schemas: &mut SchemaGenerator) -> Map<String, Value
     let mut paths = Map::new();
     for route in OPERATOR_ROUTES.iter().chain(&ROUTES) {
         if let Some(path) = route.operator_path() {
-            add(&mut paths, path, (route, Api::Operator), schemas);
+            add(&mut paths, path, (route, ApiOf::Operator), schemas);
         }
     }
     paths
@@ -89,7 +89,7 @@ pub(super) fn operator_paths(schemas: &mut SchemaGenerator) -> Map<String, Value
 fn add(
     paths: &mut Map<String, Value>,
     path: String,
-    (route, api): (&Route, Api),
+    (route, api): (&Route, ApiOf),
     schemas: &mut SchemaGenerator,
 ) {
     let of_account = path.contains("{account}");
@@ -109,14 +109,14 @@ fn add(
     operations[route.method().as_str().to_lowercase()] = operation(route, api, schemas);
 }
 
-fn operation(route: &Route, api: Api, schemas: &mut SchemaGenerator) -> Value {
+fn operation(route: &Route, api: ApiOf, schemas: &mut SchemaGenerator) -> Value {
     let scheme = match (api, route.reach) {
-        (Api::Operator, _) | (Api::Management, Reach::Installation) => "operatorKey",
-        (Api::Management, Reach::Holder) => "apiKey",
-        (Api::Management, Reach::Keys | Reach::Account) => "managementKey",
+        (ApiOf::Operator, _) | (ApiOf::Management, Reach::Installation) => "operatorKey",
+        (ApiOf::Management, Reach::Holder) => "apiKey",
+        (ApiOf::Management, Reach::Keys | Reach::Account) => "managementKey",
     };
     // Both documents may be given to one generator of clients, so their operations have different names.
-    let is_of_account = api == Api::Operator && route.reach != Reach::Installation;
+    let is_of_account = api == ApiOf::Operator && route.reach != Reach::Installation;
     let id = if is_of_account { format!("{}OfAccount", route.id) } else { route.id.to_owned() };
     let mut operation = Operation::new(&id, route.summary).secured(scheme);
     let parameters = parameters(route, api, schemas);
@@ -136,16 +136,16 @@ fn operation(route: &Route, api: Api, schemas: &mut SchemaGenerator) -> Value {
     operation.refuses(&codes(route, api)).into_value()
 }
 
-fn parameters(route: &Route, api: Api, schemas: &mut SchemaGenerator) -> Vec<Value> {
+fn parameters(route: &Route, api: ApiOf, schemas: &mut SchemaGenerator) -> Vec<Value> {
     let query = |name: &str, schema: Value| json!({"name": name, "in": "query", "schema": schema});
     let mut parameters = Vec::new();
     if let Some(cursor) = route.cursor {
         let size = match api {
-            Api::Management => {
+            ApiOf::Management => {
                 let all = "Maximum number of items on a page. Without it, the answer has all items.";
                 json!({"type": "integer", "minimum": 1, "maximum": MAX_PAGE, "description": all})
             }
-            Api::Operator => json!({"type": "integer", "minimum": 1, "maximum": MAX_PAGE,
+            ApiOf::Operator => json!({"type": "integer", "minimum": 1, "maximum": MAX_PAGE,
                 "default": OPERATOR_PAGE, "description": "Maximum number of items on a page."}),
         };
         parameters.push(query("limit", size));
@@ -172,20 +172,20 @@ fn parameters(route: &Route, api: Api, schemas: &mut SchemaGenerator) -> Vec<Val
 }
 
 /// Returns the errors of a route, each once.
-fn codes(route: &Route, api: Api) -> Vec<Code> {
+fn codes(route: &Route, api: ApiOf) -> Vec<Code> {
     let credential: &[Code] = match (api, route.reach) {
-        (Api::Operator, _) | (Api::Management, Reach::Installation) => &OPERATOR_KEY,
-        (Api::Management, Reach::Holder) => &HOLDER,
-        (Api::Management, Reach::Keys | Reach::Account) => &MANAGEMENT_KEY,
+        (ApiOf::Operator, _) | (ApiOf::Management, Reach::Installation) => &OPERATOR_KEY,
+        (ApiOf::Management, Reach::Holder) => &HOLDER,
+        (ApiOf::Management, Reach::Keys | Reach::Account) => &MANAGEMENT_KEY,
     };
     let mut codes = [&NO_CREDENTIAL[..], credential, &OURS, route.refuses].concat();
     match api {
-        Api::Operator => {
+        ApiOf::Operator => {
             if route.operator_path().is_some_and(|path| path.contains("{account}")) {
                 codes.push(Code::AccountNotFound);
             }
         }
-        Api::Management => {
+        ApiOf::Management => {
             if route.reach == Reach::Account {
                 codes.push(Code::GroupKeyNotAllowed);
             }

@@ -17,17 +17,19 @@ use crate::{
     ids::{ManagementKeyId, MemberId},
 };
 
-struct NewAccount;
+struct AccountBody;
 
-crate::schema!(NewAccount, "NewAccount", |schemas| settable::<AccountField>(schemas, true));
+crate::schema!(AccountBody, "NewAccount", |schemas| settable::<AccountField>(schemas, true));
 
 struct AccountChange;
 
 crate::schema!(AccountChange, "AccountChange", |schemas| settable::<AccountField>(schemas, false));
 
-struct NewManagementKey;
+struct ManagementKeyBody;
 
-crate::schema!(NewManagementKey, "NewManagementKey", |schemas| settable::<ManagementKeyField>(schemas, true));
+crate::schema!(ManagementKeyBody, "NewManagementKey", |schemas| settable::<ManagementKeyField>(
+    schemas, true
+));
 
 struct NewMember;
 
@@ -70,7 +72,7 @@ pub static OPERATOR_ROUTES: [Route; 14] = [
         statuses: &[(200, &["Location"]), (201, &["Location", "Cache-Control"])],
         ..route::<AccountObject<'_>>(OperatorEndpoint::CreateAccount, ACCOUNTS, "createAccount",
             "Creates an account without credit. If the `external_id` exists already, answers 200 with that account, unchanged.")
-            .taking::<NewAccount>().refusing(&[Code::AccountNameTaken])
+            .taking::<AccountBody>().refusing(&[Code::AccountNameTaken])
     },
     route::<AccountTotals<'_>>(OperatorEndpoint::FetchAccount, ACCOUNT, "retrieveAccount",
         "Retrieves an account with its totals."),
@@ -84,7 +86,7 @@ pub static OPERATOR_ROUTES: [Route; 14] = [
         statuses: CREATED,
         ..route::<ManagementKeyObject<'_>>(OperatorEndpoint::CreateManagementKey, MANAGEMENT_KEYS,
             "createManagementKey", "Creates a management key. Its plaintext is shown only in this answer.")
-            .taking::<NewManagementKey>().refusing(&[Code::TooManyKeys])
+            .taking::<ManagementKeyBody>().refusing(&[Code::TooManyKeys])
     },
     below(route::<ManagementKeyObject<'_>>(OperatorEndpoint::FetchManagementKey, MANAGEMENT_KEYS,
         "retrieveManagementKey", "Retrieves a management key."), MANAGEMENT_KEY, ""),

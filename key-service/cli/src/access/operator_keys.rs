@@ -89,7 +89,7 @@ pub(crate) async fn run(
         OperatorKeyCommand::List { json } => {
             let keys = management.operator_keys().await?;
             if json {
-                return write_json(out, keys.iter().map(Line::of));
+                return write_json(out, keys.iter().map(OperatorKeyLine::of));
             }
             let head =
                 ["ID", "NAME", "KEY", "SCOPES", "NETWORKS", "CREATED", "EXPIRES", "LAST USED", "REVOKED"];
@@ -111,7 +111,7 @@ pub(crate) async fn run(
 
 /// An operator key in JSON. Scripts rely on the names: add, never rename.
 #[derive(Serialize)]
-struct Line<'a> {
+struct OperatorKeyLine<'a> {
     id: OperatorKeyId,
     name: &'a str,
     key_hint: &'a str,
@@ -124,7 +124,7 @@ struct Line<'a> {
     revoked_at: Option<Timestamp>,
 }
 
-impl<'a> Line<'a> {
+impl<'a> OperatorKeyLine<'a> {
     fn of(key: &'a OperatorKey) -> Self {
         let OperatorKey { id, name, hint, rights, created_at, expires_at, last_used_at, revoked_at } = key;
         Self {

@@ -43,14 +43,14 @@ impl Filtered for ManagementKey {
 
 /// Settings of a new management key, as a body gives them.
 #[derive(Default)]
-struct Draft {
+struct KeyDraft {
     name: String,
     scope: Scope,
     group: Option<GroupId>,
     expires_at: Option<Timestamp>,
 }
 
-impl Patch for Draft {
+impl Patch for KeyDraft {
     type Field = ManagementKeyField;
 
     fn set(&mut self, field: ManagementKeyField, value: Value) -> bool {
@@ -84,7 +84,7 @@ pub(crate) async fn create(
 ) -> Result<Response, ApiError> {
     let path = body::collection_path(&request);
     let idempotency_key = body::idempotency_key(request.headers(), &governor)?;
-    let Draft { name, scope, group, expires_at } = body::read_draft(request).await?;
+    let KeyDraft { name, scope, group, expires_at } = body::read_draft(request).await?;
     if !is_name(&name, MAX_LABEL_CHARS) {
         let says = "`name` must be visible characters, without spaces around them.";
         return Err(ApiError::at(Code::InvalidValue, "name", says));

@@ -43,19 +43,19 @@ impl Filtered for Member {
 }
 
 /// Settings of a new member, as a body gives them.
-struct Draft {
+struct MemberDraft {
     name: String,
     role: String,
     group: Option<GroupId>,
 }
 
-impl Default for Draft {
+impl Default for MemberDraft {
     fn default() -> Self {
         Self { name: String::new(), role: Role::Owner.as_str().to_owned(), group: None }
     }
 }
 
-impl Patch for Draft {
+impl Patch for MemberDraft {
     type Field = MemberField;
 
     fn set(&mut self, field: MemberField, value: Value) -> bool {
@@ -84,7 +84,7 @@ pub(crate) async fn invite(
 ) -> Result<Response, ApiError> {
     let path = body::collection_path(&request);
     let idempotency_key = body::idempotency_key(request.headers(), &governor)?;
-    let Draft { name, role, group } = body::read_draft(request).await?;
+    let MemberDraft { name, role, group } = body::read_draft(request).await?;
     let role = Role::parse(&role, group).ok_or_else(|| {
         ApiError::at(
             Code::InvalidValue,

@@ -71,6 +71,7 @@ const NO_MONEY: &[(&str, &str)] = &[
     ("KeyPayers.1", "more days are searched"),
     ("AccountProfile.1", "the time of creation is shown, and nothing else"),
     ("AccountName.1", "the time of creation is shown, and nothing else"),
+    ("AccountName.2", "who may finish an account without a profile"),
     ("KeyProfile.2", "the time of creation is shown, and nothing else"),
     ("GroupProfile.0", "a name"),
     ("GroupProfile.1", "a label"),
