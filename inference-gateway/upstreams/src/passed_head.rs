@@ -41,7 +41,7 @@ impl PassedHead {
         let invalid = |message: String| Err(ApiError::new(Code::InvalidValue, message));
         if headers.iter().map(|(_, value)| value.len()).sum::<usize>() > MAX_HEADERS {
             return invalid(format!(
-                "Invalid headers: '{ANTHROPIC_VERSION}' and '{ANTHROPIC_BETA}' may have {MAX_HEADERS} bytes together."
+                "Invalid headers: '{ANTHROPIC_VERSION}' and '{ANTHROPIC_BETA}' may have at most {MAX_HEADERS} bytes together."
             ));
         }
         if let Some((name, _)) = headers.iter().find(|(name, value)| !is_list_of_names(name, value)) {

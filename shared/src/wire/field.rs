@@ -190,7 +190,7 @@ bounds! {
 
 /// The caller's own texts, on keys and groups.
 const METADATA: Field =
-    setting("metadata", Kind::Metadata, "Your own texts, by name; lists filter by `metadata[name]=value`.");
+    setting("metadata", Kind::Metadata, "Your own strings, by name. Filter lists with `metadata[name]=value`.");
 
 /// The time of creation, on keys, groups and webhooks.
 const CREATED_AT: Field =

@@ -155,6 +155,6 @@ fn outcome(settlement: &Settlement) -> &'static str {
         (Ending::Captured, false) => "Billed exactly as the upstream counted",
         (Ending::Captured, true) => "Estimated: the upstream did not report the full usage",
         (Ending::Expired, _) => "Recovered: the gateway was lost, so its last report was billed",
-        (Ending::Late, _) => "Not billed: the report arrived after the bills of its time were dropped",
+        (Ending::Late, _) => "Not billed: the report arrived after the bills from that period were dropped",
     }
 }

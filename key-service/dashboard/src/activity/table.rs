@@ -132,7 +132,7 @@ fn outcome(entry: &JournalEntry) -> Markup {
             (Ending::Captured, false) => { @if let Some(reason) = finish_reason { span.quiet { (reason.as_str()) } } },
             (Ending::Captured, true) => span.badge.expired { "estimated" },
             (Ending::Expired, _) => span.badge.expired title="The gateway was lost, so its last report was billed" { "recovered" },
-            (Ending::Late, _) => span.badge.expired title="Arrived after the bills of its time were dropped, so it was not charged" { "late" },
+            (Ending::Late, _) => span.badge.expired title="Arrived after the bills from that period were dropped, so it was not charged" { "late" },
         }
         @if entry.entry.delta != settlement.charged { " " span.badge { "correction" } }
         @if settlement.ending.is_bill() && settlement.cost > settlement.charged {
