@@ -32,11 +32,11 @@ pub use row::Row;
 pub struct Plan {
     /// Silent sockets of the flood.
     pub sockets: usize,
-    /// Processes that open them, since each may open only a limited number of files.
+    /// Number of processes that open them. One process may open only a limited number of files.
     pub processes: usize,
-    /// Connections with stalled bodies, and bodies on each.
+    /// Number of connections with stalled bodies, and of bodies on each.
     pub bodies: (usize, usize),
-    /// Requests while no scraper reads the metrics.
+    /// Number of requests while no scraper reads the metrics.
     pub requests: usize,
 }
 
@@ -63,29 +63,29 @@ pub enum Part {
     Large,
     /// Endless interim heads from servers that the installation calls
     Interim,
-    /// An owner that fills the store and reads its pages, and unauthenticated callers that guess at accounts
+    /// An owner that fills the store and reads its pages, and unauthenticated callers that guess account names
     Filling,
-    /// Webhooks of one customer that never answer, or that search many events again, next to another customer's
+    /// A customer's webhooks that never answer or that rescan many events, next to another customer's webhook
     Webhooks,
-    /// An account that makes changes without end, each with an event, over a Redis that is nearly full
+    /// An account that makes changes without end, each of which records an event, over a Redis that is nearly full
     Events,
     /// A page in a browser that uses DNS rebinding against the admin port and the public port, and changes that stall
     Rebinding,
     /// Waiting requests of a customer that tries to save up tokens of a rate
     Rates,
-    /// Members of passed bodies that no upstream may get
+    /// Members of request bodies that must not reach an upstream
     Passed,
     /// The demo model's own port
     Demo,
-    /// A customer whose request is repeated in an answer beyond the largest event, and one whose query and headers a
-    /// vendor refuses
+    /// A customer whose request is repeated in an answer that exceeds the largest event, and one whose query and
+    /// headers a vendor refuses
     Passing,
 }
 
 /// Maximum duration of one part.
 const PART_DEADLINE: Duration = Duration::from_mins(10);
 
-/// Runs these parts one after the other, and passes each row of the table to `show`. Returns the parts that failed.
+/// Runs these parts one after the other and passes each row of the table to `show`. Returns the parts that failed.
 pub async fn run(plan: &Plan, parts: &[Part], mut show: impl FnMut(&Row)) -> Vec<Part> {
     let mut broken = Vec::new();
     for part in parts {
@@ -166,7 +166,7 @@ async fn rows(plan: &Plan, part: Part) -> Vec<Row> {
     }
 }
 
-/// An installation in one process.
+/// Starts an installation in one process.
 async fn stack() -> Stack {
     let stack = Stack::start().await;
     stack.others_spend();

@@ -1,4 +1,4 @@
-//! Measurements of the real programs, and attacks on them, on the loopback.
+//! Measurements of the real programs, and attacks on them, on the loopback interface.
 
 #![expect(
     clippy::unwrap_used,

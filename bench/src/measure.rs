@@ -88,7 +88,7 @@ pub async fn run(plan: &Plan) -> Report {
     report
 }
 
-/// Opens slow streams and measures CPU and memory while they are open.
+/// Opens slow streams, and measures CPU time and memory while they are open.
 async fn hold(system: &System, plan: &Plan) -> HeldOpen {
     let before = system.memory();
     let held = Held::open(&system.target, plan.held, SLOW_PACE).await;

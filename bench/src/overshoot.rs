@@ -1,5 +1,5 @@
-//! Runs streams for tenants with small caps through several replicas at once, and measures what a gateway served beyond
-//! the caps, and how much of the caps could be used. The upstream's own count is the truth. Every system gets the same
+//! Runs streams for tenants with small caps through several replicas at once, and measures how far each system exceeded
+//! the caps, and how much of them could be used. The upstream's own count is the truth. Every system gets the same
 //! clients.
 
 pub use outcome::Outcome;

@@ -37,14 +37,14 @@ mod report;
 mod stage;
 pub(crate) mod wire;
 
-/// Duration of the load in a round: long enough for a hundred faults, and short enough to compare an installation's
-/// records in memory.
+/// Duration of the load in a round: long enough for a hundred faults, and short enough to hold an installation's
+/// records in memory for the comparison.
 const ROUND: Duration = Duration::from_mins(1);
 /// Minimum duration of the load in a round.
 const LEAST_ROUND: Duration = Duration::from_secs(8);
-/// Time that a round takes besides its load: to start, settle and compare.
+/// Time that a round takes in addition to its load: to start, settle and compare.
 const BESIDE: Duration = Duration::from_secs(12);
-/// Time in which all charges must be delivered and all holds resolved, once everything runs again.
+/// Time within which all charges must be delivered and all holds resolved, once everything runs again.
 const SETTLED: Duration = Duration::from_secs(45);
 /// Number of clients that send garbage.
 const GARBAGE_CLIENTS: usize = 20;
@@ -58,11 +58,11 @@ pub struct Plan {
     pub clients: usize,
     /// Directory with another version of the programs, which every second process runs.
     pub beside: Option<PathBuf>,
-    /// Stages for the rounds; all stages if empty.
+    /// Stages to use for the rounds; empty for all stages.
     pub stages: Vec<Stage>,
 }
 
-/// Runs rounds until the time is over, at least one. Passes a line about each to `show`.
+/// Runs rounds, at least one, until the time is over. Passes a line about each to `show`.
 pub async fn run(plan: &Plan, mut show: impl FnMut(&str)) -> Report {
     let began = Instant::now();
     let (mut found, mut rounds) = (Found::default(), 0);
@@ -95,7 +95,7 @@ pub async fn run(plan: &Plan, mut show: impl FnMut(&str)) -> Report {
     Report { found, seed: plan.seed, rounds, lasted: began.elapsed(), cpu: cpu_with_children() }
 }
 
-/// CPU time of this process and of its children that have ended.
+/// Returns the CPU time of this process and of its children that have ended.
 fn cpu_with_children() -> Duration {
     /// Ticks per second in `/proc/PID/stat`.
     const TICKS: u64 = 100;
@@ -163,7 +163,7 @@ async fn round(plan: &Plan, seed: u64, stage: Stage, lasts: Duration) -> Found {
     found
 }
 
-/// Waits until no hold is open and all spools are empty, or until that takes too long.
+/// Waits until no hold is open and all spools are empty, or until [`SETTLED`] has passed.
 async fn settle(stack: &Stack) {
     let deadline = Instant::now() + SETTLED;
     while Instant::now() < deadline {
@@ -211,7 +211,7 @@ fn count_failures(round: &Round<'_>, wrong: &[(String, Instant, usize)], found: 
     }
 }
 
-/// Compares a round's books, and the sums below every cap.
+/// Compares a round's books, and checks the sums below every cap.
 fn balanced(round: &Round<'_>) -> Found {
     let (mut found, lines) = compare(round);
     caps::compare(round, &lines, &mut found);

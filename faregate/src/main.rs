@@ -56,11 +56,13 @@ static EXPORTED: Exported = Exported {
 
 /// Number of requests that the demo model accepts at once. Further requests are refused and can be retried.
 const DEMO_REQUESTS: usize = 64;
-/// Connections to the demo model: one for each request, and the same number idle.
+/// Number of connections to the demo model: one for each request, and the same number idle.
 const DEMO_CONNECTIONS: usize = 2 * DEMO_REQUESTS;
-/// Ports that share the connections: the public port, and the key-service's ports together with all internal callers.
+/// Number of ports that share the connections. The key-service's ports and all internal callers together count as one,
+/// next to the public port.
 const PORTS: usize = 2;
-/// Open files besides client connections: the store's files, and both ends of the connections to the demo model.
+/// Number of open files besides client connections: the store's files, and both ends of the connections to the demo
+/// model.
 const OTHER_FILES: usize = 64 + 2 * DEMO_CONNECTIONS;
 
 /// Prepaid API keys for language models. Without a command, serves.

@@ -115,7 +115,7 @@ struct PendingBytes {
     piece: Option<Bytes>,
     /// The stream's last bytes, which follow the piece.
     last: Option<Bytes>,
-    /// Whether the stream puts in nothing more.
+    /// Whether the stream will put in nothing more.
     ended: bool,
     /// Whether the connection waits for the stream.
     asked: bool,
@@ -187,7 +187,7 @@ impl Pipe {
     /// allowed it.
     pub(crate) fn put(&self, bytes: Bytes) {
         let mut pending = self.pending();
-        // The stream of a client that leaves midway must end broken off, without a piece of the rest.
+        // If the client leaves midway, its stream must break off. No later piece may follow.
         if !self.client.is_gone() {
             pending.piece = Some(bytes);
         }
@@ -251,7 +251,7 @@ impl Pipe {
     }
 }
 
-/// Breaks off a stream whose client read nothing for too long.
+/// Error that breaks off a stream whose client read nothing for too long.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("the client stopped reading its stream for too long")]
 pub(crate) struct ClientLeft;
@@ -390,7 +390,7 @@ mod tests {
         assert!(ended.load(Ordering::SeqCst) == 1 && !client.is_gone());
     }
 
-    /// A stream of three pieces that records its end.
+    /// Makes a stream of three pieces that records its end.
     fn pieces(tracker: &TaskTracker, ended: &Arc<AtomicU32>) -> StreamBody {
         let ended = ended.clone();
         StreamBody::new(Client::default(), tracker, |pipe| async move {

@@ -33,7 +33,7 @@ pub(crate) use job::{AnswerBody, Job, Started};
 use log::GenerationLog;
 
 impl Generator {
-    /// Runs a generation until its answer begins; a whole answer to its end.
+    /// Runs a generation until its answer begins or, for a whole answer, until it ends.
     pub(crate) async fn run(self: Arc<Self>, mut job: Job, client: Client) -> Result<Started, ApiError> {
         let mut log = GenerationLog::begin(&job);
         let deadline = whole::Deadline::new(&client, self.answer_deadline);

@@ -33,7 +33,7 @@ const REACHED_WITHIN: Duration = Duration::from_secs(5);
 /// How long idle connections may take to close.
 const CLOSING: Duration = Duration::from_secs(2);
 
-/// Tracks the end of a socket that another process continues to serve.
+/// Tracks the hand-over of a socket that another process continues to serve.
 struct HandOver {
     /// Cancelled when connections are no longer accepted.
     closed: CancellationToken,

@@ -1,4 +1,4 @@
-//! A gateway with one worker, on the thread of a simulation, without ports, threads and sockets.
+//! A gateway with one worker, on the thread of a simulation, without ports, threads or sockets.
 
 use std::sync::Arc;
 
@@ -34,8 +34,8 @@ impl SimulatedGateway {
         self.handler.answer(request)
     }
 
-    /// Ends the gateway as a crash would. Its tasks may continue, but write nothing to the spool; `dial` must have cut
-    /// their connections before.
+    /// Ends the gateway as a crash would. Its tasks may continue, but write nothing to the spool; `dial` must already
+    /// have cut their connections.
     pub fn crash(&self) {
         if let Some(spool) = &self.core.spool {
             spool.let_go();

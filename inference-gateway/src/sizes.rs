@@ -21,7 +21,7 @@ const UNAUTHENTICATED_BYTES: (u64, u64) = (2 << 20, 16 << 20);
 pub(crate) const MANAGEMENT_IN_FLIGHT: usize = 256;
 /// Minimum number of large bodies parsed at once, so that one account leaves room for others.
 const LEAST_PARSED_AT_ONCE: usize = 2;
-/// A single account leaves one in this many of the requests in flight to others.
+/// An account leaves one in this many of the requests in flight to other accounts.
 const LEFT_TO_OTHERS: usize = 4;
 
 /// Sizes of a gateway's budgets.
@@ -85,7 +85,8 @@ impl Sizes {
     }
 }
 
-/// Bytes of prompts: the configured number, or half of the process's memory. The largest body must fit twice.
+/// Returns the budget for prompts in bytes: the configured number, or half of the process's memory. The largest body
+/// must fit twice.
 fn prompts_bytes(options: &Options, memory: u64) -> Result<usize, ConfigError> {
     const SETTING: &str = "FAREGATE_MAX_PROMPTS_MIB";
     let derived = MOST_PROMPTS_BYTES.min(memory / 2);
@@ -102,7 +103,7 @@ fn prompts_bytes(options: &Options, memory: u64) -> Result<usize, ConfigError> {
     Ok(usize::try_from(bytes).unwrap_or(usize::MAX))
 }
 
-/// Bytes of answers: the configured number, or a quarter of the process's memory.
+/// Returns the budget for answers in bytes: the configured number, or a quarter of the process's memory.
 fn answers_bytes(options: &Options, memory: u64) -> Result<usize, ConfigError> {
     let derived = MOST_ANSWERS_BYTES.min(memory / 4);
     let bytes = options.max_answers_mib.map_or(derived, |mib| u64::from(mib) << 20);

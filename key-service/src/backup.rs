@@ -152,7 +152,7 @@ fn private_copy(from: &Path, to: &Path) -> io::Result<()> {
     to.sync_all()
 }
 
-/// The store's file.
+/// Returns the path of the store's file.
 fn file(options: &Options) -> Result<PathBuf, ConfigError> {
     options.sqlite_file()?.ok_or_else(|| {
         ConfigError::new(

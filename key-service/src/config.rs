@@ -210,7 +210,7 @@ impl Options {
         }
     }
 
-    /// The error for a command that needs an installation and found none.
+    /// Returns the error for a command that needs an installation and found none.
     pub(crate) fn no_installation(&self, program: &'static str) -> NoInstallation {
         let folder = std::env::current_dir().unwrap_or_default();
         match self.store_url() {
@@ -252,7 +252,7 @@ impl Options {
         Arc::new(Store::new(backend.records(), clock.clone(), kept))
     }
 
-    /// Opens the backend at a URL.
+    /// Opens the backend that a URL names.
     pub(crate) async fn open_backend(
         &self,
         url: &SecretString,

@@ -115,8 +115,8 @@ impl Installation {
         Ok(opened)
     }
 
-    /// Compares the peppers once the store's missing part is back, which may have the record of them. If they are
-    /// wrong, the process ends, as it would have done at its start.
+    /// Compares the peppers once the missing part of the store is back, since that part may hold the record of them. If
+    /// they are wrong, the process ends, as it would have done at its start.
     async fn check_peppers_later(self, shutdown: CancellationToken) {
         while !shutdown.is_cancelled() {
             sleep(PEPPERS_LATER).await;
@@ -168,7 +168,7 @@ impl Installation {
         &self.management
     }
 
-    /// The address that clients use; `default` if none is configured.
+    /// Returns the address that clients use; `default` if none is configured.
     pub fn public_url(&self, default: impl FnOnce() -> String) -> String {
         self.public_url.as_ref().map_or_else(default, Uri::to_string)
     }

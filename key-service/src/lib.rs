@@ -1,7 +1,7 @@
 //! The key-service process: its configuration, the store it opens, its commands, and the servers and tasks it starts.
 //!
 //! Dependencies point one way. Spending, deliveries, the management API, the dashboard and the command line are
-//! separate crates, and none of them depends on this one.
+//! separate crates, and they do not depend on this one.
 
 mod backup;
 pub mod config;

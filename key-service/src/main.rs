@@ -39,7 +39,7 @@ static ALLOCATOR: MiMalloc = MiMalloc;
 
 static EXPORTED: Exported = Exported { program: env!("CARGO_PKG_NAME"), families: &[key_service::FAMILIES] };
 
-/// Ports that share the connections: management and gRPC.
+/// Number of ports that share the connections: management and gRPC.
 const PORTS: usize = 2;
 /// Number of files that the store needs: connections to a cluster, or SQLite's files.
 const STORE_FILES: usize = 256;

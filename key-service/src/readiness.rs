@@ -3,8 +3,8 @@
 //! Key expiry and calendar windows depend on the clock of the key-service that decides. The store's clock is the common
 //! reference for all key-services that share it.
 //!
-//! A store with several servers may be partly away. The key-service is ready while at least one server serves, since no
-//! other key-service could reach the missing servers either. It reports which servers are missing.
+//! A store with several servers may be partly unavailable. The key-service is ready while at least one server serves,
+//! since no other key-service could reach the missing servers either. It reports which servers are missing.
 //!
 //! The store is checked even without traffic, so that metrics show an outage before clients do, and a store that was
 //! full becomes ready again by itself.
@@ -25,7 +25,7 @@ pub(crate) const NOTICEABLE: Duration = Duration::from_secs(1);
 pub(crate) const TOO_FAR: Duration = Duration::from_secs(10);
 const COMPARE_AGAIN: Duration = Duration::from_mins(1);
 const RETRY: Backoff = Backoff::new(Duration::from_secs(1), COMPARE_AGAIN);
-/// So an outage shows within a second; a ping costs microseconds.
+/// Time between two pings, so that an outage shows within a second. A ping costs microseconds.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How long a successful write and check of the space stay valid. Each write syncs the disk, so writes are rarer than
 /// pings.
@@ -165,7 +165,7 @@ impl StoreState {
     }
 }
 
-/// Value of a gauge: 1 if everything serves, 0.5 if a part does, and 0 otherwise.
+/// Returns the value of a gauge: 1 if everything serves, 0.5 if a part does, and 0 otherwise.
 const fn shown(is_whole: Option<bool>) -> f64 {
     match is_whole {
         Some(true) => 1.0,

@@ -19,7 +19,7 @@ use crate::{
 /// What an answer may consist of.
 #[derive(Default)]
 pub(crate) struct Form {
-    /// Tools that the answer may call, or of which it must call one.
+    /// Tools that the answer may call. If `must_call` is set, it must call one of them.
     pub(crate) tools: Vec<Tool>,
     pub(crate) must_call: bool,
     /// Whether the answer may contain several calls.
@@ -43,7 +43,7 @@ pub(crate) struct Request {
 pub(crate) struct AnswerEvent {
     pub(crate) delta: Delta,
     pub(crate) prompt_tokens: usize,
-    /// Tokens of the answer so far, including the one that ends it.
+    /// Number of tokens in the answer so far, including the one that ends it.
     pub(crate) written: usize,
 }
 
@@ -56,7 +56,7 @@ pub(crate) struct AnswerWriter<'a> {
     events: &'a EventSender,
     form: &'a Form,
     text: TextWriter,
-    /// Tokens of prompt and answer, the length of the prompt, and the limit for both together.
+    /// Tokens of prompt and answer, the length of the prompt, and the limit on both together.
     tokens: Vec<u32>,
     prompt_tokens: usize,
     limit: usize,
@@ -180,7 +180,7 @@ impl<'a> AnswerWriter<'a> {
         }
     }
 
-    /// The tool that the model names or, if it names none, the first one.
+    /// Returns the tool that the model names or, if it names none, the first one.
     fn chosen(&mut self, before: &[u32]) -> Result<&'a Tool, Halt> {
         let tools = &self.form.tools;
         let mut named = String::new();

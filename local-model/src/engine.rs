@@ -53,7 +53,7 @@ impl Engine {
         Arc::clone(&self.answers).acquire_owned().await.map_err(|_| ApiError::internal())
     }
 
-    /// Answers a request next to the others. The permits are held until the answer ends.
+    /// Answers a request alongside the others. The permits are held until the answer ends.
     pub(crate) fn submit(self: &Arc<Self>, permits: [OwnedSemaphorePermit; 2], request: Request) -> Events {
         // Unbounded, so that a slow reader delays no other request. The context limits the number of events.
         let (events, received) = mpsc::unbounded_channel();

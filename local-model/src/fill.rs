@@ -43,12 +43,12 @@ const FORMATS: [(&str, &str); 9] = [
     ("uuid", "123e4567-e89b-12d3-a456-426614174000"),
     ("ipv4", "192.0.2.1"),
 ];
-/// Nesting of a value below which only required members are written, and nesting below which nothing is.
+/// Depth of nesting beyond which only required members are written, and depth beyond which nothing is.
 const MAX_OPTIONAL_DEPTH: usize = 6;
 const MAX_DEPTH: usize = 40;
 /// Maximum number of characters or items that a schema may demand.
 const MAX_LENGTH: usize = 200;
-/// More bytes than any context holds.
+/// Size in bytes at which writing stops: more than any context holds.
 const MAX_BYTES: usize = 1 << 16;
 
 pub(crate) struct Filler<'a, 'b> {
@@ -87,7 +87,7 @@ pub(crate) fn fill(
     }
 }
 
-/// The schema for a tool's arguments, which must be an object. A tool without parameters takes an empty object.
+/// Returns the schema for a tool's arguments, which must be an object. A tool without parameters takes an empty object.
 pub(crate) fn of_arguments(parameters: Option<&Value>) -> Result<Value, ApiError> {
     let mut schema = parameters.cloned().unwrap_or_else(|| json!({}));
     let object = schema.as_object_mut().ok_or_else(|| unsupported("a schema must be an object"))?;
@@ -146,7 +146,7 @@ impl Filler<'_, '_> {
             return self.option(options);
         }
         let kind = schema.get("type");
-        // If there are several types, takes the first one that says something.
+        // If there are several types, takes the first one other than null.
         let several = kind.and_then(Value::as_array);
         let kind = several.map_or(kind, |kinds| kinds.iter().find(|kind| *kind != "null"));
         let lists = ["properties", "required"].iter().any(|word| schema.get(word).is_some());
@@ -176,7 +176,8 @@ impl Filler<'_, '_> {
         reader.draft(self.before, &format!("{}{opening}", self.text), is_enough)
     }
 
-    /// Lets the model continue until a JSON value is complete. A number is complete at whatever follows it.
+    /// Lets the model continue until a JSON value is complete. A number is complete as soon as anything else follows
+    /// it.
     fn drafted(&mut self, opening: &str) -> Result<Option<Value>, Halt> {
         let value = |written: &str| {
             let text = format!("{opening}{written}");
@@ -204,7 +205,7 @@ impl Filler<'_, '_> {
 
     fn number(&mut self, schema: &Value, is_whole: bool) -> Result<(), Halt> {
         let bound = |word: &str| schema.get(word).and_then(Value::as_f64);
-        // A number this close to an excluded limit is within the limits.
+        // A number at this distance from an excluded limit is within the limits.
         let step = if is_whole { 1.0 } else { 1e-6 };
         let least = [bound("minimum"), bound("exclusiveMinimum").map(|it| it + step)];
         let most = [bound("maximum"), bound("exclusiveMaximum").map(|it| it - step)];
@@ -271,7 +272,7 @@ impl Filler<'_, '_> {
         Ok(())
     }
 
-    /// The name of the property that the model would write next; empty if there is none.
+    /// Returns the name of the property that the model would write next; empty if there is none.
     fn next_name(&mut self) -> Result<String, Halt> {
         let name = |written: &str| {
             let rest = written.trim_start_matches([',', ' ']).strip_prefix('"')?;
@@ -312,7 +313,7 @@ fn lengths(schema: &Value, least: &str, most: &str) -> Result<RangeInclusive<usi
     Ok(low..=high)
 }
 
-/// The text before the closing quote, if there is one.
+/// Returns the text before the closing quote, if there is one.
 fn closed(written: &str) -> Option<&str> {
     let mut is_escaped = false;
     let end = written.find(|it: char| {

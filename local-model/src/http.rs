@@ -83,7 +83,7 @@ async fn prepare<T: Send + 'static>(
     prepared.await.unwrap_or_else(|_| Err(ApiError::internal()))
 }
 
-/// Reads a body to its end, since most clients read the answer only then. Nothing of a body that is too long is kept.
+/// Reads a body to its end, since most clients do not read the answer earlier. A body that is too long is discarded.
 async fn read(mut body: Body) -> Result<Bytes, ApiError> {
     match Limited::new(&mut body, MAX_BODY_BYTES).collect().await {
         Ok(whole) => Ok(whole.to_bytes()),

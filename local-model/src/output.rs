@@ -23,7 +23,7 @@ pub(crate) struct TextWriter {
 }
 
 impl TextWriter {
-    /// A text that stops before any of `stops`.
+    /// Makes a writer whose text stops before any of `stops`.
     pub(crate) fn new(stops: Vec<String>) -> Self {
         Self { stops, ..Self::default() }
     }
@@ -45,7 +45,7 @@ impl TextWriter {
         std::mem::take(&mut self.held)
     }
 
-    /// Position of the stop string that is complete first. It does not depend on how the text is divided.
+    /// Returns the position of the stop string that is complete first. It does not depend on how the text is divided.
     fn first_stop(&self) -> Option<usize> {
         let found = self.stops.iter().filter_map(|stop| Some((self.held.find(stop)?, stop.len())));
         found.min_by_key(|(start, length)| (start + length, *start)).map(|(start, _)| start)

@@ -22,7 +22,7 @@ macro_rules! codes {
                 match self { $(Self::$variant => $name),+ }
             }
 
-            /// The HTTP status that carries the code.
+            /// Returns the HTTP status that carries the code.
             pub const fn status(self) -> StatusCode {
                 match self { $(Self::$variant => StatusCode::$status),+ }
             }
@@ -183,7 +183,7 @@ codes! {
 }
 
 impl Code {
-    /// Default for `Retry-After`, in seconds. Short, since SDKs wait for exactly this time.
+    /// Returns the default for `Retry-After`, in seconds. It is short, since SDKs wait for exactly this time.
     pub const fn retry_after(self) -> Option<u32> {
         match self {
             Self::SpendReserved | Self::RateLimitExceeded | Self::Overloaded => Some(1),
@@ -205,7 +205,7 @@ pub struct ApiError {
     pub param: Option<String>,
     /// Ids of the existing models for `model_not_found`, and of the allowed ones for `model_not_allowed`.
     pub valid_models: Vec<String>,
-    /// End of the window of spending that is used up, for `key_limit_reached` and `group_limit_reached`.
+    /// End of the spending window that is used up, for `key_limit_reached` and `group_limit_reached`.
     pub resets_at: Option<Timestamp>,
     /// Seconds for `Retry-After`, if they differ from the code's default.
     pub retry_after: Option<u32>,
@@ -214,7 +214,7 @@ pub struct ApiError {
 }
 
 impl ApiError {
-    /// An error about the request as a whole.
+    /// Makes an error about the request as a whole.
     pub fn new(code: Code, message: impl Into<Cow<'static, str>>) -> Self {
         Self {
             code,
@@ -227,17 +227,17 @@ impl ApiError {
         }
     }
 
-    /// Seconds after which a client may try again, as `Retry-After`; `None` if it should not.
+    /// Returns the seconds after which a client may try again, as `Retry-After`; `None` if it should not.
     pub fn retry_after(&self) -> Option<u32> {
         self.retry_after.or(self.code.retry_after()).filter(|_| !self.final_answer)
     }
 
-    /// An error about a place in the request.
+    /// Makes an error about a place in the request.
     pub fn at(code: Code, param: impl Into<String>, message: impl Into<Cow<'static, str>>) -> Self {
         Self { param: Some(param.into()), ..Self::new(code, message) }
     }
 
-    /// The error while the key-service or the store is unavailable: requests are refused rather than served unbilled.
+    /// Returns the error for an unavailable key-service or store: requests are refused rather than served unbilled.
     pub fn service_unavailable() -> Self {
         Self::new(
             Code::ServiceUnavailable,
@@ -245,7 +245,7 @@ impl ApiError {
         )
     }
 
-    /// The error for a bug; the details are in the log.
+    /// Returns the error for a bug; the details are in the log.
     pub fn internal() -> Self {
         Self::new(Code::InternalError, "Something went wrong on our side.")
     }
@@ -255,9 +255,9 @@ impl ApiError {
 pub const STORE_FULL: &str = "The store is nearly full. Until its operator enlarges it, you can only revoke, disable, \
                               archive and lower bounds.";
 
-/// Longest error message in characters. A longer one only repeats its input.
+/// Maximum length of an error message in characters. A longer one only repeats its input.
 const MAX_MESSAGE_CHARS: usize = 2_000;
-/// Longest `param` in characters.
+/// Maximum length of `param` in characters.
 const MAX_PARAM_CHARS: usize = 300;
 
 /// The body of an error: `{"error":{"message","type","param","code"}}`, all four always present.
@@ -326,8 +326,8 @@ impl IntoResponse for ApiError {
     }
 }
 
-/// Value of `WWW-Authenticate` on 401 and 403, with the errors of RFC 6750, section 3.1. A request without any
-/// credential gets no error, as that section asks.
+/// Returns the value of `WWW-Authenticate` on 401 and 403, with the errors of RFC 6750, section 3.1. A request without
+/// any credential gets no error, as that section asks.
 const fn challenge(code: Code) -> Option<&'static str> {
     match code {
         Code::MissingApiKey => Some(r#"Bearer realm="api""#),
@@ -358,7 +358,8 @@ mod tests {
     fn codes_are_unique_and_their_type_fits_their_status() {
         let mut names = std::collections::HashSet::new();
         for code in Code::ALL {
-            // An archived group and an expired key refuse calls, and conflict with changes.
+            // The codes for archived groups and expired keys occur twice, with one status for calls and another for
+            // changes.
             assert!(names.insert((code.as_str(), code.status())), "{} twice", code.as_str());
             let kind = match code.status().as_u16() {
                 401 => "authentication_error",

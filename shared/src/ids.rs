@@ -38,15 +38,15 @@ macro_rules! id {
                 Self::new(clock.now(), random_bytes(clock))
             }
 
-            /// Time of creation, on the clock of the creating process.
+            /// Returns the time of creation, on the clock of the creating process.
             pub fn created_at(&self) -> Timestamp {
                 let [a, b, c, d, e, f, ..] = *self.0.as_bytes();
                 let millis = u64::from_be_bytes([0, 0, a, b, c, d, e, f]);
                 Timestamp::from_millis(i64::try_from(millis).unwrap_or(i64::MAX))
             }
 
-            /// The identifier's 16 bytes, as records store it. Between the services it travels as text, except for a
-            /// `RequestId`.
+            /// Returns the identifier's 16 bytes, which records store. Between the services it travels as text, except
+            /// for a `RequestId`.
             pub fn as_bytes(&self) -> &[u8; 16] {
                 self.0.as_bytes()
             }

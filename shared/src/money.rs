@@ -39,7 +39,7 @@ impl NanoUsd {
         self.0
     }
 
-    /// The sum, or `None` outside the range of an `i64`.
+    /// Returns the sum; `None` outside the range of an `i64`.
     #[must_use]
     pub const fn checked_add(self, other: Self) -> Option<Self> {
         match self.0.checked_add(other.0) {
@@ -48,7 +48,7 @@ impl NanoUsd {
         }
     }
 
-    /// The difference, or `None` outside the range of an `i64`.
+    /// Returns the difference; `None` outside the range of an `i64`.
     #[must_use]
     pub const fn checked_sub(self, other: Self) -> Option<Self> {
         match self.0.checked_sub(other.0) {
@@ -57,7 +57,7 @@ impl NanoUsd {
         }
     }
 
-    /// This amount minus `other`, but never below zero.
+    /// Returns this amount minus `other`, but never less than zero.
     #[must_use]
     pub const fn left_after(self, other: Self) -> Self {
         let rest = self.0.saturating_sub(other.0);
@@ -127,7 +127,7 @@ crate::schema!(
     |_| json_schema!({"type": "number", "description": "US dollars, exact to nine decimal places."})
 );
 
-/// Reads a string with the number, as configuration has it. The API's numbers are parsed from raw tokens instead.
+/// Reads a string with the number, as configuration writes it. The API's numbers are parsed from raw tokens instead.
 impl<'de> Deserialize<'de> for NanoUsd {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
@@ -181,7 +181,7 @@ impl Decimal {
         self.digits.is_empty()
     }
 
-    /// The magnitude in nano-USD, rounded half to even.
+    /// Returns the magnitude in nano-USD, rounded half to even.
     fn to_nanos(&self) -> Result<i64, MoneyError> {
         if self.is_zero() {
             return Ok(0);
@@ -208,7 +208,8 @@ impl Decimal {
     }
 }
 
-/// Value of the exponent. An absurd one saturates, and the amount is then out of range or rounds to zero, as it should.
+/// Returns the exponent's value. An absurd one saturates, and the amount is then out of range or rounds to zero, as it
+/// should.
 fn scan_exponent(text: &str) -> Option<i64> {
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
     if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {

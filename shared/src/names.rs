@@ -7,7 +7,7 @@ macro_rules! names {
         impl $of {
             pub const ALL: [Self; [$($name),+].len()] = [$(Self::$variant),+];
 
-            /// Name of the variant in requests, answers and records.
+            /// Returns the name of the variant in requests, answers and records.
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $name),+ }
             }

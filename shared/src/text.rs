@@ -9,7 +9,7 @@ use crate::credential::key::without_keys;
 /// Ends a cut text.
 const CUT: char = '…';
 const MAX_SHOWN_PATH: usize = 200;
-/// Clients may invent methods of any length.
+/// Maximum number of characters to show of a method. Clients may invent methods of any length.
 const MAX_SHOWN_METHOD: usize = 20;
 
 /// Shows at most `most` characters of a text. Characters that could deceive a terminal or a reader are escaped.

@@ -56,8 +56,8 @@ impl Usage {
         Self { prompt, cached, completion, details }
     }
 
-    /// Tokens by the kinds that metrics and spans distinguish: input, output, input read from a cache, input written to
-    /// one, reasoning.
+    /// Returns tokens by the kinds that metrics and spans distinguish: input, output, input read from a cache, input
+    /// written to one, reasoning.
     pub const fn by_kind(&self) -> [u64; TOKEN_KINDS] {
         let Self { prompt, cached, completion, details } = self;
         [*prompt, *completion, *cached, details.cache_write + details.cache_write_long, details.reasoning]
@@ -69,7 +69,7 @@ impl Usage {
         self.zip(other, u64::max)
     }
 
-    /// Joins each field with the same field of `other`.
+    /// Combines each field with the same field of `other`.
     #[must_use]
     pub fn zip(self, other: Self, join: impl Fn(u64, u64) -> u64) -> Self {
         let (a, b) = (self.details, other.details);

@@ -1,4 +1,4 @@
-"""An installation of docker-compose.yml whose images contain programs that were built before."""
+"""An installation of docker-compose.yml whose images contain programs built beforehand."""
 
 import http.client
 import json
@@ -38,7 +38,7 @@ class Installation:
         return self
 
     def given(self, layers):
-        """Writes the Compose file that puts the given programs into images and replaces other images by stand-ins."""
+        """Writes the Compose file that puts the given programs into images and replaces other images with stand-ins."""
         contexts = {"given": str(self.programs)}
         if self.stand_ins:
             base = re.search(r"^FROM (debian:\S+) AS base$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)[1]

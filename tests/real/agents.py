@@ -38,7 +38,7 @@ def claude(stage, key, model):
 
 
 def agents(stage):
-    """The model calls a tool, and says its sentence only after the tool's result: so the sentence shows that the turn is complete."""
+    """The model calls a tool, and says its sentence only after the tool's result, so the sentence shows that the turn is complete."""
     for name, agent in (("Codex", codex), ("Claude Code", claude)):
         check = f"{name}: a turn with a call of a tool"
         if not MODULES.exists():

@@ -43,7 +43,7 @@ class Usage:
     generations: int = 1
 
     def price(self, table=PRICE):
-        """The bill in nano-USD. With the prices used here, each token costs a whole number of them."""
+        """Returns the bill in nano-USD. With the prices used here, each token costs a whole number of them."""
         each = {rate: round(float(usd) * 1000) for rate, usd in table.items()}
         fresh = self.prompt - self.cached
         return fresh * each["input"] + self.cached * each["cached_input"] + self.completion * each["output"]
@@ -97,7 +97,7 @@ class Answer:
         return told and Usage(told["input_tokens"] + cached, cached, told["output_tokens"])
 
     def text(self):
-        """The text of the first choice."""
+        """Returns the text of the first choice."""
         if self.dialect == "chat":
             choices = [choice for event in self.events for choice in event.get("choices", []) if choice["index"] == 0]
             return "".join((choice.get("delta") or choice.get("message") or {}).get("content") or "" for choice in choices)

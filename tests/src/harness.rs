@@ -60,7 +60,7 @@ use deployment::{INTERNAL_TOKEN, PEPPER};
 pub use patience::{LOOK_EVERY, PATIENCE, SERVER_PATIENCE, until};
 
 /// Maximum time for the last captures and releases after a test's last request. It is shorter than an ordinary lease,
-/// so that a hold that merely expires does not pass for one that was resolved.
+/// so that a hold that merely expires is not mistaken for one that was resolved.
 const SETTLING: Duration = Duration::from_secs(10);
 
 /// A running installation.
@@ -73,14 +73,14 @@ pub struct Stack {
     pub key_services: Vec<Server>,
     /// HTTP client for all requests of the test.
     pub http: Http,
-    /// Account in which keys are made by default.
+    /// Account in which keys are created by default.
     pub account: Account,
     /// Wall clocks of the key-services, if they differ from the machine's.
     pub clocks: Vec<WallClock>,
     redis: Option<Redis>,
     book: Arc<Book>,
     tags: AtomicU64,
-    /// Number of requests sent so far, so that gateways take turns.
+    /// Number of requests sent so far. It selects the gateway for each request, in turn.
     turns: AtomicUsize,
     // Last, so that the folder is removed after the processes that write to it have ended.
     data: TempDir,
@@ -123,18 +123,18 @@ impl Stack {
         }
     }
 
-    /// Makes a key without a limit.
+    /// Creates a key without a limit.
     pub async fn key(&self) -> ApiKey {
         self.key_with(json!({})).await
     }
 
-    /// Makes a key with this spending limit.
+    /// Creates a key with this spending limit.
     pub async fn key_limited(&self, limit: NanoUsd) -> ApiKey {
         let limit: Value = serde_json::from_str(&limit.to_string()).unwrap();
         self.key_with(json!({ "limit": limit })).await
     }
 
-    /// Makes a key with this request body.
+    /// Creates a key with this request body.
     pub async fn key_with(&self, body: Value) -> ApiKey {
         self.key_of(&self.account, body).await
     }
@@ -157,12 +157,12 @@ impl Stack {
         self.book.open(self.operator(), name, credit)
     }
 
-    /// Tells the harness that other clients spend too. The charges of single keys are then not checked at the end.
+    /// Notes that other clients spend too. The charges of single keys are then not checked at the end.
     pub fn others_spend(&self) {
         self.book.others_spend();
     }
 
-    /// Records everything that keys have used so far as spent elsewhere, before they were imported.
+    /// Treats everything that keys have used so far as spent elsewhere, before they were imported.
     pub async fn moved_in(&self) {
         for (_, id, used) in self.listed_keys().await {
             self.book.moved_in(&id, used);
@@ -205,28 +205,28 @@ impl Stack {
         answer.json()
     }
 
-    /// Amount billed to a key.
+    /// Returns the amount billed to a key.
     pub async fn used(&self, key: &ApiKey) -> NanoUsd {
         nanos(&self.show(key).await["used"])
     }
 
-    /// A key's generations at the upstream, including failed ones.
+    /// Returns a key's generations at the upstream, including failed ones.
     pub fn served(&self, key: &ApiKey) -> Vec<Generation> {
         let tags = self.book.tags_of(&key.id);
         self.upstream.generations().into_iter().filter(|generation| tags.contains(&generation.tag)).collect()
     }
 
-    /// Cost of all these generations with [`FLASH`].
+    /// Returns the cost of all these generations with [`FLASH`].
     pub fn cost_of_served(&self, key: &ApiKey) -> NanoUsd {
         let costs = self.served(key).into_iter().map(|generation| cost(FLASH, generation.served).nanos());
         NanoUsd::from_nanos(costs.sum())
     }
 
-    /// The last journal entry for each generation in an account, as the command line exports them.
+    /// Returns the last journal entry for each generation in an account, as the command line exports them.
     pub fn journal(&self, account: &Account) -> Vec<Value> {
         let printed = self.cli(&["journal", "export", "--account", &account.name]);
         let entries = printed.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-        // A late capture is not the bill of its generation.
+        // A late capture is not the bill for its generation.
         let bill = |entry: Value| Some((entry["generation_id"].as_str()?.to_owned(), entry));
         let last: BTreeMap<String, Value> = entries.filter_map(bill).collect();
         last.into_values().collect()
@@ -263,12 +263,12 @@ impl Stack {
         Call::new(self.http.clone(), self.book.clone(), base, key, &script)
     }
 
-    /// Sends `GET` of a public path with a key.
+    /// Sends a `GET` request for a public path with a key.
     pub async fn get(&self, key: &ApiKey, path: &str) -> Answer {
         self.http.send_as(&key.secret, Method::GET, &self.url(path), None).await
     }
 
-    /// Address of a public path. Gateways take turns.
+    /// Returns the address of a public path. Gateways take turns.
     pub fn url(&self, path: &str) -> String {
         let running: Vec<&Server> = self.gateways.iter().filter(|server| server.is_running()).collect();
         let server = match running.len() {
@@ -278,7 +278,7 @@ impl Stack {
         format!("{}{path}", server.public())
     }
 
-    /// The process that accepts client connections; with several gateways, the first one.
+    /// Returns the process that accepts client connections; with several gateways, the first one.
     pub fn server(&self) -> &Server {
         &self.gateways[0]
     }
@@ -301,7 +301,7 @@ impl Stack {
         self.operator().cli(arguments)
     }
 
-    /// Settings of a process with access to the store, which can run the operator's commands.
+    /// Returns the settings of a process with access to the store, which can run the operator's commands.
     pub fn operator(&self) -> &Settings {
         operator(&self.gateways, &self.key_services)
     }
@@ -319,12 +319,12 @@ impl Stack {
         gateway.kill();
     }
 
-    /// Folder with all data of the stack.
+    /// Returns the folder with all data of the stack.
     pub fn data(&self) -> PathBuf {
         self.data.path().to_owned()
     }
 
-    /// Credit and holds of an account, as the command line shows them.
+    /// Returns the credit and holds of an account, as the command line shows them.
     pub fn balance(&self, account: &Account) -> Balance {
         book::balances(self.operator()).remove(&account.name).expect("the account is listed")
     }
@@ -368,7 +368,7 @@ impl Stack {
         }
     }
 
-    /// Account, id and billed amount for every key in every account.
+    /// Returns account, id and billed amount for every key in every account.
     async fn listed_keys(&self) -> Vec<(String, String, NanoUsd)> {
         // The stack's own client may belong to a runtime that has stopped.
         let http = self.http.fresh();
@@ -393,7 +393,7 @@ impl Stack {
     }
 }
 
-/// Finds the first secret in a process's output for operators: a key, one of the installation's secrets, or a prompt.
+/// Returns the first secret in a process's output for operators: a key, one of the installation's secrets, or a prompt.
 pub fn secret_in(told: &str) -> Option<String> {
     let line = |line: &&str| {
         let secrets = [PEPPER, INTERNAL_TOKEN, UPSTREAM_KEY, r#""script":"#, r#"\"script\":"#];
@@ -412,7 +412,7 @@ impl Drop for Stack {
             self.print_last_words();
             return;
         }
-        // The check has to wait, which `drop` cannot do, so it runs on a thread with its own runtime.
+        // `drop` cannot wait for the check, so it runs on a thread with its own runtime.
         let check = || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(self.assert_settled());

@@ -1,5 +1,5 @@
-//! Foundation of the end-to-end tests, the measurements and the attacks: a scripted upstream, and a harness around the
-//! real programs.
+//! Foundation of the end-to-end tests, the measurements and the attacks: a scripted upstream, and a harness that runs
+//! the real programs.
 
 #![expect(
     clippy::unwrap_used,

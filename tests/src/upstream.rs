@@ -58,11 +58,11 @@ pub struct Upstream {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Credential that Responses and Messages demand by default, in any header.
+/// Credential that the Responses and Messages APIs demand by default, in any header.
 pub const UPSTREAM_KEY: &str = "sk-scripted-upstream";
 
 impl Upstream {
-    /// Starts an upstream on a free port of the loopback.
+    /// Starts an upstream on a free loopback port.
     pub fn start() -> Self {
         Self::keeping(Keep::default())
     }
@@ -91,12 +91,12 @@ impl Upstream {
         upstream
     }
 
-    /// Base address, as in a catalogue.
+    /// Returns the base address, as in a catalogue.
     pub fn url(&self) -> String {
         format!("http://{}/v1", self.address)
     }
 
-    /// Sets the script of requests that have none.
+    /// Sets the script for requests that have none.
     pub fn set_default(&self, script: Script) {
         *self.state.default.lock().unwrap() = script;
     }
@@ -106,22 +106,22 @@ impl Upstream {
         *self.state.key.lock().unwrap() = Some(key.to_owned());
     }
 
-    /// Sets the window that the upstream reports for its models.
+    /// Sets the context window that the upstream reports for its models.
     pub fn set_window(&self, tokens: u64) {
         *self.state.window.lock().unwrap() = Some(tokens);
     }
 
-    /// All requests for generations in order of arrival.
+    /// Returns all requests for generations in order of arrival.
     pub fn generations(&self) -> Vec<Generation> {
         self.records().all()
     }
 
-    /// Counts for all requests in order of arrival, if the upstream keeps only counts.
+    /// Returns the counts for all requests in order of arrival, if the upstream keeps only counts.
     pub fn counts(&self) -> Vec<Count> {
         self.records().counts()
     }
 
-    /// Requests whose script has this tag. There are several if the gateway retried.
+    /// Returns the requests whose script has this tag. There are several if the gateway retried.
     pub fn tagged(&self, tag: &str) -> Vec<Generation> {
         self.generations().into_iter().filter(|generation| generation.tag == tag).collect()
     }
@@ -143,12 +143,12 @@ impl Upstream {
         self.state.open_connections.load(Ordering::Relaxed)
     }
 
-    /// Maximum number of prompts that were counted at the same time.
+    /// Returns the maximum number of prompts whose tokens were counted at the same time.
     pub fn most_counts_at_once(&self) -> usize {
         self.state.most_counting.load(Ordering::Relaxed)
     }
 
-    /// Number of requests to count the tokens of a prompt.
+    /// Returns the number of requests to count a prompt's tokens.
     pub fn token_counts(&self) -> usize {
         self.state.token_counts.load(Ordering::Relaxed)
     }
@@ -182,7 +182,7 @@ pub async fn serve(listener: TcpListener, state: Arc<State>) {
                 let _ = stream.set_nodelay(true);
                 tokio::spawn(serve_connection(stream, state.clone()));
             }
-            // For example, too many files are open, and some must be closed first.
+            // For example, too many files are open; some may be closed soon.
             Err(_) => sleep(LOOK_EVERY).await,
         }
     }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures how much of the workspace one has to read for a change: crate sizes, recipes of CONTRIBUTING.md, and names with several meanings.
+"""Measures how much of the workspace one has to read for a change: crate sizes, recipes in CONTRIBUTING.md, and names with several meanings.
 
 It counts lines of production Rust, including comments, without tests and generated code. Like words.py it never fails: people judge
 the numbers.
@@ -15,7 +15,7 @@ from words import production_files, production_text
 
 MOST_LINES = 7000  # per crate: about what one can read in a day
 MOST_PERCENT = 8  # number of type names that may have two meanings; no name may have three
-# Recipes of CONTRIBUTING.md, with the most lines and files that they may touch.
+# Recipes in CONTRIBUTING.md, with the most lines and files that they may touch.
 RECIPES = {"A new setting of a key": (700, 4), "A new noun": (600, 9)}
 TYPE = re.compile(r"^(?:pub(?:\(.*?\))? )?(?:struct|enum|trait|type|union) (\w+)", re.MULTILINE)
 # A recipe's diff names each changed file at the beginning of a line.

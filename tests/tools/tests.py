@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Run the unit and integration tests next to the end-to-end tests, which mostly wait for servers, leases and clocks.
+"""Runs the unit and integration tests alongside the end-to-end tests, which mostly wait for servers, leases and clocks.
 
-`tests.py` runs all. `--only NAME` runs one program with tests, such as `e2e`; `-- WORD…` runs the end-to-end tests that libtest
+`tests.py` runs everything. `--only NAME` runs one program with tests, such as `e2e`; `-- WORD…` runs the end-to-end tests that libtest
 chooses for these words, such as `-- caps::` or `-- --ignored`. The longest tests start first, as the previous run measured them.
 """
 

@@ -19,13 +19,13 @@ use super::{
 use crate::measure::process::memory;
 use tests::harness::Server;
 
-/// Length that every body announces, and how much of it the attack sends.
+/// Length that every body announces, and number of bytes that the attack sends.
 const ANNOUNCED: usize = 64 << 10;
 const SENT: usize = 60 << 10;
 
 /// Bytes of a large head, below the bound on heads.
 const HEAD: usize = 60 << 10;
-/// Limits in bytes on the memory of stalled bodies: after they end, and while they stall.
+/// Limits in bytes on the memory used by stalled bodies: after they end, and while they stall.
 const LEFT_BEHIND: u64 = 64 << 20;
 const MEANWHILE: u64 = 3 * LEFT_BEHIND;
 
@@ -54,7 +54,7 @@ impl Body {
         }
     }
 
-    /// Number of bytes announced, and sent.
+    /// Returns the number of bytes announced, and the number sent.
     const fn bytes(self) -> (usize, usize) {
         match self {
             Self::Chat | Self::Management => (ANNOUNCED, SENT),
@@ -63,7 +63,7 @@ impl Body {
         }
     }
 
-    /// Number of bytes sent of a request, without a small head.
+    /// Returns the number of bytes sent of a request, without a small head.
     const fn size(self) -> usize {
         match self {
             Self::LargeHead => HEAD,
@@ -72,7 +72,7 @@ impl Body {
     }
 }
 
-/// Measures a server's memory while stalled requests, `each` on a connection, occupy its port.
+/// Measures a server's memory while stalled requests, `each` per connection, occupy its port.
 pub(super) async fn row(server: &Server, port: &str, (connections, each): (usize, usize), body: Body) -> Row {
     let (pid, address) = (server.pid(), address(server.address(port)));
     let (meanwhile, afterwards, sent) = growth(pid, address, (connections, each), body).await;
@@ -104,13 +104,13 @@ pub(super) async fn growth(
     (peak.saturating_sub(before), memory(pid).saturating_sub(before), sent)
 }
 
-/// Requests over HTTP/2 whose bodies stall.
+/// HTTP/2 requests whose bodies stall.
 pub struct StalledBodies {
     tasks: Vec<JoinHandle<()>>,
 }
 
 impl StalledBodies {
-    /// Opens the connections, with `each` such requests on every one.
+    /// Opens the connections, each with `each` such requests.
     pub async fn open(address: SocketAddr, connections: usize, each: usize, body: Body) -> Self {
         let mut tasks = Vec::new();
         for number in 0..connections {

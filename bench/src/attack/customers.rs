@@ -24,12 +24,12 @@ use tests::{
     upstream::Script,
 };
 
-/// How long a client may stop reading its stream, and how long its slot may then take to become free.
+/// How long a client may stop reading its stream, and how long its slot may take to become free afterwards.
 const STALL: (Duration, Duration) = (Duration::from_mins(1), Duration::from_secs(5));
-/// Number of the gateway's slots in the attack on them, and an account's share of them.
+/// Number of the gateway's slots in the attack on them, and the share that one account may use.
 const SLOTS: (usize, usize) = (64, 48);
 
-/// Large bodies that a customer sends at once, the size of each, and for how long.
+/// Number of large bodies that a customer sends at once, the size of each, and how long the attack lasts.
 const BODIES: (usize, usize) = (3, 30 << 20);
 const BODIES_TIME: Duration = Duration::from_secs(8);
 /// A message in a large body: many short messages take the longest to parse.
@@ -37,7 +37,7 @@ const MESSAGE: &str = r#"{"role":"user","content":"x"},"#;
 /// How much longer the slowest of another customer's chats may take.
 const BODIES_DELAY: Duration = Duration::from_millis(500);
 
-/// Memory during paid requests while nobody reads the metrics.
+/// Measures memory during paid requests while nobody reads the metrics.
 pub(super) async fn unscraped(stack: &Stack, requests: usize) -> Row {
     stack.upstream.set_default(Script::tokens(12, 1));
     let key = stack.key().await;
@@ -59,7 +59,7 @@ pub(super) async fn unscraped(stack: &Stack, requests: usize) -> Row {
     }
 }
 
-/// A customer that reads nothing, next to another one.
+/// Runs a customer that reads nothing, next to another one.
 pub(super) async fn slots() -> Vec<Row> {
     let (all, share) = SLOTS;
     let env = vec![("FAREGATE_MAX_IN_FLIGHT", all.to_string())];
@@ -96,7 +96,7 @@ pub(super) async fn slots() -> Vec<Row> {
     ]
 }
 
-/// A customer whose requests are as large as allowed, next to another one.
+/// Runs a customer whose requests are as large as allowed, next to another one.
 pub(super) async fn large_bodies(stack: &Stack) -> Row {
     let greedy = stack.key().await;
     let other = stack.open_account("other", usd("1"));
@@ -124,7 +124,7 @@ pub(super) async fn large_bodies(stack: &Stack) -> Row {
 async fn send_large_bodies(stack: &Stack, secret: &str, size: usize, until: Deadline) -> usize {
     let (http, url) = (stack.http.fresh(), stack.url("/v1/chat/completions"));
     let messages = MESSAGE.repeat(size / MESSAGE.len());
-    // The model is named last and does not exist, so the whole body is parsed for nothing.
+    // The model comes last and does not exist, so the gateway parses the whole body in vain.
     let body = format!(r#"{{"messages":[{}],"model":"none"}}"#, messages.trim_end_matches(','));
     let body = Bytes::from(body);
     let mut sent = 0;

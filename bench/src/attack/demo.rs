@@ -13,14 +13,14 @@ use super::{
 use crate::measure::process::{Process, memory, peak_memory};
 use tests::harness::Http;
 
-/// Number of prompts that are sent at once, the size of each, and the memory that the model may use for all of them.
+/// Number of prompts sent at once, the size of each, and the memory that the model may use for all of them.
 const PROMPTS: usize = 12;
 const PROMPT: usize = 60 << 20;
 const MEMORY: u64 = 300 << 20;
 /// Memory that stalled bodies may use.
 const STALLED: u64 = 192 << 20;
 
-/// Runs them against a model in a separate process.
+/// Runs these attacks against a model in a separate process.
 pub(super) async fn rows((connections, each): (usize, usize)) -> Vec<Row> {
     let model = Process::start("local-model", &["--listen", "127.0.0.1:0"]).await;
     let mut rows = ports::of_port("local-model", model.address).await;
@@ -58,7 +58,7 @@ pub(super) async fn rows((connections, each): (usize, usize)) -> Vec<Row> {
     rows
 }
 
-/// The status of a chat request with this prompt.
+/// Returns the status of a chat request with this prompt.
 async fn chat(model: &Process, prompt: String) -> u16 {
     let body =
         format!(r#"{{"model":"demo","max_tokens":4,"messages":[{{"role":"user","content":"{prompt}"}}]}}"#);

@@ -1,5 +1,5 @@
-//! An account that makes changes without end, each with an event, next to another customer. Redis is small, but its
-//! part that is reserved for chats must stay free.
+//! An account that makes changes without end, each of which records an event, next to another customer. Redis is small,
+//! but the part of its memory that is reserved for chats must stay free.
 
 use std::{
     sync::{
@@ -19,25 +19,25 @@ use super::{
     row::Row,
 };
 
-/// Memory of Redis in addition to an empty installation's. A fifth of it is reserved for chats.
+/// Memory of Redis beyond what an empty installation uses. A fifth of it is reserved for chats.
 const MEMORY: u64 = 12 << 20;
 /// The highest limit of a key; each change lowers it by a dollar.
 const LIMIT: u64 = 1_000_000;
-/// Connections of the account that makes changes.
+/// Number of connections of the account that makes changes.
 const CONNECTIONS: usize = 8;
 /// Size of an event with two lists of the longest names, in a listing.
 const EVENT_BYTES: usize = 4_096;
-/// Memory that changes in a nearly full store may still use, in addition to those in flight when it became full.
+/// Memory that further changes in a nearly full store may use, in addition to those in flight when it became full.
 const GROWTH: u64 = 2 << 20;
 
 /// Outcomes of the changes, and of another customer's chats meanwhile.
 #[derive(Debug, Default)]
 pub struct Changed {
-    /// Changes that were made.
+    /// Number of changes that were made.
     pub done: u64,
-    /// Changes that were refused because the store is nearly full.
+    /// Number of changes refused because the store is nearly full.
     pub full: u64,
-    /// Other answers.
+    /// Number of other answers.
     pub other: u64,
     /// Status and body of the first other answer.
     pub other_said: Option<String>,
@@ -45,8 +45,8 @@ pub struct Changed {
     pub slowest_chat: Duration,
 }
 
-/// Changes a key over several connections for this long, next to another customer's chats. The bodies of the changes
-/// are numbered.
+/// Changes a key over several connections for this long, next to another customer's chats. The changes' bodies are
+/// numbered.
 pub async fn change_without_end(
     stack: &Stack,
     (account, key, other): (&Account, &ApiKey, &ApiKey),
@@ -91,18 +91,18 @@ pub async fn change_without_end(
     }
 }
 
-/// The first other answer, for the table.
+/// Returns the first other answer, for the table.
 fn said(changed: &Changed) -> String {
     changed.other_said.as_ref().map(|said| format!(" ({said})")).unwrap_or_default()
 }
 
-/// A list of the longest names, different for each number.
+/// Returns a list of the longest names, different for each number.
 pub fn long_names(number: u64) -> Value {
     let names = (0..64).map(|n| format!("{n:02}{}{}", number % 10, "🔑".repeat(197)));
     json!({"models": names.collect::<Vec<_>>()})
 }
 
-/// Limits the memory of a stack's Redis so that it has this much more than an empty installation needs.
+/// Limits the memory of a stack's Redis to this much more than an empty installation needs.
 pub fn bound_memory(stack: &Stack, memory: u64) {
     let most = redis_info(stack, "memory", "used_memory") + memory;
     stack.redis().ask(0, &format!("CONFIG SET maxmemory {most}"));

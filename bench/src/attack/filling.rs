@@ -15,25 +15,25 @@ use tests::{
     upstream::Script,
 };
 
-/// API keys that an account may have in the attack.
+/// Number of API keys that an account may have in the attack.
 const KEYS: usize = 2_000;
-/// Number of an owner's requests at once.
+/// Number of concurrent requests from an owner.
 const AT_ONCE: usize = 32;
 /// Number of forms whose attempt id is as long as a form allows.
 const LONG_FORMS: usize = 200;
 /// Bytes in Redis for a key with the longest label and `Idempotency-Key`, including its creation event.
 const KEY_BYTES: u64 = 3_072;
-/// Number of management keys, and of members, that an account may have.
+/// Number of management keys that an account may have, and of members.
 const OF_EACH: usize = 100;
 /// How much longer another customer's chat may take because of one owner.
 pub(super) const DELAY: Duration = Duration::from_secs(1);
-/// Number of accounts besides the one that unauthenticated clients guess at, and number of guesses.
+/// Number of accounts besides the one whose name unauthenticated clients guess, and number of guesses.
 const ACCOUNTS: usize = 200;
 const GUESSES: usize = 50;
-/// Redis commands that a guess may need, however many accounts there are.
+/// Number of Redis commands that a guess may need, however many accounts there are.
 const COMMANDS: u64 = 40;
 
-/// Services over one Redis, with tight limits on owners.
+/// Starts services over one Redis, with tight limits on owners.
 pub(super) async fn services() -> Stack {
     let deployment = Deployment::Services { gateways: 1, key_services: 1, redis: Form::Alone };
     let env = vec![
@@ -45,7 +45,7 @@ pub(super) async fn services() -> Stack {
     stack
 }
 
-/// An owner that fills the store, and the effect on another customer.
+/// Runs an owner that fills the store, and measures the effect on another customer.
 pub(super) async fn owner() -> Vec<Row> {
     let stack = services().await;
     let greedy = stack.open_account("greedy", usd("1"));
@@ -57,7 +57,7 @@ pub(super) async fn owner() -> Vec<Row> {
     rows
 }
 
-/// A browser in which the owner of this account is signed in.
+/// Returns a browser in which the owner of this account is signed in.
 pub async fn owner_of(stack: &Stack, account: &Account) -> Browser {
     let link = stack.cli(&["sign-in-link", "--account", &account.name]);
     let mut browser = Browser::at(&stack.url(""));
@@ -107,7 +107,7 @@ async fn keys(stack: &Stack, account: &Account) -> Row {
     }
 }
 
-/// Creates management keys and members until they are refused, and then reads pages of them without a pause.
+/// Creates management keys and members until they are refused. Then reads the pages that list them, without a pause.
 async fn lists(stack: &Stack, mut browser: Browser, other: &ApiKey) -> Vec<Row> {
     let management_keys = made(&mut browser, "/dashboard/management-keys").await;
     let members = made(&mut browser, "/dashboard/members").await;
@@ -135,7 +135,7 @@ async fn lists(stack: &Stack, mut browser: Browser, other: &ApiKey) -> Vec<Row> 
     vec![
         Row {
             name: "management keys and members of one account, as many as it can make".into(),
-            // One of each existed before.
+            // The account already had one of each.
             expected: format!("{OF_EACH} of each"),
             seen: format!("{} and {}", management_keys + 1, members + 1),
             held: (management_keys + 1, members + 1) == (OF_EACH, OF_EACH),
@@ -164,7 +164,7 @@ pub async fn made(browser: &mut Browser, path: &str) -> usize {
     2 * OF_EACH
 }
 
-/// A Redis that an owner has filled almost completely.
+/// Fills a Redis almost completely as an owner, and measures another customer's chats.
 async fn nearly_full(stack: &Stack, other: &ApiKey) -> Row {
     fill(stack);
     tokio::time::sleep(Duration::from_secs(2)).await;
@@ -180,12 +180,12 @@ async fn nearly_full(stack: &Stack, other: &ApiKey) -> Row {
     }
 }
 
-/// Fills the Redis of a stack to nine tenths of the memory that it is then allowed.
+/// Fills the Redis of a stack until nine tenths of the memory that is then allowed are used.
 pub fn fill(stack: &Stack) {
     let used = redis_info(stack, "memory", "used_memory");
     let most = 4 * used.max(16 << 20);
     stack.redis().ask(0, &format!("CONFIG SET maxmemory {most}"));
-    // Uses strings of a size that the allocator has, so that they take no more memory than their size.
+    // The allocator provides blocks of this size, so the strings take no more memory than their length.
     for number in 0.. {
         if redis_info(stack, "memory", "used_memory") >= most / 10 * 9 {
             break;
@@ -199,7 +199,7 @@ pub fn empty(stack: &Stack) {
     stack.redis().ask(0, "CONFIG SET maxmemory 0");
 }
 
-/// Unauthenticated clients that guess at an account, next to many other accounts.
+/// Runs unauthenticated clients that guess an account's name, next to many other accounts.
 pub(super) async fn guesses() -> Row {
     let stack = services().await;
     let operator = stack.key_services[0].settings().clone();
@@ -226,7 +226,7 @@ pub(super) async fn guesses() -> Row {
     }
 }
 
-/// The longest of a few chats in a row.
+/// Returns how long the slowest of a few chats in a row took.
 pub(super) async fn slowest_chat(stack: &Stack, key: &ApiKey) -> Duration {
     let mut longest = Duration::ZERO;
     for _ in 0..10 {
@@ -238,7 +238,7 @@ pub(super) async fn slowest_chat(stack: &Stack, key: &ApiKey) -> Duration {
     longest
 }
 
-/// Reads a figure that the Redis of a stack reports.
+/// Reads a figure that a stack's Redis reports.
 pub(super) fn redis_info(stack: &Stack, section: &str, name: &str) -> u64 {
     let info = stack.redis().ask(0, &format!("INFO {section}"));
     let figure = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));

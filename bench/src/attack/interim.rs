@@ -1,4 +1,4 @@
-//! Endless interim heads from an upstream, a webhook's receiver and a receiver of telemetry, next to a paying caller.
+//! Endless interim heads from an upstream, a webhook's receiver and a telemetry receiver, next to a paying caller.
 
 use std::{
     io::{Read, Write},
@@ -27,12 +27,12 @@ use tests::{
 
 /// An interim head, which clients skip.
 const INTERIM: &str = "HTTP/1.1 100 Continue\r\n\r\n";
-/// Heads in a write.
+/// Number of heads in a write.
 const AT_ONCE: usize = 4096;
-/// Number of concurrent requests to the upstream, and the pause before each next one.
+/// Number of concurrent requests to the upstream, and the pause before each following one.
 const CALLS: usize = 8;
 const PAUSE: Duration = Duration::from_millis(50);
-/// Number of the account's webhooks, the maximum that it may have; and number of keys whose events they receive.
+/// Number of the account's webhooks (the maximum), and number of keys whose events they receive.
 const WEBHOOKS: usize = 20;
 const KEYS: usize = 20;
 /// Duration of an attack.
@@ -48,7 +48,7 @@ pub struct EndlessHeads {
 }
 
 impl EndlessHeads {
-    /// Starts a server on the loopback, with a thread per connection.
+    /// Starts a server on the loopback interface, with a thread per connection.
     pub fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("the loopback has a free port");
         let address = listener.local_addr().expect("it is bound");
@@ -70,7 +70,7 @@ impl EndlessHeads {
         format!("http://{}", self.address)
     }
 
-    /// Number of requests that were answered with interim heads.
+    /// Returns the number of requests that were answered with interim heads.
     pub fn flooded(&self) -> usize {
         self.flooded.load(Ordering::Relaxed)
     }
@@ -95,9 +95,9 @@ fn flood(mut stream: TcpStream, flooded: &AtomicUsize, stopped: &AtomicBool) {
 /// Which of our clients receives the heads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flooded {
-    /// The gateway's client of upstreams.
+    /// The gateway's client for upstreams.
     Upstream,
-    /// The key-service's client of webhooks.
+    /// The key-service's client for webhooks.
     Webhook,
     /// The client that exports telemetry.
     Telemetry,
@@ -114,7 +114,7 @@ impl Flooded {
         }
     }
 
-    /// An installation that exports its telemetry to `heads`, and whose model [`MAX`] has only this server.
+    /// Starts an installation that exports its telemetry to `heads`, and whose model [`MAX`] has only this server.
     pub async fn stack(self, heads: &EndlessHeads) -> Stack {
         let env = if self == Self::Telemetry {
             vec![
@@ -130,7 +130,7 @@ impl Flooded {
         stack
     }
 
-    /// Makes the installation ask for heads until `until`.
+    /// Makes the installation send requests to `heads` until `until`.
     pub async fn provoke(self, stack: &Stack, key: &ApiKey, heads: &EndlessHeads, until: Instant) {
         match self {
             Self::Upstream => {
@@ -155,7 +155,7 @@ impl Flooded {
     }
 }
 
-/// Asks for the flooded model again and again. Drops the requests that are still in flight at the end.
+/// Calls the flooded model again and again. Drops the requests that are still in flight at the end.
 async fn call_again(stack: &Stack, key: &ApiKey, until: Instant) {
     while Instant::now() < until {
         let call = stack.call(key, Script::tokens(12, 5)).with("model", MAX);
@@ -193,7 +193,7 @@ model = "scripted"
     format!("{service}{scripted}{flooded}")
 }
 
-/// A row for each client.
+/// Returns a row for each client.
 pub(super) async fn rows() -> Vec<Row> {
     let mut rows = Vec::new();
     for flooded in Flooded::ALL {

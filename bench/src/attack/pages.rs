@@ -23,26 +23,26 @@ use tests::harness::{Account, Stack, usd};
 const PAGE: &str = "/dashboard/sign-in";
 /// Number of the client's connections, and of pages left unread on each: more than may be served at once.
 const LEFT: (usize, usize) = (10, 64);
-/// How often others load the page.
+/// Number of times that others load the page.
 const LOOKS: usize = 20;
-/// How long others may have to wait for it.
+/// How long others may have to wait for the page.
 const DELAY: Duration = Duration::from_millis(500);
 /// Memory that the pages may use. The limit on unauthenticated requests admits fewer than the client asks for.
 const MEMORY: u64 = 32 << 20;
 
-/// Number of groups in a group, and of readers of its page.
+/// Number of subgroups in a group, and number of readers of its page.
 const CHILDREN: usize = 6_000;
 const READERS: usize = 10;
 /// Maximum size of a group's page.
 const GROUP_PAGE: usize = 192 << 10;
 
-/// Pages that one unauthenticated client leaves unread.
+/// Leaves pages unread as one unauthenticated client.
 pub async fn leave_pages(stack: &Stack) -> Vec<UnreadStreams> {
     leave_answers_of(PAGE, address(stack.server().public()), LEFT.0, LEFT.1).await
 }
 
-/// The longest of several loads of the page, from the client's own network or another one; `None` if a load was
-/// refused.
+/// Returns the duration of the slowest of several page loads, from the client's own network or another one; `None` if a
+/// load was refused.
 pub async fn slowest_look(stack: &Stack, from: u8) -> Option<Duration> {
     let mut slowest = Duration::ZERO;
     for _ in 0..LOOKS {
@@ -66,7 +66,7 @@ async fn look(stack: &Stack, from: u8) -> StatusCode {
     status
 }
 
-/// Pages that an unauthenticated client leaves unread, while others load the page.
+/// Leaves pages unread as an unauthenticated client, while others load the page.
 pub(super) async fn rows(stack: &Stack) -> Vec<Row> {
     let before = stack.server().peak_memory();
     let left = leave_pages(stack).await;
@@ -105,7 +105,7 @@ pub async fn group_with_children(stack: &Stack, account: &Account, children: usi
     format!("/dashboard/groups/{parent}")
 }
 
-/// The page of a group with thousands of subgroups, read without a pause, next to another customer's pages and files.
+/// Reads the page of a group with thousands of subgroups without a pause, next to another customer's pages and files.
 pub(super) async fn of_groups(stack: &Stack) -> Vec<Row> {
     let greedy = stack.open_account("greedy", usd("1"));
     let path = group_with_children(stack, &greedy, CHILDREN).await;

@@ -1,4 +1,4 @@
-//! Attacks on what is passed between customers and vendors: members of bodies, and answers.
+//! Attacks on what the gateway passes between customers and vendors: members of bodies, and answers.
 
 pub(super) mod answers;
 pub(super) mod members;

@@ -1,4 +1,4 @@
-//! A paying caller next to an attack: how long it waits, and the load that it makes.
+//! A paying caller next to an attack: how long it waits, and the load that it causes.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use tests::{
     upstream::Script,
 };
 
-/// Concurrent requests of the paying load.
+/// Number of concurrent requests in the paying load.
 const AT_ONCE: usize = 32;
 
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +33,7 @@ pub(super) async fn chats(stack: &Stack, key: &ApiKey, until: tokio::time::Insta
     Waits { median: waits[waits.len() / 2], longest: waits[waits.len() - 1] }
 }
 
-/// The longest of several requests, half of them on new connections.
+/// Returns the time of the slowest of several requests, half of them on new connections.
 pub(super) async fn slowest(stack: &Stack, key: &ApiKey, pooled: &Http) -> Duration {
     let mut longest = Duration::ZERO;
     for number in 0..20 {
@@ -46,7 +46,7 @@ pub(super) async fn slowest(stack: &Stack, key: &ApiKey, pooled: &Http) -> Durat
     longest
 }
 
-/// Asks for the models. Returns whether there was an answer.
+/// Requests the list of models. Returns whether there was an answer.
 async fn asked(stack: &Stack, key: &ApiKey, http: &Http) -> bool {
     let mut request = plain(Method::GET, &stack.url("/v1/models"));
     let bearer = format!("Bearer {}", key.secret).parse().expect("a key fits into a header");

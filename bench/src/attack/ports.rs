@@ -1,4 +1,4 @@
-//! Attacks that every port must withstand: sockets that fall silent, and oversized heads.
+//! Attacks that every port must withstand: sockets that fall silent, and oversized request heads.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -22,14 +22,14 @@ const TIMEOUT: Duration = Duration::from_mins(1);
 /// Bytes of an oversized head.
 const OVERSIZED: usize = 200 << 10;
 
-/// Attacks these ports of a program.
+/// Attacks these ports of a program, one after the other.
 pub(super) async fn rows(of: &str, server: &Server, ports: &[&'static str]) -> Vec<Row> {
     let ports: Vec<_> =
         ports.iter().map(|port| (format!("{of}{port}"), address(server.address(port)))).collect();
     join_all(ports.iter().map(|(port, address)| of_port(port, *address))).await.concat()
 }
 
-/// Attacks one port: all kinds of silence at once, then a head.
+/// Attacks one port: all kinds of silence at once, then an oversized head.
 pub(super) async fn of_port(port: &str, address: SocketAddr) -> Vec<Row> {
     let tried = Silence::ALL.map(|silence| (silence, tokio::spawn(time_to_close(address, silence, TIMEOUT))));
     let mut rows = Vec::new();

@@ -1,5 +1,5 @@
-//! A page in a browser on the operator's machine whose host name resolves to the programs' ports (DNS rebinding), and
-//! changes that stall.
+//! A web page whose host name resolves to the programs' ports (DNS rebinding), open in a browser on the operator's
+//! machine; and changes that stall.
 
 use std::time::{Duration, Instant};
 
@@ -19,13 +19,13 @@ use tests::{
 
 /// Host of the page.
 const FOREIGN: &str = "evil.example:9090";
-/// Number of changes that stall at once, and how soon each must be answered.
+/// Number of changes that stall at once, and the time within which each must be answered.
 const STALLED: usize = 16;
 const ANSWERED: Duration = Duration::from_secs(10);
 /// How long a probe may take meanwhile.
 const PROBED: Duration = Duration::from_secs(1);
 
-/// Requests of a page to the admin ports of these servers, and to the public port's pages.
+/// Sends a page's requests to the admin ports of these servers, and to the public port's pages.
 pub async fn rows(stack: &Stack) -> Vec<Row> {
     let mut rows = Vec::new();
     let upstream = stack.http.get(&format!("{}/upstreams", stack.server().admin())).await.json()[0].take();
@@ -83,7 +83,7 @@ async fn still_serving(stack: &Stack) -> Row {
     }
 }
 
-/// Sends changes with the token whose bodies stall, next to a probe.
+/// Sends authorized changes whose bodies stall, next to a probe.
 async fn stalled_changes(server: &Server) -> Row {
     let file = server.settings().data.join("data").join("admin-token");
     let token = std::fs::read_to_string(file).unwrap_or_default();

@@ -1,11 +1,11 @@
-//! A row of the report, and the plain request of many attacks.
+//! A row of the report, and the plain request that many attacks send.
 
 use std::fmt;
 
 use http::{Method, Request};
 use http_body_util::Full;
 
-/// One attack, and its outcome.
+/// One attack and its outcome.
 #[derive(Clone)]
 pub struct Row {
     pub(super) name: String,
@@ -21,7 +21,7 @@ impl fmt::Display for Row {
     }
 }
 
-/// A request without a credential.
+/// Returns a request without a credential.
 pub(crate) fn plain(method: Method, uri: &str) -> Request<Full<bytes::Bytes>> {
     Request::builder().method(method).uri(uri).body(Full::default()).unwrap()
 }

@@ -1,4 +1,4 @@
-//! Sockets that send little or nothing, and stay open.
+//! Sockets that send little or nothing and stay open.
 
 use std::{
     net::SocketAddr,
@@ -19,12 +19,12 @@ use tokio::{
 
 use super::row::plain;
 
-/// Number of a flood's sockets that are opened at once, and the pause before the next ones.
+/// Number of a flood's sockets that are opened at once, and the pause after them.
 const OPENED_TOGETHER: usize = 64;
 const WAVE: Duration = Duration::from_millis(20);
 /// Number of requests that a pipelining client sends at once.
 const PIPELINED: usize = 200;
-/// The preface of HTTP/2 with the empty settings that follow it.
+/// The HTTP/2 preface and the empty settings that follow it.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 /// `GET /` on the first stream, from HPACK's static table: once with the end of the stream, and once without.
 const REQUEST: &[u8] = b"\0\0\x06\x01\x05\0\0\0\x01\x82\x86\x84\x41\x01x";
@@ -36,21 +36,21 @@ const REQUEST_1: &str = "GET /health HTTP/1.1\r\nhost: x\r\n\r\n";
 pub enum Silence {
     /// Nothing is sent.
     Nothing,
-    /// A part of an HTTP/1 head.
+    /// Part of an HTTP/1 head.
     PartOfHead,
-    /// Idle after a request over HTTP/1.
+    /// Idle after an HTTP/1 request.
     AfterRequest,
-    /// Requests over HTTP/1 whose answers are never read.
+    /// HTTP/1 requests whose answers are never read.
     Pipelined,
-    /// A part of the HTTP/2 preface.
+    /// Part of the HTTP/2 preface.
     PartOfPreface,
     /// The preface alone.
     Preface,
-    /// HEADERS without their end.
+    /// A HEADERS frame without the end of the headers.
     HeadersWithoutEnd,
-    /// Idle after a request over HTTP/2, and silent to pings.
+    /// Idle after an HTTP/2 request; pings are not answered.
     AfterRequest2,
-    /// Idle after a request over HTTP/2; pings are answered.
+    /// Idle after an HTTP/2 request; pings are answered.
     AnsweringPings,
 }
 
@@ -94,7 +94,7 @@ impl Silence {
     }
 }
 
-/// The address in `http://ADDRESS`.
+/// Returns the address in `http://ADDRESS`.
 pub fn address(base: &str) -> SocketAddr {
     base.rsplit('/').next().and_then(|address| address.parse().ok()).expect("a base address")
 }

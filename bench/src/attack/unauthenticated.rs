@@ -33,22 +33,23 @@ use tests::harness::{Http, Stack};
 
 /// How much longer unauthenticated clients may make a paying caller wait.
 const DELAY: Duration = Duration::from_millis(100);
-/// How much longer if they keep the machine busy, since they use the same cores.
+/// How much longer if the clients keep the machine busy, since they use the same cores.
 const BUSY_DELAY: Duration = Duration::from_secs(1);
-/// Number of loopback addresses of busy unauthenticated clients, and of connections from each.
+/// Number of loopback addresses that busy unauthenticated clients use, and number of connections from each.
 const ADDRESSES: u8 = 8;
 const CONNECTIONS: usize = 400;
 /// How soon an unauthenticated client whose connection was closed opens another one.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
-/// Number of connections that send request after request, and of concurrent requests on each.
+/// Number of connections that send one request after another, and of concurrent requests on each.
 const ASKING: (usize, usize) = (16, 100);
 /// Number of connections that send frames without a pause, and how much longer they may make a paying caller wait.
 const FRAMING: usize = 16;
 const FRAMING_DELAY: Duration = Duration::from_millis(250);
-/// Number of the paying caller's rounds next to busy unauthenticated clients.
+/// Number of rounds that the paying caller makes next to busy unauthenticated clients.
 const ROUNDS: usize = 10;
 
-/// Address of an unauthenticated client. To a server on the loopback, it looks like another machine.
+/// Returns the address of an unauthenticated client. To a server on the loopback interface, it looks like another
+/// machine.
 pub(super) const fn client_address(number: u8) -> IpAddr {
     IpAddr::V4(std::net::Ipv4Addr::new(127, 0, 1, number))
 }
@@ -83,8 +84,8 @@ pub(super) async fn flood_row(stack: &Stack, sockets: usize, processes: usize) -
     row(format!("{opened} silent sockets in {:.1} s", took.as_secs_f64()), (calm, worst), DELAY)
 }
 
-/// Unauthenticated clients from several addresses: some take all slots with stalled requests, and some send requests
-/// without a pause.
+/// Runs unauthenticated clients from several addresses: some take all slots with stalled requests, and some send
+/// requests without a pause.
 pub(super) async fn rows(stack: &Stack) -> Vec<Row> {
     let key = stack.key().await;
     let pooled = Http::new();
@@ -164,7 +165,7 @@ impl Drop for Flooder {
     }
 }
 
-/// Connections with stalled requests. If the server closes one, another is opened.
+/// Connections with stalled requests. Whenever the server closes one, another is opened.
 pub struct Stalling(Vec<JoinHandle<()>>);
 
 impl Stalling {
@@ -189,7 +190,7 @@ impl Drop for Stalling {
     }
 }
 
-/// Sends part of a request from this address, and repeats that whenever the server closes the connection.
+/// Sends part of a request from this address, and does so again whenever the server closes the connection.
 async fn stall(source: IpAddr, address: SocketAddr) {
     let key = invented_key(Class::Api, 1);
     let head = format!(
@@ -209,9 +210,9 @@ async fn stall(source: IpAddr, address: SocketAddr) {
 /// HTTP/2 frames that are cheap for their sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Frames {
-    /// Each requires an answer.
+    /// Pings, each of which requires an answer.
     Pings,
-    /// Heads with thousands of references to one long field.
+    /// Heads with thousands of references to one long header field.
     References,
 }
 
@@ -225,7 +226,7 @@ impl Frames {
         }
     }
 
-    /// The first bytes of a connection.
+    /// Returns the first bytes of a connection.
     fn opening(self) -> Vec<u8> {
         let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
         let mut opening = [&preface[..], &frame(SETTINGS, 0, 0, &[])].concat();
@@ -238,7 +239,7 @@ impl Frames {
         opening
     }
 
-    /// Further frames; `stream` is the number of the next stream.
+    /// Returns further frames; `stream` is the number of the next stream.
     fn more(self, stream: &mut u32) -> Vec<u8> {
         match self {
             Self::Pings => frame(PING, 0, 0, b"12345678").repeat(4_000),
@@ -255,7 +256,7 @@ impl Frames {
     }
 }
 
-/// Types and flags of frames.
+/// Frame types and flags.
 const HEADERS: u8 = 1;
 const SETTINGS: u8 = 4;
 const PING: u8 = 6;
@@ -268,7 +269,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
-/// Connections that send frames without a pause. If the server closes one, another is opened.
+/// Connections that send frames without a pause. Whenever the server closes one, another is opened.
 pub struct Framing {
     sending: Vec<JoinHandle<()>>,
     taken: Arc<AtomicU64>,
@@ -281,7 +282,7 @@ impl Framing {
         Self { sending: (0..connections).map(send).collect(), taken }
     }
 
-    /// Number of bytes that the server, or the operating system in front of it, has taken from them.
+    /// Returns the number of bytes that the server, or the operating system in front of it, has accepted from them.
     pub fn taken(&self) -> u64 {
         self.taken.load(Ordering::Relaxed)
     }
@@ -349,7 +350,7 @@ async fn ask_again(address: SocketAddr, number: usize, each: usize) {
     }
 }
 
-/// A well-formed key that does not exist.
+/// Returns a well-formed key that does not exist.
 pub fn invented_key(class: Class, number: usize) -> String {
     let mut random = [7; 32];
     random[..8].copy_from_slice(&number.to_le_bytes());

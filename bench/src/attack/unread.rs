@@ -1,4 +1,4 @@
-//! Streams of a paying client that reads none of them, and answers that unauthenticated clients leave unread.
+//! Streams that a paying client never reads, and answers that unauthenticated clients leave unread.
 
 use std::net::SocketAddr;
 
@@ -81,12 +81,12 @@ pub async fn leave_answers_of(
 }
 
 impl UnreadStreams {
-    /// Number of streams that began.
+    /// Returns the number of streams that began.
     pub fn begun(&self) -> usize {
         self.responses.iter().filter(|response| response.status() == StatusCode::OK).count()
     }
 
-    /// Number of requests refused with 503.
+    /// Returns the number of requests refused with 503.
     pub fn refused(&self) -> usize {
         let overloaded =
             |response: &&Response<Incoming>| response.status() == StatusCode::SERVICE_UNAVAILABLE;

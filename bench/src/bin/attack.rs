@@ -1,4 +1,4 @@
-//! Attacks the real programs on the loopback for some minutes, and prints how they hold up.
+//! Attacks the real programs on the loopback interface for some minutes, and prints how they hold up.
 
 use std::{
     fmt::Display,
@@ -10,7 +10,7 @@ use std::{
 use bench::attack::{Part, Plan, run, silent};
 use clap::{Parser, ValueEnum};
 
-/// Number of open files that a process needs besides a flood's sockets.
+/// Number of open files that a process needs in addition to a flood's sockets.
 const OTHER_FILES: usize = 512;
 
 /// Attacks the programs in this program's folder, in front of a scripted upstream, and prints a table.
@@ -19,16 +19,16 @@ struct Flags {
     /// Parts to run [default: all]
     #[arg(long, value_delimiter = ',')]
     only: Vec<Part>,
-    /// Silent sockets to open, over all processes
+    /// Number of silent sockets to open, over all processes
     #[arg(long, default_value_t = 24_000)]
     sockets: usize,
-    /// Processes that open them, since each may open only a limited number of files
+    /// Number of processes that open them, since each may open only a limited number of files
     #[arg(long, default_value_t = 4)]
     processes: usize,
-    /// Connections with twenty stalled bodies each
+    /// Number of connections, each with twenty stalled bodies
     #[arg(long, default_value_t = 200)]
     connections: usize,
-    /// Paid requests while nobody reads the metrics; the scripted upstream records at most 200,000
+    /// Number of paid requests while nobody reads the metrics; the scripted upstream records at most 200,000
     #[arg(long, default_value_t = 150_000)]
     requests: usize,
     /// Only open silent sockets at this address, print how many there are, and keep them until standard input ends

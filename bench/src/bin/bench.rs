@@ -17,7 +17,7 @@ struct Flags {
     /// Run for about a minute, with rough figures
     #[arg(long)]
     quick: bool,
-    /// Seconds of each measurement
+    /// Duration of each measurement in seconds
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=60))]
     seconds: Option<u32>,
     /// Number of measurements of each kind, taken in turn; the medians are reported
@@ -36,7 +36,7 @@ enum Part {
     Prompts,
     /// Measure the cost of waiting for a replica of Redis
     Replicas,
-    /// Compare these programs with those of another build, such as an earlier commit, as ratios
+    /// Compare these programs with another build's, such as an earlier commit's, as ratios
     Beside {
         /// Directory with the other build's programs
         folder: PathBuf,
@@ -50,13 +50,13 @@ enum Part {
     #[command(hide = true)]
     Keep {
         kind: Kind,
-        /// Address to send requests to
+        /// Address of the upstream
         upstream: SocketAddr,
     },
     /// Run a proxy to compare with
     #[command(hide = true)]
     Proxy {
-        /// Address to send requests to
+        /// Address of the upstream
         upstream: SocketAddr,
         /// Hash keys, read models and usage, and add up tokens
         #[arg(long)]

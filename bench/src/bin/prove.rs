@@ -26,7 +26,7 @@ struct Flags {
     /// Directory with another version of the programs, which every second process runs
     #[arg(long)]
     beside: Option<PathBuf>,
-    /// Installations for the rounds, in turn
+    /// Installations to use for the rounds, in turn
     #[arg(long, value_delimiter = ',')]
     stages: Vec<Stage>,
 }
@@ -34,7 +34,7 @@ struct Flags {
 #[tokio::main]
 async fn main() -> ExitCode {
     let Flags { minutes, seed, clients, beside, stages } = Flags::parse();
-    // If the limit cannot be raised, fewer clients get through at once.
+    // If the limit cannot be raised, fewer clients can connect at once.
     let _ = rlimit::increase_nofile_limit(u64::MAX);
     silence_damaged_scripts();
     let plan = Plan { lasts: Duration::from_secs_f64(minutes * 60.0), seed, clients, beside, stages };

@@ -74,8 +74,8 @@ struct Started {
     redis: Option<SocketAddr>,
 }
 
-/// Starts an installation of the programs in this program's directory, prints its addresses, and keeps it running until
-/// standard input ends.
+/// Starts an installation with the programs in this program's directory, prints its addresses, and keeps it running
+/// until standard input ends.
 pub async fn keep(kind: Kind, upstream: SocketAddr) {
     let installation = Installation::start(kind.setup(), upstream).await;
     let has_many = kind == Kind::Services;
@@ -145,12 +145,12 @@ struct Row {
     at_once: u32,
     /// Names of the system's processes.
     parts: Vec<&'static str>,
-    /// For each round, the other build's measurement, then this build's.
+    /// For each round, the other build's measurement, followed by this build's.
     rounds: Vec<[Measured; 2]>,
 }
 
-/// Measures each kind of installation, one after the other; each time, the programs in `folder` and those of this build
-/// take turns.
+/// Measures one kind of installation after the other. For each, the programs in `folder` and this build's programs take
+/// turns.
 pub async fn run(folder: &Path, kinds: &[Kind], plan: &Plan) -> Comparison {
     let upstream = upstream().await;
     let here = std::env::current_exe().expect("an executable has a path");

@@ -8,11 +8,11 @@ use crate::measure::load::Work;
 pub(super) const CONCURRENCIES: [u32; 4] = [1, 16, 64, 256];
 /// The concurrency for which most figures are reported.
 pub(super) const MANY: u32 = 64;
-/// Numbers of HTTP/2 connections that carry all load.
+/// Numbers of HTTP/2 connections over which the whole load is sent.
 pub(super) const SHARED: [u32; 2] = [1, 2];
 /// Duration of the load before each measurement, so that connections and caches are warm.
 pub(super) const WARM_UP: Duration = Duration::from_millis(500);
-/// Tokens of each whole answer: about 0.7 kB of JSON.
+/// Tokens in each whole answer: about 0.7 kB of JSON.
 pub(super) const TOKENS: u32 = 75;
 /// Streams take longer than whole answers and vary less, so they are measured only every third round.
 pub(super) const STREAMED_EACH: u32 = 3;
@@ -24,11 +24,11 @@ pub(super) const ENOUGH_QUIET: usize = 3;
 pub(super) const OTHER_DIALECTS: [Dialect; 2] = [Dialect::Responses, Dialect::Messages];
 /// Time between two tokens of a slow stream.
 pub(super) const SLOW_PACE: Duration = Duration::from_secs(5);
-/// Maximum number of entries in a journal that is soon full: the lowest setting allowed.
+/// Maximum number of entries in a journal that soon fills up: the lowest value allowed.
 pub(super) const SMALL_JOURNAL: u32 = 1_000;
 /// Number of API keys from which requests draw at random.
 pub(super) const KEYS: usize = 1_000;
-/// Time in which the allocator returns memory and holds are settled.
+/// Time within which the allocator returns memory and holds are settled.
 pub(super) const IDLE: Duration = Duration::from_secs(5);
 
 #[derive(Clone, Copy, Debug)]

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use super::{extent::Part, redis::Teller};
 use tests::harness::{ACCOUNT, Deployment, Form, Http, Models, Options, Processes, Redis};
 
-/// More than any measurement spends or holds, in USD.
+/// Credit in USD: more than any measurement spends or holds.
 const CREDIT: &str = "100000";
 /// A limit in USD, and a rate, that no measurement reaches.
 const MUCH: u32 = 100_000;
@@ -18,14 +18,14 @@ const FREQUENT: u64 = 1_000_000_000;
 /// Number of keys to create concurrently.
 const MADE_TOGETHER: usize = 32;
 
-/// The processes of an installation.
+/// The kind of installation.
 #[derive(Clone, Copy)]
 pub(super) enum Setup {
     /// `faregate`: one process, SQLite.
     AllInOne,
     /// `faregate`: one process, Redis.
     AllInOneOverRedis,
-    /// Services over one Redis, over TCP.
+    /// Gateways and key-services that share one Redis, over TCP.
     Services {
         /// Number of gateways, and of key-services.
         each: usize,
@@ -86,7 +86,7 @@ impl Installation {
         installation
     }
 
-    /// Ends the programs as a service manager does, the gateways first.
+    /// Ends the programs as a service manager would, gateways first.
     pub(super) async fn end(self) {
         for server in self.processes.gateways.iter().chain(&self.processes.key_services) {
             server.terminate();
@@ -135,13 +135,13 @@ impl Installation {
         object
     }
 
-    /// The addresses that clients send requests to.
+    /// Returns the addresses that clients send requests to.
     pub(super) fn addresses(&self) -> Vec<SocketAddr> {
         let address = |public: &str| public.trim_start_matches("http://").parse().expect("it is an address");
         self.processes.gateways.iter().map(|gateway| address(gateway.public())).collect()
     }
 
-    /// The installation's processes, those that accept client connections first.
+    /// Returns the installation's processes; those that accept client connections come first.
     pub(super) fn parts(&self) -> Vec<Part> {
         let Processes { gateways, key_services, redis, clocks: _ } = &self.processes;
         let gateways = gateways.iter().map(|gateway| Part { name: "gateway", pid: gateway.pid() });
@@ -151,7 +151,7 @@ impl Installation {
         gateways.chain(key_services).chain(redis).collect()
     }
 
-    /// The installation's Redis, for reading its counters.
+    /// Returns the installation's Redis, for reading its counters.
     pub(super) fn redis(&self) -> Option<Teller> {
         let url = self.processes.redis.as_ref()?.url();
         Some(Teller(url.trim_start_matches("redis://").parse().expect("it is on a port")))

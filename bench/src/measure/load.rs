@@ -64,7 +64,7 @@ pub(super) enum Work {
 }
 
 impl Work {
-    /// The same work, with short streams.
+    /// Returns the same work with short streams.
     pub(super) fn warming_up(self) -> Self {
         match self {
             Self::Streamed { dialect, at_once, .. } => Self::Streamed { dialect, at_once, chunks: 5 },
@@ -78,9 +78,9 @@ impl Work {
 pub(super) struct Load {
     /// Whole answers, or chunks of streams.
     pub(super) pieces: u32,
-    /// Number of requests answered 503 and of streams that ended early, as may happen on a busy machine.
+    /// Number of requests answered with 503 and of streams that ended early, as may happen on a busy machine.
     pub(super) failed: u32,
-    /// Time until each answer, or until its first token.
+    /// Time until each answer or, for a stream, until its first token.
     waits: Vec<Duration>,
 }
 
@@ -92,7 +92,7 @@ impl Load {
         self.waits.extend(&other.waits);
     }
 
-    /// The wait that `percent` of the answers did not exceed.
+    /// Returns the wait that `percent` per cent of the answers did not exceed.
     pub(super) fn percentile(&self, percent: usize) -> Duration {
         let mut sorted = self.waits.clone();
         sorted.sort_unstable();
@@ -101,7 +101,7 @@ impl Load {
     }
 }
 
-/// Destination of requests: its addresses are used in turn, each with a random key.
+/// Where to send requests: the addresses are used in turn, each time with a random key.
 #[derive(Clone)]
 pub(super) struct Target {
     addresses: Arc<[SocketAddr]>,
@@ -117,7 +117,7 @@ impl Target {
         self.addresses[number as usize % self.addresses.len()]
     }
 
-    /// The bytes of an HTTP/1.1 request for each key.
+    /// Returns the bytes of an HTTP/1.1 request for each key.
     fn requests(&self, dialect: Dialect, body: &str) -> Arc<[Bytes]> {
         let path = dialect.path();
         let request = |key: &String| {
@@ -167,7 +167,7 @@ struct Streamed {
 }
 
 impl Streamed {
-    /// Bytes that precede the first token, and bytes of the last event of a successful stream.
+    /// Returns the bytes that precede the first token, and the bytes of a successful stream's last event.
     const fn marks(self) -> [&'static [u8]; 2] {
         match self.dialect {
             Dialect::Chat => [b"\"content\":\" ", b"data: [DONE]"],
@@ -205,7 +205,7 @@ fn worker(
     })
 }
 
-/// A connection over HTTP/1.1.
+/// An HTTP/1.1 connection.
 struct Connection {
     stream: TcpStream,
     answer: Vec<u8>,
@@ -265,7 +265,7 @@ impl Connection {
     }
 }
 
-/// Returns whether a response has arrived to its last byte.
+/// Returns whether a response has arrived completely.
 fn is_complete(answer: &[u8]) -> bool {
     let Some(end) = memmem::find(answer, b"\r\n\r\n") else { return false };
     let (head, body) = (&answer[..end], &answer[end + 4..]);
@@ -374,12 +374,12 @@ impl Dice {
     }
 }
 
-/// Size of each request body in bytes.
+/// Returns the size of each request body in bytes.
 pub(super) fn request_bytes() -> usize {
     body(Dialect::Chat, None).len()
 }
 
-/// A request of about 0.9 kB, for a whole answer or for a stream that follows this script.
+/// Returns a request of about 0.9 kB, for a whole answer or for a stream that follows this script.
 fn body(dialect: Dialect, script: Option<Script>) -> String {
     let streamed = script.is_some();
     let prompt = script.map_or_else(

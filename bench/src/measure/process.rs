@@ -20,7 +20,7 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts a binary of this workspace. The first line that it prints has its address.
+    /// Starts a binary of this workspace. The first line that it prints contains its address.
     pub(crate) async fn start(name: &str, arguments: &[&str]) -> Self {
         let mut child = Command::new(binary(name))
             .args(arguments)
@@ -52,11 +52,11 @@ impl Drop for Process {
     }
 }
 
-/// CPU time of a process since its start: user and system.
+/// Returns the CPU time of a process since its start, in user and in kernel mode.
 pub(super) fn cpu(pid: u32) -> Duration {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))
         .unwrap_or_else(|e| panic!("CPU times are read from Linux's /proc: {e}"));
-    // The second field, a name in brackets, may contain anything. The fourteenth and fifteenth are the times.
+    // The second field, a name in parentheses, may contain anything. The fourteenth and fifteenth are the times.
     let (_, rest) = stat.rsplit_once(')').expect("the name is in brackets");
     let ticks = rest.split_whitespace().skip(11).take(2).map(|field| field.parse::<u64>().unwrap());
     Duration::from_millis(ticks.sum::<u64>() * 1_000 / TICKS_PER_SECOND)
@@ -72,13 +72,13 @@ impl MachineTime {
     pub(super) fn now() -> Self {
         let stat = std::fs::read_to_string("/proc/stat").expect("CPU times are read from Linux's /proc");
         let line = stat.lines().next().expect("the first line adds up all cores");
-        // User, nice, system, idle, waiting, two kinds of interrupts, stolen. The first two include guests' time.
+        // User, nice, system, idle, I/O wait, two kinds of interrupts, stolen. The first two include guests' time.
         let ticks: Vec<u64> =
             line.split_whitespace().skip(1).take(8).map(|field| field.parse().unwrap()).collect();
         Self { all: ticks.iter().sum(), stolen: ticks.get(7).copied().unwrap_or_default() }
     }
 
-    /// The share of the time since then that other machines on the host have taken.
+    /// Returns the share of the time since this reading that other machines on the host took.
     #[expect(clippy::cast_precision_loss, reason = "one digit is shown")]
     pub(super) fn stolen_since(&self) -> f64 {
         let now = Self::now();
@@ -86,12 +86,12 @@ impl MachineTime {
     }
 }
 
-/// Resident memory of a process, in bytes.
+/// Returns a process's resident memory in bytes.
 pub(crate) fn memory(pid: u32) -> u64 {
     status(pid, "VmRSS:")
 }
 
-/// Peak resident memory of a process since [`forget_peak`], in bytes.
+/// Returns a process's peak resident memory since [`forget_peak`], in bytes.
 pub(crate) fn peak_memory(pid: u32) -> u64 {
     status(pid, "VmHWM:")
 }

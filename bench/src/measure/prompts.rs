@@ -1,4 +1,5 @@
-//! Measures the memory for long prompts: a gateway's peak, compared with the size of the body that passes through it.
+//! Measures the memory that long prompts need: a gateway's peak, compared with the size of the body that passes through
+//! it.
 
 use std::{fmt, net::SocketAddr};
 
@@ -20,7 +21,7 @@ use tests::{
 const MIB: usize = 1 << 20;
 /// Bodies, in MiB of text and of images: a million tokens, the same with pictures, and the largest allowed body.
 const BODIES: [(usize, usize); 3] = [(6, 0), (6, 16), (6, 57)];
-/// How often each body is sent; the highest peak is reported.
+/// Number of times that each body is sent; the highest peak is reported.
 const TIMES: usize = 3;
 /// Size of one image in MiB, as base64.
 const IMAGE: usize = 4;

@@ -30,10 +30,10 @@ use tokio::net::TcpListener;
 
 /// Maximum length of a request that the metering proxy reads, in bytes.
 const MOST_BYTES: usize = 1 << 20;
-/// Name of the member with the number to add up, in an answer or in a stream's last chunk.
+/// Name of the member whose number is added up, in an answer or in a stream's last chunk.
 const COUNT: &[u8] = b"\"completion_tokens\":";
 
-/// Connections and upstream address of a proxy. Only the metering proxy has books.
+/// A proxy's connections and upstream address. Only the metering proxy has books.
 #[derive(Clone)]
 struct Proxy {
     client: Client<HttpConnector, Body>,
@@ -41,7 +41,7 @@ struct Proxy {
     books: Option<Books>,
 }
 
-/// Tokens by the first byte of the key's hash. Keys may share a counter, which does not change the cost.
+/// Token sums by the first byte of the key's hash. Keys may share a counter, which does not change the cost.
 type Books = Arc<HashMap<u8, AtomicU64>>;
 
 /// Forwards all requests to `upstream`, forever.
@@ -103,7 +103,7 @@ async fn read(request: Request<Body>) -> Result<Request<Body>, StatusCode> {
     Ok(Request::from_parts(head, Body::from(bytes)))
 }
 
-/// Number of tokens reported in this piece of an answer, if any.
+/// Returns the number of tokens reported in this piece of an answer, if any.
 fn tokens(piece: &Bytes) -> Option<u64> {
     let rest = &piece[memmem::rfind(piece, COUNT)? + COUNT.len()..];
     let digits = rest.iter().take_while(|byte| byte.is_ascii_digit());

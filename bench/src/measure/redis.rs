@@ -1,4 +1,4 @@
-//! Counters of a Redis.
+//! Counters that a Redis keeps.
 
 use std::{
     io::{Read, Write},
@@ -9,7 +9,7 @@ use std::{
 #[derive(Clone, Copy)]
 pub(super) struct Teller(pub(super) SocketAddr);
 
-/// Scripts since Redis started, or between two readings.
+/// Counts of scripts since Redis started, or between two readings.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Counters {
     /// Number of scripts. Each is one round trip, and a request makes no other round trips.

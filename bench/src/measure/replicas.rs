@@ -1,4 +1,4 @@
-//! Measures the cost of waiting for a replica: the same installation with and without, in turn.
+//! Measures the cost of waiting for a replica: the same installation with and without waiting, in turn.
 
 use std::{fmt, time::Duration};
 
@@ -15,11 +15,11 @@ const AT_ONCE: [u32; 3] = [1, 16, MANY];
 const ROUNDS: u32 = 5;
 /// Duration of each measurement.
 const SECONDS: Duration = Duration::from_secs(2);
-/// Number of replicas to wait for, by installation.
+/// Number of replicas to wait for, for each installation.
 const AWAITED: [u32; 2] = [0, 1];
 const PARTS: [&str; 3] = ["gateway", "key-service", "redis"];
 
-/// A line for each number of requests and of replicas.
+/// A line for each combination of the numbers of requests and of replicas.
 pub struct Report(Vec<(u32, u32, Measured, Vec<&'static str>)>);
 
 /// Measures services on the loopback, over a master with a replica.

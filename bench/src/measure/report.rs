@@ -35,7 +35,7 @@ pub struct Report {
     pub(super) memory: Option<Wear>,
 }
 
-/// One system's measurements at one kind of work.
+/// One system's measurements for one kind of work.
 struct Cell {
     system: &'static str,
     work: Work,
@@ -54,7 +54,7 @@ struct Spread {
 }
 
 impl Spread {
-    /// Summarises figures, each with whether its measurement was quiet.
+    /// Summarises figures, each given with whether its measurement was quiet.
     fn of(figures: impl Iterator<Item = (f64, bool)> + Clone) -> Option<Self> {
         let mut sorted: Vec<f64> =
             figures.clone().filter(|(_, quiet)| *quiet).map(|(figure, _)| figure).collect();
@@ -66,7 +66,7 @@ impl Spread {
         Some(Self { least, median: sorted[rounds / 2], most, rounds })
     }
 
-    /// A figure that was measured once.
+    /// Returns a figure that was measured once.
     fn once(figure: f64) -> Self {
         Self { least: figure, median: figure, most: figure, rounds: 1 }
     }
@@ -77,7 +77,7 @@ impl Report {
         Self { plan: *plan, cells: Vec::new(), held: Vec::new(), memory: None }
     }
 
-    /// Adds a measurement to those of its kind.
+    /// Adds a measurement to the others for the same system and work.
     pub(super) fn add(&mut self, system: &System, work: Work, measured: Measured) {
         if let Some(cell) = self.cells.iter_mut().find(|cell| cell.system == system.name && cell.work == work)
         {
@@ -92,25 +92,25 @@ impl Report {
         self.cells.iter().find(|cell| cell.system == system && cell.work == work)
     }
 
-    /// CPU as a multiple of the bare proxy's in the same round, at the same work or at the same number of concurrent
-    /// whole requests.
+    /// Returns CPU time as a multiple of the bare proxy's in the same round, for the same work or for the same number
+    /// of concurrent whole requests.
     fn ratio(&self, system: &str, work: Work) -> Option<Spread> {
         self.compare(system, work, Measured::micros)
     }
 
-    /// The same for one kind of process.
+    /// Returns the same for one kind of process.
     fn ratio_of(&self, system: &str, part: &str, work: Work) -> Option<Spread> {
         let parts = &self.cell(system, work)?.parts;
         self.compare(system, work, |measured| measured.micros_of(part, parts))
     }
 
-    /// CPU for a stream's chunk in another dialect, as a multiple of the same system's in chat.
+    /// Returns CPU time per streamed chunk in another dialect, as a multiple of the same system's time in chat.
     fn beside_chat(&self, system: &str, dialect: Dialect) -> Option<Spread> {
         let of = |dialect| self.cell(system, self.plan.streamed(dialect));
         Self::quotient(of(dialect)?, of(Dialect::Chat)?, Measured::micros)
     }
 
-    /// CPU with a key that has all limits, as a multiple of the CPU with a key that has none.
+    /// Returns CPU time with a key that has all limits, as a multiple of the CPU time with a key that has none.
     fn beside_unbounded(&self, work: Work) -> Option<Spread> {
         Self::quotient(self.cell(BOUNDED, work)?, self.cell(SERVICES, work)?, Measured::micros)
     }
@@ -136,7 +136,7 @@ impl Report {
         self.held.iter().find(|(name, _)| *name == system).map(|(_, held)| held)
     }
 
-    /// Latency in addition to the bare proxy's, with one request at a time, in milliseconds.
+    /// Returns the latency in addition to the bare proxy's, with one request at a time, in milliseconds.
     fn added_latency(&self, system: &str) -> Option<Spread> {
         let one = Work::Whole { at_once: 1 };
         let median = |measured: &Measured| measured.load.percentile(50).as_secs_f64() * 1e3;
@@ -146,7 +146,7 @@ impl Report {
         }))
     }
 
-    /// All figures that have a target: name, figure and target.
+    /// Returns all figures that have a target: name, figure and target.
     fn targets(&self) -> Vec<(String, Option<Spread>, f64)> {
         let mut rows = Vec::new();
         for system in [SERVICES, TWO] {
@@ -226,7 +226,7 @@ impl Display for Report {
 }
 
 impl Report {
-    /// Writes the table of all systems at one kind of work.
+    /// Writes the table of all systems for one kind of work.
     fn section(&self, f: &mut Formatter<'_>, work: Work) -> fmt::Result {
         writeln!(
             f,
@@ -296,7 +296,7 @@ impl Display for Spread {
 }
 
 impl Cell {
-    /// Sum over the quiet rounds, or over all rounds, as for a [`Spread`].
+    /// Returns the sum over the quiet rounds, or over all rounds, as for a [`Spread`].
     fn sum(&self) -> Measured {
         let all = self.rounds.iter().filter(|round| round.is_quiet()).count() < ENOUGH_QUIET;
         let mut sum = Measured::default();
@@ -304,7 +304,7 @@ impl Cell {
         sum
     }
 
-    /// The mean shares of the system's processes, and the scripts in its Redis.
+    /// Describes the mean shares of the system's processes, and the scripts in its Redis.
     fn anatomy(&self, all: &Measured) -> String {
         let mut names = self.parts.clone();
         names.dedup();

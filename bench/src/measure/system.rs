@@ -1,4 +1,4 @@
-//! The measured systems, and measurements of them.
+//! The measured systems, and how they are measured.
 
 use std::time::{Duration, Instant};
 
@@ -44,7 +44,7 @@ impl System {
     }
 }
 
-/// The scripted model server behind all systems.
+/// Starts the scripted model server behind all systems.
 pub(super) async fn upstream() -> Process {
     let (tokens, pace) = (TOKENS.to_string(), PACE.as_millis().to_string());
     Process::start("scripted-upstream", &["--listen", "127.0.0.1:0", "--tokens", &tokens, "--pace-ms", &pace])
@@ -65,7 +65,7 @@ pub(crate) async fn measure(system: &System, work: Work, duration: Duration) -> 
 
 /// Measurements of a system while slow streams are open.
 pub(super) struct HeldOpen {
-    /// CPU of all processes together.
+    /// CPU time of all processes together.
     pub(super) ms_per_second: f64,
     /// Memory growth per stream, in the processes that accept client connections.
     pub(super) bytes_each: u64,
@@ -107,12 +107,12 @@ impl Measured {
         self.stolen <= QUIET
     }
 
-    /// CPU microseconds per piece of work.
+    /// Returns the CPU time per piece of work, in microseconds.
     pub(super) fn micros(&self) -> f64 {
         self.per_piece(self.cpu.iter().sum::<Duration>().as_secs_f64() * 1e6)
     }
 
-    /// CPU microseconds per piece of work, over all processes with this name.
+    /// Returns the CPU time per piece of work over all processes with this name, in microseconds.
     pub(super) fn micros_of(&self, part: &str, parts: &[&str]) -> f64 {
         let of_name = parts.iter().zip(&self.cpu).filter(|(name, _)| **name == part);
         self.per_piece(of_name.map(|(_, cpu)| cpu.as_secs_f64() * 1e6).sum())

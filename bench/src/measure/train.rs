@@ -11,13 +11,12 @@ use super::{
     system::upstream,
 };
 
-/// Duration of each kind of requests.
+/// Duration of each kind of request.
 const EACH: Duration = Duration::from_secs(2);
 /// Number of chunks in a stream: a second's worth.
 const CHUNKS: u32 = 50;
 
-/// Serves requests of every kind. The programs are ended as a service manager does, which makes them write their
-/// profiles.
+/// Serves requests of every kind. Ends the programs as a service manager would, which makes them write their profiles.
 pub async fn run() {
     let upstream = upstream().await;
     let streamed = |dialect| Work::Streamed { dialect, at_once: MANY, chunks: CHUNKS };

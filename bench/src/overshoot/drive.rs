@@ -1,5 +1,5 @@
-//! The clients. Each sends one stream after the other for its tenant, until the tenant has been refused for longer than
-//! a stream takes.
+//! The clients. Each sends one stream after the other for its tenant, and stops when the tenant has been refused for
+//! longer than a stream takes.
 
 use std::{
     sync::Mutex,
@@ -13,13 +13,13 @@ use tokio::time::sleep;
 use super::setting::{COMPLETION, DEADLINE, LIMIT, PACE_MS, PROMPT, STREAMS, System};
 use crate::prove::wire::{Ask, Connection};
 
-/// Number of consecutive refusals after which a client ends, and the pause after each. Together they take longer than
-/// the longest stream, since a stream's hold may be the reason for the refusal.
+/// Number of consecutive refusals after which a client ends, and the pause after each. Together, the pauses exceed the
+/// duration of the longest stream, since a stream's hold may be the reason for the refusal.
 const REFUSALS: u32 = 24;
 const REFUSED: Duration = Duration::from_millis(250);
 /// Pause after an answer that is neither a refusal nor a success.
 const FAILED: Duration = Duration::from_millis(100);
-/// How many numbers are reserved for the requests of one tenant.
+/// Size of the range of numbers reserved for one tenant's requests.
 const OF_A_TENANT: u64 = 1_000_000;
 
 #[derive(Clone, Debug, Default)]
@@ -30,7 +30,7 @@ pub(super) struct Answers {
     pub(super) failed: u64,
 }
 
-/// The tenant whose request has this tag.
+/// Returns the tenant whose request has this tag.
 pub(super) fn tenant_of(tag: &str) -> Option<usize> {
     Ask::number_in(tag).and_then(|number| usize::try_from(number / OF_A_TENANT).ok())
 }
@@ -47,7 +47,7 @@ async fn client(system: &System, number: usize, (seed, until): (u64, Instant), a
     let of_tenant = number / system.keys.len();
     let (mut replica, mut refusals, mut turn) = (number % system.addresses.len(), 0, 0_u64);
     while refusals < REFUSALS && Instant::now() < until {
-        // Each of a tenant's clients has its own numbers.
+        // Each client of a tenant has its own numbers.
         let place = turn * STREAMS as u64 + of_tenant as u64;
         turn += 1;
         let mut rng = Rng::new(seed, tenant as u64 * OF_A_TENANT + place);
@@ -64,7 +64,7 @@ async fn client(system: &System, number: usize, (seed, until): (u64, Instant), a
             head_after_ms: 0,
             leaves_after: None,
         };
-        // A load balancer sends each request to the next replica.
+        // Acts like a load balancer that sends each request to the next replica.
         replica = (replica + 1) % system.addresses.len();
         let got = match Connection::open(system.addresses[replica]).await {
             Some(mut connection) => connection.exchange(&ask, &system.keys[tenant]).await.0,

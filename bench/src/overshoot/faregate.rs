@@ -1,4 +1,5 @@
-//! Faregate under the load: three gateways, three key-services, one Redis; a key with a limit for each tenant.
+//! Faregate under the load: three gateways and three key-services over one Redis, and a key with a limit for each
+//! tenant.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,5 @@
-//! LiteLLM's proxy under the load, as `bench/rivals/litellm/` installs and configures it: three proxies over one Redis, and a key with
-//! `max_budget` for each tenant.
+//! LiteLLM's proxy under the load, as `bench/rivals/litellm/` installs and configures it: three proxies over one Redis,
+//! and a key with `max_budget` for each tenant.
 
 use std::{
     fs::File,
@@ -24,7 +24,7 @@ use crate::overshoot::drive::drive;
 const FOLDER: &str = "bench/rivals/litellm";
 /// Key of the proxies' operator.
 const MASTER_KEY: &str = "sk-overshoot-5d0f6c2b9a7e41c8";
-/// Maximum time that the installation, or a first start, may take.
+/// Maximum time that installing, or a first start, may take.
 const STARTS: Duration = Duration::from_mins(4);
 
 /// A process of the system, ended when dropped.
@@ -75,7 +75,7 @@ pub(super) async fn run(with_kills: bool, seed: u64) -> Result<Outcome, String> 
             sleep(KILL_EVERY).await;
             let turn = kills as usize % REPLICAS;
             kills += 1;
-            // The old process is killed when it is replaced.
+            // Assigning the new process drops the old one, which kills it.
             let _ = replicas[turn].0.kill();
             replicas[turn] = script(folder, data.path(), &["serve", &ports[turn].to_string()], &env)?;
             answers(ports[turn], data.path()).await?;
@@ -88,7 +88,7 @@ pub(super) async fn run(with_kills: bool, seed: u64) -> Result<Outcome, String> 
     Ok(outcome(Gateway::Litellm, &system.upstream, kills, answers, began))
 }
 
-/// Starts a command in the system's script, with its output in a file.
+/// Starts a command of the system's script, with its output in a file.
 fn script(folder: &Path, data: &Path, arguments: &[&str], env: &[(&str, String)]) -> Result<Process, String> {
     let path: PathBuf = folder.join("run.sh");
     let log = File::options().create(true).append(true).open(log_of(data)).map_err(|e| e.to_string())?;
@@ -103,7 +103,7 @@ fn log_of(data: &Path) -> PathBuf {
     data.join("log")
 }
 
-/// Waits until a replica answers. An error contains the end of the log.
+/// Waits until a replica answers. An error includes the end of the log.
 async fn answers(port: u16, data: &Path) -> Result<(), String> {
     let (url, until) = (format!("http://127.0.0.1:{port}/health/liveliness"), Instant::now() + STARTS);
     while Instant::now() < until {

@@ -18,13 +18,13 @@ use crate::overshoot::{
 pub struct Outcome {
     pub(super) gateway: Gateway,
     pub(super) kills: u32,
-    /// By tenant, in nano-USD.
+    /// Outcome for each tenant, with amounts in nano-USD.
     pub(super) tenants: Vec<Tenant>,
     pub(super) answers: Answers,
     pub(super) lasted: Duration,
 }
 
-/// Sums up what the upstream generated, by tenant.
+/// Adds up what the upstream generated, by tenant.
 pub(super) fn outcome(
     gateway: Gateway,
     upstream: &Upstream,

@@ -23,13 +23,13 @@ impl Tenant {
         (self.generated - self.cap).max(0)
     }
 
-    /// Part of the cap that was used, at most 1.
+    /// Returns the share of the cap that was used, at most 1.
     fn usable(&self) -> f64 {
         ratio(self.generated, self.cap).min(1.0)
     }
 }
 
-/// An amount of nano-USD, in dollars.
+/// Formats an amount of nano-USD in dollars.
 fn dollars(nanos: i64) -> String {
     format!("${:.6}", ratio(nanos, 1_000_000_000))
 }
@@ -43,7 +43,7 @@ fn ratio(part: i64, whole: i64) -> f64 {
     part as f64 / whole as f64
 }
 
-/// A table with one line for each run.
+/// Returns a table with one line for each run.
 pub fn table(outcomes: &[Outcome]) -> String {
     let mut table = "| system | kills | caps | generated | overshoot, whole answers | with cut ones | worst tenant | tenants over | least, mean \
                      use of a cap | answers whole, cut | refused, failed | seconds |\n|---|---|---|---|---|---|---|---|---|---|---|---|\n"

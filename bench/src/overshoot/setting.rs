@@ -5,22 +5,23 @@ use std::{net::SocketAddr, time::Duration};
 use shared::money::NanoUsd;
 use tests::{harness::usd, upstream::Upstream};
 
-/// Caps of the tenants in USD: about a hundred average streams for the largest, about twenty for the smallest.
+/// Caps of the tenants in USD: enough for about a hundred average streams for the largest, and about twenty for the
+/// smallest.
 const CAPS: [&str; 8] = ["0.002", "0.003", "0.004", "0.005", "0.006", "0.008", "0.01", "0.012"];
 /// Number of concurrent streams, over all tenants.
 pub(super) const STREAMS: usize = 128;
-/// Tokens of each prompt.
+/// Tokens in each prompt.
 pub(super) const PROMPT: u64 = 60;
 /// Minimum and maximum number of tokens in an answer; all numbers in between are equally likely.
 pub(super) const COMPLETION: (u64, u64) = (50, 400);
-/// Limit that clients ask for. As in real applications, it is more than they get.
+/// Limit that clients request. As in real applications, answers are shorter.
 pub(super) const LIMIT: u64 = 512;
 pub(super) const PACE_MS: u64 = 10;
 /// Time between two kills of a process.
 pub(super) const KILL_EVERY: Duration = Duration::from_secs(4);
 /// Time after which a run ends, however much of the caps is left.
 pub(super) const DEADLINE: Duration = Duration::from_mins(4);
-/// Replicas of each system.
+/// Number of replicas of each system.
 pub(super) const REPLICAS: usize = 3;
 
 /// A gateway that enforces budgets.
@@ -28,7 +29,7 @@ pub(super) const REPLICAS: usize = 3;
 pub enum Gateway {
     /// Three gateways and three key-services over one Redis.
     Faregate,
-    /// Three proxies of LiteLLM over one Redis.
+    /// Three LiteLLM proxies over one Redis.
     Litellm,
 }
 
@@ -38,7 +39,7 @@ pub(super) struct Tenant {
     pub(super) cap: i64,
     /// Cost of everything that the upstream generated for the tenant.
     pub(super) generated: i64,
-    /// The part of it that belongs to streams that were cut off.
+    /// The part of that cost that belongs to streams that were cut off.
     pub(super) cut: i64,
 }
 

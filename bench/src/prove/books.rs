@@ -1,4 +1,4 @@
-//! Three counts of one load, compared to the nano-dollar: the journal's, the upstream's and the clients'.
+//! Three counts of the same load, compared to the nano-dollar: the journal's, the upstream's and the clients'.
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
@@ -22,7 +22,8 @@ use super::{
     wire::Ask,
 };
 
-/// How long after the end of an answer a fault may still have cut what followed: the capture for a client that left.
+/// How long after the end of an answer a fault may still disturb what follows, namely the capture for a client that
+/// left.
 const AFTER_THE_END: Duration = Duration::from_secs(5);
 
 /// A generation in the journal, with amounts in nano-USD.
@@ -35,7 +36,7 @@ pub(super) struct Entry {
     estimated: bool,
 }
 
-/// A request as three sides count it, with amounts in nano-USD.
+/// A request as counted by three parties, with amounts in nano-USD.
 pub(super) struct Line {
     pub(super) key: usize,
     /// Cost of what the upstream generated.
@@ -44,7 +45,7 @@ pub(super) struct Line {
     pub(super) asked: bool,
     pub(super) charged: i64,
     pub(super) shortfall: i64,
-    /// Whether the answer was not delivered whole, so that a difference from what was generated need not be billed.
+    /// Whether the answer was delivered only in part, so that the bill may be lower than what was generated.
     pub(super) is_cut: bool,
 }
 
@@ -105,8 +106,8 @@ pub(super) fn compare(round: &Round<'_>) -> (Found, Vec<Line>) {
     (found, lines)
 }
 
-/// Compares lists by time with the journals: entries are sorted by time, and if two lists meet at an instant, each bill
-/// is in exactly one of them.
+/// Compares lists for spans of time with the journals. Entries are sorted by time, and if two spans meet at an instant,
+/// each bill is in exactly one of their lists.
 pub(super) async fn compare_lists(stack: &Stack, population: &Population, found: &mut Found) {
     for Account { name, management_key } in population.tenants.iter().map(|tenant| &tenant.account) {
         let printed = stack.cli(&["journal", "export", "--account", name]);
@@ -141,7 +142,7 @@ pub(super) async fn compare_lists(stack: &Stack, population: &Population, found:
     }
 }
 
-/// The journal's entries for all keys under load.
+/// Returns the journal's entries for all keys under load.
 fn entries(round: &Round<'_>) -> Vec<Entry> {
     let keys = round.population.keys.read().unwrap();
     let numbers: HashMap<&str, usize> =
@@ -161,7 +162,7 @@ fn entries(round: &Round<'_>) -> Vec<Entry> {
     journals.map(entry).collect()
 }
 
-/// An account's charges, without estimates: garbage makes upstreams fail, and then they report nothing.
+/// Returns an account's charges without estimates: garbage makes upstreams fail, and then they report nothing.
 fn charged(stack: &Stack, account: &Account) -> i64 {
     let journal = stack.journal(account);
     let told = journal.iter().filter(|entry| entry["estimated"] != true);
@@ -197,7 +198,7 @@ fn judge(sent: &Sent, entries: &[&Entry], served: &[&Count], round: &Round<'_>, 
     let is_undone =
         round.stage.loses() && round.happened.iter().any(|fault| fault.loses(fault.from, sent.from));
     if sent.after_revocation && is_undone {
-        // A replica took over that had not received the revocation.
+        // The replica that took over had not received the revocation.
         found.sums.revocations_lost += u64::from(got.status == 200);
     } else if sent.after_revocation && (got.status == 200 || !served.is_empty()) {
         found.after_revocation.add(generated, name);
@@ -242,7 +243,7 @@ fn judge(sent: &Sent, entries: &[&Entry], served: &[&Count], round: &Round<'_>, 
     Line { key: sent.key, generated, asked: !served.is_empty(), charged, shortfall, is_cut }
 }
 
-/// Credit and holds of all accounts by name, as the command line shows them.
+/// Returns the credit and holds of all accounts by name, as the command line shows them.
 pub(super) fn balances(stack: &Stack) -> HashMap<String, (NanoUsd, NanoUsd)> {
     let (status, printed, _) = stack.operator().try_cli(&["accounts", "list", "--json"]);
     if !status.success() {

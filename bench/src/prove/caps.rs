@@ -10,12 +10,12 @@ use super::{
     report::Found,
 };
 
-/// Sums below one cap, in nano-USD.
+/// Sums of the requests that one cap limits, in nano-USD.
 #[derive(Clone, Copy, Default)]
 struct Below {
     generated: i64,
     charged: i64,
-    /// Generated but rightly not billed: recorded shortfall, and answers that were cut off.
+    /// Generated but correctly not billed: recorded shortfall, and answers that were cut off.
     unbilled: i64,
 }
 
@@ -101,10 +101,10 @@ fn has_lost(round: &Round<'_>) -> bool {
     round.stage.loses() && round.happened.iter().any(|fault| fault.loses(fault.from, fault.to))
 }
 
-/// Compares the number of a key's requests that reached the upstream with its rate: a minute's worth at once, plus what
-/// was refilled meanwhile.
+/// Compares the number of a key's requests that reached the upstream with its rate limit: a minute's worth at once,
+/// plus what was refilled meanwhile.
 fn compare_rate(round: &Round<'_>, (number, key): (usize, &Key), admitted: u64, found: &mut Found) {
-    // If the clocks of key-services differ by more than a second, a bucket starts full again.
+    // If key-services' clocks differ by more than a second, a bucket becomes full again.
     let is_exact = round.stack.clocks.is_empty() && !has_lost(round);
     let Some(rate) = key.requests_per_minute.filter(|_| is_exact) else { return };
     let of_key: Vec<_> =

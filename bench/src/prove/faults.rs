@@ -13,16 +13,16 @@ use tokio::time::sleep;
 
 use super::stage::Stage;
 
-/// How long the consequences of a fault last: connections are made again, and holds expire.
+/// How long the effects of a fault last, until connections are re-established and holds have expired.
 const AFTERWARDS: Duration = Duration::from_secs(5);
-/// Time in which a write reaches the replicas, and in which a master writes its answer after it acted.
+/// Time within which a write reaches the replicas, and within which a master sends its answer after acting.
 const UNSENT: Duration = Duration::from_secs(1);
-/// Maximum clock step in seconds. A key-service further from its store's clock is not ready.
+/// Maximum clock step in seconds. A key-service whose clock differs more from its store's is not ready.
 const STEP: i64 = 8;
 /// How far a clock is ahead for [`WRONG_FOR`], in seconds: longer than the bills of captures are kept.
 const HOURS_AHEAD: i64 = 5 * 60 * 60;
 const WRONG_FOR: Duration = Duration::from_secs(2);
-/// How long a spool has no space: longer than the two seconds after which a capture is spooled.
+/// How long a spool has no space: longer than the two seconds after which a capture is written to it.
 const WITHOUT_ROOM: Duration = Duration::from_millis(2_600);
 
 /// Metric for captures that are neither confirmed nor in the spool.
@@ -49,7 +49,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// Describes it for the table.
+    /// Describes the kind of fault for the table.
     pub(super) const fn words(self) -> &'static str {
         match self {
             Self::KillGateway => "kills (SIGKILL) of a gateway or of `faregate`",
@@ -75,7 +75,7 @@ impl Kind {
         matches!(self, Self::KillGateway | Self::KillKeyService | Self::KillStore | Self::Failover)
     }
 
-    /// The faults of a stage, each with its weight.
+    /// Returns the faults of a stage, each with its weight.
     fn of(stage: Stage) -> &'static [(Self, usize)] {
         match stage {
             Stage::Services => &[
@@ -134,7 +134,7 @@ impl Kind {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Happened {
     pub(super) kind: Kind,
-    /// Number of the process among those of its kind.
+    /// Index of the process among those of its kind.
     which: usize,
     pub(super) from: Instant,
     pub(super) to: Instant,
@@ -163,7 +163,7 @@ impl Happened {
         meanwhile && there
     }
 
-    /// Returns whether a replica took over that may lack what was answered in this time.
+    /// Returns whether a replica took over that may lack what was answered in this period.
     pub(super) fn loses(&self, from: Instant, to: Instant) -> bool {
         matches!(self.kind, Kind::Failover | Kind::HangMaster | Kind::CutOffMaster)
             && self.from < to + UNSENT
@@ -186,7 +186,7 @@ pub(super) fn counts(happened: &[Happened]) -> BTreeMap<Kind, u64> {
     counts
 }
 
-/// Causes faults until the deadline. Afterwards, all processes run again.
+/// Causes faults until the deadline. When this returns, all processes run again.
 pub(super) async fn fail(stack: &Stack, stage: Stage, mut rng: Rng, until: Instant) -> Vec<Happened> {
     let (kinds, mut happened) = (Kind::of(stage), Vec::new());
     while Instant::now() < until {

@@ -15,9 +15,9 @@ use tokio::time::sleep;
 
 use super::population::{Key, Population, SLOTS, TENANTS, some_requests};
 
-/// Pause between two checks of a slot.
+/// Pause between two checks of the same slot.
 const LOOK_EVERY: Duration = Duration::from_millis(25);
-/// Number of revocations in flight at once.
+/// Number of concurrent revocations.
 pub(super) const GOVERNORS: usize = 4;
 /// Maximum number of deposits into an account with little credit.
 const MOST_DEPOSITS: u32 = 12;
@@ -70,8 +70,8 @@ async fn revoke(stack: &Stack, key: &Key) -> bool {
     Answer::read(response).await.is_ok_and(|answer| matches!(answer.status, 200 | 404))
 }
 
-/// Pays into accounts whose credit is used up, until the load ends. If the command for a payment fails, sends the
-/// payment again with the same id.
+/// Pays into accounts whose credit is used up, until the load ends. If the command for a payment fails, repeats the
+/// payment with the same id.
 pub(super) async fn pay(stack: &Stack, population: &Population, mut rng: Rng, over: &AtomicBool) {
     while !over.load(Ordering::Relaxed) {
         sleep(LOOK_EVERY * 10).await;
@@ -92,7 +92,7 @@ pub(super) async fn pay(stack: &Stack, population: &Population, mut rng: Rng, ov
     }
 }
 
-/// Returns whether it is certain that the payment was added.
+/// Returns whether the payment was certainly added.
 async fn paid(stack: &Stack, account: &str, amount: NanoUsd, payment: u32) -> bool {
     let (account, settings) = (account.to_owned(), stack.operator().clone());
     let pay = move || {

@@ -22,9 +22,9 @@ use super::{
 
 /// Percentage of requests that use a key whose revocation has been answered.
 const REVOKED_PERCENT: usize = 11;
-/// These requests draw from this many keys, those revoked last.
+/// Number of keys that these requests choose from: those revoked last.
 const REVOKED_LAST: usize = 200;
-/// Pause of a client if no gateway accepts its connection.
+/// Pause of a client when no gateway accepts its connection.
 const NOBODY: Duration = Duration::from_millis(20);
 /// Pause after a refusal, since a client that only gets refusals would keep the machine busy.
 const REFUSED: Duration = Duration::from_millis(2);
@@ -50,7 +50,7 @@ pub(super) struct Clients {
     next: AtomicU64,
 }
 
-/// Addresses of the gateways, in the order of their numbers.
+/// Returns the addresses of the gateways, in the order of their numbers.
 pub(crate) fn addresses(stack: &Stack) -> Vec<SocketAddr> {
     let address = |url: &str| url.trim_start_matches("http://").parse().expect("a gateway has an address");
     stack.gateways.iter().map(|gateway| address(gateway.public())).collect()
@@ -95,8 +95,8 @@ pub(super) async fn client(
     clients.sent.lock().unwrap().append(&mut own);
 }
 
-/// The request with this number, and the number of its key. The seed decides everything except which key then has the
-/// slot.
+/// Returns the request with this number, its key's number, and whether the key was already revoked. The seed decides
+/// everything except which key has the slot at that moment.
 fn ask(number: u64, rng: &mut Rng, population: &Population) -> Option<(Ask, usize, bool)> {
     let (slot, draw) = (rng.below(TENANTS * SLOTS), rng.below(1 << 20));
     let is_of_revoked = rng.percent(REVOKED_PERCENT);
@@ -105,7 +105,7 @@ fn ask(number: u64, rng: &mut Rng, population: &Population) -> Option<(Ask, usiz
     let most_tokens = if rng.percent(5) { 150 } else { 24 };
     let completion = 1 + rng.below(most_tokens) as u64;
     let shorter = rng.percent(10);
-    // The smallest limit of Responses is 16.
+    // The smallest limit that the Responses API allows is 16.
     let limit = if shorter { 16 + rng.below(8) as u64 } else { completion.max(16) + rng.below(8) as u64 };
     let (pace_ms, head_after_ms) =
         (rng.below(8) as u64, if rng.percent(10) { rng.below(300) as u64 } else { 0 });
@@ -129,7 +129,7 @@ fn ask(number: u64, rng: &mut Rng, population: &Population) -> Option<(Ask, usiz
     Some((ask, key, after_revocation))
 }
 
-/// Notes a refusal under the limit that it names. A limit that has refused often is replaced.
+/// Counts a refusal for the limit that it names. A limit that has refused often is replaced.
 fn learn(population: &Population, key: usize, got: &Got) {
     let key = population.key(key);
     match got.used_up {
@@ -150,7 +150,7 @@ fn learn(population: &Population, key: usize, got: &Got) {
 pub(super) struct Garbage {
     next: AtomicU64,
     pub(super) sent: AtomicU64,
-    /// Answers that break a rule, each with the time and the gateway of its request.
+    /// Answers that break a rule, each with the time and gateway of its request.
     pub(super) wrong: Mutex<Vec<(String, Instant, usize)>>,
 }
 

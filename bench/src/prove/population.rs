@@ -1,4 +1,4 @@
-//! Accounts, groups and keys with small caps; and which of them requests currently use.
+//! Accounts, groups and keys with small caps, and the keys that requests currently use.
 
 use std::sync::{
     Arc, Mutex, RwLock,
@@ -20,22 +20,22 @@ pub(super) const SLOTS: usize = 6;
 /// in the journal.
 pub(super) const FEWEST_TOKENS: u64 = 10;
 pub(super) const MOST_REQUESTS: u64 = 180;
-/// Number of final refusals after which a key is replaced: by then it is clear that the limit holds.
+/// Number of final refusals after which a key is replaced: by then, the limit has been shown to hold.
 const REFUSALS: u32 = 12;
 /// Credit of the accounts that have enough.
 const AMPLE: &str = "50";
 
-/// An account, and what was paid into it.
+/// An account, and the payments into it.
 pub(super) struct Tenant {
     pub(super) account: Account,
     pub(super) deposited: Mutex<NanoUsd>,
-    /// Number of deposits so far, from which the ids of payments are made.
+    /// Number of deposits so far; payment ids are made from it.
     pub(super) deposits: AtomicU32,
     /// Whether a request was refused because the credit is used up.
     pub(super) lacks_credit: AtomicBool,
-    /// For both kinds, the number of the group in which keys are currently made.
+    /// Number of the group in which keys are currently created, for both kinds of group.
     pub(super) groups: Mutex<[usize; 2]>,
-    /// The parent in which groups are made next, and how many groups it has.
+    /// The parent in which the next groups are created, and its number of groups.
     pub(super) parent: Mutex<(usize, u32)>,
 }
 
@@ -47,11 +47,11 @@ pub(super) struct Group {
     pub(super) refusals: AtomicU32,
 }
 
-/// A key, and the limits with which it was made.
+/// A key, and the limits that it was created with.
 pub(super) struct Key {
     pub(super) made: ApiKey,
     pub(super) tenant: usize,
-    /// The most it may ever spend according to its limit or window.
+    /// The most that the key may ever spend according to its limit or window.
     pub(super) cap: Option<NanoUsd>,
     pub(super) group: Option<usize>,
     pub(super) requests_per_minute: Option<u64>,
@@ -71,7 +71,7 @@ impl Key {
     }
 }
 
-/// Everyone who sends requests.
+/// The accounts, groups and keys that send requests.
 pub(super) struct Population {
     pub(super) tenants: Vec<Tenant>,
     pub(super) groups: RwLock<Vec<Arc<Group>>>,
@@ -84,7 +84,7 @@ pub(super) struct Population {
 }
 
 impl Population {
-    /// Makes the accounts, and a key for each slot.
+    /// Creates the accounts, and a key for each slot.
     pub(super) async fn make(stack: &Stack, rng: &mut Rng) -> Self {
         let mut tenants = Vec::new();
         for number in 0..TENANTS {
@@ -124,13 +124,13 @@ impl Population {
         self.keys.read().unwrap()[number].clone()
     }
 
-    /// The key in use at a slot.
+    /// Returns the number of the key in use at a slot, and the key.
     pub(super) fn in_slot(&self, slot: usize) -> (usize, Arc<Key>) {
         let number = self.slots.read().unwrap()[slot];
         (number, self.key(number))
     }
 
-    /// Makes a key with limits of the slot's kind; `None` if the installation could not.
+    /// Creates a key with limits of the slot's kind; returns `None` if the installation could not.
     pub(super) async fn key_for(&self, stack: &Stack, slot: usize, rng: &mut Rng) -> Option<Key> {
         let (tenant, kind) = (slot / SLOTS, slot % SLOTS);
         let mut body = json!({});
@@ -143,7 +143,7 @@ impl Population {
             1 => {
                 cap = Some(some_requests(rng, 3, 120));
                 let per = *rng.pick(&["day", "week", "month"]);
-                // A clock that is hours ahead begins the next day or week, which has a new budget.
+                // A clock that is hours ahead would start the next day or week early, with a new budget.
                 let per = if stack.clocks.is_empty() { per } else { "month" };
                 body["limits"] = json!([{"amount": number(cap?), "per": per}]);
             }
@@ -182,7 +182,7 @@ impl Population {
         })
     }
 
-    /// The tenant's group at this place. If the current group is used up, makes a new one.
+    /// Returns the number of the tenant's current group of this kind. If that group is used up, creates a new one.
     async fn group_for(&self, stack: &Stack, tenant: usize, place: usize, rng: &mut Rng) -> Option<usize> {
         let present = self.tenants[tenant].groups.lock().unwrap()[place];
         let in_use = |group: &Arc<Group>| group.refusals.load(Ordering::Relaxed) < REFUSALS;
@@ -215,7 +215,7 @@ impl Population {
     }
 }
 
-/// Creates an object with the management API; `None` if no answer confirmed it.
+/// Creates an object through the management API. Returns `None` if no answer confirmed it.
 async fn manage(stack: &Stack, account: &Account, path: &str, body: &Value) -> Option<Value> {
     let request = http::Request::post(stack.url(&format!("/v1/management{path}")))
         .header(http::header::AUTHORIZATION, format!("Bearer {}", account.management_key))
@@ -226,13 +226,13 @@ async fn manage(stack: &Stack, account: &Account, path: &str, body: &Value) -> O
     (answer.status == 201).then(|| answer.json())
 }
 
-/// The cost of a random number of requests between these limits.
+/// Returns the cost of a random number of requests between these limits.
 pub(super) fn some_requests(rng: &mut Rng, least: usize, most: usize) -> NanoUsd {
     let count = i64::try_from(least + rng.below(most - least)).expect("it is small");
     NanoUsd::from_nanos(cost_of(100, 20).nanos() * count)
 }
 
-/// Amount as a JSON number.
+/// Returns an amount as a JSON number.
 fn number(amount: NanoUsd) -> Value {
     serde_json::from_str(&amount.to_string()).unwrap()
 }

@@ -25,7 +25,7 @@ impl Difference {
     }
 }
 
-/// Amounts in nano-USD that break no promise.
+/// Counts, and amounts in nano-USD, that break no promise.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sums {
     pub(super) requests: u64,
@@ -66,12 +66,12 @@ pub(super) struct Found {
     pub(super) unbalanced: Difference,
     pub(super) unexpected: Difference,
     pub(super) garbage_wrong: Difference,
-    /// Rounds in which a process or the audit failed.
+    /// Number of rounds in which a process or the audit failed.
     pub(super) failed: Difference,
 }
 
 impl Found {
-    /// The promises, described in words.
+    /// Returns the promises, each with its description.
     fn promises(&self) -> [(&'static str, &Difference); 10] {
         [
             ("overshoot: billed, or answered whole, beyond a cap", &self.overshoot),
@@ -143,7 +143,7 @@ impl Sums {
     }
 }
 
-/// A whole run.
+/// The report on a whole run.
 pub struct Report {
     pub(super) found: Found,
     pub(super) seed: u64,
@@ -160,7 +160,7 @@ impl Report {
     }
 }
 
-/// An amount of nano-USD, in dollars.
+/// Formats an amount of nano-USD in dollars.
 fn dollars(nanos: i64) -> String {
     format!("${}.{:09}", nanos / 1_000_000_000, (nanos % 1_000_000_000).abs())
 }

@@ -13,7 +13,8 @@ const LEASE: Duration = Duration::from_secs(3);
 /// Number of gateways and of key-services in an installation of services.
 const GATEWAYS: usize = 3;
 const KEY_SERVICES: usize = 2;
-/// Seconds that a process gives to running requests when it is asked to end: less than the slowest streams last.
+/// Seconds that a process gives its running requests after it is asked to end: less than the duration of the slowest
+/// streams.
 const DRAIN: &str = "1";
 /// Number of entries to keep in each journal, so that the books can be compared completely.
 const JOURNAL: &str = "5000000";
@@ -51,7 +52,7 @@ impl Stage {
         Self::Lagging,
     ];
 
-    /// The stage of a round with this seed, from `only` if that is not empty.
+    /// Returns the stage of a round with this seed, chosen from `only` unless that is empty.
     pub(super) fn of(seed: u64, only: &[Self]) -> Self {
         let stages = if only.is_empty() { &Self::ALL[..] } else { only };
         stages[usize::try_from(seed % stages.len() as u64).expect("it is an index")]
@@ -70,7 +71,7 @@ impl Stage {
         }
     }
 
-    /// Number of replicas to wait for: all of a master's, since any of them may take over.
+    /// Returns the number of replicas to wait for: all of a master's, since any of them may take over.
     const fn awaited(self) -> Option<&'static str> {
         match self {
             Self::Failover | Self::Cluster => Some("1"),
@@ -79,7 +80,7 @@ impl Stage {
         }
     }
 
-    /// Settings of the installation.
+    /// Returns the settings of the installation.
     pub(super) fn options(self, beside: Option<PathBuf>) -> Options {
         let services =
             Deployment::Services { gateways: GATEWAYS, key_services: KEY_SERVICES, redis: form(self) };
@@ -102,13 +103,13 @@ impl Stage {
         }
     }
 
-    /// Credit of the account whose keys garbage is sent with.
+    /// Returns the credit of the account whose keys garbage is sent with.
     pub(super) fn garbage_credit() -> NanoUsd {
         tests::harness::usd("20")
     }
 }
 
-/// The form of Redis that a stage's services use.
+/// Returns the form of Redis that a stage's services use.
 const fn form(stage: Stage) -> Form {
     match stage {
         Stage::Failover => Form::WithReplica,

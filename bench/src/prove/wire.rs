@@ -1,4 +1,5 @@
-//! Requests as bytes, and connections that report what came back. They never panic, since servers die while answering.
+//! Requests as bytes, and connections that report what came back. They never panic, since servers may die while
+//! answering.
 
 use std::{
     net::SocketAddr,
@@ -38,26 +39,26 @@ pub(crate) struct Ask {
     pub(crate) completion: u64,
     /// Maximum number of tokens that the client asks for.
     pub(crate) limit: u64,
-    /// Milliseconds between two tokens of a stream.
+    /// Time between two tokens of a stream, in milliseconds.
     pub(crate) pace_ms: u64,
-    /// Milliseconds before the answer.
+    /// Time before the answer, in milliseconds.
     pub(crate) head_after_ms: u64,
     /// Number of bytes of the answer after which the client leaves.
     pub(crate) leaves_after: Option<usize>,
 }
 
 impl Ask {
-    /// Tag of a request's script.
+    /// Returns the tag of a request's script.
     pub(crate) fn tag(number: u64) -> String {
         format!("p{number}")
     }
 
-    /// Number in a tag; `None` for the tags of other requests.
+    /// Returns the number in a tag; `None` for the tags of other requests.
     pub(crate) fn number_in(tag: &str) -> Option<u64> {
         tag.strip_prefix('p')?.parse().ok()
     }
 
-    /// The bytes of the request with this key.
+    /// Returns the bytes of the request with this key.
     pub(crate) fn bytes(&self, secret: &str) -> Vec<u8> {
         let body = self.body();
         let path = self.dialect.path();
@@ -116,7 +117,7 @@ pub(crate) struct Got {
     pub(crate) failure: Option<Box<str>>,
 }
 
-/// A connection over HTTP/1.1.
+/// An HTTP/1.1 connection.
 pub(crate) struct Connection {
     stream: TcpStream,
     answer: Vec<u8>,
@@ -210,7 +211,7 @@ fn says_close(answer: &[u8]) -> bool {
     header(&answer[..end], "connection").is_some_and(|value| value.eq_ignore_ascii_case("close"))
 }
 
-/// The last cost that an answer reports.
+/// Returns the last cost that an answer reports.
 fn cost_in(body: &[u8]) -> Option<NanoUsd> {
     let start = memmem::rfind(body, b"\"cost\":")? + b"\"cost\":".len();
     let rest = &body[start..];

@@ -121,7 +121,7 @@ fn variable(access: &Access) -> Option<&str> {
     })
 }
 
-/// The credentials in plain text. A server's error may quote them, and they must not appear on the screen.
+/// Returns the credentials in plain text. A server's error may quote them, and they must not appear on the screen.
 fn credentials(access: &Access) -> Vec<String> {
     let variables = access.headers.iter().filter_map(|header| match &header.source {
         Source::Variable(name) => env::var(name).ok(),

@@ -75,7 +75,7 @@ pub(super) fn upstream(preset: &Preset) -> Result<Option<Upstream>, CatalogError
     Ok(catalog.models.into_iter().flat_map(|model| model.upstreams).next())
 }
 
-/// A model that is free for callers.
+/// Returns a model that is free for callers.
 pub(super) fn free(id: &str) -> ListedModel {
     let mut rates = [false; _];
     rates[..3].fill(true);

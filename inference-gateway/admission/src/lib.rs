@@ -23,14 +23,14 @@ const PERMIT_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a large body waits for its turn to be parsed, which takes up to a second. It also bounds the turn itself,
 /// since all threads for such work may be stuck.
 const PARSING_TIMEOUT: Duration = Duration::from_secs(30);
-/// Smallest body that is always parsed on a separate thread. A mebibyte of long texts takes 1 to 11 ms, so a smaller
-/// body delays other requests of its worker by at most 3 ms, unless it has many values.
+/// Size in bytes from which a body is always parsed on a separate thread. A mebibyte of long texts takes 1 to 11 ms, so
+/// a smaller body delays other requests of its worker by at most 3 ms, unless it has many values.
 pub const LARGE_BODY: usize = 256 << 10;
 /// Maximum number of objects, lists and members in a body that is parsed on its worker's own thread. An empty message
-/// takes as long as a thousand letters, and 256 KiB have room for ten thousand. Brackets and colons in texts count too,
-/// which only moves a long text to another thread.
+/// takes as long as a thousand letters, and 256 KiB can hold ten thousand such messages. Brackets and colons within
+/// texts count too; at worst, a long text is parsed on another thread.
 const MANY_VALUES: usize = 4096;
-/// Unauthenticated connections may use one in this many slots until their requests are authorized.
+/// Requests on unauthenticated connections share one in this many slots until they are authorized.
 const UNAUTHENTICATED_PART: usize = 4;
 
 /// The gateway's quotas, shared by all workers. Cheap to clone.
@@ -68,19 +68,19 @@ pub struct AdmissionSizes {
     pub answers_bytes: usize,
     /// Bytes of a single account's answers in memory at once.
     pub answers_bytes_per_account: usize,
-    /// Bytes of bodies of callers that are not authenticated yet.
+    /// Bytes of bodies from callers that are not authenticated yet.
     pub unauthenticated_bytes: usize,
     /// Large bodies parsed at the same time. Each takes a core for up to a second, and half of the cores keep serving.
     pub parsed_at_once: usize,
 }
 
-/// The connection that a request came over.
+/// The connection that a request arrived on.
 #[derive(Clone)]
 pub struct Caller(pub ConnectionTrust);
 
 impl Caller {
-    /// Owner of the caller's permits until its credential is accepted; `None` if one was already accepted on the
-    /// connection.
+    /// Returns the owner of the caller's permits until its credential is accepted; `None` if one was already accepted
+    /// on the connection.
     fn unauthenticated(&self) -> Option<Owner> {
         match self.0.owner() {
             owner @ Owner::Network(_) => Some(owner),
@@ -94,13 +94,13 @@ impl Caller {
     }
 }
 
-/// Permits of a chat request: a slot and the bytes of its prompt. Also its connection, which becomes trusted once the
+/// What a chat request holds: a slot, the bytes of its prompt, and its connection, which becomes trusted once the
 /// account is known.
 pub struct Admitted {
     quotas: Arc<Quotas>,
     /// Shared with the settlement of the hold, which may outlive the request.
     slot: Arc<Permit>,
-    /// Counts until the account is known.
+    /// Counts the request as unauthorized until the account is known.
     unauthorized: Option<Permit>,
     prompt: Permit,
     caller: Caller,
@@ -151,8 +151,8 @@ impl Admission {
         self.0.parsing.wait(owner, 1, deadline).await.ok_or_else(parsed_too_late)
     }
 
-    /// Processes a large body on a separate thread, when it is its account's turn. The work owns the permit of the
-    /// body's bytes, and may take more.
+    /// Processes a large body on a separate thread, when it is its account's turn. The work owns the permit for the
+    /// body's bytes, and may enlarge it.
     pub async fn apart<T: Send + 'static>(
         &self,
         permit: &mut Permit,
@@ -179,8 +179,8 @@ impl Admission {
         Ok(done)
     }
 
-    /// Writes the body that asks for a prompt's count, within the owner's bytes of prompts. A large one is written on a
-    /// separate thread.
+    /// Writes the body of a request to count a prompt's tokens. A large body is written on a separate thread, and its
+    /// bytes count towards the owner's prompts.
     pub async fn count_body(&self, owner: Owner, body: CountBody) -> Result<BodyPieces, ApiError> {
         let unwritten = match body {
             CountBody::Written(body) => return Ok(body),
@@ -216,7 +216,7 @@ impl Admission {
 
 impl Admitted {
     /// Counts the request against the account that pays, and trusts its connection. Only the first call counts, and it
-    /// must come before a hold has the slot.
+    /// must come before a hold shares the slot.
     pub fn charge_to(&mut self, account: AccountId) -> Result<(), ApiError> {
         let owner = Owner::Account(account);
         if self.slot.owner() == owner {
@@ -235,12 +235,12 @@ impl Admitted {
         Ok(())
     }
 
-    /// Owner of the request: the paying account, once it is known.
+    /// Returns the owner of the request: the paying account, once it is known.
     pub fn owner(&self) -> Owner {
         self.slot.owner()
     }
 
-    /// Returns the slot, which the hold keeps.
+    /// Returns the slot, for the hold to keep.
     pub fn slot(&self) -> Arc<Permit> {
         self.slot.clone()
     }
@@ -250,7 +250,8 @@ impl Admitted {
         self.prompt.shrink_to(kept);
     }
 
-    /// Moves the bytes of the request that an answer repeats to the answer, if they are many.
+    /// Counts the prompt's remaining bytes until the answer is freed, since the answer repeats them. If they are few,
+    /// they are released with the request.
     pub fn leave_with(&mut self, answer: Bytes) -> Bytes {
         let repeated = self.prompt.amount();
         if repeated < LARGE_BODY { answer } else { self.prompt.split(repeated).kept_by(answer) }
@@ -279,7 +280,7 @@ pub fn take_bytes(permit: &mut Permit, bytes: usize) -> Result<(), ApiError> {
     Err(ApiError::new(Code::RequestTooLarge, message))
 }
 
-/// Takes bytes until the permit has `bytes` of them.
+/// Enlarges the permit to `bytes`, unless it is already that large.
 pub fn grow_to(permit: &mut Permit, bytes: usize) -> Result<(), ApiError> {
     take_bytes(permit, bytes.saturating_sub(permit.amount()))
 }

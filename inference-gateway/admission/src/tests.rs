@@ -5,7 +5,8 @@ use shared::clock::System;
 
 use super::*;
 
-/// An admission with eight slots, three for an account, and ten bytes of prompts, six for an account.
+/// Returns an admission with eight slots, three of them for one account, and ten bytes for prompts, six of them for one
+/// account.
 fn admission() -> Admission {
     Admission::new(&sizes())
 }

@@ -1,5 +1,5 @@
-//! Writes answers for clients of the Responses and Messages APIs, and passes on answers of upstreams that speak them
-//! too.
+//! Writes answers for clients of the Responses and Messages APIs, and passes on answers from upstreams that speak the
+//! same API.
 
 pub(crate) mod block;
 pub(crate) mod messages;

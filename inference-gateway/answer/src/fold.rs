@@ -45,7 +45,7 @@ struct FoldedChoice {
 
 #[derive(Default)]
 struct FoldedCall {
-    /// Index among the calls that the client counts.
+    /// Index of this call, counted the way the client counts calls.
     index: u64,
     id: String,
     name: String,

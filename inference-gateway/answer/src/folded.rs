@@ -1,4 +1,4 @@
-//! Converts whole answers of any form to answers of chat: from other APIs, from streams sent instead of whole answers,
+//! Converts whole answers of any form to chat completions: from other APIs, from streams sent instead of whole answers,
 //! and from undocumented forms.
 
 use bytes::Bytes;
@@ -16,7 +16,7 @@ use crate::{
     usage::Reported,
 };
 
-/// A whole answer of chat, for [`crate::Completion::read`].
+/// A whole chat completion, for [`crate::Completion::read`].
 pub struct Folded {
     pub body: Bytes,
     /// Usage, as far as it was reported.
@@ -47,7 +47,7 @@ struct Folding {
     model: Option<String>,
     /// Whether the server has sent everything.
     is_done: bool,
-    /// Usage came last, as it does at the end of a stream.
+    /// Whether usage came last, as it does at the end of a stream.
     is_reported: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Rewrites answers of upstreams for the gateway's clients.
+//! Rewrites answers from upstreams for the gateway's clients.
 //!
 //! Everything here is an allow-list. Identifiers, model names and fingerprints of upstreams are replaced, and members
 //! that the OpenAI API does not have are dropped. Texts are copied as the upstream spelled them. Types with such texts

@@ -1,4 +1,5 @@
-//! Reads answers in the API that each upstream was asked in. All become chunks of chat, whole answers too.
+//! Reads answers in the API that each upstream was called with. Every answer becomes chat chunks, even one that arrives
+//! whole.
 //!
 //! Tolerance is implemented here: content in any readable form is shown, unreadable content is skipped, and both are
 //! counted as oddities. Only broken JSON and answers beyond the bounds are errors.
@@ -40,7 +41,7 @@ impl AnswerReader {
         })
     }
 
-    /// Sets the number of choices requested. If one was requested, some servers split it in two.
+    /// Sets the number of choices requested. Some servers split a single requested choice in two.
     #[must_use]
     pub fn of_choices(mut self, choices: u64) -> Self {
         match &mut self.0 {
@@ -97,7 +98,7 @@ impl AnswerReader {
         }
     }
 
-    /// Reads usage and the end of the answer from both ends of a payload, without its text.
+    /// Reads the usage and how the answer ended from the two ends of a payload, ignoring its text.
     fn ends<'a>(&self, ends: &'a PayloadEnds) -> Event<'a> {
         match &self.0 {
             ApiReader::Chat(_) => {

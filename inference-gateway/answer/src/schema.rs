@@ -104,7 +104,7 @@ fn chunk_schema(schemas: &mut SchemaGenerator) -> Schema {
     })
 }
 
-/// Schema of a message's content, and of a delta.
+/// Returns the schema of the content in a message or a delta.
 fn message_members() -> Value {
     json!({
         "type": "object",

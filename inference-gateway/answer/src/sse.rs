@@ -19,8 +19,8 @@ const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 ///
 /// A body that is JSON instead of a stream is a single payload, returned at the end of the body.
 ///
-/// A payload within one piece is a slice of it, not a copy. Of an overlong payload both ends are kept, and the stream
-/// continues.
+/// A payload within one piece is a slice of it, not a copy. Only both ends of an overlong payload are kept, and the
+/// stream continues.
 #[derive(Debug, Default)]
 pub struct Decoder {
     input: Bytes,
@@ -75,7 +75,7 @@ impl Decoder {
         decoder
     }
 
-    /// Takes the next piece of the body. [`Self::next_data`] must have returned `None` before.
+    /// Takes the next piece of the body. [`Self::next_data`] must already have returned `None`.
     pub fn push(&mut self, piece: Bytes) {
         debug_assert!(self.input.is_empty(), "the piece before was read to its end");
         if self.form == StreamForm::Unknown {
@@ -84,7 +84,8 @@ impl Decoder {
         self.input = piece;
     }
 
-    /// Ends the body. The last event may lack the blank line after it. [`Self::next_data`] must have returned `None` before.
+    /// Ends the body. The last event may lack the blank line after it. [`Self::next_data`] must already have returned
+    /// `None`.
     pub fn end(&mut self) {
         if self.form == StreamForm::Json {
             self.form = StreamForm::Unknown;
@@ -104,7 +105,7 @@ impl Decoder {
         self.is_of_body
     }
 
-    /// Finds payloads in one that is not JSON; they are returned next. Returns whether there are any.
+    /// Finds the payloads within a payload that is not JSON. They are returned next. Returns whether there are any.
     pub fn repair(&mut self, broken: &Payload) -> bool {
         let found = broken.repaired();
         let is_repaired = !found.is_empty();
@@ -151,7 +152,7 @@ impl Decoder {
             + self.repaired.iter().map(Payload::held_bytes).sum::<usize>()
     }
 
-    /// Keeps a piece of a body that is one payload; only both ends if the body is too long.
+    /// Keeps a piece of a body that is a single payload. If the body is too long, only both ends are kept.
     fn keep(&mut self) {
         let piece = std::mem::take(&mut self.input);
         match &mut self.long {

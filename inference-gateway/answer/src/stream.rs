@@ -127,7 +127,8 @@ impl<'a> ChunkChoice<'a> {
         ChunkChoice { index, delta, logprobs, finish, stop, size }
     }
 
-    /// Returns the texts of a piece that comes after the finish reason, which stays.
+    /// Returns a piece that comes after the finish reason, reduced to its texts. The earlier finish reason remains
+    /// valid.
     pub(super) fn after_end(&self) -> Option<Self> {
         let Delta { content, refusal, reasoning, .. } = self.delta;
         let has_text = [content, refusal, reasoning].into_iter().flatten().any(|text| !text.is_empty());

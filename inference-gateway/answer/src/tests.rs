@@ -94,7 +94,7 @@ fn finish(reason: &str) -> Value {
     json!({"choices": [{"index": 0, "delta": {}, "finish_reason": reason}]})
 }
 
-/// A chunk's choices as clients read them: one unfinished choice.
+/// Returns a chunk's choices as clients read them: one unfinished choice.
 fn open(delta: &Value) -> Value {
     json!([{"index": 0, "delta": delta, "logprobs": null, "finish_reason": null}])
 }

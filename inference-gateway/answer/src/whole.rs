@@ -30,7 +30,7 @@ use crate::{
     usage::{ReportForm, Reported, put_usage},
 };
 
-/// Memory reserved for an answer besides its texts.
+/// Bytes of memory reserved for an answer in addition to its texts.
 const ENVELOPE_BYTES: usize = 512;
 
 /// An upstream's whole answer, borrowed from its body.
@@ -93,7 +93,7 @@ impl<'a> Completion<'a> {
         }
         let mut places = 0_u64;
         chunk.choices.iter().for_each(|choice| places |= 1 << choice.index);
-        // A choice in several pieces, or a single choice with another index than 0.
+        // A choice in several pieces, or a single choice with an index other than 0.
         if places.count_ones() as usize != choices || (choices == 1 && places != 1) {
             return Err(Nonsense::Form);
         }
@@ -129,7 +129,7 @@ impl<'a> Completion<'a> {
         if finish_reasons.is_empty() {
             return Err(Nonsense::Unfinished);
         }
-        // A client of this API might not read its undocumented forms.
+        // A client of this API might not understand undocumented forms.
         if !chunk.odd.without(&[Oddity::UnknownItem, Oddity::FinishUnknown]).is_empty() {
             return Err(Nonsense::Form);
         }

@@ -83,7 +83,7 @@ async fn renew(keys: Keys, due: Vec<Arc<HoldState>>) {
 }
 
 async fn renew_one(keys: &Keys, hold: &HoldState) -> bool {
-    // Requests no tokens; granted ones stay.
+    // Requests no more tokens. The hold keeps those already granted.
     let renewed = hold.extend(keys, 0, 0, 0).await;
     hold.lease().renewing = false;
     renewed.is_ok()

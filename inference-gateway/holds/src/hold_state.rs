@@ -32,7 +32,7 @@ pub(crate) struct HoldState {
 
 /// Lease of a hold, as far as the gateway knows it.
 pub(crate) struct Lease {
-    /// Least time that the hold lives after a renewal.
+    /// Minimum time for which a renewal keeps the hold open.
     pub(crate) length: Duration,
     /// When the last successful renewal was sent.
     pub(crate) renewed: Instant,
@@ -99,7 +99,8 @@ impl HoldState {
         Arc::new(lease.course.clone())
     }
 
-    /// Renews the lease and requests more output tokens, in addition to a prompt of `prompt_tokens` and `images`.
+    /// Renews the lease and requests a hold for `output_tokens` in total and for a prompt of `prompt_tokens` and
+    /// `images`.
     pub(crate) async fn extend(
         &self,
         keys: &Keys,

@@ -97,7 +97,7 @@ impl Unavailable {
     }
 }
 
-/// Requests that could not be authorized. Nothing shows when the cause ends, so the log does not report that.
+/// Requests that could not be authorized. Nothing shows when the cause ends, so the log does not report a recovery.
 static UNAUTHORIZED: FailureLog = FailureLog::new();
 
 /// A request whose authorization gets no answer is not served. The client gets a 503 without the cause, which is logged
@@ -192,8 +192,8 @@ impl Keys {
         self.0.orphans.keep(orphan);
     }
 
-    /// Repeats a call until it succeeds, fails permanently, or the deadline passes. `sent` gets each attempt that was
-    /// queued.
+    /// Repeats a call until it succeeds, fails permanently, or the deadline passes. Calls `sent` with each queued
+    /// attempt.
     async fn call_until(
         &self,
         deadline: Instant,

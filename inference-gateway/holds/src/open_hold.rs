@@ -139,7 +139,8 @@ impl OpenHold {
         async move { state.changed().await }
     }
 
-    /// Renews the lease and requests more output tokens, in addition to a prompt of `prompt_tokens` and `images`.
+    /// Renews the lease and requests a hold for `output_tokens` in total and for a prompt of `prompt_tokens` and
+    /// `images`.
     pub fn extend(
         &self,
         prompt_tokens: u64,

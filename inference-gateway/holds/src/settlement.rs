@@ -23,7 +23,7 @@ const CAPTURE_BOUND: Duration = Duration::from_secs(2);
 /// How long to retry a settlement that fails for a permanent reason, such as a damaged record.
 const GIVE_UP_AFTER: Duration = Duration::from_mins(5);
 
-/// Failed attempts of all settlements. A success may belong to another settlement, so it does not end the failure.
+/// Failed attempts, over all settlements. A success may belong to another settlement, so it does not end the failure.
 static UNDELIVERED: FailureLog = FailureLog::new();
 
 /// How a hold is resolved.
@@ -78,14 +78,14 @@ impl Settlement {
         Self { hold, ending, course, slot, spooled: false, in_memory_alone: None }
     }
 
-    /// A capture that an earlier process left in the spool.
+    /// Makes the settlement of a capture that an earlier process left in the spool.
     fn spooled(capture: Capture) -> Self {
         let Capture { hold, usage, charged, estimated, course } = capture;
         let ending = Ending::Capture { usage, charged, estimated };
         Self { hold, ending, course, slot: None, spooled: true, in_memory_alone: None }
     }
 
-    /// Tries to deliver the settlement while a response may wait. Returns the charge of a capture.
+    /// Tries to deliver the settlement while a response may wait. Returns the charge for a capture.
     pub(crate) async fn attempt(&self, holds: &Holds) -> FirstAttempts {
         let attempts = async {
             let mut backoff = Keys::backoff();

@@ -86,7 +86,7 @@ impl Spool {
         Ok(Self { lines, found, clock, path: path.into(), unwritten })
     }
 
-    /// Closes a file without a thread, like the end of the process. Nothing more is written.
+    /// Closes a spool without a thread, as the end of the process would. Nothing more is written.
     pub fn let_go(&self) {
         match &self.lines {
             SpoolLines::Queued(_) => {}
@@ -265,7 +265,7 @@ impl SpoolWriter {
         Ok(())
     }
 
-    /// Rewrites the file with only the pending captures, if there are none or if the file is large.
+    /// If no captures are pending or the file is large, rewrites the file with only the pending captures.
     fn compact(&mut self) -> io::Result<()> {
         if self.bytes == 0 && !self.torn {
             return Ok(());
@@ -363,7 +363,7 @@ mod tests {
 
     use super::*;
 
-    /// Names the folder of the spool in a process whose files cannot grow beyond a kilobyte or two.
+    /// Environment variable with the spool's folder, for a process whose files cannot grow beyond a kilobyte or two.
     const FULL_DISK: &str = "FAREGATE_TEST_FULL_DISK";
 
     fn capture(model: &str) -> SpooledCapture {
@@ -390,7 +390,7 @@ mod tests {
         folder
     }
 
-    /// Lists the models of the captures in the file. All captures can be read.
+    /// Lists the models of the captures in the file. All captures must be readable.
     fn models(file: &Path) -> Vec<String> {
         let SpoolContents { pending, damaged } = spool::read(file).unwrap();
         assert!(damaged.is_empty(), "{damaged:?}");

@@ -133,7 +133,7 @@ impl FoldMeter {
         self.fold = None;
     }
 
-    /// The first finish reason that no known server uses.
+    /// Returns the first finish reason that no known server uses, if any.
     pub fn unknown_finish(&self) -> Option<&str> {
         self.unknown_finish.as_deref()
     }

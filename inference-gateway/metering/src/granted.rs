@@ -1,7 +1,7 @@
 //! Output tokens that a stream's hold covers, and when to request more.
 
-/// Output tokens that a stream holds at first, and of each extension. They last for some tens of seconds of generation,
-/// and the unused rest of a grant does not block other requests for long.
+/// Output tokens that a stream holds at first, and that each extension adds. They last for some tens of seconds of
+/// generation, and the unused rest of a grant does not block other requests for long.
 pub const GRANT_TOKENS: u64 = 1024;
 
 /// The output tokens granted to a stream.

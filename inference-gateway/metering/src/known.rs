@@ -78,7 +78,7 @@ impl StreamMeter {
         self.too_long
     }
 
-    /// Returns the prompt's tokens as the upstream reported them, if it has.
+    /// Returns the number of prompt tokens that the upstream reported, if it has.
     pub fn reported_prompt(&self) -> Option<u64> {
         self.counter.reported().prompt
     }

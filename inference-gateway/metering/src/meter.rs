@@ -29,7 +29,7 @@ pub struct StreamMeter {
     pub(super) unknown_finish: Option<String>,
     /// Finish reasons of choices, in order of arrival.
     pub(super) finish_reasons: Vec<FinishReason>,
-    /// Output came after the last finish reason.
+    /// Whether output came after the last finish reason.
     pub(super) goes_on: bool,
     /// Whether a chunk without choices came after the last finish reason, as it does at the end of a stream.
     pub(super) last_chunk: bool,
@@ -37,7 +37,7 @@ pub struct StreamMeter {
     pub(super) events: u64,
     /// Number of events that were too long to keep.
     pub(super) too_long: u64,
-    /// Part of the stream could not be read, although the upstream may have generated and charged for it.
+    /// Whether part of the stream could not be read. The upstream may have generated that part and charged for it.
     pub(super) is_unreadable: bool,
     pub(super) odd: Oddities,
     /// Whether the upstream ended an answer without any content.
@@ -258,8 +258,8 @@ impl StreamMeter {
         self.writer.fail(error, settled, &mut self.out.0);
     }
 
-    /// Returns the usage without what the upstream still generated between the cut and the close of the stream, which
-    /// is undelivered and beyond the grant. An upstream that exceeds its own limit gets no such reduction.
+    /// Returns the usage without the tokens that the upstream generated between the cut and the close of the stream.
+    /// They are undelivered and beyond the grant. An upstream that exceeds its own limit gets no such reduction.
     pub fn usage_up_to_cut(&self) -> Usage {
         self.counter.usage_up_to(self.granted.granted().max(self.delivered.unwrap_or(0)))
     }
@@ -353,7 +353,7 @@ impl StreamMeter {
         written.err().map(|nonsense| self.unreadable(nonsense))
     }
 
-    /// Gives up a stream that cannot be read on.
+    /// Gives up a stream whose rest cannot be read.
     fn unreadable(&mut self, nonsense: Nonsense) -> StreamEnd {
         self.give_up();
         nonsense.into()

@@ -4,9 +4,10 @@ use bytes::{Bytes, BytesMut};
 
 /// Largest output buffer to reuse.
 const KEPT_OUTPUT_BYTES: usize = 32 << 10;
-/// Size of a piece of output. Larger output goes in pieces, to see whether a slow client still reads.
+/// Size of a piece of output. Larger output is sent in pieces, to see whether a slow client still reads.
 pub(super) const PIECE_BYTES: usize = 64 << 10;
-/// Larger output is divided by this. Each piece copies the rest, in total eight times its length.
+/// The next piece of a large output is the rest divided by this. Taking a piece copies the rest, which adds up to about
+/// eight times the output's length.
 const PIECES: usize = 8;
 
 /// Output that the client has not received yet.

@@ -2,17 +2,18 @@
 
 use std::time::Duration;
 
-/// Minimum time over which a pace is measured. Over less, tokens that arrive together would seem faster than any model.
+/// Minimum time over which a pace is measured. Over a shorter time, tokens that arrive together would seem faster than
+/// any model.
 const MEASURED_OVER: Duration = Duration::from_millis(250);
 /// Longest pause between two tokens that does not count as silence. A batch of prompts or a busy gateway can cause one,
-/// and the next report shows what was hidden for less.
+/// and the next report shows what was generated during a shorter pause.
 const SILENCE_AFTER: Duration = Duration::from_secs(1);
-/// Tokens per second of a choice assumed before any pace was measured. Most models are slower.
+/// Pace assumed for each choice before any was measured, in tokens per second. Most models are slower.
 const UNSEEN_PER_SECOND: u64 = 100;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Pace {
-    /// Output tokens per second of a choice.
+    /// Output tokens per second, for each choice.
     pub per_second: u64,
 }
 
@@ -25,7 +26,7 @@ pub struct PaceMeter {
 }
 
 impl Pace {
-    /// Pace assumed of an upstream before any was measured.
+    /// Pace assumed for an upstream before any was measured.
     pub const UNSEEN: Self = Self { per_second: UNSEEN_PER_SECOND };
 
     /// Longest pause between two tokens that does not count as silence.
@@ -48,7 +49,7 @@ impl PaceMeter {
     }
 
     /// Notes the output tokens counted at `at`, a time since any fixed instant. Returns the average pace since the
-    /// first output, once enough time has passed. An average ignores that tokens often arrive together after a wait.
+    /// first output, once enough time has passed. The average evens out tokens that arrive together after a wait.
     pub fn counted(&mut self, tokens: u64, at: Duration) -> Option<Pace> {
         if tokens == 0 {
             return None;
@@ -63,7 +64,7 @@ impl PaceMeter {
         Some(Pace { per_second: u64::try_from(per_second).unwrap_or(u64::MAX) })
     }
 
-    /// Returns whether the first output came.
+    /// Returns whether the first output has arrived.
     pub const fn has_begun(&self) -> bool {
         self.first.is_some()
     }

@@ -9,7 +9,8 @@ pub enum StreamEnd {
     Beyond,
     /// The upstream reported an error.
     Complained(UpstreamError),
-    /// The upstream broke off, or the meter `is_unreadable`, which may be the request's doing; the reason is for the log.
+    /// The upstream broke off, or the meter `is_unreadable`, for which the request may be to blame. The reason is for
+    /// the log.
     Broken(String),
 }
 

@@ -38,7 +38,7 @@ fn meter_of(choices: u64, granted: u64, wanted: u64) -> StreamMeter {
     )
 }
 
-/// A chunk with a text, and with the usage so far if `reported`.
+/// Returns a chunk with a text, and with the usage so far if `reported`.
 fn chunk(text: &str, completion: u64, reported: bool) -> String {
     let usage = reported.then(|| json!({"prompt_tokens": 12, "completion_tokens": completion}));
     let chunk = json!({"choices": [{"index": 0, "delta": {"content": text}}], "usage": usage});

@@ -12,7 +12,7 @@ use choices::{Choices, OutputPart};
 /// A report is believed up to this multiple of the catalogue's bounds. Templates, images and hidden thoughts exceed the
 /// bounds by less.
 const BELIEVED_TIMES: u64 = 4;
-/// A report of this many tokens is believed of any request, since a catalogue may name too small a window.
+/// A report of this many tokens is believed for any request, since a catalogue may name too small a window.
 const BELIEVED_TOKENS: u64 = 1_000_000;
 
 /// The output that a usage report covers, if an answer has several choices.
@@ -93,7 +93,7 @@ pub struct UsageCounter {
     model: Option<String>,
     /// Whether the prompt was neither reported nor counted exactly, or its last report was false.
     prompt_is_estimate: bool,
-    /// Output came after the last report, or the last report of output was false.
+    /// Whether output came after the last report, or the last report of output was false.
     completion_is_estimate: bool,
     /// Whether the last report of reasoning or audio in the output was false.
     output_parts_are_false: bool,
@@ -103,14 +103,14 @@ pub struct UsageCounter {
 #[derive(Clone, Copy, Debug, Default)]
 struct PassedText {
     bytes: u64,
-    /// Each choice of a chunk is one piece.
+    /// Number of pieces. Each choice in a chunk counts as one.
     pieces: u64,
     /// Tokens listed with log probabilities.
     listed: u64,
 }
 
 impl UsageCounter {
-    /// Starts before the first token.
+    /// Starts counting before the first token.
     pub fn new(bounds: UsageBounds, scope: UsageScope) -> Self {
         Self {
             bounds,
@@ -190,13 +190,13 @@ impl UsageCounter {
         self.completion_is_estimate = true;
     }
 
-    /// Counts the signs of output so far: texts, and reports of output. Between signs, nothing shows what an upstream
-    /// generates.
+    /// Returns how often the upstream has shown progress: pieces of text plus usage reports with output. Between these
+    /// signs, nothing shows what an upstream generates.
     pub const fn signs(&self) -> u64 {
         self.passed.pieces + self.output_reports
     }
 
-    /// Sets the prompt's exact tokens.
+    /// Sets the exact number of tokens in the prompt.
     pub(crate) const fn set_prompt(&mut self, exact: u64) {
         self.bounds.prompt_estimate = exact;
         self.prompt_is_estimate = false;
@@ -354,8 +354,8 @@ impl UsageCounter {
         }
     }
 
-    /// Adds output that a report shows only in its total to the completion, since some servers leave reasoning out of
-    /// the completion. A total beyond the upstream's limit is false, and only a false total stays in the report.
+    /// Adds to the completion any output that a report shows only in its total, since some servers leave reasoning out
+    /// of the completion. A total beyond the upstream's limit is false, and only a false total stays in the report.
     fn resolve_total(&self, mut report: Reported) -> Reported {
         let total = report.total.take();
         let prompt = report.prompt.or(self.reported.prompt);
@@ -373,7 +373,7 @@ impl UsageCounter {
     }
 }
 
-/// Estimates the tokens of some output: at least one.
+/// Estimates the number of tokens in some output. It is at least one.
 fn estimated(size: OutputSize) -> u64 {
     (size.bytes / BYTES_PER_TOKEN).max(size.listed_tokens).max(1)
 }

@@ -63,7 +63,7 @@ impl<'a> Members<'a, '_> {
         self.object.iter().map(|(name, raw)| (name, Value { raw, at: self.place(name) }))
     }
 
-    /// Returns an optional member, with `null` as a value.
+    /// Returns an optional member. `null` counts as a value.
     pub fn even_null<'s>(&'s self, name: &'s str) -> Option<Value<'a, 's>> {
         self.object.get(name).map(|raw| Value { raw, at: self.place(name) })
     }
@@ -94,7 +94,7 @@ impl<'a, 'p> Value<'a, 'p> {
         self.raw.get()
     }
 
-    /// Returns the location's name in errors.
+    /// Returns the location as errors name it.
     pub fn place(&self) -> String {
         self.at.to_string()
     }

@@ -1,4 +1,4 @@
-//! How deeply a JSON text is nested, also if the text comes in pieces.
+//! Measures how deeply a JSON text is nested, even if the text arrives in pieces.
 
 use memchr::{memchr2, memchr2_iter};
 

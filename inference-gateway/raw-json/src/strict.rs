@@ -11,7 +11,7 @@ use serde::{
 const MOST_LEVELS: u8 = 100;
 
 /// Returns whether a text is a JSON object that strict readers accept within a message: not nested too deeply for them,
-/// and without unpaired surrogates or numbers beyond a double. It builds no tree.
+/// and without unpaired surrogates or numbers too large for a double. It builds no tree.
 pub fn is_strict_object(json: &str) -> bool {
     let mut reader = serde_json::Deserializer::from_str(json);
     json.starts_with('{') && Skipped(MOST_LEVELS).deserialize(&mut reader).is_ok() && reader.end().is_ok()

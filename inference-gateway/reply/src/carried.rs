@@ -14,7 +14,7 @@ use shared_catalog::Upstream;
 const PREFIX: &str = "fg1.";
 /// Number of digits that identify the server.
 const SERVER_DIGITS: usize = 16;
-/// Maximum number of parts in an answer: more than any has.
+/// Maximum number of parts in an answer: more than any answer has.
 pub const MOST_PARTS: usize = 4096;
 /// Maximum length of a string in characters: more than is kept of any answer.
 const MOST_CHARS: usize = 16 << 20;

@@ -22,7 +22,7 @@ impl EarlierCalls {
         Arc::new(self)
     }
 
-    /// Bytes that the ids take.
+    /// Returns the bytes that the ids take.
     pub(crate) const fn bytes(&self) -> usize {
         self.0.capacity() * size_of::<u64>()
     }

@@ -66,7 +66,7 @@ impl Reply {
     }
 }
 
-/// Members that a response repeats, and what shapes it.
+/// What a response repeats from its request, and what shapes the response.
 pub struct ResponsesReply {
     /// Members of the request to repeat, each preceded by a comma, on one line.
     pub echo: String,

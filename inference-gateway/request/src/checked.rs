@@ -126,7 +126,8 @@ impl Request {
         })
     }
 
-    /// Minimum number of output tokens, over all choices, that the upstreams accept and that leave room for an answer.
+    /// Returns the minimum number of output tokens, over all choices, that the upstreams accept and that leaves room
+    /// for an answer.
     fn least_output(&self, forms: &[BodyForm]) -> u64 {
         let of_api = |form: &BodyForm| match form.api() {
             UpstreamApi::Chat => self.n,
@@ -268,7 +269,7 @@ struct Written {
     opening: Bytes,
 }
 
-/// Lowest limit to write for upstreams of another API, since they refuse lower ones.
+/// Returns the lowest limit to write for upstreams of another API, since they refuse lower ones.
 fn least_to_write(forms: &[BodyForm]) -> u64 {
     let is_written = |form: &&BodyForm| form.api() == UpstreamApi::Responses && !form.is_passed();
     forms.iter().find(is_written).map_or(0, |_| LEAST_OF_RESPONSES)

@@ -56,7 +56,7 @@ pub fn parse(body: &Bytes) -> Result<Request, ApiError> {
 enum Element {
     /// A text, which is one prompt.
     Text,
-    /// A token; all together are the only prompt.
+    /// A token. All tokens together form the only prompt.
     Token,
     /// A list of tokens, which is one prompt.
     Tokens,

@@ -34,7 +34,7 @@ pub fn parse(body: &Bytes) -> Result<Request, ApiError> {
     read(&members, body)
 }
 
-/// Parses the body of a request to count a prompt, which has no limit of output.
+/// Parses the body of a request to count a prompt, which needs no output limit.
 pub fn parse_to_count(body: &Bytes) -> Result<Request, ApiError> {
     read(&Members::of_body(body)?, body)
 }
@@ -72,7 +72,7 @@ fn read(members: &Members<'_, '_>, body: &Bytes) -> Result<Request, ApiError> {
     })
 }
 
-/// Checks and writes the parameters of sampling.
+/// Checks and writes the sampling parameters.
 fn sampling(members: &Members<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
     draft::sampling(members, draft)?;
     if let Some(value) = members.get("top_k")

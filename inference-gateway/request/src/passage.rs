@@ -1,7 +1,7 @@
 //! A body that is passed on to an upstream of its own API. It stays unchanged, except for members that cost money
-//! outside the usage, name the caller, or depend on the upstream. These are cut out, and those that stay are written
-//! into the head. Members that the API's vendor does not document pass only to the vendor's own servers, or where the
-//! catalogue names them: other servers may give them another meaning.
+//! outside the usage, name the caller, or depend on the upstream. These are cut out; those that the upstream still
+//! needs are written into the head. Members that the API's vendor does not document pass only to the vendor's own
+//! servers, or where the catalogue names them: other servers may give them another meaning.
 
 mod cuts;
 mod notes;
@@ -95,7 +95,7 @@ struct PassedMember {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MemberFate {
     Kept,
-    /// It moves to the head, or something does in its place.
+    /// It, or a replacement for it, moves to the head.
     ToHead,
     Out,
     /// The vendor does not document it.
@@ -215,12 +215,13 @@ pub(crate) struct PassedBody {
 }
 
 impl Passage {
-    /// Bytes of the received body.
+    /// Returns the number of bytes in the received body.
     pub(super) const fn received_bytes(&self) -> usize {
         self.body.len()
     }
 
-    /// Bytes written to replace parts of the body, and bytes of the names of members that may be omitted.
+    /// Counts the bytes written to replace parts of the body, and the bytes in the names of members that may be
+    /// omitted.
     pub(super) fn replaced_bytes(&self) -> usize {
         let cut =
             |cut: &Cut| cut.with.len() + cut.names.iter().map(String::len).sum::<usize>() + size_of::<Cut>();

@@ -52,7 +52,8 @@ pub fn parse(body: &Bytes, passes: impl FnOnce(&str) -> bool) -> Result<Request,
     input::additional_tools(&input, &mut tools, &mut draft)?;
     let (names, dropped_tools) = tools.finish(&members, &mut draft)?;
     input::messages(&members, &input, &names, &mut draft)?;
-    // A passed whole answer repeats the request itself. The gateway may have to end a stream, which repeats it too.
+    // A whole answer that is passed on already repeats the request. For a stream, the gateway may have to write the
+    // last event, which also repeats the request.
     let echo = if stream || !passes(&model) { echo::echo(&members)? } else { String::new() };
     let passage = passage::of(body, &members, &mut draft)?;
     let earlier_calls = std::mem::take(&mut draft.earlier_calls).complete();
@@ -86,7 +87,7 @@ fn refuse_stored(members: &Members<'_, '_>) -> Result<(), ApiError> {
     }
 }
 
-/// Checks and writes the parameters of sampling.
+/// Checks and writes the sampling parameters.
 fn sampling(members: &Members<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
     draft::sampling(members, draft)?;
     if let Some(value) = members.get("top_logprobs")

@@ -14,7 +14,7 @@ use crate::{
     forward::{BodyForm, BodyPieces, Forward, ProgressReports, UpstreamParams},
 };
 
-/// A model whose upstream is of this kind.
+/// Returns a model whose upstream is of this kind.
 pub(crate) fn model(kind: &str) -> Model {
     Catalog::parse(&catalogue(kind), "test").unwrap().models.remove(0)
 }
@@ -50,7 +50,7 @@ pub(crate) fn responses(body: &Bytes) -> Result<Request, ApiError> {
     crate::responses::parse(body, |_| false)
 }
 
-/// A model that serves these APIs.
+/// Returns a model that serves these APIs.
 pub(crate) fn serving(serves: &str) -> Model {
     let catalogue = catalogue("vllm").replace("owned_by", &format!("serves = {serves}\n        owned_by"));
     Catalog::parse(&catalogue, "test").unwrap().models.remove(0)
@@ -80,13 +80,13 @@ pub(crate) fn sent(request: Request, kind: &str) -> Value {
     body(&forward)
 }
 
-/// A model with one upstream of the kind `openai`, configured with these lines.
+/// Returns a model with one upstream of the kind `openai`, configured with these lines.
 pub(crate) fn model_with(lines: &str) -> Model {
     let catalogue = catalogue("openai").replace("image_urls", &format!("{lines}\n        image_urls"));
     Catalog::parse(&catalogue, "test").unwrap().models.remove(0)
 }
 
-/// An account whose pseudonyms bodies contain.
+/// Returns the account whose pseudonyms bodies contain.
 pub(crate) fn account() -> AccountId {
     AccountId::new(Timestamp::from_millis(1), [7; 10])
 }
@@ -126,7 +126,7 @@ pub(crate) fn body(forward: &Forward) -> Value {
     body
 }
 
-/// A model with an upstream of each API.
+/// Returns a model with an upstream for each API.
 fn model_of_all() -> Model {
     let catalogue = catalogue("openai");
     let (service, upstream) = catalogue.split_once("[[model.upstream]]").unwrap();

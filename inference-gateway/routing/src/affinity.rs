@@ -13,7 +13,7 @@ pub fn affinity(account: AccountId, opening: &[u8]) -> u64 {
 }
 
 /// Returns the salt that separates an account's part of an upstream's cache. Like an account id, a salt cannot be
-/// guessed; it does not reveal the account to the upstream.
+/// guessed, and it does not reveal the account to the upstream.
 pub fn cache_salt(account: AccountId) -> String {
     let salt = blake3::derive_key("faregate 2026 salt of prefix caches", account.to_string().as_bytes());
     blake3::Hash::from_bytes(salt).to_hex().to_string()

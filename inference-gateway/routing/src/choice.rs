@@ -12,14 +12,14 @@ use shared::ids::AccountId;
 /// Consecutive failures after which an upstream is set aside. The first may be the request's fault, and the second a
 /// coincidence.
 const FAILURES: u32 = 3;
-/// How long an upstream is set aside at first, until a trial request: about the shortest restart of a server. Every
-/// failed trial doubles it.
+/// How long an upstream is first set aside before a trial request: about as long as the fastest restart of a server.
+/// Every failed trial doubles it.
 const FIRST_ASIDE: Duration = Duration::from_secs(2);
 /// Maximum time until a recovered upstream is noticed, however long its outage was.
 const LONGEST_ASIDE: Duration = Duration::from_secs(30);
 /// How long an upstream that reports overload or is draining gets no new requests.
 const BREATHER: Duration = Duration::from_secs(1);
-/// How long failures are excused when several upstreams fail at the same requests and answer no others. Busy upstreams
+/// How long failures are excused when several upstreams fail on the same requests and answer no others. Busy upstreams
 /// answer far more often, so an outage that they share is noticed soon.
 const EXCUSED_FOR: Duration = Duration::from_secs(10);
 /// Load of an upstream, in percent of its fair share, above which requests leave the upstream that caches their prefix.
@@ -33,7 +33,7 @@ pub enum AttemptOutcome {
     Served,
     /// The beginning of an answer.
     Answered,
-    /// A report of overload, or of a coming stop.
+    /// A report of overload, or of an imminent stop.
     Overloaded,
     /// A failure before or during the answer.
     Failed,
@@ -42,7 +42,7 @@ pub enum AttemptOutcome {
     /// A refusal of something that one client passed, which says nothing about the upstream.
     Unjudged,
     /// A failure of a request with this account's own query or headers, which may be the cause. It counts only for this
-    /// account, until a request without them or of another account has failed too.
+    /// account, until a request that lacks them or comes from another account has also failed.
     FailedWithHead(AccountId),
     /// A refusal either of something that this account passed, or of everything. It counts as a failure once another
     /// account gets one too.
@@ -162,8 +162,8 @@ impl Health {
         Self { failures: self.failures.saturating_sub(1), aside, excused_since: Some(since), ..self }
     }
 
-    /// Returns the health when a request is sent, with its account if known. If the upstream was set aside for long
-    /// enough, this request is a trial: unless it is answered, the upstream is set aside for twice as long.
+    /// Returns the health after a request is sent. `account` is the request's, if known. If the upstream was set aside
+    /// for long enough, this request is a trial: unless it is answered, the upstream is set aside for twice as long.
     #[must_use]
     pub fn tried(self, account: Option<AccountId>, now: Duration) -> Self {
         let again = |Aside { until, length }: Aside| {
@@ -185,7 +185,7 @@ impl Health {
         self.aside.is_some()
     }
 
-    /// Time from which a request may try an upstream that was set aside.
+    /// Returns the time from which a request may try an upstream that was set aside.
     pub fn aside_until(&self) -> Option<Duration> {
         self.aside.map(|aside| aside.until)
     }
@@ -266,8 +266,8 @@ fn by_turn(a: &Candidate, b: &Candidate, turn: u64) -> Ordering {
     distance(a, turn).total_cmp(&distance(b, turn))
 }
 
-/// Distance of a key from an upstream. The nearest upstream owns the key. With weighted rendezvous hashing, an
-/// upstream's share of all keys is proportional to its weight.
+/// Returns the distance of a key from an upstream. The nearest upstream owns the key. With weighted rendezvous hashing,
+/// an upstream's share of all keys is proportional to its weight.
 fn distance(candidate: &Candidate, key: u64) -> f64 {
     // 53 bits, which a float holds exactly, as a number strictly between 0 and 1.
     #[expect(clippy::cast_precision_loss, reason = "53 bits fit")]

@@ -1,4 +1,4 @@
-//! Decides which upstream a request goes to, from earlier requests' outcomes.
+//! Decides which upstream a request goes to, from the outcomes of earlier requests.
 
 mod affinity;
 mod choice;

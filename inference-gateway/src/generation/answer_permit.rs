@@ -14,8 +14,8 @@ use tokio::time::Instant;
 const UNCOUNTED_BYTES: usize = 64 << 10;
 /// Bytes taken at once. Larger steps lock the accounts' shares less often.
 const STEP_BYTES: usize = 256 << 10;
-/// Longest total wait of a whole answer for memory. The answer was generated and will be billed, so it is worth waiting
-/// for others to finish. The upstream waits too.
+/// Maximum total time that a whole answer waits for memory. The answer was generated and will be billed, so it is worth
+/// waiting for other answers to finish. Meanwhile, its upstream has to wait as well.
 const WAIT_FOR_MEMORY: Duration = Duration::from_secs(10);
 
 /// Part of the budget that an answer holds until it is dropped.

@@ -91,7 +91,8 @@ impl Generator {
 
     /// Opens the hold on an exact count, if the bound was refused or there is none (`denial` is absent). Meanwhile the
     /// prompt's lower bound is held, so that the upstream does not count a prompt that the key cannot pay for anyway.
-    /// If the count fails, a bound that was only refused for taking much of what is left is held if it fits.
+    /// If the count fails, the hold is opened on the bound, provided that it fits and was refused only for taking much
+    /// of what is left.
     async fn authorize_counted(
         &self,
         job: &mut Job,
@@ -145,8 +146,8 @@ impl Generator {
     }
 
     /// Opens the hold on an exact count, if the bound exceeds the tokens per minute. If there is no count, an estimate
-    /// must fit. A prompt that cannot fit now is not counted. Meanwhile the prompt's lower bound is held, so that every
-    /// count is a request for the rates, whatever happens next.
+    /// must fit. A prompt that cannot fit now is not counted. Meanwhile the prompt's lower bound is held, so that the
+    /// rates treat every count as a request, whatever happens next.
     async fn admit_counted(
         &self,
         job: &mut Job,
@@ -320,8 +321,8 @@ fn never_fits(tokens: u64, size: &str, room: TokenRoom) -> ApiError {
     error
 }
 
-/// Makes the error of a denial. If the request lets the model reason, what is left may pay for some output, but not for
-/// an answer.
+/// Makes the error for a denial. If the request lets the model reason, what is left may pay for some output, but not
+/// for an answer.
 fn refused(denial: Denial, forward: &Forward) -> ApiError {
     let is_short = matches!(counting(&denial, forward), Counting::MayPay);
     let mut error = ApiError::from(denial);
@@ -355,7 +356,7 @@ fn is_worth_counting(forward: &Forward) -> bool {
 /// Why to count a prompt whose bound was refused.
 enum Counting {
     Useless,
-    /// What is left may pay for fewer tokens.
+    /// The remaining money may pay for fewer tokens.
     MayPay,
     /// Fewer tokens may fit the tokens per minute.
     MayFitTokens,

@@ -53,7 +53,7 @@ pub(super) struct Route {
 }
 
 impl Route {
-    /// Records the upstream that is asked now, also in telemetry, since it may fail.
+    /// Records which upstream is being asked, also in telemetry, since it may fail to answer.
     fn ask(&mut self, running: Running) -> &Running {
         let upstream = running.upstream();
         self.asked_kind = Some(upstream.entry.kind);
@@ -98,7 +98,8 @@ impl Generator {
         if hold.output_tokens() < asked {
             self.widen(hold, pool, job, asked, &mut route.counted_by).await;
         }
-        // A grant below the request is final, so it becomes the upstream's limit, at which it stops by itself.
+        // A grant of less than was requested is final, so it becomes the upstream's limit. The upstream then stops by
+        // itself.
         let granted = hold.output_tokens();
         let max_tokens = if granted < asked { granted / job.forward.n } else { job.forward.max_tokens };
         self.send(pool, job, hold, max_tokens, route).await

@@ -124,7 +124,8 @@ impl Job {
         failure.outcome()
     }
 
-    /// Returns the upstream's limit if it is lower than requested, because of the model or because no more can be paid.
+    /// Returns the upstream's limit if it is lower than requested, because of the model or because no more can be paid
+    /// for.
     pub(super) fn lowered(&self, max_tokens: u64) -> Option<u64> {
         (max_tokens < self.forward.asked_tokens).then_some(max_tokens)
     }

@@ -40,7 +40,7 @@ use stream::Stream;
 const MOST_COUNTED_BYTES: usize = 32 << 20;
 /// Maximum number of bytes kept for a client that reads nothing: a few thousand tokens, or a minute of most models.
 const MOST_UNREAD_BYTES: usize = 1 << 20;
-/// Room required before more is read for a client that reads nothing: a large piece of an upstream.
+/// Room required before more is read for a client that reads nothing: enough for a large piece from an upstream.
 const PIECE_BYTES: usize = 64 << 10;
 
 /// Starts the answer with the stream.

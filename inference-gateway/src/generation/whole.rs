@@ -51,7 +51,8 @@ pub(super) struct Deadline {
 }
 
 impl Deadline {
-    /// Makes a deadline from now on. A stream has `to_begin` to begin; without a client, an answer has the same time.
+    /// Starts the deadline now. An answer must end within `WHOLE_ANSWER` times `to_begin`, and within `to_begin` once
+    /// its client has left.
     pub(super) fn new(client: &Client, to_begin: Duration) -> Self {
         let at = Instant::now() + WHOLE_ANSWER * to_begin;
         Self { at, client: client.clone(), after_client: to_begin }
@@ -87,7 +88,7 @@ impl ReadBounds {
 struct NotKept {
     reason: Reason,
     length: u64,
-    /// First and last bytes of the answer. One of them contains the usage.
+    /// The first and the last bytes of the answer. One of the two contains the usage.
     start: Bytes,
     end: Bytes,
     /// The meter of a folded stream.
@@ -348,7 +349,7 @@ async fn refuse(length: u64, largest: u64, memory: &mut AnswerPermit) -> Option<
     if memory.wait_for(bytes).await { None } else { Some(Reason::NoRoom) }
 }
 
-/// A whole answer that fails costs nothing.
+/// Ends a whole answer that failed. It costs nothing.
 async fn failed(
     job: &Job,
     hold: OpenHold,

@@ -40,7 +40,7 @@ pub(super) struct Call {
 }
 
 impl Call {
-    /// The caller, identified by its connection.
+    /// Returns the caller, identified by its connection.
     pub(super) fn caller(&self) -> Caller {
         Caller(ConnectionTrust::of(self.request.extensions()))
     }

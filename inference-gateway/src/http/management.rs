@@ -78,7 +78,7 @@ enum SendFailure {
 }
 
 impl Management {
-    /// The key-services at these addresses, in the order of `health`.
+    /// Makes a client of the key-services at these addresses, which are in the order of `health`.
     pub(crate) fn new(
         addresses: Vec<Uri>,
         health: Arc<KeyServiceHealth>,

@@ -43,7 +43,8 @@ const SMALL_BODY: u64 = 64 << 10;
 
 /// Response header with the generation's id, which is also the billing id.
 pub(super) const X_GENERATION_ID: HeaderName = HeaderName::from_static("x-generation-id");
-/// Response header with the lowered value of `max_tokens`, because of the model's limit or because no more can be paid.
+/// Response header with the value to which `max_tokens` was lowered, because of the model's limit or because no more
+/// can be paid for.
 pub(super) const X_MAX_TOKENS: HeaderName = HeaderName::from_static("x-max-tokens");
 
 const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
@@ -193,7 +194,7 @@ impl Checked {
     }
 }
 
-/// The response to a generation whose answer begins.
+/// Makes the response to a generation whose answer begins.
 fn respond(Started { id, max_tokens, rates, body }: Started) -> Response {
     let (body, content_type, stream) = match body {
         AnswerBody::Whole(bytes) => (Body::from(bytes), "application/json", false),

@@ -1,4 +1,4 @@
-//! Models in lists, and the list in pages, in the form that Messages clients read.
+//! Models as lists describe them, and the list in pages, as clients of the Messages API read it.
 
 mod codex;
 
@@ -29,14 +29,14 @@ pub(super) struct ModelObject<'a> {
     alias_of: Option<&'a str>,
     /// Tokens of prompt and output together.
     context_length: u64,
-    /// The same, by the name that clients of vLLM read.
+    /// The same, under the name that clients of vLLM read.
     max_model_len: u64,
-    /// The same, by the name that clients of the Messages API read.
+    /// The same, under the name that clients of the Messages API read.
     max_input_tokens: u64,
     /// Limit of output tokens; absent for a model that generates none.
     #[serde(skip_serializing_if = "Option::is_none")]
     max_output_tokens: Option<u64>,
-    /// Words of reasoning effort that the model accepts.
+    /// Reasoning efforts that the model accepts.
     efforts: Vec<&'static str>,
     pricing: Pricing,
 }

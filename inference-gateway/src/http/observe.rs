@@ -56,7 +56,7 @@ impl Head {
 pub(super) struct Observed<'a> {
     /// Pattern of the route. Patterns keep the number of labels small.
     pub(super) route: &'static str,
-    /// Counter of `POST`s answered with 200, if already looked up: a lookup costs more than counting.
+    /// Counter of `POST`s answered with 200, if it was already looked up, since a lookup costs more than counting.
     pub(super) served: Option<&'a Counter>,
 }
 

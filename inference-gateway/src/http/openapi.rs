@@ -89,7 +89,7 @@ pub(super) fn document(routes: impl Iterator<Item = (&'static str, &'static str,
     })
 }
 
-/// A route that describes the service.
+/// Describes a route that returns information about the service.
 pub(super) fn about(schemas: &mut SchemaGenerator, id: &str) -> Value {
     let operation = Operation::new(id, "About this service.").answers::<About<'_>>(schemas, 200, &[]);
     operation.refuses(&[Code::InternalError, Code::Overloaded]).into_value()
@@ -172,13 +172,13 @@ pub(super) fn count_tokens(schemas: &mut SchemaGenerator) -> Value {
     refuses_in_messages(operation, schemas).into_value()
 }
 
-/// Headers of the answer to a model call.
+/// Lists the headers of the answer to a model call.
 fn call_headers() -> Vec<&'static str> {
     let own = ["x-generation-id", "x-max-tokens", "x-dropped-tools", "x-dropped-members"];
     own.into_iter().chain(rate_headers::NAMES).collect()
 }
 
-/// A model call whose answer may be a stream.
+/// Describes a model call whose answer may be a stream.
 fn call<Q: JsonSchema, A: JsonSchema>(schemas: &mut SchemaGenerator, id: &str, events: &str) -> Operation {
     let content = json!({
         JSON: {"schema": schemas.subschema_for::<A>()},

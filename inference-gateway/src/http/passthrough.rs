@@ -21,7 +21,7 @@ use super::{
 };
 use forwarded::Forwarded;
 
-/// The largest form of a page, in bytes.
+/// Maximum size of a form from a page, in bytes.
 const MAX_FORM: usize = 32 << 10;
 /// Bytes of a form that are read even if the budget of unauthenticated callers is used up, so that people can still
 /// sign in. The bound on requests of unauthenticated callers limits the memory for such small forms.

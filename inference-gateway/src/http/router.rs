@@ -28,7 +28,7 @@ use super::{
     routes::{PublicRoute, find},
 };
 
-/// The handler of all public routes.
+/// Makes the handler of all public routes.
 pub(crate) fn routes(app: Arc<App>) -> Handler {
     let served = Dialect::ALL.map(|dialect| answers(dialect.route(), &Method::POST, StatusCode::OK));
     let router = Arc::new(Router { app, served });

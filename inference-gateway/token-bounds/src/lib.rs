@@ -47,7 +47,8 @@ const LONGEST_ESCAPE: u64 = 6;
 const INDENT: u64 = 4;
 /// Length of the longest float that a renderer writes for a number with an exponent.
 const FLOAT: u64 = 24;
-/// Levels of nesting in a tool or schema. Upstreams have recursive parsers, which fail or crash at 100 or more.
+/// Maximum number of nested levels in a tool or schema. Upstreams have recursive parsers, which fail or crash at 100 or
+/// more.
 pub const MAX_DEPTH: u64 = 64;
 
 /// A value is nested deeper than [`MAX_DEPTH`].
@@ -60,9 +61,9 @@ pub struct PromptSize {
     bytes: u64,
     /// Maximum number of tokens that the template itself adds.
     markers: u64,
-    /// Tools or the format of an answer must be explained to the model.
+    /// Whether tools or the format of an answer must be explained to the model.
     preamble: bool,
-    /// Templates show more than text: tools, tool calls, JSON, or template parameters.
+    /// Whether templates show more than text: tools, tool calls, JSON, or template parameters.
     more_than_texts: bool,
     /// Minimum number of bytes in long texts that do not repeat the bytes before them.
     varied: u64,
@@ -116,8 +117,7 @@ impl PromptSize {
 
     /// Counts a text that should be JSON. Templates show it unchanged, rewritten, or as a JSON string.
     pub fn maybe_json(&mut self, text: &str) {
-        // A text nested too deeply for a parser is shown only as a string, with at most six bytes for each of its
-        // bytes.
+        // A text nested too deeply for a parser is shown only as a string, which is at most six times as long.
         self.bytes += rewritten(text).unwrap_or(6 * text.len() as u64) + growth(text);
     }
 
@@ -185,7 +185,7 @@ impl PromptSize {
     }
 }
 
-/// Bytes of the longest JSON spelling of each byte of a text.
+/// For each byte of a text, the number of bytes in its longest JSON spelling.
 const SPELLED: [u8; 256] = {
     let mut spelled = [1; 256];
     let mut byte = u8::MAX;
@@ -305,7 +305,7 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::{Value, json};
 
-    /// A value with its lines broken and indented, as one family of templates writes tools.
+    /// Writes a value with indented lines, as one family of templates writes tools.
     fn indented(value: &Value, depth: usize) -> String {
         let line = |depth: usize| format!("\n{}", " ".repeat(4 * depth));
         let list = |open, items: Vec<String>, close| {
@@ -323,7 +323,7 @@ mod tests {
         }
     }
 
-    /// Every string escaped as much as any renderer does.
+    /// Escapes every string as much as any renderer does.
     fn escaped(json: &str) -> String {
         let escape = |c: char| match c {
             '<' | '>' | '&' | '\'' => format!("\\u{:04x}", c as u32),

@@ -87,7 +87,7 @@ fn without_addresses(sentence: &str) -> String {
     kept + rest
 }
 
-/// Replaces words that name something internal, or something of the operator's.
+/// Replaces words that name something internal, or something that belongs to the operator.
 fn masked(sentence: &str) -> String {
     let (mut kept, mut before) = (String::with_capacity(sentence.len()), String::new());
     for part in sentence.split_inclusive(inside::ends_word) {

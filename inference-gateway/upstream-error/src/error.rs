@@ -89,7 +89,7 @@ const PARTS_AT_FAULT: [(PartAtFault, &[&str]); 5] = [
 ];
 /// Longest location in a body that a client may see, in bytes.
 const MAX_PLACE_BYTES: usize = 200;
-/// Maximum number of bytes that are read of an error, since a parsed error takes many times its size in memory. A
+/// Maximum number of bytes that are read from an error, since a parsed error takes many times its size in memory. A
 /// longer one is ignored.
 pub const MAX_ERROR_BYTES: usize = 64 << 10;
 

@@ -61,8 +61,8 @@ const OF_ACCOUNT: [&str; 25] = [
 ];
 
 impl UpstreamError {
-    /// Returns the status of an error event in a stream: its code if that is a status, or what its type or code
-    /// corresponds to.
+    /// Returns the status of an error event in a stream: its code if that is a status, or else the status that its type
+    /// or code corresponds to.
     pub fn status_in_stream(&self) -> u16 {
         let status =
             |name: &str| STATUSES.iter().find(|(known, _)| *known == name).map(|(_, status)| *status);

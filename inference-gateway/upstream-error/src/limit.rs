@@ -36,7 +36,7 @@ const WINDOW: [&str; 8] = [
 ];
 
 /// Texts that report the prompt's tokens. vLLM's "at least # input tokens" is left out if output was requested, since
-/// vLLM stops counting once the prompt no longer fits with it.
+/// vLLM stops counting once the prompt no longer fits next to the output.
 const PROMPT: [&str; 9] = [
     "(# in the messages",                     // OpenAI, older vLLM
     "messages resulted in # tokens",          // OpenAI
@@ -62,7 +62,7 @@ const LIMIT_NAMES: [&str; 6] = [
 /// An output limit that an upstream refused, alone or together with the prompt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RefusedLimit {
-    /// Highest output limit of any request.
+    /// Highest output limit for any request.
     most: Option<u64>,
     /// Window for prompt and output together.
     window: Option<u64>,
@@ -70,7 +70,7 @@ pub struct RefusedLimit {
 }
 
 impl RefusedLimit {
-    /// Highest output limit of any request, if the upstream reports it.
+    /// Returns the highest output limit for any request, if the upstream reports it.
     pub const fn most(self) -> Option<u64> {
         self.most
     }

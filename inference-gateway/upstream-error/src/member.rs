@@ -59,7 +59,7 @@ const NINE_CHARACTERS: &str = "with a length of 9"; // Mistral
 /// Words for encrypted reasoning that a model does not have.
 const NOT_ENCRYPTED: [&str; 2] = ["encrypted content is not supported", "reasoning.encrypted_content"]; // OpenAI
 
-/// Names of members, in the order in which they are looked for.
+/// Names of members, in the order in which they are searched.
 const NAMES: [(&str, RefusedMember); 7] = [
     ("stream_options", RefusedMember::StreamOptions),
     ("parallel_tool_calls", RefusedMember::ParallelToolCalls),

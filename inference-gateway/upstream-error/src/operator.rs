@@ -108,7 +108,7 @@ pub(super) fn is_name(word: &str, before: &str) -> bool {
     NAMES.iter().any(is_named) || is_owned() || is_mail() || is_number()
 }
 
-/// Returns whether a word is a chosen name instead of a word of a language.
+/// Returns whether a word is an invented name rather than an ordinary word.
 fn has_name(word: &str) -> bool {
     word.contains(|c: char| c.is_ascii_digit() || c == '-' || c == '_')
 }

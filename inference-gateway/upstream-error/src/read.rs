@@ -7,9 +7,9 @@ use crate::{
     sizes::ContextSizes,
 };
 
-/// Maximum nesting that is read of an error, including JSON within texts.
+/// Maximum nesting down to which an error is read, including JSON within texts.
 const MOST_LEVELS: usize = 8;
-/// Maximum number of values that are read of an error.
+/// Maximum number of values that are read from an error.
 const MOST_VALUES: usize = 64;
 
 /// Members that contain the message, or an object with it, in the order in which they are searched.
@@ -116,7 +116,7 @@ impl ErrorSearch {
 
     /// Notes the names that an object gives to its error.
     fn note_members(&mut self, object: &Value, name: &str, is_cause: bool) {
-        // A response around the error has other members with these names.
+        // In a `response` object that encloses the error, members with these names mean something else.
         if name == "response" {
             return;
         }
@@ -127,10 +127,10 @@ impl ErrorSearch {
         };
         let code = [&object["code"], &object["details"]["error_code"], &object["status_code"]];
         self.codes.extend(code.into_iter().find_map(text).map(|code| (is_cause, code)));
-        // The `type` of an event around the error is the event's.
+        // If an event encloses the error, `type` is the type of the event.
         let kind = [&object["type"], &object["error_type"]].into_iter().find_map(text);
         let is_of_event = object["error"].is_object() || object["response"].is_object();
-        // The `type` of a validation detail is the check's.
+        // In a validation detail, `type` names the failed check.
         let is_of_check = object["loc"].is_array();
         self.kinds.extend(kind.filter(|_| !is_of_event && !is_of_check).map(|kind| (is_cause, kind)));
         self.params.extend(text(&object["param"]));

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// Phrases for the limit of a context. The number of tokens follows, or comes right before.
+/// Phrases for the limit of a context. The number of tokens comes after the phrase, or right before it.
 const LIMITS: [&str; 14] = [
     "maximum context length",
     "context length",
@@ -40,7 +40,7 @@ impl ContextSizes {
         (most > 0).then(|| Self::new(prompt, most))
     }
 
-    /// Reads the sizes in a text. A text with the total of prompt and output gives both after it.
+    /// Reads the sizes in a text. If a text gives the total of prompt and output, both parts follow it.
     pub(super) fn in_text(text: &str) -> Option<Self> {
         let lower = text.to_lowercase();
         let numbers = numbers(&lower);
@@ -89,13 +89,13 @@ fn is_of_number(bytes: &[u8], at: usize) -> bool {
     is_digit(at) || (bytes[at] == b',' && is_digit(at + 1) && is_digit(at + 2) && is_digit(at + 3))
 }
 
-/// Returns how many bytes to skip of a phrase that ends with the lower end of a range.
+/// Returns how many bytes to skip if this phrase ends with the lower end of a range, which is not the limit.
 fn skipped(text: &str, at: usize) -> usize {
     const RANGE: &str = "input length should be [1,";
     if text[at..].starts_with(RANGE) { RANGE.len() - 1 } else { 0 }
 }
 
-/// Finds the limit in a text: the first number after a phrase for it, or else the last one before.
+/// Finds the limit in a text: the first number after a phrase for it, or else the last number before the phrase.
 fn limit(text: &str, numbers: &[Number]) -> Option<u64> {
     let named = LIMITS.iter().find_map(|phrase| text.find(phrase));
     // Anthropic: "exceed context limit: 190000 + 20000 > 200000".

@@ -1,7 +1,6 @@
 //! A worker's client for upstreams: HTTP/1 with persistent connections.
 //!
-//! A request passes through no task or queue except its connection's. The pool of a general-purpose client would add
-//! some.
+//! A request passes through no task or queue except its connection's. A general-purpose client's pool would add more.
 
 use std::{
     collections::VecDeque,
@@ -55,7 +54,7 @@ pub struct UpstreamClient(Arc<OpenConnections>);
 
 struct OpenConnections {
     idle: Mutex<IdleConnections>,
-    /// Makes the connections, instead of TCP.
+    /// Replaces TCP for making connections.
     dial: Option<Arc<dyn Dial>>,
 }
 

@@ -30,7 +30,7 @@ pub struct CountTerms<'t> {
     pub owner: Owner,
     /// Query and headers for a body that is passed on.
     pub passed: &'t PassedHead,
-    /// The gateway's quotas. The body of the question uses some of them.
+    /// The gateway's quotas. The body that asks for the count uses some of them.
     pub admission: &'t Admission,
 }
 
@@ -43,8 +43,8 @@ pub struct PromptCount {
 }
 
 impl PromptCount {
-    /// Returns the request's tokens. They are exact, but for images that the count leaves out: their upper bound is
-    /// added.
+    /// Returns the number of tokens in the request. It is exact, except that images left out of the count are added at
+    /// their upper bound.
     pub fn bound(self, forward: &Forward) -> u64 {
         let images = if self.with_images { 0 } else { forward.image_tokens };
         self.tokens.saturating_add(images).saturating_add(forward.uncounted)
@@ -63,8 +63,8 @@ pub enum NotCounted {
 }
 
 impl Upstream {
-    /// Counts the exact tokens of the request's prompt, if this upstream can. Few prompts are counted at once; accounts
-    /// take turns for further ones.
+    /// Counts the exact tokens of the request's prompt, if this upstream can. Few prompts are counted at once. While
+    /// more wait, accounts take turns.
     pub async fn count(
         &self,
         client: &UpstreamClient,

@@ -111,7 +111,7 @@ impl UpstreamFailure {
         }
     }
 
-    /// Effect on the upstream's health.
+    /// Returns the effect on the upstream's health.
     pub const fn outcome(&self) -> AttemptOutcome {
         match self {
             Self::Unreachable(_) => AttemptOutcome::Unreachable,
@@ -126,8 +126,8 @@ impl UpstreamFailure {
         }
     }
 
-    /// Effect on the upstream's health if the client's own body was passed on; `with_head` if its query or headers were
-    /// too. What they cause is not the upstream's fault.
+    /// Returns the effect on the upstream's health if the client's own body was passed on; `with_head` if its query or
+    /// headers were too. What they cause is not the upstream's fault.
     pub const fn outcome_of_passed(&self, account: AccountId, with_head: bool) -> AttemptOutcome {
         match self {
             Self::CredentialRefused(_) | Self::Broken(_) if with_head => {
@@ -148,7 +148,7 @@ impl UpstreamFailure {
         }
     }
 
-    /// Failure of a request for which no upstream is left.
+    /// Makes the failure of a request for which no upstream is left.
     pub fn no_upstream() -> Self {
         Self::Unreachable("every upstream of the model is drained".into())
     }
@@ -202,7 +202,7 @@ impl fmt::Display for UpstreamFailure {
     }
 }
 
-/// Error for the client. Details for the operator are logged by the caller.
+/// Makes the error for the client. Details for the operator are logged by the caller.
 impl From<UpstreamFailure> for ApiError {
     fn from(failure: UpstreamFailure) -> Self {
         match failure {
@@ -291,7 +291,7 @@ pub fn of_event(error: &UpstreamError, entry: &Upstream, forward: &Forward) -> U
     of_error(error, error.status_in_stream(), entry, forward)
 }
 
-/// Interprets an error with this status. The client gets a report of whatever the request caused.
+/// Interprets an error with this status. If the request caused the error, the client gets a report of it.
 pub(crate) fn of_error(
     error: &UpstreamError,
     status: u16,
@@ -329,7 +329,7 @@ fn keeps_places(form: BodyForm, reply: &Reply) -> bool {
     }
 }
 
-/// A failure of the upstream itself. Its message may quote the prompt, so it is not logged.
+/// Makes the failure for an error of the upstream itself. Its message may quote the prompt, so it is not logged.
 fn broken(error: &UpstreamError, status: u16) -> UpstreamFailure {
     UpstreamFailure::Broken(format!("status {status}, type \"{}\"", shown(&error.kind, MAX_LOGGED_CHARS)))
 }

@@ -50,7 +50,7 @@ impl Operation {
         if forward.reply.is_of_chat() { Self::Chat } else { Self::Embeddings }
     }
 
-    /// Value of `gen_ai.operation.name`.
+    /// Returns the value of `gen_ai.operation.name`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Chat => "chat",
@@ -78,12 +78,12 @@ impl TokenCounters {
 }
 
 impl Metrics {
-    /// The metrics of these models.
+    /// Makes the metrics of the models in this catalogue.
     pub(crate) fn of(catalog: &Catalog) -> Self {
         Self(catalog.models.iter().map(|model| (model.id.clone(), ModelMetrics::of(model))).collect())
     }
 
-    /// The metrics of a model of the catalogue.
+    /// Returns the metrics of a model in the catalogue.
     pub(crate) fn model(&self, model: &str) -> Option<&ModelMetrics> {
         self.0.get(model)
     }

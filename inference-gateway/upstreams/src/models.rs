@@ -52,7 +52,7 @@ pub struct OfferedModels {
 }
 
 impl OfferedModels {
-    /// Offers the models of this catalogue, within a runtime.
+    /// Offers the models of this catalogue. Must be called within a runtime.
     pub fn new(catalog: Catalog, builtin: Option<Uri>) -> Result<Self, ConfigError> {
         let offered = Self::unchecked(catalog, builtin)?;
         *offered.checking.lock() = Some(check(&offered.get().catalog));

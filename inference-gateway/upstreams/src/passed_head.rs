@@ -15,8 +15,8 @@ const MESSAGES: &str = "/v1/messages";
 const BETA: &str = "beta";
 /// Longest query that is passed on, in bytes. Vendors use one or two words.
 const MAX_QUERY: usize = 256;
-/// Maximum size of all headers together, in bytes. An agent's list of extensions has a few hundred. Servers refuse long
-/// heads with their own status, which would not help the client.
+/// Maximum size of all headers together, in bytes. An agent's list of extensions has a few hundred bytes. Servers
+/// refuse long heads with their own status, which would not help the client.
 const MAX_HEADERS: usize = 2 << 10;
 
 /// The client's query and headers that are passed on.
@@ -130,7 +130,7 @@ mod tests {
         PassedHead::of(&request.body(()).unwrap().into_parts().0)
     }
 
-    /// An upstream that may be sent these members of a query.
+    /// Returns an upstream that may get these query parameters.
     fn upstream(pass_query: &[&str]) -> Upstream {
         let file = format!(
             r#"

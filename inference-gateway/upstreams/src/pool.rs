@@ -42,7 +42,7 @@ struct PoolMember {
     state: Mutex<UpstreamState>,
     /// Reports from which the template's unexpected tokens are learned.
     template: Mutex<TemplateReports>,
-    /// Fastest pace of a stream so far, in tokens per second of a choice; 0 before any.
+    /// Fastest pace of a stream so far, in tokens per second for each choice; 0 before any was measured.
     fastest: AtomicU64,
 }
 
@@ -120,9 +120,9 @@ impl Pool {
         at_address.for_each(|member| member.state.lock().drain(drained, now));
     }
 
-    /// Chooses the upstream for a request with these image URLs, other than `tried`; `None` if there is no other.
-    /// Drained upstreams are not chosen. `account` is the caller, if known. `affinity` identifies what the request
-    /// shares with requests that an upstream may have in its cache.
+    /// Chooses an upstream other than `tried` for a request with these image URLs; `None` if there is no other. Drained
+    /// upstreams are not chosen. `account` is the caller, if known. `affinity` identifies what the request shares with
+    /// requests that an upstream may have in its cache.
     pub fn choose(
         &self,
         account: Option<AccountId>,
@@ -148,7 +148,7 @@ impl Running {
         &self.member.upstream
     }
 
-    /// Position of the upstream among the model's upstreams in the catalogue, from 1.
+    /// Returns the upstream's position among the model's upstreams in the catalogue, from 1.
     pub fn place(&self) -> u32 {
         self.member.place
     }
@@ -158,8 +158,8 @@ impl Running {
         self.member.prompt_overhead(self.began.elapsed())
     }
 
-    /// Learns from the tokens that the upstream reports for a prompt without images and tools, compared with the
-    /// assumed bound.
+    /// Learns from the tokens that the upstream reports for a prompt without images or tools, compared with the assumed
+    /// bound.
     pub fn observe_prompt(&self, reported: u64, bound: u64) {
         let now = self.began.elapsed();
         let before = self.member.prompt_overhead(now);
@@ -210,7 +210,7 @@ impl Running {
         self.member.state.lock().tells(oddity, self.began.elapsed())
     }
 
-    /// Ends the attempt. Its failure must have been recorded.
+    /// Ends the attempt. Its failure must already have been recorded.
     pub fn failed(self) -> FailedAttempt {
         FailedAttempt { member: self.member.clone(), was_well: self.was_well }
     }

@@ -64,7 +64,7 @@ impl UpstreamState {
         self.since
     }
 
-    /// Kind and time of the last failure.
+    /// Returns the kind and time of the last failure.
     pub(crate) const fn last_failure(&self) -> Option<(&'static str, Duration)> {
         self.last_failure
     }

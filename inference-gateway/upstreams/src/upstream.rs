@@ -28,7 +28,7 @@ use crate::{
     passed_head::PassedHead,
 };
 
-/// Maximum number of prompts that an upstream counts at once. Counting is not paid, and a prompt may have 64 MiB.
+/// Maximum number of prompts that an upstream counts at once. Counting is free of charge, and a prompt may have 64 MiB.
 const MAX_COUNTS_AT_ONCE: usize = 4;
 /// Maximum number of one account's prompts that are counted at once: half, so that an account's slow counts leave
 /// permits to others.
@@ -139,7 +139,7 @@ impl Upstream {
         format!("{host}:{port}")
     }
 
-    /// Returns the form in which this server is asked.
+    /// Returns the form of the body that this server gets.
     pub fn form(&self, forward: &Forward) -> BodyForm {
         forward.form(&self.entry)
     }
@@ -154,7 +154,7 @@ impl Upstream {
         is_new
     }
 
-    /// Returns the features of the server in the API that it is asked in.
+    /// Returns the features of the server in the API that this request is sent in.
     pub(crate) fn dialect(&self, forward: &Forward) -> Dialect {
         match self.form(forward).api() {
             UpstreamApi::Chat => self.dialect,
@@ -179,8 +179,8 @@ impl Upstream {
         self.counter(forward).is_some()
     }
 
-    /// Returns whether a stream of this server may end without a report of the prompt's tokens, which are then counted.
-    /// Servers of the other APIs report them in the first event, or are read to the end if the client leaves.
+    /// Returns whether a stream from this server may end without a report of the prompt's tokens, which are then
+    /// counted. Servers of the other APIs report them in the first event, or are read to the end if the client leaves.
     pub fn counts_late(&self, forward: &Forward) -> bool {
         self.form(forward).api() == UpstreamApi::Chat && self.counts(forward)
     }
@@ -223,7 +223,7 @@ impl Upstream {
         self.learned.refused()
     }
 
-    /// Returns the highest output limit that the server accepts, as far as it has said.
+    /// Returns the highest output limit that the server accepts, as far as it has reported one.
     pub fn most_output(&self) -> u64 {
         self.learned.most_output()
     }

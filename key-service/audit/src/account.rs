@@ -37,7 +37,7 @@ pub(super) struct AccountMoment {
 }
 
 impl AccountMoment {
-    /// Sum of the open holds.
+    /// Returns the sum of the open holds.
     pub(super) fn held(&self) -> NanoUsd {
         Holds::read(&self.due).all()
     }
@@ -177,8 +177,8 @@ impl Books<'_> {
     }
 }
 
-/// Returns whether a deposit matches its entry's time and its payment's id. The id of a payment's deposit has no time
-/// in it.
+/// Returns whether a deposit matches its entry's time and its payment's id. A payment's deposit has an id without a
+/// time.
 fn fits(account: AccountId, id: DepositId, entry: &[u8], deposited: &Deposited) -> bool {
     match &deposited.payment {
         None => id.created_at() != Timestamp::from_millis(0),
@@ -190,7 +190,7 @@ fn is_last(LastDeposit { credit, at }: LastDeposit, entry: &[u8], id: DepositId,
     of.credit == Some(credit) && names::deposited(at, id) == entry
 }
 
-/// The id in an entry of [`names::DEPOSITED`].
+/// Reads the id in an entry of [`names::DEPOSITED`].
 fn deposit_id(entry: &[u8]) -> Result<DepositId, StoreError> {
     entry.get(8..).and_then(DepositId::from_slice).ok_or_else(|| damaged("the index of deposits"))
 }

@@ -16,7 +16,7 @@ use shared::ids::EventId;
 
 use crate::{bounds::AT_ONCE, reading::Books};
 
-/// Bytes of an event's id, which precedes its JSON in the log.
+/// Length of an event's id in bytes. In the log, the id precedes the event's JSON.
 const ID: usize = 16;
 /// Indexes of events and of thresholds.
 const INDEXES: [Index; 3] = [names::EVENT_IDS, names::EVENTS_OF, names::TOLD_AT];

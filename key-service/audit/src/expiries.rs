@@ -16,7 +16,7 @@ const MOST_EXPIRIES: usize = 100_000;
 /// Bills of expiries, which late captures may correct.
 pub(super) struct Expiries {
     bills: HashMap<GenerationId, Settlement>,
-    /// All entries of generations since this time are here; `None` if there were too many to remember.
+    /// The expiry bills of all generations since this time are here; `None` if there were too many to remember.
     known_from: Option<Timestamp>,
 }
 
@@ -29,8 +29,8 @@ pub(super) enum Adds {
 }
 
 impl Expiries {
-    /// Starts with the expiries in a journal. If there may have been earlier entries, `begins_at` is the time of its
-    /// first entry.
+    /// Creates an empty collection for reading a journal from its start. If earlier entries may have been dropped,
+    /// `begins_at` is the time of its first remaining entry.
     pub(super) fn new(begins_at: Option<Timestamp>) -> Self {
         let known_from = begins_at.map_or(Timestamp::from_millis(i64::MIN), |at| at.plus(LATE));
         Self { bills: HashMap::new(), known_from: Some(known_from) }

@@ -23,9 +23,9 @@ use crate::{
     reading::Books,
 };
 
-/// Sets of generations read at once, which cover twelve hours. In an idle account, most are empty.
+/// Number of sets of generations to read at once. They cover twelve hours; in an idle account, most are empty.
 const SETS_AT_ONCE: usize = 72;
-/// Number of future sets to read too, since gateways make ids by their own clocks.
+/// Number of future sets to read as well, since ids contain the time by a gateway's clock.
 const SETS_AHEAD: u32 = 2;
 
 /// Entries in the index of open holds, by generation. More than one means a fault.
@@ -158,7 +158,7 @@ impl Books<'_> {
     }
 }
 
-/// Returns a generation, if it can be read.
+/// Decodes a generation; `None` if that fails.
 fn read(record: &Record) -> Option<Generation> {
     value(record).ok().filter(|read| *read != Generation::None)
 }

@@ -36,9 +36,9 @@ const INDEXES: [Index; 7] = [
     layout::KEYS_BY_STATUS,
     layout::KEYS_EXPIRING,
 ];
-/// Keys or groups that are checked again together.
+/// Number of keys or groups that are checked again together.
 const DOUBTED_AT_ONCE: usize = 50;
-/// How often to try to read a key and its entries as of one moment while its settings are changing.
+/// How many times to try to read a key and its entries as of one moment while its settings are changing.
 const ATTEMPTS: u32 = 10;
 const ID: usize = 16;
 
@@ -249,7 +249,7 @@ fn judge(
     }
 }
 
-/// A question about the money and the profile of each key or group.
+/// Asks for the money and the profile of each key or group.
 fn records_of(owners: &[BudgetOwner]) -> Question {
     let names = |of: &BudgetOwner| -> [Name; 2] {
         match *of {
@@ -260,7 +260,7 @@ fn records_of(owners: &[BudgetOwner]) -> Question {
     Question::Records(owners.iter().flat_map(names).collect())
 }
 
-/// Makes the entries that a key's or group's records require.
+/// Returns the entries that a key's or group's records require.
 fn entries_of(
     of: BudgetOwner,
     money: Option<&Record>,

@@ -54,9 +54,9 @@ pub use reading::Books;
 const FEWEST_KEPT: u64 = 1_000;
 /// How far the time of an account's last expiry may be behind the journal's time, since clocks differ.
 const EXPIRY_LATE: Duration = Duration::from_hours(24);
-/// How often to start over before an audit fails. Entries are normally read faster than they are dropped.
+/// How many times an audit is attempted before it fails. Entries are normally read faster than they are dropped.
 pub const AUDIT_ATTEMPTS: u32 = 10;
-/// How often to look up keys and groups that were created during the audit.
+/// How many times to look up keys and groups that were created during the audit.
 const LATE_ROUNDS: u32 = 10;
 enum ReadAttempt {
     Done(Box<Option<Audit>>),
@@ -82,8 +82,8 @@ struct JournalRead {
 }
 
 impl Books<'_> {
-    /// Audits the account's books while spending continues. `None` if the account does not exist. Reads the whole
-    /// journal in bounded memory.
+    /// Audits the account's books while spending continues. Reads the whole journal in bounded memory. Returns `None`
+    /// if the account does not exist.
     pub async fn audit(&self, account: AccountId) -> Result<Option<Audit>, StoreError> {
         for _ in 0..AUDIT_ATTEMPTS {
             match self.go_through(account).await? {
@@ -161,7 +161,7 @@ impl Books<'_> {
         Ok(auditor.account(record.money, moment.held(), deposits.into_iter()))
     }
 
-    /// Starts at the first entry that still exists.
+    /// Starts to read the journal at the first entry that still exists.
     async fn begin_reading(&self, account: AccountId, entries: u64) -> Result<JournalRead, StoreError> {
         let (log, order) = (names::JOURNAL, Order::Ascending);
         let first = Question::Values { log, from: 0, to: u64::MAX, order, limit: 1 };

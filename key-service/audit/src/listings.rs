@@ -1,4 +1,4 @@
-//! Compares payers' sums with the lists through which a key's sums are found.
+//! Compares payers' sums with the lists that are used to find a key's sums.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use shared::ids::KeyId;
 
 use crate::sums::RecordedSum;
 
-/// Keys whose lists are read at once.
+/// Number of keys whose lists are read at once.
 const AT_ONCE: usize = 500;
 
 /// The lists of keys as last read. A list that lacks a day is read again.

@@ -28,7 +28,7 @@ pub(crate) fn journal_entry(number: u64, value: &[u8]) -> Result<JournalEntry, S
     read_entry(number, value).ok_or_else(|| StoreError::Damaged(format!("entry {number} of the journal")))
 }
 
-/// Makes the error for a record that no version of this program writes.
+/// Returns the error for a record that no version of this program writes.
 pub(crate) fn damaged(what: &str) -> StoreError {
     StoreError::Damaged(format!("{what} cannot be read"))
 }

@@ -116,7 +116,7 @@ impl Books<'_> {
     }
 }
 
-/// Name of a bill's record. Bills of expiries are remembered longer.
+/// Returns the name of a bill's record. Bills of expiries are remembered longer.
 fn name(generation: GenerationId, ending: Ending) -> RecordName<Generation> {
     match ending {
         Ending::Captured | Ending::Late => names::generation(generation),
@@ -124,7 +124,7 @@ fn name(generation: GenerationId, ending: Ending) -> RecordName<Generation> {
     }
 }
 
-/// A question for these records and housekeeping's.
+/// Asks for these records and housekeeping's.
 fn with_house(names: Vec<RecordName<Generation>>) -> Question {
     let names = names.into_iter().map(Name::from);
     Question::Records(std::iter::once(names::house().into()).chain(names).collect())

@@ -72,8 +72,8 @@ impl RecordedSum {
 }
 
 impl DaySums {
-    /// Starts with the sums of a journal. If there may have been earlier entries, `begins_at` is the time of its first
-    /// entry.
+    /// Creates empty sums for reading a journal from its start. If earlier entries may have been dropped, `begins_at`
+    /// is the time of its first remaining entry.
     pub(super) fn new(whole_from: Day, paid: u64, begins_at: Option<Timestamp>) -> Self {
         let expiries = Expiries::new(begins_at);
         Self { whole_from, paid, open_from: whole_from, days: BTreeMap::new(), expiries }

@@ -116,8 +116,8 @@ fn write_hints(catalog: &Catalog, out: &mut (dyn Write + Send)) -> anyhow::Resul
     Ok(())
 }
 
-/// Writes where costs differ from a public list, and where prices without a known cost are below it. Fails if there is
-/// a difference.
+/// Writes where costs differ from a public list and, for models with unknown costs, where prices are below the list.
+/// Fails if there is a difference.
 fn compare(catalog: &Catalog, file: &Path, out: &mut (dyn Write + Send)) -> anyhow::Result<()> {
     let named = || format!("--against {}", file.display());
     let list = PriceList::open(file).with_context(named)?;

@@ -124,7 +124,7 @@ async fn a_payment_whose_answer_was_lost_can_be_sent_again() {
     let (account, _) = office.account("acme").await;
     let line = ["credits", "add", "--account", "acme", "--amount", "5", "--payment-id", "pay_1"];
     say(&office, &line).await.unwrap();
-    // The account is found and the store has room; then the store goes away.
+    // The account is found and the store has room; then the store becomes unavailable.
     office.records.fail_after(2);
     let lost = say(&office, &line).await.unwrap_err();
     assert!(lost.contains("run the command again"), "{lost}");
@@ -500,7 +500,7 @@ async fn a_store_that_is_away_leaves_the_outcome_open_and_says_so() {
     assert!(complaint.contains("unavailable") && complaint.contains("accounts list"), "{complaint}");
 }
 
-/// The token of a printed sign-in link.
+/// Returns the token of a printed sign-in link.
 fn link_of(printed: &str) -> Token {
     let token = printed.trim_end().strip_prefix("http://127.0.0.1:8080/dashboard/sign-in/link#");
     Token::parse(token.unwrap_or_else(|| panic!("{printed}"))).unwrap()
@@ -553,7 +553,7 @@ async fn a_sign_in_link_without_a_name_makes_no_owner_beside_others() {
     assert!(refused.contains("members invite"), "{refused}");
     assert_eq!(office.management.members(account).await.unwrap().len(), 3);
     say(&office, &["sign-in-link", "--account", "acme", "--name", "bob"]).await.unwrap();
-    // An account without owners gets one.
+    // An account without owners gets a new owner.
     let (poor, _) = office.account("poor").await;
     say(&office, &["members", "invite", "--account", "poor", "--name", "vera", "--role", "viewer"])
         .await

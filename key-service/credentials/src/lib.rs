@@ -36,8 +36,8 @@ pub struct Credentials {
     store: Arc<Store>,
     peppers: Peppers,
     prefix: Prefix,
-    /// Credentials by digest. Owner and number never change, so an entry never becomes wrong. Unknown digests are not
-    /// cached, nor whether the key still accepts the credential.
+    /// Credentials by digest. Owner and number never change, so entries never become stale. Neither unknown digests nor
+    /// whether a key still accepts the credential is cached.
     known: Cache<Digest, Credential>,
     /// The store's record of its pepper, until it is proven that ours is the same.
     unproven: RwLock<Option<PepperRecord>>,
@@ -85,13 +85,13 @@ impl Identified {
 }
 
 impl Credentials {
-    /// Manages the credentials in this store, hashed with these peppers.
+    /// Makes an instance for the credentials in this store, which are hashed with these peppers.
     pub fn new(store: Arc<Store>, peppers: Peppers, prefix: Prefix) -> Self {
         let known = Cache::new(CACHED_CREDENTIALS);
         Self { store, peppers, prefix, known, unproven: RwLock::default(), fit: AtomicBool::new(false) }
     }
 
-    /// Returns whether no program has served or written this store yet.
+    /// Returns whether this store has no keys and no program has used it yet.
     pub async fn are_unused(&self) -> Result<bool, StoreError> {
         Ok(self.store.pepper_record().await?.is_none() && !has_keys(&self.store).await?)
     }
@@ -117,8 +117,8 @@ impl Credentials {
         }
     }
 
-    /// Fails unless the peppers fit the store, since keys made with a wrong pepper could not be used later. If the part
-    /// of the store with the record of peppers was missing at the start, they are compared now.
+    /// Fails unless the peppers fit the store, since keys made with a wrong pepper could not be used later. If the
+    /// store's pepper record could not be read at startup, the peppers are compared now.
     pub async fn must_fit(&self, now: Timestamp) -> Result<(), StoreError> {
         if self.fit.load(Ordering::Acquire) {
             return Ok(());
@@ -143,7 +143,7 @@ impl Credentials {
         Ok(())
     }
 
-    /// Finds a credential with its owner; `None` if it is unknown.
+    /// Finds a credential and its owner; `None` if it is unknown.
     pub async fn find(&self, presented: &str) -> Result<Option<Credential>, StoreError> {
         let text = match self.prefix.recognise(presented) {
             Presented::Own(_) => Cow::Borrowed(presented),
@@ -230,7 +230,7 @@ impl Credentials {
         WebhookSecret::new(&self.peppers.current, id)
     }
 
-    /// Derives the secret of a stored webhook; `None` if another pepper made it.
+    /// Derives a stored webhook's secret from whichever pepper reproduces the stored digest; `None` if none does.
     pub fn secret_of(&self, webhook: &Webhook) -> Option<WebhookSecret> {
         WebhookSecret::of(&self.peppers, webhook.id, &webhook.secret)
     }
@@ -262,7 +262,7 @@ impl Credentials {
         self.peppers.digest(&text.into())
     }
 
-    /// Returns the digests under which a text may be stored, computed like [`Self::keyed_digest`].
+    /// Returns the digests under which a text may be stored: one for each pepper, computed like [`Self::keyed_digest`].
     pub fn keyed_digests(&self, text: &str) -> Vec<Digest> {
         self.peppers.candidates(text).collect()
     }

@@ -43,7 +43,7 @@ mod filters;
 mod generation;
 mod table;
 
-/// Latest requests on the page of a key or a group.
+/// Number of latest requests on the page of a key or a group.
 const LATEST: usize = 10;
 
 /// Maximum number of keys to choose from if several match a text.

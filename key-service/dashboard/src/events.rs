@@ -32,7 +32,7 @@ use key_service_store::store::NumberedEvent;
 
 pub(super) const PATH: &str = "/dashboard/events";
 
-/// Latest events on the page of a key or a group.
+/// Number of latest events on the page of a key or a group.
 const LAST_EVENTS: usize = 8;
 
 /// The key or group that a page is about.

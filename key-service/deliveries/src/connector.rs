@@ -1,5 +1,5 @@
-//! Connects to webhook receivers without SSRF or DNS rebinding: every address is checked, and exactly the checked
-//! address is connected to.
+//! Connects to webhook receivers without SSRF or DNS rebinding: it checks every address and connects to exactly the
+//! address that it checked.
 
 use std::{
     io,
@@ -24,7 +24,7 @@ use domain::webhook::{AddressRefused, Host, may_connect};
 
 /// Timeout for connecting to one address, so that the host's other addresses get a try.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(3);
-/// How many of a host's addresses to try.
+/// Maximum number of a host's addresses to try.
 const TRIED_ADDRESSES: usize = 3;
 
 /// Resolves a host and a port to addresses.

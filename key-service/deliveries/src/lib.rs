@@ -45,10 +45,11 @@ use key_service_store::store::{Error, EventSlice, EventsPage, NumberedEvent, Sto
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// Number of accounts that are checked at the same time.
 const LOOKED_AT_ONCE: usize = 16;
-/// Maximum number of events of an account turned into deliveries in one check, so that a busy account leaves time for
+/// Maximum number of an account's events that one check turns into deliveries, so that a busy account leaves time for
 /// others.
 const EVENTS_AT_ONCE: usize = 64;
-/// Time after which a claimed delivery becomes due again: longer than an attempt and recording its result.
+/// Time after which a claimed delivery becomes due again: longer than it takes to make an attempt and record its
+/// result.
 const CLAIMED_FOR: Duration = Duration::from_secs(30);
 
 pub struct Dispatcher {
@@ -210,7 +211,7 @@ impl Dispatcher {
                     metrics::counter!("keyservice_webhooks_disabled_total").increment(1);
                     tracing::warn!(%account, webhook = %webhook.id, reason = reason.as_str(), "a webhook is disabled");
                 }
-                // It was removed meanwhile.
+                // The webhook was removed in the meantime.
                 Err(Error::Refused(_)) => {}
                 Err(Error::Store(cause)) => return Err(cause),
             }
@@ -219,7 +220,7 @@ impl Dispatcher {
     }
 }
 
-/// Returns the number of the event before this check's page. Webhooks that are at different events take turns.
+/// Returns the number of the event that precedes this check's page. Webhooks that are at different events take turns.
 fn page_of_look(webhooks: &[StoredWebhook], last: u64, look: usize) -> Option<u64> {
     let behind = webhooks.iter().filter(|stored| stored.is_behind(last));
     let cursors: BTreeSet<u64> = behind.map(|stored| stored.cursor).collect();

@@ -14,8 +14,9 @@ const MAX_ATTEMPTS: usize = 64;
 /// Maximum number of concurrent attempts of one webhook in this process, so that a slow receiver leaves slots for the
 /// account's other webhooks.
 const MAX_ATTEMPTS_OF_A_WEBHOOK: usize = 4;
-/// Slots that must stay free for each slot that an account takes. So a single account gets a quarter of all slots, and
-/// even a dozen greedy accounts leave some for others. Once few are free, only accounts without a slot get one.
+/// Number of slots that must stay free for each slot that an account takes. So a single account gets a quarter of all
+/// slots, and even a dozen greedy accounts leave some for others. Once few are free, only accounts without a slot get
+/// one.
 const FREE_FOR_EACH: usize = 3;
 
 /// The slots, and the turns of accounts and webhooks.
@@ -130,7 +131,7 @@ mod tests {
         WebhookId::new(Timestamp::from_millis(1), [n; 10])
     }
 
-    /// All slots that an account gets for twenty webhooks.
+    /// Takes all slots that an account can get for twenty webhooks.
     fn all_of(places: &Places, n: u8) -> Vec<AttemptPlace> {
         (0..20).flat_map(|hook| places.take(account(n), webhook(hook))).collect()
     }

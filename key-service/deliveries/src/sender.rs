@@ -15,7 +15,7 @@ use domain::webhook::{Delivery, ReceiverAnswer, WebhookSecret, WebhookUrl};
 
 /// Timeout of an attempt, from resolving the host to the end of the answer.
 pub(super) const ATTEMPT_DEADLINE: Duration = Duration::from_secs(10);
-/// Bytes of an answer's body to read and discard, so that most receivers can finish sending.
+/// Maximum number of bytes of an answer's body to read and discard, so that most receivers can finish sending.
 const DRAINED_BYTES: usize = 16 << 10;
 const USER_AGENT: &str = concat!("Faregate/", env!("CARGO_PKG_VERSION"));
 
@@ -23,7 +23,7 @@ const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
 const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
 const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
 
-/// Sends events. Every attempt opens a new connection, since the host may resolve to another address by then.
+/// Sends events. Every attempt opens a new connection, since the host may resolve to another address each time.
 pub struct Sender {
     client: HttpClient<Full<Bytes>, Connector>,
     pub(super) deadline: Duration,

@@ -120,7 +120,7 @@ fn no_answer(reason: &str) -> ReceiverAnswer {
     ReceiverAnswer::None(reason.into())
 }
 
-/// A sender whose DNS lookups return these addresses, one after the other; and a counter of its lookups.
+/// Returns a sender whose DNS lookups return these addresses, one after the other, and a counter of the lookups.
 fn looking_up(addresses: &[&str], allowed: &[Network]) -> (Sender, Arc<AtomicUsize>) {
     let addresses: Vec<_> =
         addresses.iter().map(|address| address.parse::<std::net::IpAddr>().unwrap()).collect();
@@ -300,7 +300,7 @@ async fn a_certificate_must_name_the_host() {
     }
 }
 
-/// A certificate for this name, signed by an authority that its holder trusts.
+/// Returns TLS settings with a certificate for this name, and trust in the authority that signed it.
 fn tls_for(name: &str) -> MutualTls {
     let authority = Authority::new();
     let Issued { certificate, key } = authority.issue(name);

@@ -1,4 +1,4 @@
-//! Alarms of an account's first page, and which of them a member has muted.
+//! Alarms on an account's first page, and which of them a member has muted.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -36,7 +36,7 @@ impl AlarmCounts {
         self.0.is_empty()
     }
 
-    /// Lists the alarms and their counts, the most urgent first.
+    /// Lists the alarms and their counts, most urgent first.
     pub fn iter(&self) -> impl Iterator<Item = (Alarm, u64)> {
         self.0.iter().map(|(alarm, count)| (*alarm, *count))
     }
@@ -45,15 +45,15 @@ impl AlarmCounts {
         self.0.contains_key(&alarm)
     }
 
-    /// Returns these and other alarms together. The others' counts replace those of the same alarms.
+    /// Returns these alarms together with `others`. For an alarm in both, the count from `others` wins.
     #[must_use]
     pub fn with(mut self, others: &Self) -> Self {
         self.0.extend(others.iter());
         self
     }
 
-    /// Returns the alarms that these muted ones do not hide. A muted alarm reappears when its count rises. Requests are
-    /// refused all day, so their alarm stays muted.
+    /// Returns the alarms that `muted` does not hide. A muted alarm reappears when its count rises, except for refused
+    /// requests, whose count rises all day.
     #[must_use]
     pub fn without(&self, muted: &Self) -> Self {
         let is_hidden = |alarm: Alarm, count: u64| {

@@ -168,7 +168,7 @@ kinds! {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         group_id: Option<GroupId>,
         previous_role: String,
-        /// The group that the member led before.
+        /// The group that the member led before the change.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         previous_group_id: Option<GroupId>,
     } = "member.role_changed",
@@ -241,7 +241,7 @@ impl Act {
 }
 
 impl Event {
-    /// Returns the event as programs and stores read it.
+    /// Returns the event in the form that programs and stores read.
     pub fn object(&self) -> EventObject {
         let Self { id, at, actor, key, group, kind } = self;
         let (r#type, data) = kind.parts();
@@ -325,7 +325,7 @@ impl EventSearch {
         key.or(self.group.as_ref().map(GroupId::as_bytes))
     }
 
-    /// Returns whether every event of the subject matches, so that no event is read in vain.
+    /// Returns whether the search matches every event of its subject, so that no event is read only to be filtered out.
     pub const fn is_whole(&self) -> bool {
         self.kind.is_none() && self.by.is_none() && self.within.is_none()
     }

@@ -54,13 +54,13 @@ pub enum Refused {
     GroupArchived,
     /// The metadata would have too many names.
     TooMuchMetadata,
-    /// The group that a setting names cannot be used there.
+    /// A setting names a group that cannot be used for it.
     BadGroup(&'static str, BadGroup),
     /// A limit cannot be raised this way.
     BadRaise(BadRaise),
     /// The URL leads to an address that may not be connected to.
     Address(AddressRefused),
-    /// The account has reached its maximum of these objects.
+    /// The account already has the maximum number of these objects.
     TooMany(Noun, u64),
     /// The idempotency key was used with a different request.
     IdempotencyKeyReused,

@@ -40,7 +40,7 @@ pub struct Group {
 pub struct NewGroup {
     pub account: AccountId,
     pub group: Group,
-    /// Maximum groups of the account, including archived ones and this one.
+    /// Maximum number of groups in the account, including archived ones and this one.
     pub most: u64,
 }
 
@@ -95,8 +95,8 @@ pub fn takes_keys(group: Option<&ledger::Group>, parent: Option<&ledger::Group>)
     if is_archived { Err(BadGroup::Archived) } else { Ok(()) }
 }
 
-/// Decides whether a group may become another's parent. `group` is the account's group with the parent's id, if it
-/// exists.
+/// Decides whether a group may become another's parent. `group` is the account's group with the id `parent`, if there
+/// is one.
 pub fn may_be_parent(
     parent: GroupId,
     group: Option<&ledger::Group>,
@@ -136,8 +136,7 @@ impl Group {
         (!changes.is_empty()).then_some(EventKind::GroupUpdated { changes })
     }
 
-    /// Applies a patch to the group. `parent` is the decision of [`may_be_parent`] on the patch's parent, if it has
-    /// one.
+    /// Applies a patch to the group. `parent` is the result of [`may_be_parent`] if the patch sets a parent.
     pub fn updated(
         self,
         patch: &GroupPatch,

@@ -35,7 +35,7 @@ pub struct NewKey {
     /// The key before its first use.
     pub key: ApiKey,
     pub digest: Digest,
-    /// Maximum keys of the account, including revoked ones and this one.
+    /// Maximum number of keys in the account, including revoked ones and this one.
     pub most: u64,
 }
 
@@ -58,7 +58,7 @@ pub const SOON: Duration = Duration::from_hours(7 * 24);
 /// A condition of an active key that its owner should look at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
-    /// A limit of the key or of its groups is reached, so that requests are refused.
+    /// A limit of the key or of its groups is reached, so requests are refused.
     LimitReached,
     /// The key expires within a week.
     ExpiresSoon,
@@ -66,7 +66,7 @@ pub enum Condition {
     Trouble,
 }
 
-// The most urgent is first.
+// Most urgent first.
 shared::names! {
     Condition: LimitReached = "limit_reached", ExpiresSoon = "expires_soon", Trouble = "trouble",
 }
@@ -145,8 +145,9 @@ impl ApiKey {
         self.spend.expires_at.is_some_and(|at| at <= now.plus(SOON))
     }
 
-    /// Returns whether an active key is in this condition. `is_limited` is whether a limit of the key or of its groups
-    /// is reached. The key alone does not show this, since what is left may be too little for any request.
+    /// Returns whether the key is active and in this condition. `is_limited` is whether a limit of the key or of its
+    /// groups is reached. The key's own fields do not show it: a limit also counts as reached if what is left is too
+    /// little for any request.
     pub fn is_in(&self, condition: Condition, is_limited: bool, now: Timestamp) -> bool {
         let is_so = match condition {
             Condition::LimitReached => is_limited,

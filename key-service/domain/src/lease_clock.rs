@@ -1,19 +1,20 @@
 //! Decides when a key-service advances the lease time of an account.
 //!
-//! Lease time is counted in ticks of the ledger. A key-service sends a tick one quantum after the last tick it saw, by
-//! its monotonic clock. It counts only time in which the ledger answered, so that leases run only while renewals are
-//! possible. Of several key-services, the first to complete its quantum advances the tick; the others see the new tick
-//! and start over. So ticks are never less than a quantum apart, whatever the machines' clocks show.
+//! Lease time is counted in ticks of the ledger. A key-service sends a tick when its monotonic clock shows that one
+//! quantum has passed since the last tick it saw. It counts only time in which the ledger answered, so that leases run
+//! only while renewals are possible. Of several key-services, the first to complete its quantum advances the tick; the
+//! others see the new tick and start over. So ticks are never less than a quantum apart, whatever the machines' clocks
+//! show.
 
 use std::time::Duration;
 
-/// Quanta in a lease. With more quanta, lost holds expire more precisely but cause more writes.
+/// Number of quanta in a lease. With more quanta, lost holds expire more precisely but cause more writes.
 const QUANTA: u32 = 6;
 
-/// Ticks of a lease: its quanta plus one, since the first quantum may be almost over when the lease begins.
+/// Number of ticks in a lease: its quanta plus one, since the first quantum may be almost over when the lease begins.
 pub const LEASE_TICKS: u64 = 7;
 
-/// Maximum gap between two answers of the ledger. Time in a longer gap does not count.
+/// Maximum gap between two answers from the ledger. Time in a longer gap does not count.
 pub const LONGEST_GAP: Duration = Duration::from_secs(2);
 
 /// Returns the time between two ticks, for leases of this length.
@@ -71,7 +72,7 @@ mod tests {
         Duration::from_millis(millis)
     }
 
-    /// Observes at these instants a ledger that stays at one tick.
+    /// Lets the clock observe, at these instants, a ledger that stays at one tick.
     fn looked(clock: &mut LeaseClock, tick: u64, instants: &[u64]) {
         for millis in instants {
             clock.observe(tick, at(*millis));

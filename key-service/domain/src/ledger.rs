@@ -6,12 +6,12 @@
 //!
 //! A key, its group and the group's parent are a **chain of budgets**, each with a limit, windows and rates. A hold
 //! sets money aside at every budget of the chain and remembers the chain, so moving a key or a group affects only later
-//! holds. The times of holds and bills move windows on; a clock that steps back stays in the current window. A limit
+//! holds. Windows advance with the times of holds and bills; if the clock steps back, the current window stays. A limit
 //! may be raised until an instant: each command is judged by the bound in force at its own time.
 //!
-//! Bill times never go back: if the clock is behind, a bill gets the time of the account's last bill, and it is never
-//! earlier than the windows that count it. The exception is a last bill or window more than [`MOST_CARRIED`] ahead:
-//! then a clock was once far ahead, and bills return to the present time.
+//! Bill times never go back: if the clock is behind, a bill gets the time of the account's last bill, and no bill is
+//! earlier than the start of a window that counts it. The exception is a last bill or window more than [`MOST_CARRIED`]
+//! ahead: it shows that a clock was once far ahead, so bills return to the present time.
 //!
 //! Lease time is counted in ticks of the account. [`Command::Tick`] is a compare-and-set that key-services send one
 //! quantum after the last tick they saw (`domain::lease_clock`). No machine's clock decides when a hold expires.
@@ -54,14 +54,14 @@ pub use self::{
     state::{Account, Group, Groups, Key, LastDeposit, MOST_CARRIED, Rotation, State},
 };
 
-/// Every store remembers a generation's settlement until this age.
+/// How long every store remembers a generation's settlement, counted from the generation's beginning.
 pub const REMEMBERED: Duration = Duration::from_hours(2);
 
-/// How far a gateway's clock is usually ahead of ours at most.
+/// Usual maximum lead of a gateway's clock over ours.
 pub const CLOCK_LEAD: Duration = Duration::from_mins(1);
 
-/// How far a gateway's clock may be ahead of ours for bills still to be found by id alone. It also covers our clock
-/// going back.
+/// Maximum lead of a gateway's clock over ours at which bills can still be found by id alone. It also covers our own
+/// clock stepping back.
 pub const MOST_LEAD: Duration = Duration::from_hours(2);
 
 /// Applies a command to the state. The error is the reason for a refusal.

@@ -23,7 +23,7 @@ use crate::{
     event::{Act, Actor, Event, EventKind},
 };
 
-/// Time after signing in with a link in which a member can replace the password.
+/// How long after signing in with a link a member may replace the password.
 const FRESH_SIGN_IN: Duration = Duration::from_mins(30);
 
 /// A person who signs in to an account's dashboard.
@@ -142,7 +142,7 @@ pub struct MemberChange {
     pub last_link: Option<MadeLink>,
 }
 
-/// A change of role by an act.
+/// A change of a member's role, with the act that made it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RoleChange {
     pub role: Role,
@@ -180,7 +180,7 @@ pub enum PasswordCondition {
 pub struct Session {
     /// Digest of the token in the cookie.
     pub digest: Digest,
-    /// Name of the session in lists.
+    /// Identifies the session in lists.
     pub id: SessionId,
     pub member: MemberId,
     /// The browser's `User-Agent`.
@@ -203,7 +203,7 @@ impl PasswordHash {
 }
 
 impl Link {
-    /// Returns whether the member's password has not changed since the link was made.
+    /// Returns whether the member's password is unchanged since the link was created.
     pub fn is_of_password(&self, member: &Member) -> bool {
         self.password == member.password.as_ref().map(PasswordHash::digest)
     }
@@ -226,9 +226,9 @@ impl Session {
     }
 }
 
-/// Prefix of the text of a link that an owner made.
+/// Prefix of a stored [`LinkMaker::Owner`]. The owner's name follows.
 const OWNER: &str = "owner ";
-/// Prefix of the text of a session that began with a link.
+/// Prefix of a stored [`SignInWay::Link`]. The link's creator follows.
 const LINK: &str = "link ";
 
 impl fmt::Display for LinkMaker {
@@ -262,7 +262,7 @@ impl fmt::Display for SignInWay {
 }
 
 impl SignInWay {
-    /// Parses the stored form of a session's beginning.
+    /// Parses the stored form of a way to sign in.
     pub fn parse(text: &str) -> Option<Self> {
         match text {
             "password" => Some(Self::Password),

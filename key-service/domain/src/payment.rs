@@ -8,7 +8,7 @@ use shared::{
     time::Timestamp,
 };
 
-/// Maximum characters of a payment's id, the same as for the `external_id` of a group.
+/// Maximum length of a payment's id in characters, the same as for a group's `external_id`.
 pub const MAX_PAYMENT_ID_CHARS: usize = 128;
 
 /// Id of a payment in the operator's billing system.
@@ -17,9 +17,9 @@ pub const MAX_PAYMENT_ID_CHARS: usize = 128;
 pub struct PaymentId(String);
 
 impl PaymentId {
-    /// Parses an id of 1 to [`MAX_PAYMENT_ID_CHARS`] printable ASCII characters, without spaces around it and with
-    /// single spaces inside. Unicode has look-alike letters and several ways to write the same letter, so a payment
-    /// could be added twice.
+    /// Parses an id of 1 to [`MAX_PAYMENT_ID_CHARS`] printable ASCII characters, with no space at either end and no two
+    /// spaces in a row. Other Unicode characters are refused: they include look-alikes and several ways to write the
+    /// same letter, so a payment could be added twice.
     pub fn parse(text: &str) -> Option<Self> {
         let is_plain = text.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic());
         Self::stored(text).filter(|_| is_plain && !text.contains("  "))

@@ -75,7 +75,7 @@ pub fn contradicts(Usage { prompt, cached, completion, details }: Usage) -> bool
         || beyond(completion, &[details.reasoning, details.audio_output])
 }
 
-/// Returns the maximum cost of a usage within these numbers, whatever kinds of tokens it has.
+/// Returns the maximum cost of a usage of at most this size, whatever kinds of tokens it has.
 pub fn worst_case(price: &Price, prompt: u64, output: u64, images: u64) -> NanoUsd {
     let dearest = Dearest::of(price, prompt);
     round_up(dearest.input(prompt, images).saturating_add(times(output, dearest.output)))

@@ -49,7 +49,7 @@ pub(crate) trait Merge: Sized {
 }
 
 impl MetadataPatch {
-    /// Returns whether the changed metadata has no more names than allowed.
+    /// Returns whether `metadata` with this change has no more names than allowed.
     pub fn fits(&self, metadata: &Metadata, now: Timestamp) -> bool {
         let mut changed = metadata.clone();
         self.apply(&mut changed, now);
@@ -257,7 +257,7 @@ macro_rules! fields {
         merged { $($(#[$merged_doc:meta])* $merged:ident = $merged_name:ident: $merge:ty;)+ }
         answered($this:ident, $now:ident) { $($answered:ident = $value:expr;)+ }
     ) => {
-        /// A change of settings, or the settings of a new object: outer `None` leaves a setting, inner `None` clears the
+        /// A change of settings, or the settings of a new object: outer `None` keeps a setting, inner `None` clears the
         /// setting.
         #[derive(Clone, Debug, Default, PartialEq, Eq)]
         pub struct $patch {

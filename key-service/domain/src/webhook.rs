@@ -29,9 +29,9 @@ const FIRST_PAUSE: Duration = Duration::from_secs(5);
 const LONGEST_PAUSE: Duration = Duration::from_hours(1);
 /// A delivery that has not succeeded this long after its first attempt is abandoned, and the webhook is disabled.
 const GIVEN_UP_AFTER: Duration = Duration::from_hours(24);
-/// Maximum pending deliveries of a webhook. Later events wait in the account's log.
+/// Maximum number of pending deliveries per webhook. Later events wait in the account's log.
 pub const MAX_PENDING_DELIVERIES: usize = 256;
-/// Latest attempts of a webhook that are kept.
+/// Number of a webhook's latest attempts that are kept.
 pub const KEPT_ATTEMPTS: usize = 20;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,14 +74,14 @@ pub struct StoredWebhook {
 pub struct WebhookPatch {
     pub url: Option<WebhookUrl>,
     pub types: Option<Option<Vec<String>>>,
-    /// The reason to end deliveries; inner `None` sends events again.
+    /// Why the webhook is disabled; inner `None` enables it again.
     pub disabled: Option<Option<DisabledReason>>,
 }
 
 /// An event that is being delivered to a webhook.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivery {
-    /// Id of the event, by which receivers recognise repeated deliveries.
+    /// Id of the event. Receivers use it to recognise repeated deliveries.
     pub event: EventId,
     /// Number of the event in the account; `None` for a test.
     pub number: Option<u64>,
@@ -226,8 +226,8 @@ impl StoredWebhook {
         self.webhook.disabled.is_none() && self.cursor < last
     }
 
-    /// Applies settings to the webhook. Disabling it drops its pending deliveries, and its events are considered again
-    /// once it is enabled.
+    /// Applies settings to the webhook. Disabling it drops its pending deliveries. Once it is enabled, the events of
+    /// those deliveries are considered again.
     #[must_use]
     pub fn with<'a>(
         self,

@@ -14,7 +14,7 @@ pub(crate) trait Model {
 
     fn start(&self) -> Self::State;
 
-    /// Everything that can happen in a state.
+    /// Lists everything that can happen in a state.
     fn actions(&self, state: &Self::State) -> Vec<Self::Action>;
 
     /// Returns the state after an action. The error is the promise that the action breaks.
@@ -26,7 +26,7 @@ pub(crate) trait Model {
     /// Checks a state at rest. The error is the promise that it breaks.
     fn rest(&self, state: &Self::State) -> Result<(), String>;
 
-    /// Bytes that identify a state. States with the same bytes have the same future.
+    /// Returns bytes that identify a state. States with the same bytes have the same future.
     fn sketch(&self, state: &Self::State) -> Vec<u8>;
 }
 
@@ -35,11 +35,11 @@ pub(crate) trait Model {
 pub(crate) struct Explored {
     /// Number of distinct states.
     pub(crate) states: usize,
-    /// Actions taken, from all states.
+    /// Number of actions taken, over all states.
     pub(crate) steps: usize,
-    /// States at rest.
+    /// Number of states at rest.
     pub(crate) rests: usize,
-    /// Actions on the shortest path to the farthest state.
+    /// Number of actions on the shortest path to the farthest state.
     pub(crate) depth: usize,
 }
 

@@ -17,7 +17,7 @@ use shared::{money::NanoUsd, time::Timestamp};
 
 use crate::explorer::{Model, explore_at_least};
 
-/// Seconds of a lease: short, and each quantum longer than the longest gap.
+/// Length of a lease in seconds: short, and each quantum longer than the longest gap.
 const LEASE: u64 = 18;
 const NOW: Timestamp = Timestamp::from_millis(1_795_219_199_500);
 
@@ -28,9 +28,9 @@ struct Counted {
     second: u64,
     ledger: State,
     services: [Looking; 2],
-    /// Second of the last answer to anybody.
+    /// Second in which the store last answered any key-service.
     answered_at: Option<u64>,
-    /// Seconds since the hold was opened in which the ledger answered without too long a gap.
+    /// Number of seconds since the hold was opened during which the ledger answered without too long a gap.
     answered: u64,
 }
 
@@ -160,7 +160,7 @@ impl Counted {
         self.advance(service)
     }
 
-    /// A key-service asks for the tick.
+    /// Lets a key-service ask for the tick.
     fn ask(&mut self, service: usize) -> Result<(), String> {
         let is_open = matches!(self.ledger.record, Record::Open(_));
         let gap = self.answered_at.map(|at| self.second - at).filter(|gap| *gap <= LONGEST_GAP.as_secs());

@@ -1,5 +1,5 @@
-//! Model checking: explores every order of messages, crashes and conflicts in a small installation, and every course of
-//! its lease time. The real `domain::ledger` and lanes make the decisions; everything else is simulated.
+//! Model checking: explores every order of messages, crashes and conflicts in a small installation, and every way in
+//! which its lease time can pass. The real `domain::ledger` and lanes make the decisions; everything else is simulated.
 
 #[cfg(test)]
 mod explorer;

@@ -2,9 +2,9 @@
 //!
 //! A gateway sends copies of its messages to either key-service, any number of times. Each copy arrives once, at any
 //! time, or never. A key-service decides on its own copies of records, which may be stale, and sends a commit. A
-//! conflict returns the current records, and the key-service decides again; since no answer leaves before, these
-//! attempts are one step. The commit of a dead key-service may reach the store at any later time. Only the protocol
-//! imposes an order.
+//! conflict returns the current records, and the key-service decides again; since it sends no answer until a commit
+//! succeeds, all these attempts count as one step. The commit of a dead key-service may reach the store at any later
+//! time. Only the protocol imposes an order.
 
 mod facts;
 mod gateways;
@@ -185,7 +185,7 @@ impl Setup {
         tasks
     }
 
-    /// The commands of a job; none for a change by other means.
+    /// Returns the commands of a job; none if the job changes records in another way.
     fn commands(&self, job: &Job) -> Vec<Command> {
         match job {
             Job::Calls(calls) => calls.iter().map(|(request, kind)| self.command(*request, *kind)).collect(),

@@ -24,7 +24,7 @@ pub(super) fn forbidden(error: Error<Forbidden>, unknown: impl Into<ApiError>) -
     error.map(said).into()
 }
 
-/// Makes the error for an `after` that the account does not have.
+/// Makes the error for an `after` id that does not exist in the account.
 pub(super) fn unknown_cursor<T: Listed>() -> ApiError {
     let message = format!("`after` must be the id of {} of the account.", T::NAME);
     ApiError::at(Code::InvalidValue, "after", message)

@@ -45,7 +45,7 @@ mod query;
 mod reach;
 mod reading;
 
-/// The public routes of the key-service: the management API, the operator API and the pages. Links to the dashboard
+/// Returns the public routes of the key-service: the management API, the operator API and the pages. Links to the dashboard
 /// begin with `public_url`, or else with the address of the request. A caller that presents `internal_token` is a
 /// gateway, and its headers about the client are trusted.
 pub fn router(
@@ -112,8 +112,8 @@ async fn no_store(mut response: Response) -> Response {
     response
 }
 
-/// Middleware: logs one line per request, measures its duration, and adds its ids to all log lines in between. Account
-/// and key are added once the caller is authenticated.
+/// Middleware: logs one line per request, measures its duration, and adds its ids to all log lines written while it is
+/// handled. Account and key are added once the caller is authenticated.
 async fn log_request(State(clock): State<Arc<dyn Clock>>, request: Request, next: Next) -> Response {
     let extensions = request.extensions();
     let matched = extensions.get::<MatchedPath>().map(MatchedPath::as_str);

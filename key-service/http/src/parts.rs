@@ -50,7 +50,7 @@ impl FromRequestParts<Api> for Caller {
             return Ok(Self(governor));
         }
         let (account, key) = api.management.authenticate(bearer(&parts.headers)?).await?;
-        // The log line has the same span.
+        // This is the span of the request's log line.
         let span = Span::current();
         span.record("account", display(account)).record("management_key", display(key.id));
         ConnectionTrust::of(&parts.extensions).grant(Owner::Account(account));

@@ -205,7 +205,7 @@ fn limit(text: &str) -> Result<usize, ApiError> {
     Ok(magnitude)
 }
 
-/// The error for a parameter with an invalid value.
+/// Returns the error for a parameter with an invalid value.
 pub(super) fn invalid(param: &str, message: impl Into<Cow<'static, str>>) -> ApiError {
     ApiError::at(Code::InvalidValue, param, message)
 }

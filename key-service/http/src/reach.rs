@@ -27,7 +27,7 @@ pub(super) trait HttpNoun: Governed + Filtered<Id: Display> + Shown {
         ready(Ok(()))
     }
 
-    /// Checks where the request puts an object, and puts a new object where the caller can reach it.
+    /// Checks where the request places an object, and places a new object where the caller can reach it.
     fn place(
         _: &Api,
         _: &Governor,
@@ -52,7 +52,7 @@ impl Api {
         Ok(id)
     }
 
-    /// Returns the group in the path; the request concerns its keys.
+    /// Returns the group in the path, for a request that concerns the group's keys.
     pub(super) async fn keys_of_group_in_reach(
         &self,
         caller: &Governor,

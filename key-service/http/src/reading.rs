@@ -27,9 +27,9 @@ use key_service_management::{
 };
 use key_service_objects::{Shown, own_group, with_group};
 
-/// Days of usage to show if there is no `start`.
+/// Number of days of usage to show if the request has no `start`.
 const DEFAULT_DAYS: i64 = 30;
-/// Maximum number of days for usage by hour: each day has up to 24 lines for every other part.
+/// Maximum number of days for usage by hour, since each line of a day becomes up to 24.
 const MAX_HOURLY_DAYS: i64 = 31;
 
 pub(super) async fn credits(State(api): State<Api>, Caller(caller): Caller) -> Result<Response, ApiError> {

@@ -63,7 +63,7 @@ impl Desk {
         Self { office, app, account, credential }
     }
 
-    /// The same API and account.
+    /// Returns a desk with the same API and account.
     fn of(other: &Self) -> Self {
         let Office { clock, records, store, credentials, management } = &other.office;
         let office = Office {
@@ -83,7 +83,7 @@ impl Desk {
         format!("{GROUPS}/{}", id_of(&answer.json))
     }
 
-    /// Commands that hold this amount for a generation and bill it to the key. The request id is made of the
+    /// Returns commands that hold this amount for a generation and bill it to the key. The request id consists of the
     /// generation's digits.
     fn commands(id: &str, generation: GenerationId, nanos: i64) -> [Command; 2] {
         let (key, cost) = (id.parse::<KeyId>().unwrap(), NanoUsd::from_nanos(nanos));
@@ -125,7 +125,7 @@ impl Desk {
         generation.to_string()
     }
 
-    /// A request with the credential and a JSON content type.
+    /// Begins a request with the credential and a JSON content type.
     fn request(&self, method: Method, path: &str) -> http::request::Builder {
         Request::builder()
             .method(method)
@@ -194,7 +194,7 @@ impl Desk {
         self.office.management.management_keys(self.account).await.unwrap()[0].last_used_at
     }
 
-    /// All keys, to detect whether anything changed.
+    /// Returns a list of all keys, to detect whether anything changed.
     async fn everything(&self) -> String {
         let answer = self.get(KEYS).await;
         assert_eq!(answer.status, 200);
@@ -202,7 +202,7 @@ impl Desk {
     }
 }
 
-/// Ids in a listing, and whether more follow.
+/// Returns the ids in a listing, and whether more follow.
 fn ids_in(answer: &Answer) -> (Vec<String>, bool) {
     assert_eq!((answer.status.as_u16(), &answer.json["object"]), (200, &json!("list")), "{}", answer.text);
     let ids: Vec<String> = answer.json["data"].as_array().unwrap().iter().map(id_of).collect();
@@ -242,7 +242,7 @@ impl Answer {
     }
 }
 
-/// The token that gateways present.
+/// Returns the token that gateways present.
 fn internal_token() -> InternalToken {
     InternalToken::new(InternalTokens::new("token".into(), None).unwrap())
 }

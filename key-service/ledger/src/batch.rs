@@ -26,7 +26,7 @@ use crate::{
     view::{Stored, View},
 };
 
-/// Outcomes of the commands of a call.
+/// Outcomes of a call's commands.
 pub type Outcomes = Vec<Result<Outcome, Refused>>;
 
 pub(crate) struct Batch<'a> {
@@ -41,7 +41,7 @@ pub(crate) struct Batch<'a> {
 /// A batch's effects besides changed records.
 #[derive(Default)]
 pub(crate) struct Effects {
-    /// Last numbers of entries and of events before the batch.
+    /// Numbers of the last entry and the last event before the batch.
     numbers: (u64, u64),
     entries: Vec<Vec<u8>>,
     events: Vec<Event>,
@@ -165,8 +165,8 @@ impl<'a> Batch<'a> {
         Ok((state, last))
     }
 
-    /// Finds the record of a captured generation, and whether the store may have dropped it. Whether it may have been
-    /// billed before depends on the record of dropped sets, not on a clock.
+    /// Finds the record of a captured generation, and whether the store may have dropped it. Whether the generation may
+    /// have been billed before depends on the record of dropped sets, not on a clock.
     fn captured(&mut self, account: &AccountRecord, id: GenerationId) -> Result<(Record, bool), Refused> {
         let record = self.generation(account, id)?;
         if record != Record::None {
@@ -289,7 +289,7 @@ fn refuse(calls: &[Commands<'_>], refused: &Refused) -> Vec<Outcomes> {
 }
 
 impl Effects {
-    /// Sets the numbers before the batch to the account's numbers.
+    /// Makes the batch continue the account's numbers of entries and events.
     pub(crate) fn numbered(self, account: &AccountRecord) -> Self {
         Self { numbers: (account.entries, account.events), ..self }
     }

@@ -4,7 +4,8 @@ use shared::{error::STORE_FULL, ids::AccountId};
 /// A failed store call, classified by what the caller should do next.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
-    /// The store cannot be reached or did not confirm. The outcome is unknown, and the same call may be retried.
+    /// The store cannot be reached or did not confirm the call. The outcome is unknown, and the same call may be
+    /// retried.
     #[error("the store is unavailable: {0}")]
     Unavailable(String),
     /// The call waited too long for its turn and was not made. It may be retried.

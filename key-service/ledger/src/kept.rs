@@ -7,21 +7,22 @@ use std::time::Duration;
 /// Limits on the ledger's records, by number and age.
 #[derive(Clone, Copy, Debug)]
 pub struct Retention {
-    /// Maximum number of journal entries.
+    /// Maximum number of an account's journal entries.
     pub journal_entries: u64,
     pub events: EventBounds,
     /// How long bills of expiries are remembered.
     pub expired: Duration,
-    /// Days that usage sums are kept; `None` for ever.
+    /// Number of days for which usage sums are kept; `None` for ever.
     pub usage_days: Option<u32>,
 }
 
 /// Default life of events: a year, plus some time to read the oldest ones.
 pub const EVENTS_KEPT: Duration = Duration::from_hours(400 * 24);
-/// Maximum events of an account: a hundred changes a day for longer than [`EVENTS_KEPT`]. With indexes, they take about
-/// 60 MB in Redis.
+/// Maximum number of an account's events: a hundred changes a day for longer than [`EVENTS_KEPT`]. With indexes, they
+/// take about 60 MB in Redis.
 const MAX_EVENTS: u64 = 100_000;
-/// Maximum bytes of an account's events, without indexes: 670 for each of [`MAX_EVENTS`], more than most changes write.
+/// Maximum number of bytes of an account's events, without indexes: 670 for each of [`MAX_EVENTS`], more than most
+/// changes write.
 const MAX_EVENT_BYTES: u64 = 64 << 20;
 
 /// Limits on an account's events. The oldest are dropped first; the latest always stays.

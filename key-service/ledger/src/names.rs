@@ -49,13 +49,13 @@ pub(crate) const READ_AGAIN: [u8; 6] = [MONEY, TOLD, SUMS, SPEND, GROUP_SPEND, U
 /// Open holds in order of expiry: end of the lease, generation, key, amount, levels that count it, groups. An audit
 /// reads all holds from this index, as of one moment.
 pub const DUE: Index = Index(1);
-/// Keys that have spent money, by falling spend, then the newest first.
+/// Keys that have spent money, the highest spend first; of equal spend, the newest first.
 pub const SPENDERS: Index = Index(2);
 /// Events of keys and groups: subject, number.
 pub const EVENTS_OF: Index = Index(3);
 /// Deposits by time: the time, then the id.
 pub const DEPOSITED: Index = Index(4);
-/// Numbers of events: id, number.
+/// Events by id: id, number.
 pub const EVENT_IDS: Index = Index(5);
 /// Thresholds by the event that reported them: number, name.
 pub const TOLD_AT: Index = Index(6);
@@ -68,7 +68,7 @@ pub const EVENTS: Log = Log(2);
 /// A part of the generations covers this many milliseconds.
 pub const TEN_MINUTES: i64 = 10 * 60 * 1000;
 
-/// The space that stores an account's records.
+/// Returns the space that stores an account's records.
 pub fn space(account: AccountId) -> Space {
     Space::new(account.to_string())
 }
@@ -77,7 +77,7 @@ fn tagged(tag: u8, name: &[u8]) -> NameBytes {
     NameBytes::concat([&[tag], name])
 }
 
-/// Returns the number of a time's part. Times before 1970 are in the first part.
+/// Returns the number of the part that contains a time. Times before 1970 are in the first part.
 pub fn part(at: Timestamp, millis: i64) -> u32 {
     u32::try_from(at.millis() / millis).unwrap_or_default()
 }
@@ -86,22 +86,22 @@ pub fn account() -> RecordName<AccountRecord> {
     RecordName::new(MONEY, 0, *b"a")
 }
 
-/// Record of the turn, which one process at a time takes and all spending guards.
+/// Names the record of the turn, which one process at a time takes and all spending guards.
 pub fn turn() -> RecordName<Turn> {
     RecordName::new(MONEY, 0, *b"t")
 }
 
-/// Record of the kept events: number of the first, and total bytes.
+/// Names the record of the kept events: number of the first, and total bytes.
 pub fn events() -> RecordName<EventsKept> {
     RecordName::new(MONEY, 0, *b"e")
 }
 
-/// Record of what housekeeping has dropped.
+/// Names the record of what housekeeping has dropped.
 pub fn house() -> RecordName<House> {
     RecordName::new(HOUSE, 0, *b"h")
 }
 
-/// Record of a key's money and bounds.
+/// Names the record of a key's money and bounds.
 pub fn key(id: KeyId) -> RecordName<Balance<Key>> {
     RecordName::new(MONEY, 0, tagged(b'k', id.as_bytes()))
 }
@@ -111,12 +111,12 @@ pub(crate) fn of_key(name: &Name) -> Option<KeyId> {
     KeyId::from_slice(name.key.strip_prefix(b"k").filter(|_| name.set.table == MONEY)?)
 }
 
-/// Record of a group's money and bounds.
+/// Names the record of a group's money and bounds.
 pub fn group(id: GroupId) -> RecordName<Balance<Group>> {
     RecordName::new(MONEY, 0, tagged(b'g', id.as_bytes()))
 }
 
-/// Record of a generation that is open or ended recently.
+/// Names the record of a generation that is open or ended recently.
 pub fn generation(id: GenerationId) -> RecordName<Record> {
     RecordName::new(GENERATIONS, part(id.created_at(), TEN_MINUTES), *id.as_bytes())
 }
@@ -126,57 +126,57 @@ pub(crate) fn of_generation(name: &Name) -> Option<GenerationId> {
     (name.set.table == GENERATIONS).then(|| GenerationId::from_slice(&name.key))?
 }
 
-/// Record of an expired generation's bill.
+/// Names the record of an expired generation's bill.
 pub fn expired(id: GenerationId) -> RecordName<Record> {
     RecordName::new(EXPIRED, day_part(Day::of(id.created_at())), *id.as_bytes())
 }
 
-/// Record of a deposit, which makes it count once.
+/// Names the record of a deposit, which makes it count once.
 pub fn deposit(id: DepositId) -> RecordName<Record> {
     RecordName::new(DEPOSITS, 0, *id.as_bytes())
 }
 
-/// Record of a payer's usage on a day.
+/// Names the record of a payer's usage on a day.
 pub fn of_payer(day: Day, payer: &PayerName) -> RecordName<Balance<DayTotal<Counts>>> {
     RecordName::new(SUMS, day_part(day), payer.bytes().clone())
 }
 
-/// Record of a model's charges on a day.
+/// Names the record of a model's charges on a day.
 pub fn of_model(day: Day, model: &str) -> RecordName<Balance<DayTotal<Margin>>> {
     RecordName::new(SPEND, day_part(day), model_sum(model))
 }
 
-/// Record of a group's charges on a day.
+/// Names the record of a group's charges on a day.
 pub fn of_group(day: Day, group: GroupId) -> RecordName<Balance<GroupDay>> {
     RecordName::new(GROUP_SPEND, day_part(day), group_sum(group))
 }
 
-/// Record of the charges of some users on a day.
+/// Names the record of some users' charges on a day.
 pub fn of_users(day: Day, part: u8) -> RecordName<Balance<UserDay>> {
     RecordName::new(USERS, day_part(day), user_sums(part))
 }
 
-/// Record with the list of a key's payers.
+/// Names the record with the list of a key's payers.
 pub fn payers(key: KeyId) -> RecordName<PayersOfKey> {
     RecordName::new(PAYERS, 0, tagged(b'k', key.as_bytes()))
 }
 
-/// Name of the sums of a model in a set of a day.
+/// Names a model's sums in a day's set.
 pub fn model_sum(model: &str) -> NameBytes {
     tagged(b'm', model.as_bytes())
 }
 
-/// Name of the sums of a group in a set of a day.
+/// Names a group's sums in a day's set.
 pub fn group_sum(group: GroupId) -> NameBytes {
     tagged(b'g', group.as_bytes())
 }
 
-/// Name of the sums of a part of the users in a set of a day.
+/// Names the sums for a part of the users in a day's set.
 pub fn user_sums(part: u8) -> NameBytes {
     tagged(b'u', &[part])
 }
 
-/// Record of a reported threshold.
+/// Names the record of a reported threshold.
 pub fn told(once: &[u8]) -> RecordName<Told> {
     RecordName::new(TOLD, 0, once)
 }
@@ -202,7 +202,7 @@ pub fn read_due(entry: &[u8]) -> Option<(KeyId, GenerationId)> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DueMoney {
     pub key: KeyId,
-    /// Groups of the key when the hold was opened.
+    /// The key's groups when the hold was opened.
     pub groups: GroupChain,
     pub amount: NanoUsd,
     /// Which budgets count the hold: key, group, parent.
@@ -280,7 +280,7 @@ pub fn deposited(at: Timestamp, id: DepositId) -> Vec<u8> {
     entry
 }
 
-/// Encodes the budgets that count a hold as bits: 1 key, 2 group, 4 parent.
+/// Encodes, as bits, which budgets count a hold: 1 key, 2 group, 4 parent.
 pub(crate) fn levels(levels: [bool; 3]) -> u8 {
     levels.iter().rev().fold(0, |bits, counts| bits * 2 + u8::from(*counts))
 }

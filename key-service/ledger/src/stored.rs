@@ -19,7 +19,7 @@ use shared::{ids::GenerationId, money::NanoUsd, time::Timestamp};
 
 pub use self::{accounts::*, books::*, groups::*, keys::*, members::*, payers::*, webhooks::*};
 
-/// Maximum disorder of entries that earlier programs wrote.
+/// Maximum time by which entries from earlier programs may be out of order.
 const MOST_DISORDER: Duration = Duration::from_hours(2);
 
 /// Money of an account, with numbers that only the store needs. Set `money`, name `a`. Every command guards it.
@@ -33,7 +33,7 @@ pub struct AccountRecord {
     /// Number of the last event.
     #[n(2)]
     pub events: u64,
-    /// Time of the last expiry of a hold.
+    /// When a hold last expired.
     #[n(3)]
     pub last_expiry: Option<Timestamp>,
     /// Entries since this time are in order. Earlier programs wrote the entries before it.
@@ -114,7 +114,7 @@ pub struct EntryRecord<B = Settlement> {
     /// The key's `used` after this entry.
     #[n(3)]
     pub used_after: NanoUsd,
-    /// Numbers of the last entries before this one of the same key, group and parent group; 0 for none.
+    /// Numbers of the previous entries of the same key, group and parent group; 0 for none.
     #[n(4)]
     pub before: EntriesBefore,
     /// Set only on an entry at which times went back: number of the previous such entry; 0 for none.

@@ -26,13 +26,13 @@ use crate::{
     },
 };
 
-/// Days read at a time: a month.
+/// Number of days read at a time: a month.
 const DAYS_AT_ONCE: usize = 31;
-/// Records read at a time: a few milliseconds of work, during which other readers wait.
+/// Number of records read at a time: a few milliseconds of work, during which other readers wait.
 const RECORDS_AT_ONCE: usize = 250;
-/// Sets read at a time, each a page of a few hundred records.
+/// Number of sets read at a time, each a page of a few hundred records.
 const SETS_AT_ONCE: usize = 8;
-/// Concurrent reads, so that a database with several readers serves them in parallel.
+/// Number of concurrent reads, so that a database with several readers serves them in parallel.
 const READ_TOGETHER: usize = 4;
 
 /// Reads the sums of an account.
@@ -278,7 +278,7 @@ impl<'a> SumsReader<'a> {
         Ok(all)
     }
 
-    /// Reads the values of these names, with `None` for each that is absent.
+    /// Reads the values under these names, with `None` for each that is absent.
     async fn named<T: Stored>(&self, names: Vec<RecordName<T>>) -> Result<Vec<Option<T>>, StoreError> {
         let read = |some: &[RecordName<T>]| SpaceReader(self.records).get_all(&self.space, some.to_vec());
         let read: Vec<_> = names.chunks(RECORDS_AT_ONCE).map(read).collect();

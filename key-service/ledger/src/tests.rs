@@ -415,7 +415,7 @@ fn histories_over_redis_and_sqlite_are_those_of_the_model() {
     checked.unwrap();
 }
 
-/// Many callers of several processes spend one key's limit concurrently.
+/// Many callers in several processes spend one key's limit concurrently.
 #[tokio::test]
 async fn no_limit_is_passed_by_processes_that_race_for_it() {
     const PROCESSES: usize = 4;

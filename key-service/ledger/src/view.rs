@@ -9,8 +9,11 @@ pub mod reading;
 
 use std::{
     collections::{HashMap, hash_map::Entry},
+    mem,
     sync::Arc,
 };
+
+use domain::usage::Day;
 
 use foldhash::fast::RandomState;
 use records::{
@@ -28,9 +31,12 @@ pub use self::{
     copy::Stored,
     reading::{FORM, tell_damage},
 };
-use crate::{error::StoreError, names::RecordName};
+use crate::{
+    error::StoreError,
+    names::{self, RecordName},
+};
 
-/// Maximum attempts at a change while others change the same space.
+/// Maximum number of attempts at a change while others change the same space.
 const MOST_ATTEMPTS: u32 = 100;
 
 /// A record cannot be read, so nothing can be decided.
@@ -83,7 +89,7 @@ impl View {
         }
     }
 
-    /// Returns the value of this name after the change so far; `None` if the record does not exist.
+    /// Returns the value under this name, including the changes so far; `None` if the record does not exist.
     pub fn get<T: Stored>(&mut self, name: &RecordName<T>) -> Result<Option<T>, Unreadable> {
         Ok(self.look(name)?.cloned())
     }
@@ -106,7 +112,7 @@ impl View {
         self.copies.get_mut(&**name)?.get(|| tell_damage(space, name)).ok()?
     }
 
-    /// Returns whether there is a record of this name.
+    /// Returns whether there is a record with this name.
     pub fn has(&mut self, name: &Name) -> bool {
         self.touch(name).is_some_and(|(_, copy)| copy.exists())
     }
@@ -135,16 +141,16 @@ impl View {
         }
     }
 
-    /// Presumes that no record of this name exists. The commit guards this, and a conflict returns the record if it
+    /// Presumes that no record with this name exists. The commit guards this, and a conflict returns the record if it
     /// does exist.
     pub fn presume_absent(&mut self, name: &Name) {
         if !self.copies.contains_key(name) {
-            self.copies.insert(name.clone(), Copy::of(None));
+            self.keep(name.clone(), None);
         }
     }
 
-    /// Sets which failures the answered change must survive. Housekeeping asks for little durability, so that it does
-    /// not wait for the disk.
+    /// Sets which failures the change must be able to survive once it is answered. Housekeeping asks for little
+    /// durability, so that it does not wait for the disk.
     pub fn survive(&mut self, durability: Durability) {
         self.durability = durability;
     }
@@ -167,14 +173,14 @@ impl View {
         self.others.push(write);
     }
 
-    /// Reads the record before the decision runs again, unless there is a copy.
+    /// Requests a record unless there is a copy. It is then read before the decision runs again.
     pub(crate) fn need(&mut self, name: &Name) {
         if !self.copies.contains_key(name) && !self.missing.contains(name) {
             self.missing.push(name.clone());
         }
     }
 
-    /// Reads the record again before the decision runs again.
+    /// Drops the copy of a record, if any, and requests the record again.
     pub(crate) fn need_again(&mut self, name: &Name) {
         self.copies.remove(name);
         self.need(name);
@@ -205,13 +211,13 @@ impl View {
         self.touched.iter().filter_map(|name| Some((name, self.copies.get(name)?)))
     }
 
-    /// Returns guards of all records that the decision has read.
+    /// Returns guards for all records that the decision has read.
     pub(crate) fn guards(&self) -> Vec<Guard> {
         self.touched().map(|(name, copy)| copy.guard(name)).collect()
     }
 
-    /// Returns a commit of the changes: `before`, the records, and `after`. Appends come first, so that nothing is
-    /// written if one is refused.
+    /// Returns a commit with the writes in `before`, the changed records, and the writes in `after`. Appends come
+    /// first, so that nothing is written if one is refused.
     pub(crate) fn commit(&self, revision: Revision, before: Vec<Write>, after: Vec<Write>) -> Commit {
         let is_append = |write: &&Write| matches!(write, Write::Append { .. });
         let (mut guards, mut writes) = (Vec::with_capacity(self.touched.len()), before);
@@ -229,6 +235,13 @@ impl View {
     /// Makes the new values current after they have been written.
     pub(crate) fn settle(&mut self, revision: Revision) {
         self.end(|copy| copy.settle(revision));
+    }
+
+    /// Makes the turn current, and keeps what has been read for the decision under way.
+    pub(crate) fn settle_turn(&mut self, revision: Revision) {
+        let read = mem::take(&mut self.read);
+        self.settle(revision);
+        self.read = read;
     }
 
     /// Discards a refused change, and keeps the copies.
@@ -289,9 +302,15 @@ impl View {
         self.copies.len()
     }
 
-    /// Drops copies if there are more than `most`; open holds go last.
-    pub(crate) fn shrink(&mut self, most: usize) {
+    /// Drops copies if there are more than `most`: sums of earlier days first, and open holds last.
+    pub(crate) fn shrink(&mut self, most: usize, today: Day) {
         if self.copies.len() <= most {
+            return;
+        }
+        let today = names::day_part(today);
+        self.copies
+            .retain(|Name { set, .. }, _| !names::SETS_OF_DAYS.contains(&set.table) || set.part >= today);
+        if self.copies.len() <= most / 2 {
             return;
         }
         self.copies.retain(|_, copy| copy.is_open());

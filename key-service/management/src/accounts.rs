@@ -27,7 +27,7 @@ pub enum AccountRefused {
     NameTaken,
     #[error("there is no account of this name")]
     NotFound,
-    /// The amount is not above zero, or the credit would pass [`NanoUsd::MAX`].
+    /// The amount is not above zero, or the credit would exceed [`NanoUsd::MAX`].
     #[error("the amount must be above zero, and the credit may not exceed {} USD", NanoUsd::MAX)]
     BadAmount,
     /// The payment was added before, with a different amount.
@@ -53,7 +53,7 @@ impl NewDeposit {
 }
 
 impl Management {
-    /// Creates an account with this credit, and writes an event if an operator did it. After [`Error::Store`], the
+    /// Creates an account with this credit, and writes an event if an operator creates it. After [`Error::Store`], the
     /// account may exist without the credit.
     pub async fn create_account(
         &self,
@@ -74,7 +74,7 @@ impl Management {
             return Err(Error::Refused(AccountRefused::NameTaken));
         }
         if credit > NanoUsd::ZERO {
-            self.deposit(id, NewDeposit::of(credit), actor).await?;
+            self.add_credit(id, NewDeposit::of(credit), actor).await?;
         }
         Ok(id)
     }
@@ -83,7 +83,7 @@ impl Management {
         self.store.accounts().await
     }
 
-    /// Finds the account of this name.
+    /// Finds the account with this name.
     pub async fn account(&self, name: &str) -> Result<AccountId, Error<AccountRefused>> {
         self.store.account_named(name).await?.ok_or(Error::Refused(AccountRefused::NotFound))
     }
@@ -135,6 +135,15 @@ impl Management {
         actor: Actor,
     ) -> Result<NanoUsd, Error<AccountRefused>> {
         self.check_room().await?;
+        self.add_credit(account, deposit, actor).await
+    }
+
+    async fn add_credit(
+        &self,
+        account: AccountId,
+        deposit: NewDeposit,
+        actor: Actor,
+    ) -> Result<NanoUsd, Error<AccountRefused>> {
         let now = self.clock.now();
         let NewDeposit { amount, note, payment_id } = deposit;
         let id = match &payment_id {

@@ -30,7 +30,7 @@ use last_use::LastUses;
 use password::Passwords;
 use recent_spend::RecentSpend;
 
-/// Default maximum of API keys per account: about 65 MB in Redis, or more with long labels.
+/// Default maximum number of API keys per account: about 65 MB in Redis, or more with long labels.
 pub const MAX_KEYS_PER_ACCOUNT: u64 = 100_000;
 
 /// How long a read waits for a permit. A page reads for about 20 ms, so a hundred pages get through in this time.
@@ -40,7 +40,7 @@ pub struct Management {
     pub(crate) store: Arc<Store>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) credentials: Arc<Credentials>,
-    /// Maximum API keys per account.
+    /// Maximum number of API keys per account.
     pub(crate) max_keys: u64,
     /// Models and their aliases; `None` for commands that name no models.
     pub(crate) catalog: Option<Arc<Current<Catalog>>>,
@@ -110,7 +110,7 @@ impl Management {
         Self { catalog: Some(catalog), ..self }
     }
 
-    /// Sets the maximum of API keys per account.
+    /// Sets the maximum number of API keys per account.
     #[must_use]
     pub fn with_max_keys(self, max_keys: u64) -> Self {
         Self { max_keys, ..self }

@@ -35,7 +35,7 @@ use key_service_store::store::{
 /// When every test starts; not a whole second.
 pub const BEGIN: &str = "2026-11-20T02:11:05.678Z";
 
-/// Returns a store that drops only the oldest of very many events.
+/// Returns a store that keeps everything, except old events if there are very many.
 pub fn store_over(records: impl Records) -> Arc<Store> {
     let kept = StoreRetention::all(EventBounds::with_life(EVENTS_KEPT));
     Arc::new(Store::new(Arc::new(records), Arc::new(System), kept))
@@ -44,7 +44,7 @@ pub fn store_over(records: impl Records) -> Arc<Store> {
 /// Management over an in-memory store, with a clock that tests set.
 pub struct Office {
     pub clock: Arc<Script>,
-    /// Records in memory that can be made to fail.
+    /// In-memory records that can be made to fail.
     pub records: Arc<Unreliable>,
     pub store: Arc<Store>,
     /// Credentials in the store, with a fixed pepper.

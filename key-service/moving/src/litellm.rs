@@ -30,7 +30,7 @@ const UI_SESSIONS: &str = "litellm-dashboard";
 /// Routes that call no model. A key limited to them is imported as revoked, since every key can call models here.
 const ROUTES_WITHOUT_MODELS: [&str; 2] = ["management_routes", "info_routes"];
 
-/// A table of an export.
+/// A table in an export.
 #[derive(Debug, Default)]
 pub struct Table {
     pub name: String,

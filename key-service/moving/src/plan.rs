@@ -56,7 +56,7 @@ pub struct Present {
     pub groups: u64,
     /// For each imported key, the owner of its digest.
     pub owners: Vec<DigestOwner>,
-    /// Groups by those external ids that the import uses. An error says why a group accepts no keys.
+    /// Existing groups, by the external ids that the import uses. An error says why a group accepts no keys.
     pub named: HashMap<String, (GroupId, Result<(), BadGroup>)>,
 }
 
@@ -130,7 +130,7 @@ impl Import {
         Ok(plan)
     }
 
-    /// External ids of the groups in the import.
+    /// Iterates over the external ids of all groups that the import creates or puts keys into.
     pub fn group_names(&self) -> impl Iterator<Item = &str> {
         let of_groups = self.groups.iter().filter_map(|group| group.external_id.as_deref());
         of_groups.chain(self.keys.iter().filter_map(|key| key.group.as_deref()))

@@ -13,7 +13,7 @@ use domain::{
     settings::MetadataPatch,
 };
 
-/// An import of a group and of two keys, the second in the group.
+/// Returns an import of a group and of two keys, the second in the group.
 fn import() -> Import {
     let mut team = Group::new(group(1), START);
     team.external_id = Some("team".into());

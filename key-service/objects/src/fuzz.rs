@@ -33,7 +33,7 @@ fn now() -> Timestamp {
     Timestamp::from_millis(1_795_140_665_000)
 }
 
-/// Setting a key's settings again gives the same key.
+/// Applying a key's own settings to it again gives the same key.
 #[test]
 fn key_settings() {
     let fresh = || ApiKey::new(KeyId::new(now(), [1; 10]), "hint".into(), now());
@@ -49,7 +49,7 @@ fn key_settings() {
     });
 }
 
-/// Setting a group's settings again gives the same group.
+/// Applying a group's own settings to it again gives the same group.
 #[test]
 fn group_settings() {
     let fresh = || Group::new(GroupId::new(now(), [1; 10]), now());
@@ -78,7 +78,7 @@ fn webhook_settings() {
     });
 }
 
-/// An object's settings in the form of a request body.
+/// Writes an object's settings as a request body.
 fn json<F: Fields>(value: impl Fn(F) -> Value) -> String {
     let member = |field: F| {
         let name = field.row().name;

@@ -105,7 +105,7 @@ pub fn with_group<'a>(key: &'a ApiKey, group: Option<&'a OwnGroup>, now: Timesta
     ShownObject { object: key, now, more: Some(More::Group(group)) }
 }
 
-/// Id and name of a group with this parent.
+/// Returns the ids and names of a group and of its parent.
 pub fn own_group(group: &Group, parent: Option<&Group>) -> OwnGroup {
     let parent = parent.map(|parent| Box::new(own_group(parent, None)));
     OwnGroup { id: group.id, name: group.name.clone(), parent }

@@ -15,7 +15,7 @@ use crate::{
     upstreams::address,
 };
 
-/// The first rates, which are always shown: prompt, cached prompt and output.
+/// Number of first rates that are always shown: prompt, cached prompt and output.
 const BASIC: usize = 3;
 
 pub(crate) async fn show(State(app): State<App>, operator: Operator) -> Response {

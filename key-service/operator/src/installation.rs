@@ -18,9 +18,9 @@ use crate::{
     process_metrics::{ProcessMetrics, ProgramFacts},
 };
 
-/// Clock difference in milliseconds that is worth a warning, as for readiness.
+/// Clock difference in milliseconds that is worth a warning, the same as for readiness.
 const NOTICEABLE_SKEW: u64 = 1_000;
-/// Lag of the sweeper in seconds above which holds expire late. A lease is 30 seconds.
+/// Sweeper lag, in seconds, above which holds expire late. A lease is 30 seconds.
 const NOTICEABLE_LAG: f64 = 30.0;
 /// Percentage above which a Redis with a memory limit accepts nothing new.
 const NEARLY_FULL: f64 = 80.0;

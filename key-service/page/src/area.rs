@@ -27,7 +27,7 @@ use key_service_management::{
     members::{MemberRefused, Token},
 };
 
-/// A session that has begun, and what the browser gets.
+/// What the browser gets when a session has begun.
 pub struct SessionStart {
     pub cookies: Vec<String>,
     /// The page to go to.
@@ -46,7 +46,7 @@ pub trait Area: Send + Sync + 'static {
     const LOST: &'static str;
     /// Path of the form that turns on the second factor.
     const SECOND_FACTOR: &'static str;
-    /// Path of the page after the second factor was turned on.
+    /// Path of the page to show once the second factor is turned on.
     const AFTER_SECOND_FACTOR: &'static str;
     /// Path of the page that *Cancel* leads to. `None` if the second factor is required.
     const WITHOUT_SECOND_FACTOR: Option<&'static str>;

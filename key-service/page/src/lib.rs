@@ -1,5 +1,5 @@
-//! Parts shared by the dashboard's and the operators' pages: layout, sessions, forms, failure pages, pagination, charts, and
-//! how amounts and times are formatted.
+//! Parts shared by the dashboard's and the operators' pages: layout, sessions, forms, failure pages, pagination,
+//! charts, and how amounts and times are formatted.
 
 pub mod app;
 pub mod area;

@@ -1,5 +1,5 @@
-//! Pagination: "51–100 of 200" and links to the next and previous pages. The address carries the cursors of earlier pages,
-//! so that going back needs neither a script nor a reversed listing.
+//! Pagination: "51–100 of 200" and links to the next and previous pages. The address carries the cursors of earlier
+//! pages, so that going back needs neither a script nor a reversed listing.
 
 use maud::{Markup, html};
 

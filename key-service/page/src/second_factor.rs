@@ -26,7 +26,7 @@ use key_service_management::{
     members::{MemberRefused, OfferedFactor},
 };
 
-/// Light modules around a QR code, which scanners require.
+/// Width, in modules, of the light margin around a QR code, which scanners require.
 const QUIET_ZONE: usize = 4;
 
 /// Shows a new secret, as a QR code and as text.
@@ -59,8 +59,8 @@ pub fn present_password(entered: Entered<'_>, hint: &str) -> Markup {
     })
 }
 
-/// Offers a secret and asks for a first code. This needs a fresh session or the password, so that a stolen cookie cannot
-/// set one up.
+/// Offers a secret and asks for a first code. This needs a fresh session or the password, so that a stolen cookie is
+/// not enough to set up a second factor.
 pub fn asked_on<A: Area>(app: &App, person: &A::Person) -> Result<Response, Failure> {
     offered::<A>(app, person, None, Entered::new(&Fields::default()))
 }

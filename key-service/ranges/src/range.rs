@@ -12,7 +12,7 @@ use key_service_page::{
     form::{Fields, with},
 };
 
-/// Days back to the day of comparison in the previous year.
+/// Number of days back to the day of comparison in the previous year.
 const YEAR: i64 = 365;
 
 /// How a range was chosen.
@@ -27,7 +27,7 @@ enum Span {
     Dates,
 }
 
-/// Ranges with a name: the name in addresses, and the one on pages.
+/// Named ranges, each with its name in addresses and its name on pages.
 const SPANS: [(Span, &str, &str); 6] = [
     (Span::Today, "today", "Today"),
     (Span::Last(7), "7", "7 days"),
@@ -172,7 +172,7 @@ impl Range {
         amount / self.length()
     }
 
-    /// Makes the links to other ranges for the page at `path`, the inputs for dates, and the choice of comparison.
+    /// Makes the choice of range for the page at `path`: links to other ranges, inputs for dates, and the comparison.
     /// Other fields of the address are kept.
     pub fn choice(&self, app: &App, path: &str, query: &Fields) -> Markup {
         let dates = if self.span == Span::Dates { self.days.clone() } else { self.previous() };

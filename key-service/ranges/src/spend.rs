@@ -34,7 +34,7 @@ pub const LIST: &str = "/dashboard/spend";
 /// Number of parts with separate colours; further parts are added up. More colours would be hard to distinguish.
 const PARTS: usize = 7;
 
-/// What a spend can be divided by: the name in addresses, and the one on pages. The first is the default.
+/// What a spend can be divided by, each with its name in addresses and its name on pages. The first is the default.
 const PARTS_BY: [(SpendBy, &str, &str); 6] = [
     (SpendBy::Model, "", "By model"),
     (SpendBy::Key, "key", "By key"),
@@ -287,7 +287,7 @@ impl SpendReport {
     }
 }
 
-/// Explains the part of other users, if there is one.
+/// Explains the part for other users, if there is one.
 pub(crate) fn says_of_others(parts: &SpendParts) -> Option<&'static str> {
     let has = |part: SpendPart| parts.contains_key(&part);
     if has(SpendPart::OtherKeys) {

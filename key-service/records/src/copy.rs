@@ -1,4 +1,4 @@
-//! Copies everything from one backend to another and compares the two. Neither may be in use meanwhile.
+//! Copies everything from one backend to another and compares the two. Neither may be in use during the copy.
 //!
 //! A record keeps its revision, and a log its numbers. If the target has only a part of the source, an earlier copy was
 //! interrupted, and this one completes it. Any other target is left unchanged.
@@ -28,9 +28,10 @@ use self::{
 };
 use crate::records::{Answer, Durability, Name, Place, Question, Records, Set, Space, Term};
 
-/// Places copied or compared at once: enough to hide round trips, and to share the transactions of SQLite.
+/// Number of places copied or compared at once: enough to hide round trips, and to share the transactions of SQLite.
 const PLACES_AT_ONCE: usize = 16;
-/// Spaces whose durability is awaited together. In Redis, one wait takes most of a second and serves them all.
+/// Number of spaces whose durability is awaited together. In Redis, one wait takes most of a second and serves them
+/// all.
 const SETTLED_AT_ONCE: usize = 512;
 
 /// Counts of what was copied and found equal.
@@ -53,7 +54,7 @@ pub struct Step {
     pub places: u64,
 }
 
-/// Phases of a copy, in their order.
+/// Phases of a copy, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     Copying,
@@ -140,7 +141,7 @@ pub async fn copy(
     Ok(pair.counts.get())
 }
 
-/// The spaces, each with the present term.
+/// Returns the spaces, each with its current term.
 async fn terms<'a>(to: &Arc<dyn Records>, known: &'a BTreeSet<(Space, Place)>) -> Vec<(&'a Space, Term)> {
     let spaces: BTreeSet<_> = known.iter().map(|(space, _)| space).collect();
     stream::iter(spaces).then(async |space| (space, to.term(space).await)).collect().await

@@ -1,4 +1,4 @@
-//! What the store needs from a backend, which only compares and writes records; and the backends.
+//! What the store needs from a backend, which only compares and writes records, and the backends themselves.
 
 pub mod copy;
 mod latency;

@@ -14,10 +14,10 @@ use crate::records::{
     Records, Set, Space, Write,
 };
 
-/// Records on a page of a set: few, so that tests see several pages.
+/// Number of records on a page of a set: few, so that tests see several pages.
 const PAGE: usize = 7;
 
-/// Records in memory, dropped with this value.
+/// In-memory [`Records`], which are dropped with this value.
 #[derive(Default)]
 pub struct Maps {
     spaces: Mutex<BTreeMap<Space, SpaceMaps>>,
@@ -50,7 +50,7 @@ impl Maps {
         self.faults.lock().extend(faults);
     }
 
-    /// Number of records in all spaces whose names begin like this.
+    /// Returns the number of records in all spaces whose names begin with `spaces`.
     pub fn count_in(&self, spaces: &str) -> usize {
         let all = self.spaces.lock();
         let inside = all.iter().filter(|(space, _)| space.as_str().starts_with(spaces));
@@ -128,12 +128,12 @@ impl SpaceMaps {
         self.records.get(name)
     }
 
-    /// All records, sorted by name.
+    /// Lists all records, sorted by name.
     pub fn records(&self) -> impl Iterator<Item = (&Name, &Record)> {
         self.records.iter()
     }
 
-    /// Values of a log, sorted by number.
+    /// Lists the values of a log, sorted by number.
     pub fn values(&self, log: Log) -> impl Iterator<Item = (u64, &[u8])> {
         self.logs.get(&log).into_iter().flatten().map(|(number, value)| (*number, &value[..]))
     }

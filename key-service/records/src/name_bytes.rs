@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
 };
 
-/// Longest name that needs no memory elsewhere: a letter, an id, and some bytes more.
+/// Length of the longest name that is stored without an allocation: a letter, an id, and a few more bytes.
 const SHORT: usize = 22;
 
 /// Bytes of a name. Clones share the bytes of a long one.
@@ -22,7 +22,7 @@ enum Bytes {
 }
 
 impl NameBytes {
-    /// Makes a name of these parts.
+    /// Joins these parts into a name.
     pub fn concat<const PARTS: usize>(parts: [&[u8]; PARTS]) -> Self {
         let length: usize = parts.iter().map(|part| part.len()).sum();
         let Some(short) = u8::try_from(length).ok().filter(|_| length <= SHORT) else {

@@ -1,4 +1,4 @@
-//! Promises of a backend: records by name, each with a revision, which are compared and written together.
+//! What a backend promises: it keeps records by name, each with a revision, and compares and writes several at once.
 //!
 //! A backend knows bytes, names and revisions, but no nouns or rules. The caller decides on records that it has read,
 //! and guards them in the commit. If a guarded record has changed since, the commit writes nothing.
@@ -10,8 +10,8 @@ use minicbor::Encode;
 
 use crate::name_bytes::NameBytes;
 
-/// Words in a commit that does not delay other commits, as [`Commit::words`] counts them. Redis needs a few
-/// milliseconds for that many.
+/// Maximum number of words, as [`Commit::words`] counts them, in a commit that does not delay other commits. Redis
+/// needs a few milliseconds for that many.
 pub const MOST_WORDS: usize = 8_000;
 
 /// Records that can be committed together: those of an account, or a few small ones. The name is not empty and has no
@@ -89,12 +89,12 @@ impl Record {
         (bytes.len() >= Self::HEAD).then_some(Self(bytes))
     }
 
-    /// The record as backends store it.
+    /// Returns the record as backends store it.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// The record as backends store it.
+    /// Returns the record as backends store it.
     pub fn into_bytes(self) -> Vec<u8> {
         self.0
     }
@@ -165,7 +165,7 @@ pub struct Commit {
 }
 
 impl Commit {
-    /// Words of the commit, roughly as Redis counts them.
+    /// Returns the number of words in the commit, roughly as Redis counts them.
     pub fn words(&self) -> usize {
         let of_write = |write: &Write| match write {
             Write::Append { values, .. } => 4 + 2 * values.len(),
@@ -227,7 +227,7 @@ pub enum Question {
     },
 }
 
-/// Limit of a question about a whole index, more than any index has.
+/// Number of entries to ask for when a whole index is wanted: more than any index has.
 const WHOLE: usize = 10_000_000;
 
 impl Question {
@@ -287,11 +287,11 @@ pub enum Failure {
     Damaged(String),
 }
 
-/// A database that compares and writes. Commits of a space take effect one after another. An answered commit is as
-/// durable as the caller then asks for with [`Records::settle`].
+/// A database that compares and writes. Commits of a space take effect one after another. Once a commit is answered,
+/// the caller waits with [`Records::settle`] until it is as durable as required.
 #[async_trait]
 pub trait Records: Send + Sync + 'static {
-    /// Name of the database in spans.
+    /// Returns the database's name for spans.
     fn system(&self) -> &'static str;
 
     /// Answers questions about a space, all as of the same moment.
@@ -301,23 +301,23 @@ pub trait Records: Send + Sync + 'static {
     /// names a record that the commit changes: that guard then fails the second time.
     async fn commit(&self, space: &Space, commit: Commit) -> Result<Committed, Failure>;
 
-    /// Recommended maximum of words in a commit, as [`Commit::words`] counts them. The backend also accepts a larger
-    /// commit up to its own maximum, or refuses it before writing anything.
+    /// Returns the recommended maximum number of words in a commit, as [`Commit::words`] counts them. The backend also
+    /// accepts a larger commit up to its own maximum, or refuses it before writing anything.
     fn most_words(&self) -> usize {
         MOST_WORDS
     }
 
-    /// Lists all places of all spaces, for copying a backend that nobody uses meanwhile. Other calls may have to wait.
+    /// Lists all places of all spaces, for copying a backend that nobody is using. Other calls may have to wait.
     async fn places(&self) -> Result<Vec<(Space, Place)>, Failure>;
 
-    /// The current term of the server that has the space.
+    /// Returns the current term of the server that has the space.
     async fn term(&self, _space: &Space) -> Term {
         Term::default()
     }
 
     /// Waits until the answered commits of a space are this durable, without blocking other commits. Callers wait
     /// before they answer a change. They also wait before they answer that a change was made earlier, since that
-    /// earlier call may have failed while it waited. `since` is the term before the commits. Fails with
+    /// earlier call may have failed while it waited. `since` is the term as read before the commits. Fails with
     /// [`Failure::Unknown`] if the backend cannot tell, or if that term is over.
     async fn settle(&self, _space: &Space, _durability: Durability, _since: Term) -> Result<(), Failure> {
         Ok(())
@@ -328,8 +328,8 @@ pub trait Records: Send + Sync + 'static {
         Ok(MissingServers::default())
     }
 
-    /// Milliseconds by which our clock is ahead of the backend's; `None` if the backend has no clock of its own. Fails
-    /// while the backend loads its data.
+    /// Returns how many milliseconds our clock is ahead of the backend's; `None` if the backend has no separate clock.
+    /// Fails while the backend loads its data.
     async fn clock_skew(&self) -> Result<Option<i64>, Failure> {
         Ok(None)
     }
@@ -340,8 +340,7 @@ pub trait Records: Send + Sync + 'static {
         Ok(false)
     }
 
-    /// Share of the space that is used, from 0 to 1: of the memory of the fullest server, or of the disk. `None` if
-    /// there is no limit.
+    /// Returns the used share of the fullest server's memory, or of the disk, from 0 to 1. `None` if there is no limit.
     async fn used_ratio(&self) -> Result<Option<f64>, Failure> {
         Ok(None)
     }
@@ -351,8 +350,8 @@ pub trait Records: Send + Sync + 'static {
         Vec::new()
     }
 
-    /// Times in milliseconds since 1970, the earliest first, at which a server was replaced. Commits answered after
-    /// such a time may have been lost with that server, and the numbers of their values may have been used again.
+    /// Returns the times at which a server was replaced, in milliseconds since 1970, earliest first. Commits answered
+    /// after such a time may have been lost with that server, and the numbers of their values may have been reused.
     async fn losses(&self) -> Result<Vec<i64>, Failure> {
         Ok(Vec::new())
     }

@@ -1,13 +1,13 @@
-//! The fields of a hash are the records of a set; an index is a sorted set with all scores zero; a log is a stream, and
-//! each of its items has the number of its last value. All names of a space share a hash tag, so they are in one slot,
-//! and a cluster distributes the spaces.
+//! The backend in Redis. The fields of a hash are the records of a set; an index is a sorted set with all scores zero;
+//! a log is a stream whose items each hold several values and are numbered by the last of them. All names of a space
+//! share a hash tag, so they are in one slot, and a cluster distributes the spaces.
 //!
 //! Durability depends on how Redis writes its append-only file. With `appendfsync always`, all answered commits
 //! survive. With `everysec` and a server that has `WAITAOF` (7.2), durable changes are answered up to a second later,
 //! when they are on disk as far as the server can tell (some confirm too early). With `everysec` and an older server,
 //! up to two seconds are lost if the machine fails, or if only Redis fails and its disk is slow; a warning is logged at
-//! start. A failover to a replica loses the commits that had not reached it. If the operator configures replicas to
-//! wait for, changes are answered once that many have them.
+//! start. A failover to a replica loses the commits that had not reached it. If the operator sets a number of replicas
+//! to wait for, changes are answered once that many replicas have them.
 
 mod admission;
 mod arguments;
@@ -148,7 +148,7 @@ impl Redis {
         Ok(false)
     }
 
-    /// The latest count in each part of the store.
+    /// Returns the latest count in each part of the store.
     async fn marks(&self) -> Result<Vec<Option<i64>>, Failure> {
         let last = |part| {
             let mut question = cmd("HGET");
@@ -225,7 +225,7 @@ impl Records for Redis {
         capacity::ping(&self.client, &self.key_space).await.map_err(|e| failure(&e))
     }
 
-    /// Subtracts the clock of the server that differs most from our clock.
+    /// Uses the server whose clock differs most from ours.
     async fn clock_skew(&self) -> Result<Option<i64>, Failure> {
         let asked = self.clock.now();
         let answers = self.client.ask_those_there(&cmd("TIME")).await.map_err(|e| failure(&e))?;

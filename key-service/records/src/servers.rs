@@ -20,7 +20,7 @@ pub use self::{
 };
 use crate::redis::{Address, Certificates, Settings};
 
-/// Settings for a separate store at this address, next to others on the same servers.
+/// Returns settings for a separate store at this address, next to others on the same servers.
 pub fn settings(url: &str, data_dir: &TempDir) -> Settings {
     static STORES: AtomicU32 = AtomicU32::new(0);
     Settings {

@@ -33,8 +33,8 @@ use crate::{
     records::{Answer, Commit, Committed, Failure, MissingServers, Place, Question, Records, Space},
 };
 
-/// Maximum words in a commit: an import of thousands of keys takes effect together. Other commits wait for it, for
-/// about a second.
+/// Maximum number of words in a commit, so large that an import of thousands of keys takes effect as a whole. Other
+/// commits wait about a second for such a commit.
 const MOST_WORDS: usize = 1_000_000;
 
 /// Records in a file or in memory. Dropping this value finishes queued commits and closes the file.

@@ -1,4 +1,4 @@
-//! What a backend promises: each case runs against each backend.
+//! Tests of what a backend promises. Each case runs against each backend.
 
 mod guards;
 mod halves;
@@ -115,7 +115,7 @@ impl Subject {
         Self::new(records, Some(Arc::new(folder)))
     }
 
-    /// An empty model.
+    /// Returns an empty model.
     fn model() -> Self {
         Self::new(Maps::default(), None)
     }
@@ -156,7 +156,7 @@ pub(crate) fn name(key: impl AsRef<[u8]>) -> Name {
     Name { set: SET, key: key.as_ref().into() }
 }
 
-/// A revision that no other call returns.
+/// Returns a revision that no other call returns.
 pub(crate) fn fresh() -> Revision {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     // An odd factor makes the bytes differ everywhere.

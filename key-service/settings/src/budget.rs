@@ -27,7 +27,7 @@ const CENT: NanoUsd = NanoUsd::from_nanos(10_000_000);
 
 struct BudgetLimits<'a> {
     holder: Holder,
-    /// Group that has these limits; `None` if they are the own limits of the page's key or group.
+    /// Group that has these limits; `None` if they are the limits of the page's own key or group.
     group: Option<&'a Group>,
     held: NanoUsd,
     limits: Vec<MoneyLimit>,
@@ -127,8 +127,8 @@ pub fn tightest(limits: &[MoneyLimit]) -> Markup {
     }
 }
 
-/// Shows the used amount with as many decimals as the limit, and with more if the limit is reached before it is used up.
-/// An amount below a cent is shown as in columns.
+/// Shows the used amount with as many decimals as the limit, and with more if the limit is reached before it is used
+/// up. An amount below a cent is shown as in columns.
 pub(crate) fn used(limit: &MoneyLimit) -> Markup {
     let amount = limit.used;
     if amount > NanoUsd::ZERO && amount < CENT {

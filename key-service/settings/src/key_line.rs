@@ -21,7 +21,7 @@ use key_service_page::{
 };
 use shared::calendar::Per;
 
-/// Models listed by name; the others are counted.
+/// Number of models listed by name; the others are counted.
 const NAMED_MODELS: usize = 2;
 
 /// Summarises what a key may do. `reached` contains the limits of the key and of its groups.

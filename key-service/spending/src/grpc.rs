@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::{Code, Request, Response, Status, Streaming};
 use tonic_types::{ErrorDetails, StatusExt};
 
-/// The domain of our `google.rpc.ErrorInfo`.
+/// The `domain` of our `google.rpc.ErrorInfo` messages.
 const ERROR_DOMAIN: &str = "faregate";
 /// Number of unanswered calls in a session at which reading stops. It is twice a gateway's own bound, so calls that
 /// wait for a part of the store never prevent others from being read.
@@ -33,12 +33,13 @@ const MOST_CALLS: usize = 64 * MAX_FRAME_CALLS;
 pub struct Grpc {
     service: Arc<dyn KeyService>,
     shutdown: CancellationToken,
-    /// Random number of this process, with which gateways choose a key-service for each account.
+    /// Random number of this process. Gateways use it to choose a key-service for each account.
     instance: u64,
 }
 
 impl Grpc {
-    /// Makes the interface. When `shutdown` is cancelled, sessions end after the frames that they have received.
+    /// Creates the interface. Once `shutdown` is cancelled, each session answers the frames that it has received, then
+    /// ends.
     pub fn new(service: Arc<dyn KeyService>, shutdown: CancellationToken, clock: &dyn Clock) -> Self {
         Self { service, shutdown, instance: u64::from_be_bytes(random_bytes(clock)) }
     }
@@ -306,7 +307,7 @@ fn refused(malformed: &Malformed) -> CallFailure {
     CallFailure { code: Code::InvalidArgument, message: malformed.to_string() }
 }
 
-/// Makes the status for a malformed call. Its details name the field.
+/// Returns the status for a malformed call. Its details name the field.
 fn invalid(malformed: &Malformed) -> Status {
     let field = [("field".into(), malformed.field.into())];
     let details = ErrorDetails::with_error_info(reason(Code::InvalidArgument), ERROR_DOMAIN, field);

@@ -45,8 +45,8 @@ use domain::{
 use key_service_credentials::Credentials;
 use key_service_store::store::{Credential, Hour, Ledger, StoreError};
 
-/// As long as an exact count could replace a prompt's upper bound, the bound may take at most this share of what is
-/// left: a quarter.
+/// While an exact count could still replace a prompt's upper bound, the money available must be at least this many
+/// times the bound's cost.
 const BOUND_SHARE: i64 = 4;
 /// How long a call waits for other calls of its batch whose credentials are being looked up.
 const GATHERING: Duration = Duration::from_millis(5);
@@ -82,7 +82,7 @@ struct CommandBatch {
 }
 
 impl Service {
-    /// Makes a service over this ledger. Without extensions, holds live for `lease`.
+    /// Creates a service over this ledger. Without extensions, holds live for `lease`.
     pub fn new(
         ledger: Arc<dyn Ledger>,
         clock: Arc<dyn Clock>,
@@ -211,7 +211,7 @@ impl Service {
         })
     }
 
-    /// The hold's prices apply, even if the catalogue has changed.
+    /// Plans an extension at the hold's prices, even if the catalogue has changed.
     fn plan_extend(&self, extend: Extend) -> CallPlan {
         let Extend { hold, usage, prompt_tokens, images, output_tokens, course } = extend;
         let command = Command::Extend {

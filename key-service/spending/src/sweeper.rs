@@ -35,7 +35,7 @@ use key_service_store::store::{Cursor, DueHold, DueHolds, HoldIndex, Ledger, Out
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// Pause between two listings of the accounts with holds. It limits how late an account's first hold is noticed.
 const LIST_AGAIN: Duration = Duration::from_millis(500);
-/// Reads per quantum if a lease is so short that a quantum is shorter than the pause.
+/// Number of reads per quantum if a lease is so short that a quantum is shorter than the pause.
 const LOOKS: u32 = 2;
 
 struct Sweeper {
@@ -156,7 +156,7 @@ struct Watcher<'s> {
     sweeper: &'s Sweeper,
     account: AccountId,
     lease: LeaseClock,
-    /// Whether due holds have not been looked for since the last tick.
+    /// Whether due holds have yet to be looked for since the last tick.
     unswept: bool,
 }
 

@@ -62,7 +62,7 @@ impl Drop for Folder {
     }
 }
 
-/// All commands, each with its required flags.
+/// Returns all commands, each with its required flags.
 fn lines(of: &Clap, before: &[String], folder: &Folder) -> Vec<Vec<String>> {
     if of.has_subcommands() {
         let below = of.get_subcommands().filter(|command| command.get_name() != "help");

@@ -92,7 +92,7 @@ pub struct Funds {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Deposit {
-    /// Contains the time of the deposit, unless it is derived from a payment's id.
+    /// The id contains the time of the deposit, unless it is derived from a payment's id.
     pub id: DepositId,
     /// Amount, resulting credit, note and payment id.
     pub deposited: Deposited,
@@ -109,7 +109,7 @@ pub struct NewManagementKey {
     pub account: AccountId,
     pub key: ManagementKey,
     pub digest: Digest,
-    /// Maximum management keys of the account, including revoked ones.
+    /// Maximum number of management keys in the account, including revoked ones.
     pub most: u64,
 }
 
@@ -275,7 +275,7 @@ impl RecordKind {
     }
 }
 
-/// A page of a listing.
+/// Which page of an account's keys to list.
 #[derive(Clone, Copy, Debug)]
 pub struct Page {
     /// The listing begins after this key, which need not exist any more.
@@ -297,7 +297,7 @@ pub struct KeyName {
     pub hint: String,
 }
 
-/// A page of a listing of groups.
+/// Which page of an account's groups to list.
 #[derive(Clone, Copy, Debug)]
 pub struct GroupPage {
     /// The listing begins after this group, which need not exist.

@@ -1,5 +1,5 @@
-//! Test suite of the store: the same cases run over several backends. Tests of callers use its stores, steps and faults
-//! too.
+//! Test suite for the store: the same cases run over several backends. Tests of callers use its stores, steps and
+//! faults too.
 
 mod doctor;
 pub mod in_redis;
@@ -54,7 +54,7 @@ pub trait Subject: Sized {
         self.store().doctor(account, fault).await;
     }
 
-    /// Called in the middle of a case. Subjects that test restarts close and reopen their store.
+    /// Runs in the middle of a case. Subjects that test restarts close and reopen their store here.
     async fn interrupt(&mut self) {}
 }
 

@@ -5,7 +5,7 @@ use crate::{reader::Model, sampler::Sampler};
 
 type Fits = fn(&Value) -> bool;
 
-/// What is written for a schema after a question, with likely or wild tokens.
+/// Returns what is written for a schema after a question. At a high temperature, the model chooses unlikely tokens.
 fn written(schema: &Value, temperature: f32) -> Value {
     let model = Model::shipped().unwrap();
     let prompt = model.tokenizer.encode("<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n");

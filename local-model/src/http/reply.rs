@@ -124,7 +124,7 @@ async fn next(events: &mut Events) -> Result<AnswerEvent, ApiError> {
     events.recv().await.unwrap_or_else(|| Err(ApiError::internal()))
 }
 
-/// Usage so far, in the format of OpenAI's API.
+/// Returns the usage so far, in the format of OpenAI's API.
 fn usage(&AnswerEvent { prompt_tokens: prompt, written, .. }: &AnswerEvent) -> Value {
     json!({
         "prompt_tokens": prompt, "completion_tokens": written, "total_tokens": prompt + written,

@@ -100,8 +100,8 @@ impl ChatBody {
         prompt::encode(&engine.model.tokenizer, &self.messages, tools).ok_or_else(too_long)
     }
 
-    /// What the answer may consist of, including the tools that it may call. Tools that a shortened prompt does not
-    /// show are called only if the request demands it.
+    /// Returns what the answer may consist of, including the tools that it may call. Tools that a shortened prompt does
+    /// not show are called only if the request demands it.
     fn form(&mut self, engine: &Engine, is_shortened: bool) -> Result<Form, ApiError> {
         let named = self.tool_choice["function"]["name"].as_str();
         let must_call = named.is_some() || self.tool_choice == "required";

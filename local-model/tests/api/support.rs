@@ -34,7 +34,7 @@ pub(crate) fn router() -> Router {
     router_for(64)
 }
 
-/// A model that accepts at most this many requests at once.
+/// Returns a model that accepts at most this many requests at once.
 pub(crate) fn router_for(max_requests: usize) -> Router {
     local_model::router(Engine::start(Arc::new(Fixed(AtomicU8::new(1))), max_requests).unwrap())
 }
@@ -58,7 +58,7 @@ pub(crate) async fn send(router: &Router, request: Request<Body>) -> (StatusCode
     (status, serde_json::from_slice(&bytes).unwrap())
 }
 
-/// A chat request with one question and further fields.
+/// Returns a chat request with one question and further fields.
 pub(crate) fn question(text: &str, more: Value) -> Value {
     let mut body = json!({"model": "any", "messages": [{"role": "user", "content": text}]});
     let Value::Object(more) = more else { panic!("the fields are an object") };
@@ -66,8 +66,8 @@ pub(crate) fn question(text: &str, more: Value) -> Value {
     body
 }
 
-/// A chat request with further fields whose answer ends only at its limits. The prompt is nothing that the model was
-/// trained on, so randomness has much to decide.
+/// Returns a chat request with further fields whose answer ends only at its limits. The prompt is nothing that the
+/// model was trained on, so randomness has much to decide.
 pub(crate) fn endless(more: Value) -> Value {
     let mut body = question("Hi", more);
     body["logit_bias"] = json!({"0": -100, "2": -100});
@@ -93,7 +93,7 @@ pub(crate) async fn begin(router: &Router, body: &Value) -> Body {
     body
 }
 
-/// The chunks of a streamed answer, which must end with `[DONE]`.
+/// Returns the chunks of a streamed answer, which must end with `[DONE]`.
 pub(crate) async fn stream(router: &Router, body: &impl Serialize) -> Vec<Value> {
     let body = serde_json::to_string(body).unwrap().replacen('{', r#"{"stream":true,"#, 1);
     let response = router.clone().oneshot(request("/v1/chat/completions", body)).await.unwrap();
@@ -107,7 +107,7 @@ pub(crate) async fn stream(router: &Router, body: &impl Serialize) -> Vec<Value>
     events.into_iter().map(|event| serde_json::from_str(event).unwrap()).collect()
 }
 
-/// The message that the deltas of one choice add up to.
+/// Returns the message that the deltas of one choice add up to.
 pub(crate) fn joined(chunks: &[Value], choice: usize) -> Value {
     let (mut content, mut calls) = (String::new(), Vec::<Value>::new());
     let of_choice = chunks.iter().flat_map(|chunk| chunk["choices"].as_array().unwrap());

@@ -26,7 +26,7 @@ fn tools() -> Value {
     ])
 }
 
-/// A request unlike anything in training: unforced, no answer would call these tools.
+/// Returns a request unlike anything in training, for which no answer would call these tools unless forced to.
 fn wild(seed: u64, more: Value) -> Value {
     let mut body = question("Tell me a story.", json!({"tools": tools(), "temperature": 2, "seed": seed}));
     let Value::Object(more) = more else { panic!("the fields are an object") };

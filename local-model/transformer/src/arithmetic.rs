@@ -7,7 +7,7 @@
 pub(crate) const LANES: usize = 16;
 /// Number of rows computed side by side, so that they share the weights once they are loaded.
 const ROWS: usize = 4;
-/// Added so that a row of zeros causes no division by zero, as in `weights/config.json`.
+/// Added to a row's mean square, so that a row of zeros causes no division by zero, as in `weights/config.json`.
 const EPSILON: f32 = 1e-5;
 
 pub(crate) struct Linear {
@@ -91,7 +91,7 @@ pub(crate) fn swiglu(gates: &mut [f32], values: &[f32]) {
     }
 }
 
-/// Dot product of two slices whose length is a multiple of [`LANES`].
+/// Returns the dot product of two slices whose length is a multiple of [`LANES`].
 #[inline]
 pub(crate) fn dot(left: &[f32], right: &[f32]) -> f32 {
     let mut sums = [0.0; LANES];

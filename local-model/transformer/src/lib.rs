@@ -108,7 +108,8 @@ impl Layer {
         })
     }
 
-    /// Attention from each row to the positions up to its own. Adds the rows' keys and values to the cache.
+    /// Computes the attention from each row to the positions up to its own. Adds the rows' keys and values to the
+    /// cache.
     fn attention(&self, rows: &[f32], rotations: &[(f32, f32)], cache: &mut LayerCache) -> Vec<f32> {
         let before = cache.keys.len() / (KV_HEADS * HEAD_WIDTH);
         let mut queries = self.query.forward(rows);
@@ -140,7 +141,7 @@ fn linear(weights: &SafeTensors<'_>, name: &str) -> anyhow::Result<Linear> {
     Ok(Linear::new(&vector(weights, name)?, inputs))
 }
 
-/// Cosines and sines for rotating the pairs in a head, at `count` positions from `first` on.
+/// Returns cosines and sines for rotating the pairs in a head, at `count` positions from `first` on.
 #[expect(clippy::cast_precision_loss, reason = "there are some thousand positions at most")]
 fn rotations(first: usize, count: usize) -> Vec<(f32, f32)> {
     let frequency = |pair| 1.0 / ROPE_THETA.powf((2 * pair) as f32 / HEAD_WIDTH as f32);
@@ -149,7 +150,7 @@ fn rotations(first: usize, count: usize) -> Vec<(f32, f32)> {
     (first..first + count).flat_map(at).map(|angle| (angle.cos(), angle.sin())).collect()
 }
 
-/// Attention from a row to the first `length` positions. Several query heads share a key-value head.
+/// Computes the attention from a row to the first `length` positions. Several query heads share a key-value head.
 fn attend(query: &[f32], cache: &LayerCache, length: usize, mixed: &mut [f32]) {
     #[expect(clippy::cast_precision_loss, reason = "a head is some dozens of numbers wide")]
     let scale = 1.0 / (HEAD_WIDTH as f32).sqrt();

@@ -25,9 +25,9 @@ const OWN_HEADERS: [&str; 7] =
 /// How to reach an upstream, beyond its address.
 #[derive(Clone, Debug, Default)]
 pub struct Access {
-    /// Headers that every request carries, including the credential's.
+    /// Headers that every request carries, including the one with the credential.
     pub headers: Vec<Header>,
-    /// PEM file of authorities that are trusted in addition to the public ones.
+    /// PEM file of certificate authorities to trust in addition to the public ones.
     pub ca_file: Option<PathBuf>,
     /// URL of an HTTP proxy through which connections are tunnelled. It may contain a password.
     pub proxy: Option<SecretString>,
@@ -64,7 +64,7 @@ impl fmt::Display for Source {
 }
 
 impl Access {
-    /// Adds the version of the Messages API that requests conform to, unless the catalogue sets one.
+    /// Adds a header with the version of the Messages API that requests conform to, unless the catalogue sets one.
     pub(super) fn name_version_of_messages(&mut self) {
         let name = ANTHROPIC_VERSION;
         if self.headers.iter().all(|header| header.name != name) {
@@ -106,7 +106,7 @@ pub(super) struct FileSource {
 }
 
 impl RawAccess {
-    /// Checks the members. `usual_auth` is the credential's header if `auth` names none.
+    /// Checks the members. `usual_auth` names the credential's header unless `auth` does.
     pub(super) fn check(self, usual_auth: &str) -> Result<Access, Fault> {
         let mut headers = Vec::new();
         let credential = match (self.api_key_env, self.api_key_file) {
@@ -176,7 +176,7 @@ fn header_name(name: &str) -> Result<HeaderName, String> {
     Ok(parsed)
 }
 
-/// Checks the URL of a proxy without showing its password.
+/// Checks a proxy's URL. Errors do not show its password.
 fn proxy(url: Spanned<String>) -> Result<SecretString, Fault> {
     let (at, url) = (url.span(), SecretString::from(url.into_inner()));
     let parsed = url.expose_secret().parse::<Uri>().ok();

@@ -64,7 +64,7 @@ impl Catalog {
         models.retain(|name| listed.insert(name.clone()));
     }
 
-    /// Returns all ids, for errors.
+    /// Returns the ids of all models, for error messages.
     pub fn ids(&self) -> Vec<String> {
         self.models.iter().map(|model| model.id.clone()).collect()
     }

@@ -16,9 +16,9 @@ pub enum Effort {
 }
 
 impl Effort {
-    /// The words of every amount, least first.
+    /// Names of all efforts, least first.
     pub const WORDS: [&str; 7] = ["none", "minimal", "low", "medium", "high", "xhigh", "max"];
-    /// Every amount, in the order of [`Self::WORDS`].
+    /// All efforts, in the order of [`Self::WORDS`].
     const ALL: [Self; 7] =
         [Self::None, Self::Minimal, Self::Low, Self::Medium, Self::High, Self::Xhigh, Self::Max];
     /// Efforts of a model whose entry lists none.
@@ -32,9 +32,9 @@ impl Effort {
         Self::WORDS[self as usize]
     }
 
-    /// Finds the nearest of these efforts. Halfway between two, it is the lesser one, which costs less, but reasoning
-    /// is never reduced to `none`. Returns `None` to leave the effort to the model: if there is nothing to choose from,
-    /// and for `medium` halfway between two, since most models default to about that.
+    /// Finds the nearest of these efforts. Halfway between two, the lower one is chosen because it costs less, but
+    /// reasoning is never reduced to `none`. Returns `None`, which leaves the effort to the model, if the list is
+    /// empty, and for `medium` halfway between two, since most models default to about that.
     pub fn nearest(self, taken: &[Self]) -> Option<Self> {
         let distance = |other: Self| (other as usize).abs_diff(self as usize);
         let ends_reasoning = |other: Self| other == Self::None && self != Self::None;

@@ -54,7 +54,7 @@ pub(super) struct RawModel {
     upstream: Vec<RawUpstream>,
 }
 
-/// Date for models without one, 2026-01-01, in seconds since 1970.
+/// Returns the date for models without one: 2026-01-01, in seconds since 1970.
 const fn default_created() -> i64 {
     1_767_225_600
 }

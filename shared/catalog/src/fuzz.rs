@@ -12,7 +12,7 @@ use crate::{
     upstream::UpstreamKind,
 };
 
-/// An accepted catalogue has models with unique names, upstreams, and prices that can be billed.
+/// In an accepted catalogue, every model has a unique name, at least one upstream, and a price that can be billed.
 #[test]
 fn catalogues() {
     let examples = [
@@ -39,7 +39,7 @@ fn catalogues() {
     });
 }
 
-/// Written rates are read as the same rates.
+/// Rates that are written and read again stay the same.
 #[test]
 fn rates() {
     fuzz(&Examples::of(["[5,1,9,null,7,null,null,8]", "[0,0,0,1,2,3,4,5,6,7]"]), |input: &Input| {
@@ -50,7 +50,7 @@ fn rates() {
     });
 }
 
-/// The names and windows that are read are in the server's list, and an address below a base stays at its host.
+/// The names and windows that are read occur in the server's list, and an address below a base keeps its host.
 #[test]
 fn server_descriptions() {
     let examples = [

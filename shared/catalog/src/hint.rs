@@ -14,7 +14,7 @@ use crate::{
 pub enum Hint {
     /// Its streams hide tokens, which are not billed if a client leaves midway.
     HidesTokens,
-    /// A rate sells for less than it costs.
+    /// A rate of the price is lower than the same rate of the cost.
     SellsBelowCost(RatePair),
 }
 

@@ -24,10 +24,10 @@ pub enum ReasoningParam {
     AsSent,
     /// The server refuses earlier reasoning, or ignores it.
     None,
-    /// `reasoning_content`. A hosted server gets it only in answers with calls, with an empty text if there was no
-    /// reasoning.
+    /// `reasoning_content`. A hosted server gets it only with answers that contain calls, as an empty text if there was
+    /// no reasoning.
     ReasoningContent,
-    /// `reasoning`. A hosted server gets it only in answers with calls.
+    /// `reasoning`. A hosted server gets it only with answers that contain calls.
     Reasoning,
     /// `reasoning_details`, a list of the parts that the server signed, or else `reasoning`.
     ReasoningDetails,

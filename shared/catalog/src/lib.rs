@@ -1,4 +1,4 @@
-//! The catalogue: models, prices and upstreams. It is checked completely at start.
+//! The catalogue: models, prices and upstreams. It is checked completely at the start.
 
 mod access;
 mod catalog;

@@ -28,17 +28,17 @@ pub struct Model {
     pub owned_by: String,
     /// When the model was added, in seconds since 1970, for lists.
     pub created: i64,
-    /// Tokens of prompt and output together.
+    /// Maximum number of tokens of prompt and output together.
     pub context_window: u64,
     /// Maximum number of output tokens per choice; 0 if a model without chat sets no limit.
     pub max_output_tokens: u64,
-    /// Bound on the tokens of an image, used for holds.
+    /// Maximum number of tokens for an image, used for holds.
     pub max_tokens_per_image: u64,
     /// Request fields that are forwarded to the upstream beyond the allow-list.
     pub extra_params: Vec<String>,
     /// APIs that the model is served through.
     pub serves: Serves,
-    /// Reasoning efforts that the model accepts. If there are none, a request that names one is refused, or the effort
+    /// Reasoning efforts that the model accepts. If it accepts none, a request that names one is refused, or its effort
     /// is dropped.
     pub efforts: Vec<Effort>,
     /// Price of requests, shared with the holds that they open.

@@ -12,7 +12,7 @@ use crate::{
 /// The table, compiled into every program.
 const TABLE: &str = include_str!("../../../config/presets.toml");
 
-/// Shortest word in capitals that counts as a blank for the operator to fill in.
+/// Minimum length of a word in capitals that counts as a blank for the operator to fill in.
 const MIN_BLANK: usize = 4;
 
 /// A vendor, or the software of a local server.
@@ -29,12 +29,12 @@ pub struct Preset {
     /// Further hosts of this vendor. A leading dot stands for all subdomains.
     #[serde(default)]
     hosts: Vec<String>,
-    /// `owned_by` in the software's list of models, by which a server is recognised.
+    /// Value of `owned_by` in a server's list of models that identifies this software.
     owned_by: Option<String>,
-    /// Whether the server may not list a model that it serves, or may have no list.
+    /// Whether the server's list may lack models that it serves, or may be missing altogether.
     #[serde(default)]
     pub names_unlisted: bool,
-    /// Context window to assume of a server that does not report its own.
+    /// Context window to assume for a server that does not report one.
     pub context_window: Option<u64>,
     /// Advice on how to start the server.
     pub hint: Option<String>,
@@ -66,7 +66,7 @@ impl Preset {
         toml::from_str::<PresetTable>(TABLE).map(|table| table.preset)
     }
 
-    /// Describes a server with the OpenAI chat API of which only the address is known.
+    /// Returns a preset for an unknown server with the OpenAI chat API at this address.
     pub fn unknown(url: &str) -> Self {
         Self {
             name: "openai-compatible".into(),
@@ -109,7 +109,7 @@ impl Preset {
         own == Some(host) || self.hosts.iter().any(|known| known == host || is_below(known))
     }
 
-    /// Returns whether the software names this owner in its list of models.
+    /// Returns whether servers with this software report `owned_by` as the owner of their models.
     pub fn is_of(&self, owned_by: &str) -> bool {
         self.owned_by.as_deref() == Some(owned_by)
     }
@@ -124,7 +124,7 @@ impl Preset {
         self.listed_as.iter().any(|name| name == owner)
     }
 
-    /// Fields of `[[model.upstream]]` as TOML, except those with their default value.
+    /// Returns the fields of `[[model.upstream]]` as TOML, without those that have their default value.
     pub fn upstream_fields(&self) -> impl Iterator<Item = (&'static str, String)> {
         let fields = [
             ("kind", toml_of(self.kind)),
@@ -166,7 +166,7 @@ mod tests {
     use super::*;
     use crate::catalog::Catalog;
 
-    /// The catalogue of a model at this preset.
+    /// Returns a catalogue with one model at this preset.
     fn catalogue(preset: &Preset) -> Catalog {
         let efforts =
             preset.efforts_field().map_or_else(String::new, |efforts| format!("efforts = {efforts}\n"));
@@ -193,7 +193,8 @@ mod tests {
             assert_eq!((url.to_string(), upstream.kind), (preset.url.clone(), preset.kind));
             assert_eq!(url.scheme_str() == Some("https"), !preset.is_local(), "{}", preset.name);
             assert_eq!(upstream.access.headers.is_empty(), preset.is_local(), "{}", preset.name);
-            // Local servers do not use Faregate's own port, and a vendor's prompts and reasoning are billed.
+            // A local server does not use Faregate's own port. At a vendor, the prompt and all reasoning are billed
+            // even if the client leaves.
             assert_ne!(url.port_u16(), Some(8080), "{}", preset.name);
             let bills_all = upstream.left_before_head == LeftBeforeHead::Prompt
                 && upstream.left_mid_stream == LeftMidStream::Finish;

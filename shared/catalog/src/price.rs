@@ -34,12 +34,12 @@ macro_rules! rates {
             /// Names of the rates in the catalogue, in the order of [`Rates::to_array`].
             pub const FIELDS: [&'static str; RATES] = [$(stringify!($rate)),+];
 
-            /// Rates in the order of [`Rates::FIELDS`].
+            /// Makes rates from amounts in the order of [`Rates::FIELDS`].
             pub const fn of_array([$($rate),+]: [NanoUsd; RATES]) -> Self {
                 Self { $($rate),+ }
             }
 
-            /// The rates in the order of [`Rates::FIELDS`].
+            /// Returns the rates in the order of [`Rates::FIELDS`].
             pub const fn to_array(self) -> [NanoUsd; RATES] {
                 [$(self.$rate),+]
             }
@@ -68,7 +68,7 @@ rates! {
     request;
 }
 
-/// The same rate of two prices.
+/// The values of one rate in two prices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RatePair {
     /// Position of the rate in [`Rates::FIELDS`].
@@ -106,7 +106,7 @@ impl Price {
         reached.map_or(&self.base, |tier| &tier.rates)
     }
 
-    /// Pairs each rate with the other price's, over the tiers of both.
+    /// Pairs each rate with the same rate of the other price, in every tier of either.
     pub fn beside(&self, other: &Self) -> impl Iterator<Item = RatePair> {
         let tiers = [None].into_iter().chain(borders(&[self, other]).into_iter().map(Some));
         tiers.flat_map(move |above| {
@@ -116,7 +116,7 @@ impl Price {
         })
     }
 
-    /// Returns why this price cannot be billed, if so: a rate out of range, or tiers out of order.
+    /// Returns why this price cannot be billed, if it cannot: a rate is out of range, or the tiers are out of order.
     pub fn fault(&self) -> Option<&'static str> {
         let rates = self.tiers.iter().map(|tier| tier.rates).chain([self.base]);
         if rates.flat_map(Rates::to_array).any(|rate| !(NanoUsd::ZERO..=NanoUsd::MAX).contains(&rate)) {
@@ -144,7 +144,7 @@ impl Rates {
         }
     }
 
-    /// Fills in defaults. `None` if one of the first three rates, which have no default, is missing.
+    /// Fills in defaults. Returns `None` if one of the first three rates, which have no default, is missing.
     pub fn resolve(written: WrittenRates) -> Option<Self> {
         let [input, cached_input, output, cache_write, ..] = written;
         let default = Self::of_three(input?, cached_input?, output?);
@@ -165,8 +165,8 @@ impl Rates {
     }
 }
 
-/// Completes a tier's rates, as written, with those of the table before it. Defaults apply afterwards, so a tier's
-/// `input` is also the default of its `cache_write`.
+/// Takes the rates that a tier leaves out from the table before it. Defaults apply afterwards, so a tier's `input` is
+/// also the default of its `cache_write`.
 pub fn continued(before: WrittenRates, own: WrittenRates) -> WrittenRates {
     std::array::from_fn(|field| own[field].or(before[field]))
 }

@@ -139,7 +139,7 @@ impl ServerDescription {
         self.served(name).and_then(ServedModel::window).or(self.window)
     }
 
-    /// Returns whether the server lists a model that requests may name like this.
+    /// Returns whether requests may use this name for a model that the server lists.
     pub fn has(&self, name: &str) -> bool {
         self.served(name).is_some()
     }
@@ -148,7 +148,7 @@ impl ServerDescription {
         self.models.iter().find(|served| is_named(&served.id, name))
     }
 
-    /// Describes, in sentences, what the catalogue promises of an upstream but the server does not offer.
+    /// Returns a sentence for everything that the catalogue promises of an upstream but the server does not offer.
     pub fn broken_promises(&self, model: &Model, upstream: &Upstream) -> Vec<String> {
         let mut broken = Vec::new();
         if self.served(&upstream.model).is_none() && !self.models.is_empty() {

@@ -136,7 +136,7 @@ fn an_upstream_has_a_name_of_its_own_in_its_model() {
     assert!(names("name = \"\"", "").unwrap_err().contains("1 to 64 characters"));
 }
 
-/// The access of the upstream with these lines.
+/// Returns the access of an upstream with these lines added.
 fn access(lines: &str) -> Result<Access, String> {
     let text = GOOD.replacen("model = \"Qwen/Qwen3\"", &format!("model = \"q\"\n{lines}"), 1);
     let catalog = Catalog::parse(&text, "m").map_err(|e| e.to_string())?;
@@ -179,7 +179,8 @@ fn an_access_that_cannot_be_meant_is_refused_with_its_place() {
     }
 }
 
-/// The catalogue with these tables instead of its price, and with these lines at the end of its upstream.
+/// Returns the model of a catalogue with these tables instead of its price, and with these lines at the end of its
+/// upstream.
 fn sold(price: &str, upstream: &str) -> Result<Model, String> {
     let table = "[model.price]\ninput = \"0.10\"\ncached_input = \"0.025\"\noutput = \"0.40\"\n";
     let text = GOOD.replacen(table, price, 1) + upstream;
@@ -270,7 +271,8 @@ fn a_wrong_table_of_prices_is_refused_by_name() {
     assert!(fault.contains("the cost of model \"Model Flash\" has no `cached_input`"), "{fault}");
 }
 
-/// Costs of an upstream that writes to its cache at 1.25 and doubles its input above 200,000 tokens.
+/// Costs of an upstream that charges 1.25 times the input rate for cache writes, and doubles its input rate above
+/// 200,000 tokens.
 const COST: &str = r#"
 [model.upstream.cost]
 input = "2.5"
@@ -324,7 +326,7 @@ fn a_markup_makes_the_price_of_the_dearest_cost_rounded_up() {
         sold("markup = \"1.000000001\"\n", &smallest).unwrap().price.base.cached_input,
         usd("0.000000002")
     );
-    // A second upstream, dearer only in output, and above another border.
+    // A second upstream that is dearer only in output, and whose tier begins at another border.
     let second = "[[model.upstream]]\nkind = \"openai\"\nurl = \"https://a.example/v1\"\nmodel = \"m\"\n";
     let other = COST.replace("\"10\"", "\"11\"").replace("200000", "100000").replace("\"5\"", "\"4\"");
     let price = sold("markup = \"1\"\n", &format!("{COST}{second}{other}")).unwrap().price;

@@ -17,7 +17,7 @@ pub struct Upstream {
     pub name: String,
     /// Software of the server. It decides how the server is called.
     pub kind: UpstreamKind,
-    /// Base address with `/v1`; its query goes with every request. `None` only for the built-in model.
+    /// Base address with `/v1`; its query is sent with every request. `None` only for the built-in model.
     pub url: Option<Uri>,
     /// The server's own name for the model.
     pub model: String,
@@ -33,7 +33,7 @@ pub struct Upstream {
     pub weight: u32,
     /// Tokens that the upstream's template adds to a prompt beyond the usual number.
     pub prompt_overhead: u64,
-    /// Charge for a stream whose client leaves before the upstream answered.
+    /// Charge for a stream whose client leaves before the upstream answers.
     pub left_before_head: LeftBeforeHead,
     /// What to do with a stream whose client leaves midway.
     pub left_mid_stream: LeftMidStream,
@@ -86,7 +86,7 @@ impl ImageUrls {
     }
 }
 
-/// Charge for a stream whose client leaves before the upstream answered.
+/// Charge for a stream whose client leaves before the upstream answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LeftBeforeHead {
@@ -107,8 +107,8 @@ pub enum LeftMidStream {
 }
 
 impl LeftMidStream {
-    /// Returns the default of a server. Servers of the Responses and Messages APIs report usage only at the end, and do
-    /// not show all of their reasoning.
+    /// Returns the default for a server. Servers of the Responses and Messages APIs report usage only at the end, and
+    /// do not show all of their reasoning.
     pub(crate) fn of(speaks: &[UpstreamApi]) -> Self {
         if speaks.iter().all(|api| *api == UpstreamApi::Chat) { Self::Stop } else { Self::Finish }
     }
@@ -139,7 +139,7 @@ impl UpstreamKind {
         }
     }
 
-    /// Returns the APIs of a server whose entry lists none.
+    /// Returns the APIs of a server whose entry in the catalogue lists none.
     pub(crate) fn speaks(self) -> Vec<UpstreamApi> {
         let is_anthropic = self == Self::Anthropic;
         vec![if is_anthropic { UpstreamApi::Messages } else { UpstreamApi::Chat }]
@@ -154,7 +154,7 @@ impl UpstreamKind {
         }
     }
 
-    /// Name in telemetry, as `gen_ai.provider.name`.
+    /// Returns the name in telemetry, as `gen_ai.provider.name`.
     pub const fn provider(self) -> &'static str {
         match self {
             Self::Openai => "openai",
@@ -256,7 +256,7 @@ impl LimitParam {
         }
     }
 
-    /// Name of the member in a request.
+    /// Returns the name of the member in a request.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::MaxTokens => "max_tokens",

@@ -114,7 +114,7 @@ where
     Ok(requests)
 }
 
-/// A connector that sends small packets at once.
+/// Makes a connector that sends small packets at once.
 fn tcp(deadline: Duration) -> HttpConnector {
     let mut tcp = HttpConnector::new();
     tcp.set_nodelay(true);
@@ -132,7 +132,7 @@ pub(crate) fn https<C>(tcp: C, tls: Option<ClientConfig>) -> HttpsConnector<C> {
     builder.https_or_http().enable_http1().wrap_connector(tcp)
 }
 
-/// Makes a client over connections that `tcp` makes, within its own deadline.
+/// Makes a client over connections from `tcp`, which enforces its own deadline.
 pub fn http_client_over<B, C>(tcp: C, settings: ClientSettings) -> HttpClient<B, C>
 where
     B: Body<Data: Send> + Send,

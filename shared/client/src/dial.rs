@@ -12,8 +12,9 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Wire for T {}
 
 pub type Dialled = Pin<Box<dyn Future<Output = io::Result<Box<dyn Wire>>> + Send>>;
 
-/// Makes connections instead of TCP.
+/// Makes connections in place of TCP.
 pub trait Dial: Send + Sync + 'static {
-    /// Connects to the scheme and authority of this URI. The connection carries plain text, whatever the scheme.
+    /// Connects to the server that the scheme and authority of this URI name. The connection carries plain text,
+    /// whatever the scheme.
     fn dial(&self, to: &Uri) -> Dialled;
 }

@@ -10,8 +10,8 @@ use tokio::task::coop::poll_proceed;
 use crate::watched_stream::{StreamWatch, WatchedStream};
 
 /// Bytes of a read that count as one step of a task. The runtime switches tasks after 128 steps, and counts a read of
-/// any size as one. That would allow megabytes of the smallest frames, which take a fifth of a second. With this
-/// number, a turn reads 32 KiB.
+/// any size as one step. So a single turn could read megabytes of the smallest frames, which take a fifth of a second
+/// to process. With this number, a turn reads 32 KiB.
 const BYTES_OF_A_STEP: usize = 256;
 
 /// A connection whose reads count by their bytes.

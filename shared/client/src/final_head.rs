@@ -17,7 +17,7 @@ const STATUS: usize = 12;
 /// Beginning of every status line.
 const PROTOCOL: &[u8] = b"HTTP/1.";
 
-/// Ends a connection: an answer's final head did not come within the bounds.
+/// Error that ends a connection: an answer's final head did not come within the bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the answer has no final head within {MAX_INTERIM_HEADS} interim heads and {} KiB", MAX_HEAD_BYTES >> 10)]
 pub struct NoFinalHead;
@@ -71,7 +71,7 @@ impl Heads {
         Ok(())
     }
 
-    /// Reads a byte of a status line, or the rest of a line. Returns how many bytes it read.
+    /// Reads a byte of a status line, or the rest of a header line. Returns how many bytes it read.
     fn read_part(&mut self, bytes: &[u8]) -> usize {
         match &mut self.place {
             HeadState::Past => bytes.len(),
@@ -134,7 +134,7 @@ mod tests {
     const INTERIM: &str = "HTTP/1.1 100 Continue\r\n\r\n";
     const FINAL: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nOK";
 
-    /// Reads an answer in pieces of this size, and returns whether it came to its final head.
+    /// Reads an answer in pieces of this size, and returns whether it reached the answer's final head.
     fn read(answer: &str, piece: usize) -> Result<bool, NoFinalHead> {
         let mut heads = Heads::default();
         heads.await_answer();

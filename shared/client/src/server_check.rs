@@ -10,7 +10,7 @@ use crate::upstream_call::UpstreamCall;
 
 /// How long a server may take to answer. A server that is loading its weights does not answer in time.
 const ANSWER_DEADLINE: Duration = Duration::from_secs(10);
-/// Maximum number of servers asked at once. The bound keeps sockets and memory few for a long catalogue.
+/// Maximum number of servers asked at once, so that a long catalogue does not use many sockets and much memory.
 const SERVERS_AT_ONCE: usize = 8;
 
 /// A finding about an upstream for its operator.
@@ -57,7 +57,7 @@ pub async fn check_servers(catalog: &Catalog) -> Vec<ServerFinding> {
     findings.collect()
 }
 
-/// The answers to all questions, in their order.
+/// Returns the answers to all questions, in the same order.
 async fn ask(questions: &[ServerQuestion]) -> Vec<Option<Result<ServerDescription, String>>> {
     let mut answers = vec![None; questions.len()];
     let mut asked = JoinSet::new();
@@ -96,7 +96,7 @@ fn findings(
 }
 
 impl ServerQuestion {
-    /// The question to an upstream; `None` for the built-in model.
+    /// Returns the question to an upstream; `None` for the built-in model.
     fn of(upstream: &Upstream) -> Option<Self> {
         let base = upstream.url.as_ref()?;
         let uri = ServerDescription::address(upstream.kind, base)?;

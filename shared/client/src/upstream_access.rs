@@ -48,7 +48,7 @@ pub fn upstream_connector(base: &Uri, access: &Access, deadline: Duration) -> Re
     Ok(connector(deadline, tls, proxy(base, access)?.as_ref()))
 }
 
-/// Trusts a file's authorities in addition to the public ones.
+/// Returns TLS settings that trust a file's authorities in addition to the public ones.
 fn trusting(authorities: &Pem) -> Result<ClientConfig, ConfigError> {
     let mut roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
     for authority in CertificateDer::pem_slice_iter(authorities.text().as_bytes()) {
@@ -82,7 +82,7 @@ fn first_set(names: [&str; 2]) -> String {
     names.iter().find_map(|name| env::var(name).ok().filter(|value| !value.is_empty())).unwrap_or_default()
 }
 
-/// Rewrites a list of hosts that are reached directly. Curl, Go and Python also allow `*.` before a domain, and a port,
+/// Rewrites a list of hosts to reach without a proxy. Curl, Go and Python also allow `*.` before a domain, and a port,
 /// which must then match the server's.
 fn hosts_without_proxy(list: &str, base: &Uri) -> String {
     let port = base.port_u16().unwrap_or(if base.scheme_str() == Some("http") { 80 } else { 443 });

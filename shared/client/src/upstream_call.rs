@@ -1,4 +1,4 @@
-//! A request to an upstream that does not come from a client, but from a check at start or an operator's command.
+//! A request to an upstream that does not come from a client, but from a check at the start or an operator's command.
 
 use std::{error::Error, time::Duration};
 
@@ -16,7 +16,7 @@ use crate::{
 
 /// Timeout for connecting to a server.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
-/// Largest answer that is read, in bytes: hosted providers list hundreds of models, with descriptions.
+/// Maximum size of an answer in bytes. Hosted providers list hundreds of models, with descriptions.
 const MAX_ANSWER_BYTES: usize = 8 << 20;
 
 pub struct UpstreamCall<'a> {

@@ -35,7 +35,7 @@ impl InternalToken {
         Self(Arc::new(Current::new(tokens)))
     }
 
-    /// Replaces the tokens. Running calls keep the old ones.
+    /// Replaces the tokens. Calls in flight keep the old ones.
     pub fn replace(&self, tokens: InternalTokens) {
         self.0.replace(tokens);
     }

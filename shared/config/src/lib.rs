@@ -26,12 +26,12 @@ pub mod internal_token;
 pub use exposed::{ExposedSecrets, parse};
 
 const DEFAULT_MODELS: &str = "config/models.toml";
-/// Catalogue if there is no catalogue file.
+/// Catalogue to use if there is no catalogue file.
 const BUILT_IN_MODELS: &str = include_str!("../../../config/models.toml");
 
-/// Enough for thousands of models.
+/// Maximum size of a catalogue in bytes: enough for thousands of models.
 const MAX_CATALOG: usize = 16 << 20;
-/// Several times the size of a system's complete list of CAs.
+/// Maximum size of a PEM file in bytes: several times the size of a system's complete list of CAs.
 const MAX_PEM: usize = 4 << 20;
 const MIN_TOKEN_BYTES: usize = 16;
 
@@ -74,7 +74,7 @@ pub struct ConfigError {
 }
 
 impl ConfigError {
-    /// An error about a setting; `setting` is the environment variable's name.
+    /// Makes an error about a setting; `setting` is the environment variable's name.
     pub fn new(setting: &'static str, reason: impl Display) -> Self {
         Self { setting, reason: format!("{reason}") }
     }
@@ -177,7 +177,7 @@ impl Pem {
         ConfigError::new(self.setting, format!("{}: {reason}", self.file))
     }
 
-    /// The setting that names the file.
+    /// Returns the setting that names the file.
     pub const fn setting(&self) -> &'static str {
         self.setting
     }

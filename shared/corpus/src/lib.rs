@@ -10,7 +10,7 @@ mod read;
 
 pub use read::{ClientDialect, Read};
 
-/// Folder of the cases, from this crate.
+/// Folder of the cases.
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/upstreams");
 
 /// Oddities that follow from the requested form, not from the case.
@@ -125,7 +125,7 @@ impl Case {
         self.asks.as_deref().is_none_or(|asks| asks == form)
     }
 
-    /// Returns what a client of this dialect must read. Dialects cannot all express the same.
+    /// Returns what a client of this dialect must read. Not every dialect can express everything.
     pub fn expected_in(&self, dialect: ClientDialect) -> Read {
         self.expected.clone().in_dialect(dialect)
     }

@@ -15,11 +15,11 @@ pub struct Read {
     pub text: String,
     pub reasoning: String,
     pub refusal: String,
-    /// Names and arguments.
+    /// Name and arguments of each tool call.
     pub calls: Vec<[String; 2]>,
     /// Finish reason, in chat's words.
     pub finish: String,
-    /// Prompt tokens, cached ones among them, and output tokens; `None` if they are an estimate.
+    /// Prompt tokens, how many of them were cached, and output tokens; `None` if they are an estimate.
     pub usage: Option<[u64; 3]>,
     /// Code of an error.
     pub error: Option<String>,
@@ -49,7 +49,7 @@ impl Read {
         }
     }
 
-    /// Returns what a dialect can express of this.
+    /// Returns the part of this that a dialect can express.
     #[must_use]
     pub fn in_dialect(mut self, dialect: ClientDialect) -> Self {
         // In Messages, a refusal is text with a stop reason.

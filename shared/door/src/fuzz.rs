@@ -6,7 +6,7 @@ use shared_fuzz::{Examples, Input, fuzz};
 
 use crate::http::{ClientRequestId, X_REQUEST_ID, bearer, model_credential};
 
-/// A credential is the part of its header without blanks, and is the same in both headers.
+/// A credential is the part of its header without blanks, and both headers may carry the same one.
 #[test]
 fn credentials() {
     let key = format!("fg_api_{}", "a".repeat(49));

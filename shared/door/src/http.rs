@@ -40,14 +40,14 @@ pub fn catch_panics() -> CatchPanicLayer<fn(Box<dyn Any + Send>) -> Response> {
     CatchPanicLayer::custom((|_| ApiError::internal().into_response()) as fn(_) -> _)
 }
 
-/// Answers a path that this service does not have.
+/// Answers a request for a path that this service does not have.
 #[expect(clippy::unused_async, reason = "handlers are async")]
 pub async fn unknown_url(request: Request) -> ApiError {
     let (method, path) = (shown_method(request.method()), shown_path(request.uri()));
     ApiError::new(Code::UnknownUrl, format!("There is no route {method} {path}."))
 }
 
-/// Answers a method that a path does not accept. The router adds `Allow`.
+/// Answers a request with a method that its path does not accept. The router adds `Allow`.
 #[expect(clippy::unused_async, reason = "handlers are async")]
 pub async fn method_not_allowed(request: Request) -> ApiError {
     ApiError::new(
@@ -79,8 +79,8 @@ pub fn bearer(headers: &HeaderMap) -> Result<&str, ApiError> {
     Ok(token)
 }
 
-/// Returns a model call's credential, from `Authorization` or `x-api-key`. If both are sent, they must be equal, except
-/// that SDKs send an empty `x-api-key` if only the other is set.
+/// Returns a model call's credential, from `Authorization` or `x-api-key`. If both are sent, they must be equal, but an
+/// empty `x-api-key` is ignored, since SDKs send one if only the other header is set.
 pub fn model_credential(headers: &HeaderMap) -> Result<&str, ApiError> {
     let has_bearer = headers.contains_key(header::AUTHORIZATION);
     let mut values = headers.get_all(X_API_KEY).iter();

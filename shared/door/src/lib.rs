@@ -1,4 +1,4 @@
-//! What a request passes before its handler: listener, TLS, admission, and the checks of head and body.
+//! What a request passes through before its handler: listener, TLS, admission, and the checks of head and body.
 
 pub mod admission;
 pub mod http;

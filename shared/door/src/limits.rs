@@ -8,13 +8,13 @@ use shared_config::ConfigError;
 
 use crate::serve::{ConnectionOptions, LEAST_CONNECTIONS};
 
-/// Open files kept for the store, logs, and connections between the services.
+/// Number of open files reserved for the store, logs, and connections between the services.
 const RESERVED_FILES: usize = 192;
-/// Maximum memory of a silent connection, including half of the largest head. All connections may take a quarter of the
-/// process's memory.
+/// Maximum number of bytes that a silent connection takes, including half of the largest head. All connections together
+/// may take a quarter of the process's memory.
 const CONNECTION_BYTES: u64 = 32 << 10;
-/// Maximum memory that TLS adds to a connection: an incomplete handshake message of the largest size, and the same
-/// again for keys and buffers.
+/// Maximum number of bytes that TLS adds to a connection: an incomplete handshake message of the largest size, and the
+/// same again for keys and buffers.
 const TLS_BYTES: u64 = 128 << 10;
 /// Maximum number of connections to the main port; open files and memory may allow fewer.
 const MOST_CONNECTIONS: usize = 16_384;
@@ -66,7 +66,7 @@ impl LimitOptions {
 }
 
 impl Limits {
-    /// Returns the number of connections for each of `ports`: as configured, or what open files and memory allow.
+    /// Returns the number of connections for each of `ports` ports: as configured, or what open files and memory allow.
     /// `other_files` are used for other purposes.
     pub fn connections(&self, ports: usize, other_files: usize) -> Result<usize, ConfigError> {
         const SETTING: &str = "FAREGATE_MAX_CONNECTIONS";

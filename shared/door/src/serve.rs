@@ -1,7 +1,7 @@
 //! The HTTP server of every port. All decisions on how connections are served and when they end are made here.
 //!
 //! Every new connection is admitted (`register`). A connection that sends no head, carries no request, or reads its
-//! answers too slowly is closed in time. Progress is measured in requests, not in bytes.
+//! answers too slowly is closed after a time limit. Progress is measured in requests, not in bytes.
 
 mod arrival;
 mod body;

@@ -81,7 +81,7 @@ impl TlsOptions {
 }
 
 impl Tls {
-    /// The certificates for connections that begin now.
+    /// Returns the certificates for connections that begin now.
     pub fn get(&self) -> Arc<MutualTls> {
         self.current.get()
     }
@@ -146,12 +146,12 @@ impl MutualTls {
         validity::show(&[(&self.certificate, Decisive::First), (&self.authority, Decisive::Last)]);
     }
 
-    /// TLS settings of HTTP clients of another service.
+    /// Returns the TLS settings for HTTP clients that call another service.
     pub fn client(&self) -> ClientConfig {
         self.client.clone()
     }
 
-    /// TLS acceptor for a service's HTTP listener.
+    /// Returns the TLS acceptor for a service's HTTP listener.
     pub fn acceptor(&self) -> TlsAcceptor {
         TlsAcceptor::from(self.server.clone())
     }
@@ -195,8 +195,8 @@ mod tests {
         });
         let name = ServerName::try_from("localhost").unwrap();
         let connected = TlsConnector::from(Arc::new(client)).connect(name, ours).await;
-        // A client may learn only later that its certificate was refused, so it stays until the server has read from
-        // it.
+        // A client may learn only later that its certificate was refused, so the client stays connected until the
+        // server has read from it.
         let connected = match connected {
             Ok(mut stream) => stream.write_all(b"hello").await.and(Ok(stream)),
             Err(e) => Err(e),

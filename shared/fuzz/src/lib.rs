@@ -3,8 +3,8 @@
 //! Random bytes hardly get past the first character of a JSON parser. So each target gets examples of its format,
 //! edited at random. A failure prints the input.
 //!
-//! A test makes the same edits in the same order in each run, for one second; a faster machine gets further. `make
-//! fuzz` makes other edits each time, and its failures print a seed that repeats them.
+//! A test makes the same edits in the same order in each run, for one second; a faster machine makes more of them.
+//! `make fuzz` makes other edits each time, and its failures print a seed that repeats them.
 
 use std::{
     borrow::Cow,
@@ -22,7 +22,7 @@ use edit::Edit;
 
 /// Maximum number of edits to an example. After more, a parser reads little beyond the beginning.
 const MOST_EDITS: usize = 5;
-/// Maximum number of cuts of an input into pieces.
+/// Maximum number of cuts that divide an input into pieces.
 const MOST_CUTS: usize = 6;
 
 /// How long a test edits examples.

@@ -28,7 +28,7 @@ pub struct FailureLog {
 struct FailureState {
     /// The first failure since the last success.
     began: Option<Instant>,
-    /// Failures since then, and since the last log line.
+    /// Number of failures since then, and number since the last log line.
     failures: u64,
     untold: u64,
     /// When the last line was logged, and whether it is about these failures.
@@ -102,7 +102,7 @@ impl<K> Default for Throttle<K> {
 }
 
 impl<K: Hash + Eq> Throttle<K> {
-    /// Returns whether the warning of `what` passes now.
+    /// Returns whether the warning about `what` passes now.
     pub fn passes(&mut self, what: K, now: Instant) -> bool {
         self.last.retain(|_, at| now.saturating_duration_since(*at) < TELL_EVERY);
         match self.last.entry(what) {

@@ -48,7 +48,7 @@ const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 /// The filter of log lines, once the log has started.
 static FILTER: OnceLock<reload::Handle<EnvFilter, Registry>> = OnceLock::new();
 
-/// Starts logging to standard error; `filter` in the syntax of `RUST_LOG`.
+/// Starts logging to standard error. `filter` is in the syntax of `RUST_LOG`.
 pub fn start(chosen: LogFormat, filter: &str) -> Result<(), String> {
     let (filter, handle) = reload::Layer::new(read_filter(filter)?);
     // A second start fails below.
@@ -133,7 +133,7 @@ where
     }
 }
 
-/// A line's time in UTC, in microseconds, at a third of the default's cost.
+/// Writes a line's time in UTC with microseconds, at a third of the cost of the default.
 struct UtcTime;
 
 impl FormatTime for UtcTime {

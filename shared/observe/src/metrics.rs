@@ -22,7 +22,7 @@ pub const SECONDS: &[f64] =
 /// Upper bounds of token buckets, as recommended by the GenAI semantic conventions.
 pub const TOKENS: &[f64] =
     &[1.0, 4.0, 16.0, 64.0, 256.0, 1024.0, 4096.0, 16_384.0, 65_536.0, 262_144.0, 1_048_576.0];
-/// Upper bounds of the buckets of batch sizes.
+/// Upper bounds of batch-size buckets.
 pub const CALLS: &[f64] = &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0];
 
 /// Time between two rounds of upkeep. At a thousand requests per second, a histogram collects a few hundred kilobytes

@@ -28,7 +28,7 @@ const EXPORT_TIMEOUT: Duration = Duration::from_secs(10);
 const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
 /// Maximum time that an idle connection to the receiver is kept.
 const IDLE: Duration = Duration::from_secs(30);
-/// Largest answer of the receiver that is read, in bytes.
+/// Maximum size in bytes of the receiver's answer.
 const MAX_ANSWER_BYTES: usize = 64 << 10;
 /// Minimum time between two warnings about exports.
 const WARN_EVERY: Duration = Duration::from_mins(1);
@@ -134,7 +134,7 @@ impl opentelemetry_http::HttpClient for ReceiverClient {
 pub(super) struct Warned(Mutex<Option<Instant>>);
 
 impl Warned {
-    /// Returns whether a warning is due, and assumes that it is given.
+    /// Returns whether a warning is due, and if so, counts it as given.
     pub(super) fn is_due(&self) -> bool {
         let mut last = self.0.lock();
         let due = last.is_none_or(|last| last.elapsed() >= WARN_EVERY);

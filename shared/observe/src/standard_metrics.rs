@@ -77,7 +77,7 @@ struct Instruments {
     http_request: Histogram<f64>,
     client_call: Histogram<f64>,
     server_call: Histogram<f64>,
-    /// Instruments of inferences, by operation, provider and model. Catalogues bound their number.
+    /// Instruments for inferences, by operation, provider and model. Catalogues bound their number.
     inferences: RwLock<HashMap<Inferred, Arc<BoundInference>>>,
     /// Durations of successful calls, by side and method.
     calls: RwLock<HashMap<(CallSide, &'static str), BoundHistogram<f64>>>,
@@ -86,7 +86,7 @@ struct Instruments {
 /// Operation, provider and model of an inference.
 type Inferred = (&'static str, Option<&'static str>, String);
 
-/// Instruments with their attributes looked up once. A look-up costs several times the price of a measurement.
+/// Instruments with their attributes looked up once. A look-up costs several times as much as a measurement.
 struct BoundInference {
     tokens: [BoundCounter<u64>; TOKEN_KINDS],
     inference: BoundHistogram<f64>,

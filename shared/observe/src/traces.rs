@@ -164,12 +164,13 @@ impl Span {
         self.sampled().is_some()
     }
 
-    /// Returns the header by which a receiver starts child spans, or decides against them.
+    /// Returns the header that makes the called server's spans children of this one, or says that the trace is not
+    /// sampled.
     pub fn traceparent(&self) -> Option<HeaderValue> {
         self.0.as_ref().and_then(|context| HeaderValue::try_from(written(context)).ok())
     }
 
-    /// Returns the text by which a key-service starts child spans; empty without a sampled span.
+    /// Returns the text that makes a key-service's spans children of this one; empty without a sampled span.
     pub fn sampled_traceparent(&self) -> String {
         self.sampled().map(written).unwrap_or_default()
     }
@@ -205,7 +206,7 @@ impl<F: Future + Unpin> Future for Inside<F> {
     }
 }
 
-/// Ids of the current trace and span as hexadecimal digits, if sampled.
+/// Returns the ids of the current trace and span as hexadecimal digits, if sampled.
 pub(super) fn current_ids() -> Option<(String, String)> {
     TRACER.get()?;
     Context::map_current(|context| {
@@ -215,7 +216,7 @@ pub(super) fn current_ids() -> Option<(String, String)> {
     })
 }
 
-/// Attributes of a call between the services.
+/// Returns the attributes of a call between the services.
 pub(super) fn rpc(method: &'static str) -> Vec<KeyValue> {
     vec![KeyValue::new("rpc.system.name", "grpc"), KeyValue::new("rpc.method", method)]
 }

@@ -1,8 +1,8 @@
 //! The admin port: probes, metrics, and operators' commands to the running process.
 //!
-//! The port is never published, but metrics scrapers reach it, and a web page in a browser on the same machine could by
-//! DNS rebinding. So the port serves only known host names, and never a web page. A request that changes the process
-//! must come from the same machine or container, with the token from the data directory.
+//! The port is never published, but metrics scrapers reach it, and a web page in a browser on the same machine could
+//! reach it by DNS rebinding. So the port serves only known host names, and never a web page. A request that changes
+//! the process must come from the same machine or container, with the token from the data directory.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -34,7 +34,7 @@ const MAX_SHOWN_HOST: usize = 100;
 pub(super) struct Guard {
     pub(super) address: IpAddr,
     pub(super) hosts: ServedHosts,
-    /// Token that changes require. `None` if the process has no data directory, so it accepts no changes.
+    /// Token that changes require. `None` if the process has no data directory, in which case it accepts no changes.
     pub(super) token: Option<SecretString>,
 }
 

@@ -18,9 +18,9 @@ use tokio::time::timeout;
 
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(5);
-/// Room for a line for each upstream of a large catalogue.
+/// Maximum size of an answer in bytes: room for a line for each upstream of a large catalogue.
 const MAX_ANSWER: usize = 4 << 20;
-/// A command's body is an address or a log filter, so it is short.
+/// Maximum size of a command's body in bytes. The body is an address or a log filter, so it is short.
 const MAX_COMMAND: usize = 4 << 10;
 /// File in the data directory with the token that changes require.
 pub(crate) const TOKEN_FILE: &str = "admin-token";
@@ -44,8 +44,8 @@ pub async fn command_text(body: Body) -> Result<String, (StatusCode, String)> {
     text.ok_or_else(|| (StatusCode::BAD_REQUEST, format!("Send a text of at most {MAX_COMMAND} bytes.\n")))
 }
 
-/// Sends a command to a process and returns the answer: a change if there is a text, otherwise a question. The error is
-/// the process's, or says that no process answers.
+/// Sends a command to a process and returns the answer. The command is a change if `change` has a text, otherwise a
+/// question. The error is the process's answer, or says that no process answers.
 pub async fn ask(admin: &AdminPort, path: &str, change: Option<&str>) -> io::Result<String> {
     let AdminPort { listen, data_dir } = admin;
     let method = if change.is_some() { Method::PUT } else { Method::GET };

@@ -49,12 +49,12 @@ pub struct ServiceOptions {
 }
 
 impl ServiceOptions {
-    /// The settings that `main` needs of a [`CommandLine`](super::CommandLine).
+    /// Returns the settings that `main` needs from a [`CommandLine`](super::CommandLine).
     pub const fn basics(&self) -> (&Basics, SocketAddr, &'static str) {
         (&self.basics, self.admin_listen, READY)
     }
 
-    /// The admin port of the process with this data directory.
+    /// Returns the admin port of the process with this data directory.
     pub fn admin(&self, data_dir: Option<&Path>) -> AdminPort {
         AdminPort { listen: self.admin_listen, data_dir: data_dir.map(PathBuf::from) }
     }

@@ -25,7 +25,7 @@ use super::basics::ServiceOptions;
 
 /// Mode bits that let others access a file, or let the group write it.
 const TOO_OPEN: u32 = 0o027;
-/// With a lower limit of open files, there is room for only few connections.
+/// With a lower limit on open files, there is room for only a few connections.
 const FEW_FILES: usize = 4096;
 
 /// How a program reports on its installation. Exit status: 0 if all is well, 1 with warnings, 2 with errors
@@ -79,7 +79,7 @@ impl Doctor {
         own: impl AsyncFnOnce(&mut Self),
     ) -> io::Result<ExitCode> {
         let mut doctor = Self::default();
-        // They have been read by now.
+        // The settings have been read by now.
         doctor.well("settings", "are read");
         doctor.internal_token(&service.common, token);
         let mut limits = service.limits.raise();

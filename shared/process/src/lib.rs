@@ -54,7 +54,7 @@ use tokio_util::sync::CancellationToken;
 
 /// A program's command line, which includes the settings of every program.
 pub trait CommandLine: Parser {
-    /// Returns them, and where a running process of this program reports readiness.
+    /// Returns these settings, and where a running process of this program reports readiness.
     fn basics(&self) -> (&Basics, SocketAddr, &'static str);
 }
 

@@ -26,7 +26,7 @@ impl LogLevel {
     }
 }
 
-/// The route of the admin port.
+/// Returns the route on the admin port.
 pub(super) fn routes() -> Router {
     Router::new().route(PATH, get(async || format!("{}\n", log::filter())).put(replace))
 }

@@ -8,7 +8,7 @@ use http_body_util::Empty;
 use hyper_util::{client::legacy::Client, rt::TokioExecutor};
 use tokio::time::timeout;
 
-/// Path on every admin port that reports readiness.
+/// Path that reports readiness on every admin port.
 pub const READY: &str = "/readyz";
 
 /// Checks whether the process can serve right now. The error says why not; a process that serves only in part says what
@@ -16,7 +16,7 @@ pub const READY: &str = "/readyz";
 pub type Readiness =
     Arc<dyn Fn() -> Pin<Box<dyn Future<Output = Result<Option<String>, String>> + Send>> + Send + Sync>;
 
-/// Container engines wait slightly longer.
+/// How long an answer may take. Container engines wait slightly longer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Fails unless the server at this address answers `GET path` with success.

@@ -45,7 +45,7 @@ impl Starting {
         self.has_told.store(true, Ordering::Relaxed);
     }
 
-    /// From now on, this readiness answers probes.
+    /// Makes this readiness answer probes from now on.
     pub fn started(&self, ready: Readiness) {
         self.phase.replace(StartPhase::Started(ready));
         if self.has_told.load(Ordering::Relaxed) {

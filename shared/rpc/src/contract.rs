@@ -38,7 +38,7 @@ pub enum Call {
 }
 
 impl Call {
-    /// Name of the method in spans.
+    /// Returns the name of the method in spans.
     pub const fn method(&self) -> &'static str {
         match self {
             Self::Authenticate { .. } => "keyservice.v1.KeyService/Authenticate",
@@ -110,7 +110,7 @@ pub struct Authorize {
     pub least_output_tokens: u64,
     /// Latest instant at which the call may take effect; `None` for no bound.
     pub valid_until: Option<Instant>,
-    /// How the client asked; `None` if the gateway's version does not report it.
+    /// How the client made the request; `None` if the gateway's version does not report it.
     pub origin: Option<Arc<Origin>>,
     /// `prompt_tokens` is an upper bound that the caller can replace with an exact count. If it would take more than a
     /// quarter of what is available, the request is refused with `spend_reserved`.
@@ -228,8 +228,8 @@ pub struct Grant {
     pub lease: Duration,
     /// State of the key's and groups' rates; `None` if they have none.
     pub rates: Option<Box<RateStatus>>,
-    /// The operator's cost at each of the model's upstreams, in the catalogue's order; `None` if unknown. Empty if the
-    /// key-service's version does not report it.
+    /// The operator's cost at each of the model's upstreams, in the catalogue's order; `None` if unknown. The list is
+    /// empty if the key-service's version does not report costs.
     pub upstream_costs: Vec<Option<Arc<Price>>>,
 }
 
@@ -278,7 +278,7 @@ pub struct CallFailure {
 }
 
 impl CallFailure {
-    /// Name of the code in spans.
+    /// Returns the name of the code in spans.
     pub const fn status(&self) -> &'static str {
         match self.code {
             Code::Cancelled => "CANCELLED",

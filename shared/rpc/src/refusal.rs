@@ -95,7 +95,7 @@ mod tests {
 
     use super::*;
 
-    /// A denial for each kind of refusal, with the details that the kind may have.
+    /// Returns denials for a refusal, with the details that it may have.
     fn denials(refusal: Refusal) -> Vec<Denial> {
         let detail = DenialDetail::default();
         let seconds = |seconds| Some(Duration::from_millis(seconds));

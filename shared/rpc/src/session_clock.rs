@@ -1,4 +1,4 @@
-//! The clock of a session. Deadlines are sent in its time.
+//! The clock of a session. Deadlines are sent as times on this clock.
 
 use std::time::Duration;
 

@@ -44,7 +44,7 @@ pub struct SpooledCapture {
     /// Position, from 1, of the serving upstream among the model's upstreams; 0 if none was chosen.
     #[serde(default, skip_serializing_if = "is_none_chosen")]
     pub upstream: u32,
-    /// The operator's cost at this upstream; absent if the hold does not have it.
+    /// The operator's cost at this upstream; absent if the hold did not record it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upstream_cost: Option<SpooledCost>,
     pub usage: Usage,
@@ -59,7 +59,7 @@ pub struct SpooledCapture {
 /// The operator's cost at an upstream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpooledCost {
-    /// Rates in the form of the price's; absent if unknown.
+    /// Rates in the same form as `price`; absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rates: Option<Rates>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -110,7 +110,7 @@ pub struct AuthorizeRequest {
     /// released.
     #[prost(bool, tag = "12")]
     pub is_free: bool,
-    /// How the caller asked. Older gateways leave this out.
+    /// How the caller made the request. Older gateways leave this out.
     #[prost(message, optional, tag = "13")]
     pub origin: ::core::option::Option<Origin>,
     /// Whether prompt_tokens is an upper bound that the caller can replace by an exact count. If it takes more than a
@@ -820,7 +820,7 @@ pub mod key_service_client {
             self.inner = self.inner.max_encoding_message_size(limit);
             self
         }
-        /// Names the owner of a credential, if it may spend. Opens no hold.
+        /// Returns the owner of a credential that may spend. Opens no hold.
         pub async fn authenticate(
             &mut self,
             request: impl tonic::IntoRequest<super::AuthenticateRequest>,
@@ -873,7 +873,7 @@ pub mod key_service_client {
         /// Renews the lease of a hold, reports progress, and asks for more output tokens.
         ///
         /// If a lease runs out, the key-service expires the hold: it bills the last report and releases the rest. A lease runs
-        /// only while it could be renewed; time in which the store or every key-service was away does not count.
+        /// only while it could be renewed; time in which the store or every key-service was unavailable does not count.
         pub async fn extend(
             &mut self,
             request: impl tonic::IntoRequest<super::ExtendRequest>,
@@ -989,7 +989,7 @@ pub mod key_service_server {
     /// Generated trait containing gRPC methods that should be implemented for use with KeyServiceServer.
     #[async_trait]
     pub trait KeyService: std::marker::Send + std::marker::Sync + 'static {
-        /// Names the owner of a credential, if it may spend. Opens no hold.
+        /// Returns the owner of a credential that may spend. Opens no hold.
         async fn authenticate(
             &self,
             request: tonic::Request<super::AuthenticateRequest>,
@@ -1008,7 +1008,7 @@ pub mod key_service_server {
         /// Renews the lease of a hold, reports progress, and asks for more output tokens.
         ///
         /// If a lease runs out, the key-service expires the hold: it bills the last report and releases the rest. A lease runs
-        /// only while it could be renewed; time in which the store or every key-service was away does not count.
+        /// only while it could be renewed; time in which the store or every key-service was unavailable does not count.
         async fn extend(
             &self,
             request: tonic::Request<super::ExtendRequest>,

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{ids::RequestId, text::is_control};
 
-/// Longest name for an end user that is kept, in characters. Vendors accept the same length.
+/// Maximum length in characters of the name that is kept for an end user. Vendors accept the same length.
 const MAX_USER_CHARS: usize = 64;
 
 /// The API in which a model is called.
@@ -42,7 +42,7 @@ pub enum FinishReason {
     /// The model was done, or met a stop sequence.
     #[n(1)]
     Stop,
-    /// The limit of output was reached.
+    /// The output limit was reached.
     #[n(2)]
     Length,
     /// The model calls tools.

@@ -20,12 +20,12 @@ macro_rules! refusals {
         impl Refusal {
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
-            /// The error code in the public API.
+            /// Returns the error code in the public API.
             pub const fn code(self) -> Code {
                 match self { $(Self::$variant => Code::$variant),+ }
             }
 
-            /// The sentence in the public API.
+            /// Returns the sentence in the public API.
             pub const fn message(self) -> &'static str {
                 match self { $(Self::$variant => $message),+ }
             }
@@ -78,7 +78,7 @@ pub struct Denial {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DenialDetail {
-    /// End of the window of spending that is used up.
+    /// End of the spending window that is used up.
     pub resets_at: Option<Timestamp>,
     /// Time after which the rates may let the request in.
     pub retry_after: Option<Duration>,
@@ -96,12 +96,12 @@ impl Denial {
         Self { refusal, detail }
     }
 
-    /// The rate that is used up, if a rate is the reason.
+    /// Returns the rate that is used up, if a rate is the reason.
     pub fn rate(&self) -> Option<RateBound> {
         self.detail.as_ref()?.rate
     }
 
-    /// The room for tokens, if a token rate is the reason.
+    /// Returns the room for tokens, if a token rate is the reason.
     pub fn token_room(&self) -> Option<TokenRoom> {
         self.detail.as_ref()?.token_room
     }
@@ -148,7 +148,7 @@ impl From<Denial> for ApiError {
     }
 }
 
-/// Whole seconds of a time, rounded up.
+/// Returns the whole seconds of a time, rounded up.
 fn whole_seconds(time: Duration) -> u64 {
     time.as_secs() + u64::from(time.subsec_nanos() > 0)
 }
@@ -158,7 +158,7 @@ fn retry_seconds(time: Duration) -> u32 {
 }
 
 impl ApiError {
-    /// The error for a model that is not in the catalogue.
+    /// Returns the error for a model that is not in the catalogue.
     pub fn model_not_found(valid_models: Vec<String>) -> Self {
         Self { valid_models, ..Self::at(Code::ModelNotFound, "model", Refusal::ModelNotFound.message()) }
     }

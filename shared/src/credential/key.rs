@@ -6,13 +6,13 @@ use crate::credential::secret::SecretString;
 
 const ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
-/// Base62 characters that 256 bits need: 62^43 > 2^256.
+/// Number of base62 characters that 256 bits need: 62^43 > 2^256.
 const RANDOM_CHARS: usize = 43;
 
-/// Base62 characters that 32 bits need: 62^6 > 2^32.
+/// Number of base62 characters that 32 bits need: 62^6 > 2^32.
 const CHECKSUM_CHARS: usize = 6;
 
-/// Longest prefix that configuration may choose.
+/// Maximum length in characters of a prefix that configuration chooses.
 const MAX_PREFIX_CHARS: usize = 16;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -34,7 +34,7 @@ pub enum Presented {
     Malformed,
 }
 
-/// Longest imported key in bytes: several times the longest in use.
+/// Maximum length of an imported key in bytes: several times the longest in use.
 const MAX_FOREIGN_BYTES: usize = 512;
 
 impl Class {
@@ -118,7 +118,7 @@ const BEFORE_SECRETS: [&str; 13] = [
 /// Prefix of webhook secrets, which continue in base64.
 const WEBHOOK_SECRET: &str = "whsec_";
 
-/// Shortest text after one of [`BEFORE_SECRETS`] that counts as a secret.
+/// Minimum length of a text after one of [`BEFORE_SECRETS`] that counts as a secret.
 const SECRET_CHARS: usize = 16;
 
 /// Removes keys and webhook secrets of any installation from a text for logs and errors. Such texts may quote paths and
@@ -152,7 +152,7 @@ const fn is_secret_char(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '-' | '_')
 }
 
-/// CRC-32 (IEEE) of the text as 6 base62 characters.
+/// Returns the CRC-32 (IEEE) of the text as 6 base62 characters.
 fn checksum(text: &str) -> String {
     let mut rest = crc32fast::hash(text.as_bytes());
     let mut chars = [0; CHECKSUM_CHARS];
@@ -163,7 +163,7 @@ fn checksum(text: &str) -> String {
     chars.iter().map(|b| *b as char).collect()
 }
 
-/// 256 bits as 43 base62 characters: long division of the big-endian number by 62.
+/// Returns 256 bits as 43 base62 characters, by long division of the big-endian number by 62.
 fn base62(mut number: [u8; 32]) -> String {
     let mut chars = [0; RANDOM_CHARS];
     for char in chars.iter_mut().rev() {

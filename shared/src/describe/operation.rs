@@ -103,7 +103,7 @@ impl Operation {
     }
 }
 
-/// A response header with a description. Only the request id is in every response.
+/// Returns a response header's name with its description. Only the request id is in every response.
 fn header(name: &str) -> (String, Value) {
     let schema = match name {
         "x-request-id" => {

@@ -13,7 +13,7 @@ use crate::{
     text::shown,
 };
 
-/// Up to this many members, duplicates are found by comparing all pairs; beyond it, by a set.
+/// Number of members up to which duplicates are found by comparing all pairs; beyond it, a set finds them.
 const FEW_MEMBERS: usize = 16;
 
 /// Maximum number of members in an object: far more than any valid object has, and few enough that very short names
@@ -21,7 +21,7 @@ const FEW_MEMBERS: usize = 16;
 const MAX_MEMBERS: usize = 4096;
 
 const MAX_SHOWN_NAME: usize = 80;
-/// A parser's error may quote the wrong value, so answers cut it.
+/// Maximum number of characters of a parser's error in an answer. The error may quote a whole value of the wrong type.
 const MAX_SHOWN_ERROR: usize = 300;
 
 /// Kind of a JSON value, recognised by its first character.
@@ -47,7 +47,7 @@ impl Kind {
         }
     }
 
-    /// The kind with an article, for messages.
+    /// Returns the kind with an article, for messages.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Null => "null",
@@ -100,7 +100,7 @@ pub fn from_slice<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, serde_js
     }
 }
 
-/// The elements of an array, unparsed.
+/// Returns the elements of an array, unparsed.
 pub fn elements(value: &RawValue) -> Result<Vec<&RawValue>, serde_json::Error> {
     serde_json::from_str(value.get())
 }
@@ -133,7 +133,7 @@ impl<'de, T: Deserialize<'de>, F: FnMut(T) -> bool> Visitor<'de> for Elements<F,
     }
 }
 
-/// A parser's error, cut for an answer.
+/// Returns a parser's error, cut for an answer.
 pub fn parse_error(error: &serde_json::Error) -> String {
     shown(&error.to_string(), MAX_SHOWN_ERROR)
 }
@@ -143,12 +143,12 @@ pub fn parse_object(body: &[u8]) -> Result<Object<'_>, ApiError> {
     Object::from_slice(body).map_err(|e| invalid_json(&e))
 }
 
-/// The error for a body that is not a JSON object with unique names.
+/// Returns the error for a body that is not a JSON object with unique names.
 pub fn invalid_json(error: &serde_json::Error) -> ApiError {
     ApiError::new(Code::InvalidJson, format!("The body is not a valid JSON object: {}.", parse_error(error)))
 }
 
-/// The text of a string, borrowed if it has no escapes.
+/// Returns the text of a string, borrowed if it has no escapes.
 pub fn text(value: &RawValue) -> Result<Cow<'_, str>, serde_json::Error> {
     serde_json::from_str::<Text<'_>>(value.get()).map(|text| text.0)
 }

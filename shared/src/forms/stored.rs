@@ -32,7 +32,7 @@ pub fn read<'a, T: Decode<'a, ()>>(bytes: &'a [u8]) -> Result<T, Error> {
     Ok(value)
 }
 
-/// Stores a type as text. `$write` makes the text of a value, and `$read` the value of a text.
+/// Stores a type as text. `$write` turns a value into its text, and `$read` turns the text into the value.
 #[macro_export]
 macro_rules! stored_as_text {
     ($($of:ty: $write:expr, $read:expr;)+) => {$(
@@ -98,7 +98,7 @@ pub mod known_value {
     }
 }
 
-/// Values that mean nothing without each variant in them, so that an unknown one is an error even in an `Option`.
+/// Values that have no meaning if one of their variants is unknown. An unknown variant is an error even in an `Option`.
 pub mod whole_value {
     use minicbor::{Decode, Decoder, decode::Error};
 

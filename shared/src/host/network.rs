@@ -9,7 +9,7 @@ use std::{
 use serde::{Serialize, Serializer};
 
 /// Returns whether IANA's registries list the address as globally reachable. Tunnel and translator addresses do not
-/// count as public, since they contain another address; neither does a cloud's metadata service.
+/// count as public, since they contain another address, nor does a cloud's metadata service.
 pub fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),

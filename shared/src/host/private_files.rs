@@ -10,7 +10,7 @@ use std::{
 const FILE: u32 = 0o600;
 const FOLDER: u32 = 0o700;
 
-/// Options for opening a file, private if created.
+/// Returns options for opening a file. If that creates the file, it is private.
 pub fn options() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.mode(FILE);
@@ -22,7 +22,7 @@ pub fn create_folder(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(FOLDER).create(path)
 }
 
-/// Makes an existing file private. An earlier version created it readable for everyone.
+/// Makes an existing file private, since an earlier version created it readable for everyone.
 pub fn narrow(path: &Path) -> io::Result<()> {
     fs::set_permissions(path, Permissions::from_mode(FILE))
 }

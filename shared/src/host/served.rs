@@ -64,14 +64,15 @@ pub struct ServedHosts {
 }
 
 impl ServedHosts {
-    /// Hosts of a port that listens on this address. A port that listens on all addresses serves every IP address.
+    /// Returns the hosts of a port that listens on this address. A port that listens on all addresses serves every IP
+    /// address.
     pub fn of_listener(address: IpAddr, listed: Vec<Host>) -> Self {
         let address = address.to_canonical();
         Self { listed, address: (!address.is_unspecified()).then_some(address) }
     }
 
-    /// Hosts of a site with this public URL. Every IP address is served too, for access from inside. `None` if the URL
-    /// has no valid host.
+    /// Returns the hosts of a site with this public URL. Every IP address is served too, for access from inside.
+    /// Returns `None` if the URL has no valid host.
     pub fn of_site(public: &Uri) -> Option<Self> {
         let host = public.host()?.parse().ok()?;
         Some(Self { listed: vec![host], address: None })

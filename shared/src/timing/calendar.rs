@@ -47,7 +47,7 @@ pub enum Per {
 crate::names! { Per: Hour = "hour", Day = "day", Week = "week", Month = "month" }
 
 impl Per {
-    /// First instant of the window that contains this instant.
+    /// Returns the first instant of the window that contains this instant.
     pub fn beginning(self, at: Timestamp) -> Timestamp {
         let date = date(at);
         match self {
@@ -58,8 +58,8 @@ impl Per {
         }
     }
 
-    /// First instant after the window that contains this instant. The last window of the year 9999 ends with the latest
-    /// timestamp.
+    /// Returns the first instant after the window that contains this instant. The last window of the year 9999 ends
+    /// with the latest timestamp.
     pub fn end(self, at: Timestamp) -> Timestamp {
         let date = date(at);
         match self {
@@ -82,7 +82,7 @@ fn days_since_monday(date: NaiveDate) -> u64 {
     date.weekday().num_days_from_monday().into()
 }
 
-/// The beginning of a day. The days next to any timestamp are within chrono's range.
+/// Returns the beginning of a day. The days next to any timestamp are within chrono's range.
 fn midnight(date: Option<NaiveDate>) -> Timestamp {
     let midnight = date.and_then(|date| date.and_hms_opt(0, 0, 0)).unwrap_or_default();
     Timestamp::from_millis(midnight.and_utc().timestamp_millis())

@@ -7,7 +7,7 @@ use minicbor::{Decode, Encode};
 use schemars::json_schema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Whole milliseconds of a duration.
+/// Returns the whole milliseconds of a duration.
 pub fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
@@ -48,13 +48,13 @@ impl Timestamp {
         Self(self.seconds() * 1000)
     }
 
-    /// The instant this much later.
+    /// Returns the instant this much later.
     #[must_use]
     pub fn plus(self, duration: Duration) -> Self {
         Self::from_millis(self.0.saturating_add_unsigned(millis(duration)))
     }
 
-    /// The instant this much earlier.
+    /// Returns the instant this much earlier.
     #[must_use]
     pub fn minus(self, duration: Duration) -> Self {
         Self::from_millis(self.0.saturating_sub_unsigned(millis(duration)))

@@ -4,39 +4,39 @@ use std::time::Duration;
 
 use crate::money::NanoUsd;
 
-/// Longest label, and longest name of a group, in Unicode code points.
+/// Maximum length of a label, and of a group's name, in Unicode code points.
 pub const MAX_LABEL_CHARS: usize = 80;
-/// Longest name of a member: the longest e-mail address fits.
+/// Maximum length of a member's name in characters: the longest e-mail address fits.
 pub const MAX_MEMBER_NAME_CHARS: usize = 254;
-/// Longest external id in Unicode code points.
+/// Maximum length of an external id in Unicode code points.
 pub const MAX_EXTERNAL_ID_CHARS: usize = 128;
 /// Largest limit of a key or a group.
 pub const MAX_LIMIT: NanoUsd = NanoUsd::from_usd(MAX_LIMIT_USD);
 pub(super) const MAX_LIMIT_USD: i64 = 1_000_000;
-/// One limit per length of window.
+/// Maximum number of limits: one per length of window.
 pub const MAX_LIMITS: usize = 4;
 pub const MAX_RAISE: Duration = Duration::from_hours(366 * 24);
 /// Largest bound on requests or tokens per minute, and on requests in flight.
 pub const MAX_RATE: u64 = 1_000_000_000;
 pub const MAX_MODELS: usize = 64;
-/// Longest id in a list of models, in Unicode code points. The longest in use have about 100.
+/// Maximum length of an id in a list of models, in Unicode code points. The longest in use have about 100.
 pub const MAX_MODEL_CHARS: usize = 200;
 /// Maximum number of metadata entries in an object.
 pub const MAX_METADATA: usize = 16;
-/// Longest name of metadata in Unicode code points.
+/// Maximum length of a metadata entry's name in Unicode code points.
 pub const MAX_METADATA_NAME_CHARS: usize = 64;
-/// Longest value of metadata in Unicode code points.
+/// Maximum length of a metadata entry's value in Unicode code points.
 pub const MAX_METADATA_VALUE_CHARS: usize = 512;
 /// Longest default life of a key: a hundred years.
 pub(super) const MAX_LIFETIME_SECONDS: u64 = 100 * 366 * 24 * 60 * 60;
-/// Longest grace of a rotation: 30 days.
+/// Longest grace period of a rotation: 30 days.
 pub const MAX_GRACE_SECONDS: u64 = 30 * 24 * 60 * 60;
-/// Longest idempotency key in characters; clients send UUIDs.
+/// Maximum length of an idempotency key in characters; clients send UUIDs.
 pub const MAX_IDEMPOTENCY_KEY_CHARS: usize = 255;
-/// Largest body of a management request in bytes. The largest sensible one, a group with models and metadata for itself
-/// and its keys, takes about 180 KiB.
+/// Maximum size of a management request's body in bytes. The largest sensible one, a group with models and metadata for
+/// itself and its keys, takes about 180 KiB.
 pub const MAX_BODY_BYTES: usize = 256 << 10;
-/// Longest URL of a webhook in characters.
+/// Maximum length of a webhook's URL in characters.
 pub const MAX_URL_CHARS: usize = 2048;
 pub const MAX_PAGE: usize = 1000;
 /// Statuses of a key, computed on read.

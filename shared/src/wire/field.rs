@@ -12,7 +12,7 @@ use crate::{money::NanoUsd, timing::time::Timestamp};
 /// Type of a field's values, and the check of a value that a client sends.
 #[derive(Clone, Copy)]
 pub enum Kind {
-    /// A value with this schema that only answers have.
+    /// A value with this schema that only answers contain.
     Answered(fn(&mut SchemaGenerator) -> Schema),
     /// Text of at most `max` Unicode code points, without control characters. Never null.
     Line {
@@ -79,12 +79,12 @@ pub struct Input {
 
 /// Fields of an object in the management API.
 pub trait Fields: Copy + PartialEq + std::fmt::Debug + 'static {
-    /// Every field, in the order of answers.
+    /// Returns every field, in the order of answers.
     fn all() -> impl Iterator<Item = Self>;
 
     fn row(self) -> Field;
 
-    /// The fields that owners set.
+    /// Returns the fields that owners set.
     fn settings() -> impl Iterator<Item = Self> {
         Self::all().filter(|field| !matches!(field.row().kind, Kind::Answered(_)))
     }
@@ -147,12 +147,12 @@ macro_rules! bounds {
         pub enum Bound { $(#[doc = concat!("`", stringify!($bound), "`")] $bound),+ }
 
         impl Bound {
-            /// Every bound, in the order of answers.
+            /// Returns every bound, in the order of answers.
             pub fn all() -> impl Iterator<Item = Self> {
                 [$(Self::$bound),+].into_iter()
             }
 
-            /// The bounds that do not expire. Only these may be key defaults.
+            /// Returns the bounds that do not expire. Only these may be key defaults.
             fn lasting() -> impl Iterator<Item = Self> {
                 Self::all().filter(|bound| *bound != Self::LimitRaised)
             }
@@ -189,8 +189,11 @@ bounds! {
 }
 
 /// The caller's own texts, on keys and groups.
-const METADATA: Field =
-    setting("metadata", Kind::Metadata, "Your own strings, by name. Filter lists with `metadata[name]=value`.");
+const METADATA: Field = setting(
+    "metadata",
+    Kind::Metadata,
+    "Your own strings, by name. Filter lists with `metadata[name]=value`.",
+);
 
 /// The time of creation, on keys, groups and webhooks.
 const CREATED_AT: Field =

@@ -43,7 +43,7 @@ struct LimitSchema {
 }
 
 impl Kind {
-    /// Schema of the values in answers.
+    /// Returns the schema of the values in answers.
     pub(super) fn answered(self, schemas: &mut SchemaGenerator) -> Schema {
         match self {
             Self::Answered(schema) => schema(schemas),
@@ -67,12 +67,12 @@ impl Kind {
         }
     }
 
-    /// Schema of the values in key defaults, which have no usage.
+    /// Returns the schema of the values in key defaults, which have no usage.
     fn defaulted(self, schemas: &mut SchemaGenerator) -> Schema {
         if matches!(self, Self::Limits) { limits(schemas, None) } else { self.answered(schemas) }
     }
 
-    /// Schema of the values in requests.
+    /// Returns the schema of the values in requests.
     pub(super) fn requested(self, schemas: &mut SchemaGenerator) -> Schema {
         match self {
             Self::Answered(schema) => schema(schemas),
@@ -111,7 +111,7 @@ impl Kind {
     }
 }
 
-/// Schema of limits by window in requests. `raised` is the schema of a raise, if raises are allowed.
+/// Returns the schema of limits by window in requests. `raised` is the schema of a raise, if raises are allowed.
 fn limits(schemas: &mut SchemaGenerator, raised: Option<Schema>) -> Schema {
     let mut properties = Map::new();
     properties.insert("amount".into(), amount().to_value());
@@ -127,7 +127,7 @@ fn limits(schemas: &mut SchemaGenerator, raised: Option<Schema>) -> Schema {
     }})
 }
 
-/// Schema of a raise in requests.
+/// Returns the schema of a raise in requests.
 fn raise() -> Schema {
     json_schema!({
         "type": ["object", "null"],
@@ -144,7 +144,7 @@ fn amount() -> Schema {
 /// Pattern of texts without control characters.
 const NO_CONTROL: &str = r"^[^\x00-\x1f\x7f-\x9f]*$";
 
-/// Schemas and names of fields in answers; `of` makes the schema of a field's values.
+/// Returns the schemas and names of the fields in answers. `of` makes the schema of a field's values.
 pub(super) fn properties<F: Fields>(
     schemas: &mut SchemaGenerator,
     fields: impl Iterator<Item = F>,

@@ -66,7 +66,7 @@ pub struct Route {
     pub summary: &'static str,
     /// Part of the account that the route concerns.
     pub reach: Reach,
-    /// Path of the noun's objects, where the route begins.
+    /// Path of the noun's objects, with which the route begins.
     pub of: &'static str,
     /// Type of the id after it, the error for an unknown id, and the rest of the path.
     pub named: Option<(SchemaOf, Code, &'static str)>,
@@ -126,7 +126,7 @@ const TOP: Parameter = parameter("top", |_| {
     json_schema!({"type": "integer", "minimum": 1, "maximum": MAX_TOP, "description": description})
 });
 
-/// Most sums that a request for the largest ones may ask for.
+/// Maximum number of sums that a request for the largest ones may ask for.
 pub const MAX_TOP: usize = 1_000;
 
 fn time(_: &mut SchemaGenerator) -> Schema {
@@ -219,7 +219,7 @@ impl Route {
         self.at(noun.row().path, noun.row().reach)
     }
 
-    /// Puts the route below an object of this noun.
+    /// Puts the rest of the route's path after the id of an object of this noun.
     const fn below<O: Object>(self, rest: &'static str) -> Self {
         let named: (SchemaOf, _, _) =
             (SchemaGenerator::subschema_for::<O::Id>, O::NOUN.row().unknown.0, rest);
@@ -230,7 +230,7 @@ impl Route {
         Self { query, ..self }
     }
 
-    /// Answers with pages. Their cursors are ids of objects of this type.
+    /// Makes the route answer with pages, whose cursors are ids of objects of this type.
     pub(super) const fn paged<O: Listable>(self) -> Self {
         Self { cursor: Some(SchemaGenerator::subschema_for::<O::Id>), ..self }
     }
@@ -310,7 +310,7 @@ pub static ROUTES: [Route; 27] = [
             .below::<GroupObject>("/revoke_keys")
     },
     list::<WebhookObject>("listWebhooks", "Lists the webhooks."),
-    // A repetition gets `not found` if the webhook has been removed since.
+    // A repeated request gets `not found` if the webhook has been removed in the meantime.
     create::<WebhookObject>("createWebhook",
         "Creates a webhook, which gets all later events. The secret that signs them is shown only in this answer.")
         .refusing(&[Code::WebhookNotFound, Code::TooManyWebhooks]),

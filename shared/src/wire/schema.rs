@@ -29,7 +29,7 @@ pub trait Object {
     const OBJECT: &'static str;
     /// The noun.
     const NOUN: Noun;
-    /// A member that only answers with a new plaintext or secret have, with its description.
+    /// A member that only answers with a new plaintext or secret contain, with its description.
     const ONCE: Option<(&'static str, &'static str)>;
 }
 
@@ -74,7 +74,7 @@ crate::schema!(KeyObject, KeyObject::NAME, answered::<KeyObject>);
 crate::schema!(GroupObject, GroupObject::NAME, answered::<GroupObject>);
 crate::schema!(WebhookObject, WebhookObject::NAME, answered::<WebhookObject>);
 
-/// Schema of an object in answers.
+/// Returns the schema of an object in answers.
 fn answered<O: Object>(schemas: &mut SchemaGenerator) -> Schema {
     let id = described(schemas.subschema_for::<O::Id>(), "Permanent identifier.");
     let (fields, names) = properties(schemas, O::Fields::all(), Kind::answered);

@@ -99,14 +99,14 @@ impl Serialize for Limit {
 }
 
 impl Value {
-    /// The value as a request sets it, without the state of windows.
+    /// Returns the value as a request sets it, without the state of windows.
     #[must_use]
     pub fn setting(self) -> Self {
         let Self::Limits(limits) = self else { return self };
         Self::Limits(limits.into_iter().map(|limit| Limit { window: None, ..limit }).collect())
     }
 
-    /// Returns whether a setting with this value was never set.
+    /// Returns whether a setting with this value counts as never set.
     pub fn is_unset(&self) -> bool {
         *self == Self::Null || *self == Self::Metadata(BTreeMap::new()) || *self == Self::Text(String::new())
     }

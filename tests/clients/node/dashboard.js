@@ -44,7 +44,8 @@ const SECTIONS = [
 /** Entries of a lead's navigation. */
 const OF_A_LEAD = ['Requests', 'Models', 'Try it', 'API keys', 'Groups', 'Events'];
 /** Elements that change the account or lead to a change, and the pages that have them. */
-const CHANGES = 'main form[method="post"]:not([role="search"]), main a[href$="/revoke"], main a[href$="/remove"], main a[href$="/delete"], main a[href$="/new"]';
+// Everyone may mute their own alarms.
+const CHANGES = 'main form[method="post"]:not([role="search"]):not([action^="/dashboard/alarms/"]), main a[href$="/revoke"], main a[href$="/remove"], main a[href$="/delete"], main a[href$="/new"]';
 const CHANGING = [
   '/dashboard/keys', '/dashboard/keys/new', '/dashboard/management-keys', '/dashboard/members', '/dashboard/webhooks', KEY,
 ];

@@ -1,4 +1,4 @@
-//! Randomness and time of the sample. Both follow from the seed and the end.
+//! Randomness and time in the sample. Both are derived from the seed and the sample's end.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
@@ -7,7 +7,7 @@ use shared::{clock::Clock, time::Timestamp};
 /// Increment of SplitMix64.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// A random number generator that is deterministic for a seed.
+/// A random number generator that always gives the same numbers for a seed.
 pub(crate) struct Chance(u64);
 
 impl Chance {
@@ -30,7 +30,7 @@ impl Chance {
         least + self.below(most - least + 1)
     }
 
-    /// Returns an index into weights. A larger weight is more likely.
+    /// Returns an index into `weights`. A larger weight is more likely.
     pub(crate) fn weighted(&mut self, weights: &[u64]) -> usize {
         let mut left = self.below(weights.iter().sum());
         for (place, weight) in weights.iter().enumerate() {
@@ -43,7 +43,7 @@ impl Chance {
     }
 }
 
-/// Output of SplitMix64 for a state.
+/// Returns SplitMix64's output for a state.
 const fn mixed(n: u64) -> u64 {
     let n = (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let n = (n ^ (n >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

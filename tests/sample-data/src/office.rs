@@ -29,7 +29,7 @@ use crate::{chance::StoryClock, traffic::SampleRequest};
 pub(crate) const MODELS: &str = include_str!("models.toml");
 /// Lease of holds. No hold in the story is open for that long.
 const LEASE: Duration = Duration::from_secs(30);
-/// Bills of the last day count for the health of upstreams. The store drops older counts.
+/// How far back bills count for the health of upstreams; the store drops older counts.
 const HEALTH: Duration = Duration::from_hours(24);
 
 /// An open installation in memory, which is written to a file at the end.
@@ -37,7 +37,7 @@ pub(crate) struct SampleOffice {
     pub(crate) clock: Arc<StoryClock>,
     pub(crate) management: Arc<Management>,
     records: Arc<dyn Records>,
-    /// The first bills everything before the last day, the second the last day.
+    /// The first bills everything before the last day; the second bills the last day.
     services: [Arc<Service>; 2],
     last_day: Timestamp,
     shutdown: CancellationToken,

@@ -7,7 +7,7 @@ use shared::{calendar::Per, money::NanoUsd, time::Timestamp, wire::Limit};
 
 use crate::chance::Chance;
 
-/// Days that the sample covers, including the last one.
+/// Number of days that the sample covers, including the last one.
 pub(crate) const DAYS: u64 = 62;
 
 /// Names of the accounts. The first account contains nearly everything.
@@ -124,7 +124,7 @@ impl KeyPlan {
         }
     }
 
-    /// Returns the key's share of the account's requests at a time.
+    /// Returns the key's share of the account's requests at a given time.
     pub(crate) fn weight_at(&self, at: Timestamp) -> u64 {
         let has_ended = self.ending.is_some_and(|(end, _)| end <= at);
         let has_expired = self.expires_at.is_some_and(|end| end <= at);
@@ -155,7 +155,7 @@ pub(crate) fn keys(account: usize, until: Timestamp, chance: &mut Chance) -> Vec
     keys
 }
 
-/// Adds programs that call models all day.
+/// Adds keys for programs that call models all day.
 fn services(keys: &mut Vec<KeyPlan>, begin: Timestamp) {
     let names = [
         ("search-ranking", 6),
@@ -193,7 +193,7 @@ fn services(keys: &mut Vec<KeyPlan>, begin: Timestamp) {
     }
 }
 
-/// Adds keys of people, some of which ended.
+/// Adds people's keys, some of which have ended.
 fn people(keys: &mut Vec<KeyPlan>, begin: Timestamp, chance: &mut Chance) {
     const NAMES: [&str; 20] = [
         "ada", "ben", "chloe", "dmitri", "elif", "farid", "grace", "hana", "ivan", "jun", "kofi", "lena",

@@ -1,4 +1,4 @@
-//! What happens in the sample, in order of time.
+//! The events of the sample, in chronological order.
 
 use std::{path::Path, time::Duration};
 
@@ -26,7 +26,7 @@ use crate::{
     traffic::{SampleRequest, burst, spread},
 };
 
-/// Requests of the first account and of every other account, without those of special keys.
+/// Number of requests of the first account, and of every other account, not counting special keys.
 const REQUESTS: [usize; 2] = [6_700, 60];
 /// Members of the first account, with the group that a lead manages.
 const MEMBERS: [(&str, Option<usize>); 7] = [
@@ -68,7 +68,7 @@ struct MadeSoFar {
     accounts: Vec<AccountId>,
     groups: Vec<GroupId>,
     webhooks: Vec<WebhookId>,
-    /// Keys of each account, in order of their plans.
+    /// Keys of each account, in the order of its plans.
     keys: Vec<Vec<Option<(KeyId, String)>>>,
 }
 

@@ -12,9 +12,9 @@ use crate::{
 const DAY: u64 = 24 * 3_600_000;
 /// Share of each hour in UTC: people work during the day, and jobs run at night.
 const BY_HOUR: [u64; 24] = [3, 5, 5, 2, 1, 2, 4, 8, 14, 18, 18, 16, 13, 16, 18, 18, 15, 12, 8, 6, 5, 4, 3, 3];
-/// Share of each weekday. The first is Thursday, the weekday of 1 January 1970.
+/// Share of each weekday, beginning with Thursday, the weekday of 1 January 1970.
 const BY_WEEKDAY: [u64; 7] = [20, 18, 6, 5, 18, 20, 20];
-/// Time before the end in which only the runaway key sends requests.
+/// Time before the end during which only the runaway key sends requests.
 const QUIET: Duration = Duration::from_mins(6);
 const UPSTREAMS: [&str; 2] = ["eu-1", "us-1"];
 
@@ -30,7 +30,7 @@ pub(crate) struct SampleRequest {
 }
 
 impl SampleRequest {
-    /// Returns a request as this key usually sends them.
+    /// Returns a typical request with this key.
     pub(crate) fn usual(account: usize, key: usize, plan: &KeyPlan, chance: &mut Chance) -> Self {
         let models = plan.models;
         let place = usize::try_from(chance.below(models.len() as u64 + 2)).unwrap_or_default();

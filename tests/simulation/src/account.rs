@@ -1,4 +1,4 @@
-//! The account of a run, made before anything can fail.
+//! The account of a run. It is created before anything can fail.
 
 use std::sync::Arc;
 
@@ -38,8 +38,8 @@ pub(crate) struct Account {
     pub(crate) store: Arc<Store>,
 }
 
-/// Opens an account with a group in a parent, and with four keys: two in the group, one alone, and one that may spend
-/// all of the account's money.
+/// Opens an account that contains a group in a parent, and four keys: two in the group, one alone, and one that may
+/// spend all of the account's money.
 pub(crate) async fn open_account(maps: &Arc<SharedMaps>, began: Instant, dice: &mut Dice) -> Account {
     let clock = Arc::new(ProcessClock::new(began, dice.fork()));
     let use_cases = UseCases::over(Arc::new(Direct(maps.clone())), clock);

@@ -1,4 +1,4 @@
-//! A run's randomness and time, both determined by its seed.
+//! A run's randomness and time. The seed determines both.
 
 pub(crate) mod clock;
 pub(crate) mod dice;

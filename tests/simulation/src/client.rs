@@ -26,7 +26,7 @@ pub(crate) struct Plan {
     pub(crate) model: &'static str,
     pub(crate) dialect: Dialect,
     pub(crate) is_stream: bool,
-    /// Whether the request announces the length of its body. If not, its key is checked first.
+    /// Whether the request announces the length of its body. If not, its key is checked before the body is read.
     pub(crate) tells_length: bool,
     pub(crate) max_tokens: u64,
     pub(crate) script: Script,
@@ -43,9 +43,9 @@ pub(crate) struct Outcome {
     pub(crate) generation: Option<GenerationId>,
     /// Whether the answer was complete.
     pub(crate) is_complete: bool,
-    /// The cost that the answer reports.
+    /// Cost that the answer reports.
     pub(crate) cost: Option<NanoUsd>,
-    /// The text of an error.
+    /// Text of the error, if any.
     pub(crate) says: String,
 }
 

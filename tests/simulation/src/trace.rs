@@ -28,7 +28,7 @@ impl Trace {
         self.broken.lock().push(what);
     }
 
-    /// The promises that were broken.
+    /// Returns the promises that were broken.
     pub(crate) fn broken(&self) -> Vec<String> {
         self.broken.lock().clone()
     }
@@ -42,12 +42,12 @@ impl Trace {
         told.lines.push(line);
     }
 
-    /// A hash of all events with their times.
+    /// Returns a hash of all events with their times.
     pub(crate) fn hash(&self) -> String {
         self.told.lock().hasher.finalize().to_hex()[..32].to_owned()
     }
 
-    /// All events, one per line.
+    /// Returns all events, one per line.
     pub(crate) fn text(&self) -> String {
         self.told.lock().lines.join("\n")
     }

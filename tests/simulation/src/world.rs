@@ -56,7 +56,7 @@ pub(crate) struct World {
     /// The store, accessed directly.
     pub(crate) present: Arc<Store>,
     pub(crate) outcomes: Mutex<Vec<Outcome>>,
-    /// Times of gateways' crashes, after which holds may expire.
+    /// Times of gateways' crashes. After a crash, holds may expire.
     pub(crate) crashes: Mutex<Vec<Instant>>,
 }
 
@@ -95,7 +95,7 @@ impl World {
         self.dice.lock().fork()
     }
 
-    /// The wall clock at a place. A restart does not change it.
+    /// Returns the wall clock at a place. A restart does not change it.
     pub(crate) fn clock(&self, place: &str) -> Arc<ProcessClock> {
         let clock = || Arc::new(ProcessClock::new(self.began, self.fork()));
         self.clocks.lock().entry(place.to_owned()).or_insert_with(clock).clone()
@@ -118,7 +118,7 @@ impl World {
     }
 }
 
-/// A directory in memory if there is one, since a spool syncs every line.
+/// Returns a directory in memory if there is one, since a spool syncs every line.
 fn folder() -> PathBuf {
     let memory = Path::new("/dev/shm");
     if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() }

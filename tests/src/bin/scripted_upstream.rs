@@ -1,4 +1,4 @@
-//! The scripted upstream as a separate process, for benchmarks and manual experiments.
+//! Runs the scripted upstream as a separate process, for benchmarks and manual experiments.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -9,19 +9,19 @@ use tokio::net::TcpListener;
 /// A model server that follows the script in each request, without any model.
 #[derive(Parser)]
 struct Flags {
-    /// Address to listen on; port 0 takes a free port and prints it
+    /// Address to listen on; with port 0, a free port is chosen and printed
     #[arg(long, default_value = "127.0.0.1:8000")]
     listen: SocketAddr,
-    /// Tokens of each answer, unless the request has a script
+    /// Number of tokens in each answer, unless the request has a script
     #[arg(long, default_value_t = 20)]
     tokens: u64,
-    /// Tokens that each prompt counts as; by default, one for every four bytes
+    /// Number of tokens that each prompt counts as; by default, one for every four bytes
     #[arg(long)]
     prompt_tokens: Option<u64>,
-    /// Milliseconds between two tokens of a stream
+    /// Time between two tokens of a stream, in milliseconds
     #[arg(long, default_value_t = 20)]
     pace_ms: u64,
-    /// Milliseconds before each answer
+    /// Time before each answer, in milliseconds
     #[arg(long, default_value_t = 0)]
     head_after_ms: u64,
 }

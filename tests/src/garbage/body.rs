@@ -84,14 +84,14 @@ const MESSAGES: [&str; 8] = [
 ];
 
 impl Body {
-    /// A chat request.
+    /// Generates a chat request.
     pub(super) fn chat(rng: &mut Rng) -> Self {
         let fault = if rng.percent(15) { fault(rng) } else { Fault::None };
         let script = Script {
             pace_ms: rng.below(3) as u64,
             tool_calls: rng.below(2) as u64,
             reasoning_tokens: rng.below(4) as u64,
-            // As vLLM reports, which the catalogue names as the upstream.
+            // As vLLM does, which the catalogue names as the kind of upstream.
             style: Style { usage_by_choice: true, ..Style::default() },
             ..Script::tokens(rng.below(500) as u64, rng.below(60) as u64).fault(fault)
         };
@@ -125,7 +125,7 @@ impl Body {
         Self { bytes, blames_upstream: fault != Fault::None }
     }
 
-    /// Body that makes or changes a key.
+    /// Generates a body that creates or changes a key.
     pub(super) fn key(rng: &mut Rng) -> Self {
         let members =
             [("label", "\"fuzz\""), ("limit", "0.000000001"), ("expires_at", "\"2099-01-01T00:00:00Z\"")];
@@ -160,7 +160,7 @@ fn fault(rng: &mut Rng) -> Fault {
     ])
 }
 
-/// Makes an object of these members. Sometimes a member is missing, duplicated or of the wrong type.
+/// Builds an object from these members. Sometimes a member is missing, duplicated or of the wrong type.
 fn object(rng: &mut Rng, mut members: Vec<(String, String)>) -> Vec<u8> {
     while rng.percent(25) && !members.is_empty() {
         let place = rng.below(members.len());
@@ -181,7 +181,7 @@ fn object(rng: &mut Rng, mut members: Vec<(String, String)>) -> Vec<u8> {
     format!("{blank}{{{}}}{blank}", members.join(",")).into_bytes()
 }
 
-/// Nested arrays or objects, possibly deeper than any parser accepts.
+/// Generates nested arrays or objects, possibly deeper than any parser accepts.
 fn nested(rng: &mut Rng) -> String {
     let depth = rng.below(2_000);
     if rng.percent(50) {

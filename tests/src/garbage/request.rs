@@ -131,7 +131,7 @@ impl Sending {
         let mut bytes = frame(rng, head, &body.bytes);
         let mut ending = ending(rng, bytes.len());
         if rng.percent(6) {
-            // The bytes may no longer be HTTP, so that no answer is due; or the script may make the scripted model
+            // The bytes may no longer be HTTP, and then no answer is due; or the script may make the scripted model
             // fail.
             body.blames_upstream = true;
             body::damage(rng, &mut bytes);
@@ -169,7 +169,7 @@ fn push_line(head: &mut Vec<u8>, line: &str) {
     head.extend_from_slice(b"\r\n");
 }
 
-/// Values of `Authorization`: usually one, and usually valid.
+/// Draws values of `Authorization`: usually one, and usually a valid one.
 fn credentials(rng: &mut Rng, keys: &Keys, management: bool) -> Vec<String> {
     let good = if management { &keys.management } else { &keys.good };
     match rng.below(100) {
@@ -183,7 +183,7 @@ fn credentials(rng: &mut Rng, keys: &Keys, management: bool) -> Vec<String> {
     }
 }
 
-/// Joins head and body into one message, with a length or in chunks of random size.
+/// Joins head and body into one message, with `Content-Length` or in chunks of random size.
 fn frame(rng: &mut Rng, mut head: Vec<u8>, body: &[u8]) -> Vec<u8> {
     if body.is_empty() && rng.percent(80) {
         head.extend_from_slice(b"\r\n");
@@ -213,7 +213,8 @@ fn ending(rng: &mut Rng, length: usize) -> Ending {
     }
 }
 
-/// Bytes per write, and milliseconds between two writes. Most requests are sent at once, and none takes long.
+/// Draws the bytes per write, and the milliseconds between two writes. Most requests are sent in one write, and none
+/// takes long.
 fn pace(rng: &mut Rng, length: usize) -> (usize, u64) {
     match rng.below(100) {
         0..80 => (length.max(1), 0),

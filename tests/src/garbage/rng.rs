@@ -4,7 +4,7 @@
 pub struct Rng(u64);
 
 impl Rng {
-    /// Random numbers of one request of a run.
+    /// Returns the random numbers for one request of a run.
     pub fn new(seed: u64, number: u64) -> Self {
         let mut rng = Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ number);
         rng.next();
@@ -19,7 +19,7 @@ impl Rng {
         z ^ (z >> 31)
     }
 
-    /// A number below `end`, which is not zero.
+    /// Returns a number below `end`, which must not be zero.
     pub fn below(&mut self, end: usize) -> usize {
         usize::try_from(self.next() % end as u64).unwrap()
     }
@@ -29,7 +29,7 @@ impl Rng {
         self.below(100) < chance
     }
 
-    /// One of these items.
+    /// Returns one of these items.
     pub fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
         &from[self.below(from.len())]
     }

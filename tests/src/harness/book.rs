@@ -1,4 +1,4 @@
-//! The harness's own books: the possible cost of every request, for comparison with the bills.
+//! The harness's own books: the possible costs of every request, for comparison with the bills.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -30,12 +30,12 @@ pub struct Balance {
     pub held: NanoUsd,
 }
 
-/// Accounts with their deposits, and all requests with the costs that were reported.
+/// Accounts with their deposits, and all requests with their reported costs.
 #[derive(Default)]
 pub(super) struct Book {
     accounts: Mutex<Vec<(Account, NanoUsd)>>,
     entries: Mutex<Vec<Arc<Mutex<Line>>>>,
-    /// For imported keys, the amounts that they had spent before.
+    /// For imported keys, the amounts that they had spent before the import.
     elsewhere: Mutex<HashMap<String, NanoUsd>>,
     /// Whether clients other than the harness spend too; their requests are not in the book.
     others: AtomicBool,
@@ -58,7 +58,7 @@ struct Line {
 }
 
 impl Entry {
-    /// Enters the cost that a response's usage reports. There is none if the charge was not confirmed in time.
+    /// Enters the cost that a response's usage reports. It reports none if the charge was not confirmed in time.
     pub(super) fn tell_of(&self, usage: &Value) {
         if let Some(cost) = usage.get("cost") {
             self.0.lock().unwrap().told = Some(nanos(cost));
@@ -67,7 +67,7 @@ impl Entry {
 }
 
 impl Book {
-    /// Enters an account with its first deposit, and makes a management key for it.
+    /// Enters an account with its first deposit, and creates a management key for it.
     pub(super) fn open(&self, settings: &Settings, name: &str, paid: NanoUsd) -> Account {
         let printed = settings.cli(&["management-keys", "create", "--account", name, "--name", "tests"]);
         let account = Account { name: name.to_owned(), management_key: printed.trim().to_owned() };
@@ -109,14 +109,14 @@ impl Book {
         Entry(line)
     }
 
-    /// Tags of all requests of this key.
+    /// Returns the tags of all requests with this key.
     pub(super) fn tags_of(&self, key: &str) -> Vec<String> {
         let entries = self.entries.lock().unwrap();
         let lines = entries.iter().map(|line| line.lock().unwrap());
         lines.filter(|line| line.key == key).map(|line| line.tag.clone()).collect()
     }
 
-    /// Marks that the process at this address is about to be killed.
+    /// Notes that the process at this address is about to be killed.
     pub(super) fn crashed(&self, address: &str) {
         for line in &*self.entries.lock().unwrap() {
             let mut line = line.lock().unwrap();
@@ -124,12 +124,12 @@ impl Book {
         }
     }
 
-    /// Records what an imported key had spent before.
+    /// Records what an imported key had spent before its import.
     pub(super) fn moved_in(&self, key: &str, used: NanoUsd) {
         self.elsewhere.lock().unwrap().insert(key.to_owned(), used);
     }
 
-    /// What a key has spent since it was imported.
+    /// Returns what a key has spent since it was imported.
     pub(super) fn used_here(&self, key: &str, used: NanoUsd) -> NanoUsd {
         let elsewhere = self.elsewhere.lock().unwrap().get(key).copied().unwrap_or_default();
         used.checked_sub(elsewhere).unwrap()
@@ -140,8 +140,8 @@ impl Book {
         self.others.store(true, Ordering::Relaxed);
     }
 
-    /// Asserts that keys and accounts were billed the cost of their requests. `listed` has the account, id and charges
-    /// of every key; without it, only the accounts are checked.
+    /// Asserts that keys and accounts were billed the cost of their requests. `listed` contains the account, id and
+    /// charges of every key; without it, only the accounts are checked.
     pub(super) fn assert_billed(
         &self,
         settings: &Settings,
@@ -190,7 +190,7 @@ impl Book {
         }
     }
 
-    /// Minimum and maximum amount that may have been billed to each key, in nano-USD.
+    /// Returns the minimum and maximum amount that may have been billed to each key, in nano-USD.
     fn expected(&self, generations: &[Generation]) -> HashMap<String, (i64, i64)> {
         // If there were several attempts, only the last one can have been answered.
         let by_tag: HashMap<&str, &Generation> = generations.iter().map(|g| (g.tag.as_str(), g)).collect();
@@ -205,7 +205,7 @@ impl Book {
     }
 }
 
-/// Balance of every account by name, as the command line reports it.
+/// Returns the balance of every account by name, as the command line reports it.
 pub(super) fn balances(settings: &Settings) -> BTreeMap<String, Balance> {
     let printed = settings.cli(&["accounts", "list", "--json"]);
     let listed: Value = serde_json::from_str(&printed).unwrap_or_else(|e| panic!("no JSON, {e}: {printed}"));
@@ -231,7 +231,7 @@ impl Line {
     }
 }
 
-/// Minimum and maximum correct charge for a generation whose cost did not reach the client.
+/// Returns the minimum and maximum correct charge for a generation whose cost did not reach the client.
 pub fn billed(model: &str, served: &Generation) -> (NanoUsd, NanoUsd) {
     let truth = cost(model, served.served);
     let nothing = (NanoUsd::ZERO, NanoUsd::ZERO);
@@ -247,7 +247,7 @@ pub fn billed(model: &str, served: &Generation) -> (NanoUsd, NanoUsd) {
     }
 }
 
-/// An API key with its plaintext.
+/// An API key and its plaintext.
 #[derive(Clone, Debug)]
 pub struct ApiKey {
     /// `ak_…`

@@ -1,10 +1,10 @@
-//! The tests' catalogue of models, and an independent calculation of what requests cost.
+//! The tests' catalogue of models, and an independent calculation of the cost of requests.
 
 use shared::money::NanoUsd;
 
 use crate::upstream::Usage;
 
-/// The model that most tests ask for.
+/// The model that most tests request.
 pub const FLASH: &str = "Model Flash";
 pub const MAX: &str = "Model Max";
 
@@ -30,9 +30,9 @@ pub enum Models {
 }
 
 impl Models {
-    /// The catalogue's text for upstreams of this kind. `scripted` is the scripted upstream's address.
+    /// Returns the catalogue's text for upstreams of this kind. `scripted` is the scripted upstream's address.
     pub fn catalogue(&self, kind: &str, scripted: &str) -> Option<String> {
-        // Tests send image URLs from anywhere, unless they are about which URLs are allowed.
+        // Allows image URLs from anywhere, except in tests about which URLs are allowed.
         let usual = "image_urls = \"any\"";
         let upstreams = match self {
             Self::Scripted => vec![(scripted, usual)],
@@ -81,7 +81,7 @@ api_key_env = "UPSTREAM_KEY"
     }
 }
 
-/// Cost of this usage: `ceil(((prompt − cached)·input + cached·cached_input + completion·output) / 10⁶)`.
+/// Returns the cost of this usage: `ceil(((prompt − cached)·input + cached·cached_input + completion·output) / 10⁶)`.
 pub fn cost(model: &str, usage: Usage) -> NanoUsd {
     let (_, prices) = PRICES.iter().find(|(id, _)| *id == model).expect("the model has a price");
     let [input, cached_input, output] =
@@ -93,7 +93,7 @@ pub fn cost(model: &str, usage: Usage) -> NanoUsd {
     NanoUsd::from_nanos(i64::try_from((total + 999_999) / 1_000_000).unwrap())
 }
 
-/// Cost of this many tokens of prompt and completion with [`FLASH`].
+/// Returns the cost of this many prompt and completion tokens with [`FLASH`].
 pub fn cost_of(prompt: u64, completion: u64) -> NanoUsd {
     cost(FLASH, Usage { prompt, cached: 0, completion })
 }

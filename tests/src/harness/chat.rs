@@ -30,7 +30,7 @@ pub struct Call {
     dialect: Dialect,
     key: ApiKey,
     headers: HeaderMap,
-    /// Possible cost, if the response does not report it and the upstream's count is not what will be billed.
+    /// Range of the cost, if the response does not report the cost and the upstream's count is not what will be billed.
     range: Option<(NanoUsd, NanoUsd)>,
     /// Tag of the request's script.
     pub tag: String,
@@ -55,7 +55,7 @@ impl Call {
         self
     }
 
-    /// Makes the call in another dialect. The body stays a chat request until the call is sent.
+    /// Converts the call to another dialect. The body stays a chat request until the call is sent.
     #[must_use]
     pub fn speaking(self, dialect: Dialect) -> Self {
         Self { dialect, ..self }
@@ -173,7 +173,7 @@ pub struct Ended {
     pub chunks: Vec<Value>,
     /// The error event at the end.
     pub error: Option<Value>,
-    /// `[DONE]` was received.
+    /// Whether `[DONE]` was received.
     pub done: bool,
     pub comments: Vec<String>,
     /// Error of the connection, if it was cut.
@@ -235,19 +235,19 @@ impl Stream {
         self.ended
     }
 
-    /// Everything read so far.
+    /// Returns everything read so far.
     pub fn so_far(&self) -> &Ended {
         &self.ended
     }
 
-    /// Value of a header; empty if it is missing.
+    /// Returns the value of a header; empty if it is missing.
     pub fn header(&self, name: &str) -> &str {
         self.headers.get(name).map_or("", |value| value.to_str().unwrap())
     }
 
     /// Reads one event; returns false at the end.
     async fn read_one(&mut self) -> bool {
-        // There may be an endless number of comments.
+        // The stream may contain an endless number of comments.
         assert!(self.opened.elapsed() < SERVER_PATIENCE, "the stream does not end: {:?}", self.ended);
         let event = loop {
             if let Some(event) = self.read.pop_front() {
@@ -286,7 +286,7 @@ impl Ended {
         self.deltas(0).filter_map(|delta| delta[name].as_str()).collect()
     }
 
-    /// The text of the first choice.
+    /// Returns the text of the first choice.
     pub fn text(&self) -> String {
         self.joined("content")
     }
@@ -299,30 +299,30 @@ impl Ended {
         self.chunks.iter().filter_map(|chunk| chunk["choices"].as_array()).flatten()
     }
 
-    /// Number of deltas with content, over all choices: the scripted upstream sends one per token.
+    /// Returns the number of deltas with content, over all choices: the scripted upstream sends one per token.
     pub fn tokens(&self) -> usize {
         let says = |value: &Value| value.as_str().is_some_and(|text| !text.is_empty()) || value.is_array();
         let members = ["content", "reasoning_content", "tool_calls"];
         self.choices().filter(|c| members.iter().any(|name| says(&c["delta"][name]))).count()
     }
 
-    /// Finish reasons in the order in which they were received.
+    /// Returns the finish reasons in the order in which they were received.
     pub fn finish_reasons(&self) -> Vec<&str> {
         self.choices().filter_map(|choice| choice["finish_reason"].as_str()).collect()
     }
 
-    /// The usage, if it was reported.
+    /// Returns the usage, if it was reported.
     pub fn usage(&self) -> Option<&Value> {
         self.chunks.iter().map(|chunk| &chunk["usage"]).find(|usage| !usage.is_null())
     }
 
-    /// The cost reported in the usage.
+    /// Returns the cost reported in the usage.
     #[track_caller]
     pub fn cost(&self) -> NanoUsd {
         nanos(&self.usage().unwrap_or_else(|| panic!("no usage: {self:?}"))["cost"])
     }
 
-    /// Code of the final error; empty if there was none.
+    /// Returns the code of the final error; empty if there was none.
     pub fn error_code(&self) -> &str {
         self.error.as_ref().and_then(|error| error["code"].as_str()).unwrap_or_default()
     }
@@ -344,7 +344,7 @@ impl Ended {
     }
 }
 
-/// Failed tests show the end of the stream rather than every chunk.
+/// Shows the end of the stream in failed tests rather than every chunk.
 impl fmt::Debug for Ended {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let said: String = self.text().chars().take(200).collect();

@@ -1,4 +1,4 @@
-//! Processes of an installation, and how they find each other.
+//! The processes of an installation, and how they find each other.
 
 use std::{
     fs,
@@ -113,7 +113,7 @@ impl Deployment {
 }
 
 impl Processes {
-    /// Settings of a process with access to the store, which can run the operator's commands.
+    /// Returns the settings of a process with access to the store, which can run the operator's commands.
     pub fn operator(&self) -> &Settings {
         self.key_services.first().unwrap_or(&self.gateways[0]).settings()
     }
@@ -159,20 +159,20 @@ async fn services(
     Processes { gateways: before, key_services: behind, redis: Some(redis), clocks }
 }
 
-/// Settings of a process in one of two versions: with `beside`, processes with even numbers run the other version.
+/// Chooses the version that a process runs: with `beside`, processes with even numbers run the other version.
 fn in_version(options: &Options, number: usize, settings: Settings) -> Settings {
     let programs = options.beside.clone().filter(|_| number.is_multiple_of(2));
     Settings { programs, ..settings }
 }
 
-/// Folder of a process; made if it is missing.
+/// Returns the folder of a process, and creates it if it is missing.
 fn folder(data: &Path, program: &str, number: usize) -> PathBuf {
     let folder = data.join(format!("{program}-{number}"));
     fs::create_dir_all(&folder).unwrap();
     folder
 }
 
-/// Name of the account that a first run makes.
+/// Name of the account that a first run creates.
 pub const ACCOUNT: &str = "default";
 /// Credit of that account, in USD.
 pub(super) const FIRST_CREDIT: &str = "10";
@@ -194,9 +194,9 @@ pub struct Options {
     pub clocks: Vec<i64>,
     /// How the upstream records requests.
     pub keep: Keep,
-    /// Whether the size of files of gateways can be limited with [`Server::bound_files`].
+    /// Whether the file sizes of gateways can be limited with [`Server::bound_files`].
     pub files_bounded: bool,
-    /// Folder with another version of the programs, which every second process of each kind then runs.
+    /// Folder with another version of the programs. If set, every second process of each kind runs that version.
     pub beside: Option<PathBuf>,
 }
 

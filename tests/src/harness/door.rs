@@ -60,12 +60,12 @@ impl Door {
         Self { address, seen, task }
     }
 
-    /// Base address of the proxy.
+    /// Returns the proxy's base address.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// All exchanges so far, in the order in which their answers began.
+    /// Returns all exchanges so far, in the order in which their answers began.
     pub fn exchanges(&self) -> Vec<Exchange> {
         self.seen.0.lock().unwrap().iter().map(|exchange| exchange.lock().unwrap().clone()).collect()
     }
@@ -78,7 +78,7 @@ impl Drop for Door {
 }
 
 impl Exchange {
-    /// The exchange as JSON, for programs that check it.
+    /// Returns the exchange as JSON, for programs that check it.
     pub fn to_json(&self) -> Value {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let of_request = self.headers.get(header::CONTENT_TYPE).map(|value| text(value.as_bytes()));
@@ -101,7 +101,7 @@ async fn serve(listener: TcpListener, gateway: String, seen: Arc<Seen>) {
                 let (client, gateway, seen) = (client.clone(), gateway.clone(), seen.clone());
                 async move { Ok::<_, Infallible>(pass(&client, &gateway, request, &seen).await) }
             });
-            // Clients that leave, and answers that are cut off, end connections with an error.
+            // When a client leaves or an answer is cut off, the connection ends with an error.
             let _ = hyper::server::conn::http1::Builder::new()
                 .serve_connection(TokioIo::new(stream), service)
                 .await;
@@ -109,7 +109,7 @@ async fn serve(listener: TcpListener, gateway: String, seen: Arc<Seen>) {
     }
 }
 
-/// Forwards a request, and returns its answer.
+/// Forwards a request and returns its answer.
 async fn pass(
     client: &Client<HttpConnector, Full<Bytes>>,
     gateway: &str,

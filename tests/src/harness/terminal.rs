@@ -1,4 +1,4 @@
-//! Runs a command on a terminal, with a person's answers.
+//! Runs a command on a terminal and types a person's answers.
 
 use std::{collections::BTreeMap, path::Path, process::Command};
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{command::run_to_end, servers::server::binary};
 
-/// Opens the terminal in Python, since a pseudo-terminal in Rust would need unsafe code.
+/// Script that opens the terminal in Python, since a pseudo-terminal in Rust would need unsafe code.
 const SCRIPT: &str = include_str!("terminal.py");
 
 /// Everything that a terminal showed during a command, and the exit status, which is negative if a signal ended the
@@ -18,7 +18,7 @@ pub struct Shown {
     pub status: i64,
 }
 
-/// Runs a `faregate` command in a directory. Each step is a text to wait for, and what a person then types.
+/// Runs a `faregate` command in a directory. Each step is a text to wait for, and what a person types after it.
 pub fn on_terminal(folder: &Path, env: &[(&str, String)], words: &[&str], steps: &[(&str, &str)]) -> Shown {
     let env: BTreeMap<&str, &String> = env.iter().map(|(name, value)| (*name, value)).collect();
     let asked = json!({

@@ -1,4 +1,4 @@
-//! Wall clocks for single processes. They can differ from the machine's, and can step.
+//! Wall clocks for single processes. They may differ from the machine's clock, and may jump.
 
 use std::{
     fs,
@@ -7,7 +7,7 @@ use std::{
 
 /// Folder of libraries, with a subfolder for each architecture.
 const LIBRARIES: &str = "/usr/lib";
-/// Library that replaces the system's clock, within the subfolder.
+/// Path within the subfolder of the library that replaces the system's clock.
 const LIBRARY: &str = "faketime/libfaketimeMT.so.1";
 
 /// Wall clock of one process, some seconds ahead of the machine's. The process still uses the machine's monotonic
@@ -17,7 +17,7 @@ pub struct WallClock {
 }
 
 impl WallClock {
-    /// Makes a clock this many seconds ahead of the machine's, kept in this folder.
+    /// Creates a clock that is this many seconds ahead of the machine's. Its file is in this folder.
     pub(super) fn ahead(folder: &Path, seconds: i64) -> Self {
         let clock = Self { file: folder.join("clock") };
         clock.set(seconds);
@@ -32,7 +32,7 @@ impl WallClock {
         fs::rename(new, &self.file).unwrap();
     }
 
-    /// Environment variables of a process with this clock.
+    /// Returns the environment variables of a process with this clock.
     pub(super) fn env(&self) -> Vec<(&'static str, String)> {
         vec![
             ("LD_PRELOAD", library()),

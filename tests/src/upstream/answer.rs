@@ -61,7 +61,7 @@ pub(super) async fn answer(request: Request<Incoming>, state: Arc<State>) -> io:
     }
 }
 
-/// The models that catalogues of tests name, as vLLM lists them.
+/// Returns the models that the tests' catalogues name, as vLLM lists them.
 fn models(window: Option<u64>) -> Response<Body> {
     let names = ["model-flash", "model-max", "flash", "embed", "hosted", "marked-up", "later"];
     let model =
@@ -70,7 +70,7 @@ fn models(window: Option<u64>) -> Response<Body> {
     json_response(StatusCode::OK, &list.to_string())
 }
 
-/// A vector for each prompt of a list, each prompt of ten tokens.
+/// Returns a vector for each prompt of a list. Each prompt counts as ten tokens.
 fn embeddings(body: &Bytes) -> Response<Body> {
     let asked: serde_json::Value = serde_json::from_slice(body).expect("the gateway sends JSON");
     assert!(asked.get("max_tokens").is_none() && asked["model"] == "scripted/embed", "{asked}");
@@ -163,7 +163,7 @@ fn streamed(plan: Plan, running: Running) -> Response<Body> {
     respond(StatusCode::OK, "text/event-stream", StreamBody::new(frames).boxed_unsync())
 }
 
-/// Exact length of a prompt, in the format of vLLM or of llama.cpp's server.
+/// Returns the exact length of a prompt, in the format of vLLM or of llama.cpp's server.
 async fn tokenize(body: &Bytes, input_tokens: bool, state: &State) -> Response<Body> {
     state.token_counts.fetch_add(1, Ordering::Relaxed);
     match serde_json::from_slice::<Asked<'_>>(body) {

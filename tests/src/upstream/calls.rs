@@ -1,8 +1,8 @@
-//! Calls of tools in scripted answers: names and arguments.
+//! Tool calls in scripted answers: names and arguments.
 
 use serde::{Deserialize, Serialize};
 
-/// A call of a tool that a script makes.
+/// A tool call that a script makes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ScriptedCall {
@@ -13,7 +13,7 @@ pub struct ScriptedCall {
 }
 
 impl ScriptedCall {
-    /// The arguments in the two pieces in which they are sent.
+    /// Returns the arguments in the two pieces in which they are sent.
     pub(super) fn halves(&self) -> (String, String) {
         let half = self.arguments.chars().count() / 2;
         let middle = self.arguments.char_indices().nth(half).map_or(0, |(at, _)| at);

@@ -1,10 +1,10 @@
-//! Finds the script for a conversation: in the last user message that has one, for the current round of tool calls.
+//! Finds the script of a conversation: in the last user message that has one, for the current round of tool calls.
 
 use serde_json::Value;
 
 use super::script::Script;
 
-/// Returns the script of these messages or items, some of which have the result of a tool.
+/// Returns the script of these messages or items, some of which contain a tool's result.
 pub(super) fn script_of(items: &[Value], has_result: impl Fn(&Value) -> bool) -> Option<Script> {
     let users = items.iter().enumerate().filter(|(_, item)| item["role"] == "user");
     let (asked, script) =
@@ -13,7 +13,7 @@ pub(super) fn script_of(items: &[Value], has_result: impl Fn(&Value) -> bool) ->
     Some(script.after_rounds(rounds(&results)))
 }
 
-/// The script in a content, a string or a list of parts.
+/// Returns the script in a content, which is a string or a list of parts.
 fn script_in(content: &Value) -> Option<Script> {
     match content {
         Value::String(text) => Script::in_message(text),
@@ -22,7 +22,7 @@ fn script_in(content: &Value) -> Option<Script> {
     }
 }
 
-/// Number of rounds of tool calls that have results. Adjacent results count as one round.
+/// Returns the number of rounds of tool calls that have results. Adjacent results count as one round.
 fn rounds(results: &[bool]) -> usize {
     let nexts = results.iter().skip(1).chain([&false]);
     results.iter().zip(nexts).filter(|(result, next)| **result && !**next).count()

@@ -1,4 +1,4 @@
-//! OpenAI's Responses API and Anthropic's Messages API, as strict as the vendors' own.
+//! OpenAI's Responses API and Anthropic's Messages API. This upstream is as strict as the vendors' own servers.
 
 use std::{future::pending, io, sync::atomic::Ordering};
 
@@ -44,7 +44,7 @@ use writer::AnswerWriter;
 
 /// A request that arrived.
 pub(super) struct Arrived {
-    /// Its address.
+    /// Path and query of the request.
     pub uri: Uri,
     pub headers: HeaderMap,
     pub body: Bytes,
@@ -130,7 +130,7 @@ fn answered(api: Api, plan: NativePlan, running: Running) -> Response<Body> {
     whole_text(&plan.text(&whole), &plan.script, running)
 }
 
-/// Prompt tokens that were cached, and those that become cached now.
+/// Returns how many prompt tokens were cached before, and how many become cached now.
 fn cached(prompt: &Prompt, total: u64, script: &Script, state: &State) -> (u64, CacheWrites) {
     let minimum = script.cache_minimum;
     if prompt.api == Api::Messages {
@@ -141,7 +141,7 @@ fn cached(prompt: &Prompt, total: u64, script: &Script, state: &State) -> (u64, 
     (if cached < minimum { 0 } else { cached }, CacheWrites::default())
 }
 
-/// Script of a request, for the present state of the upstream.
+/// Returns the script of a request, for the current state of the upstream.
 fn script_of(prompt: &Prompt, state: &State) -> Script {
     let mut script = prompt.script().unwrap_or_else(|| state.default_script());
     if script.faults > 0 && state.earlier(&script.tag) >= script.faults {
@@ -150,12 +150,12 @@ fn script_of(prompt: &Prompt, state: &State) -> Script {
     script
 }
 
-/// The answer with an error in the words of the API's vendor.
+/// Returns an error response worded as the API's vendor words it.
 pub(super) fn vendor_error(api: Api, error: VendorError, model: &str) -> Response<Body> {
     with_vendor_headers(api, ApiError::of_vendor(api, error, model).response(api))
 }
 
-/// Answers with the number of tokens of a prompt.
+/// Responds with the number of tokens in a prompt.
 pub(super) async fn count(api: Api, arrived: Arrived, state: &State) -> Response<Body> {
     state.token_counts.fetch_add(1, Ordering::Relaxed);
     let prompt = match read(api, Purpose::Count, &arrived, state) {

@@ -1,4 +1,4 @@
-//! Prompts of Responses and Messages: their lengths, their planned answers, and their cache.
+//! Prompts in the Responses and Messages APIs: their lengths, their planned answers, and their cache.
 
 pub(crate) mod breakpoints;
 pub(crate) mod plan;

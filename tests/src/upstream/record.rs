@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::script::{Script, Usage};
 
-/// Maximum number of records: a test that sends more requests is wrong.
+/// Maximum number of records: a test that sends more requests has an error.
 const MOST_RECORDS: usize = 200_000;
 
 /// An API of an upstream.
@@ -48,7 +48,7 @@ pub struct Generation {
     pub streamed: bool,
     /// Tokens generated so far.
     pub served: Usage,
-    /// How and when it ended.
+    /// How and when the request ended.
     pub ended: Option<(End, Instant)>,
 }
 
@@ -64,18 +64,18 @@ pub enum End {
 }
 
 impl Generation {
-    /// Request body as JSON.
+    /// Returns the request body as JSON.
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap()
     }
 
-    /// Returns whether the request ended like this.
+    /// Returns whether the request ended in this way.
     pub fn ended_by(&self, end: End) -> bool {
         self.ended.is_some_and(|(how, _)| how == end)
     }
 }
 
-/// The record of a request if there are too many to keep whole requests.
+/// The record of a request when there are too many to keep whole requests.
 #[derive(Clone, Debug)]
 pub struct Count {
     /// Tag of the request's script.
@@ -94,7 +94,7 @@ pub(super) enum Records {
 }
 
 impl Records {
-    /// Copies of all whole records.
+    /// Returns copies of all whole records.
     pub(super) fn all(&self) -> Vec<Generation> {
         match self {
             Self::Whole(all) => {
@@ -104,7 +104,7 @@ impl Records {
         }
     }
 
-    /// Copies of all counts.
+    /// Returns copies of all counts.
     pub(super) fn counts(&self) -> Vec<Count> {
         match self {
             Self::Whole(_) => panic!("this upstream keeps whole requests"),
@@ -172,7 +172,7 @@ impl Running {
         }
     }
 
-    /// Records the end. Only the first call counts.
+    /// Records the end. Only the first call has an effect.
     pub(super) fn end(&self, end: End) {
         let end = (end, Instant::now());
         match &self.0 {

@@ -1,4 +1,4 @@
-//! Responses of every API.
+//! Responses in every API.
 
 use std::io;
 
@@ -53,7 +53,7 @@ pub(super) fn whole_text(text: &str, script: &Script, running: Running) -> Respo
     respond(StatusCode::OK, "application/json", StreamBody::new(frames).boxed_unsync())
 }
 
-/// Answers with the head at once, and with the body `ms` milliseconds later.
+/// Sends the response's head immediately, and the body `ms` milliseconds later.
 fn later(text: String, ms: u64, running: Running) -> Response<Body> {
     let body = stream::once(async move {
         sleep_ms(ms).await;
@@ -63,7 +63,7 @@ fn later(text: String, ms: u64, running: Running) -> Response<Body> {
     respond(StatusCode::OK, "application/json", StreamBody::new(body).boxed_unsync())
 }
 
-/// An answer with this many mebibytes of spaces after its first brace.
+/// Returns an answer with this many mebibytes of spaces after its first brace.
 fn padded(text: &str, mib: usize) -> Response<Body> {
     let blanks = Bytes::from(vec![b' '; 1 << 20]);
     let pieces = std::iter::once(Bytes::copy_from_slice(&text.as_bytes()[..1]))

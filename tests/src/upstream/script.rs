@@ -18,26 +18,27 @@ use super::{
 pub struct Script {
     /// Names the request in the upstream's records.
     pub tag: String,
-    /// Name of the model in the answer; by default the one that was asked for.
+    /// Name of the model in the answer; by default the requested one.
     pub answers_as: Option<String>,
-    /// Number of prompt tokens; `None` counts one token per four bytes of messages.
+    /// Number of prompt tokens; if `None`, one per four bytes of messages.
     pub prompt_tokens: Option<u64>,
     /// Number of prompt tokens that were cached.
     pub cached_tokens: u64,
-    /// Counts as cached the prompt tokens that this upstream has read before, instead of `cached_tokens`.
+    /// Whether to count as cached the prompt tokens that this upstream has read before, instead of `cached_tokens`.
     pub caches: bool,
-    /// Tokens of the shortest prefix that is cached in Responses and Messages; vendors say 1,024 and more.
+    /// Number of tokens in the shortest prefix that is cached in the Responses and Messages APIs. Vendors document
+    /// 1,024 and more.
     pub cache_minimum: u64,
-    /// Context size: tokens of prompt and output together. A request that exceeds it is refused.
+    /// Context size: maximum number of prompt and output tokens together. A request that exceeds it is refused.
     pub context: Option<u64>,
-    /// Words in which such a request is refused.
+    /// How such a refusal is worded.
     pub too_long: TooLong,
-    /// Text tokens that each choice generates, unless `max_tokens` ends it earlier.
+    /// Number of text tokens that each choice generates, unless `max_tokens` ends it earlier.
     pub completion_tokens: u64,
-    /// Number of tokens of each choice, so that choices finish at different times; a choice without a number has all of
-    /// the script's.
+    /// Number of tokens in each choice, so that choices finish at different times; a choice without a number gets all
+    /// of the script's tokens.
     pub lengths: Vec<u64>,
-    /// Number of text tokens, from the first, that are reasoning.
+    /// Number of text tokens, counted from the first, that are reasoning.
     pub reasoning_tokens: u64,
     /// Whether reasoning is generated and counted, but not sent.
     pub hidden_reasoning: bool,
@@ -46,47 +47,49 @@ pub struct Script {
     pub withheld_after: Option<u64>,
     /// Number of text tokens in each event of a stream; 0 means one.
     pub event_tokens: u64,
-    /// Text of the answer, eight characters a token. `completion_tokens` then follows from it.
+    /// Text of the answer, eight characters per token. It determines `completion_tokens`.
     pub says: String,
-    /// Sends its text as a refusal.
+    /// Whether the text is sent as a refusal.
     pub refuses: bool,
     /// Number of tools that each choice calls after its text. Each call counts as three tokens.
     pub tool_calls: u64,
-    /// The calls, used in turn; without any, each call asks `lookup` for `x`.
+    /// The calls, used in turn; if there are none, each call asks `lookup` for `x`.
     pub calls: Vec<ScriptedCall>,
     /// Script that takes over once tools have answered a round of calls.
     pub then: Option<Box<Script>>,
     /// Additional bytes in the arguments of each call. They are sent in one event, and four bytes count as a token.
     pub tool_bytes: u64,
-    /// Mebibytes of spaces within a whole answer, after its first brace.
+    /// Mebibytes of spaces in a whole answer, after its first brace.
     pub padding_mib: usize,
-    /// Refuses images, as llama.cpp's server does without a projector.
+    /// Whether images are refused, as llama.cpp's server does without a projector.
     pub takes_no_images: bool,
-    /// Status of an exact count; 0 for success.
+    /// Status of an exact count's response; 0 for success.
     pub count_status: u16,
-    /// Generates everything regardless of `max_tokens`.
+    /// Whether everything is generated regardless of `max_tokens`.
     pub ignores_max_tokens: bool,
-    /// Milliseconds before an exact count.
+    /// Delay of an exact count in milliseconds.
     pub count_after_ms: u64,
-    /// Milliseconds before the response's head.
+    /// Delay of the response's head in milliseconds.
     pub head_after_ms: u64,
-    /// Milliseconds between the head of a whole answer and its body, which is then sent at once.
+    /// Milliseconds between the head of a whole answer and its body, which is sent in one piece.
     pub body_after_ms: u64,
     /// Milliseconds between two tokens of a stream.
     pub pace_ms: u64,
     /// Milliseconds between the last finish chunk of a stream and its usage.
     pub usage_after_ms: u64,
-    /// Generates a stream at its pace regardless of its reader, and stops only when the connection is closed.
+    /// Whether a stream is generated at its pace regardless of its reader, and stops only when the connection is
+    /// closed.
     pub own_pace: bool,
-    /// Sent instead of the true finish reason.
+    /// Finish reason to send instead of the true one.
     pub finish_reason: Option<String>,
     /// Usage to report.
     pub told: Told,
-    /// Fault to commit.
+    /// Fault to cause.
     pub fault: Fault,
-    /// Error to send instead of an answer, in the words of the API's vendor.
+    /// Error to send instead of an answer, worded as the API's vendor words it.
     pub says_error: Option<VendorError>,
-    /// Sends events of unknown types, unknown members in known events, and pings, in Responses and Messages.
+    /// Whether to send events of unknown types, unknown members in known events, and pings, in the Responses and
+    /// Messages APIs.
     pub unknown_events: bool,
     /// Number of requests with this tag that fail, counted from the first; 0 means all.
     pub faults: u64,
@@ -145,22 +148,22 @@ pub enum Told {
     Truth,
     /// No usage at all.
     Nothing,
-    /// This usage in place of the true one.
+    /// This usage instead of the true one.
     Lie(Usage),
     /// This usage in a stream's first chunk, and the true one from then on.
     First(Usage),
-    /// Verbatim JSON: floats, texts, members of other APIs. Ordinary chunks report nothing more.
+    /// Verbatim JSON: floats, texts, members of other APIs. Ordinary chunks report no usage.
     Json {
         /// Usage in a stream's first chunk, as a converter from Anthropic's API sends it.
         #[serde(default)]
         first: Option<String>,
-        /// Usage at the end of a stream, and of a whole answer.
+        /// Usage at the end of a stream, and in a whole answer.
         last: String,
     },
 }
 
 impl Told {
-    /// Verbatim usage at the end.
+    /// Returns verbatim usage for the end of an answer.
     pub fn json(last: &str) -> Self {
         Self::Json { first: None, last: last.to_owned() }
     }
@@ -171,16 +174,16 @@ impl Told {
 pub struct Usage {
     /// Tokens of the prompt.
     pub prompt: u64,
-    /// Cached tokens among those of the prompt.
+    /// Number of prompt tokens that were cached.
     pub cached: u64,
     /// Generated tokens, over all choices.
     pub completion: u64,
 }
 
-/// Number of characters in a token, where a script gives the text.
+/// Number of characters in a token, if a script gives the text.
 const PIECE: usize = 8;
 
-/// Tokens of one tool call: its name, and its arguments in two pieces.
+/// Number of tokens in a tool call: its name, and its arguments in two pieces.
 pub(super) const TOKENS_PER_CALL: u64 = 3;
 
 /// One token of a choice.
@@ -200,7 +203,7 @@ pub enum Token {
 }
 
 impl Token {
-    /// Returns whether both tokens are of one text, or of one call.
+    /// Returns whether both tokens belong to the same text or the same call.
     pub(super) const fn same_item(self, other: Self) -> bool {
         match (self, other) {
             (Self::Reasoning(_), Self::Reasoning(_)) | (Self::Text(_), Self::Text(_)) => true,
@@ -211,7 +214,7 @@ impl Token {
 }
 
 impl Script {
-    /// Script of a prompt and a completion of this many tokens.
+    /// Returns a script with a prompt and a completion of this many tokens.
     pub fn tokens(prompt: u64, completion: u64) -> Self {
         Self { prompt_tokens: Some(prompt), completion_tokens: completion, ..Self::default() }
     }
@@ -222,13 +225,13 @@ impl Script {
         Self { fault, ..self }
     }
 
-    /// Script of a prompt and of choices of these many tokens.
+    /// Returns a script with a prompt and with choices of these many tokens.
     pub fn choices(prompt: u64, lengths: &[u64]) -> Self {
         let most = lengths.iter().copied().max().unwrap_or_default();
         Self { lengths: lengths.to_vec(), ..Self::tokens(prompt, most) }
     }
 
-    /// The same script without a fault or an error, as after its last failure.
+    /// Returns the same script without a fault or an error, for requests after the last failure.
     #[must_use]
     pub(super) fn recovered(self) -> Self {
         Self { fault: Fault::None, says_error: None, ..self }
@@ -240,7 +243,7 @@ impl Script {
         Self { pace_ms, ..self }
     }
 
-    /// User message that contains this script.
+    /// Returns a user message that contains this script.
     pub fn message(&self) -> String {
         let (mut members, default) = (json!(self), json!(Self::default()));
         if let Value::Object(members) = &mut members {
@@ -249,7 +252,7 @@ impl Script {
         json!({ "script": members }).to_string()
     }
 
-    /// The script in a user message, if there is one.
+    /// Returns the script in a user message, if there is one.
     pub fn in_message(text: &str) -> Option<Self> {
         #[derive(Deserialize)]
         struct Holder {
@@ -263,7 +266,7 @@ impl Script {
         }
     }
 
-    /// The script after this many rounds of tool calls; the last one stays.
+    /// Returns the script after this many rounds of tool calls. The last script is used for all further rounds.
     #[must_use]
     pub(super) fn after_rounds(mut self, rounds: usize) -> Self {
         for _ in 0..rounds {
@@ -285,12 +288,12 @@ impl Script {
         self
     }
 
-    /// Name of the member that carries the text.
+    /// Returns the name of the member that carries the text.
     pub(super) const fn text_field(&self) -> &'static str {
         if self.refuses { "refusal" } else { "content" }
     }
 
-    /// The text token with this index.
+    /// Returns the text token with this index.
     pub(super) fn word(&self, index: u64) -> Cow<'_, str> {
         if self.says.is_empty() {
             return word(index).into();
@@ -299,8 +302,8 @@ impl Script {
         self.says.chars().skip(before).take(PIECE).collect()
     }
 
-    /// Text of the event that ends with the text token of this index in a choice of this length; `None` if the event
-    /// continues.
+    /// Returns the text of the event that ends with this text token in a choice of this length; `None` if the event
+    /// continues after the token.
     pub(super) fn event(&self, index: u64, length: u64) -> Option<String> {
         let tokens = self.event_tokens.max(1);
         // The last event may be shorter.
@@ -310,23 +313,23 @@ impl Script {
         ends.then(|| (begins..=index).map(|index| self.word(index)).collect())
     }
 
-    /// Text of the first tokens.
+    /// Returns the text of the first tokens.
     pub(super) fn words(&self, tokens: u64) -> String {
         (0..tokens).map(|index| self.word(index)).collect()
     }
 
-    /// Number of tokens that this one counts as: more than one for the long arguments of a tool call.
+    /// Returns the number of tokens that this one counts as: more than one for the long arguments of a tool call.
     pub(super) fn weight(&self, token: Token) -> u64 {
         match token {
             Token::Tool { part: 2, call } => {
-                // A token of text has eight characters at most.
+                // A text token has at most eight characters.
                 1 + self.call(call).map_or(self.tool_bytes / 4, |call| call.arguments.len() as u64 / 8)
             }
             Token::Reasoning(_) | Token::Text(_) | Token::Tool { .. } => 1,
         }
     }
 
-    /// Number of tokens that each choice would generate.
+    /// Returns the number of tokens that each choice would generate.
     pub fn length(&self) -> u64 {
         self.completion_tokens + self.tool_calls * TOKENS_PER_CALL
     }
@@ -345,12 +348,12 @@ impl Script {
 
 const WORDS: [&str; 8] = [" the", " quick", " brown", " fox", " jumps", " over", " lazy", " dogs"];
 
-/// Text of the token with this index.
+/// Returns the text of the token with this index.
 pub(super) fn word(index: u64) -> &'static str {
     WORDS[usize::try_from(index % 8).unwrap_or_default()]
 }
 
-/// Text of this many tokens.
+/// Returns the text of this many tokens.
 pub fn text(tokens: u64) -> String {
     (0..tokens).map(word).collect()
 }
@@ -359,18 +362,19 @@ pub fn text(tokens: u64) -> String {
 const ARGUMENTS: (&str, &str) = (r#"{"q":"#, r#""x"}"#);
 
 impl Script {
-    /// The call with this index, if the script specifies calls. They are used in turn.
+    /// Returns the call with this index, if the script specifies calls. They are used in turn.
     pub(super) fn call(&self, call: u64) -> Option<&ScriptedCall> {
         let turn = usize::try_from(call).expect("it is an index").checked_rem(self.calls.len())?;
         self.calls.get(turn)
     }
 
-    /// Name of the tool that the call with this index asks for.
+    /// Returns the name of the tool that the call with this index asks for.
     pub(super) fn called_name(&self, call: u64) -> &str {
         self.call(call).map_or("lookup", |call| &call.name)
     }
 
-    /// Arguments of a call that are sent with its token of this index: none with its name, the rest in two pieces.
+    /// Returns the arguments of a call that are sent with its token of this index: none with the name, the rest in two
+    /// pieces.
     pub(super) fn arguments(&self, call: u64, part: u64) -> String {
         let (first, last) = self.call(call).map_or_else(|| self.lookup_arguments(), ScriptedCall::halves);
         match part {
@@ -380,7 +384,8 @@ impl Script {
         }
     }
 
-    /// Arguments of a call that the script does not specify. The last piece is as long as the script demands.
+    /// Returns the arguments of a call that the script does not specify. The last piece is as long as the script
+    /// demands.
     fn lookup_arguments(&self) -> (String, String) {
         let more = "x".repeat(usize::try_from(self.tool_bytes).expect("it is a length"));
         (ARGUMENTS.0.to_owned(), format!("\"{more}{}", &ARGUMENTS.1[1..]))

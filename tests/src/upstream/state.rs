@@ -18,7 +18,7 @@ use crate::upstream::{
 pub enum Keep {
     /// Not at all, as for a benchmark.
     Nothing,
-    /// Only tag, tokens and end of each request, for a load of any length.
+    /// Only the tag, the tokens and the end of each request, for a load of any length.
     Counts,
     /// Whole requests.
     #[default]
@@ -27,26 +27,26 @@ pub enum Keep {
 
 /// State shared by all connections of an upstream.
 pub struct State {
-    /// Script of requests that have none.
+    /// Script for requests that have none.
     pub(super) default: Mutex<Script>,
     pub(super) records: Option<record::Records>,
     pub(super) cache: cache::PrefixCache,
     pub(super) breakpoints: BreakpointCache,
     pub(super) open_connections: AtomicUsize,
     pub(super) token_counts: AtomicUsize,
-    /// Window that the upstream reports for its models; none by default.
+    /// Context window that the upstream reports for its models; none by default.
     pub(super) window: Mutex<Option<u64>>,
-    /// Counts in progress, and the most at once so far.
+    /// Number of counts in progress, and the highest number so far.
     pub(super) counting: AtomicUsize,
     pub(super) most_counting: AtomicUsize,
-    /// Credential that Responses and Messages demand; if `None`, they accept any.
+    /// Credential that the Responses and Messages APIs demand; if `None`, they accept any.
     pub(super) key: Mutex<Option<String>>,
-    /// Number of answers in Responses and Messages, from which their ids are made.
+    /// Number of answers in the Responses and Messages APIs; their ids are made from it.
     pub(super) answers: AtomicU64,
 }
 
 impl State {
-    /// State of a new upstream that keeps these records.
+    /// Returns the state of a new upstream that keeps these records.
     pub fn new(default: Script, keep: Keep) -> Self {
         Self {
             default: Mutex::new(default),
@@ -67,12 +67,12 @@ impl State {
         }
     }
 
-    /// Number of earlier requests with this tag.
+    /// Returns the number of earlier requests with this tag.
     pub(super) fn earlier(&self, tag: &str) -> u64 {
         self.records.as_ref().map_or(0, |records| records.count(tag))
     }
 
-    /// All requests for generations in order of arrival; empty if no records are kept.
+    /// Returns all requests for generations in order of arrival; empty if no records are kept.
     pub fn generations(&self) -> Vec<Generation> {
         self.records.as_ref().map_or_else(Vec::new, record::Records::all)
     }
@@ -86,7 +86,7 @@ impl State {
     }
 }
 
-/// Waits as long as the script's counts take.
+/// Waits for the time that the script's counts take.
 pub(crate) async fn take_time_to_count(state: &State, script: &Script) {
     let at_once = state.counting.fetch_add(1, Ordering::Relaxed) + 1;
     state.most_counting.fetch_max(at_once, Ordering::Relaxed);

@@ -15,7 +15,7 @@ use super::{
     script::Script,
 };
 
-/// Pause between the comments of an upstream that has nothing else to send.
+/// Pause between comments when an upstream has nothing else to send.
 const COMMENTS_EVERY: Duration = Duration::from_millis(100);
 
 /// One step of a stream.
@@ -27,31 +27,31 @@ pub(super) enum Step<P> {
     Fault,
 }
 
-/// Steps of a stream, in their order.
+/// The steps of a stream, in order.
 pub(super) type Steps<P> = Box<dyn Iterator<Item = Step<P>> + Send>;
 
-/// Writes the stream of an answer in an API.
+/// Writes an answer as a stream in an API's format.
 pub(super) trait StepWriter: Send + 'static {
     /// Part of an answer that is written at once.
     type Part: Copy + Send + 'static;
 
-    /// Script of the answer.
+    /// Returns the script of the answer.
     fn script(&self) -> &Script;
 
     /// Returns the bytes of a part once it is time to send them; empty if the part sends nothing.
     fn part(&mut self, part: Self::Part, running: &Running) -> impl Future<Output = String> + Send;
 
-    /// Bytes that are sent when there is nothing to say.
+    /// Returns the bytes that keep a stream alive while there is nothing else to send.
     fn sign_of_life(&self) -> String;
 
-    /// An event with this text.
+    /// Returns an event with this text.
     fn data(&self, text: &str) -> String;
 
-    /// Bytes of a failure in this shape.
+    /// Returns the bytes of a failure in this shape.
     fn failure(&mut self, shape: Shape) -> String;
 }
 
-/// All pieces of a stream.
+/// Returns all pieces of a stream.
 pub(super) fn pieces<W: StepWriter>(
     writer: W,
     steps: Steps<W::Part>,
@@ -96,7 +96,7 @@ struct SteppedStream<W: StepWriter> {
 }
 
 impl<W: StepWriter> SteppedStream<W> {
-    /// Next piece of the stream; `None` at its end.
+    /// Returns the next piece of the stream; `None` at its end.
     async fn next(&mut self) -> Option<io::Result<String>> {
         loop {
             let piece = match self.steps.next() {
@@ -114,7 +114,7 @@ impl<W: StepWriter> SteppedStream<W> {
         }
     }
 
-    /// Commits the script's fault; `None` ends the stream.
+    /// Causes the script's fault. Returns `None` if that ends the stream.
     async fn fault(&mut self) -> Option<io::Result<String>> {
         self.steps = Box::new(std::iter::empty());
         match self.writer.script().fault {

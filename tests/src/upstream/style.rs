@@ -11,17 +11,17 @@ pub struct Style {
     pub usage_at_end_only: bool,
     /// Counts only its own choice's tokens in an ordinary chunk, as vLLM, SGLang and llama.cpp's server do.
     pub usage_by_choice: bool,
-    /// Sends each choice's usage in a separate chunk after its finish chunk, and in a whole answer only the first
-    /// choice's usage, as llama.cpp's server does.
+    /// Sends each choice's usage in a separate chunk after its finish chunk, and in a whole answer reports only the
+    /// first choice's usage, as llama.cpp's server does.
     pub usage_apart: bool,
     /// Sends timings in every chunk on request, and usage only in the last one, as llama.cpp's server does.
     pub timings: bool,
     /// Refuses two things with a 500, as llama.cpp's server does: a system message that is not the first message, and a
-    /// call in the history whose arguments are not JSON.
+    /// tool call in the history whose arguments are not JSON.
     pub strict_template: bool,
     /// Repeats a call's id and name with every piece, as llama-cpp-python does.
     pub repeats_calls: bool,
-    /// Ids of the tool calls.
+    /// Format of the tool calls' ids.
     pub call_ids: CallIds,
     /// Repeats the role in every chunk, as Ollama does.
     pub role_everywhere: bool,
@@ -29,13 +29,14 @@ pub struct Style {
     pub no_role: bool,
     /// Name of the member for reasoning.
     pub reasoning: ReasoningField,
-    /// Puts the last token on the finish chunk, as vLLM does.
+    /// Sends the last token in the finish chunk, as vLLM does.
     pub text_on_finish: bool,
-    /// Reports reasoning in addition to `completion_tokens`, so that `total_tokens` is more than the sum, as xAI does.
+    /// Reports reasoning in addition to `completion_tokens`, so that `total_tokens` exceeds the sum of the other two,
+    /// as xAI does.
     pub reasoning_beside: bool,
     /// Where reports contain the reasoning tokens.
     pub reasoning_told: ReasoningTold,
-    /// Makes one choice, whatever `n` asks for, as Ollama does.
+    /// Generates one choice regardless of `n`, as Ollama does.
     pub one_choice: bool,
     /// Leaves `prompt_tokens_details` out.
     pub no_cached_tokens: bool,
@@ -47,17 +48,17 @@ pub struct Style {
     pub comments: bool,
     /// Puts line breaks between the members of log probabilities.
     pub lines: bool,
-    /// Ends its lines with carriage returns too.
+    /// Ends its lines with a carriage return before the line feed.
     pub crlf: bool,
 }
 
 impl Style {
-    /// Style of a hosted provider of the OpenAI API.
+    /// Returns the style of a hosted provider of the OpenAI API.
     pub fn openai() -> Self {
         Self { usage_at_end_only: true, ..Self::default() }
     }
 
-    /// Style of vLLM with `--enable-prompt-tokens-details`.
+    /// Returns the style of vLLM with `--enable-prompt-tokens-details`.
     pub fn vllm() -> Self {
         Self {
             usage_by_choice: true,
@@ -68,7 +69,7 @@ impl Style {
         }
     }
 
-    /// Style of SGLang with `--enable-cache-report`.
+    /// Returns the style of SGLang with `--enable-cache-report`.
     pub fn sglang() -> Self {
         Self {
             usage_by_choice: true,
@@ -79,7 +80,7 @@ impl Style {
         }
     }
 
-    /// Style of llama.cpp's server.
+    /// Returns the style of llama.cpp's server.
     pub fn llama_cpp() -> Self {
         Self {
             timings: true,
@@ -101,7 +102,7 @@ impl Style {
         }
     }
 
-    /// Style of a kind of upstream, by its name in the catalogue.
+    /// Returns the style of a kind of upstream, by its name in the catalogue.
     pub fn of(kind: &str) -> Self {
         match kind {
             "openai" => Self::openai(),
@@ -114,7 +115,7 @@ impl Style {
     }
 }
 
-/// Where `usage` contains the reasoning tokens, of one choice or of all, like the report itself.
+/// Where `usage` contains the reasoning tokens, whether the report covers one choice or all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReasoningTold {
@@ -126,7 +127,7 @@ pub enum ReasoningTold {
     AtTop,
 }
 
-/// Ids that a server gives to tool calls.
+/// Ids that a server assigns to tool calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CallIds {
@@ -142,7 +143,7 @@ pub enum CallIds {
 }
 
 impl CallIds {
-    /// The member `id` of a call, with the comma after it.
+    /// Returns the member `id` of a call, with the comma after it.
     pub(super) fn member(self, call: u64) -> String {
         match self {
             Self::Given => format!(r#""id":"call_{call}","#),
@@ -157,15 +158,15 @@ impl CallIds {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReasoningField {
-    /// The name of SGLang and llama.cpp's server.
+    /// The name that SGLang and llama.cpp's server use.
     #[default]
     ReasoningContent,
-    /// The name of vLLM and Ollama.
+    /// The name that vLLM and Ollama use.
     Reasoning,
 }
 
 impl ReasoningField {
-    /// Name of the member.
+    /// Returns the name of the member.
     pub const fn name(self) -> &'static str {
         match self {
             Self::ReasoningContent => "reasoning_content",

@@ -1,4 +1,4 @@
-//! The gateway's APIs: their bytes, their descriptions, and clients in common use.
+//! The gateway's APIs: their exact bytes, their descriptions, and clients in common use.
 
 pub(crate) mod clients;
 pub(crate) mod dialects;

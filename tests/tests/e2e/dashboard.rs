@@ -17,7 +17,7 @@ pub(crate) mod told;
 
 use tests::harness::{Account, Browser, Deployment, Form, Options, Stack};
 
-/// A browser in which this member is signed in. Members are created as needed; `owner` is an owner.
+/// Returns a browser in which this member is signed in. Members are created as needed; `owner` is an owner.
 pub(super) async fn signed_in(stack: &Stack, account: &Account, name: &str) -> Browser {
     let link = if name == "owner" {
         stack.cli(&["sign-in-link", "--account", &account.name])
@@ -31,7 +31,7 @@ pub(super) async fn signed_in(stack: &Stack, account: &Account, name: &str) -> B
     browser
 }
 
-/// Two gateways and two key-services. Each must know what the other has created.
+/// Starts two gateways and two key-services. Each must know what the other has created.
 async fn replicas() -> Stack {
     Stack::with(Options { deployment: Deployment::services(1, 2, Form::Alone), ..Options::default() }).await
 }

@@ -6,7 +6,7 @@
 extern crate macro_rules_attribute;
 
 attribute_alias! {
-    // A test runs next to its scripted servers, which have their own threads.
+    // A test runs alongside its scripted servers, which have their own threads.
     #[apply(fact)] = #[tokio::test(flavor = "multi_thread", worker_threads = 1)];
 }
 

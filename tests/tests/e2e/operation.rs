@@ -1,4 +1,4 @@
-//! A running installation: the operators' commands, and what it reports.
+//! A running installation: the operators' commands, and what the installation reports.
 
 pub(crate) mod certificates;
 pub(crate) mod commands;

@@ -36,7 +36,7 @@ async fn sign_in(browser: &mut Browser, link: &str, code: &str) -> Answer {
     browser.post("/operator/sign-in/use", &[("link", link.trim()), ("code", code)]).await
 }
 
-/// A browser with a session of a new operator who has no second factor yet.
+/// Returns a browser with a session of a new operator who has no second factor yet.
 async fn newcomer(stack: &Stack, name: &str) -> Browser {
     let link = stack.cli(&["operators", "create", "--name", name]);
     let mut browser = Browser::at(&stack.url(""));
@@ -45,7 +45,7 @@ async fn newcomer(stack: &Stack, name: &str) -> Browser {
     browser
 }
 
-/// A browser in which a new operator of this name is signed in, with a second factor.
+/// Returns a browser in which a new operator with this name is signed in, with a second factor.
 async fn operator(stack: &Stack, name: &str) -> Browser {
     let mut browser = newcomer(stack, name).await;
     enrol_at(SECOND_FACTOR, &mut browser, "").await;
@@ -53,12 +53,12 @@ async fn operator(stack: &Stack, name: &str) -> Browser {
     browser
 }
 
-/// The accounts as a command lists them.
+/// Returns the accounts as a command lists them.
 fn accounts(stack: &Stack) -> Vec<Value> {
     serde_json::from_str(&stack.cli(&["accounts", "list", "--json"])).unwrap()
 }
 
-/// The id of an account.
+/// Returns the id of an account.
 fn id_of(stack: &Stack, name: &str) -> String {
     let accounts = accounts(stack);
     let account = accounts.iter().find(|account| account["name"] == name).unwrap();

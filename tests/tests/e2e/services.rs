@@ -1,4 +1,4 @@
-//! Two gateways, two key-services, one Redis: everything holds whichever of them serves a request.
+//! Two gateways, two key-services, one Redis: everything holds, no matter which of them serves a request.
 
 use std::{
     sync::atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -27,21 +27,21 @@ mod spread;
 pub(crate) mod told;
 mod webhooks;
 
-/// Time in which a revocation ends streams: the promised five seconds, plus two for slow machines.
+/// Time within which a revocation ends streams: the promised five seconds, plus two for slow machines.
 const REVOCATION: Duration = Duration::from_secs(7);
-/// Number of keys that are revoked under load, one after the other.
+/// Number of keys revoked under load, one after the other.
 const REVOKED: usize = 6;
 /// Number of requests sent after their key was revoked, unless `FAREGATE_TEST_REVOKED_TRIES` sets it.
 const TRIES: usize = 2_400;
 /// Number of clients that send one request after the other.
 const CLIENTS: usize = 8;
 
-/// Number in an environment variable.
+/// Returns the number in an environment variable.
 pub(crate) fn from_environment(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().unwrap())
 }
 
-/// Asks a process to end, as a supervisor does, and waits until it has.
+/// Asks a process to end, as a supervisor does, and waits until it has ended.
 async fn end(server: &Server) {
     server.terminate();
     let status = server.ended().await;

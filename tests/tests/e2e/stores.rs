@@ -1,4 +1,4 @@
-//! Stores: what they keep when a program is killed or a disk is full, and how their content moves to another store.
+//! Stores: what they preserve when a program is killed or a disk is full, and how their content moves to another store.
 
 pub(crate) mod backups;
 pub(crate) mod crashes;

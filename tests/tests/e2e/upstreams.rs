@@ -1,4 +1,4 @@
-//! Model servers: each kind's own dialect, their faults, and which one is chosen.
+//! Model servers: each kind's own dialect, their faults, and how one is chosen.
 
 pub(crate) mod adapters;
 pub(crate) mod corpus;

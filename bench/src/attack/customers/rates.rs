@@ -1,4 +1,4 @@
-//! Attacks on rates: a customer tries to save up tokens with requests that wait.
+//! Attacks on rate limits: a customer tries to save up tokens with requests that wait.
 
 use std::time::{Duration, Instant};
 
@@ -13,17 +13,17 @@ use crate::attack::row::Row;
 
 /// Tokens per minute of the customer's key.
 const PER_MINUTE: usize = 20_000;
-/// Tokens in each prompt. It has as many bytes, since its upper bound in tokens is at least that.
+/// Tokens in each prompt, and also its bytes, since a prompt's upper bound in tokens is at least its length.
 const PROMPT: usize = 1_000;
 /// Pauses in which requests wait while the rate refills.
 const REFILLS: [Duration; 3] = [Duration::from_secs(5); 3];
-/// Time until a gateway has released the hold of a client that left.
+/// Time within which a gateway releases the hold of a client that left.
 const RELEASED: Duration = Duration::from_millis(500);
-/// When the upstream answers waiting requests: after the attack.
+/// When the upstream answers waiting requests: only after the attack.
 const ANSWERED_MS: u64 = 60_000;
 
-/// Opens waiting requests whenever the rate has refilled, and leaves one group of them after the other. Each time, only
-/// as many new requests may begin as the rate allows.
+/// Opens waiting requests whenever the rate has refilled, and later leaves them, one group after the other. After each
+/// group, only as many new requests may begin as the rate allows.
 pub(crate) async fn saved_tokens(stack: &Stack) -> Row {
     let key = stack.key_with(json!({"tokens_per_minute": PER_MINUTE})).await;
     let mut waiting = vec![begin_all(stack, &key).await];

@@ -14,10 +14,11 @@ use tests::harness::{Account, Deployment, Form, LOOK_EVERY, Options, Receiver, S
 const WEBHOOKS: usize = 20;
 /// Number of attempts that an account may have in flight: a quarter of a key-service's.
 const PLACES: usize = 16;
-/// Number of events that the webhooks search after they are enabled again, and of concurrent requests that create them.
+/// Number of events that the webhooks rescan after they are enabled again, and number of concurrent requests that
+/// create them.
 const EVENTS: usize = 10_000;
 const AT_ONCE: usize = 32;
-/// Time after which all attempts at silent receivers that may begin have begun, and none has ended.
+/// Time after which every attempt that may start has reached a silent receiver, and none has ended.
 const BEGUN: Duration = Duration::from_secs(5);
 /// Number of deliveries to the other customer, one after the other, and how long each may take.
 const DELIVERIES: usize = 10;
@@ -25,7 +26,7 @@ const DELAY: Duration = Duration::from_secs(2);
 /// Time after which a delivery counts as lost.
 const LOST: Duration = Duration::from_secs(30);
 
-/// A customer whose receivers do not answer, and whose webhooks search many events again.
+/// Runs a customer whose receivers do not answer, and whose webhooks rescan many events.
 pub(crate) async fn rows() -> Vec<Row> {
     let stack =
         Stack::with(Options { deployment: Deployment::services(1, 1, Form::Alone), ..Options::default() })
@@ -55,7 +56,7 @@ pub(crate) async fn rows() -> Vec<Row> {
         held: begun == PLACES && slowest <= DELAY,
     }];
 
-    // No event has this type, so the webhook searches all events and sends none.
+    // No event has this type, so the webhook scans all events and sends none.
     let paused = json!({"types": ["key.rotated"], "enabled": false});
     change(&stack, &greedy, &webhooks, &paused).await;
     let label = |number: usize| {
@@ -98,7 +99,7 @@ async fn manage(stack: &Stack, account: &Account, method: Method, path: &str, bo
     answer.json()
 }
 
-/// The longest time until an event of the stack's account arrives, over several events in a row.
+/// Returns the longest time until an event of the stack's account arrives, over several events in a row.
 async fn slowest_delivery(stack: &Stack, receiver: &Receiver) -> Duration {
     let mut slowest = Duration::ZERO;
     for _ in 0..DELIVERIES {

@@ -1,5 +1,5 @@
-//! Customers of upstreams with the Responses or Messages API. One customer's request is repeated in an answer beyond
-//! the largest event; a vendor refuses another customer's query and headers.
+//! Customers of upstreams with the Responses or Messages API. One customer's request is repeated in an answer that
+//! exceeds the largest event; a vendor refuses another customer's query and headers.
 
 use http::{Request, header};
 use http_body_util::Full;
@@ -11,14 +11,15 @@ use tests::{
     upstream::{Fault, Script, Upstream},
 };
 
-/// Bytes of instructions that an answer repeats: more than an event may have.
+/// Bytes of instructions that an answer repeats: more than an event may contain.
 const REPEATED: usize = 17 << 20;
-/// Their tokens. Spaces need few.
+/// Number of tokens in the instructions. Spaces need few.
 const PROMPT: u64 = 440_000;
-/// Number of requests that a vendor refuses for their query or headers, and of another customer's requests after them.
+/// Number of requests that a vendor refuses because of their query or headers, and of another customer's requests after
+/// them.
 const REQUESTS: (usize, usize) = (40, 30);
 
-/// A customer whose instructions are spaces, which each event about the response repeats.
+/// Runs a customer whose instructions are spaces, which each event about the response repeats.
 pub(crate) async fn repeated() -> Row {
     let models = Models::With("speaks = [\"responses\"]");
     let stack = Stack::with(Options { kind: "openai", models, ..Options::default() }).await;
@@ -38,7 +39,7 @@ pub(crate) async fn repeated() -> Row {
     }
 }
 
-/// A customer whose query and headers one of two upstreams refuses, next to another customer.
+/// Runs a customer whose query and headers one of two upstreams refuses, next to another customer.
 pub(crate) async fn refused() -> Row {
     let second = Upstream::start();
     let lines = "pass_query = [\"region\"]";

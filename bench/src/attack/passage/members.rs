@@ -1,5 +1,6 @@
-//! Bodies that pass to an upstream of the newer APIs: members that no vendor documents, names in other case, and
-//! requests for work that no limit covers. Compares what arrives at the upstream with what may arrive.
+//! Bodies that the gateway passes to an upstream with the Responses or Messages API: members that no vendor documents,
+//! names in a different case, and requests for work that no limit covers. Compares what arrives at the upstream with
+//! what is allowed to.
 
 use http::{Request, header};
 use http_body_util::Full;
@@ -11,7 +12,7 @@ use tests::{
     upstream::Script,
 };
 
-/// Bodies with members of random names, for each API.
+/// Number of bodies with randomly named members, for each API.
 const BODIES: u64 = 300;
 
 #[derive(Clone, Copy, Debug)]
@@ -43,7 +44,7 @@ impl Api {
         }
     }
 
-    /// Members of every request, and members that the gateway itself writes.
+    /// Returns the members of every request, and the members that the gateway itself writes.
     const fn usual(self) -> &'static [&'static str] {
         match self {
             Self::Responses => &["model", "max_output_tokens", "input", "store", "prompt_cache_key"],
@@ -102,7 +103,7 @@ const WORDS: [&str; 24] = [
     "prompt_cache_key",
 ];
 
-/// Draws a word, with some letters in another case or replaced by a letter with the same case folding.
+/// Draws a word. Some letters change case or are replaced by a letter with the same case folding.
 fn word(seed: &mut u64) -> String {
     let word = WORDS[draw(seed, WORDS.len() as u64)];
     let spelled = |letter: char, seed: &mut u64| match (draw(seed, 6), letter) {
@@ -128,7 +129,7 @@ async fn random_members(api: Api) -> Row {
     for number in 0..BODIES {
         let members: Vec<(String, Value)> = (0..=draw(&mut seed, 3))
             .map(|_| word(&mut seed))
-            // Under its exact name, a member would only get the usual checks.
+            // Under its exact name, a member would only be checked as usual.
             .filter(|name| !api.usual().contains(&name.as_str()) && name != "stream")
             .map(|name| (name, json!("x")))
             .collect();
@@ -175,7 +176,7 @@ async fn compaction(api: Api) -> Row {
     }
 }
 
-/// An account that guesses what another account has cached, while accounts do not share the cache.
+/// Runs an account that guesses what another account has cached, while accounts do not share the cache.
 async fn another_accounts_cache() -> Row {
     let stack = Api::Messages.stack("share_cache = false").await;
     stack.others_spend();

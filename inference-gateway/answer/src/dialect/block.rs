@@ -16,7 +16,8 @@ use crate::{
 
 /// Writes blocks in one dialect.
 pub(crate) trait TurnWriter: Send {
-    /// Writes the beginning of the stream. `prompt` is the prompt's tokens, if the upstream has reported them.
+    /// Writes the beginning of the stream. `prompt` is the number of tokens in the prompt, if the upstream has reported
+    /// it.
     fn begin(&mut self, prompt: Option<u64>, out: &mut BytesMut);
     fn open(&mut self, block: &Block, out: &mut BytesMut);
     /// Adds a piece to the open block.
@@ -88,7 +89,7 @@ impl BlockContent {
     }
 }
 
-/// Lists the texts of a message or a delta with their kinds, in the order of an answer.
+/// Lists the texts of a message or a delta with their kinds, in the order in which an answer shows them.
 pub(crate) fn texts<'a>(
     delta: &Delta<'a>,
     shows_reasoning: bool,

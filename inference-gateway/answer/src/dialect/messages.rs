@@ -29,9 +29,9 @@ pub(crate) struct MessagesStream {
     /// Spelled as a JSON string.
     model: String,
     reply: Arc<MessagesReply>,
-    /// Tokens of the prompt, until the upstream reports its own number.
+    /// Number of tokens in the prompt, used until the upstream reports its own count.
     prompt_tokens: u64,
-    /// The last bytes of the text, to look for a stop sequence in.
+    /// The last bytes of the text, which may end with a stop sequence.
     tail: String,
     has_calls: bool,
     refused: bool,
@@ -261,8 +261,9 @@ fn put_redacted(carried: &str, out: &mut BytesMut) {
     put(out, "\"}");
 }
 
-/// Writes the arguments of a call as an object. Other text was cut or is the model's mistake, and goes under a name
-/// that no tool has. So does an object that strict readers refuse, since they would refuse the whole message with it.
+/// Writes the arguments of a call as an object. Text that is no object was cut or is the model's mistake, and is
+/// written under a member name that no tool has. An object that strict readers refuse is treated the same, since they
+/// would refuse the whole message because of it.
 fn put_input(arguments: RawString<'_>, out: &mut BytesMut) {
     let text = arguments.decoded();
     match object_of(&text) {
@@ -289,7 +290,7 @@ pub(crate) fn put_usage(Settled { usage: tokens, cost, .. }: Settled, out: &mut 
 }
 
 /// Writes an error as JSON of the Messages API. Errors within a stream omit the request's id, which the stream's
-/// headers have.
+/// headers contain.
 pub fn message_error(error: &ApiError, request: Option<&str>) -> String {
     let kind = error_type(error.code.status().as_u16());
     let mut written = json!({"type": "error", "error": {"type": kind, "message": error.message}});

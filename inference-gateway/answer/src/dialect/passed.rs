@@ -30,7 +30,7 @@ pub(crate) trait PassedWriter: TurnWriter {
     fn pass(&mut self, event: &Original<'_>);
     /// Closes the blocks or items that are open.
     fn close_passed(&mut self, out: &mut BytesMut);
-    /// Returns the output that passed so far, in APIs that repeat it in the last event.
+    /// Returns the output passed on so far; `None` in APIs whose last event does not repeat it.
     fn output(&mut self) -> Option<String>;
     /// Returns the bytes that follow the upstream's last event.
     fn behind(&self) -> &'static str;
@@ -209,7 +209,7 @@ impl LastEvent {
 }
 
 impl Edited<'_> {
-    /// Replaces the upstream's name of the model with the client's, which is a JSON string.
+    /// Replaces the upstream's name for the model with the client's, which is a JSON string.
     fn rename<'s>(&self, model: &'s str, splice: &mut Splice<'s>) {
         if let Some(known) = self.model {
             splice.replace(known, model);
@@ -259,7 +259,7 @@ impl Edited<'_> {
     }
 }
 
-/// Nesting levels of a usage in which members are compared. Vendors use three.
+/// Number of a usage's nesting levels whose members are compared. Vendors use three levels.
 const USAGE_LEVELS: usize = 8;
 
 /// Reads a usage if no object in it repeats a name; `None` otherwise. When a name repeats, the larger count is billed,

@@ -10,7 +10,7 @@ use raw_json::RawString;
 use reply::EarlierCalls;
 use shared::ids::GenerationId;
 
-/// Length of a generated id in digits. Mistral demands exactly this form, and no other vendor refuses it.
+/// Length of a generated id in digits. Mistral demands exactly this length, and no other vendor refuses it.
 const MADE_ID_CHARS: usize = 9;
 const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 

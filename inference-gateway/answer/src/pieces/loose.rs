@@ -19,7 +19,7 @@ pub(crate) fn text(raw: Raw<'_>) -> Option<RawString<'_>> {
     raw.and_then(RawString::of)
 }
 
-/// Returns a text that is not empty.
+/// Returns a text, if the member is one and is not empty.
 pub(crate) fn filled(raw: Raw<'_>) -> Option<RawString<'_>> {
     text(raw).filter(|text| !text.is_empty())
 }
@@ -29,7 +29,7 @@ pub(crate) fn word(raw: Raw<'_>) -> &str {
     text(raw).map_or("", RawString::inner)
 }
 
-/// Returns a whole number, also if it is spelled with a fraction of zero or as a text.
+/// Returns a whole number, even one spelled as a text or with a fraction of zero.
 pub(crate) fn number(raw: Raw<'_>) -> Option<u64> {
     let spelled = raw?.get().trim_matches('"');
     let spelled = spelled.split_once('.').map_or(spelled, |(whole, fraction)| {
@@ -44,7 +44,7 @@ pub(crate) fn object<'a, T: Deserialize<'a>>(raw: Raw<'a>) -> Option<T> {
     serde_json::from_str(raw.get()).ok()
 }
 
-/// Returns whether a value is empty: null, false, or without a character between its quotes or brackets.
+/// Returns whether a value is empty: null, false, or only blanks between its quotes or brackets.
 pub(crate) fn is_hollow(value: &RawValue) -> bool {
     let spelled = value.get();
     let inner =

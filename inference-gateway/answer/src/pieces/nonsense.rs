@@ -8,7 +8,7 @@ pub(crate) const BEYOND: &str = "beyond the limits of answers";
 /// Why an upstream's answer cannot be used. The message is for the log, and contains nothing generated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Nonsense {
-    /// The answer is not JSON, or a member has another type than in the API.
+    /// The answer is not JSON, or a member has a different type than in the API.
     #[error("not the JSON that was expected, at line {line}, column {column}")]
     Malformed {
         /// Line of the payload, from 1.

@@ -90,7 +90,7 @@ impl<'a> Delta<'a> {
         Self { signed: Some(signed), ..Self::default() }
     }
 
-    /// Returns a piece of a call. `place` counts the calls. The first piece contains the id and the name.
+    /// Returns a piece of a call. `place` is the index of the call. The first piece contains the id and the name.
     pub(crate) fn of_call(
         place: u64,
         [id, name]: [Option<RawString<'a>>; 2],

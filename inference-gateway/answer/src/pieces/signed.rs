@@ -44,7 +44,7 @@ impl Carry {
             self.signed(signed);
         }
         if let Some(details) = delta.reasoning_details {
-            // Any value other than a list is no record of reasoning.
+            // Only a list can be a record of reasoning.
             let _ = each_element(details, |detail: &RawValue| {
                 if let Ok(detail) = serde_json::from_str::<ReasoningDetail>(detail.get()) {
                     self.detail(detail);

@@ -37,7 +37,7 @@ use crate::{
 pub(crate) struct ChatReader {
     /// Number of requested choices; 0 if unknown.
     pub(super) choices: u64,
-    /// More events may come, and may repeat what whole messages contained.
+    /// Whether more events may come, which may repeat what whole messages contained.
     remembers: bool,
     /// What whole messages contained. Deltas are not recorded, since nearly every chunk is one.
     messages: Progress,
@@ -65,7 +65,7 @@ impl ChatReader {
             return Ok(Event::Done);
         }
         let trimmed = payload.trim_ascii();
-        // A list would otherwise be read as the members in their order.
+        // Otherwise serde would read a list as the members in order of declaration.
         if trimmed.first() == Some(&b'[') {
             let error = UpstreamError::read(trimmed);
             let chunk = Chunk::new(Vec::new(), None, None);
@@ -150,7 +150,7 @@ impl ChatReader {
         Ok(())
     }
 
-    /// Adds the content of a whole message that was not given before.
+    /// Adds whatever content of a whole message was not given earlier.
     fn message<'a>(
         &mut self,
         message: RawMessage<'a>,

@@ -1,4 +1,5 @@
-//! Reads content in all its forms: texts, lists of parts, objects. Every API, whole answers and streams use it.
+//! Reads content in all its forms: texts, lists of parts, objects. Used for every API, and for both whole answers and
+//! streams.
 
 use raw_json::RawString;
 use serde::Deserialize;

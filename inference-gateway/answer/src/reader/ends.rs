@@ -1,4 +1,4 @@
-//! Reads type and usage from both ends of a payload that is too long or cannot be read.
+//! Reads an event's type and usage from both ends of a payload that is too long or cannot be read.
 
 use shared::json::{RawValue, Text};
 

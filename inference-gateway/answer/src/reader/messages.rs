@@ -190,7 +190,7 @@ impl MessagesReader {
             }
             "message_stop" => return Ok(Event::Done),
             "error" => return Ok(failed(event.payload)),
-            // Errors of proxies in between have another form.
+            // Errors from proxies in between have a different form.
             "" if raw.error.is_some_and(|error| !is_hollow(error)) => return Ok(failed(event.payload)),
             kind => out.odd.add_if(Oddity::UnknownItem, kind != "ping"),
         }
@@ -256,7 +256,7 @@ impl MessagesReader {
             "thinking_delta" => add_text(TextKind::Thought, delta.thinking, out),
             "input_json_delta" => {
                 let key = self.key(PartKind::Call, block);
-                // Input that came whole was noted as a text too.
+                // Input that arrived whole was also noted as a text.
                 let is_whole = self.progress.is_given(PartKey { kind: PartKind::Text, ..key });
                 let Some(place) = self.progress.call(key).filter(|_| !is_whole) else { return };
                 let Some(raw) = delta.partial_json else { return };

@@ -107,8 +107,8 @@ impl Progress {
         }
     }
 
-    /// Returns what a whole text has beyond the pieces already given, and notes it as given. Returns nothing if the
-    /// text does not begin with those pieces.
+    /// Returns the rest of a whole text after the pieces already given, and notes the rest as given. Returns nothing if
+    /// the text does not begin with those pieces.
     pub(super) fn rest<'a>(&mut self, key: PartKey, whole: Option<RawString<'a>>) -> Option<RawString<'a>> {
         let whole = whole.filter(|whole| !whole.is_empty())?;
         let at = self.at_or_new(key)?;

@@ -89,7 +89,7 @@ enum ResponseStatus<'a> {
     Completed,
     Incomplete(&'a str),
     Failed,
-    /// It continues, or its status is unknown.
+    /// The response continues, or its status is unknown.
     Other,
 }
 
@@ -294,7 +294,7 @@ impl ResponsesReader {
         }
     }
 
-    /// Adds the rest of a whole text, beyond its pieces.
+    /// Adds the rest of a whole text after the pieces already given.
     fn late<'a>(&mut self, key: PartKey, whole: Raw<'a>, out: &mut Pieces<'a>) {
         if let Some(rest) = self.progress.rest(key, text(whole)) {
             out.odd.add(Oddity::LateOutput);

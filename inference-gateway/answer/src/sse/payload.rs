@@ -1,16 +1,16 @@
-//! Payloads of events. Of the longest ones, only both ends are kept.
+//! Payloads of events. Only both ends of overlong payloads are kept.
 
 use bytes::{Bytes, BytesMut};
 use raw_json::is_deeper_than;
 
-/// Longest event that is kept, in bytes. A chunk of one or two tokens has a few hundred bytes; the bound is for
-/// upstreams that send a whole answer as one event: 131,072 tokens of eight choices, as JSON.
+/// Maximum size of an event that is kept whole, in bytes. A chunk of one or two tokens has a few hundred bytes; the
+/// bound is for upstreams that send a whole answer as one event: 131,072 tokens of eight choices, as JSON.
 pub(crate) const MAX_EVENT_BYTES: usize = 16 << 20;
-/// Bytes kept of each end of a longer event, where vendors write its type and the usage.
+/// Number of bytes kept from each end of a longer event, where vendors write its type and the usage.
 pub(crate) const END_BYTES: usize = 64 << 10;
 
-/// Maximum nesting of an answer that is passed on. Vendors repeat the schemas of tools, which have a few tens. Beyond a
-/// thousand, many clients fail, and some crash.
+/// Maximum nesting of an answer that is passed on. Vendors repeat the schemas of tools, which have a few tens of
+/// levels. Beyond a thousand, many clients fail, and some crash.
 const MOST_LEVELS: u64 = 256;
 
 /// Returns whether JSON is nested more deeply than clients can be expected to read.
@@ -68,7 +68,7 @@ impl PayloadEnds {
     }
 }
 
-/// A long text, of which only both ends are kept while it is read.
+/// A long text that keeps only its two ends while it is read.
 #[derive(Debug)]
 pub(crate) struct LongText {
     start: Bytes,

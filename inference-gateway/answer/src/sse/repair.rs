@@ -10,7 +10,7 @@ use super::{
     repeats::without_repeats,
 };
 
-/// Maximum number of payloads found in one: as many chunks as fit in the longest payload.
+/// Maximum number of payloads found within one: as many chunks as fit in the longest payload.
 const MOST_FOUND: usize = 1 << 16;
 /// Numbers that Python writes and JSON does not have.
 const NO_NUMBERS: [&str; 3] = ["NaN", "-Infinity", "Infinity"];
@@ -18,9 +18,9 @@ const NO_NUMBERS: [&str; 3] = ["NaN", "-Infinity", "Infinity"];
 const ESCAPED: &str = "\"\\/bfnrtu";
 
 impl Payload {
-    /// Finds payloads in one that cannot be read: several in a row, one with numbers or control characters that JSON
-    /// does not have, one with bytes that are not UTF-8, or one that repeats members. Returns none if only the payload
-    /// itself is found.
+    /// Finds the payloads within a payload that cannot be read: several in a row, one with numbers or control
+    /// characters that JSON does not have, one with bytes that are not UTF-8, or one that repeats members. Returns none
+    /// if only the payload itself is found.
     pub(super) fn repaired(&self) -> Vec<Self> {
         let (Self::Whole(data) | Self::Body(data)) = self else { return Vec::new() };
         let text = String::from_utf8_lossy(data);

@@ -8,15 +8,16 @@ use serde::{
 };
 use shared::json::{Kind, RawValue, Text, elements};
 
-/// Nesting levels of an answer in which members are compared. The deepest member that a reader knows is on the tenth.
+/// Number of an answer's nesting levels whose members are compared. The deepest member that a reader knows is on the
+/// tenth level.
 const LEVELS: u8 = 10;
-/// Maximum members of an object, so that short names take little memory.
+/// Maximum number of members in an object, so that short names take little memory.
 const MOST_MEMBERS: usize = 4096;
 /// Members for usage, whose repeated values all count, since the larger one is billed.
 const REPORTS: [&str; 2] = ["usage", "timings"];
 
-/// Returns a payload without repeated members; `None` if it has none. Repeated objects are joined; of other repeated
-/// values, the last non-empty one stays.
+/// Returns a payload without repeated members; `None` if no member is repeated. Repeated objects are joined; of other
+/// repeated values, the last non-empty one stays.
 pub(super) fn without_repeats(json: &str) -> Option<String> {
     let mut written = String::with_capacity(json.len());
     put(json, LEVELS, &mut written).ok()?.then_some(written)

@@ -12,7 +12,7 @@ const COUNTED_ID: &str = "functions.read:0";
 
 const APIS: [UpstreamApi; 2] = [UpstreamApi::Messages, UpstreamApi::Responses];
 
-/// The reply to a Messages or Responses request after calls with these ids.
+/// Returns the reply to a Messages or Responses request after calls with these ids.
 fn reply(api: UpstreamApi, earlier: &[&str]) -> Reply {
     let calls = earlier.iter();
     let body = if api == UpstreamApi::Messages {

@@ -51,13 +51,13 @@ fn assert_described<T: JsonSchema>(values: &[Value]) {
     assert!(undescribed.is_empty() && unwritten.is_empty(), "{undescribed:?} {unwritten:?}");
 }
 
-/// A token with its alternatives.
+/// Returns a token with its alternatives.
 fn tokens() -> Value {
     let token = json!({"token": "a", "logprob": -1, "bytes": [97]});
     json!([{"token": "a", "logprob": -1, "bytes": [97], "top_logprobs": [token]}])
 }
 
-/// Everything that an upstream can report about a choice.
+/// Returns everything that an upstream can report about a choice.
 fn everything() -> (Value, Value) {
     let call =
         json!({"index": 0, "id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}});

@@ -562,7 +562,7 @@ fn folded_message(events: &[Received]) -> Vec<Joined> {
     blocks
 }
 
-/// A piece of an answer that an upstream may send.
+/// Generates pieces of an answer that an upstream may send.
 fn piece() -> impl Strategy<Value = Value> {
     let text = "[a-z \"\\\\\n{}é]{0,4}";
     let id = prop::option::of("[ab]{0,1}");
@@ -581,7 +581,7 @@ fn piece() -> impl Strategy<Value = Value> {
     ]
 }
 
-/// A message that an upstream sends whole.
+/// Generates messages that an upstream sends whole.
 fn message() -> impl Strategy<Value = Value> {
     let text = prop::option::of("[a-z \"\\\\\n{}é]{0,6}");
     let calls = prop::collection::vec(("f|patch|space__look", "[a-c]{0,3}", "[a-zé\"\\\\\n]{0,5}"), 0..4);
@@ -595,7 +595,7 @@ fn message() -> impl Strategy<Value = Value> {
     })
 }
 
-/// The same message in chunks: each text in two halves, each call in pieces.
+/// Writes a message in chunks: each text in two halves, each call in pieces.
 fn chunks(message: &Value, reason: &str) -> Vec<Value> {
     let halves = |text: &str| {
         let middle = text.char_indices().nth(text.chars().count() / 2).map_or(0, |(at, _)| at);

@@ -38,7 +38,7 @@ fn begins_as_json(bytes: &[u8]) -> bool {
     matches!(bytes.iter().find(|byte| !is_blank(byte)), Some(b'{' | b'['))
 }
 
-/// Section 9.2.6 of the HTML standard, applied to the whole text. Empty payloads are skipped, and an object that follows
+/// Applies section 9.2.6 of the HTML standard to the whole text. Empty payloads are skipped, and an object that follows
 /// another begins a new payload.
 fn reference_payloads(bytes: &[u8]) -> Vec<Vec<u8>> {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
@@ -89,7 +89,8 @@ fn responses_streams() {
     fuzz(&Examples::folder("responses-streams"), |input: &Input| check_stream(UpstreamApi::Responses, input));
 }
 
-/// Events are JSON in every dialect, and a chat contains the texts of the whole answer that the stream is folded into.
+/// Checks that events are JSON in every dialect, and that a chat contains the texts of the whole answer that the stream
+/// is folded into.
 fn check_stream(api: UpstreamApi, input: &Input) {
     for reply in [CHAT, responses(), messages()] {
         written(api, &reply, false, input);
@@ -168,7 +169,7 @@ fn texts(stream: &mut BytesMut) -> Vec<String> {
     texts
 }
 
-/// A stream that is folded into a whole answer contains the same texts as its events.
+/// Checks that a stream that is folded into a whole answer contains the same texts as its events.
 fn check_fold(input: &Input) {
     let (mut fold, mut finished) = (Fold::default(), Vec::new());
     for payload in payloads(input) {
@@ -204,7 +205,7 @@ fn check_fold(input: &Input) {
     }
 }
 
-/// A stream of another API becomes a chat with one choice, if it can be converted.
+/// Checks that a stream of another API becomes a chat with one choice, if it can be converted.
 fn check_fold_of(api: UpstreamApi, input: &Input) {
     let (mut reader, mut fold) = (AnswerReader::new(api), Fold::default());
     for payload in payloads(input) {
@@ -266,7 +267,8 @@ fn responses_answers() {
     fuzz(&Examples::folder("responses-answers"), |input: &Input| check_whole(UpstreamApi::Responses, input));
 }
 
-/// An answer that passes is valid JSON with the client's name of the model, and reports the same usage as a chat.
+/// Checks that an answer that passes is valid JSON with the client's name of the model, and reports the same usage as a
+/// chat.
 fn check_whole(api: UpstreamApi, input: &Input) {
     let body = Bytes::copy_from_slice(input.bytes());
     let chat = whole_as_chat(AnswerReader::new(api), body.clone());

@@ -464,7 +464,7 @@ fn what_is_kept_of_a_native_answer_has_a_bound() {
     }
 }
 
-/// Events before the first step.
+/// Counts the events before the first step.
 fn api_start(api: UpstreamApi) -> usize {
     if api == UpstreamApi::Messages { 2 } else { 1 }
 }

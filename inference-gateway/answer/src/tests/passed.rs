@@ -344,7 +344,7 @@ proptest! {
     }
 }
 
-/// A response with this many levels of nesting.
+/// Returns a response with this many levels of nesting.
 fn nested(levels: usize) -> String {
     format!("{}1{}", "[".repeat(levels), "]".repeat(levels))
 }

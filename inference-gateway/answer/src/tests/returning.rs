@@ -7,7 +7,7 @@ use super::*;
 
 const CALL: &str = "D681PevKs";
 
-/// A model whose only upstream is configured with these lines.
+/// Returns a model whose only upstream is configured with these lines.
 fn model(host: &str, lines: &str) -> Model {
     let catalogue = format!(
         r#"
@@ -227,7 +227,7 @@ fn read_whole(api: UpstreamApi, server: &Server, model: &Model) -> Value {
     read_folded(api, server, model)
 }
 
-/// The same for an answer that was first folded into a chat.
+/// Does the same for an answer that was first folded into a chat.
 fn read_folded(api: UpstreamApi, server: &Server, model: &Model) -> Value {
     let body = Bytes::from(server.whole.to_string());
     let Ok(folded) = whole_as_chat(AnswerReader::new(server.api), body) else { panic!("{}", server.whole) };
@@ -267,7 +267,7 @@ fn read_stream(api: UpstreamApi, server: &Server, model: &Model) -> Value {
     }
 }
 
-/// Joins the chunks of a chat like clients that understand calls and reasoning.
+/// Joins the chunks of a chat as a client does that understands calls and reasoning.
 fn message_of(events: &[Value]) -> Value {
     let mut message = json!({"role": "assistant", "content": "", "tool_calls": []});
     let text = |message: &mut Value, name: &str, delta: &Value| {
@@ -313,7 +313,7 @@ fn blocks_of(events: &[Value]) -> Value {
     blocks.into()
 }
 
-/// An earlier answer that consists of a call only.
+/// Returns an earlier answer that consists of a call only.
 fn empty(api: UpstreamApi) -> Value {
     match api {
         UpstreamApi::Chat => {

@@ -21,8 +21,8 @@ const CACHED: [&str; 5] =
     ["cached_tokens", "cache_read_input_tokens", "num_cached_tokens", "prompt_cache_hit_tokens", "cache_n"];
 /// Members that only reports in the form of Anthropic's API have.
 const BY_ANTHROPIC: [&str; 3] = ["cache_read_input_tokens", "cache_creation_input_tokens", "cache_creation"];
-/// How many members with the same name are read in the end of a body. A request that the body repeats has few, and each
-/// may be as long as the end.
+/// Maximum number of members with the same name that are read in the end of a body. A body that repeats the request has
+/// few, and each may be as long as the end.
 const MOST_MEMBERS_OF_A_NAME: usize = 16;
 
 /// Objects of answers that report usage.
@@ -34,8 +34,8 @@ pub(crate) enum ReportForm {
     Timings,
 }
 
-/// Finds the largest report of a form in part of a body. It is the last one, unless a later one repeats a member with a
-/// smaller count.
+/// Finds the largest report of a form in part of a body. It is usually the last one, but a body may repeat the member
+/// with a smaller count.
 pub(crate) fn largest_report(form: ReportForm, part: &[u8]) -> Option<&RawValue> {
     let name: &[u8] = match form {
         ReportForm::Usage => br#""usage""#,
@@ -91,7 +91,7 @@ enum ReportObject {
 }
 
 impl ReportObject {
-    /// Returns which object with counts a member contains.
+    /// Returns the kind of object with counts that this member contains, if any.
     fn inner(self, member: &str) -> Option<Self> {
         match (self, member) {
             // The last name is Mistral's.

@@ -10,7 +10,7 @@ pub struct Reported {
     pub prompt: Option<u64>,
     /// Tokens of the prompt that were read from a cache.
     pub cached: Option<u64>,
-    /// Tokens of the prompt that were written to a cache, for any time.
+    /// Tokens of the prompt that were written to a cache, for however long.
     pub written: Option<u64>,
     /// Tokens of the prompt that were written to a cache for an hour or longer.
     pub written_long: Option<u64>,

@@ -204,7 +204,7 @@ const FORMS: &[Form] = &[
     ),
 ];
 
-/// A report of 12 prompt tokens and 5 output tokens, with these further counts.
+/// Returns a report of 12 prompt tokens and 5 output tokens, with these further counts.
 fn with(counts: &[(&str, u64)]) -> Reported {
     let count = |name| counts.iter().find(|(of, _)| *of == name).map(|(_, tokens)| *tokens);
     Reported {

@@ -67,7 +67,7 @@ impl ServiceHealth {
 }
 
 impl KeyServiceHealth {
-    /// Health of `services` key-services, all healthy.
+    /// Makes the health of `services` key-services, which all start as healthy.
     pub fn new(services: usize) -> Self {
         let services = (0..services).map(|_| ServiceHealth::default()).collect();
         Self { began: Instant::now(), services, turns: AtomicUsize::new(0) }

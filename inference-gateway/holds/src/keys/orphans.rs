@@ -10,9 +10,9 @@ use tokio::time::Instant;
 
 use super::queue::Pending;
 
-/// Maximum time for a key-service to execute a call that it accepted in time: 1.5 s in its account's lane, 0.4 s of
-/// commits that lost to others, 1.5 s for the last commit over Redis, and a margin. If SQLite's disk hangs for longer,
-/// the hold ends with its lease and nothing is billed.
+/// Maximum time for a key-service to execute a call that it accepted in time: 1.5 s in its account's lane, 0.4 s for
+/// commits that lose to concurrent ones, 1.5 s for the last commit over Redis, and a margin. If SQLite's disk hangs for
+/// longer, the hold ends with its lease and nothing is billed.
 const LATE_EXECUTION_WINDOW: Duration = Duration::from_secs(4);
 /// How long a release is repeated: an ordinary lease, after which the hold expires anyway.
 const RELEASE_DEADLINE: Duration = Duration::from_secs(30);

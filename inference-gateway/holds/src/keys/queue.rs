@@ -109,7 +109,7 @@ impl Pending {
         self.copies.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Number of copies that were sent to key-services.
+    /// Returns the number of copies that were sent to key-services.
     pub(super) fn copies(&self) -> u32 {
         self.copies.load(Ordering::Relaxed)
     }
@@ -137,7 +137,7 @@ struct SessionOf {
     instance: u64,
     /// Calls for which this session's key-service is preferred.
     waiting: VecDeque<Arc<Pending>>,
-    /// Slow calls of other sessions, which only this session sends too.
+    /// Slow calls of other sessions that were passed on to this session alone.
     passed_on: VecDeque<Arc<Pending>>,
 }
 
@@ -231,7 +231,8 @@ impl Queue {
     }
 
     /// Offers each of these calls to one other session that has not sent it: a connected one, or else the next to
-    /// connect. The copy counts only once it is sent, so a failure before that is the answer.
+    /// connect. The copy counts only once it is sent. Until then, a failure of the other copies is delivered as the
+    /// answer.
     pub(super) fn pass_on(&self, session: usize, calls: Vec<Arc<Pending>>) {
         let mut state = self.state.lock();
         let count = state.sessions.len();
@@ -260,7 +261,7 @@ impl Queue {
     pub(super) async fn woken(&self, session: usize, spill: Option<Instant>) {
         let notified = self.wakers[session].notified();
         match spill {
-            // At the time of the spill there may be a frame too.
+            // When calls spill over, there may be a frame as well.
             Some(spill) => drop(timeout_at(spill, notified).await),
             None => notified.await,
         }
@@ -357,7 +358,8 @@ impl QueueState {
     }
 }
 
-/// Adds a call to a queue, whose length is bounded by the calls that have callers.
+/// Adds a call to a queue. Abandoned calls are dropped once they are the majority, so the number of waiting callers
+/// bounds the queue's length.
 fn enqueue(waiting: &mut VecDeque<Arc<Pending>>, pending: Arc<Pending>) {
     if waiting.len() >= 2 * MAX_CALLS {
         // At least half of the waiting calls are abandoned, so drop those.
@@ -366,7 +368,7 @@ fn enqueue(waiting: &mut VecDeque<Arc<Pending>>, pending: Arc<Pending>) {
     waiting.push_back(pending);
 }
 
-/// Returns a session's bit. If two sessions share a bit, one is not offered what the other has sent.
+/// Returns a session's bit. If two sessions share a bit, one is not offered calls that the other has sent.
 const fn bit(session: usize) -> u64 {
     1 << (session % 64)
 }
@@ -428,7 +430,7 @@ mod tests {
         }
     }
 
-    /// A queue with sessions that wait for calls.
+    /// Makes a queue whose sessions wait for calls.
     fn idle(sessions: usize) -> Queue {
         let queue = Queue::new(sessions);
         assert!((0..sessions).all(|session| take(&queue, session).is_empty()));

@@ -56,7 +56,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(640);
 /// How long a key-service that cannot reach the store gets no calls while another is available. It is longer than a
 /// caller's pause between attempts, so that the next attempt goes to another key-service.
 const STORE_FAILURE_PENALTY: Duration = Duration::from_secs(1);
-/// Port of an address that names none.
+/// Port to use if an address has none.
 const DEFAULT_PORT: u16 = 80;
 /// Interval of HTTP/2 pings on an idle session. They detect a vanished peer before a request is sent.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
@@ -68,14 +68,14 @@ pub enum Peer {
         endpoint: Box<Endpoint>,
         tls: Option<Tls>,
         token: PresentToken,
-        /// Makes the connections, instead of TCP and TLS.
+        /// Replaces TCP and TLS for making connections.
         dial: Option<Arc<dyn Dial>>,
     },
     Local(Arc<dyn KeyService>),
 }
 
 impl Peer {
-    /// A key-service in another process, over a persistent connection.
+    /// Makes a peer for a key-service in another process, with a persistent connection.
     pub fn remote(
         endpoint: Endpoint,
         tls: Option<Tls>,
@@ -176,7 +176,7 @@ impl SessionTask {
                 connected.map_err(|e| Status::unavailable(format!("{:#}", anyhow::Error::from(e))))?;
             let mut client: KeyServiceClient<InterceptedService<Channel, PresentToken>> =
                 KeyServiceClient::with_interceptor(channel, token.clone());
-            // A key-service that reads has room for all frames in flight.
+            // Has room for all frames in flight, so it fills up only if the key-service stops reading.
             let (frames, outgoing) = mpsc::channel(MOST_FRAMES);
             let mut answers = client.session(ReceiverStream::new(outgoing)).await?.into_inner();
             let first = answers.message().await?.ok_or_else(closed)?;
@@ -244,7 +244,8 @@ impl SessionTask {
         session.send(first_id, calls)
     }
 
-    /// Delivers an answer. Returns whether it ended a frame and shows that the key-service cannot reach its store.
+    /// Delivers an answer. Returns whether it ended a frame whose answers show that the key-service cannot reach its
+    /// store.
     fn hear(&self, in_flight: &mut SentFrames, id: u64, told: Heard) -> bool {
         let deliver = |pending: &Pending, is_handed_on: bool| {
             let answered = told.answer_to(&pending.call);
@@ -293,7 +294,7 @@ impl SessionTask {
         let opened = matches!(answered, Ok(Answer::Authorized(Ok(_))));
         let delivered = match answered {
             Ok(answer) => pending.answer(Ok(answer)),
-            // The copy that another session sends instead counts.
+            // The copy that another session sends counts instead.
             Err(_) if is_handed_on => false,
             Err(failure) => pending.copy_failed(failure),
         };

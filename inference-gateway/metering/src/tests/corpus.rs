@@ -16,7 +16,7 @@ fn counter() -> UsageCounter {
     UsageCounter::new(bounds, UsageScope::Answer)
 }
 
-/// For each dialect, a form of answer that shows clients as much as possible.
+/// Returns, for each dialect, a form of answer that shows clients as much as possible.
 fn replies() -> [Reply; 3] {
     let earlier_calls = Arc::default();
     let responses = ResponsesReply {

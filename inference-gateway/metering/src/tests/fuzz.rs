@@ -22,8 +22,8 @@ fn metered_responses_streams() {
     fuzz(&Examples::folder("responses-streams"), |input: &Input| check_stream(UpstreamApi::Responses, input));
 }
 
-/// Neither the bill nor what a client reads depends on where the body is cut, and at least what was reported and
-/// believed is billed.
+/// Checks that neither the bill nor what a client reads depends on where the body is cut, and that at least what was
+/// reported and believed is billed.
 fn check_stream(api: UpstreamApi, input: &Input) {
     let bytes = Bytes::copy_from_slice(input.bytes());
     let pieces: Vec<Bytes> = input.pieces().into_iter().map(Bytes::copy_from_slice).collect();
@@ -87,7 +87,7 @@ pub(super) fn meter_for(
     StreamMeter::new(AnswerReader::new(api), writer, counter(scope), GrantedTokens::new(granted, 200), 2)
 }
 
-/// A folded answer is valid JSON, and the same wherever the body is cut.
+/// Checks that a folded answer is valid JSON, and the same wherever the body is cut.
 fn check_folded(api: UpstreamApi, pieces: &[Bytes], whole: &Bytes) {
     let run = |pieces: &[Bytes]| {
         let mut meter = FoldMeter::new(AnswerReader::new(api), counter(UsageScope::Choice), 2);

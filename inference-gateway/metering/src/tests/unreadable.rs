@@ -7,7 +7,7 @@ use super::{
     *,
 };
 
-/// Longer than an event may be.
+/// A length in bytes that no event may have.
 const LONG: usize = 17 << 20;
 
 /// Tokens that the upstream reports for a prompt of blanks. The estimate differs from this.
@@ -17,13 +17,13 @@ fn event(json: &Value) -> String {
     format!("data: {json}\n\n")
 }
 
-/// A response whose instructions are this many blanks.
+/// Returns a response whose instructions are this many blanks.
 fn response(blanks: usize, usage: &Value) -> Value {
     let status = if usage.is_null() { "in_progress" } else { "completed" };
     json!({"id": "resp_v", "instructions": " ".repeat(blanks), "model": "v", "output": [], "status": status, "usage": usage})
 }
 
-/// An event about the response, with its type first, as the vendor writes it, or last, as other servers do.
+/// Returns an event about the response, with its type first, as the vendor writes it, or last, as other servers do.
 fn about(kind: &str, response: &Value, first: bool) -> String {
     let kind = json!(kind);
     let event = if first {

@@ -51,12 +51,12 @@ impl Choices {
         self.each.iter().map(|choice| choice.counted).sum()
     }
 
-    /// Returns the completion of all choices after a report for `choice`, or for all.
+    /// Returns the completion of all choices after a report for `choice`, or for all choices if that is `None`.
     pub(super) fn completion_after(&self, tokens: u64, choice: Option<usize>) -> u64 {
         self.part_after(tokens, choice, |output| &mut output.completion)
     }
 
-    /// Returns a part of the output of all choices after a report for `choice`, or for all.
+    /// Returns one part of all choices' output after a report for `choice`, or for all choices if that is `None`.
     pub(super) fn part_after(&self, tokens: u64, choice: Option<usize>, part: OutputPart) -> u64 {
         let Some(choice) = choice else { return tokens };
         let of = |mut output: ChoiceOutput| *part(&mut output.reported);

@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// Maximum number of tokens that the catalogue of these tests allows: four times the prompt is more than is always
-/// believed.
+/// Maximum number of tokens that the catalogue of these tests allows: four times its prompt exceeds what is believed
+/// for any request.
 const CATALOGUE: Usage = Usage::of(300_000, 300_000, 1_000);
 const BELIEVED_PROMPT: u64 = 1_200_000;
 
@@ -34,12 +34,12 @@ fn usage(prompt: u64, cached: u64, completion: u64) -> Usage {
     Usage::of(prompt, cached, completion)
 }
 
-/// Eight bytes of text for a choice.
+/// Returns a chunk with eight bytes of text for a choice.
 fn text(choice: u64) -> Value {
     json!({"choices": [{"index": choice, "delta": {"content": "12345678"}}]})
 }
 
-/// A chunk with this usage; `timings` is the name that llama.cpp's server gives it.
+/// Returns a chunk with this usage; `timings` is the name that llama.cpp's server gives it.
 fn with(mut chunk: Value, name: &str, usage: Value) -> Value {
     chunk[name] = usage;
     chunk
@@ -77,14 +77,14 @@ fn whole(counter: UsageCounter, answer: &Value) -> UsageCounter {
     )
 }
 
-/// A whole answer whose choices have texts of these lengths.
+/// Returns a whole answer whose choices have texts of these lengths.
 fn answer(lengths: &[usize], usage: &Value) -> Value {
     let choice =
         |length: &usize| json!({"message": {"content": "x".repeat(*length)}, "finish_reason": "stop"});
     json!({"choices": lengths.iter().map(choice).collect::<Vec<_>>(), "usage": usage})
 }
 
-/// Asserts the usage of streams of two choices, and whether it is an estimate.
+/// Asserts the usage of streams with two choices, and whether it is an estimate.
 fn assert_counted<const N: usize>(scope: UsageScope, streams: [(&str, Vec<Value>, Usage, bool); N]) {
     for (case, chunks, expected, estimate) in streams {
         let counted = after(counter(scope, 2), &chunks);
@@ -490,7 +490,7 @@ fn a_false_part_is_not_billed_and_makes_the_bill_an_estimate_until_a_true_one_co
     }
 }
 
-/// Counts that servers report, and counts that they never should.
+/// Generates counts that servers report, and counts that they never should.
 fn any_count() -> impl Strategy<Value = Option<u64>> {
     prop_oneof![
         Just(None),

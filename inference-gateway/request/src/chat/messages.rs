@@ -215,7 +215,7 @@ fn part(part: &Members<'_, '_>, role: ChatRole, draft: &mut Draft) -> Result<(),
     }
 }
 
-/// Writes a part of text. `token` is the text as spelled in JSON.
+/// Writes a text part. `token` is the text as spelled in JSON.
 fn text_part(token: &str, role: ChatRole, draft: &mut Draft) {
     draft.push("{\"type\":\"text\"");
     shown_text("text", token, role, draft);

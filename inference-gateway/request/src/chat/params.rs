@@ -11,11 +11,11 @@ use shared::{
 
 use crate::draft::{Draft, Limit, MAX_STOPS, TEMPERATURE, TOP_LOGPROBS, TOP_P, stop_sequence};
 
-/// Bounds of the penalty on tokens that were used before.
+/// Bounds of the penalties on repeated tokens.
 pub(super) const PENALTY: RangeInclusive<f64> = -2.0..=2.0;
 /// Bounds of the bias on a token.
 pub(super) const BIAS: RangeInclusive<f64> = -100.0..=100.0;
-/// Makes tokens likelier. Servers never show a token that is half a character.
+/// Makes tokens likelier, even ones that are half a character, which servers never show.
 const BIAS_NAME: &str = "logit_bias";
 /// Maximum length in bytes of a parameter that is passed on: enough for a bias with as many tokens as an object may
 /// have members.

@@ -10,7 +10,7 @@ use crate::draft::{
     FORMATS, MAX_NAME, MAX_STOP_CHARS, MAX_STOPS, MAX_TOKENS, MAX_TOOLS, TEMPERATURE, TOP_LOGPROBS, TOP_P,
 };
 
-/// A chat request as clients write it. Undescribed members are accepted and dropped.
+/// A chat request as clients write it. Members that the schema does not describe are accepted and dropped.
 pub struct ChatRequest;
 
 shared::schema!(ChatRequest, "ChatRequest", chat_request_schema);
@@ -96,12 +96,12 @@ fn message() -> Value {
     ]})
 }
 
-/// A text, or parts of these kinds.
+/// Returns the schema of content: a text, or a list of parts of these kinds.
 fn content(parts: &[Value]) -> Value {
     json!({"anyOf": [{"type": "string"}, {"type": "array", "minItems": 1, "items": {"anyOf": parts}}]})
 }
 
-/// An earlier message of the model, with at least one of these members.
+/// Returns the schema of an earlier message of the model, which has at least one of these members.
 fn assistant(mut message: Value) -> Value {
     let members = [
         ("content", content(&[text_part(), refusal_part()])),
@@ -165,7 +165,7 @@ fn any_case(text: &str) -> String {
     text.chars().map(one).collect()
 }
 
-/// Schema of the choice of a function by name.
+/// Returns the schema of choosing a function by name.
 fn named() -> Value {
     function(&json!({"name": name()}), &["name"])
 }

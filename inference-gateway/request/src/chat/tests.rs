@@ -36,7 +36,7 @@ const RICH: &str = r#"{
     {"role": "assistant", "content": "It is 42."}
   ]}"#;
 
-/// A model whose upstream accepts only images within the body.
+/// Returns a model whose upstream accepts only images within the body.
 fn model() -> Model {
     let text = catalogue("openai").replace("image_urls = \"any\"", "");
     Catalog::parse(&text, "test").unwrap().models.remove(0)
@@ -69,7 +69,7 @@ fn sent(forward: &Forward, to: UpstreamParams<'_>) -> Value {
     serde_json::from_slice(&[head, rest].concat()).unwrap()
 }
 
-/// A body with these messages.
+/// Returns a body with these messages.
 fn with_messages(messages: &Value) -> String {
     json!({"model": "Model Flash", "messages": messages}).to_string()
 }
@@ -412,7 +412,7 @@ fn text_bytes(value: &Value) -> usize {
     }
 }
 
-/// A message as received, and as it should be forwarded.
+/// Generates messages as received, each with the form in which it should be forwarded.
 fn message() -> impl Strategy<Value = (Value, Value)> {
     let part = |text: String| json!({"type": "text", "text": text});
     let content = prop_oneof![

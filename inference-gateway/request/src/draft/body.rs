@@ -135,7 +135,7 @@ impl Draft {
         self.push("\"");
     }
 
-    /// Writes members with `write` that only some servers accept.
+    /// Calls `write` to write members that only some servers accept.
     pub(crate) fn optional(&mut self, write: impl FnOnce(&mut Self)) {
         let start = self.json.len();
         write(self);
@@ -190,7 +190,7 @@ impl Draft {
         Ok(())
     }
 
-    /// Bytes that the draft takes in memory.
+    /// Returns the bytes that the draft takes in memory.
     pub(crate) fn room(&self) -> usize {
         self.json.capacity() + self.marks.capacity() * size_of::<Mark>()
     }

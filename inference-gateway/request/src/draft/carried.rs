@@ -33,7 +33,7 @@ pub(crate) fn parts_at(parts: &[PlacedPart], place: u64) -> impl Iterator<Item =
     parts[from..].iter().take_while(move |PlacedPart(at, _)| *at == place).map(|PlacedPart(_, part)| part)
 }
 
-/// Reads the parts next to an answer that a chat client sent back: a string of ours, or the vendor's own list.
+/// Reads the parts next to an answer that a chat client sent back: the gateway's string, or the vendor's own list.
 pub(crate) fn of_details(details: &Value<'_, '_>, take: &mut dyn FnMut(String)) -> Result<(), ApiError> {
     if details.kind() != Kind::Array {
         return Ok(());
@@ -58,7 +58,7 @@ pub(crate) fn of_details(details: &Value<'_, '_>, take: &mut dyn FnMut(String)) 
     Ok(())
 }
 
-/// Reads the signature next to a call or a text: a string of ours, or the vendor's own form.
+/// Reads the signature next to a call or a text: the gateway's string, or the vendor's own form.
 pub(crate) fn of_extra(extra: &Value<'_, '_>, call: Option<u64>, take: &mut dyn FnMut(String)) {
     let Some(signature) = carried::google_signature(extra.raw()) else { return };
     let parts = match (carried::read(&signature), call) {

@@ -25,7 +25,7 @@ pub(crate) struct Conversation<'d> {
     pub(crate) draft: &'d mut Draft,
     before: &'static str,
     list: MessageList,
-    /// Calls of the last answer that have no answer of a tool yet.
+    /// Number of calls in the last answer that no tool has answered yet.
     unanswered: usize,
     /// System message to write after those answers, a JSON string: servers want the answers right after the calls.
     waiting: Option<String>,
@@ -60,7 +60,7 @@ pub(crate) struct ToolAnswer<'a> {
     /// Id of the call, as a JSON string.
     pub(crate) id: &'a str,
     pub(crate) texts: Vec<&'a str>,
-    /// Images belong to the answer, and follow in a separate message.
+    /// Whether images belong to the answer. They follow in a separate message.
     pub(crate) has_images: bool,
     pub(crate) is_error: bool,
 }
@@ -272,7 +272,7 @@ fn spelled(json: &str) -> String {
 }
 
 impl Draft {
-    /// Writes a part of text in a user message, from a JSON string.
+    /// Writes a text part of a user message, from a JSON string.
     pub(crate) fn text_part(&mut self, token: &str) {
         self.push("{\"type\":\"text\"");
         self.shown_member("text", token);

@@ -13,7 +13,7 @@ pub(crate) const MAX_TOKENS: i64 = 131_072;
 /// Bounds of the temperature. At 0 the likeliest token is always chosen.
 pub(crate) const TEMPERATURE: RangeInclusive<f64> = 0.0..=2.0;
 pub(crate) const TOP_P: RangeInclusive<f64> = 0.0..=1.0;
-/// Alternatives that may be reported for each token.
+/// Bounds of the number of alternatives reported for each token.
 pub(crate) const TOP_LOGPROBS: RangeInclusive<i64> = 0..=20;
 pub(crate) const MAX_STOPS: usize = 4;
 /// Maximum length of a stop sequence in characters: about a paragraph.

@@ -53,7 +53,7 @@ impl Draft {
         let mut removed = 0;
         for SystemPlace { at, .. } in systems {
             removed += at.len() + 1;
-            // Removes the comma after a message with it.
+            // Also removes the comma after the message.
             edits.push((at.start..(at.end + 1).min(end), String::new()));
         }
         if removed <= end - start {
@@ -131,7 +131,7 @@ fn without_last_comma(systems: &[SystemPlace], end: usize, edits: &mut Edits) {
     }
 }
 
-/// Writes a part of text, as spelled in JSON without quotes.
+/// Writes a text part, as spelled in JSON without quotes.
 fn part(before: &str, text: &str) -> String {
     format!(r#"{before}{{"type":"text","text":"{text}"}}"#)
 }

@@ -24,7 +24,7 @@ pub struct ChatTerms {
     history: HistoryForm,
     /// Whether the server is a vendor's, which accepts only the API's own members.
     is_hosted: bool,
-    /// The server whose parts it gets back, if the conversation has any.
+    /// The server, if the conversation has parts to return to it.
     server: Option<ServerId>,
 }
 
@@ -96,7 +96,7 @@ impl Draft {
         edited(&self.json, edits)
     }
 
-    /// Returns a part of the draft. It must begin and end between characters.
+    /// Returns a part of the draft. It must begin and end at character boundaries.
     fn written(&self, at: &Range<usize>) -> &str {
         std::str::from_utf8(&self.json[at.clone()]).unwrap_or_default()
     }

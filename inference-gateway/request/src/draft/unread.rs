@@ -70,7 +70,7 @@ struct PartFindings {
     fault: Option<(Code, &'static str)>,
 }
 
-/// Names of members with a meaning here.
+/// Names of members that are treated specially here.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Name {
     /// An image's address, or an object with one.
@@ -107,7 +107,7 @@ impl Name {
     }
 }
 
-/// Walks through a value of this name.
+/// A walk through the values within an unread part.
 struct Walk<'f> {
     name: Name,
     depth: u64,

@@ -7,7 +7,7 @@ pub(super) const MAX_PROMPTS: usize = 2048;
 pub(super) const MAX_DIMENSIONS: i64 = 65_536;
 pub(super) const ENCODINGS: [&str; 2] = ["float", "base64"];
 
-/// A request for embeddings. Undescribed members are accepted and dropped.
+/// A request for embeddings. Members that the schema does not describe are accepted and dropped.
 pub struct EmbeddingsRequest;
 
 shared::schema!(EmbeddingsRequest, "EmbeddingsRequest", embeddings_request_schema);

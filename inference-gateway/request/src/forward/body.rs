@@ -34,13 +34,13 @@ pub struct Forward {
     /// Output tokens for each choice as requested, which may exceed the model's limit.
     pub asked_tokens: u64,
     pub limited: bool,
-    /// Parameters of sampling that the request sets.
+    /// Sampling parameters that the request sets.
     pub sampling: Sampling,
     /// Number of choices, 1 to 8.
     pub n: u64,
-    /// Minimum number of output tokens, over all choices, that an upstream accepts and that leave room for an answer.
+    /// Minimum number of output tokens, over all choices, that an upstream accepts and that leaves room for an answer.
     pub least_output: u64,
-    /// Only an upstream can count the prompt's tokens, since a document may have more than its bytes show.
+    /// Whether only an upstream can count the prompt's tokens, since a document may have more than its bytes show.
     pub needs_count: bool,
     /// Kind of image URLs that an upstream must accept.
     pub image_urls: ImageUrls,
@@ -75,13 +75,13 @@ pub struct Forward {
 }
 
 impl Forward {
-    /// Returns how the caller asked, for the bill. Moves the user's name there.
+    /// Returns the request's origin for the bill, and moves the user's name into it.
     pub fn take_origin(&mut self, request: RequestId) -> Origin {
         let (api, user) = (model_api(&self.reply), self.user.take());
         Origin { api, stream: self.stream, user, request: Some(request) }
     }
 
-    /// Returns the form in which this upstream is asked.
+    /// Returns the form of the body that this upstream gets.
     pub fn form(&self, upstream: &Upstream) -> BodyForm {
         BodyForm::of(upstream, &self.reply, &self.carried)
     }

@@ -95,7 +95,7 @@ impl UnwrittenCount {
         );
         let mut end = 0;
         for (name, value) in counted {
-            // The name is not longer than its spelling, and everything moved before ends before it.
+            // A name is never longer than its spelling, and all members moved so far end before it.
             body[end..end + name.len()].copy_from_slice(name.as_bytes());
             end += name.len();
             let length = value.len();

@@ -1,4 +1,4 @@
-//! Forms of a request's body, one for each way in which the model's upstreams are asked.
+//! Forms of a request's body. The upstreams of one model may need several.
 
 use std::fmt::Write as _;
 
@@ -20,13 +20,13 @@ pub enum BodyForm {
         /// Whether the body marks what the vendor's cache should keep.
         cache_breakpoints: bool,
         is_separate: bool,
-        /// The server whose parts it gets back, if the conversation has any.
+        /// The server, if the conversation has parts to return to it.
         server: Option<ServerId>,
     },
     /// The client's own body, passed on to an upstream with the client's API.
     Passed {
         api: UpstreamApi,
-        /// Index of the model's first upstream that the same members pass to.
+        /// Index of the model's first upstream that gets the same members.
         like: usize,
         is_separate: bool,
     },
@@ -85,7 +85,7 @@ impl BodyForm {
         }
     }
 
-    /// Terms of the chat, if it is one.
+    /// Returns the terms of the chat, if it is one.
     pub(crate) const fn chat(self) -> Option<ChatTerms> {
         match self {
             Self::Checked(terms) => Some(terms),
@@ -93,7 +93,7 @@ impl BodyForm {
         }
     }
 
-    /// The server that gets its parts back, in a body of another API.
+    /// Returns the server that gets its parts back, if the body is written for another API.
     pub(crate) const fn server(self) -> Option<ServerId> {
         match self {
             Self::Written { server, .. } => server,

@@ -11,7 +11,7 @@ use crate::{
     trimmed::trimmed,
 };
 
-/// Member of a client that some servers refuse.
+/// Member that clients send and some servers refuse.
 const PARALLEL: &str = "parallel_tool_calls";
 /// Beginning of an escape that stands for an ASCII character, among others.
 const ESCAPED_ASCII: &[u8] = br"\u00";
@@ -81,7 +81,7 @@ fn names_any(body: &[u8], refused: RefusedMembers) -> bool {
     })
 }
 
-/// Passes each id of a call to `take`, at the call and at its answer.
+/// Passes the id of each call to `take`, both in the call and in its answer.
 fn each_id(messages: &Value<'_, '_>, take: &mut dyn FnMut(&Value<'_, '_>)) -> Result<(), ApiError> {
     messages.objects_if_any(ANY_NUMBER, |message| {
         if let Some(id) = message.get("tool_call_id") {

@@ -29,9 +29,9 @@ pub(crate) struct Hub<'h> {
     pub(crate) choices: u64,
     /// Requested reasoning effort, in the model's words.
     pub(crate) effort: Option<Effort>,
-    /// Whether the model accepts words of effort, so it can reason.
+    /// Whether the model accepts a reasoning effort, which means that it can reason.
     pub(crate) reasons: bool,
-    /// The server whose parts it gets back, if the conversation has any.
+    /// The server, if the conversation has parts to return to it.
     pub(crate) server: Option<ServerId>,
 }
 
@@ -73,7 +73,7 @@ impl Hub<'_> {
         }
     }
 
-    /// Adds those of these members that the request has to `dropped`.
+    /// Adds to `dropped` the names in `names` that the request has as members.
     pub(super) fn leave_out(&self, names: &[&str], dropped: &mut DroppedNames) {
         for name in names.iter().filter(|name| self.chat.get(name).is_some()) {
             dropped.add(name);

@@ -61,7 +61,7 @@ pub(super) fn write(
     Ok(out)
 }
 
-/// Writes whether the model thinks, and returns it. The model cannot think if the tool choice forces a call.
+/// Writes and returns whether the model thinks. The model cannot think if the tool choice forces a call.
 fn thinking(hub: &Hub<'_>, is_forced: bool, out: &mut String) -> bool {
     match hub.effort {
         None => false,

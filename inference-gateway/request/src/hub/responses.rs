@@ -116,8 +116,8 @@ fn text_format(hub: &Hub<'_>, out: &mut String) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// Writes the items of a message: its texts and images, the reasoning and the calls of an earlier answer, or the output of
-/// a tool.
+/// Writes the items of a message: its texts and images, the reasoning and calls of an earlier answer, or a tool's
+/// output.
 fn items(
     message: &Members<'_, '_>,
     carried: &[PlacedPart],
@@ -164,7 +164,7 @@ fn items(
     })
 }
 
-/// Writes the encrypted reasoning of an earlier answer that preceded the call at this index.
+/// Writes the encrypted reasoning that preceded the call at this index in an earlier answer.
 fn reasoning_items(carried: &[PlacedPart], place: u64, open: &mut impl FnMut(&mut String), out: &mut String) {
     for part in parts_at(carried, place) {
         match part {

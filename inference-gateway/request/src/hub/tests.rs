@@ -43,7 +43,7 @@ fn tool(name: &str) -> Value {
     json!({"type": "function", "function": {"name": name, "description": "d", "parameters": {"type": "object"}}})
 }
 
-/// A conversation with every kind of message.
+/// Returns a conversation with every kind of message.
 fn conversation() -> Value {
     json!([
         {"role": "system", "content": "Be brief."},

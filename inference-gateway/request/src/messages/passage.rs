@@ -90,11 +90,11 @@ const MEMBERS: ApiMembers = ApiMembers {
 
 /// Member that requests a summary of the conversation instead of an answer.
 const COMPACTION: &str = "compaction";
-/// Prefix of the types of edits that only remove parts of a conversation.
+/// Type prefix of edits that only remove parts of a conversation.
 const CLEARS: &str = "clear_";
 
-/// Returns whether a member requests only a compaction. The vendor writes that summary in addition to the answer, so no
-/// limit covers its tokens. Notes compacting edits among others.
+/// Returns whether a member requests only a compaction. The vendor writes its summary in addition to the answer, so no
+/// limit covers its tokens. Otherwise, notes the compacting edits that it contains.
 fn compacts(name: &str, value: &Value<'_, '_>, notes: &mut PassageNotes) -> Result<bool, ApiError> {
     if name == COMPACTION && value.kind() != Kind::Null {
         notes.compacts(value);

@@ -6,7 +6,8 @@ use shared_catalog::Effort;
 
 use crate::draft::{MAX_STOP_CHARS, MAX_STOPS, MAX_TOKENS, MAX_TOOLS, TEMPERATURE, TOP_P};
 
-/// A request of the Messages API as clients write it. Undescribed members are accepted and dropped.
+/// A request of the Messages API as clients write it. Members that the schema does not describe are accepted and
+/// dropped.
 pub struct MessagesRequest;
 
 /// A request to count a prompt's tokens: the members that the prompt depends on.

@@ -10,7 +10,7 @@ fn parse(body: &Value) -> Result<Request, ApiError> {
     super::parse(&Bytes::from(body.to_string()))
 }
 
-/// A body with the required members and these.
+/// Returns a body with the required members and these.
 fn with(members: Value) -> Value {
     let mut body =
         json!({"model": "Model Flash", "max_tokens": 100, "messages": [{"role": "user", "content": "Hi"}]});
@@ -332,7 +332,7 @@ fn a_fault_of_a_block_is_named_by_its_place() {
     ]);
 }
 
-/// Any JSON that contains words of this dialect.
+/// Generates JSON that contains words of this dialect.
 fn hostile() -> impl Strategy<Value = Value> {
     json_of(vec![
         "messages",

@@ -39,7 +39,8 @@ pub(super) fn tools(body: &Members<'_, '_>, draft: &mut Draft) -> Result<Dropped
     Ok(dropped)
 }
 
-/// Prefixes of the types of tools that clients run although the vendor describes them to the model. A version follows.
+/// Prefixes of tool types that clients run although the vendor describes them to the model. A version follows each
+/// prefix.
 const RUN_BY_CLIENTS: [&str; 5] =
     ["bash_", "text_editor_", "memory_", "tool_search_tool_bm25", "tool_search_tool_regex"];
 

@@ -9,7 +9,7 @@ use shared::{
 };
 use token_bounds::MAX_DEPTH;
 
-/// Names with a meaning in the newer APIs' messages, items, parts and sources.
+/// Member names that the newer APIs use in messages, items, parts and sources.
 pub(crate) const PARTS: &[&str] = &[
     "action",
     "annotations",

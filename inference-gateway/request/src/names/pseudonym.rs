@@ -11,7 +11,7 @@ pub(crate) fn pseudonym(account: AccountId, text: &str) -> String {
     hasher.finalize().to_hex().to_string()
 }
 
-/// Longest name of a user or a cache kept unchanged, in bytes. Vendors accept 64 to 256 characters.
+/// Maximum length, in bytes, of a user's or cache's name that is kept unchanged. Vendors accept 64 to 256 characters.
 const MAX_NAME: usize = 256;
 
 /// Returns a caller's name for a user or a cache, or the hash of a long one, to keep with a request.

@@ -15,7 +15,7 @@ pub(crate) struct Cut {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CutWhen {
     Always,
-    /// Only for servers that get no undocumented members.
+    /// Servers that get no undocumented members.
     Unknown,
     /// Servers that may not compact a conversation.
     Compaction,
@@ -23,8 +23,8 @@ pub(crate) enum CutWhen {
     Separate,
 }
 
-/// Finds the ranges to remove from a list or an object, each with its value's number. `ends` has the end of each value,
-/// and whether it stays. If no value stays, all are removed at once, as the first.
+/// Finds the ranges to remove from a list or an object, each with the index of its value. `ends` contains each value's
+/// end and whether the value stays. If no value stays, a single range with the index 0 removes all of them.
 pub(super) fn removals(json: &str, ends: &[(usize, bool)]) -> Vec<(usize, Range<usize>)> {
     let after_comma =
         |end: usize| end + memchr::memchr(b',', &json.as_bytes()[end..]).map_or(0, |comma| comma + 1);
@@ -36,7 +36,7 @@ pub(super) fn removals(json: &str, ends: &[(usize, bool)]) -> Vec<(usize, Range<
     for (number, (end, stays)) in ends.iter().enumerate() {
         let before = number.checked_sub(1).map(|before| ends[before].0);
         if number < first_kept {
-            // Removes the comma after it too.
+            // Also removes the comma after the value.
             removed.push((number, before.map_or(1, after_comma)..after_comma(*end)));
         } else if !stays {
             removed.push((number, before.unwrap_or(1)..*end));

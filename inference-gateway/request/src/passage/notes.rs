@@ -18,9 +18,9 @@ use crate::names::{
 
 /// Member that tells a vendor what to cache.
 const CACHE_CONTROL: &str = "cache_control";
-/// Maximum number of parts cut out of a body: far more than the tools of any client.
+/// Maximum number of parts cut out of a body: far more than any client has tools.
 const MOST_CUTS: usize = 8192;
-/// Characters kept of an unknown member's name. Names in the catalogue are shorter.
+/// Number of characters kept from an unknown member's name. Names in the catalogue are shorter.
 const KEPT_NAME: usize = 65;
 
 #[derive(Default)]
@@ -120,7 +120,7 @@ impl PassageNotes {
         Ok(())
     }
 
-    /// Cuts the elements that `is_kept` rejects out of a list.
+    /// Cuts out of a list the elements that `is_kept` rejects.
     pub(crate) fn cut_elements(
         &mut self,
         list: &Value<'_, '_>,
@@ -140,7 +140,7 @@ impl PassageNotes {
         Ok(())
     }
 
-    /// Cuts unknown members out of an object, for servers that they do not pass to. Other values stay unchanged.
+    /// Cuts unknown members out of an object, for servers that must not get them. Other values stay unchanged.
     pub(crate) fn only(
         &mut self,
         object: &Value<'_, '_>,

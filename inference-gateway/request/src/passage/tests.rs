@@ -20,7 +20,7 @@ const RESPONSES: &str = r#"speaks = ["responses"]"#;
 const MESSAGES: &str = r#"speaks = ["messages", "chat"]"#;
 /// An upstream that accepts undocumented members.
 const TAKES_UNKNOWN: &str = "speaks = [\"responses\"]\npass_members = [\"x_unknown\"]";
-/// The words of reasoning effort that vendors accept.
+/// The reasoning efforts that vendors accept.
 const ALL_EFFORTS: &str = r#"efforts = ["none", "minimal", "low", "medium", "high", "xhigh", "max"]"#;
 
 type Parse = fn(&Bytes) -> Result<Request, ApiError>;
@@ -119,7 +119,7 @@ fn parts_that_no_chat_has_pass_and_count() {
     let asked = forward(messages::parse, &blocks(search), MESSAGES).unwrap();
     assert!(asked.prompt_bound > plain.prompt_bound + 40, "{} {}", asked.prompt_bound, plain.prompt_bound);
     assert!(passed(messages::parse, &blocks(search), MESSAGES).contains(search));
-    // An upstream that is asked in chat cannot be told this.
+    // The chat API cannot express this.
     let error = forward(messages::parse, &blocks(search), "").err().unwrap();
     assert_eq!(
         (error.code, error.param.as_deref()),
@@ -146,12 +146,12 @@ fn parts_that_no_chat_has_pass_and_count() {
     }
 }
 
-/// The request with this item after a user message.
+/// Returns the request with this item after a user message.
 fn with_item(item: &Value) -> String {
     json!({"model": "m", "input": [{"role": "user", "content": "Hi"}, item]}).to_string()
 }
 
-/// The request with these blocks as a system message after a user message.
+/// Returns the request with these blocks as a system message after a user message.
 fn with_system(blocks: &Value) -> String {
     let messages = json!([{"role": "user", "content": "Hi"}, {"role": "system", "content": blocks}]);
     json!({"model": "m", "max_tokens": 9, "messages": messages}).to_string()

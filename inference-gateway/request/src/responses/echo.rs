@@ -8,7 +8,7 @@ use shared::{
 
 use crate::draft::MAX_TOOLS;
 
-/// Name of a member of the response, the kind of value that it repeats, and its value otherwise.
+/// Name of a member of the response, the kind of request value that it repeats, and its default.
 const REPEATED: [(&str, Kind, &str); 10] = [
     ("instructions", Kind::String, "null"),
     ("max_output_tokens", Kind::Number, "null"),
@@ -82,7 +82,7 @@ pub(super) fn echo(members: &Members<'_, '_>) -> Result<String, ApiError> {
 /// Members of a function that clients' types require, which are `null` if the request has none.
 const OF_FUNCTIONS: [&str; 3] = ["description", "parameters", "strict"];
 
-/// The offered tools as spelled, with all members that clients require of a function.
+/// Returns the offered tools as spelled, with all members that clients require of a function.
 fn tools(members: &Members<'_, '_>) -> Result<String, ApiError> {
     let mut tools = String::from("[");
     if let Some(list) = members.get("tools") {

@@ -8,7 +8,8 @@ use crate::draft::{MAX_TOKENS, MAX_TOOLS, TEMPERATURE, TOP_LOGPROBS, TOP_P};
 
 pub(super) const SUMMARIES: [&str; 3] = ["auto", "concise", "detailed"];
 
-/// A request of the Responses API as clients write it. Undescribed members are accepted and dropped.
+/// A request of the Responses API as clients write it. Members that the schema does not describe are accepted and
+/// dropped.
 pub struct ResponsesRequest;
 
 shared::schema!(ResponsesRequest, "ResponsesRequest", responses_request_schema);

@@ -454,7 +454,7 @@ fn what_is_repeated_is_on_one_line_however_it_was_spelled() {
     assert!(!reply.echo.contains(['\n', '\r']));
 }
 
-/// Any JSON that contains words of this dialect.
+/// Generates JSON that contains words of this dialect.
 fn hostile() -> impl Strategy<Value = Value> {
     json_of(vec![
         "input",

@@ -51,7 +51,7 @@ fn embeddings_requests() {
     });
 }
 
-/// A model for chats, followed by models of other servers and APIs.
+/// Returns a model for chats, followed by models of other servers and APIs.
 fn models() -> Vec<Model> {
     vec![
         model("openai"),
@@ -63,7 +63,7 @@ fn models() -> Vec<Model> {
     ]
 }
 
-/// Checks everything that is written of a request for each model. Returns what is written for the first one.
+/// Checks everything that a request becomes for each model. Returns what it becomes for the first one.
 fn check(
     parse: impl Fn(&Bytes) -> Result<Request, ApiError>,
     input: &Input,

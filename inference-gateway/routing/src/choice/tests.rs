@@ -19,7 +19,7 @@ fn upstreams(in_flight: &[u64]) -> Vec<Candidate> {
     in_flight.iter().enumerate().map(candidate).collect()
 }
 
-/// Health after these outcomes, all at the same time.
+/// Returns the health after these outcomes, all at the same time.
 fn health(outcomes: &[AttemptOutcome]) -> Health {
     outcomes.iter().fold(Health::default(), |health, outcome| health.after(*outcome, Duration::ZERO))
 }
@@ -158,7 +158,7 @@ fn an_upstream_whose_every_answer_breaks_is_not_well_because_it_begins_them() {
 struct Cache(VecDeque<u64>);
 
 impl Cache {
-    /// Returns whether the conversation was read before.
+    /// Reads a conversation. Returns whether it was in the cache.
     fn read(&mut self, conversation: u64, room: usize) -> bool {
         let known = self.0.iter().position(|known| *known == conversation);
         known.map(|at| self.0.remove(at));
@@ -170,8 +170,9 @@ impl Cache {
     }
 }
 
-/// Share of 8,000 requests, of 200 conversations in random turns, whose conversation was in the cache of the chosen
-/// upstream, among four with room for 60 each; 24 requests are in flight at any time.
+/// Returns how many of 8,000 requests went to an upstream that had their conversation in its cache. The requests belong
+/// to 200 conversations in random turns, each of four upstreams has room for 60, and 24 requests are in flight at any
+/// time.
 fn found(affine: bool) -> usize {
     let mut four = upstreams(&[0; 4]);
     let mut caches: Vec<_> = (0..4).map(|_| Cache(VecDeque::new())).collect();

@@ -19,9 +19,10 @@ const EXTENSION_PAUSE: Duration = Duration::from_millis(500);
 /// Silence after which everything that the upstream sent before its client left has been read. The next token takes
 /// longer.
 pub(super) const CAUGHT_UP_AFTER: Duration = Duration::from_millis(10);
-/// Maximum time to read and count the upstream's output after a stream has ended. The upstream generates meanwhile.
+/// Maximum time to read and count the upstream's output after a stream has ended. The upstream continues to generate
+/// during this time.
 pub(super) const CATCH_UP_BOUND: Duration = Duration::from_millis(100);
-/// Maximum time to read and count output after a lost hold. The sockets of a gateway that was frozen contain a lot.
+/// Maximum time to read and count output after a lost hold. When a frozen gateway resumes, its sockets contain a lot.
 pub(super) const CATCH_UP_BOUND_OF_LOST: Duration = Duration::from_millis(500);
 /// Once the buffer of a client that reads nothing is full, its stream ends after this many quarters of `client_stall`.
 /// A client that returns before it counts as gone still gets the reason.
@@ -33,9 +34,9 @@ pub(super) struct Deadlines {
     unread_bound: Duration,
     /// Whether nothing is read until an extension or a renewed lease arrives.
     is_blocked: bool,
-    /// Since when the stream has been waiting for an extension or a renewed lease.
+    /// When the stream began to wait for an extension or a renewed lease, if it still does.
     waiting_since: Option<Instant>,
-    /// Since when nothing more has been read, because the client reads nothing and its buffer is full.
+    /// When reading stopped because the client reads nothing and its buffer is full, if that still holds.
     full_since: Option<Instant>,
     /// Whether the upstream is being read.
     listening: bool,
@@ -180,7 +181,7 @@ impl Deadlines {
         self.reading_on_deadline(reading_on).is_some_and(|deadline| now >= deadline)
     }
 
-    /// Returns when something is due if nothing happens before.
+    /// Returns when something is next due, unless an event comes first.
     pub(super) fn next(&self, state: StreamState, now: Instant) -> Instant {
         let StreamState { settled, silence, extending, unwritten, reading_on } = state;
         let extension = self.waiting_since.filter(|_| !extending).map(|_| now + EXTENSION_PAUSE);
@@ -222,7 +223,7 @@ mod tests {
     const SILENCE: Duration = Duration::from_mins(5);
     const STALL: Duration = Duration::from_secs(12);
     const UNREAD_BOUND: Duration = Duration::from_secs(9);
-    /// Nothing is reported, in flight or unwritten.
+    /// A state with nothing reported, in flight or unwritten.
     const PLAIN: StreamState = StreamState {
         settled: false,
         silence: None,

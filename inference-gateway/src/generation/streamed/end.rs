@@ -114,7 +114,7 @@ impl Stream {
         pipe.put_last(memory.leave_with(meter.output().take()));
     }
 
-    /// Records what the end shows about the upstream's health. The request may be why something cannot be read, and a
+    /// Records what the end shows about the upstream's health. Unreadable output may be the request's fault, and a
     /// server that answers is healthy, even if the answer is empty.
     fn note_health(&self, end: &End) {
         let too_long = self.meter.too_long_events();

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::stream::Stream;
 
-/// Time between two checks of a silent upstream. It generates some tens of tokens in it.
+/// Time between two checks of a silent upstream, in which it may generate some tens of tokens.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 impl Stream {
@@ -25,7 +25,7 @@ impl Stream {
         self.deadlines.heard(now);
     }
 
-    /// Counts what the upstream may have generated in the current silence towards the hold.
+    /// Counts towards the hold what the upstream may have generated in the current silence.
     pub(super) fn count_silence(&mut self, now: Instant) {
         let tokens = self.silent_since().map_or(0, |since| {
             let silence = now.saturating_duration_since(since);
@@ -39,7 +39,7 @@ impl Stream {
         self.silent_since().map(|since| (since + Pace::SILENCE_AFTER).max(now + LOOK_EVERY))
     }
 
-    /// Returns when the current silence began; `None` if nothing unheld can be generated during it.
+    /// Returns when the current silence began; `None` if the hold covers all that can be generated during it.
     fn silent_since(&self) -> Option<Instant> {
         let meter = &self.meter;
         let generates = self.pace.has_begun() && !meter.is_finished() && !meter.has_last_chunk();

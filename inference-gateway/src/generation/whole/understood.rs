@@ -15,7 +15,8 @@ pub(super) enum NotUnderstood {
     Failed(UpstreamFailure),
 }
 
-/// What could be read was folded before, so only an answer that broke off, or a body without one, is the server's failure.
+/// Everything readable was already folded, so the server has failed only if the answer broke off or the body contains
+/// none.
 impl From<Nonsense> for NotUnderstood {
     fn from(nonsense: Nonsense) -> Self {
         match nonsense {
@@ -93,8 +94,8 @@ fn folded<'b>(job: &Job, folded: &'b Folded) -> Result<Completion<'b>, NotUnders
     Ok(completion)
 }
 
-/// Returns whether a body could come from a model server, instead of being a proxy's page or part of an answer. What the
-/// request made the model write may be why the JSON is broken.
+/// Returns whether a body could come from a model server, rather than being a proxy's page or part of an answer. What
+/// the request made the model write may be why the JSON is broken.
 fn is_an_answer(body: &[u8]) -> bool {
     match from_slice::<&RawValue>(body) {
         Ok(_) => true,

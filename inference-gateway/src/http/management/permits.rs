@@ -51,22 +51,23 @@ impl ManagementPermits {
         }
     }
 
-    /// A permit for a request of an account.
+    /// Takes a permit for a request from an account.
     pub(in super::super) fn of_account(&self, account: AccountId) -> Result<Permit, ApiError> {
         self.requests.try_take(Owner::Account(account), 1).ok_or_else(overloaded)
     }
 
-    /// A permit for a request without a valid credential, which a key-service will refuse.
+    /// Takes a permit for a request without a valid credential, which a key-service will refuse.
     pub(in super::super) async fn unauthenticated(&self, network: Network) -> Result<Permit, ApiError> {
         wait_for_permit(&self.unauthenticated, Owner::Network(network)).await.ok_or_else(overloaded)
     }
 
-    /// A permit for a page of the dashboard.
+    /// Takes a permit for a page of the dashboard.
     pub(in super::super) async fn page(&self, network: Network) -> Result<Permit, ApiError> {
         wait_for_permit(&self.pages, Owner::Network(network)).await.ok_or_else(overloaded)
     }
 
-    /// Permits for an export: one from the network that has this permit, and one from a signed-in member's account.
+    /// Takes permits for an export: one from the network that has this permit, and one from a signed-in member's
+    /// account.
     pub(super) fn export(
         &self,
         permit: &Permit,
@@ -78,7 +79,7 @@ impl ManagementPermits {
         Ok((of_network, of_account))
     }
 
-    /// A permit for `bytes` of a page in memory, from the owner of this permit. A small page needs none.
+    /// Takes a permit for `bytes` of a page in memory, from the owner of `permit`. A small page needs none.
     pub(super) fn memory(&self, permit: &Permit, bytes: usize) -> Result<Option<Permit>, ApiError> {
         if bytes <= SMALL_PAGE {
             return Ok(None);

@@ -7,7 +7,7 @@ use shared_catalog::{Effort, Model};
 /// Query parameter with which Codex requests its own form of the list.
 const CLIENT_VERSION: &str = "client_version";
 
-/// Codex's instructions to the model. It has none of its own for a model from a list.
+/// Codex's instructions to the model. Codex has no instructions of its own for a model from a list.
 const INSTRUCTIONS: &str = "You are Codex, a coding agent in a terminal on the user's computer. Work on the user's task with \
     the tools that you are given: read before you change, keep changes small, and run what shows that they work. Go on \
     until the task is done. Then say in a few sentences what you did, and what is left.";
@@ -28,7 +28,7 @@ struct CodexModel<'a> {
     slug: &'a str,
     display_name: &'a str,
     context_window: u64,
-    /// Words of reasoning effort that the model accepts.
+    /// Reasoning efforts that the model accepts.
     supported_reasoning_levels: Vec<ReasoningLevel>,
     /// Position in the list.
     priority: usize,

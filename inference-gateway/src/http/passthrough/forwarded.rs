@@ -62,7 +62,7 @@ fn host(request: &Request<Body>) -> Option<String> {
     request.uri().authority().map(ToString::to_string).or_else(named)
 }
 
-/// The last value of a header that may be a list.
+/// Returns the last value of a header that may be a list.
 fn last(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
     let value = headers.get_all(name).iter().next_back()?.to_str().ok()?;
     value.rsplit(',').next().map(|last| last.trim().to_owned()).filter(|last| !last.is_empty())

@@ -32,7 +32,7 @@ pub struct CatalogueEntry<'a> {
     pub preset: Option<&'a Preset>,
     /// The server's own name for the model.
     pub upstream_model: &'a str,
-    /// Factor from costs to prices. Without a factor, listed prices are the prices.
+    /// Factor that turns the listed costs into prices. Without a factor, the listed prices are the model's prices.
     pub markup: Option<&'a str>,
 }
 

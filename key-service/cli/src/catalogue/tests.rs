@@ -60,7 +60,7 @@ fn rates(text: &str) -> Rates {
 
 const SERVICE: &str = "[service]\nname = \"f\"\nprovider = \"f\"\ndocs = \"f\"\n";
 
-/// The model in an entry that a person has completed.
+/// Returns the model in an entry that a person has completed.
 fn completed(entry: &str) -> Model {
     let text = format!("{SERVICE}{entry}").replace("url = \"\"", "url = \"https://api.example.com/v1\"");
     Catalog::parse(&text, "entry").unwrap().models.remove(0)
@@ -229,7 +229,7 @@ fn a_model_whose_rates_are_in_tiers_alone_has_them_and_a_list_may_begin_with_a_m
     assert!(!entry.contains("not imported"), "{entry}");
 }
 
-/// A catalogue with one model on an upstream of this kind, with these further lines.
+/// Returns a catalogue with one model on an upstream of this kind, with these further lines.
 fn offered(kind: &str, price: &str, upstream: &str) -> String {
     format!(
         "{SERVICE}[[model]]\nid = \"Lark\"\nowned_by = \"f\"\ncontext_window = 9\nmax_output_tokens = 9\n{price}\n\
@@ -257,7 +257,7 @@ fn a_check_says_which_models_may_lose_money() {
     let (out, none) = check(&offered("vllm", &format!("sell_below_cost = true\n{PRICE}"), &cost));
     assert_eq!(none, None);
     assert!(out.contains("`cache_write` sells for 3 and costs 3.75."), "{out}");
-    // What the services refuse at their start.
+    // The check refuses what the services refuse at their start.
     let (out, error) = check(&offered("vllm", PRICE, &cost));
     assert!(out.is_empty(), "{out}");
     assert!(

@@ -23,7 +23,7 @@ pub(crate) fn open(file: &Path) -> anyhow::Result<BufReader<File>> {
     Ok(opened)
 }
 
-/// Name of a file in messages.
+/// Returns the name of a file for messages.
 pub(crate) fn name(file: &Path) -> String {
     file.file_name().unwrap_or(file.as_os_str()).to_string_lossy().into_owned()
 }

@@ -13,12 +13,12 @@ use shared::{ids::AccountId, money::NanoUsd, wire::MAX_PAGE};
 
 const ACCOUNT: &str = "acme";
 
-/// An export that was made for these tests.
+/// Returns the path of an export that was made for these tests.
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/moving").join(name)
 }
 
-/// One version's tables as CSV, teams first.
+/// Returns one version's tables as CSV, teams first.
 fn csv() -> Vec<PathBuf> {
     ["teams", "budgets", "models", "keys"].map(|table| fixture(&format!("litellm-1.74-{table}.csv"))).into()
 }
@@ -51,7 +51,7 @@ async fn keys(store: &Store, account: AccountId) -> Vec<ApiKey> {
     store.keys(account, page).await.unwrap()
 }
 
-/// A line of JSON with the SHA-256 of this byte, and more members.
+/// Returns a line of JSON with the SHA-256 of this byte, and more members.
 fn line(of: u8, more: &str) -> String {
     format!(r#"{{"sha256": "{}"{more}}}"#, hex::encode([of; 32]))
 }

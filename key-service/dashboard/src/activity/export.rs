@@ -7,7 +7,8 @@ use domain::ledger::Settlement;
 use key_service_page::csv::cell;
 use key_service_store::store::JournalEntry;
 
-/// Names of the CSV columns and the JSON members. Scripts rely on them: add, never rename. Only owners get the last one.
+/// Names of the CSV columns and the JSON members. Scripts rely on them: add, never rename. Only owners get the last
+/// one.
 const NAMES: [&str; 33] = [
     "number",
     "time",

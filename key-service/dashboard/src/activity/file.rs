@@ -24,7 +24,7 @@ use key_service_page::{
 use key_service_ranges::range::Range;
 use key_service_store::store::StoreError;
 
-/// Entries read at a time. This bounds the memory of an export.
+/// Number of entries read at a time. It bounds the memory of an export.
 const ENTRIES_IN_PIECE: usize = 500;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,8 +96,8 @@ fn file(
 }
 
 impl Rest {
-    /// Returns the next piece of the file. If the store fails, the connection is cut, so that no client mistakes a part for
-    /// the whole file.
+    /// Returns the next piece of the file. If the store fails, the connection is cut, so that no client mistakes a part
+    /// for the whole file.
     async fn next_piece(rest: Option<Self>) -> Result<Option<(Bytes, Option<Self>)>, StoreError> {
         let Some(mut rest) = rest else { return Ok(None) };
         let (management, reach) = (rest.management.clone(), rest.reach);

@@ -90,8 +90,8 @@ pub(super) fn offset(query: &Fields, name: &str) -> i64 {
     minutes.unwrap_or(0)
 }
 
-/// Returns the query with its days filled in. A named range sets both. Otherwise a first day is added: the day of the oldest
-/// entry if the field is there but empty, else the first of the last [`DAYS`].
+/// Returns the query with its days filled in. A named range sets both. Otherwise a first day is added: the day of the
+/// oldest entry if the field is there but empty, else the first of the last [`DAYS`].
 pub(super) fn with_days(query: &Fields, range: &Range, today: Day, oldest: Option<Timestamp>) -> Fields {
     if range.is_named(query) {
         return with_range(query, range);

@@ -99,7 +99,7 @@ fn acts(viewer: &Viewer, key: &ApiKey) -> Markup {
     }
 }
 
-/// The switch that enables or disables the key at once.
+/// Renders the switch that enables or disables the key at once.
 fn switch(viewer: &Viewer, key: &ApiKey) -> Markup {
     let (is_on, next) = if key.spend.disabled { ("false", "true") } else { ("true", "false") };
     html! {
@@ -195,7 +195,8 @@ fn models_note(app: &App, key: &ApiKey, groups: &[&Group]) -> Markup {
     html! { @if let Some(says) = says { p.note { (says) } } }
 }
 
-/// Returns a chat model that all lists allow, for commands to paste. Without one, it is the first model of the catalogue.
+/// Returns a chat model that all lists allow, for commands to paste. Without one, it is the first model of the
+/// catalogue.
 pub(crate) fn first_model(app: &App, lists: &[&Vec<String>]) -> String {
     let catalog = app.catalog.get();
     let mut chats = catalog.models.iter().filter(|model| model.serves.chat);
@@ -217,7 +218,8 @@ async fn forms(
     Ok(html! {
         section.card {
             h2 { "Settings" }
-            // `autocomplete=off`: after a reload, browsers would otherwise show what was typed instead of the stored values.
+            // `autocomplete=off`: after a reload, browsers would otherwise show what was typed instead of the stored
+            // values.
             form.stack method="post" action=(path) autocomplete="off" {
                 (hidden(viewer))
                 (settings_form::edit_fields::<KeyField>(entered, &present, &offered))

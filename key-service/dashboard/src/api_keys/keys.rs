@@ -67,7 +67,7 @@ const STATUSES: [(&str, &str); 8] = [
     ("revoked", "Revoked"),
 ];
 
-/// Characters of a label that a duplicate keeps, leaving room for "(copy)".
+/// Number of characters of a label that a duplicate keeps, leaving room for "(copy)".
 const MAX_LABEL_OF_COPY: usize = 70;
 
 pub(crate) async fn list(

@@ -1,5 +1,5 @@
-//! Bulk actions on API keys: select them in a list, confirm, and then revoke, disable, enable or move them, or change their
-//! expiry.
+//! Bulk actions on API keys: select them in a list, confirm, and then revoke, disable, enable or move them, or change
+//! their expiry.
 
 use axum::{extract::State, response::Response};
 use maud::{Markup, html};

@@ -30,7 +30,8 @@ const GRACES: [(u64, &str); 5] = [
 /// Preselected grace period: enough time to replace the key wherever it is used.
 const USUAL_GRACE: u64 = 86_400;
 
-/// Explains what rotating does and asks for confirmation. A revoked or expired key cannot be rotated; a disabled one can.
+/// Explains what rotating does and asks for confirmation. A revoked or expired key cannot be rotated; a disabled one
+/// can.
 pub(crate) async fn show(
     ObjectPage { app, viewer, object: key, .. }: ObjectPage<ApiKey, KeysViewer>,
 ) -> Result<Response, Failure> {

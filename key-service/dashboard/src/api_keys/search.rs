@@ -21,11 +21,11 @@ use key_service_store::store::StoreError;
 /// Path of the form that searches.
 pub(crate) const SEARCH: &str = "/dashboard/keys/search";
 
-/// From this length on, a text of letters and digits may be a secret even without a known prefix.
+/// Length from which a text of letters and digits may be a secret even without a known prefix.
 const SECRET_CHARS: usize = 24;
 
-/// Redirects a plaintext to its key, and anything else to the list with the filters in its address. A text that no label
-/// contains stays out of the address, since it may be a secret.
+/// Redirects a plaintext to its key, and anything else to the list with the filters in its address. A text that no
+/// label contains stays out of the address, since it may be a secret.
 pub(crate) async fn search(State(app): State<App>, Act { viewer, form }: Act) -> Result<Response, Failure> {
     viewer.may(Effect::Read, Subject::Keys)?;
     let text = form.get("q").trim();

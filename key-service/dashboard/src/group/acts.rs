@@ -73,7 +73,8 @@ async fn forms(
     Ok(html! {
         section.card {
             h2 { "Settings" }
-            // `autocomplete=off`: after a reload, browsers would otherwise show what was typed instead of the stored values.
+            // `autocomplete=off`: after a reload, browsers would otherwise show what was typed instead of the stored
+            // values.
             form.stack method="post" action=(path(group)) autocomplete="off" {
                 (hidden(viewer))
                 (settings_form::edit_fields::<GroupField>(entered, &present, &offered))

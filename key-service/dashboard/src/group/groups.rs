@@ -47,9 +47,9 @@ use key_service_settings::{
 };
 use key_service_store::store::{Found, Order};
 
-/// Maximum child groups on a group's page, newest first. More would make the page larger than about 100 kB.
+/// Maximum number of child groups on a group's page, newest first. More would make the page larger than about 100 kB.
 const CHILDREN_ON_PAGE: usize = 100;
-/// Maximum keys on a group's page, newest first, each with its charges.
+/// Maximum number of keys on a group's page, newest first, each with its charges.
 const KEYS_ON_PAGE: usize = 25;
 
 /// Lists the groups. Child groups are below their parents.

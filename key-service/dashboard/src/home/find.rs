@@ -77,15 +77,15 @@ async fn page_of(app: &App, viewer: &Viewer, text: &str) -> Result<Option<String
     Ok(number.map(|number| format!("{}?after=0-{}", events::PATH, number + 1)))
 }
 
-/// Returns the address of the list of requests, filtered to this one. The range begins with the day of its id, allowing for
-/// a clock ahead of ours, and ends with the next day, since a request is billed when it ends.
+/// Returns the address of the list of requests, filtered to this one. The range begins with the day of its id, allowing
+/// for a clock ahead of ours, and ends with the next day, since a request is billed when it ends.
 fn address_of(request: RequestId) -> String {
     let (first, last) = (request.created_at().minus(MOST_LEAD), request.created_at());
     format!("{ACTIVITY}?request={request}&from={}&to={}", Day::of(first), Day::of(last).plus(1))
 }
 
-/// Parses a generation id, also from an answer's id. Our own Responses and Messages answers put the generation's digits
-/// after `resp_` and `msg_`. Answers passed on from a vendor keep the vendor's id, which is not found.
+/// Parses a generation id, or finds it in an answer's id. Our own Responses and Messages answers put the generation's
+/// digits after `resp_` and `msg_`. Answers passed on from a vendor keep the vendor's id, which is not found.
 fn generation_of(text: &str) -> Option<GenerationId> {
     let digits =
         [GenerationId::PREFIX, "resp_", "msg_"].into_iter().find_map(|prefix| text.strip_prefix(prefix))?;

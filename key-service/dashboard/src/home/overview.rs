@@ -1,4 +1,5 @@
-//! The first page: figures of a range, what needs attention, and who spent the most; for a new account, the first steps.
+//! The first page: figures of a range, what needs attention, and who spent the most; for a new account, the first
+//! steps.
 
 use axum::{
     extract::{Request, State},
@@ -36,7 +37,7 @@ use key_service_ranges::{
     spend::{SpendReport, SpendScope, SpendView},
 };
 
-/// Above this many days, "more than a year" is shown instead of a number.
+/// Number of days above which "more than a year" is shown instead of a number.
 const FAR: i64 = 365;
 
 /// Shows the account at a glance. A lead is redirected to the group.
@@ -53,7 +54,7 @@ pub(crate) async fn show(
     let query = query(&request);
     let view = SpendView::of(&query, SpendScope::Account, today);
     let report = view.read(&app, reach).await?;
-    // The rate, for the runway here and for the days left that later pages show.
+    // The spend rate determines the runway on this page, and the days left that later pages show.
     viewer.days_left = app.management.spend_rate(account).await?.days_left(credit);
     let was_used = !app.management.top_keys(account, 1).await?.is_empty();
     let jumps = jumps::sentences(&app, reach).await?;

@@ -26,10 +26,10 @@ use key_service_settings::budget::{may_raise, raise_today, reached_badge, tighte
 pub(crate) const MUTE: &str = "/dashboard/alarms/mute";
 pub(crate) const UNMUTE: &str = "/dashboard/alarms/unmute";
 
-/// Keys listed under each heading. The heading counts all that were found.
+/// Number of keys listed under each heading. The heading counts all that were found.
 const NAMED: usize = 5;
 
-/// Up to this many keys and webhooks, the strip is open.
+/// Maximum number of keys and webhooks with which the strip is open.
 const FEW: u64 = 6;
 
 /// What the account's alarms show in addition to its keys.
@@ -126,7 +126,7 @@ fn in_short(alarm: Alarm, number: u64, has_all: bool) -> String {
 fn details(viewer: &Viewer, trouble: &Trouble, now: Timestamp, shown: &AlarmCounts) -> Markup {
     let Trouble { limited, ended, nearly, expiring, refused: _, limits, has_all, group } = trouble;
     let reached = |TroubledKey { key, .. }: &TroubledKey| {
-        // A group's limit may be the reason. In that case, its limit is shown.
+        // If a group's limit is the reason, that limit is shown.
         let own = limits.limits(Holder::Key(key.id, None), &key.spend.budget);
         let shown = limits.first_reached(key).map_or(own, |(_, limit)| vec![limit]);
         html! { (tightest(&shown)) @if let Some(of) = trouble.limits.of_key(key) { " " (reached_badge(Some(of))) } }

@@ -30,7 +30,7 @@ use key_service_store::store::Deposit;
 const PATH: &str = "/dashboard/credit";
 /// Maximum number of deposits on pages and in the file, newest first. They are read at once.
 const DEPOSITS: usize = 10_000;
-/// Months for which the page links statements.
+/// Number of months for which the page links statements.
 const MONTHS: usize = 13;
 
 pub(crate) async fn show(
@@ -76,7 +76,7 @@ pub(crate) async fn show(
     Ok(page(&viewer, Section::Credit, "Credit", &content))
 }
 
-/// Links the statements of the months since the account was opened whose counters are still kept.
+/// Links the monthly statements since the account was opened, as far back as counters are kept.
 fn statements(app: &App, account: AccountId) -> Markup {
     let (this, first) = (Month::of(app.management.today()), Month::of(Day::of(account.created_at())));
     let months = std::iter::successors(Some(this), |month| Some(month.before()))

@@ -25,7 +25,8 @@ use key_service_page::{
 use key_service_settings::words::list_of;
 use key_service_store::store::Found;
 
-/// Newest active keys counted to show how many may call a model. This bounds the work in a large account.
+/// Number of newest active keys that are examined to show how many may call a model. It bounds the work in a large
+/// account.
 const COUNTED_KEYS: usize = 100;
 
 /// Shows what callers need to know about each model.

@@ -1,5 +1,5 @@
-//! Measures how fast the pages of an account with many keys and generations load, over SQLite and over Redis. Nothing is
-//! asserted.
+//! Measures how fast the pages of an account with many keys and generations load, over SQLite and over Redis. Nothing
+//! is asserted.
 //!
 //! `cargo test --release --workspace --lib -- --ignored --nocapture pages_of_a_large_account` prints a table.
 //! `MEASURE_ONLY` limits it to addresses that contain this text.

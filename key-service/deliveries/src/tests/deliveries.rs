@@ -84,7 +84,7 @@ async fn settle(dispatcher: &Arc<Dispatcher>) {
     dispatcher.running.reopen();
 }
 
-/// Types of the received events, in order.
+/// Returns the types of the received events, in order.
 fn kinds(receiver: &Receiver) -> Vec<String> {
     let kind = |request: &String| {
         let event: serde_json::Value =
@@ -283,7 +283,7 @@ async fn slow_receivers_of_one_account_leave_places_to_others() {
     for _ in 0..10 {
         dispatcher.look().await;
     }
-    // Each attempt has a task until the receiver's time is over.
+    // Each attempt's task runs until the receiver times out.
     assert_eq!(dispatcher.running.len(), 16, "a quarter of the places");
     make_keys(&office, other, 3).await;
     dispatcher.look().await;

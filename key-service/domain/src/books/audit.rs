@@ -269,7 +269,7 @@ impl Auditor {
         }
     }
 
-    /// Compares the balance after an entry with the balance before.
+    /// Compares the balance after an entry with the balance before it.
     fn follow(&mut self, before: NanoUsd, entry: AuditedEntry) {
         let proven = i128::from(before.nanos()) + i128::from(entry.delta.nanos());
         self.compare(Figure::Entry(entry.key, entry.number), entry.used_after, proven);

@@ -7,8 +7,8 @@
 
 use shared::time::Timestamp;
 
-/// Bits of a number without its epoch. Until the end of 2039, the epoch has at most 17 bits. So exported numbers are below
-/// 2^53, and readers of JSON keep them exactly.
+/// Number of bits in an exported number without its epoch. Until the end of 2039, the epoch has at most 17 bits. So
+/// exported numbers are below 2^53, and readers of JSON keep them exactly.
 const NUMBER_BITS: u32 = 36;
 const NUMBER: u64 = (1 << NUMBER_BITS) - 1;
 /// The beginning of 2025, when epochs begin to count hours.
@@ -49,7 +49,7 @@ pub enum CannotGoOn {
     MayBeLost(u64),
 }
 
-/// Returns the number of an epoch that starts now. `known` are earlier epochs: for a restore, the last ones of the
+/// Returns the number of an epoch that starts now. `known` lists earlier epochs: for a restore, the last ones of the
 /// backup and of the replaced store.
 pub fn next_epoch(known: impl IntoIterator<Item = u64>, now: Timestamp) -> u64 {
     let hours = u64::try_from(now.millis() / HOUR - FIRST_HOUR).unwrap_or_default();
@@ -76,7 +76,8 @@ impl Sequence {
     }
 
     /// Returns the number of the value after which a program continues, given the last exported number it has seen.
-    /// `last` is the number of the log's last value. After a restore, the program reads everything written since.
+    /// `last` is the number of the log's last value. After a restore, the program reads everything written since the
+    /// restore.
     pub fn after(&self, exported: u64, last: u64) -> Result<u64, CannotGoOn> {
         let (of_program, number) = (exported >> NUMBER_BITS, exported & NUMBER);
         // A later restore of an earlier backup has lost the epochs in between.
@@ -136,7 +137,8 @@ mod tests {
 
     #[test]
     fn after_a_failover_a_number_that_may_be_another_values_is_refused_with_the_last_sure_one() {
-        // The old master had 20 values. The replica had 15, the last two of which were written shortly before.
+        // The old master had 20 values. The replica had 15, the last two of which were written shortly before it took
+        // over.
         let sequence = sequence(EpochBegin::Lost, &[(14, 5)]);
         assert_eq!(sequence.after(13, 30), Ok(13));
         for unsure in [14, 15, 20, 4_000] {
@@ -175,8 +177,7 @@ mod tests {
             // The next restored store replaces this one in the same hour.
             (replaced, at) = (Some(epoch), now.plus(Duration::from_mins(5)));
         }
-        // The replaced store cannot be read, an hour or more later. A clock that is behind does not cause a repetition
-        // either.
+        // An hour or more later, the replaced store cannot be read. Even a clock that is behind repeats no number.
         let later = next_epoch(None, now.plus(Duration::from_hours(5)));
         assert!(sequence(EpochBegin::Restored, &[(11, later)]).exported(11) > seen);
         assert_eq!(next_epoch([later], now), later + 1);

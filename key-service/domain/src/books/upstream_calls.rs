@@ -10,11 +10,11 @@ pub const CLASSES: usize = BOUNDS.len() + 1;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UpstreamCalls {
     pub bills: u64,
-    /// Streams that had a first token, counted by the class of its time.
+    /// Number of streams in each class of time to the first token.
     pub first_tokens: [u64; CLASSES],
 }
 
-/// A time that is known only by its class.
+/// A time that was recorded only as a class of the histogram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClassedTime {
     /// At most this many milliseconds.

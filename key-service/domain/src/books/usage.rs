@@ -22,8 +22,8 @@ pub use self::ranking::{permille, ranked};
 pub use self::runway::{RATE_DAYS, SpendRate};
 use crate::ledger::{Entry, Payer, Record, Settlement};
 
-/// Maximum tokens of a kind that one request adds: a million times any model's context. A larger number is an
-/// upstream's error and would distort the counters.
+/// Maximum number of tokens of each kind that one request adds to the counters: a million times any model's context. A
+/// larger number is an upstream's error and would distort the counters.
 pub const COUNTED_PER_REQUEST: u64 = 1_000_000_000_000;
 
 /// How long after midnight the previous day's counters may still change. Key-service clocks differ by seconds at most.
@@ -138,7 +138,7 @@ impl Hour {
 
 /// Returns what a journal entry adds to the counters. `before` is the generation's record before the entry. The first
 /// settlement counts a request. The correction of an expiry counts on the day of the correction, so that day's charge
-/// may be negative. Tokens that the expiry counted in excess stay counted. A late capture counts nothing.
+/// may be negative. Tokens that the expiry overcounted are not subtracted. A late capture counts nothing.
 pub fn added(before: &Record, entry: &Entry) -> Added {
     let settlement = &entry.settlement;
     let (known, usage) = (at_known_cost(settlement), counted(settlement));

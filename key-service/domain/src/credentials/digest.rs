@@ -21,7 +21,7 @@ impl Pepper {
         <[u8; 32]>::from_hex(digits.expose_secret()).ok().map(Self)
     }
 
-    /// Derives a secret from the pepper that reveals neither the pepper nor other secrets.
+    /// Derives from the pepper a secret that reveals neither the pepper nor other secrets.
     pub(crate) fn derive(&self, context: &'static str, of: &[u8]) -> [u8; 32] {
         let mut hasher = blake3::Hasher::new_derive_key(context);
         hasher.update(&self.0).update(of);
@@ -107,7 +107,7 @@ impl fmt::Debug for ForeignKey {
 pub struct Digest(#[cbor(n(0), with = "minicbor::bytes")] [u8; 32]);
 
 impl Digest {
-    /// Returns the unkeyed BLAKE3 hash of data that is not secret, which distinguishes requests.
+    /// Returns the unkeyed BLAKE3 hash of data that is not secret. It is used to distinguish requests.
     pub fn of(bytes: &[u8]) -> Self {
         Self(*blake3::hash(bytes).as_bytes())
     }

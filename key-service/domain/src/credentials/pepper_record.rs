@@ -11,7 +11,7 @@ use crate::credentials::digest::{Pepper, Peppers};
 
 /// Context of the derivation, as BLAKE3 requires.
 const CONTEXT: &str = "faregate 2026-11-23 fingerprint of a pepper";
-/// Long enough that no two peppers have the same fingerprint by accident.
+/// Length of a fingerprint in bytes: long enough that no two peppers share one by accident.
 const BYTES: usize = 16;
 
 /// A keyed hash that distinguishes peppers and reveals nothing about them.

@@ -13,14 +13,14 @@ use crate::credentials::digest::{Digest, Pepper, Peppers};
 const CONTEXT: &str = "faregate 2026-11-23 secrets of second factors";
 /// Length of a secret in bytes, as recommended by RFC 4226.
 const SECRET: usize = 20;
-/// Name of the service in apps.
+/// Name of the service in authenticator apps.
 const ISSUER: &str = "Faregate";
 
-/// Recovery codes of a new second factor.
+/// Number of recovery codes of a new second factor.
 pub const RECOVERY_CODES: usize = 10;
-/// Random bytes of a recovery code: sixteen characters in base32.
+/// Number of random bytes in a recovery code: sixteen characters in base32.
 const RECOVERY_BYTES: usize = 10;
-/// Characters between the hyphens of a recovery code.
+/// Number of characters between the hyphens of a recovery code.
 const RECOVERY_GROUP: usize = 4;
 
 /// A random number, from which the secret is derived with the pepper and the member.
@@ -56,7 +56,7 @@ impl FactorId {
     }
 }
 
-/// Writes the number as pages contain it.
+/// Writes the number in the form that pages contain.
 impl fmt::Display for FactorId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&hex::encode(self.0))
@@ -87,8 +87,7 @@ impl TotpSecret {
         Self(Builder::new().with_secret(secret).build_noncompliant())
     }
 
-    /// Derives the secret of a stored second factor, with the pepper that its digest matches; `None` if it was derived
-    /// from another pepper.
+    /// Derives a stored second factor's secret from whichever pepper reproduces the stored digest; `None` if none does.
     pub fn of(peppers: &Peppers, member: MemberId, factor: &SecondFactor) -> Option<Self> {
         let mut secrets = peppers.all().map(|pepper| Self::new(pepper, member, factor.id));
         secrets.find(|secret| secret.digest() == factor.secret)

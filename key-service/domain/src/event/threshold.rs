@@ -36,7 +36,7 @@ pub enum MoneyBound {
 }
 
 impl MoneyBound {
-    /// Every limit in the order of their numbers.
+    /// All limits, in the order of their numbers.
     pub const ALL: [Self; 6] = [Self::Limit, Self::Hour, Self::Day, Self::Week, Self::Month, Self::Credit];
 }
 

@@ -43,7 +43,7 @@ pub struct Bounds {
     /// Maximum number of concurrent requests.
     #[n(3)]
     pub max_in_flight: Option<u64>,
-    /// Open holds that started while the budget had any further bounds.
+    /// Number of open holds that were opened while the budget had any further bounds.
     #[n(4)]
     pub in_flight: u64,
     /// Ids of the models that may be used; `None` for all.
@@ -100,7 +100,7 @@ impl Budget {
             || self.windows().any(|window| is_nearly_used(window.amount_at(now), window.at(now).used))
     }
 
-    /// Returns the raise of the lifetime limit, until it ends.
+    /// Returns the raise of the lifetime limit, if it has not ended.
     pub fn limit_raised(&self, now: Timestamp) -> Option<Raise> {
         self.bounds.as_ref()?.limit_raised.filter(|raise| !raise.has_ended(now))
     }
@@ -138,7 +138,7 @@ impl Budget {
         self.bounds = (bounds != Bounds::default()).then(|| Box::new(bounds));
     }
 
-    /// Moves the start of windows that were set at `now`.
+    /// Sets the start of the windows that were set at `now` to `begin`.
     pub fn begin_windows(&mut self, now: Timestamp, begin: Timestamp) {
         self.windows_mut().filter(|window| window.start == now).for_each(|window| window.start = begin);
     }

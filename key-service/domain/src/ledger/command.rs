@@ -93,8 +93,9 @@ pub struct NewHold {
     pub enough: NanoUsd,
     /// The amount to hold if available; at least `enough`.
     pub most: NanoUsd,
-    /// If less than this is available, the request is refused as [`Refused::Reserved`]: the amounts above assume a
-    /// maximum number of prompt tokens, and an exact count would lower them. Zero if the prompt cannot be counted.
+    /// If less than this is available, the request is refused as [`Refused::Reserved`], so that the gateway counts the
+    /// prompt exactly: the amounts above assume a maximum number of prompt tokens, which an exact count would lower.
+    /// Zero if the prompt cannot be counted.
     pub room_for_bound: NanoUsd,
     /// Maximum number of prompt tokens, which rates count until the real number is known.
     pub prompt_tokens: u64,
@@ -208,7 +209,7 @@ pub enum Refused {
     Reserved,
     /// The deposit is not above zero, or the credit would pass [`NanoUsd::MAX`].
     BadDeposit,
-    /// The deposit was made before, with a different amount.
+    /// The same deposit was made earlier, with a different amount.
     DepositDiffers {
         earlier: NanoUsd,
     },

@@ -23,13 +23,13 @@ use crate::{
 const WHOLE: u8 = 100;
 /// Thresholds of a limit: used percentages.
 const LIMIT_PERCENTS: [u8; 4] = [50, 80, 95, WHOLE];
-/// Thresholds of the credit: percentages left of the credit just after the last deposit.
+/// Thresholds of the credit: remaining percentages of the credit that there was just after the last deposit.
 const CREDIT_PERCENTS: [u8; 3] = [20, 5, 0];
 
 /// An event to write, unless one with the same name was written before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Told {
-    /// Name of the threshold, so that it is reported only once. It contains budget, limit, percent, beginning and
+    /// Name of the threshold, so that it is reported only once. It contains budget, limit, percentage, beginning and
     /// amount.
     pub once: Option<Vec<u8>>,
     pub event: Event,
@@ -67,7 +67,8 @@ pub struct CallEvents {
     account: AccountId,
     now: Timestamp,
     credit_before: NanoUsd,
-    /// Budgets that commands have billed, or found with an ended raise: before the call, and now.
+    /// Budgets that commands have billed, or found with an ended raise, each as it was before the call and as it is
+    /// now.
     billed: Vec<(Holder, Budget, Budget)>,
     told: Vec<Told>,
 }
@@ -170,7 +171,7 @@ impl CallEvents {
 }
 
 /// Returns the thresholds that a change of bounds crosses: usage has reached them under the bounds `after`, but not
-/// under `before`. A budget created with usage has no bounds before.
+/// under `before`. A budget that is created with usage has no earlier bounds.
 pub fn passed_by_bounds(
     holder: Holder,
     before: Option<&Budget>,
@@ -180,8 +181,8 @@ pub fn passed_by_bounds(
     passed(holder, before, after, now).filter_map(|passed| passed.told(now)).collect()
 }
 
-/// Finds the thresholds that usage has reached under the bounds in force now, but not under the earlier ones. An
-/// earlier raise was in force then, although it may have ended since.
+/// Finds the thresholds that usage has reached under the bounds in force now, but not under the earlier ones. A raise
+/// among the earlier bounds counts as in force, although it may have ended since.
 fn passed<'a>(
     holder: Holder,
     before: Option<&'a Budget>,
@@ -301,7 +302,7 @@ impl Holder {
     }
 }
 
-/// Returns the name of a threshold. Stores write the same bytes.
+/// Returns the name of a threshold. All stores write the same bytes.
 fn name(holder: Holder, bound: MoneyBound, percent: u8, start: Timestamp, amount: NanoUsd) -> Vec<u8> {
     let numbers = [start.millis(), amount.nanos()].map(i64::to_be_bytes).concat();
     [holder.as_bytes(), &[bound as u8, percent], &numbers].concat()

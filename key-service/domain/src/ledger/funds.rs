@@ -19,8 +19,8 @@ use crate::ledger::{
     state::{Account, Group, Groups, Key, MOST_CARRIED},
 };
 
-/// Refuses a request beyond the limit on requests in flight. One of those may end within a second, so the client may
-/// retry then.
+/// The refusal of a request beyond the limit on requests in flight. One of those may end within a second, so the client
+/// is asked to retry after that.
 pub const IN_FLIGHT: Refused = Refused::RateLimited {
     bound: RateBound::InFlight,
     retry_after: Duration::from_secs(1),
@@ -67,9 +67,9 @@ impl Funds {
         Claim { chargeable: total.cost, total, estimated, ending, at: self.bills_at() }
     }
 
-    /// Returns the time of the next bill. It is never before the last bill, so that lists by time follow the journal,
-    /// and never before the windows that count it, which a fast clock may have started. Times of a clock that was far
-    /// ahead are ignored.
+    /// Returns the time of the next bill. It is never before the last bill, so that sorting by time keeps the journal's
+    /// order, and never before the windows that count it, which a fast clock may have started. Times of a clock that
+    /// was far ahead are ignored.
     fn bills_at(&self) -> Timestamp {
         let (now, latest) = (self.now, self.now.plus(MOST_CARRIED));
         let windows = self.budgets().flat_map(|(_, budget)| budget.windows()).map(|window| window.start);
@@ -334,8 +334,8 @@ impl Funds {
         of_budgets.fold(of_credit, NanoUsd::min)
     }
 
-    /// Windows advance here as well as with each bill. Otherwise a key-service with a slow clock would bill money held
-    /// in this window to the previous one.
+    /// Holds an amount at the account and at every budget. This advances windows, as each bill does. Otherwise, a
+    /// key-service with a slow clock would bill money held in this window to the previous one.
     fn set_aside(&mut self, amount: NanoUsd) {
         let now = self.now;
         self.account.held = plus(self.account.held, amount);
@@ -381,7 +381,7 @@ pub fn rate_limited(
     Some(Refused::RateLimited { bound, retry_after: retry_after?, token_room })
 }
 
-/// Returns how many tokens of a request rates count.
+/// Returns how many tokens rates count for a request.
 fn tokens(usage: Usage) -> u64 {
     usage.prompt.saturating_add(usage.completion).min(MOST_TOKENS)
 }

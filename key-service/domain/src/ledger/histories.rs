@@ -1,5 +1,5 @@
 //! Random histories of a few accounts, and a model store that runs them with the ledger alone. They test the ledger,
-//! and compare every store with it.
+//! and every store is compared with the model.
 
 mod world;
 
@@ -33,14 +33,15 @@ use shared::{
 pub use self::world::{Trail, World};
 use super::{BoundsPatch, Command, Level, NewHold, Outcome, Progress, Refused};
 
-/// Existing accounts; the next number is an account that does not exist.
+/// Number of existing accounts. The next number names an account that does not exist.
 pub const ACCOUNTS: u8 = 2;
-/// Keys per account; the next number is a key that does not exist.
+/// Number of keys per account. The next number names a key that does not exist.
 pub const KEYS: u8 = 3;
-/// Generations per account. The last two have ids of another time: see [`of_history`].
+/// Number of generations per account. The last two have ids of another time: see [`of_history`].
 pub const GENERATIONS: u8 = 12;
 
-/// Groups per account; the next number is a group that does not exist. At first the second is a child of the first.
+/// Number of groups per account. The next number names a group that does not exist. At first, the second group is a
+/// child of the first.
 pub const GROUPS: u8 = 3;
 
 /// Models that commands in histories name.
@@ -83,7 +84,7 @@ pub enum Clock {
 }
 
 impl Clock {
-    /// Returns the new time, but none later than [`LONGEST_HISTORY`] allows.
+    /// Returns the new time, but never one later than [`LONGEST_HISTORY`] allows.
     pub fn after(self, now: Timestamp) -> Timestamp {
         let later = match self {
             Self::Wait(duration) => now.plus(duration),
@@ -120,7 +121,7 @@ pub fn generation(n: u8) -> GenerationId {
 }
 
 /// Returns the id of a numbered generation in histories. The last but one has an id from a gateway whose clock is too
-/// far ahead, and the last an id older than stores remember.
+/// far ahead; the last has an id older than stores remember.
 pub fn of_history(n: u8) -> GenerationId {
     match GENERATIONS - n {
         1 => GenerationId::new(START.minus(Duration::from_hours(3)), chance(n)),
@@ -224,7 +225,7 @@ fn group_patch() -> impl Strategy<Value = GroupPatch> {
     })
 }
 
-/// Generates a group above a key or group. It may not exist.
+/// Generates the group of a key, or the parent of a group. The account may lack it.
 fn parent() -> impl Strategy<Value = Option<GroupId>> {
     option::of((0..=GROUPS).prop_map(group))
 }
@@ -287,7 +288,7 @@ fn origin(n: u64) -> Option<Arc<Origin>> {
 
 fn command() -> impl Strategy<Value = Command> {
     let key = || (0..=KEYS).prop_map(key);
-    // Most commands for a generation name the same key, as outside of tests.
+    // Most commands for a generation name the same key, as in production.
     let ids = || {
         (0..GENERATIONS, 0..10_u8, 0..=KEYS)
             .prop_map(|(g, stray, k)| (self::key(if stray == 0 { k } else { g % KEYS }), of_history(g)))

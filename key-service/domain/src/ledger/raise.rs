@@ -1,7 +1,7 @@
 //! Raises: amounts that replace limits until an instant.
 //!
-//! A raise ends by itself. From then on, the limit's own amount limits holds, extensions, and charges without a hold. A
-//! hold that was opened earlier stays open, and can be captured.
+//! A raise ends by itself. From then on, the limit's own amount applies to holds, extensions, and charges without a
+//! hold. A hold that was opened earlier stays open, and can be captured.
 
 use shared::{
     calendar::Per,
@@ -24,7 +24,7 @@ pub struct BadRaise {
 pub enum RaiseFault {
     /// There is no lifetime limit.
     NoLimit,
-    /// The raise is not above this amount of its limit.
+    /// The raise is not above the limit's own amount, given here.
     NotAbove(NanoUsd),
     /// The raise has already ended.
     Over,

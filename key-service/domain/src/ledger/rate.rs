@@ -11,13 +11,13 @@ use minicbor::{Decode, Encode};
 use serde::Serialize;
 use shared::{rates::RateLimit, time::Timestamp};
 
-/// Units of a rate per request or token. A limit of N per minute then refills N units per millisecond.
+/// Number of a rate's units per request or token, so that a limit of N per minute refills N units per millisecond.
 pub const RATE_UNITS: i64 = 60_000;
 
-/// Maximum tokens of a request that count for a rate. With [`MOST_TAKEN`], no sum overflows.
+/// Maximum number of tokens of a request that count towards a rate. With [`MOST_TAKEN`], no sum overflows.
 pub const MOST_TOKENS: u64 = 50_000_000_000;
 
-/// Maximum units that a rate remembers.
+/// Maximum number of taken units that a rate remembers.
 pub const MOST_TAKEN: i64 = 6_000_000_000_000_000;
 
 /// Units that remain because of rounding, but that callers see as free: a thousandth of a token.
@@ -44,7 +44,7 @@ pub struct Rate {
     pub missing: Missing,
 }
 
-/// Share of the tokens taken since a time that has not refilled yet.
+/// How much of what was taken since a given time has not refilled yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct Missing {
     /// When the bucket was last counted as full. Everything taken before has refilled.

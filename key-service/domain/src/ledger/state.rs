@@ -11,7 +11,7 @@ use super::{
     record::{Payer, Record},
 };
 
-/// How far a bill's time may be ahead of the clock in order to follow the previous bill's time.
+/// How far ahead of the clock a bill's time may be, so that it does not precede the previous bill.
 pub const MOST_CARRIED: Duration = Duration::from_hours(24);
 
 /// Money and lease time of an account.
@@ -107,7 +107,7 @@ pub struct Group {
     /// The parent group, whose bounds apply too. A parent has no parent.
     #[n(1)]
     pub parent: Option<GroupId>,
-    /// From when the keys of the group and its child groups are refused.
+    /// When the group was archived. From then on, the keys of the group and its child groups are refused.
     #[n(2)]
     pub archived_at: Option<Timestamp>,
 }

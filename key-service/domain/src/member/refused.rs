@@ -4,12 +4,12 @@ pub use shared::wire::MAX_MEMBER_NAME_CHARS;
 
 use crate::governed::IdempotencyKeyReused;
 
-/// Minimum characters of a password. NIST SP 800-63B-4 requires this many without a second factor.
+/// Minimum length of a password in characters. NIST SP 800-63B-4 requires it where there is no second factor.
 pub const MIN_PASSWORD_CHARS: usize = 15;
-/// Maximum characters of a password; a passphrase fits many times over.
+/// Maximum length of a password in characters; a passphrase fits many times over.
 pub const MAX_PASSWORD_CHARS: usize = 256;
 
-/// Maximum members per account, so that a page of members stays small.
+/// Maximum number of members per account, so that a page of members stays small.
 pub const MAX_MEMBERS: u64 = 100;
 
 /// Reason why a member was not changed, found or signed in.
@@ -21,7 +21,7 @@ pub enum MemberRefused {
     /// Another member has the name.
     #[error("there is a member of this name already")]
     NameTaken,
-    /// The account has reached its maximum of members.
+    /// The account already has the maximum number of members.
     #[error("an account has {MAX_MEMBERS} members at most; remove one first")]
     TooMany,
     /// The idempotency key was used with a different request.
@@ -38,7 +38,7 @@ pub enum MemberRefused {
     /// More than one group has the name.
     #[error("several groups have this name; give the id of one")]
     SeveralGroups,
-    /// The account would lose its last owner, and with it the management through its dashboard.
+    /// The account would lose its last owner, so nobody could manage it in the dashboard.
     #[error("the last owner cannot be removed, and keeps the role")]
     LastOwner,
     /// The password is too short or too long.
@@ -53,7 +53,7 @@ pub enum MemberRefused {
     /// The session began too long ago, or without a link.
     #[error("sign in with a new link first")]
     StaleSignIn,
-    /// The app does not show this code now, it was accepted before, or it is not an unused recovery code.
+    /// The code is neither the app's current code nor an unused recovery code, or it was accepted earlier.
     #[error("the code is wrong or was used; wait for the next one")]
     WrongCode,
     /// There were too many wrong codes recently.

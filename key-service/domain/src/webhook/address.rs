@@ -36,7 +36,7 @@ pub enum BadUrl {
     /// The host ends in a number but is not an address in the usual notation. URL parsers disagree about such hosts.
     #[error("has a host that ends in a number; write addresses as four decimal numbers, such as 192.0.2.1")]
     Number,
-    /// The URL is not encrypted and leaves this machine.
+    /// The URL is not encrypted and leads to another machine.
     #[error("must begin with https://; only a loopback address, such as 127.0.0.1, may have http://")]
     NotEncrypted,
 }

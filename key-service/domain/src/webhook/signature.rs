@@ -1,4 +1,4 @@
-//! Webhook secrets, and signatures by the Standard Webhooks specification.
+//! Webhook secrets, and signatures according to the Standard Webhooks specification.
 
 use std::fmt;
 
@@ -26,8 +26,7 @@ impl WebhookSecret {
         Self(pepper.derive(CONTEXT, webhook.as_bytes()))
     }
 
-    /// Derives the secret of a stored webhook, with the pepper that the stored digest matches; `None` if it was derived
-    /// from another pepper.
+    /// Derives a stored webhook's secret from whichever pepper reproduces the stored digest; `None` if none does.
     pub fn of(peppers: &Peppers, webhook: WebhookId, stored: &Digest) -> Option<Self> {
         let mut secrets = peppers.all().map(|pepper| Self::new(pepper, webhook));
         secrets.find(|secret| secret.digest() == *stored)

@@ -8,15 +8,15 @@ use crate::explorer::{explore, explore_at_least};
 /// A request that may hold 40, extends that to 50, reports 10 and costs 30.
 const ASKED: Asked =
     Asked { key: 0, gateway: 0, least: 10, most: 40, extension: Some((50, 10)), may_fail: true, cost: 30 };
-/// The same, whole: no extension, an upstream that answers, and a gateway that waits.
+/// The same request, never extended or interrupted: the upstream answers and the gateway waits.
 const WHOLE: Asked = Asked { extension: None, may_fail: false, ..ASKED };
-/// An answer that costs more than was held.
+/// A request that costs more than was held.
 const BEYOND: Asked = Asked { cost: 60, ..WHOLE };
 
 const ACTS: [Act; 6] =
     [Act::Deposit, Act::Revoke, Act::Rotate, Act::LowerKey(20), Act::LowerGroup(20), Act::Move];
 
-/// Keys without limits, one gateway, and no faults.
+/// Returns a setup with one gateway, keys without limits, and no faults.
 fn plain(requests: Vec<Asked>) -> Setup {
     let keys = requests.iter().map(|asked| asked.key).max().unwrap_or_default() + 1;
     Setup {
@@ -38,14 +38,14 @@ fn plain(requests: Vec<Asked>) -> Setup {
     }
 }
 
-/// Two keys of a group whose parent has money for one and a half requests.
+/// Returns a setup with two keys of a group whose parent has money for one and a half requests.
 fn grouped(asked: Asked) -> Setup {
     let requests = vec![asked, Asked { key: 1, ..asked }];
     let limits = vec![Some(35); 2];
     Setup { limits, is_grouped: true, group_limit: Some(70), parent_limit: Some(60), ..plain(requests) }
 }
 
-/// A request at each of two gateways, each with its own key.
+/// Returns one request for each of two gateways, each with a different key.
 fn of_two_gateways(asked: Asked) -> Vec<Asked> {
     vec![asked, Asked { gateway: 1, key: 1, ..asked }]
 }

@@ -39,7 +39,7 @@ impl Request {
         }
     }
 
-    /// An unanswered copy may open a hold later.
+    /// Ends a refused or released request. An unanswered copy of its authorization may still open a hold.
     fn ended(&mut self) {
         self.phase = if self.copies > 1 { Phase::Doubtful } else { Phase::Done };
     }
@@ -71,7 +71,7 @@ impl Request {
         Ok(())
     }
 
-    /// The gateway dies and loses everything in memory.
+    /// Lets the gateway die and lose everything in memory.
     fn forget(&mut self) {
         match self.phase {
             Phase::Spooled | Phase::Done => {}

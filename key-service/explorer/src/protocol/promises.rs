@@ -43,8 +43,8 @@ fn budgets(books: &Books) -> impl Iterator<Item = &Budget> {
     books.keys.iter().map(|key| &key.budget).chain(books.groups.iter().map(|group| &group.budget))
 }
 
-/// No limit is exceeded by any clock. If a limit was lowered or its raise ended, a budget above it spends and holds no
-/// more than before. A raise counts until a commit has seen it end.
+/// Checks that no limit is exceeded, whatever the clocks show. If a limit was lowered or its raise ended, a budget
+/// above it spends and holds no more than before. A raise counts until a commit has seen it end.
 fn no_bound_is_passed(now: &Budget, then: &Budget) -> Promise {
     let sum = |used: NanoUsd, held: NanoUsd| used.nanos() + held.nanos();
     let (spent, spent_before) = (sum(now.used, now.held), sum(then.used, then.held));
@@ -70,7 +70,7 @@ fn no_bound_is_passed(now: &Budget, then: &Budget) -> Promise {
     Ok(())
 }
 
-/// Only a key that may spend opens a hold, and only while its gateway may still use it.
+/// Checks that only a key that may spend opens a hold, and only while its gateway may still use it.
 fn may_open(setup: &Setup, before: &State, request: usize) -> Promise {
     let key = &before.books.keys[usize::from(setup.requests[request].key)];
     if key.revoked_at.is_some() {
@@ -85,7 +85,7 @@ fn may_open(setup: &Setup, before: &State, request: usize) -> Promise {
     Ok(())
 }
 
-/// A bill is for the final usage or for a report that the gateway sent.
+/// Checks that a bill is for the final usage or for a report that the gateway sent.
 fn bill_is_of_what_was_served(setup: &Setup, before: &State, request: usize, bill: &Settlement) -> Promise {
     let (of, asked, cost) = (&before.requests[request], &setup.requests[request], bill.cost.nanos());
     let may_be = match bill.ending {
@@ -101,7 +101,7 @@ fn bill_is_of_what_was_served(setup: &Setup, before: &State, request: usize, bil
     Ok(())
 }
 
-/// Entries of the journal, bills, holds and deposits add up to the balances.
+/// Checks that entries of the journal, bills, holds and deposits add up to the balances.
 fn sums_are_balances(setup: &Setup, books: &Books) -> Promise {
     for (request, record) in books.generations.iter().enumerate() {
         let entries: Vec<_> = books
@@ -166,7 +166,7 @@ fn sums(books: &Books, pays: impl Fn(KeyId, [Option<GroupId>; 2]) -> bool) -> (i
     (holds.sum(), billed.sum())
 }
 
-/// An answer, including a refusal, matches the ledger at the time the commit is written.
+/// Checks that an answer, including a refusal, matches the ledger at the time when the commit is written.
 pub(super) fn answers_are_of_the_present(outcomes: &Outcomes, expected: &Outcomes) -> Promise {
     let differs = |(outcome, expected): (&Result<Outcome, Refused>, &Result<Outcome, Refused>)| {
         if outcome == expected {
@@ -184,7 +184,7 @@ pub(super) fn answers_are_of_the_present(outcomes: &Outcomes, expected: &Outcome
     }
 }
 
-/// The books equal the result of the commands, one after another in the order of their commits.
+/// Checks that the books equal the result of running the commands one after another, in the order of their commits.
 pub(super) fn books_are_those_of_the_commands(books: &Books, expected: &Books) -> Promise {
     if books == expected {
         return Ok(());
@@ -192,7 +192,7 @@ pub(super) fn books_are_those_of_the_commands(books: &Books, expected: &Books) -
     broken(format!("the books are those of the commands: {books:?}, but {expected:?}"))
 }
 
-/// At rest, every request has been settled once and no money is held.
+/// Checks that, at rest, every request has been settled once and no money is held.
 pub(super) fn at_rest(setup: &Setup, state: &State) -> Promise {
     let books = &state.books;
     for (request, (of, record)) in state.requests.iter().zip(&books.generations).enumerate() {

@@ -39,7 +39,7 @@ pub(super) fn conflict(store: &SpaceMaps, commit: &Commit) -> Option<Committed> 
     (!found.is_empty()).then_some(Committed::Conflict(found))
 }
 
-/// How a record compares with what a guard has seen.
+/// How a record compares with the revision that a guard has seen.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sight {
     Absent,
@@ -57,7 +57,7 @@ pub(super) fn sight(store: &SpaceMaps, guard: &Guard) -> Sight {
 }
 
 impl Sent {
-    /// The commit without its revision. What it writes follows from the records that it guards.
+    /// Returns the commit without its revision. What it writes follows from the records that it guards.
     pub(super) fn sketch(&self, store: &SpaceMaps) -> Vec<u8> {
         let mut sketch = format!("{:?}", self.job).into_bytes();
         sketch.push(u8::from(self.now > EVENING));
@@ -70,7 +70,8 @@ impl Sent {
     }
 }
 
-/// The hash of all records without revisions. Logs and indexes follow from them, except for the order of entries.
+/// Returns a hash of all records without their revisions. Logs and indexes follow from them, except for the order of
+/// entries.
 pub(super) fn hash(store: &SpaceMaps) -> [u8; 32] {
     let mut sketch = Vec::new();
     for (name, record) in store.records() {

@@ -16,7 +16,8 @@ use super::{
 const ATTEMPTS: u32 = 3;
 
 impl State {
-    /// Returns the job of a task. Its messages leave the inbox; an authorization that is over is refused unseen.
+    /// Returns the job of a task. Its messages leave the inbox; an authorization that can no longer take effect is
+    /// refused without being read.
     pub(super) fn job(&mut self, what: Task, service: usize) -> Option<Job> {
         let of = &mut self.services[service];
         let mut calls = match what {
@@ -34,7 +35,7 @@ impl State {
         (!calls.is_empty()).then_some(Job::Calls(calls))
     }
 
-    /// A key-service does a job, deciding again after a conflict.
+    /// Lets a key-service do a job, deciding again after a conflict.
     pub(super) fn carry_out(
         &mut self,
         setup: &Setup,
@@ -65,7 +66,7 @@ impl State {
         Err("a key-service that nobody disturbs gets its commit written".into())
     }
 
-    /// The key-service decides on its copies.
+    /// Lets the key-service decide on its copies.
     fn decide(&mut self, setup: &Setup, job: Job, service: usize) -> Sent {
         self.revisions += 1;
         let revision = Revision(self.revisions.to_be_bytes());
@@ -83,7 +84,7 @@ impl State {
         Sent { job, now, revision, outcomes, commit }
     }
 
-    /// A commit reaches the store. If it is written, outcomes and books must be the same as if the commands were
+    /// Lets a commit reach the store. If it is written, outcomes and books must be the same as if the commands were
     /// applied one after another.
     pub(super) fn write(&mut self, setup: &Setup, sent: &Sent) -> Result<Committed, String> {
         if let Some(conflict) = conflict(&self.store, &sent.commit) {
@@ -103,8 +104,8 @@ impl State {
         Ok(Committed::Written)
     }
 
-    /// The store writes half of a commit, which no backend may do. The key-service drops its copies, and nobody gets an
-    /// answer.
+    /// Lets the store write half of a commit, which no backend may do. The key-service drops its copies, and nobody
+    /// gets an answer.
     fn write_half(&mut self, setup: &Setup, sent: &Sent, service: usize) -> Result<(), String> {
         self.services[service].lane = Arc::new(Setup::lane());
         let mut commit = sent.commit.clone();
@@ -118,7 +119,7 @@ impl State {
         Ok(())
     }
 
-    /// The callers hear the outcomes.
+    /// Reports the outcomes to the callers.
     fn answer(&mut self, setup: &Setup, sent: &Sent) -> Result<(), String> {
         match &sent.job {
             Job::Calls(calls) => {

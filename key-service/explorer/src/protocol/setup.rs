@@ -57,9 +57,9 @@ pub(super) struct Setup {
     pub(super) is_grouped: bool,
     pub(super) group_limit: Option<i64>,
     pub(super) parent_limit: Option<i64>,
-    /// The group's limit for each day; clocks then pass midnight.
+    /// The group's daily limit. If there is one, clocks pass midnight.
     pub(super) a_day: Option<i64>,
-    /// The limit that replaces the group's own until midnight, which clocks then pass.
+    /// The raised limit of the group until midnight. If there is one, clocks pass midnight.
     pub(super) until_midnight: Option<i64>,
     /// Maximum number of the group's requests in flight.
     pub(super) in_flight: Option<u64>,
@@ -70,7 +70,7 @@ pub(super) struct Setup {
     pub(super) checks: bool,
     /// Number of key-services that a message may be on its way to at the same time.
     pub(super) copies: usize,
-    /// Maximum number of messages, answers and processes that are lost.
+    /// Maximum number of faults: messages, answers and processes that are lost.
     pub(super) faults: u8,
     /// Whether a fault may be a store that writes half of a commit.
     pub(super) halves: bool,
@@ -85,7 +85,7 @@ pub(super) struct Asked {
     pub(super) most: i64,
     /// Amount that an extension asks for, and the cost that it reports; `None` if the gateway sends none.
     pub(super) extension: Option<(i64, i64)>,
-    /// Whether the upstream may fail, and the gateway stop waiting for the authorization.
+    /// Whether the upstream may fail and the gateway may stop waiting for the authorization.
     pub(super) may_fail: bool,
     /// Cost at the end.
     pub(super) cost: i64,
@@ -97,7 +97,7 @@ pub(super) enum Act {
     Deposit,
     /// Revokes the first key.
     Revoke,
-    /// Gives the first key another credential; the one before ends at once.
+    /// Gives the first key another credential; the previous one ends at once.
     Rotate,
     /// Lowers the limit of the first key.
     LowerKey(i64),
@@ -128,7 +128,7 @@ pub(super) fn generation(request: usize) -> GenerationId {
     GenerationId::new(EVENING, chance(request))
 }
 
-/// The id of [`Act::Deposit`].
+/// Returns the id of [`Act::Deposit`].
 pub(super) fn deposit() -> DepositId {
     DepositId::new(EVENING, chance(0))
 }

@@ -19,7 +19,7 @@ pub(super) struct State {
     /// The books that the store has.
     pub(super) books: Arc<Books>,
     pub(super) services: [Service; SERVICES],
-    /// Commits on their way to the store whose key-services died.
+    /// Commits still on their way to the store after their key-services died.
     pub(super) strays: Vec<Arc<Sent>>,
     pub(super) is_up: Vec<bool>,
     pub(super) requests: Vec<Request>,
@@ -89,7 +89,7 @@ pub(super) enum Task {
     Checks,
 }
 
-/// How it ends.
+/// How a task ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     /// The callers hear the answers.
@@ -107,7 +107,7 @@ pub(super) enum Fate {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Request {
     pub(super) phase: Phase,
-    /// Copies of the authorization that were sent; two stands for more.
+    /// Number of copies of the authorization that were sent; 2 means two or more.
     pub(super) copies: u8,
     /// Amount that the gateway knows to be held.
     pub(super) amount: i64,
@@ -133,7 +133,7 @@ pub(super) enum Phase {
     Spooled,
     /// The release is sent until it is confirmed.
     Releasing,
-    /// A hold may still be opened that no request uses. It is released once that can no longer happen.
+    /// A hold that no request uses may still be opened. Once that can no longer happen, the hold is released.
     Doubtful,
     /// The release of such a hold is sent.
     Orphan,
@@ -144,7 +144,7 @@ pub(super) enum Phase {
 }
 
 impl Service {
-    /// Copies of messages that have not arrived.
+    /// Lists the copies of messages that have not arrived.
     pub(super) fn waiting(&self) -> impl Iterator<Item = (usize, Kind)> {
         self.inbox.iter().enumerate().flat_map(|(request, bits)| {
             Kind::ALL.into_iter().filter(move |kind| bits & kind.bit() != 0).map(move |kind| (request, kind))

@@ -46,7 +46,7 @@ impl Team {
         Self { desk, own, child, other, keys, bills, webhook }
     }
 
-    /// A desk whose management key has these rights.
+    /// Returns a desk whose management key has these rights.
     async fn with(&self, scope: Scope, group: Option<&str>) -> Desk {
         let access = Access { scope, group: group.map(|group| group.parse().unwrap()) };
         self.desk.with_key(ManagementKeySettings { access, ..ManagementKeySettings::full("x") }).await

@@ -7,11 +7,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::*;
 
-/// More keys than one read from the store returns, and more than a page has.
+/// Number of keys: more than one read from the store returns, and more than fit on a page.
 const MANY: usize = 1234;
 
 impl Desk {
-    /// Keys labelled with their number, the oldest first. Every third is revoked, and the one after it expired.
+    /// Creates keys labelled with their numbers, oldest first. Of every three, the first is revoked and the second has
+    /// expired.
     async fn fill(&self, count: usize) -> Vec<String> {
         let mut ids = Vec::new();
         for number in 0..count {
@@ -31,7 +32,7 @@ impl Desk {
         ids_in(&answer)
     }
 
-    /// Number of calls to the backend that a listing of all keys needs to be complete.
+    /// Returns how many backend calls a complete listing of all keys needs.
     async fn calls_of_a_listing(&self) -> u64 {
         for calls in 0.. {
             self.office.records.fail_after(calls);

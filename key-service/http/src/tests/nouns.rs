@@ -16,7 +16,7 @@ struct Sample {
     full: Map<String, Value>,
 }
 
-/// A value for a setting.
+/// Returns a value for a setting.
 fn value(kind: Kind, group: &str, blank: &Value) -> Value {
     match kind {
         Kind::Line { .. } => json!("a"),
@@ -265,7 +265,7 @@ async fn an_idempotency_key_is_1_to_255_printable_characters() {
         } else {
             "{}"
         };
-        // Every object in an account has its own idempotency key.
+        // Idempotency keys are unique in the account, so each route uses a different one.
         assert!(desk.once(&path, &row.id.repeat(255)[..255], body).await.status.is_success());
         let before = desk.everything().await;
         for (key, code) in [

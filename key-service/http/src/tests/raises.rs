@@ -6,7 +6,7 @@ use super::*;
 const UNTIL: &str = "2026-11-20T02:12:05Z";
 const BEFORE: &str = "2026-11-20T02:12:04.999Z";
 
-/// A raise until then, as JSON.
+/// Returns a raise until [`UNTIL`], as JSON.
 fn raise(amount: &str) -> String {
     format!(r#"{{"amount":{amount},"until":"{UNTIL}"}}"#)
 }

@@ -12,7 +12,7 @@ use key_service_management::{accounts::NewDeposit, testing::BEGIN};
 
 const UNKNOWN: &str = "gen_00000000000070008000000000000000";
 
-/// The request id of a bill made by these tests.
+/// Returns the request id of a bill that these tests create.
 fn request_of(generation: &str) -> String {
     generation.replace("gen_", "req_")
 }
@@ -24,7 +24,7 @@ impl Desk {
         self.created_id(&format!(r#"{{"group_id":{group}}}"#)).await
     }
 
-    /// Ids of listed bills, and whether more follow.
+    /// Returns the ids of listed bills, and whether more follow.
     async fn bills(&self, query: &str) -> (Vec<String>, bool) {
         ids_in(&self.get(&format!("{GENERATIONS}?{query}")).await)
     }
@@ -329,7 +329,7 @@ async fn the_list_of_events_says_since_when_it_is_complete() {
     let since = async || desk.get(&format!("{EVENTS}?limit=1")).await.json["complete_since"].clone();
     assert_eq!(since().await, Value::Null);
     desk.office.clock.set("2026-11-20T03:00:00Z");
-    // As many bills as the store in memory keeps.
+    // As many events as the in-memory store keeps.
     for n in 0..1_000 {
         desk.patch(&id, &format!(r#"{{"label":"{n}"}}"#)).await;
     }

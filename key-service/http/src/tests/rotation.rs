@@ -18,13 +18,13 @@ impl Desk {
         (id_of(&key), plaintext(&key))
     }
 
-    /// The answer to the holder of this plaintext.
+    /// Returns the answer to the holder of this plaintext.
     async fn own(&self, plaintext: &str) -> Answer {
         let request = Request::get(OWN_KEY).header("authorization", format!("Bearer {plaintext}"));
         self.send(request.body(Body::empty()).unwrap()).await
     }
 
-    /// Numbers of the credentials that the ledger accepts.
+    /// Returns the numbers of the credentials that the ledger accepts.
     async fn accepted(&self, id: &str) -> Vec<u64> {
         let (key, now) = (id.parse().unwrap(), self.office.clock.now());
         let checks = (0..5).map(|credential| Command::Check { key, credential }).collect();

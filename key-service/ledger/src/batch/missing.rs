@@ -116,7 +116,7 @@ const fn payer(record: &Record) -> Option<&Payer> {
     }
 }
 
-/// Returns the part of the users that contains the generation's user.
+/// Returns which part of the users includes the generation's user.
 fn part_of_users(record: &Record) -> Option<u8> {
     let origin = match record {
         Record::None | Record::Deposited(_) => None,

@@ -2,7 +2,7 @@
 
 use shared::time::Timestamp;
 
-/// Bytes of the event's id, which precedes its JSON in the log.
+/// Length in bytes of the event's id, which precedes its JSON in the log.
 pub(crate) const ID: usize = 16;
 
 /// Events that a commit has written.

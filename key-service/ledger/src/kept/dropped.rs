@@ -10,7 +10,7 @@ use crate::{names, stored::House};
 /// An account may have sets from this long before its creation, since clocks differ.
 const CLOCKS_DIFFER: Duration = Duration::from_mins(10);
 
-/// Creates the record for a new account: it has no set older than itself, unless a clock is slow.
+/// Creates the record for a new account: the account has no set older than itself, unless a clock is slow.
 pub fn begin(account: AccountId) -> House {
     let created_at = account.created_at().minus(CLOCKS_DIFFER);
     let day = names::day_part(Day::of(created_at));

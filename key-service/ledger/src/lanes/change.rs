@@ -1,4 +1,4 @@
-//! Changes of an account other than commands: creating a key, lowering a limit, inviting a member.
+//! Changes to an account other than commands: creating a key, lowering a limit, inviting a member.
 
 use std::ops::{Deref, DerefMut};
 
@@ -65,7 +65,7 @@ impl<'a> Change<'a> {
         Ok(self.view.look(&names::account())?.map(|account| account.money))
     }
 
-    /// Returns the time from which windows set now count.
+    /// Returns the time from which newly set windows count.
     pub fn windows_begin(&mut self, now: Timestamp) -> Result<Timestamp, Unreadable> {
         Ok(self.account()?.map_or(now, |account| account.windows_begin(now)))
     }
@@ -81,7 +81,7 @@ impl<'a> Change<'a> {
         Ok(self.view.look(&names::key(id))?.map(|balance| balance.of.clone()))
     }
 
-    /// Changes a key that was read, or creates it.
+    /// Changes a key that has been read, or creates a new one.
     pub fn set_key(&mut self, id: KeyId, of: Key) {
         let last_entry = self.view.peek(&names::key(id)).map_or(0, |balance| balance.last_entry);
         self.view.put(&names::key(id), Balance { of, last_entry });
@@ -92,7 +92,7 @@ impl<'a> Change<'a> {
         Ok(self.view.look(&names::group(id))?.map(|balance| balance.of.clone()))
     }
 
-    /// Changes a group that was read, or creates it.
+    /// Changes a group that has been read, or creates a new one.
     pub fn set_group(&mut self, id: GroupId, of: Group) {
         let last_entry = self.view.peek(&names::group(id)).map_or(0, |balance| balance.last_entry);
         self.view.put(&names::group(id), Balance { of, last_entry });

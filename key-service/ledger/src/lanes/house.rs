@@ -1,4 +1,4 @@
-//! Housekeeping: drops sets of an account whose records are old.
+//! Housekeeping: drops an account's sets with old records.
 //!
 //! No list names the sets of an account. Instead, a record stores, for each kind, the part up to which sets were
 //! dropped. It starts with the part of the account's creation.
@@ -24,25 +24,25 @@ use crate::{
 
 /// Time between two rounds for an account. In this time, one more part of its generations becomes old.
 pub(crate) const EVERY: Duration = Duration::from_mins(10);
-/// How long the bill of a capture is kept after its part has ended. A later capture charges nothing, since the record
-/// of dropped sets shows that it may have been billed.
+/// How long a capture's bill is kept after its part of the generations has ended. A later capture charges nothing,
+/// since the record of dropped sets shows that it may have been billed.
 const SETTLED_KEPT: Duration = Duration::from_secs(2 * REMEMBERED.as_secs());
-/// Extra days that bills of expiries are kept, since a hold may expire on a later day than it began.
+/// Number of extra days for which bills of expiries are kept, since a hold may expire on a later day than it began.
 const LATE_DAYS: i64 = 2;
-/// Maximum sets that a commit drops. Redis numbers a commit's sets with one byte.
+/// Maximum number of sets that a commit drops. Redis numbers a commit's sets with one byte.
 const MOST_DROPS: usize = 100;
-/// Maximum parts of the generations that are kept because of open holds. If there are more, later parts wait.
+/// Maximum number of parts of the generations that are kept because of open holds. If there are more, later parts wait.
 const MOST_HELD_PARTS: usize = 100;
-/// Maximum open holds that are read. An account with more keeps its generations until it has fewer.
+/// Maximum number of open holds to read. An account with more keeps its generations until it has fewer.
 const MOST_HOLDS: usize = 100_000;
-/// Maximum attempts at a commit while others spend.
+/// Maximum number of attempts at a commit while others spend.
 const MOST_ATTEMPTS: u32 = 3;
-/// If our clock differs from the backend's by more than this, nothing is dropped: records that only look old by a wrong
-/// clock may still be needed.
+/// If our clock differs from the backend's by more than this, nothing is dropped: records that look old only because a
+/// clock is wrong may still be needed.
 const MOST_SKEW_MILLIS: u64 = 60_000;
 
 impl Lanes {
-    /// Drops some of the account's sets whose records are old.
+    /// Drops some of the account's sets with old records.
     pub async fn keep_house(&self, account: AccountId) -> Result<(), Failure> {
         let lane = self.lane(account);
         let _view = lane.view.lock().await;
@@ -129,7 +129,7 @@ impl Drops {
     }
 
     /// Drops old generations. The parts in `open` have open holds. They stay until the last hold was settled so long
-    /// ago that no capture is repeated.
+    /// ago that no capture will be repeated.
     fn generations(&mut self, open: &BTreeSet<u32>, now: Timestamp) {
         let Self { house, sets } = self;
         house.held.retain_mut(|held| {

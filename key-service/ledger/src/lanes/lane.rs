@@ -21,13 +21,13 @@ use tokio::{
 
 use crate::{batch::Outcomes, kept::Retention, lanes::steady::SteadyTime, view::View};
 
-/// Maximum commands of a commit: a few milliseconds of work. Commits with large writes have fewer.
+/// Maximum number of commands in a commit: a few milliseconds of work. Commits with large writes have fewer.
 pub(crate) const MOST_COMMANDS: usize = 64;
 /// Maximum time that a call waits for earlier calls. After that, its caller has probably stopped waiting.
 const MOST_WAIT: Duration = Duration::from_millis(1_500);
-/// Maximum accounts with copies in a process.
+/// Maximum number of accounts with copies in a process.
 const MOST_LANES: usize = 4_096;
-/// Maximum calls of an account that wait for a commit; further calls are refused.
+/// Maximum number of an account's calls that wait for a commit; further calls are refused.
 const MOST_WAITING: usize = 4_096;
 
 /// The lanes of the accounts that a process serves.

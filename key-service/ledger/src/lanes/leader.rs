@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use domain::ledger::Command;
+use domain::{ledger::Command, usage::Day};
 use parking_lot::Mutex;
 use records::{Commit, Committed, Durability, Failure, Record, Revision};
 use shared::{clock::random_bytes, ids::AccountId, time::Timestamp};
@@ -39,16 +39,16 @@ use crate::{
     view::{self, View},
 };
 
-/// Maximum copies of an account's records.
+/// Maximum number of copies of an account's records.
 const MOST_COPIES: usize = 32_768;
-/// Maximum attempts at a commit: more than competing processes that take turns need.
+/// Maximum number of attempts at a commit: more than competing processes that take turns need.
 const MOST_ATTEMPTS: u32 = 1_000;
 /// Commands that keep losing to other processes are abandoned after this time. Their gateway would soon send them to
 /// another key-service too, which would then compete for the same account.
 const COMMANDS_GIVEN_UP_AFTER: Duration = Duration::from_millis(400);
 /// Other changes that keep losing are abandoned after this time.
 const CHANGE_GIVEN_UP_AFTER: Duration = Duration::from_secs(2);
-/// Maximum copies in a process, over all accounts: a few hundred megabytes of the largest.
+/// Maximum number of copies in a process, over all accounts: a few hundred megabytes if all have the largest size.
 const MOST_COPIES_IN_ALL: usize = 200_000;
 
 /// A decided commit and its events.
@@ -62,7 +62,7 @@ struct DecidedCommit {
 struct CommandsLeft {
     /// Number of commands committed so far.
     done: usize,
-    /// Maximum commands of the next commit, lowered until a commit is small enough.
+    /// Maximum number of commands in the next commit, lowered until a commit is small enough.
     most: usize,
 }
 
@@ -78,16 +78,17 @@ impl Lanes {
         let lane = self.lane(account);
         let term = self.records.term(&lane.space).await;
         let answer = self.change_in_lane(&lane, decide).await?;
-        // This happens after the lane is released, so that the next commit does not wait for the disk.
+        // This happens after the lane is released, so that the next commit does not wait for the disk. A refusal waits
+        // too, because it may be due to an earlier attempt that is not durable yet.
         self.records.settle(&lane.space, Durability::Durable, term).await?;
-        Ok(answer)
+        answer
     }
 
-    async fn change_in_lane<T, E: From<Failure> + From<StoreError>>(
+    async fn change_in_lane<T, E>(
         &self,
         lane: &Lane,
         mut decide: impl FnMut(&mut Change<'_>) -> Result<T, E>,
-    ) -> Result<T, E> {
+    ) -> Result<Result<T, E>, Failure> {
         let mut view = lane.view.lock().await;
         // Taken out, so that a cancelled caller leaves no copies.
         let mut held = std::mem::replace(&mut *view, View::of(&lane.space));
@@ -110,11 +111,11 @@ impl Lanes {
             if is_done.is_some() {
                 self.bound(lane, &mut held);
                 *view = held;
-                return answer;
+                return Ok(answer);
             }
             lost += 1;
         }
-        Err(Failure::NotDone("others change the account".into()).into())
+        Err(Failure::NotDone("others change the account".into()))
     }
 
     /// Confirms that a refusal was decided on current records. `None` after a conflict.
@@ -135,7 +136,8 @@ impl Lanes {
         }
     }
 
-    /// Applies commands in order to one account. `now` is the caller's time; each attempt adds the time passed since.
+    /// Applies commands in order to one account. `now` is the caller's time; each attempt adds the time that has passed
+    /// since the call.
     pub async fn execute(
         &self,
         account: AccountId,
@@ -216,7 +218,7 @@ impl Lanes {
 
     /// Keeps the copies of this lane and of all lanes within their bounds.
     fn bound(&self, lane: &Lane, view: &mut View) {
-        view.shrink(MOST_COPIES);
+        view.shrink(MOST_COPIES, Day::of(self.clock.now()));
         let now = view.len();
         let before = lane.counted.swap(now, Ordering::Relaxed);
         self.copies.fetch_add(now, Ordering::Relaxed);
@@ -271,6 +273,7 @@ impl Lanes {
             let (words, number) = (decided.commit.words(), outcomes.iter().map(Vec::len).sum::<usize>());
             if words > self.records.most_words() && number > 1 {
                 left.most = (number * self.records.most_words() / words).clamp(1, number - 1);
+                view.begin();
                 continue;
             }
             if let Some(()) = self.commit(lane, view, decided).await? {

@@ -16,14 +16,14 @@ use crate::{
     view::{OldestEvent, View},
 };
 
-/// Events that one commit drops: more than most commits write, so that they do not accumulate.
+/// Maximum number of events that one commit drops: more than most commits write, so that they do not accumulate.
 const DROPPED_AT_ONCE: usize = 64;
-/// Maximum commits that drop events after one that writes some. The next event continues.
+/// Maximum number of commits that drop events after one that writes some. The next event continues with the rest.
 const MOST_ROUNDS: u32 = 16;
 /// The limits on an account's events at one moment.
 struct EventsOverBound {
     kept: EventBounds,
-    /// Time of the oldest event that is kept.
+    /// Time before which events are dropped.
     begins: Timestamp,
     /// Number of the last event, which always stays.
     last: u64,
@@ -49,7 +49,7 @@ impl EventsOverBound {
             && u64::try_from(bytes).unwrap_or_default() <= self.kept.bytes
     }
 
-    /// Returns whether it is known without reading events that nothing must be dropped.
+    /// Returns whether it is clear, without reading any events, that none must be dropped.
     fn hold(&self, EventsKept { first, bytes }: EventsKept, oldest: Option<OldestEvent>) -> bool {
         let is_young = oldest.is_some_and(|oldest| oldest.number == first && oldest.at >= self.begins);
         first >= self.last || is_young && self.fit(first, bytes)
@@ -115,8 +115,8 @@ impl Lanes {
     async fn try_trim(&self, lane: &Lane, view: &mut View, written: WrittenEvents) -> Result<(), Failure> {
         let mut kept = self.kept.events;
         if self.records.is_nearly_full().await.unwrap_or(false) {
-            // Events must not grow in a full store. Changes that are still accepted, such as a revocation, replace the
-            // oldest events.
+            // Events must not take more space in a full store. Changes that are still accepted, such as a revocation,
+            // push out the oldest events.
             let events = view.peek(&names::events());
             let bytes = events.map_or(0, |events| events.bytes.saturating_sub(written.bytes));
             kept.bytes = kept.bytes.min(u64::try_from(bytes).unwrap_or_default());

@@ -14,7 +14,7 @@ use crate::{
     view::{self, View},
 };
 
-/// Lost attempts after which a caller takes the turn.
+/// Number of lost attempts after which a caller takes the turn.
 pub(crate) const ATTEMPTS_WITHOUT_TURN: u32 = 3;
 /// Pause between two checks of another process's turn.
 const TURN_LOOK: Duration = Duration::from_micros(500);
@@ -68,7 +68,7 @@ impl Lanes {
         }
         let revision = Revision(random_bytes(&*self.clock));
         match self.records.commit(&lane.space, view.commit(revision, Vec::new(), Vec::new())).await? {
-            Committed::Written => view.settle(revision),
+            Committed::Written => view.settle_turn(revision),
             Committed::Conflict(present) => view.replace(present),
         }
         Ok(())

@@ -21,7 +21,7 @@ pub const EXTERNAL_IDS: u8 = 8;
 pub const IDEMPOTENCY: u8 = 9;
 /// Management keys: the list (`l`), and each (`k` and its id).
 pub const MANAGEMENT_KEYS: u8 = 10;
-/// Members: the list (`l`), each (`m` and its id), and the id of each name (`n` and the name).
+/// Members: the list (`l`), each (`m` and its id), and the id for each name (`n` and the name).
 pub const MEMBERS: u8 = 11;
 /// Sign-in links and sessions, by a letter for the kind (`l`, `s`) and the digest. A member's current link: `m` and its
 /// id.
@@ -45,7 +45,7 @@ pub const OPERATOR_KEYS: u8 = 17;
 pub const CREDENTIALS: u8 = 20;
 /// Accounts by name: spaces `accounts/…`.
 pub const ACCOUNT_NAMES: u8 = 21;
-/// Accounts of management keys: spaces `management-keys/…`.
+/// The account of each management key: spaces `management-keys/…`.
 pub const MANAGEMENT_KEY_OWNERS: u8 = 22;
 /// Accounts with open holds: spaces `holders/…`.
 pub const HOLDERS: u8 = 23;
@@ -56,7 +56,7 @@ pub const ATTEMPTS: u8 = 25;
 /// Records that exist once per installation, such as the record of peppers (`p`): space `installation`.
 pub const INSTALLATION: u8 = 26;
 
-/// Bills of upstreams in recent hours, by model and upstream name: space `upstreams`.
+/// Counts of recent bills by hour, for each model and upstream name: space `upstreams`.
 pub const UPSTREAMS: u8 = 27;
 
 /// Accounts by external id: spaces `account-external-ids/…`.
@@ -77,11 +77,11 @@ pub const KEYS_OF_GROUPS: Index = Index(10);
 pub const GROUPS: Index = Index(11);
 /// Child groups: ids of the parent and the child.
 pub const CHILD_GROUPS: Index = Index(12);
-/// Ends of idempotency keys: time, digest.
+/// Idempotency keys by expiry: time, digest.
 pub const IDEMPOTENCY_ENDS: Index = Index(13);
-/// Ends of links and sessions: time, name of the record.
+/// Links and sessions by expiry: time, name of the record.
 pub const EXPIRING_ENDS: Index = Index(14);
-/// Links and sessions of members: id of the member, name of the record.
+/// Links and sessions by member: id of the member, name of the record.
 pub const OF_MEMBERS: Index = Index(15);
 
 // Logs of the space of an account. 1 and 2 belong to the ledger.
@@ -91,7 +91,7 @@ pub const REFUSED_CALLS: Log = Log(3);
 
 // Indexes in spaces other than an account's.
 
-/// Ends of counts of attempts, in the spaces of [`ATTEMPTS`]: time, digest.
+/// Counts of attempts by expiry, in the spaces of [`ATTEMPTS`]: time, digest.
 pub const ATTEMPT_ENDS: Index = Index(20);
 
 /// Small records are spread over this many spaces, so that a Redis cluster distributes them.
@@ -114,22 +114,22 @@ pub fn tagged(tag: u8, id: &[u8]) -> Vec<u8> {
     [&[tag], id].concat()
 }
 
-/// Name of the record with an account's data other than money.
+/// Names the record with an account's data other than money.
 pub fn account_profile() -> RecordName<AccountProfile> {
     name(PROFILES, *b"a")
 }
 
-/// Name of the record with what operators record of an account.
+/// Names the record with what operators record of an account.
 pub fn account_labels() -> RecordName<AccountLabelsRecord> {
     name(PROFILES, *b"o")
 }
 
-/// Name of the record with a key's data other than money.
+/// Names the record with a key's data other than money.
 pub fn key_profile(id: KeyId) -> RecordName<KeyProfile> {
     name(PROFILES, tagged(b'k', id.as_bytes()))
 }
 
-/// Name of the record with a group's data other than money.
+/// Names the record with a group's data other than money.
 pub fn group_profile(id: GroupId) -> RecordName<GroupProfile> {
     name(PROFILES, tagged(b'g', id.as_bytes()))
 }
@@ -157,7 +157,7 @@ pub fn credentials(digest: &Digest) -> Space {
     Space::new(format!("credentials/{}", u64::from(u16::from_be_bytes([first, second])) % CREDENTIAL_PARTS))
 }
 
-/// Returns the space whose part these bytes select.
+/// Returns the space of the part that these bytes select.
 pub fn part_of(kind: &str, bytes: &[u8]) -> Space {
     Space::new(format!("{kind}/{}", number_of_part(bytes)))
 }

@@ -22,8 +22,8 @@ pub struct AccountProfile {
     pub groups: u64,
 }
 
-/// The account with a name. Space `accounts/…`, set `account names`, name: the account's name. It is written before the
-/// account's records, the first of which is its profile.
+/// The account that a name belongs to. Space `accounts/…`, set `account names`, name: the account's name. It is written
+/// before the account's records, the first of which is its profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct AccountName {
     #[n(0)]

@@ -4,7 +4,7 @@ use minicbor::{Decode, Encode};
 use serde::Serialize;
 use shared::time::Timestamp;
 
-/// Refused calls of a day. Set `refused`, part: the day, name: `a` for all keys, `k` and the id for a key.
+/// Calls refused on a day. Set `refused`, part: the day, name: `a` for all keys, `k` and the id for a key.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct RefusedDay {
     #[n(0)]
@@ -48,8 +48,8 @@ pub struct HolderRecord {
     pub listed_at: Timestamp,
 }
 
-/// Restores of an account from a backup, and losses of the stores that it was copied from. After each, exported entries
-/// and events get new, higher numbers. Redis records its own losses itself. Set `house`, name `n`.
+/// An account's restores from backups, and losses in the stores that the account was copied from. After each, exported
+/// entries and events get new, higher numbers. Redis records its own losses itself. Set `house`, name `n`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct Restores {
     /// Number of the first entry of the journal after each restore.
@@ -71,8 +71,8 @@ pub struct Restores {
     pub lost_epochs: Vec<u64>,
 }
 
-/// Bills of an upstream in recent hours, over all accounts. Space and set `upstreams`, name: the model's id, a zero
-/// byte, and the upstream's name in the catalogue.
+/// Counts of an upstream's bills in recent hours, over all accounts. Space and set `upstreams`, name: the model's id, a
+/// zero byte, and the upstream's name in the catalogue.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct UpstreamHours {
     /// In ascending order, without old hours.
@@ -80,7 +80,7 @@ pub struct UpstreamHours {
     pub hours: Vec<UpstreamHour>,
 }
 
-/// Bills of an upstream within one hour.
+/// Counts of an upstream's bills within one hour.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct UpstreamHour {
     /// Hours since 1970.
@@ -88,7 +88,7 @@ pub struct UpstreamHour {
     pub hour: u32,
     #[n(1)]
     pub bills: u64,
-    /// Streams that had a first token, counted by the class of its time.
+    /// Number of streams by the time to their first token, one count per class of times.
     #[n(2)]
     pub first_tokens: Vec<u64>,
 }

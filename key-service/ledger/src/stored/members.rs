@@ -32,7 +32,7 @@ pub struct MemberRecord {
     pub second_factor: Option<SecondFactor>,
 }
 
-/// The member with a name. Set `members`, name `n` and the member's name.
+/// The member that a name belongs to. Set `members`, name `n` and the member's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct MemberName {
     #[n(0)]

@@ -6,7 +6,7 @@ use records::NameBytes;
 use serde::{Serialize, Serializer};
 use shared::ids::{GroupId, KeyId};
 
-/// Maximum payers in a key's list. A key has several if it uses several models or moves between groups.
+/// Maximum number of payers in a key's list. A key has several if it uses several models or moves between groups.
 const MOST_LISTED: usize = 200;
 
 /// A payer's key, groups and model as bytes; the parts of fixed length come first.
@@ -73,7 +73,7 @@ impl PayerName {
     }
 }
 
-/// Returns the number of a day's part. Days before 1970 are in the first part.
+/// Returns the number of the part that contains a day. Days before 1970 are in the first part.
 pub fn day_part(day: Day) -> u32 {
     u32::try_from(day.number()).unwrap_or_default()
 }
@@ -84,7 +84,7 @@ pub fn day_part(day: Day) -> u32 {
 pub struct PayersOfKey {
     #[n(0)]
     pub payers: Vec<PayerSpan>,
-    /// From this day on, all payers are listed. A part number, as in the names of sets.
+    /// From this day on, all payers are listed. Stored as a part number, as in the names of sets.
     #[n(1)]
     pub whole_from: u32,
 }
@@ -101,8 +101,8 @@ pub struct PayerSpan {
 }
 
 impl PayersOfKey {
-    /// Adds a payer's sums of a day to the list. Drops payers that have no sums since the day `kept`, and the oldest
-    /// payers if there are too many.
+    /// Adds a payer's sums of a day to the list. Drops payers without sums since the day `kept`, and the oldest payers
+    /// if there are too many.
     pub(crate) fn list(&mut self, name: &PayerName, day: Day, kept: Option<Day>) {
         let day = day_part(day);
         self.payers.retain(|payer| kept.is_none_or(|kept| payer.last >= day_part(kept)));

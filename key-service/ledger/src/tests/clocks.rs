@@ -1,4 +1,4 @@
-//! Checks that bills count once when they are delivered again and clocks are off by hours.
+//! Checks that bills count only once, even if they are delivered again and clocks are hours off.
 
 use std::{
     sync::{

@@ -4,6 +4,7 @@ use domain::ledger::{
     Account, Command, Group, Key, NewHold, Progress,
     histories::{generation, new_hold},
 };
+use domain::usage::Day;
 use records::{Commit, Revision, Write};
 use shared::{
     generation::{ModelApi, Origin},
@@ -112,13 +113,13 @@ fn too_many_copies_are_dropped_except_open_holds() {
     let mut view = view(true);
     committed(&mut view, &[Command::Hold(new_hold(key(1), generation(1), NanoUsd::from_nanos(5)))]);
     let all = view.len();
-    view.shrink(all);
+    view.shrink(all, Day::of(START));
     assert_eq!(view.len(), all);
     assert!(view.has_copy(&names::account()));
-    view.shrink(all - 1);
+    view.shrink(all - 1, Day::of(START));
     assert_eq!(view.len(), 1);
     assert!(view.has_copy(&names::generation(generation(1))));
-    view.shrink(0);
+    view.shrink(0, Day::of(START));
     assert_eq!(view.len(), 0);
 }
 

@@ -118,3 +118,16 @@ async fn a_bill_that_may_be_lost_is_unknown_until_it_is_durable() {
     assert!(execute(capture(generation)).await.unwrap()[0].is_ok());
     make(&ledger, 1).await.unwrap();
 }
+
+/// A refusal may be due to an earlier attempt, such as "not found" after a removal that is not durable yet.
+#[tokio::test]
+async fn a_refusal_is_answered_when_what_it_saw_is_durable() {
+    let (records, ledger) = ledger().await;
+    let refuse = || ledger.change(account(0), |_| Err::<(), _>(StoreError::Conflict("no".into())));
+    records.disk.send_replace(Disk::Fails);
+    let failed = refuse().await;
+    assert!(matches!(failed, Err(StoreError::Unavailable(_))), "{failed:?}");
+    records.disk.send_replace(Disk::Writes);
+    let refused = refuse().await;
+    assert!(matches!(refused, Err(StoreError::Conflict(_))), "{refused:?}");
+}

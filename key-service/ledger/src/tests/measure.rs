@@ -35,7 +35,7 @@ fn all_requests() -> usize {
     64_000 / smaller
 }
 
-/// Keys that the callers share.
+/// Number of keys that the callers share.
 const KEYS: u8 = 16;
 
 fn account() -> AccountId {

@@ -27,20 +27,20 @@ use tokio::{task::JoinSet, time};
 use super::{KEPT, Lanes, key};
 use crate::error::StoreError;
 
-/// Commands per second of both processes together, half of them holds and half captures.
+/// Commands per second from both processes together, half of them holds and half captures.
 const COMMANDS_A_SECOND: u32 = 8_000;
 const PROCESSES: u32 = 2;
 /// Time between two batches of calls.
 const BEAT: Duration = Duration::from_millis(2);
 const LASTS: Duration = Duration::from_secs(10);
 
-/// A backend behind a slower network, which counts commits that were lost to others.
+/// A backend behind a slower network. It counts the commits that were lost to others.
 struct Counting {
     records: Redis,
     round_trip: Duration,
     commits: AtomicU32,
     lost: AtomicU32,
-    /// Commits of the account lost in a row now, and the maximum so far.
+    /// Number of commits of the account lost in a row: currently, and at most so far.
     streak: AtomicU32,
     longest: AtomicU32,
 }

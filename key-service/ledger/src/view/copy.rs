@@ -57,7 +57,7 @@ pub(crate) struct NotRead;
 trait AnyValues: Any + Send + Sync {
     /// Returns whether the record exists after the change.
     fn exist(&self) -> bool;
-    /// Returns the write of the record, if it has changed.
+    /// Returns the write for the record, if the record has changed.
     fn write(&self, name: &Name, revision: Revision) -> Option<Write>;
     /// Makes the new value current. `seen` is the record's revision, which changes with it.
     fn settle(&mut self, revision: Revision, seen: &mut Option<Revision>);
@@ -71,7 +71,7 @@ impl Copy {
         Self { seen, is_touched: false, state: record.map_or(State::Absent, State::Unread) }
     }
 
-    /// Returns the value after the change so far; `None` if the record does not exist.
+    /// Returns the value, including the changes so far; `None` if the record does not exist.
     pub(super) fn get<T: Stored>(&mut self, tell_damage: impl FnOnce()) -> Result<Option<&T>, NotRead> {
         match self.state {
             State::Absent => Ok(None),
@@ -97,7 +97,9 @@ impl Copy {
             self.state = State::Read(Box::new(values));
         }
         let State::Read(values) = &mut self.state else { return None };
-        (&mut **values as &mut dyn Any).downcast_mut()
+        let values = &mut **values as &mut dyn Any;
+        debug_assert!(values.is::<Values<T>>(), "a record of this name has another type");
+        values.downcast_mut()
     }
 
     /// Returns the values before and after the change; `None` if it has not changed them or the record is damaged.
@@ -125,7 +127,7 @@ impl Copy {
         Guard { name: name.clone(), seen: self.seen }
     }
 
-    /// Returns the write of the record, if it has changed.
+    /// Returns the write for the record, if the record has changed.
     pub(super) fn write(&self, name: &Name, revision: Revision) -> Option<Write> {
         match &self.state {
             State::Absent | State::Unread(_) => None,

@@ -15,7 +15,7 @@ pub const FORM: u8 = 1;
 pub struct SpaceReader<'a>(pub &'a dyn Records);
 
 impl SpaceReader<'_> {
-    /// Answers questions about a space, all as of one moment.
+    /// Asks questions about a space. The answers are all as of one moment.
     pub async fn ask(self, space: &Space, questions: Vec<Question>) -> Result<Vec<Answer>, StoreError> {
         Ok(self.0.read(space, questions).await?)
     }
@@ -32,7 +32,7 @@ impl SpaceReader<'_> {
         }
     }
 
-    /// Reads the values of these names, with `None` for each that is absent.
+    /// Reads the values under these names, with `None` for each that is absent.
     pub async fn get_all<T: for<'b> Decode<'b, ()>>(
         self,
         space: &Space,
@@ -50,7 +50,7 @@ impl SpaceReader<'_> {
         names.iter().zip(&records).map(read).collect()
     }
 
-    /// Reads the value of this name.
+    /// Reads the value under this name.
     pub async fn get<T: for<'b> Decode<'b, ()>>(
         self,
         space: &Space,
@@ -75,7 +75,7 @@ impl SpaceReader<'_> {
         }
     }
 
-    /// Reads at most `limit` values of a log whose numbers are in a range.
+    /// Reads at most `limit` of a log's values, with numbers in this range.
     pub async fn values(
         self,
         space: &Space,

@@ -19,8 +19,8 @@ use crate::{
 use domain::{access::Access, digest::Digest, event::Actor, governed::Made};
 use key_service_store::store::{Error, ManagementKey, ManagementKeyNotMade, NewManagementKey, StoreError};
 
-/// Maximum management keys per account, including revoked ones: they fit on one page, and suffice for a new key every
-/// month for eight years.
+/// Maximum number of management keys per account, including revoked ones: they fit on one page, and suffice for a new
+/// key every month for eight years.
 pub(crate) const MAX_MANAGEMENT_KEYS: u64 = 100;
 
 /// Reason why a management key was not created or found.
@@ -32,7 +32,7 @@ pub enum ManagementKeyRefused {
     /// The account does not have the group.
     #[error("the account has no such group")]
     UnknownGroup,
-    /// The account has reached its maximum of management keys.
+    /// The account has reached its maximum number of management keys.
     #[error(
         "the account already has {MAX_MANAGEMENT_KEYS} management keys, including revoked ones, which is the maximum"
     )]
@@ -89,7 +89,7 @@ impl Management {
         }
     }
 
-    /// Creates a management key, once for each attempt and its settings.
+    /// Creates a management key, once for each attempt with the same settings.
     pub async fn create_management_key_once(
         &self,
         account: AccountId,
@@ -121,7 +121,7 @@ impl Management {
         let ManagementKeySettings { name, access, expires_at } = settings;
         let refused = |reason| Err(Error::Refused(reason));
         self.check_room_for_secret().await?;
-        // Groups are never deleted. If the group is archived, the key can still read its keys.
+        // Groups are never deleted. If the group is archived, the management key can still read the group's keys.
         if let Some(group) = access.group
             && self.store.group(account, group).await?.is_none()
         {
@@ -165,7 +165,7 @@ impl Management {
         found.ok_or(Error::Refused(ManagementKeyRefused::NotFound))
     }
 
-    /// Permanently revokes a management key of any account; a repetition changes nothing.
+    /// Permanently revokes a management key of any account; repeating this changes nothing.
     pub async fn revoke_management_key(
         &self,
         id: ManagementKeyId,

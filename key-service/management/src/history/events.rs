@@ -16,12 +16,12 @@ use crate::{
 use domain::event::{Event, EventSearch};
 use key_service_store::store::{Error, EventSlice, EventsPage, Found, NumberedEvent, StoreError};
 
-/// Events read at a time, to bound a request's memory.
+/// Number of events read at a time, to bound a request's memory.
 const READ_AT_ONCE: usize = 500;
 
 impl Management {
-    /// Finds the latest matching events within reach, or those before a number, newest first. A page may end before it
-    /// is full.
+    /// Finds the latest matching events within reach, or the latest before a number, newest first. A page may end
+    /// before it is full.
     pub async fn find_events(
         &self,
         reach: AccountReach,

@@ -16,7 +16,7 @@ use domain::{
 };
 use key_service_store::store::{Error, Found, JournalEntry, Order, StoreError};
 
-/// Entries read at a time, to bound a request's memory.
+/// Number of entries read at a time, to bound a request's memory.
 const READ_AT_ONCE: usize = 500;
 
 /// The bill of a generation: its last entry in the journal.

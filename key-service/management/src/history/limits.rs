@@ -24,7 +24,7 @@ pub struct ReachedLimits {
     pub groups: HashMap<GroupId, Group>,
     /// Names of the thresholds that were reported.
     told: HashSet<Vec<u8>>,
-    /// The only group shown in full, with its child groups. Of its parent, only the name is shown.
+    /// The only group shown in full, with its child groups. Only the name of its parent is shown.
     within: Option<GroupId>,
     now: Timestamp,
 }
@@ -148,7 +148,7 @@ impl ReachedLimits {
         groups.find(|group| self.is_reached(Holder::Group(group.id), &group.spend.budget)).map(LimitOf::Group)
     }
 
-    /// Returns the event names for a budget's reached limits.
+    /// Returns the names of the events that report a budget's limits as reached.
     fn names(&self, holder: Holder, budget: &Budget) -> Vec<Vec<u8>> {
         let lifetime = budget.limit_at(self.now).map(|amount| holder.name_of_reached_limit(amount));
         let windows = budget.bounds.iter().flat_map(|bounds| &bounds.windows);

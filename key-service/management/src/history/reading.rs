@@ -46,7 +46,7 @@ pub enum KeyOrder {
     #[default]
     Newest,
     Oldest,
-    /// By falling spend, then keys that have spent nothing, newest first.
+    /// Highest spend first, then keys that have spent nothing, newest first.
     MostSpent,
     /// By time of the last bill, latest first; without keys that were never billed.
     LastUsed,
@@ -62,7 +62,8 @@ pub enum KeyCursor {
     Entry(u64),
 }
 
-/// Maximum keys, or journal entries with their keys, that a page reads in search of matches: about 15 ms of work.
+/// Maximum number of keys, or of journal entries with their keys, that a page reads in search of matches: about 15 ms
+/// of work.
 const MOST_KEYS: usize = 1_000;
 
 /// Prefix of a cursor among keys that have spent nothing.
@@ -193,7 +194,8 @@ impl Management {
         Ok(scan.page())
     }
 
-    /// Reads a page of a search's keys by age: of its group, of several groups together, or of the account.
+    /// Reads a page of a search's keys, ordered by age: from its group, from several groups together, or from the
+    /// account.
     async fn page_of(
         &self,
         account: AccountId,
@@ -208,7 +210,7 @@ impl Management {
         }
     }
 
-    /// Lists the keys that have spent, by falling spend, and then reads all keys to find the others.
+    /// Lists the keys that have spent, highest spend first, and then reads all keys to find the others.
     async fn find_by_spend(
         &self,
         account: AccountId,
@@ -369,7 +371,7 @@ mod tests {
     use crate::testing::Office;
     use key_service_store::store::suite::act;
 
-    /// More keys than a page reads.
+    /// Number of keys: more than a page reads.
     const KEYS: u64 = 4_600;
 
     #[tokio::test]

@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use domain::access::is_noted;
 use key_service_store::store::{Store, StoreError};
 
-/// Maximum writes in progress. Further uses are not recorded; the key's next request tries again.
+/// Maximum number of writes in progress. Further uses are not recorded; the key's next request tries again.
 const MAX_UNDER_WAY: usize = 256;
 /// Timeout of a write. The key's next request then tries again.
 const RECORD_TIMEOUT: Duration = Duration::from_secs(5);

@@ -21,9 +21,9 @@ const LANES: u32 = 1;
 const SALT: usize = 16;
 const HASH: usize = 32;
 
-/// Hashes calculated concurrently, each on one core with 19 MiB; others wait.
+/// Maximum number of hashes calculated concurrently, each on one core with 19 MiB; others wait.
 const HASHES_AT_ONCE: usize = 2;
-/// Timeout for a permit to hash. A hash takes about 50 ms.
+/// How long a call waits for a permit to hash. A hash takes about 50 ms.
 const HASH_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Calculates password hashes, a few at a time.

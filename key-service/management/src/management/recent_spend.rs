@@ -8,7 +8,7 @@ use shared::ids::AccountId;
 
 use domain::usage::{Day, SpendRate};
 
-/// Maximum remembered accounts, in less than a megabyte.
+/// Maximum number of remembered accounts. They take less than a megabyte.
 const MAX_ACCOUNTS: usize = 10_000;
 
 /// Rates of accounts, each with the day on which it was calculated.
@@ -16,7 +16,7 @@ const MAX_ACCOUNTS: usize = 10_000;
 pub(crate) struct RecentSpend(Mutex<HashMap<AccountId, (Day, SpendRate)>>);
 
 impl RecentSpend {
-    /// Remembers a rate. If there are too many accounts, all others are forgotten until they are calculated again.
+    /// Remembers a rate. If there are too many accounts, all other rates are forgotten until they are calculated again.
     pub(crate) fn remember(&self, account: AccountId, today: Day, rate: SpendRate) {
         let mut accounts = self.0.lock();
         if accounts.len() >= MAX_ACCOUNTS && !accounts.contains_key(&account) {

@@ -13,13 +13,13 @@ use key_service_store::store::{Error, StoreError};
 
 /// Window over which attempts are counted.
 const ATTEMPTS_WITHIN: Duration = Duration::from_mins(15);
-/// Failed attempts allowed from one address in that window. In an office, many people share one address.
+/// Number of failed attempts allowed from one address in that window. In an office, many people share one address.
 const ATTEMPTS_PER_ADDRESS: u64 = 60;
-/// Failed attempts allowed for a name from one address, or in a known browser, in that window. This forgives typing
-/// errors, and 40 guesses an hour will not find a password.
+/// Number of failed attempts allowed for a name from one address, or in a known browser, in that window. This forgives
+/// typing errors, and 40 guesses an hour will not find a password.
 const ATTEMPTS_PER_NAME_AND_PLACE: u64 = 10;
-/// Failed attempts allowed for a name from anywhere in that window. 400 guesses an hour will not find a password, and
-/// an attacker with a few addresses cannot lock a member out.
+/// Number of failed attempts allowed for a name from anywhere in that window. 400 guesses an hour will not find a
+/// password, and an attacker with a few addresses cannot lock a member out.
 const ATTEMPTS_PER_NAME: u64 = 100;
 
 /// Row of a count. Each count has 65,536 rows, so that callers who never sign in cannot fill the store.
@@ -115,7 +115,7 @@ impl Management {
         Ok(())
     }
 
-    /// Removes an attempt whose password could not be checked from the counts.
+    /// Uncounts an attempt whose password could not be checked.
     pub(crate) async fn take_attempt_back(&self, counted: CountedAttempt) -> Result<(), StoreError> {
         for row in counted.of_name.into_iter().chain(counted.of_all) {
             self.store.take_attempt_back(row).await?;

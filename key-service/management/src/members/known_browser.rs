@@ -11,7 +11,7 @@ const NUMBER: usize = 16;
 /// Length of the member's digest in a mark's name, in bytes.
 const NAME: usize = 8;
 
-/// Marks a browser in which a member signed in. The mark proves that, but signs nobody in.
+/// A mark for a browser in which a member signed in. It proves that the member did, but signs nobody in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KnownBrowser {
     /// Name of the cookie that holds the mark, different for each member.

@@ -14,7 +14,7 @@ use domain::{
 };
 use key_service_store::store::{EventSlice, Found, NumberedEvent, StoreError};
 
-/// Sign-in events to read: about a week's worth for a hundred members.
+/// Maximum number of sign-in events to read: about a week's worth for a hundred members.
 const SIGN_INS_READ: usize = 500;
 
 /// When a member last signed in.

@@ -10,7 +10,7 @@ use domain::{
 };
 use key_service_store::store::{Error, StoreError};
 
-/// Groups read at a time while searching for a name.
+/// Number of groups read at a time while searching for a name.
 const GROUPS_AT_ONCE: usize = 100;
 
 impl Management {

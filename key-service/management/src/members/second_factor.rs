@@ -29,10 +29,10 @@ use key_service_store::store::{Error, StoreError};
 /// Time to enter the code after the password: enough to find a phone.
 const CHALLENGE_TTL: Duration = Duration::from_mins(10);
 
-/// Purpose in the digest of a visit's token within a challenge.
+/// Purpose for digesting a visit's token in a challenge.
 const CHALLENGE: &str = "second factor";
 
-/// A secret for an authenticator app. It has no effect until a code has confirmed it.
+/// A secret for an authenticator app. It has no effect until it is confirmed with a code.
 #[derive(Debug)]
 pub struct OfferedFactor {
     pub id: FactorId,
@@ -190,7 +190,7 @@ impl Management {
         format!("{text}.{}", hex::encode(proof.as_bytes()))
     }
 
-    /// Signs in with a code a member whose password was correct.
+    /// Signs a member in with a code, after a correct password.
     pub async fn sign_in_with_code(
         &self,
         attempt: CodeSignIn<'_>,

@@ -34,7 +34,8 @@ const SESSION_LIFE: Duration = Duration::from_hours(7 * 24);
 /// Minimum time between two records of a session's use, to avoid a write for every page.
 const SESSION_NOTED_EVERY: Duration = Duration::from_mins(1);
 
-/// Maximum sessions per member: more than the browsers that a person uses. A further session ends the oldest.
+/// Maximum number of sessions per member: more than the number of browsers that a person uses. A further session ends
+/// the oldest.
 pub(crate) const MAX_SESSIONS: usize = 50;
 
 /// Maximum length of a browser's stored description, in characters.
@@ -88,7 +89,7 @@ pub struct NewSession {
     pub browser: KnownBrowser,
 }
 
-/// Purpose in the digests of session tokens, so that a link's token does not work for a session.
+/// Purpose for digesting the tokens of sessions, so that a link's token does not work for a session.
 const SESSION: &str = "session";
 
 impl Management {

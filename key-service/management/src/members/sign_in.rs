@@ -96,7 +96,7 @@ impl Management {
         Ok(found.filter(|_| is_right))
     }
 
-    /// Returns the outcome of an attempt. It stays counted only if the password was wrong.
+    /// Returns the outcome of an attempt. The attempt stays counted only if the password was wrong.
     pub(crate) async fn unless_failed<T>(
         &self,
         counted: CountedAttempt,
@@ -122,7 +122,7 @@ impl Management {
 }
 
 /// Returns the part of an address that identifies a caller: an IPv4 address, or the /64 network of an IPv6 address,
-/// since its owner chooses addresses in it freely. Text that is not an address stays unchanged.
+/// since the network's owner can use any address in it. Text that is not an address stays unchanged.
 fn network(address: &str) -> String {
     match address.parse::<IpAddr>().map(|address| address.to_canonical()) {
         Ok(IpAddr::V6(address)) => {

@@ -14,7 +14,7 @@ use key_service_store::store::{
     search::{READ_AT_ONCE, Scan},
 };
 
-/// Maximum child groups read for a page: about ten milliseconds of work.
+/// Maximum number of child groups read for a page: about ten milliseconds of work.
 const CHILDREN_READ: usize = 500;
 
 /// The child groups of a group.

@@ -25,9 +25,9 @@ use domain::{
 };
 use key_service_store::store::{Capacity as _, Error, GroupPage, Order, Page, StoreError};
 
-/// Keys of a group read at a time in order to revoke them.
+/// Number of a group's keys that are read at a time in order to revoke them.
 const REVOKED_AT_ONCE: usize = 500;
-/// Keys of a group revoked concurrently, which stores write together.
+/// Number of a group's keys that are revoked concurrently, so that stores can write them together.
 const REVOKED_TOGETHER: usize = 64;
 
 impl Governed for Group {

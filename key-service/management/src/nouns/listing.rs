@@ -22,9 +22,10 @@ use domain::{
 };
 use key_service_store::store::{Error, GroupPage, Order, Page as KeyPage, Store, StoreError};
 
-/// Objects read at a time while searching for matches.
+/// Number of objects read at a time while searching for matches.
 const READ_AT_ONCE: usize = 500;
-/// Maximum groups whose keys are read concurrently for a page. If there are more, all keys of the account are searched.
+/// Maximum number of groups whose keys are read concurrently for a page. If there are more, all keys of the account are
+/// searched.
 pub(crate) const READ_TOGETHER: usize = 16;
 
 /// A kind of object that can be listed.

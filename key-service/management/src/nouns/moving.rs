@@ -47,8 +47,8 @@ fn models(budget: &mut Budget) -> impl Iterator<Item = &mut Vec<String>> {
     budget.bounds.iter_mut().filter_map(|bounds| bounds.models.as_mut())
 }
 
-/// Numbers the random bytes of an id, so that ids of the same millisecond sort by their numbers, up to a quarter of a
-/// million. An id keeps 4, 8 and 6 bits of the first three bytes.
+/// Writes a number below 2^18 into the random bytes of an id, so that ids from the same millisecond sort by it. An id
+/// keeps only 4, 8 and 6 bits of the first three bytes.
 fn in_order(n: u32, mut random: [u8; 10]) -> [u8; 10] {
     let [_, high, middle, low] = (n << 2).to_be_bytes();
     random[..3].copy_from_slice(&[high, middle, low >> 2]);

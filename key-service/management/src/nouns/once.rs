@@ -19,7 +19,8 @@ const IDEMPOTENCY_TTL: Duration = Duration::from_hours(24);
 /// Tolerated clock difference between key-services, since one may show a form that another receives.
 const CLOCKS_APART: Duration = Duration::from_mins(1);
 
-/// Time for digesting settings. A repeated request then has the same digest, even if its raise has ended since.
+/// Settings are digested as of this time, so that a repeated request has the same digest even if its raise has ended
+/// since.
 pub(super) const AS_SENT: Timestamp = Timestamp::from_millis(i64::MIN);
 
 /// Outcome of a form that creates an object.
@@ -54,8 +55,8 @@ impl Management {
         format!("{shown:012x}{}", hex::encode(random_bytes::<26>(&*self.clock)))
     }
 
-    /// Returns when an attempt's form was shown, or the current time if the attempt does not contain it; `None` if the
-    /// text is not an attempt.
+    /// Returns when an attempt's form was shown, or the current time if the attempt does not contain a recent time;
+    /// `None` if the text is not an attempt.
     pub(crate) fn shown_at(&self, attempt: &str) -> Option<Timestamp> {
         let is_attempt = attempt.len() == 64 && attempt.bytes().all(|digit| digit.is_ascii_hexdigit());
         let shown = i64::from_str_radix(attempt.get(..12).filter(|_| is_attempt)?, 16).ok()?;

@@ -1,8 +1,8 @@
 //! Reach: the part of an account that a management key or a member may see.
 //!
 //! A caller limited to a group sees the keys in it and its child groups, and their activity. Everything else in the
-//! account looks unknown, as in another account. Reads take an [`AccountReach`] instead of an account, so that no page
-//! can ask for more than its member may see.
+//! account looks unknown, as if it were in another account. Reads take an [`AccountReach`] instead of an account, so
+//! that no page can ask for more than its member may see.
 
 use std::collections::HashMap;
 

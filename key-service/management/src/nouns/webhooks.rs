@@ -24,9 +24,9 @@ use domain::{
 };
 use key_service_store::store::{Error, EventSlice, StoreError};
 
-/// Maximum webhooks of an account: one for each of its systems, with some to spare.
+/// Maximum number of webhooks in an account: one for each of its systems, with some to spare.
 pub const MAX_WEBHOOKS: u64 = 20;
-/// Maximum attempts to queue a test while the webhook is being changed.
+/// Maximum number of attempts to queue a test while the webhook is being changed.
 const TEST_ATTEMPTS: u32 = 8;
 
 impl Governed for Webhook {
@@ -73,7 +73,7 @@ impl Governed for Webhook {
 }
 
 impl Management {
-    /// Creates a webhook, once for each attempt and its settings.
+    /// Creates a webhook, once for each attempt with the same settings.
     pub async fn create_webhook_once(
         &self,
         account: AccountId,

@@ -7,7 +7,7 @@ use crate::management::Management;
 use domain::usage::{SpendRate, Sums};
 use key_service_store::store::{Funds, Hour, StoreError, operators};
 
-/// Accounts whose numbers are read concurrently.
+/// Number of accounts whose figures are read concurrently.
 const READ_AT_ONCE: usize = 16;
 
 /// An account with its money, spend and refused calls.
@@ -19,7 +19,7 @@ pub struct AccountRow {
     /// Amounts charged in the last [`DAYS`](crate::spend::DAYS) days.
     pub spent: Sums,
     pub rate: SpendRate,
-    /// Calls refused today, by UTC days.
+    /// Number of calls refused today, a day in UTC.
     pub refused: u64,
 }
 
@@ -34,8 +34,8 @@ pub struct AccountPage {
 }
 
 impl Management {
-    /// Lists the accounts after `after` whose names contain every word of `text`. Reads all names, but numbers only for
-    /// the accounts on the page. Pages are read one at a time.
+    /// Lists the accounts after `after` whose names contain every word of `text`. Reads all names, but reads figures
+    /// only for the accounts on the page. Pages are read one at a time.
     pub async fn find_accounts(
         &self,
         text: &str,
@@ -57,12 +57,12 @@ impl Management {
         ids.truncate(limit);
         let next = ids.last().copied().filter(|_| has_more);
         let rows = stream::iter(ids.into_iter().map(|id| self.account_row(id))).buffered(READ_AT_ONCE);
-        // An account whose creation stopped halfway has no numbers yet.
+        // An account whose creation stopped halfway has no figures yet.
         let rows = rows.try_filter_map(|row| std::future::ready(Ok(row))).try_collect().await?;
         Ok(AccountPage { rows, next, total })
     }
 
-    /// Returns an account with its numbers; `None` if it does not exist or is the operators' own account.
+    /// Returns an account with its figures; `None` if it does not exist or is the operators' own account.
     pub async fn account_row(&self, id: AccountId) -> Result<Option<AccountRow>, StoreError> {
         if id == operators() {
             return Ok(None);

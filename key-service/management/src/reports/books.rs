@@ -9,15 +9,15 @@ use crate::management::Management;
 use domain::{audit::Audit, sequence::Sequence, usage::Day};
 use key_service_store::store::{Hour, JournalEntry, JournalPage, REFUSED_KEPT_DAYS, StoreError, UsageLine};
 
-/// Days before today whose refused calls are shown; counts are kept longer.
+/// Number of days before today whose refused calls are shown; counts are kept longer.
 pub const REFUSED_DAYS: i64 = 7;
 
 /// Refused calls by error code, the most frequent first.
 #[derive(Clone, Debug, Default)]
 pub struct RefusedLately {
-    /// Calls refused today, by UTC days.
+    /// Calls refused today, a day in UTC.
     pub today: Vec<(String, u64)>,
-    /// Calls refused in the [`REFUSED_DAYS`] before today.
+    /// Calls refused in the [`REFUSED_DAYS`] days before today.
     pub before: Vec<(String, u64)>,
 }
 
@@ -67,7 +67,7 @@ impl Management {
         self.store.audit(account).await
     }
 
-    /// Returns the refused calls of the account or of one of its keys, today and in the [`REFUSED_DAYS`] before.
+    /// Returns the refused calls of the account or of one of its keys, today and in the [`REFUSED_DAYS`] days before.
     /// Key-services add them to the store every ten seconds.
     pub async fn refused_lately(
         &self,

@@ -1,7 +1,7 @@
 //! Sums per upstream, from bills.
 //!
 //! Daily sums do not distinguish upstreams. Instead, the latest bills of the range are read, up to a limit, and their
-//! sums are exact. Everything billed before them is one further part.
+//! sums are exact. Everything billed earlier forms one more part.
 
 use std::ops::RangeInclusive;
 
@@ -15,7 +15,7 @@ use domain::{
 };
 use key_service_store::store::StoreError;
 
-/// Bills read at a time.
+/// Number of bills read at a time.
 const AT_ONCE: usize = 500;
 
 /// A bill's hour, its upstream's name if known, and its counts.

@@ -29,8 +29,8 @@ pub struct EntrySums {
 
 impl Management {
     /// Sums the counters for a search's days, key, group and model. Counters cover whole days in UTC, so a day counts
-    /// completely if the search touches it. `None` for an outcome, request or upstream, since there are no such
-    /// counters; for a user without separate counters; and if the search has no days. Users are counted for the whole
+    /// completely if the search touches it. Returns `None` if the search has no days, or if there are no counters for
+    /// it: for an outcome, a request, an upstream, or a user without separate counters. Users are counted for the whole
     /// account, so a caller limited to a group gets no sums by user.
     pub async fn sums_of_entries(
         &self,

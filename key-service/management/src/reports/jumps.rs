@@ -2,7 +2,7 @@
 //!
 //! The largest payers among the account's latest bills are compared with their own past week, so the cost is bounded
 //! for accounts of any size. In an account with more bills per hour than are read, a key that has just begun to spend
-//! is found once it dominates them.
+//! is found once it dominates the latest bills.
 
 use std::collections::BTreeMap;
 
@@ -15,11 +15,11 @@ use crate::management::Management;
 use domain::usage::{Day, Hour, Jump, SpendHistory, Sums, jump, ranked};
 use key_service_store::store::{OtherSums, StoreError, UsageLine};
 
-/// Latest bills in which the largest payers are found: a few milliseconds of work.
+/// Number of latest bills among which the largest payers are found: a few milliseconds of work.
 const BILLS: usize = 500;
-/// Largest payers that are compared with their past.
+/// Number of largest payers that are compared with their past.
 const COMPARED: usize = 4;
-/// Days that define the usual spend.
+/// Number of days that define the usual spend.
 const DAYS: i64 = 7;
 const MILLIS_OF_A_MINUTE: i64 = 60_000;
 
@@ -31,7 +31,7 @@ pub struct SpendJump {
 }
 
 impl Management {
-    /// Finds the keys that suddenly spend many times more than usual, by falling spend.
+    /// Finds the keys that suddenly spend many times more than usual, highest spend first.
     pub async fn spend_jumps(&self, account: AccountId) -> Result<Vec<SpendJump>, StoreError> {
         let _permit = self.read_permit(account).await?;
         let now = self.clock.now();

@@ -12,7 +12,7 @@ use crate::{
 use domain::usage::{Day, Margin};
 use key_service_store::store::{OtherSums, StoreError, TopGroups};
 
-/// Keys listed with their margins: two pages of the list.
+/// Number of keys listed with their margins: two pages of the list.
 pub const MARGIN_KEYS: usize = 50;
 
 /// What a margin was calculated for.
@@ -34,7 +34,7 @@ pub enum MarginOf {
 pub struct Margins {
     pub parts: Vec<(MarginOf, Margin)>,
     pub total: Margin,
-    /// Whether no omitted part can be larger than a listed one.
+    /// Whether every listed part is at least as large as any omitted one.
     pub are_largest: bool,
 }
 

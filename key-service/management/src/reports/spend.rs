@@ -34,7 +34,7 @@ pub enum SpendBy {
     Upstream,
 }
 
-/// What a part of a spend was spent on.
+/// One part of a spend that is broken down.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SpendPart {
     /// Id of a model in the catalogue.
@@ -82,7 +82,7 @@ pub struct SpendSearch {
     pub depth: Depth,
 }
 
-/// Sums by part and time. A daily sum is at the day's first hour.
+/// Sums by part and time. A daily sum is stored under the day's first hour.
 pub type SpendParts = BTreeMap<SpendPart, BTreeMap<Hour, Sums>>;
 
 /// Sums by day and model.
@@ -100,7 +100,7 @@ impl PartsAndRest {
         Self { step, parts: SpendParts::new(), rest: BTreeMap::new() }
     }
 
-    /// Returns the sums of a day for each step of the time axis.
+    /// Splits a day's sums into the steps of the time axis.
     fn times(&self, day: Day, whole: Sums, hours: &HoursOfDay) -> Vec<(Hour, Sums)> {
         match self.step {
             ChartStep::Day => vec![(Hour::in_day(day, 0), whole)],
@@ -125,7 +125,7 @@ impl PartsAndRest {
         }
     }
 
-    /// Adds to the total, from which parts are subtracted.
+    /// Adds to the total. The parts are subtracted from it in the end.
     fn leave(&mut self, day: Day, whole: Sums, hours: &HoursOfDay) {
         for (time, sums) in self.times(day, whole, hours) {
             let rest = self.rest.entry(time).or_default();

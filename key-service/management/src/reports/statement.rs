@@ -11,7 +11,7 @@ use crate::{
 use domain::usage::{Day, Sums};
 use key_service_store::store::{Deposit, StoreError};
 
-/// Maximum readings while the money keeps changing. After that, a busy account is shown as last read.
+/// Maximum number of readings while the money keeps changing. After that, a busy account is shown as last read.
 const READINGS: usize = 5;
 
 const MONTHS: [&str; 12] = [
@@ -36,7 +36,7 @@ pub struct Month {
     pub last: Day,
 }
 
-/// Money of an account over a month.
+/// An account's money over a month.
 #[derive(Debug)]
 pub struct Statement {
     /// Credit at the start of the month.

@@ -23,19 +23,19 @@ use domain::{
 };
 use key_service_store::store::{Order, OtherSums, Page, StoreError, TopGroups, UsageLine};
 
-/// Keys listed separately if not all can be compared, most of them from the sample.
+/// Number of keys listed separately if not all can be compared, most of them from the sample.
 const CANDIDATES: usize = 10;
 const FROM_SAMPLE: usize = 7;
 
-/// Minimum groups listed separately if the account has more than are compared.
+/// Minimum number of groups listed separately if the account has more than are compared.
 const TOP_GROUPS: usize = 40;
-/// The largest spenders are searched among this many newest groups.
+/// The largest spenders are looked for among this many newest groups.
 const GROUPS_LOOKED_AT: usize = 2_000;
 
-/// A group's candidates are searched among this many top keys of the account and newest keys of the group.
+/// A group's candidates are looked for among this many of the account's top keys and of the group's newest keys.
 const KEYS_LOOKED_AT: usize = 100;
 
-/// Positions in the range from which bills are sampled.
+/// Number of positions in the range from which bills are sampled.
 const PLACES: u64 = 8;
 const BILLS_AT_A_PLACE: usize = 64;
 
@@ -51,9 +51,9 @@ pub struct Depth {
 }
 
 impl Depth {
-    /// Maximum sums that a page reads.
+    /// Maximum number of sums that a page reads.
     pub const PAGE: Self = Self { key_sums: 5_000, group_sums: 1_500, bills: 2_000 };
-    /// Maximum sums that a list or a file reads.
+    /// Maximum number of sums that a list or a file reads.
     pub const LIST: Self = Self { key_sums: 100_000, group_sums: 15_000, bills: 50_000 };
 }
 

@@ -1,8 +1,8 @@
 //! Finds keys that cannot spend or soon will not, and refused calls.
 //!
-//! The store has no list of such keys. In an account or group with few keys, all are checked. Otherwise a bounded
-//! number is: keys refused today, keys that recently crossed a threshold, and keys that expire next. So there may be
-//! more. A key's current state decides, both here and in the filter of the key list.
+//! The store has no list of such keys. In an account or group with few keys, all are checked. Otherwise only a bounded
+//! number of keys are checked: keys refused today, keys that recently crossed a threshold, and keys that expire next.
+//! So other keys may be in trouble too. A key's current state decides, both here and in the filter of the key list.
 
 use std::collections::HashMap;
 
@@ -24,9 +24,9 @@ use key_service_store::store::{Order, Page, StoreError};
 const ALL_KEYS: usize = 300;
 /// Otherwise, this many keys with the most refused calls are checked.
 const REFUSED_KEYS: usize = 100;
-/// Latest threshold events to read, for keys and groups.
+/// Number of latest threshold events to read, for keys and groups.
 const THRESHOLDS: usize = 200;
-/// Keys to check among those that expire next.
+/// Number of keys to check among those that expire next.
 const EXPIRING: usize = 50;
 
 /// What is currently wrong with the keys of an account, or of a group and its child groups.
@@ -66,7 +66,7 @@ impl Management {
         let counts = self.keys_refused_today(account).await?;
         let groups = self.groups_in(reach).await?;
         let few = self.few_keys(account, groups.as_deref()).await?;
-        // A group's keys are picked out of the account's keys.
+        // For a group, more of the account's keys are read, and the group's are picked out.
         let most = |of: usize| if reach.group.is_some() { 3 * of } else { of };
         let mut ids: Vec<KeyId> = counts.iter().map(|(id, _)| *id).take(most(REFUSED_KEYS)).collect();
         ids.extend(self.store.last_told_keys(account, most(THRESHOLDS)).await?);

@@ -15,10 +15,10 @@ use crate::{management::Management, reports::top::Depth};
 use domain::usage::{Day, Hour, PartCounts};
 use key_service_store::store::{AccountDay, OtherSums, StoreError, UsageLine};
 
-/// Maximum days that are summed: a year, plus the current month.
+/// Maximum number of days to sum: a year, plus the current month.
 pub const MAX_DAYS: i64 = 400;
 
-/// Maximum deposits that are read: one a day for 270 years.
+/// Maximum number of deposits to read: one a day for 270 years.
 pub(crate) const MAX_DEPOSITS: usize = 100_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -73,7 +73,7 @@ pub struct UsageSearch {
     pub within: Option<GroupId>,
     /// What the sums are grouped by.
     pub by: BTreeSet<Grouping>,
-    /// Lists only this many sums, by falling cost, and adds up all others in one more.
+    /// Lists only this many sums, largest cost first, and adds up all others in one more.
     pub top: Option<usize>,
 }
 

@@ -1,8 +1,8 @@
-//! Measures an account with many keys in many groups, over SQLite and over Redis: memory, times of listings, and the
-//! time of the script in Redis. Nothing is asserted.
+//! Measures an account with many keys in many groups, over SQLite and over Redis: memory, listing times, and the time
+//! spent in the Redis script. Nothing is asserted.
 //!
-//! `cargo test -p key-service-management --lib -- --ignored --nocapture groups_of_a_large_account` prints two tables, and the same with
-//! `script_of_a_request` one.
+//! `cargo test -p key-service-management --lib -- --ignored --nocapture groups_of_a_large_account` prints two tables.
+//! The same command with `script_of_a_request` prints one.
 
 use std::{
     sync::Arc,
@@ -44,22 +44,22 @@ use key_service_store::store::{
     suite::{act, capture, hold},
 };
 
-/// Size of the account.
+/// Number of keys in the account.
 const KEYS: u64 = 100_000;
 const GROUPS: u64 = 1_000;
-/// Objects created concurrently, so that stores can group them.
+/// Number of objects created concurrently, so that stores can group them.
 const AT_ONCE: usize = 32;
-/// Repetitions of each listing.
+/// Number of repetitions of each listing.
 const LISTINGS: usize = 11;
 /// A limit that is never reached, but takes as much space and time as any other.
 const NEVER_REACHED: u64 = 1_000_000_000;
-/// Requests in a batch.
+/// Numbers of requests in a batch.
 const BATCHES: [u64; 4] = [1, 4, 16, 64];
-/// Measurements of each size of batch.
+/// Number of measurements for each batch size.
 const ROUNDS: u64 = 15;
-/// Requests in one measurement.
+/// Number of requests in one measurement.
 const REQUESTS: u64 = 1_024;
-/// Objects on a page.
+/// Number of objects on a page.
 const PAGE: usize = 100;
 
 fn group_id(n: u64, end: Timestamp) -> GroupId {
@@ -142,7 +142,7 @@ async fn make_key(store: &Store, account: AccountId, is_bounded: bool, now: Time
     id
 }
 
-/// Sends requests in batches, each together with the captures of the batch before.
+/// Sends requests in batches, each together with the captures of the previous batch.
 async fn request(store: &Store, account: AccountId, key: KeyId, batch: u64) {
     let mut open = Vec::new();
     for number in 0..=REQUESTS / batch {

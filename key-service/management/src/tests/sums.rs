@@ -30,7 +30,7 @@ use key_service_store::store::{
     suite::{act, capture, nanos, new_group, new_key},
 };
 
-/// Users on a day: more than are counted separately.
+/// Number of users on a day: more than are counted separately.
 const USERS: u32 = 600;
 
 /// An account whose keys are billed.

@@ -80,7 +80,7 @@ impl RowFields<'_> {
         Ok(())
     }
 
-    /// Limits for several windows.
+    /// Reads the limits for several windows.
     fn budget_limits(&mut self) -> Result<Vec<(Per, NanoUsd)>, RowFault> {
         let fault = || "`budget_limits` is not a list of budget_duration and max_budget".to_owned();
         let limits = match self.take("budget_limits", values::json)? {

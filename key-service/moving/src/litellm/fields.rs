@@ -16,7 +16,7 @@ use domain::settings::MetadataPatch;
 
 /// Columns with a team's aliases: their name in LiteLLM's schema, and in its database.
 pub(super) const MODEL_ALIASES: [&str; 2] = ["model_aliases", "aliases"];
-/// Longest masked key, such as `sk-...abcd`.
+/// Maximum length of a masked key, such as `sk-...abcd`.
 const MAX_HINT_CHARS: usize = 20;
 
 /// Reasons why columns are dropped.

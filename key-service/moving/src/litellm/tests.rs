@@ -5,7 +5,7 @@ use shared::{calendar::Per, time::Timestamp, wire::Limit};
 
 use super::*;
 
-/// A SHA-256 as it appears in a row.
+/// Returns a SHA-256 as it appears in a row.
 fn sha(n: u8) -> String {
     hex::encode([n; 32])
 }

@@ -21,7 +21,7 @@ use crate::{
     layout::{ACCOUNT, NEW_ACCOUNT, Section, page},
 };
 
-/// The command has the same limit.
+/// Maximum length of a name. The command has the same limit.
 const MAX_NAME_CHARS: usize = 80;
 
 pub(crate) async fn show(operator: Operator) -> Response {

@@ -14,7 +14,7 @@ use key_service_management::spend::ChartStep;
 const COLOURS: usize = 7;
 /// Height of the picture in pixels. The style sheet repeats it.
 const HEIGHT: i64 = 160;
-/// Grid lines above zero.
+/// Number of grid lines above zero.
 const LINES: i64 = 3;
 /// Round distances between grid lines, in tenths of a power of ten.
 const STEPS: [i64; 8] = [10, 15, 20, 25, 30, 40, 50, 75];
@@ -244,8 +244,8 @@ impl Chart<'_> {
         colours.iter().copied().zip(self.heights(time, top)).collect()
     }
 
-    /// Returns the height of each series in a bar. The bar is at least one pixel high, and each series gets its share of
-    /// it, which may be nothing.
+    /// Returns the height of each series in a bar. The bar is at least one pixel high, and each series gets its share
+    /// of it, which may be zero.
     fn heights(&self, time: Hour, top: i64) -> Vec<i64> {
         let parts: Vec<i64> = self.series.iter().map(|series| self.on(series, time).max(0)).collect();
         let sum: i128 = parts.iter().copied().map(i128::from).sum();

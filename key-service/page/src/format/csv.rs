@@ -53,7 +53,7 @@ mod tests {
         }
     }
 
-    /// Splits a line as a program would that uses `separator` and, if `minds_quotes`, understands quotes.
+    /// Splits a line as a program with this separator would, which understands quotes if `minds_quotes` is set.
     fn cells(line: &str, separator: char, minds_quotes: bool) -> Vec<String> {
         let (mut cells, mut is_quoted) = (vec![String::new()], false);
         for c in line.chars() {

@@ -17,7 +17,7 @@ pub fn usd(amount: NanoUsd) -> String {
     format!("{sign}${}.{fraction:0<2}", grouped(whole))
 }
 
-/// Decimals of an amount in a column.
+/// Number of decimals of an amount in a column.
 const COLUMN_DECIMALS: usize = 6;
 
 /// Shows an amount with two decimals, rounded down. The tooltip shows the exact amount.

@@ -50,7 +50,7 @@ impl Frame<'_> {
                     a.brand href=(P::HOME) { (mark()) span { (self.name) } }
                     (self.balance)
                     button.opens-menu type="button" popovertarget="menu" { "Menu" }
-                    // On a narrow screen the button opens it, without a script.
+                    // On a narrow screen the button opens this menu, without a script.
                     div.menu #menu popover {
                         (self.finding)
                         nav.main aria-label=(self.navigation) { (self.links) }

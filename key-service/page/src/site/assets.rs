@@ -35,8 +35,8 @@ impl Asset {
     }
 }
 
-/// Answers with the asset of this name, or with 404, also for names from before an upgrade; reloading the page fixes
-/// those.
+/// Answers with the asset of this name, or with 404. Names from before an upgrade get 404 too; reloading the page fixes
+/// that.
 pub fn answer(name: &str) -> Response {
     let named = |asset: &&&LazyLock<Asset>| asset.path.rsplit('/').next() == Some(name);
     let Some(asset) = [&STYLE, &SCRIPT, &ICON, &HOME_SCREEN_ICON].iter().find(named).copied() else {

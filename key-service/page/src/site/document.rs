@@ -51,8 +51,8 @@ pub(crate) fn mark() -> Markup {
     }
 }
 
-/// Renders a field with a hint below it. The input must have the id, and `aria-describedby` for the hint, so that the hint
-/// is not part of its name.
+/// Renders a field with a hint below it. The input must have the id, and `aria-describedby` for the hint, so that the
+/// hint is not part of the input's name.
 pub fn hinted(id: &str, name: &str, hint: &str, input: &Markup) -> Markup {
     html! {
         div.field {

@@ -1,4 +1,5 @@
-//! Security headers: no framing, caching, content sniffing or third-party sources, and HSTS once a browser came over TLS.
+//! Security headers: no framing, caching, content sniffing or third-party sources, and HSTS once a browser has come
+//! over TLS.
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
@@ -8,8 +9,8 @@ const CONTENT_SECURITY_POLICY: HeaderValue = HeaderValue::from_static(
      form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
 );
 
-/// Headers of every answer except assets. The referrer policy is not `no-referrer`, since browsers would then send forms
-/// without their origin.
+/// Headers of every answer except assets. The referrer policy is not `no-referrer`, since browsers would then send
+/// forms without their origin.
 const SECURITY_HEADERS: [(HeaderName, HeaderValue); 6] = [
     (header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY_POLICY),
     (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),

@@ -117,7 +117,8 @@ impl Browser {
         format!("{}://{}", if self.secure { "https" } else { "http" }, self.host)
     }
 
-    /// Returns a `Set-Cookie` header that stores a session. Its path is the whole site, as the `__Host-` prefix requires.
+    /// Returns a `Set-Cookie` header that stores a session. Its path is the whole site, as the `__Host-` prefix
+    /// requires.
     pub fn session_cookie(&self, name: &str, token: &Token) -> String {
         self.set_cookie(name, reveal(token).as_str(), SESSION_AGE)
     }

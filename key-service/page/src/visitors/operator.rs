@@ -27,7 +27,7 @@ pub struct Operator {
     token: Token,
 }
 
-/// An operator who may not have a second factor yet, on a page that sets one up.
+/// An operator who may still lack a second factor, on a page that sets one up.
 #[derive(Debug)]
 pub struct NewOperator(pub Operator);
 

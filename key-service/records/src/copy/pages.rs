@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::error::{CopyError, no_answer};
 use crate::records::{Answer, Cursor, Index, Log, Name, Order, Place, Question, Record, Records, Set, Space};
 
-/// Entries or values read at once.
+/// Number of entries or values read at once.
 const AT_ONCE: usize = 500;
 
 #[derive(PartialEq, Eq)]

@@ -7,12 +7,12 @@ use crate::records::{
     Answer, Commit, Committed, Index, Log, MOST_WORDS, Name, Order, Question, Record, Records, Space, Write,
 };
 
-/// Writes in a commit. Each takes at most four words.
+/// Maximum number of writes in a commit. Each takes at most four words.
 const MOST_WRITES: usize = MOST_WORDS / 4;
-/// Approximate bytes in a commit, so that it blocks the backend only briefly.
+/// Approximate maximum size of a commit in bytes, so that it blocks the backend only briefly.
 const MOST_BYTES: usize = 1 << 20;
-/// Values of a log that are appended together. Redis stores them in one item and reads items whole, so small items are
-/// quick to read; but each item costs some extra bytes.
+/// Number of a log's values that are appended together. Redis stores them in one item and reads whole items, so small
+/// items are quick to read; but each item costs some extra bytes.
 const APPENDED_TOGETHER: usize = 8;
 
 pub(super) struct Target<'a> {

@@ -39,7 +39,7 @@ async fn write(records: &Arc<dyn Records>, space: &Space, writes: Vec<Write>) {
     assert_eq!(records.commit(space, commit).await, Ok(crate::records::Committed::Written));
 }
 
-/// A store with a large space, whose log begins late, and many small ones.
+/// Fills a store with a large space, whose log begins late, and many small ones.
 async fn filled(records: Arc<dyn Records>) -> Arc<dyn Records> {
     for n in 0..MANY {
         let writes = vec![

@@ -1,4 +1,4 @@
-//! What a Redis must fulfil before it may store money.
+//! Requirements that a Redis must meet before it may store money.
 
 use redis::{RedisResult, cmd};
 
@@ -16,7 +16,7 @@ pub(super) enum Sync {
     Behind,
 }
 
-/// What was found about a server when it was admitted.
+/// What is known about a server from its admission.
 pub(super) struct Admitted {
     pub(super) sync: Sync,
     /// Its `run_id`, which changes at each start.

@@ -7,16 +7,16 @@ use redis::{Cmd, cmd};
 use super::key_space::KeySpace;
 use crate::records::{Commit, Failure, Guard, Index, Log, Name, Place, Revision, Set, Space, Write};
 
-/// Maximum words in a read or a command. The script passes them to `unpack`, which fails above 8,000; in a commit it
-/// would fail after other commands have written. The number is even, so that a record stays with its name.
+/// Maximum number of words in a read or a command. The script passes them to `unpack`, which fails above 8,000; in a
+/// commit it would fail after other commands have written. The number is even, so that a record stays with its name.
 pub(super) const MOST_WORDS_OF_A_CALL: usize = 4_000;
-/// Words before the values of an `XADD`.
+/// Number of words before the values of an `XADD`.
 const WORDS_OF_AN_APPEND: usize = 4;
-/// Maximum words in a commit. Redis serves nobody else meanwhile, for a fraction of a second.
+/// Maximum number of words in a commit. It takes Redis a fraction of a second, during which nobody else is served.
 const MOST_WORDS_AT_ONCE: usize = 250_000;
 /// Maximum number of names in a commit, since the plan refers to each by one byte.
 const MOST_NAMES: usize = 255;
-/// Maximum bytes of the plan. The script unpacks them all at once into a table, which fails above 8,000.
+/// Maximum length of the plan in bytes. The script unpacks all of them at once into a table, which fails above 8,000.
 const MOST_PLANNED: usize = 4_000;
 
 pub(super) struct Arguments<'a> {
@@ -67,7 +67,7 @@ impl<'a> Arguments<'a> {
         Err(Failure::NotDone(format!("the commit has {found} {what}; Redis accepts at most {most}")))
     }
 
-    /// A command that runs the script, given by its hash or its text.
+    /// Returns a command that runs the script, given by its hash or its text.
     pub(super) fn command(&self, name: &str, script: &str) -> Cmd {
         let mut command = cmd(name);
         command.arg(script).arg(self.keys.len());
@@ -220,8 +220,8 @@ impl<'a> CommandsByKind<'a> {
     }
 }
 
-/// Words of the commands that append values; each command takes some of the values. A stream item has the number of its
-/// last value.
+/// Returns the words of the commands that append values; each command takes some of the values. A stream item is
+/// numbered by its last value.
 fn appends(first: u64, values: &[Vec<u8>], kept: u64) -> Result<Vec<Words<'_>>, Failure> {
     let refused = || {
         Failure::NotDone(format!("a log cannot continue with {} values from number {first}", values.len()))

@@ -43,7 +43,7 @@ pub(super) struct MemoryWatch {
 #[derive(Clone, Copy, Debug)]
 struct Look {
     at: Instant,
-    /// Acts that have used this check so far.
+    /// Number of acts that have used this check so far.
     served: u32,
     is_nearly_full: bool,
 }
@@ -118,7 +118,7 @@ fn probe(key_space: &KeySpace, part: usize) -> Cmd {
     write
 }
 
-/// `INFO memory` of every master that answers.
+/// Returns the `INFO memory` of every master that answers.
 async fn memory(client: &Client) -> RedisResult<Vec<String>> {
     let mut question = cmd("INFO");
     question.arg("memory");

@@ -28,7 +28,7 @@ use crate::{
 
 /// Timeout of a mark. No call waits for marks.
 const MARKING: Duration = Duration::from_secs(5);
-/// How many redirections in a row a call follows while a cluster moves slots.
+/// Maximum number of redirections in a row that a call follows while a cluster moves slots.
 const REDIRECTIONS: u32 = 32;
 /// Whether a master was asked to do something, rather than only whether it is there.
 pub(super) struct Served(pub(super) bool);
@@ -42,7 +42,7 @@ pub(super) struct Client {
 
 impl Client {
     /// Connects for the first time. Waits for a server that is loading its data, and for a shard that is away while
-    /// others are there; any other error is final.
+    /// others answer; any other error is final.
     pub(super) async fn connect(origin: RedisOrigin, checks: Checks) -> RedisResult<Self> {
         let checks = Arc::new(checks);
         let serving = Serving::find(origin, Arc::clone(&checks)).await?;
@@ -59,7 +59,7 @@ impl Client {
         Ok(Self { serving, checks, seen: Masters::default() })
     }
 
-    /// All masters, sorted by address.
+    /// Returns all masters, sorted by address.
     pub(super) fn masters(&self) -> Vec<Arc<Server>> {
         self.serving.masters()
     }
@@ -69,12 +69,12 @@ impl Client {
         self.masters().iter().any(|master| master.is_up())
     }
 
-    /// The term of the master that has this name.
+    /// Returns the term of the master that has this name.
     pub(super) fn term(&self, key: &[u8]) -> Term {
         self.serving.master_of(key).map(|master| master.term()).unwrap_or_default()
     }
 
-    /// Durability of answered writes on the least safe master.
+    /// Returns the durability of answered writes on the least safe master.
     pub(super) fn sync(&self) -> Sync {
         self.masters().iter().filter_map(|master| master.sync()).max().unwrap_or(Sync::Behind)
     }
@@ -204,7 +204,7 @@ impl Client {
             .await
     }
 
-    /// The states of all masters that answer. Fails if none does.
+    /// Returns the states of all masters that answer. Fails if none does.
     async fn states(&self) -> RedisResult<Vec<MasterState>> {
         let masters = self.masters();
         let ask = |master: &Arc<Server>| {
@@ -214,20 +214,20 @@ impl Client {
         those_there(join_all(masters.iter().map(ask)).await)
     }
 
-    /// Warns of masters that have replicas and continue without them.
+    /// Warns of masters that have replicas but would accept writes without them.
     pub(super) async fn warning(&self) -> RedisResult<Option<&'static str>> {
         Ok(failover::warning(&self.states().await?))
     }
 
-    /// Times since which writes may have been lost, in milliseconds, the earliest first. Skips masters that are away,
-    /// and fails if all are.
+    /// Returns the times since which writes may have been lost, in milliseconds, earliest first. Skips masters that are
+    /// away, and fails if all are.
     pub(super) async fn losses(&self) -> RedisResult<Vec<i64>> {
         let losses = async { failover::losses(&self.states().await?, &self.checks.key_space).await };
         let late = || failure(io::ErrorKind::TimedOut, "it did not answer in time");
         timeout(CALL_TIMEOUT, losses).await.unwrap_or_else(|_| Err(late()))
     }
 
-    /// Drops failures whose master is away.
+    /// Drops the failures of masters that are away.
     fn of_those_there<T>(&self, masters: &[Arc<Server>], asked: Vec<RedisResult<T>>) -> RedisResult<Vec<T>> {
         let is_any_there = asked.iter().any(Result::is_ok);
         let mut there = Vec::new();
@@ -304,7 +304,7 @@ impl Client {
     }
 }
 
-/// Drops the masters that do not answer. Fails if all do not.
+/// Drops the masters that do not answer. Fails if none answers.
 fn those_there<T>(answers: Vec<RedisResult<T>>) -> RedisResult<Vec<T>> {
     let (there, away): (Vec<_>, Vec<_>) = answers.into_iter().partition(Result::is_ok);
     match away.into_iter().next() {

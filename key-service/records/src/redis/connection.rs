@@ -21,8 +21,8 @@ use super::{
 const CONNECTING: Duration = Duration::from_secs(1);
 /// Timeout for finding the master and connecting to it.
 const FINDING: Duration = Duration::from_secs(3);
-/// Timeout for an answer, after which the connection counts as dead. Scripts take a millisecond. It is shorter than the
-/// deadline of calls, so that callers still learn of the failure.
+/// Timeout for an answer, after which the connection counts as dead. Scripts take a millisecond. It is shorter than a
+/// call's deadline, so that callers still learn of the failure.
 pub(super) const ANSWERING: Duration = Duration::from_secs(1);
 
 /// A connection. Clones share it.
@@ -67,12 +67,12 @@ impl RedisOrigin {
 }
 
 impl Nodes {
-    /// Addresses of the nodes named in the settings.
+    /// Returns the addresses of the nodes named in the settings.
     pub(super) fn addresses(&self) -> Vec<String> {
         self.known.iter().map(|node| node.addr().to_string()).collect()
     }
 
-    /// The way to the node at an address.
+    /// Returns the way to the node at an address.
     pub(super) fn source(&self, address: &str) -> RedisResult<Source> {
         let unknown = || RedisError::from((ErrorKind::InvalidClientConfig, "no address of a node"));
         let (host, port) = address.rsplit_once(':').ok_or_else(unknown)?;
@@ -179,7 +179,7 @@ pub(super) fn if_here<T>(answer: RedisResult<T>) -> RedisResult<Option<T>> {
 fn is_refused(error: &RedisError) -> bool {
     let mut cause = error.source();
     while let Some(found) = cause {
-        // The library keeps causes in an `Arc`, and its error refers to that.
+        // The library keeps causes in an `Arc`, and the source of its error is that `Arc`.
         let io = match found.downcast_ref::<Arc<dyn Error + Send + Sync>>() {
             Some(shared) => shared.downcast_ref::<io::Error>(),
             None => found.downcast_ref(),
@@ -192,7 +192,7 @@ fn is_refused(error: &RedisError) -> bool {
     false
 }
 
-/// The error for a Redis that answers but cannot be accepted.
+/// Returns the error for a Redis that answers but cannot be accepted.
 pub(super) fn refused(why: impl std::error::Error + Send + Sync + 'static) -> RedisError {
     io::Error::new(io::ErrorKind::Unsupported, why).into()
 }

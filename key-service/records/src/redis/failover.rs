@@ -1,9 +1,9 @@
 //! Detects that masters were replaced. A new master may lack writes that the old one had answered. Nothing can prevent
 //! this, so the loss is reported, and its time is kept for readers that rely on the order of writes.
 //!
-//! A master is identified by its replication id. A promoted replica has a new id, and as its second id the one that it
-//! followed before. The store keeps all ids ever seen. So a failover is noticed after a restart too, and so is the
-//! second of two quick failovers even if nobody saw the master in between.
+//! A master is identified by its replication id. A promoted replica has a new id, and keeps its former master's id as a
+//! second id. The store keeps all ids ever seen. So a failover is noticed after a restart too, and so is the second of
+//! two quick failovers even if nobody saw the master in between.
 
 use std::{collections::BTreeMap, mem, time::Duration};
 
@@ -24,13 +24,14 @@ const LOOKED: &str = "looked";
 const MASTERS: &str = "masters";
 /// Field of the marks for losses: the id of the server that took over, and a time before the first write that it took.
 const LOSSES: &str = "losses";
-/// Maximum number of ids to keep; the oldest are dropped. Each master has one, and a new one after each start and
+/// Maximum number of ids to keep; the oldest are dropped. Each master has one, and gets a new one at each start and
 /// promotion.
 const MOST_IDS: usize = 512;
-/// Maximum number of losses to keep; the oldest are dropped. A reader that continues from before a dropped loss is told
-/// to continue from before a later one.
+/// Maximum number of losses to keep; the oldest are dropped. A reader that continues from before a dropped loss must
+/// continue from before a later one.
 const MOST_LOSSES: usize = 64;
-/// Assumed difference between the clocks of key-services, in milliseconds. Those of ready key-services differ by less.
+/// Assumed difference between the clocks of key-services, in milliseconds. The clocks of ready key-services differ by
+/// less.
 const MARGIN: i64 = 15_000;
 
 const GOES_ON_ALONE: &str = "a Redis master that is cut off from its replicas continues to accept writes; they are \
@@ -51,7 +52,7 @@ struct SeenMasters {
     looked: Option<i64>,
     /// Number of promoted replicas that are not reported yet.
     promoted: usize,
-    /// Whether some master would continue without its replicas.
+    /// Whether some master would accept writes without its replicas.
     goes_on_alone: bool,
 }
 
@@ -66,9 +67,9 @@ pub(super) struct MasterState {
 /// Losses of a store, found while marking it as seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Losses {
-    /// Replicas that became masters since the last check.
+    /// Number of replicas that became masters since the last check.
     pub(super) promoted: usize,
-    /// How far the store's mark is behind the last confirmed mark. Writes of that time are lost.
+    /// How far the store's mark is behind the last confirmed mark. Writes from that time are lost.
     pub(super) forgotten: Duration,
 }
 
@@ -137,7 +138,7 @@ impl Masters {
         Ok(())
     }
 
-    /// Warns once of masters that may continue alone.
+    /// Warns once of masters that would accept writes without their replicas.
     fn warn(&self, masters: &[MasterState]) {
         let warning = warning(masters);
         let went_on = mem::replace(&mut self.0.lock().goes_on_alone, warning.is_some());
@@ -152,7 +153,7 @@ impl Masters {
     }
 }
 
-/// Warns of masters that have replicas and continue without them.
+/// Warns of masters that have replicas but would accept writes without them.
 pub(super) fn warning(masters: &[MasterState]) -> Option<&'static str> {
     masters.iter().any(|master| goes_on_alone(&master.replication)).then_some(GOES_ON_ALONE)
 }
@@ -164,12 +165,12 @@ fn goes_on_alone(info: &str) -> bool {
     is_replicated && field(info, "min_slaves_good_slaves").is_empty()
 }
 
-/// Times since which writes may have been lost, in milliseconds, the earliest first.
+/// Returns the times since which writes may have been lost, in milliseconds, earliest first.
 pub(super) async fn losses(masters: &[MasterState], names: &KeySpace) -> RedisResult<Vec<i64>> {
     let history = MasterHistory::read(masters, names).await?;
     let mut times: Vec<i64> = history.losses.values().copied().collect();
     if !history.ids.is_empty() {
-        // Masters that took over, which no key-service has checked since.
+        // Masters that took over and that no key-service has checked since.
         let unnoticed =
             masters.iter().filter(|master| master.is_promoted() && master.is_unknown(&history.ids));
         times.extend(unnoticed.map(|master| before(history.last_look_at(master, None))));
@@ -178,7 +179,7 @@ pub(super) async fn losses(masters: &[MasterState], names: &KeySpace) -> RedisRe
     Ok(times)
 }
 
-/// A time earlier than any write made after the last check.
+/// Returns a time earlier than any write made after the last check.
 fn before(looked: Option<i64>) -> i64 {
     looked.map_or(0, |looked| looked.saturating_sub(MARGIN))
 }
@@ -192,7 +193,8 @@ fn is_master(info: &str) -> bool {
     field(info, "role") == "master"
 }
 
-/// Returns whether a master followed another one before. A server that was merely restarted has zeros as its second id.
+/// Returns whether a master was once a replica of another one. A server that was merely restarted has zeros as its
+/// second id.
 fn is_promoted(info: &str) -> bool {
     field(info, "master_replid2").bytes().any(|digit| digit != b'0')
 }
@@ -231,9 +233,9 @@ impl MasterHistory {
         Ok(all)
     }
 
-    /// The last check of the server that a master has replaced, as far as this master has a note of it. A master that
-    /// has no part of the store has no note; then it is the last check of all masters, by this process or noted by
-    /// others.
+    /// Returns when the server that a master has replaced was last checked, as noted at this master. A master that has
+    /// no part of the store has no note; for it, the last check of all masters counts, whether by this process or noted
+    /// by others.
     fn last_look_at(&self, master: &MasterState, complete: Option<i64>) -> Option<i64> {
         let own = self.looked.get(master.id()).copied();
         own.or_else(|| self.looked.values().copied().chain(complete).min())
@@ -322,7 +324,7 @@ mod tests {
         ids.iter().map(ToString::to_string).collect()
     }
 
-    /// Counts the masters that are unknown and promoted.
+    /// Counts the promoted masters that are not known yet.
     fn promoted(infos: &[String], known: &[&str]) -> usize {
         let known = ids(known);
         infos.iter().filter(|info| is_unknown(info, &known) && is_promoted(info)).count()

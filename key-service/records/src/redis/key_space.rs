@@ -16,8 +16,8 @@ impl KeySpace {
         Self { prefix: prefix.to_owned() }
     }
 
-    /// Name of a place. A set is a hash of records; an index is a sorted set of entries with equal scores; a log is a
-    /// stream, and each of its items has the number of its last value.
+    /// Returns the name of a place. A set is a hash of records; an index is a sorted set of entries with equal scores;
+    /// a log is a stream whose items each hold several values and are numbered by the last of them.
     pub(super) fn place(&self, space: &Space, place: Place) -> Vec<u8> {
         let (prefix, space) = (&self.prefix, space.as_str());
         match place {
@@ -45,7 +45,7 @@ impl KeySpace {
         Some((Space::new(space), place))
     }
 
-    /// Pattern that matches the names of all places, and some others.
+    /// Returns a pattern that matches the names of all places, and some others.
     pub(super) fn pattern(&self) -> String {
         let mut pattern = String::new();
         for letter in self.prefix.chars() {
@@ -57,27 +57,28 @@ impl KeySpace {
         pattern + ":{*}:*"
     }
 
-    /// String with an empty value, written only to wait until earlier writes to the space are durable.
+    /// Returns the name of an empty string, which is written only to wait until earlier writes to the space are
+    /// durable.
     pub(super) fn barrier(&self, space: &Space) -> String {
         format!("{}:{{{}}}:barrier", self.prefix, space.as_str())
     }
 
-    /// Hash with the count at which each data directory last saw this part of the store.
+    /// Returns the name of the hash with the count at which each data directory last saw this part of the store.
     pub(super) fn marks(&self, part: usize) -> String {
         format!("{}:{{holders-{part}}}:marks", self.prefix)
     }
 
-    /// Name under which serving processes connect.
+    /// Returns the name that serving processes give their connections.
     pub(super) fn connection(&self) -> String {
         format!("faregate:{}", self.prefix)
     }
 
-    /// String with the layout's number.
+    /// Returns the name of the string with the layout's number.
     pub(super) fn schema(&self) -> String {
         format!("{}:schema", self.prefix)
     }
 
-    /// A hash that only the first layout has, which wrote no number.
+    /// Returns the name of a hash that only the first layout has, which did not write a layout number.
     pub(super) fn first_layout(&self) -> String {
         format!("{}:{{accounts}}:names", self.prefix)
     }

@@ -1,4 +1,5 @@
-//! The masters: one, or those of a cluster. Each has its own connection, so that a master that is away delays no other.
+//! The masters: a single one, or all masters of a cluster. Each has its own connection, so that a master that is away
+//! delays no other.
 
 pub(super) mod cluster;
 mod durability;

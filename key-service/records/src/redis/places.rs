@@ -12,7 +12,7 @@ use super::{
 };
 use crate::records::{Failure, Place, Space};
 
-/// Approximate names scanned for a page; Redis needs a few hundred microseconds.
+/// Approximate number of names scanned for a page; Redis needs a few hundred microseconds.
 const PAGE: usize = 500;
 
 pub(super) async fn all(client: &Client, names: &KeySpace) -> Result<Vec<(Space, Place)>, Failure> {

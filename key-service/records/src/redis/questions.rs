@@ -10,7 +10,7 @@ use crate::records::{Answer, Cursor, Failure, Name, Order, Place, Question, Reco
 /// Script that runs several commands.
 pub(super) const READ: &str = include_str!("read.lua");
 
-/// Approximate fields on a page of a set, so that a page takes Redis little time.
+/// Approximate number of fields on a page of a set, so that a page takes Redis little time.
 const PAGE: usize = 500;
 
 /// A field of a hash: name and value.
@@ -70,7 +70,7 @@ impl Reads {
         }
     }
 
-    /// A command that runs the script, given by its hash or its text.
+    /// Returns a command that runs the script, given by its hash or its text.
     fn script(&self, name: &str, script: &str) -> Cmd {
         let mut command = cmd(name);
         command.arg(script).arg(self.0.len());
@@ -118,7 +118,7 @@ fn write_question(names: &KeySpace, reads: &mut Vec<ReadCommand>, space: &Space,
     }
 }
 
-/// Positions of the names in each set. One command reads all names of a set.
+/// Returns the positions of the names in each set. One command reads all names of a set.
 fn by_set(names: &[Name]) -> BTreeMap<Set, Vec<usize>> {
     let mut sets = BTreeMap::<_, Vec<_>>::new();
     for (place, name) in names.iter().enumerate() {
@@ -127,7 +127,7 @@ fn by_set(names: &[Name]) -> BTreeMap<Set, Vec<usize>> {
     sets
 }
 
-/// Reads values of a log. An item has the number of its last value, so the item that contains the value `to` may have a
+/// Reads values of a log. An item is numbered by its last value, so the item that contains the value `to` may have a
 /// higher number: the first such item is read separately.
 fn write_values(
     reads: &mut Vec<ReadCommand>,
@@ -201,7 +201,7 @@ fn items(answer: Value) -> Result<Vec<StreamItem>, Failure> {
     redis::from_redis_value(answer).map_err(|_| senseless())
 }
 
-/// Values of a log's items, in the order asked for.
+/// Returns the values of a log's items, in the order asked for.
 fn values(
     items: Vec<StreamItem>,
     (from, to): (u64, u64),
@@ -239,8 +239,8 @@ pub(super) fn text(error: &RedisError) -> String {
     format!("Redis: {error}")
 }
 
-/// Classifies an error by what it says about a commit. The script refuses numbers that a log already has, and what the
-/// user may not do, before it writes.
+/// Classifies an error by what it says about a commit. Before it writes, the script refuses numbers that a log already
+/// has, and commands that the user may not run.
 pub(super) fn failure(error: &RedisError) -> Failure {
     let text = text(error);
     let is_refused = ["NUMBER", "specified in XADD"].iter().any(|word| text.contains(word));

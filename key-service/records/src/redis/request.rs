@@ -7,7 +7,7 @@ use shared_observe::traces::KeyValue;
 
 use super::connection::Connection;
 
-/// A name that identifies the command's slot. All names in a command share a slot.
+/// Returns a name that identifies the command's slot. All names in a command share a slot.
 pub(super) fn key(command: &Cmd) -> &[u8] {
     let word = |place| match command.args_iter().nth(place)? {
         Arg::Simple(word) => Some(word),
@@ -30,7 +30,7 @@ pub(super) async fn ask(connection: &mut Connection, command: &Cmd, is_arriving:
     answers.into_iter().next().unwrap_or(Value::Nil).extract_error()
 }
 
-/// Name and attributes for the command's span. The name is the command's, without arguments.
+/// Returns the name and attributes for the command's span. The name is the command's, without arguments.
 pub(super) fn described(command: &Cmd) -> (Cow<'static, str>, Vec<KeyValue>) {
     let name = match command.args_iter().next() {
         Some(Arg::Simple(name)) => String::from_utf8_lossy(name).into_owned(),

@@ -20,9 +20,9 @@ const SENTINEL_PORT: u16 = 26379;
 /// Idle time after which a connection is probed.
 const QUIET: Duration = Duration::from_secs(5);
 const PROBED_EVERY: Duration = Duration::from_secs(1);
-/// Number of unanswered probes after which a connection is dead.
+/// Number of unanswered probes after which a connection counts as dead.
 const PROBES: u32 = 3;
-/// How long sent data may stay unacknowledged before a connection is dead.
+/// How long sent data may stay unacknowledged before a connection counts as dead.
 #[cfg(target_os = "linux")]
 const UNACKNOWLEDGED: Duration = Duration::from_secs(3);
 
@@ -36,10 +36,10 @@ pub struct Settings {
     pub volatile_allowed: bool,
     /// Number of replicas that must have a change before it is answered.
     pub wait_replicas: u32,
-    /// Certificates for TLS: the server's authority, and this client's.
+    /// Certificates for TLS: one for the server's authority, and one for this client.
     pub certificates: Certificates,
-    /// Directory that records when the store was last seen, so that lost data is noticed. `None` for a store that the
-    /// directory has not seen and should not see.
+    /// Directory that records when the store was last seen, so that lost data is noticed. `None` for a store that is
+    /// not to be recorded.
     pub data_dir: Option<PathBuf>,
     /// Whether to mark the store as seen. A process that writes nothing leaves no mark, but still notices lost data.
     pub is_marked: bool,
@@ -180,8 +180,8 @@ fn info(url: &str) -> Result<ConnectionInfo, InvalidAddress> {
     Ok(info.set_tcp_settings(tcp()))
 }
 
-/// TCP options of connections. Small writes are sent at once, since waiting for more data would cost 40 ms each time. A
-/// machine that has vanished is noticed although it never closes a connection.
+/// Returns the TCP options for connections. Small writes are sent at once, since waiting for more data would cost 40 ms
+/// each time. Probes notice a machine that has vanished without closing its connections.
 pub(super) fn tcp() -> TcpSettings {
     let keepalive = TcpKeepalive::new().with_time(QUIET).with_interval(PROBED_EVERY).with_retries(PROBES);
     let settings = TcpSettings::default().set_nodelay(true).set_keepalive(keepalive);

@@ -41,14 +41,14 @@ use crate::{
 /// The fixed time of the tests' clocks.
 const START: Timestamp = Timestamp::from_millis(1_790_000_000_000);
 
-/// An empty store on the server that all tests share.
+/// Returns an empty store on the server that all tests share.
 pub(crate) async fn subject() -> Subject {
     let server = RedisServer::shared();
     let url = server.url();
     at_address(&url, server).await
 }
 
-/// An empty store on the cluster that all tests share.
+/// Returns an empty store on the cluster that all tests share.
 pub(crate) async fn cluster_subject() -> Subject {
     let cluster = Cluster::shared();
     let url = cluster.url();
@@ -81,7 +81,7 @@ async fn open(settings: &Settings) -> Result<Redis, String> {
     Redis::open(settings, at(START)).await.map_err(|e| e.to_string())
 }
 
-/// A server, a data directory, and settings for both.
+/// Returns a data directory, and settings for it and a server.
 fn place(server: &RedisServer) -> (TempDir, Settings) {
     let data_dir = tempfile::tempdir().unwrap();
     let settings = settings(&server.url(), &data_dir);
@@ -111,7 +111,7 @@ async fn ask(store: &Redis, command: &Cmd) -> Value {
     store.client.ask(command).await.unwrap()
 }
 
-/// A separate store on the server that all tests share, as a subject; and its prefix.
+/// Returns a separate store on the server that all tests share, the same store as a subject, and its prefix.
 async fn alone() -> (Arc<Redis>, Subject, String) {
     let (server, data_dir) = (RedisServer::shared(), tempfile::tempdir().unwrap());
     let settings = settings(&server.url(), &data_dir);
@@ -217,7 +217,7 @@ async fn bytes_that_are_no_record_are_damaged_and_nothing_panics() {
     assert_eq!(subject.look_up(&[name("whole")]).await, [Some(whole)]);
 }
 
-/// All places of a store, from all pages.
+/// Returns all places of a store, from all pages.
 async fn all_places(store: &Redis) -> BTreeSet<(Space, Place)> {
     store.places().await.unwrap().into_iter().collect()
 }

@@ -36,8 +36,8 @@ const UNSEEN: &str = "-";
 const MARK: &str = include_str!("mark.lua");
 
 /// Interval at which a process marks the store as seen. It is also the most that a mark adds to the count: a mark that
-/// comes late, after an outage, represents no additional writes. If a minute of writes is lost, the store notices it at
-/// most this much later.
+/// comes late, after an outage, represents no additional writes. A lost minute of writes is noticed at most this much
+/// later.
 pub(super) const MARKED_EVERY: Duration = Duration::from_secs(5);
 
 /// Largest difference that does not count as a restored snapshot. It is more than the two seconds that a crash or a
@@ -57,13 +57,13 @@ pub(super) struct Watermark {
     seen: Mutex<Seen>,
     /// Time of the last mark of this process.
     marked_at: Mutex<Option<Instant>>,
-    /// Set once the store was found to be older. It is not used any more.
+    /// Set once the store was found to be older. From then on, the store is not used.
     older: OnceLock<Older>,
 }
 
 /// A master that has not lost too much.
 pub(super) struct Checked {
-    /// Time whose writes the master has lost.
+    /// Length of the period whose writes the master has lost.
     pub(super) forgotten: Duration,
     remembered: Seen,
 }
@@ -88,7 +88,7 @@ pub(super) struct Mark {
     .file.display()
 )]
 pub(super) struct Older {
-    /// Time whose writes the store has lost; `None` if it has no mark.
+    /// Length of the period whose writes the store has lost; `None` if it has no mark.
     behind: Option<Duration>,
     file: PathBuf,
 }

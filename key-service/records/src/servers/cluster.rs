@@ -24,18 +24,18 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// The cluster shared by all concurrent tests.
+    /// Returns the cluster shared by all concurrent tests.
     pub fn shared() -> Arc<Self> {
         static SHARED: Mutex<Weak<Cluster>> = Mutex::new(Weak::new());
         share(&SHARED, Self::start)
     }
 
-    /// A separate cluster.
+    /// Starts a separate cluster.
     pub fn start() -> Self {
         Self::launch("redis+cluster://127.0.0.1", |port| vec!["--port".to_owned(), port.to_string()])
     }
 
-    /// A separate cluster that accepts only TLS, with the certificate files in this folder. With a name, masters
+    /// Starts a separate cluster that accepts only TLS, with the certificate files in this folder. With a name, masters
     /// announce it to clients.
     pub fn start_secured(folder: &Path, name: Option<&str>) -> Self {
         let url = format!("rediss+cluster://{}", name.unwrap_or("127.0.0.1"));

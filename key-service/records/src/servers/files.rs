@@ -1,6 +1,6 @@
 use std::{fs, path::Path};
 
-/// Copies a folder with all contents.
+/// Copies a folder with all its contents.
 pub fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap() {

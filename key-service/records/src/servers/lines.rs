@@ -2,7 +2,7 @@
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 
-/// A line preceded by authentication, if there is a password.
+/// Returns a line preceded by authentication, if there is a password.
 pub(super) fn signed_in(password: &str, line: &str) -> String {
     if password.is_empty() { line.to_owned() } else { format!("AUTH {password}\r\n{line}") }
 }

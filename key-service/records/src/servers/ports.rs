@@ -10,11 +10,11 @@ use std::{
 /// (`net.ipv4.ip_local_port_range`). So nothing takes a port before its server does.
 const PORTS: Range<u32> = 10_000..32_000;
 
-/// Environment variable with the ports of this process, such as `10000-12750`. `tests/tools/tests.py` sets it, because it runs many
-/// test processes at a time.
+/// Environment variable with the ports of this process, such as `10000-12750`. `tests/tools/tests.py` sets it, since it
+/// runs many test processes at a time.
 const OWN: &str = "FAREGATE_TEST_PORTS";
 
-/// A free loopback port that no other call returns.
+/// Returns a free loopback port that no other call returns.
 pub fn free_port() -> u16 {
     static GIVEN_OUT: AtomicU32 = AtomicU32::new(0);
     let own = own_ports();

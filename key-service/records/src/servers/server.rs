@@ -23,18 +23,18 @@ pub struct RedisServer {
 }
 
 impl RedisServer {
-    /// The server shared by all concurrent tests.
+    /// Returns the server shared by all concurrent tests.
     pub fn shared() -> Arc<Self> {
         static SHARED: Mutex<Weak<RedisServer>> = Mutex::new(Weak::new());
         share(&SHARED, Self::start)
     }
 
-    /// A separate server.
+    /// Starts a separate server.
     pub fn start() -> Self {
         Self::start_with(&["--port", "0"])
     }
 
-    /// A separate server with additional options; a later option overrides an earlier one.
+    /// Starts a separate server with additional options; a later option overrides an earlier one.
     pub fn start_with(options: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let options = options.iter().map(ToString::to_string).collect();
@@ -47,7 +47,7 @@ impl RedisServer {
         format!("unix://{}", self.socket().display())
     }
 
-    /// A section of the server's `INFO`.
+    /// Returns a section of the server's `INFO`.
     pub fn info(&self, section: &str) -> String {
         self.whole(&format!("INFO {section}"))
     }
@@ -57,7 +57,7 @@ impl RedisServer {
         whole_answer(UnixStream::connect(self.socket()).unwrap(), line)
     }
 
-    /// Folder of the server's files.
+    /// Returns the folder of the server's files.
     pub fn data(&self) -> PathBuf {
         self.folder.path().join("data")
     }

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::records::{Commit, Committed, Guard, Log, Order, Record, Space, Write};
 
-/// Values appended to a log between two trims, so that most commits write only at its end.
+/// Number of values appended to a log between two trims, so that most commits write only at the log's end.
 const TRIMMED_EVERY: u64 = 64;
 
 /// Maximum number of values trimmed at once after `kept` was lowered: a fraction of a millisecond of work.
@@ -109,7 +109,7 @@ impl<'a, 'c> Changes<'a, 'c> {
         Ok(())
     }
 
-    /// The lowest or the highest number in a log.
+    /// Returns the lowest or the highest number in a log.
     fn end(&mut self, log: Log, order: Order) -> Result<Option<u64>, CallError> {
         let range = self.keys.values(log, 0, u64::MAX);
         let number = |key: &[u8], _: ValueRef<'_>| number(&self.keys, key);

@@ -18,7 +18,7 @@ const BESIDE: [&str; 2] = ["-wal", "-shm"];
 /// Reason why a file was not copied.
 #[derive(Debug, thiserror::Error)]
 pub enum CopyError {
-    /// The file or its folder is missing or may not be accessed.
+    /// The file or its folder is missing, or access to it is denied.
     #[error("cannot read or write {}", .0.display())]
     File(PathBuf, #[source] io::Error),
     #[error("{}: {}", .0.display(), .1)]
@@ -33,7 +33,7 @@ pub enum CopyError {
     Served(PathBuf),
 }
 
-/// The layout number of a file, and that of this program, which is never lower.
+/// The layout numbers of a file and of this program. The program's number is never lower.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LayoutVersion {
     /// The layout that the file has.

@@ -14,12 +14,12 @@ pub(super) enum CallError {
 }
 
 impl CallError {
-    /// The error for a call that cannot be carried out.
+    /// Returns the error for a call that cannot be carried out.
     pub(super) fn refused(reason: impl Into<String>) -> Self {
         Self::Own(Failure::NotDone(reason.into()))
     }
 
-    /// The error for a value that is not a record.
+    /// Returns the error for a value that is not a record.
     pub(super) fn no_record() -> Self {
         Self::Own(Failure::Damaged("SQLite: a value that is not a record".into()))
     }

@@ -227,7 +227,7 @@ fn configure(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "trusted_schema", false)
 }
 
-/// Turns on the write-ahead log, with which readers and one writer do not block each other, even in several processes.
+/// Turns on the write-ahead log, so that readers and one writer do not block each other, even in several processes.
 ///
 /// If two processes do so on a new file at once, SQLite refuses one of them instead of making it wait. That process
 /// takes the file's lock here for a moment, and tries again.

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::records::{Answer, Cursor, Failure, Order, Question, Record, Space};
 
-/// Records on a page of a set, which take little memory at a time.
+/// Maximum number of records on a page of a set, so that a page takes little memory.
 const PAGE: usize = 500;
 
 /// Answers questions as of one moment.

@@ -15,11 +15,11 @@ use tokio::{
 use super::tables::Tables;
 use crate::records::Failure;
 
-/// Calls in a queue; further calls wait outside. A full queue is a few milliseconds of work.
+/// Maximum number of calls in a queue; further calls wait outside. A full queue is a few milliseconds of work.
 const QUEUED_CALLS: usize = 1024;
 
 /// Longest wait of a call for its answer. It is twice the writer's wait for another process, so that a slow transaction
-/// there fails no calls here.
+/// in that process fails no calls in this one.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Channel for the answer of a call.
@@ -64,7 +64,7 @@ impl<C> Queue<C> {
     ) -> io::Result<()> {
         let serve = move || match Tables::new(&connection) {
             Ok(mut tables) => serve(&mut tables),
-            // Happens only without memory, since opening has tried it.
+            // Happens only if memory runs out, since opening the database has already prepared them once.
             Err(error) => tracing::error!(%error, "cannot prepare the store's statements"),
         };
         self.threads.push(thread::Builder::new().name(name.into()).spawn(serve)?);
@@ -72,7 +72,7 @@ impl<C> Queue<C> {
     }
 
     /// Queues a call and waits for the answer, both within one deadline. A call that found no place in the queue is not
-    /// done; one that got no answer may still be done.
+    /// carried out; a call that got no answer may still be carried out.
     pub(super) async fn ask<T>(&self, call: impl FnOnce(Reply<T>) -> C) -> Result<T, Failure> {
         let deadline = Instant::now() + CALL_TIMEOUT;
         let (reply, answer) = oneshot::channel();

@@ -4,7 +4,8 @@ use foldhash::HashMap;
 
 use crate::records::Revision;
 
-/// Maximum number of revisions to keep, in about 15 MiB. If all are forgotten, those in use are soon read again.
+/// Maximum number of revisions to keep, in about 15 MiB. Beyond it, all are forgotten; those in use are soon read
+/// again.
 const MOST: usize = 128 * 1024;
 
 /// For each key, the revision of the record when the writer last read or wrote it; `None` if the record is absent.

@@ -87,7 +87,7 @@ impl<'c> Tables<'c> {
         done
     }
 
-    /// Lists all places. Each search starts after the place found before.
+    /// Lists all places. Each search starts after the last place found.
     pub(super) fn places(&mut self) -> Result<Vec<(Space, Place)>, CallError> {
         let mut places = Vec::new();
         let kinds = [
@@ -109,7 +109,7 @@ impl<'c> Tables<'c> {
         Ok(places)
     }
 
-    /// A number that changes when another connection writes.
+    /// Returns a number that changes when another connection writes.
     pub(super) fn data_version(&mut self) -> rusqlite::Result<i64> {
         self.data_version.query_row([], |row| row.get(0))
     }
@@ -212,7 +212,7 @@ pub(super) struct Keys {
 }
 
 impl Keys {
-    /// Makes keys for this space, whose name has no `}`. Most names are UUIDs, which take sixteen bytes.
+    /// Prepares keys for this space, whose name has no `}`. Most names are UUIDs, which take sixteen bytes.
     pub(super) fn of(space: &Space) -> Self {
         let name = space.as_str();
         let mut key = Vec::with_capacity(name.len() + 64);
@@ -250,12 +250,12 @@ impl Keys {
         &self.key
     }
 
-    /// Range of a set's records, starting at this name.
+    /// Returns the range of a set's records, starting at this name.
     pub(super) fn records_from(&mut self, set: Set, from: &[u8]) -> Range<Vec<u8>> {
         self.record_of(set, from).to_vec()..end_of(self.record_of(set, b""))
     }
 
-    /// Range of an index's entries from `from` (inclusive) to `to` (exclusive).
+    /// Returns the range of an index's entries from `from` (inclusive) to `to` (exclusive).
     pub(super) fn entries(&mut self, index: Index, from: &[u8], to: Option<&[u8]>) -> Range<Vec<u8>> {
         let start = self.entry(index, from).to_vec();
         let end = match to {
@@ -265,7 +265,7 @@ impl Keys {
         start..end
     }
 
-    /// Range of a log's values with numbers from `from` to `to`.
+    /// Returns the range of a log's values with numbers from `from` to `to`.
     pub(super) fn values(&mut self, log: Log, from: u64, to: u64) -> Range<Vec<u8>> {
         let start = self.value(log, from).to_vec();
         let end = match to.checked_add(1) {

@@ -14,8 +14,8 @@ use super::{
 };
 use crate::records::{Commit, Committed, Failure, Space};
 
-/// Maximum calls in a transaction. It limits how long the first call waits for the last, and how much a failed sync
-/// undoes.
+/// Maximum number of calls in a transaction. It limits how long the first call waits for the last, and how much a
+/// failed sync undoes.
 const CALLS_PER_TRANSACTION: usize = 256;
 
 /// Writes commits. Each takes effect as a whole or not at all.
@@ -83,7 +83,8 @@ struct WriterThread {
     file: Option<Arc<FileIdentity>>,
     /// Revisions of committed records and, within a transaction, of records that it has written.
     revisions: Revisions,
-    /// A number that changes when another connection writes. Until then, the known revisions are current.
+    /// A number that changes when another connection writes. As long as it is the same, the known revisions are
+    /// current.
     data_version: Option<i64>,
 }
 

@@ -8,7 +8,7 @@ use crate::records::{
 const INDEX: Index = Index(1);
 const LOG: Log = Log(1);
 
-/// Number of entries in the index and of values in the log.
+/// Returns the number of entries in the index and of values in the log.
 async fn entries_and_values(subject: &Subject) -> (usize, usize) {
     let order = Order::Ascending;
     let entries = Question::Entries { index: INDEX, from: Vec::new(), to: None, order, limit: 100 };

@@ -65,7 +65,7 @@ fn step() -> impl Strategy<Value = Step> {
         })
 }
 
-/// Names in two parts of a set.
+/// Returns a name in one of two parts of a set.
 fn name(n: usize) -> Name {
     Name { set: Set { table: 1, part: u32::from(n % 2 == 1) }, key: vec![0xff; n / 2].into() }
 }

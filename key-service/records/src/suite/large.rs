@@ -10,14 +10,14 @@ const LOG: Log = Log(1);
 /// A second log, whose number is checked before anything is written.
 const SECOND_LOG: Log = Log(2);
 
-/// Names in two sets; only one of the sets has guards.
+/// Returns names in two sets; only the records of one set are guarded.
 fn names() -> (Vec<Name>, Vec<Name>) {
     let guarded = (0..MANY).map(|n| name(n.to_be_bytes())).collect();
     let set = Set { table: SET.table + 1, ..SET };
     (guarded, (0..MANY).map(|n| Name { set, key: n.to_be_bytes()[..].into() }).collect())
 }
 
-/// Numbers of existing records, entries and values.
+/// Returns the numbers of existing records, entries and values.
 async fn counts(subject: &Subject) -> [usize; 4] {
     let (order, limit) = (Order::Ascending, 3 * usize::try_from(MANY).unwrap());
     let values = |log| Question::Values { log, from: 0, to: u64::MAX, order, limit };
@@ -38,7 +38,7 @@ async fn counts(subject: &Subject) -> [usize; 4] {
     [records.iter().flatten().count(), entries.len(), values.len(), second.len()]
 }
 
-/// Writes to all places, so that a partial write would be noticed anywhere.
+/// Returns writes to all places, so that a partial write would be noticed anywhere.
 fn writes(record: &Record, last: u64) -> Vec<Write> {
     let values = |count| (0..count).map(|n: u64| n.to_be_bytes().to_vec()).collect();
     let append = |log, first, count| Write::Append { log, first, values: values(count), kept: u64::MAX };

@@ -83,7 +83,7 @@ pub(super) async fn an_entry_is_there_once(subject: &Subject) {
     }
 }
 
-/// Appends values whose text is their number.
+/// Returns a write that appends values. Each value is its number as text.
 fn append(first: u64, count: u64, kept: u64) -> Write {
     let values = (first..first + count).map(|number| number.to_string().into_bytes()).collect();
     Write::Append { log: LOG, first, values, kept }

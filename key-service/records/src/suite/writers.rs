@@ -35,7 +35,7 @@ async fn values(subject: &Subject) -> Vec<(u64, Vec<u8>)> {
     }
 }
 
-/// Writes at least two numbers, each in two records, an index and a log, until a time.
+/// Writes numbers until this time, but at least two. Each goes into two records, an index and a log.
 async fn write_numbers(subject: Subject, until: Instant) {
     for n in 1_i64.. {
         let entry = |n: i64| n.to_be_bytes().to_vec();

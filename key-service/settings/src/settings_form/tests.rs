@@ -182,7 +182,7 @@ fn a_form_changes_what_was_changed_in_it_alone() {
     });
     let (patch, asked) = change(&opened, &[("label", "Ann")], &raised);
     assert!(patch == labelled && asked.is_none(), "{patch:?}");
-    // A change to the same limits shows their current values and asks; sent again, it is made.
+    // If both change the same limits, the form shows their current values and asks. Sent again, it overwrites them.
     let (_, asked) = change(&opened, &[("limit", "40")], &raised);
     let (texts_now, fault) = asked.unwrap();
     assert_eq!(fault.field, "limit");

@@ -56,13 +56,13 @@ const RATES: RateStatus = RateStatus {
     tokens: Some(RateLimit { limit: 600, remaining: 0, reset: Duration::from_millis(60_001) }),
 };
 
-/// A key that may use only one model.
+/// Returns the identity of a key that may use only one model.
 fn identity() -> Identity {
     let principal = Principal::ApiKey(hold().account, hold().key);
     Identity { principal, models: Some(vec!["Model Flash".into()]) }
 }
 
-/// A refusal with details.
+/// Returns a refusal with details.
 fn denial() -> Denial {
     let retry_after = Some(Duration::from_millis(1_200));
     let token_room = Some(TokenRoom { limit: 50, remaining: 7 });
@@ -120,7 +120,7 @@ impl KeyService for Clerk {
     }
 }
 
-/// Bytes of answers that the network buffers while the client reads nothing: about one or two frames.
+/// Number of bytes of answers that the network buffers while the client reads nothing: about one or two frames.
 const WINDOW: u32 = 65_535;
 
 async fn connect() -> KeyServiceClient<Channel> {
@@ -307,7 +307,7 @@ async fn a_frame_that_is_too_large_ends_its_session() {
     assert_eq!(status.code(), Code::InvalidArgument);
 }
 
-/// A call with this id that asks to authorize a request for this model.
+/// Returns a call with this id that asks to authorize a request for this model.
 fn authorize_for(id: u64, model: &str) -> v1::Call {
     let Call::Authorize(call) = authorize(None) else { panic!("an authorization") };
     let call = Call::Authorize(Authorize { model: model.into(), ..call });

@@ -159,12 +159,12 @@ pub(super) fn failure(error: &StoreError) -> CallFailure {
     CallFailure { code, message: error.to_string() }
 }
 
-/// Makes the failure for a call that shows a bug in the key-service.
+/// Returns the failure for a call that shows a bug in the key-service.
 pub(super) fn unfit(message: &str) -> CallFailure {
     CallFailure { code: Code::Internal, message: message.into() }
 }
 
-/// Makes the failure for an unreadable record. It recurs until an operator repairs the record.
+/// Returns the failure for an unreadable record. It recurs until an operator repairs the record.
 fn damaged() -> CallFailure {
     let message = "the store's record of this generation cannot be read; nothing was changed".into();
     CallFailure { code: Code::DataLoss, message }

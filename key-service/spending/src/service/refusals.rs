@@ -26,7 +26,7 @@ const MAX_COUNTERS: usize = 50_000;
 /// Maximum number of calls between two additions, over all accounts: about ten megabytes. Further calls are only
 /// counted.
 const MAX_CALLS: usize = 50_000;
-/// Counters added in one call to the store.
+/// Number of counters added in one call to the store.
 const ADDED_AT_ONCE: usize = 1_000;
 
 /// A key, an hour and a reason.

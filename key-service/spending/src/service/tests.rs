@@ -23,12 +23,12 @@ use domain::{
 use key_service_management::{governed::Governed as _, testing::Office};
 use key_service_store::store::{Cursor, DueHolds, HoldIndex, MissingServers, Outcomes, Skew};
 
-/// A catalogue with this model at this price per million output tokens; prompts are free.
+/// Returns a catalogue with this model at this price per million output tokens; prompts are free.
 fn catalogue(model: &str, usd: u32) -> Arc<Current<Catalog>> {
     priced(model, &format!("input = \"0\"\ncached_input = \"0\"\noutput = \"{usd}\"\n"))
 }
 
-/// A catalogue with this model at these prices, followed by `price`'s further tables.
+/// Returns a catalogue with this model. `price` is the content of its price table, and any tables after that.
 fn priced(model: &str, price: &str) -> Arc<Current<Catalog>> {
     let text = format!(
         "[service]\nname = \"f\"\nprovider = \"f\"\ndocs = \"f\"\n\
@@ -86,7 +86,7 @@ impl Trial {
         }
     }
 
-    /// A generation made at the test's current time.
+    /// Returns a generation made at the test's current time.
     fn generation(&self, n: u8) -> GenerationId {
         GenerationId::new(self.office.clock.now(), [n; 10])
     }

@@ -23,7 +23,7 @@ use key_service_store::store::{
 };
 
 const LEASE: Duration = Duration::from_secs(30);
-/// The latest time at which an abandoned hold must be resolved.
+/// Maximum time until an abandoned hold is resolved.
 const NOTICED: Duration = Duration::from_secs(30 + 5 + 1);
 /// Shorter than any time that a test waits for.
 const MOMENT: Duration = Duration::from_millis(50);
@@ -146,7 +146,7 @@ impl Trial {
         self.execute(Command::Extend { key, generation, most, progress, lease_ticks: LEASE_TICKS }).await
     }
 
-    /// Money in open holds.
+    /// Returns the money in open holds.
     async fn held(&self) -> i64 {
         spend(&self.store.sound, self.account, self.key).await.budget.held.nanos()
     }

@@ -33,7 +33,7 @@ use crate::{
 
 /// Kind of the spaces with account names.
 const NAMES: &str = "accounts";
-/// Accounts read concurrently, each in its own round trip.
+/// Number of accounts read concurrently, each in its own round trip.
 const READ_AT_ONCE: usize = 64;
 
 impl Store {

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 /// How long bills of expiries are kept. Until then, a late capture replaces the bill.
 const EXPIRED_KEPT: Duration = Duration::from_hours(30 * 24);
 
-/// Maximum accounts whose last listing a process remembers; others are listed again.
+/// Maximum number of accounts whose last listing a process remembers; others are listed again.
 const REMEMBERED: usize = 65_536;
 /// When this process last listed each account in the index of accounts with open holds.
 pub(crate) struct Listings(pub(crate) Cache<AccountId, Instant>);
@@ -30,9 +30,9 @@ impl Default for Listings {
 /// How much history a store keeps.
 #[derive(Clone, Copy, Debug)]
 pub struct StoreRetention {
-    /// Maximum journal entries of an account; `None` for all.
+    /// Maximum number of an account's journal entries; `None` for all.
     pub journal_entries: Option<u64>,
-    /// Days that usage counters are kept; `None` for all.
+    /// Number of days for which usage counters are kept; `None` for all.
     pub usage_days: Option<u32>,
     /// Limits on an account's events.
     pub events: EventBounds,

@@ -27,7 +27,7 @@ use crate::{
     store::base::{Store, no_answer},
 };
 
-/// Log values, index entries or records requested at a time: a few hundred kilobytes.
+/// Number of log values, index entries or records requested at a time: a few hundred kilobytes.
 pub(crate) const AT_ONCE: usize = 500;
 
 impl Store {
@@ -102,8 +102,8 @@ impl Store {
         Ok(last.first().map_or(0, |(number, _)| *number))
     }
 
-    /// Finds at most `limit` of the latest matching entries, or of those before number `before`, newest first. Where no
-    /// index exists, it reads a bounded number of entries, and the page may end before it is full.
+    /// Finds at most `limit` of the latest matching entries, or of the latest before number `before`, newest first.
+    /// Where no index exists, it reads a bounded number of entries, and the page may end before it is full.
     pub async fn find_entries(
         &self,
         account: AccountId,
@@ -114,8 +114,8 @@ impl Store {
         search::entries(self, account, &search, before, limit).await
     }
 
-    /// Finds the last entry of a generation, which is its bill. There is no index, so it reads a bounded number of
-    /// entries after the generation's creation.
+    /// Finds a generation's bill, which is its last entry. There is no index, so it reads a bounded number of entries
+    /// after the generation's creation.
     pub async fn entry_of(
         &self,
         account: AccountId,

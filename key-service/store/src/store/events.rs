@@ -18,10 +18,10 @@ use crate::{
 };
 use domain::event::{Event, EventSearch};
 
-/// Bytes of the event's id, which precedes its JSON in the log.
+/// Length in bytes of the event's id, which precedes its JSON in the log.
 const ID: usize = 16;
 
-/// Maximum events that a page reads in search of matches: about 10 ms of work.
+/// Maximum number of events that a page reads in search of matches: about 10 ms of work.
 const MOST_READ: usize = 2_000;
 
 /// Which event numbers to read.
@@ -34,8 +34,8 @@ struct Range {
 }
 
 impl Store {
-    /// Finds matching events. Events of a key or group are found by an index. Without it, a bounded number of events is
-    /// read, and the page may end before it is full.
+    /// Finds matching events. Events of a key or group are found by an index. Other searches read a bounded number of
+    /// events, and the page may end before it is full.
     pub async fn events(
         &self,
         account: AccountId,
@@ -104,7 +104,7 @@ impl Store {
         Ok(told.into_iter().map(|told| told.is_some()).collect())
     }
 
-    /// Lists the keys among the latest `limit` reported thresholds, newest first.
+    /// Lists the keys among the holders of the latest `limit` reported thresholds, newest first.
     pub async fn last_told_keys(&self, account: AccountId, limit: usize) -> Result<Vec<KeyId>, StoreError> {
         let (space, all) = (layout::space(account), (Vec::new(), None));
         let entries =

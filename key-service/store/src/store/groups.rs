@@ -1,7 +1,8 @@
 //! Groups of API keys.
 //!
 //! A group has two records: its money and limits, which spending reads, and a profile with everything else and the
-//! numbers of its keys and children. An external id has a separate record, which creating a group guards.
+//! numbers of its keys and children. An external id has a separate record, and the commit that creates a group guards
+//! it.
 
 mod changes;
 mod profile;
@@ -38,7 +39,7 @@ use crate::{
     },
 };
 
-/// Index entries, or groups, read in one round trip: about 100 KB.
+/// Number of index entries, or groups, read in one round trip: about 100 KB.
 const READ_AT_ONCE: usize = 500;
 
 /// A page of ids in an index.
@@ -51,7 +52,8 @@ struct IdPage {
 
 impl Store {
     /// Creates a group in an existing account, unless the idempotency key is in use, another group has the external id,
-    /// the parent is not allowed ([`domain::group::may_be_parent`]), or the account has reached its maximum of groups.
+    /// the parent is not allowed ([`domain::group::may_be_parent`]), or the account has reached its maximum number of
+    /// groups.
     pub async fn create_group(
         &self,
         new: NewGroup,
@@ -219,7 +221,7 @@ impl Store {
         Ok(groups)
     }
 
-    /// Reads groups in the order of these ids, without missing ones.
+    /// Reads groups in the order of these ids. Ids without a group are left out.
     pub async fn groups_by_id(&self, account: AccountId, ids: &[GroupId]) -> Result<Vec<Group>, StoreError> {
         let mut groups = Vec::with_capacity(ids.len());
         for some in ids.chunks(READ_AT_ONCE) {

@@ -11,8 +11,8 @@ use crate::{
     store::{base::Store, layout},
 };
 
-/// Expired idempotency keys that a call may remove: more than it can add, so that they do not accumulate, but few
-/// enough that removing a busy day's keys delays no caller.
+/// Maximum number of expired idempotency keys that a call removes: more than it can add, so that they do not
+/// accumulate, but few enough that removing a busy day's keys delays no caller.
 const PRUNED_AT_ONCE: usize = 64;
 
 /// A request that creates one object, or one credential, no matter how often it is repeated.
@@ -84,8 +84,8 @@ fn prune(change: &mut Change<'_>, ended: &[Vec<u8>]) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Stores what the attempt created under its idempotency key. An expired record may be overwritten; its index entry
-/// stays until it is pruned.
+/// Stores, under the attempt's idempotency key, what the attempt created. An expired record may be overwritten; its
+/// index entry stays until it is pruned.
 fn keep(change: &mut Change<'_>, name: &RecordName<IdempotencyKey>, attempt: &Idempotency, made: [u8; 16]) {
     let kept = IdempotencyKey { request: attempt.request, made, expires_at: attempt.expires_at };
     change.enter(layout::IDEMPOTENCY_ENDS, [&end_of(&kept)[..], attempt.key.as_bytes()].concat());

@@ -36,7 +36,7 @@ use crate::{
 
 impl Store {
     /// Creates an API key in an existing account, unless the idempotency key is in use, the group accepts no keys
-    /// ([`domain::group::takes_keys`]), or the account has reached its maximum of keys.
+    /// ([`domain::group::takes_keys`]), or the account has reached its maximum number of keys.
     pub async fn create_key(
         &self,
         new: NewKey,
@@ -48,20 +48,20 @@ impl Store {
         self.put_credential(digest, credential).await?;
         let attempt = OnceRequest { account: *account, makes: *id.as_bytes(), idempotency };
         let made = self.make_once(attempt, made, |change| create(change, &new, act)).await;
-        let may_be_there = match &made {
+        match &made {
             Ok(Made::New(_))
             | Err(Error::Store(
                 StoreError::Unavailable(_) | StoreError::Busy(_) | StoreError::Full | StoreError::Damaged(_),
-            )) => true,
+            )) => {}
             // A conflict means that the account does not exist.
-            Err(Error::Store(StoreError::Conflict(_))) => false,
-            // Another call with the same key may have created it.
-            Ok(Made::Existing(_) | Made::Replayed(_)) | Err(Error::Refused(_)) => {
-                !matches!(self.key(*account, *id).await, Ok(None))
+            Err(Error::Store(StoreError::Conflict(_)) | Error::Refused(_))
+            | Ok(Made::Existing(_) | Made::Replayed(_)) => {
+                self.forget_credential(digest, credential).await;
+                // Another call for the same key may have created it.
+                if !matches!(self.key(*account, *id).await, Ok(None)) {
+                    self.put_credential(digest, credential).await?;
+                }
             }
-        };
-        if !may_be_there {
-            self.forget_credential(digest, credential).await;
         }
         made
     }
@@ -112,7 +112,7 @@ impl Store {
         Ok(self.keys_with_profiles(account, &[id]).await?.pop())
     }
 
-    /// Reads keys as of one moment, in the order of these ids, without missing ones.
+    /// Reads keys as of one moment, in the order of these ids. Ids without a key are left out.
     async fn keys_with_profiles(
         &self,
         account: AccountId,

@@ -96,7 +96,7 @@ impl Store {
         Ok(())
     }
 
-    /// Returns the first entry and the first event that may have been written after a loss of this time, and the loss's
+    /// Returns the first entry and the first event that may have been written after a loss at this time, and the loss's
     /// epoch.
     async fn lost_since(&self, space: &Space, since: i64) -> Result<([u64; 2], u64), StoreError> {
         let since = Timestamp::from_millis(since);
@@ -106,7 +106,7 @@ impl Store {
     }
 
     /// Finds by binary search the first number of a log whose value may be from this time or later. Clocks may differ,
-    /// so values may be out of order; the number is then lower.
+    /// so values may be out of order; the returned number is then too low rather than too high.
     async fn first_since(&self, space: &Space, log: Log, since: Timestamp) -> Result<u64, StoreError> {
         let newest = self.read().values(space, log, 0..=u64::MAX, Order::Descending, 1).await?;
         let (mut is_before, mut is_since) = (0, newest.first().map_or(1, |(number, _)| number + 1));

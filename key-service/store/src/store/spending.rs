@@ -13,7 +13,7 @@ use crate::{
 };
 use domain::ledger::{Command, Outcome, Refused};
 
-/// Due holds on a page. One commit expires a page.
+/// Number of due holds on a page. One commit expires a page.
 const HOLDS_AT_ONCE: usize = 64;
 
 /// Outcomes in the order of the commands.
@@ -22,7 +22,7 @@ pub type Outcomes = Vec<Result<Outcome, Refused>>;
 /// The store as spending uses it.
 #[async_trait]
 pub trait Ledger: Send + Sync + 'static {
-    /// Name of the database in spans.
+    /// Returns the database's name for spans.
     fn system(&self) -> &'static str;
 
     /// Applies commands in order to one account, as [`domain::ledger::apply`] does. Each has one outcome. Commands for
@@ -42,7 +42,7 @@ pub trait Ledger: Send + Sync + 'static {
     async fn accounts_with_holds(&self) -> HoldIndex;
 
     /// Lists the account's open holds with an expired lease (`lease_until <= tick`), page by page in any order: the
-    /// first page, or the page after an earlier page's `next`. Every hold that is due before the first page is read is
+    /// first page, or the page after an earlier page's `next`. Every hold that was due when the first page was read is
     /// on one of the pages. An unreadable hold counts as due.
     async fn due_holds(&self, account: AccountId, after: Option<Cursor>) -> Result<DueHolds, StoreError>;
 

@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use records::{Answer, Commit, Committed, Failure, Place, Question, Records, Space, maps::Maps};
 use shared::time::Timestamp;
 
-/// Records in memory that a test can make fail or nearly full.
+/// In-memory records that a test can make fail or report as nearly full.
 pub struct Unreliable {
     maps: Maps,
     calls_left: AtomicU64,
@@ -48,7 +48,7 @@ impl Unreliable {
         self.fail_after(u64::MAX);
     }
 
-    /// Makes the backend report from now on that it is nearly full, or is not.
+    /// Sets whether the backend reports that it is nearly full.
     pub fn set_nearly_full(&self, is_nearly_full: bool) {
         self.is_nearly_full.store(is_nearly_full, Ordering::SeqCst);
     }

@@ -5,10 +5,10 @@ use std::{cmp::Reverse, time::Duration};
 
 use super::owner::Owner;
 
-/// How long a connection may have no request before it is closed ahead of older ones. Callers may be far away or slow.
+/// How long a connection may carry no request before it is closed ahead of older ones. Callers may be far away or slow.
 const HESITATION: Duration = Duration::from_secs(1);
-/// Connections that an owner may have without losing one before others do. A caller may open a few at once, while
-/// thousands of unauthenticated addresses have one each.
+/// Number of connections that an owner may have without being the first to lose one. A caller may open a few at once,
+/// while thousands of unauthenticated addresses have one each.
 const FEW: usize = 4;
 /// How many of an owner's connections to search for a silent one.
 const LOOKED_THROUGH: usize = 256;
@@ -28,14 +28,14 @@ pub(crate) struct Snapshot {
 
 /// Connections by owner, read only as far as a choice needs.
 pub(crate) trait Connections {
-    /// Owners, each with its number of connections and the number of its oldest.
+    /// Returns the owners, each with its number of connections and the number of its oldest.
     fn owners(&self) -> impl Iterator<Item = (Owner, usize, u64)>;
 
-    /// The connections of an owner, oldest first.
+    /// Returns the connections of an owner, oldest first.
     fn of(&self, owner: Owner) -> impl Iterator<Item = Snapshot>;
 }
 
-/// Which bound all connections together exceed.
+/// The bound that all connections together exceed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PassedBound {
     /// One connection too many: one must be closed.
@@ -46,7 +46,7 @@ pub(crate) enum PassedBound {
     Load(usize),
 }
 
-/// Chooses the connections to close so that the bound is kept, each with its owner.
+/// Chooses connections to close so that the bound is kept. Returns each with its owner.
 pub(crate) fn choose(connections: &impl Connections, passed: PassedBound) -> Vec<(Owner, u64)> {
     match passed {
         PassedBound::Connections => Vec::from_iter(oldest_of_most(connections)),
@@ -55,8 +55,8 @@ pub(crate) fn choose(connections: &impl Connections, passed: PassedBound) -> Vec
     }
 }
 
-/// Finds the oldest connection of the owner with the most, a silent one first. If several owners have the same number,
-/// or all have few, the owner of the oldest connection loses it.
+/// Finds the oldest connection of the owner with the most connections, preferring silent ones. If several owners have
+/// the same number, or all have few, the owner of the oldest connection loses it.
 fn oldest_of_most(connections: &impl Connections) -> Option<(Owner, u64)> {
     let rank = |(_, count, oldest): &(Owner, usize, u64)| ((*count).max(FEW), Reverse(*oldest));
     let (owner, _, oldest) = connections.owners().max_by_key(rank)?;

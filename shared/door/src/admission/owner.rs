@@ -4,13 +4,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use shared::ids::AccountId;
 
-/// Bits of an IPv6 address that identify a subscriber's network. The subscriber chooses the rest.
+/// Number of leading bits of an IPv6 address that identify a subscriber's network. The subscriber chooses the rest.
 const NETWORK_BITS: u32 = 64;
 
 /// Whom a permit counts against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Owner {
-    /// Callers of a network address, without an accepted credential.
+    /// Callers at a network address, without an accepted credential.
     Network(Network),
     /// Everyone who uses this account's keys.
     Account(AccountId),

@@ -38,7 +38,7 @@ impl AsRef<[u8]> for CountedBytes {
 }
 
 impl Quota {
-    /// A quota of `total` units, `per_owner` of them for a single network or account.
+    /// Makes a quota of `total` units, of which a single network or account may have `per_owner`.
     pub fn new(total: usize, per_owner: usize) -> Self {
         Self(Arc::new(Mutex::new(QuotaState::new(total, per_owner))))
     }
@@ -49,8 +49,8 @@ impl Quota {
         taken.then(|| self.permit(owner, amount))
     }
 
-    /// Takes units, waiting for the owner's turn if necessary. Returns `None` at the deadline, or at once for more
-    /// units than an owner may ever have.
+    /// Takes units, waiting for the owner's turn if necessary. Returns `None` at the deadline, or at once if the owner
+    /// may never have that many units.
     pub async fn wait(&self, owner: Owner, amount: usize, deadline: Instant) -> Option<Permit> {
         let granted = {
             let mut state = self.0.lock();
@@ -101,7 +101,7 @@ impl Permit {
         self.owner
     }
 
-    /// Maximum number of units that the owner may ever have.
+    /// Returns the maximum number of units that the owner may ever have.
     pub fn most(&self) -> usize {
         self.quota.0.lock().most_of(self.owner)
     }

@@ -6,13 +6,13 @@ use foldhash::HashMap;
 
 use super::owner::Owner;
 
-/// Units in use, and the callers that wait for some. `W` is a waiting caller.
+/// Units in use, and the callers that wait for units. `W` is a waiting caller.
 pub(super) struct QuotaState<W> {
     total: usize,
     /// Maximum number of units for a single owner.
     per_owner: usize,
     taken: usize,
-    /// Units of each owner whose share is less than the total.
+    /// Units in use by each owner whose share is less than the total.
     owned: HashMap<Owner, usize>,
     waiting: HashMap<Owner, VecDeque<QuotaWaiter<W>>>,
     /// Owners with waiting callers, in the order of their next turns.
@@ -33,7 +33,7 @@ pub(super) struct Granted<W> {
 }
 
 impl<W> QuotaState<W> {
-    /// A quota of `total` units, `per_owner` of them for a single owner.
+    /// Makes a quota of `total` units, of which a single owner may have `per_owner`.
     pub(super) fn new(total: usize, per_owner: usize) -> Self {
         Self {
             total,
@@ -45,7 +45,7 @@ impl<W> QuotaState<W> {
         }
     }
 
-    /// Maximum number of units that this owner may ever have.
+    /// Returns the maximum number of units that this owner may ever have.
     pub(super) const fn most_of(&self, owner: Owner) -> usize {
         match owner {
             Owner::Network(_) | Owner::Account(_) => self.per_owner,
@@ -73,7 +73,7 @@ impl<W> QuotaState<W> {
         callers.push_back(QuotaWaiter { amount, waiter });
     }
 
-    /// Returns units. Returns the callers whose turn has come.
+    /// Releases units. Returns the callers whose turn has come.
     pub(super) fn give_back(&mut self, owner: Owner, amount: usize) -> Vec<Granted<W>> {
         self.taken -= amount;
         self.leave(owner, amount);

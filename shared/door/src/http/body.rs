@@ -63,18 +63,18 @@ pub fn content_length(headers: &HeaderMap) -> Option<u64> {
     headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
-/// Maximum memory reserved for a body before its first byte, since announced bytes may never come.
+/// Maximum number of bytes reserved for a body before its first byte arrives, since announced bytes may never come.
 const EAGER_ROOM: u64 = 1 << 20;
 
-/// Longest pause of a client within a body.
+/// Maximum time for which a client may pause within a body.
 const BODY_PAUSE: Duration = Duration::from_secs(30);
 /// Time after which a body must average `LEAST_BYTES_PER_SECOND`, so that one that trickles in cannot keep its memory.
 const BODY_GRACE: Duration = Duration::from_secs(10);
 const LEAST_BYTES_PER_SECOND: u64 = 8 << 10;
-/// Deadline of a whole body: the largest fits at two megabits a second.
+/// Deadline for a whole body. The largest body meets it at two megabits a second.
 const BODY_DEADLINE: Duration = Duration::from_mins(5);
 
-/// Returns the deadline of the next chunk of a body, after `so_far` bytes.
+/// Returns the deadline for the next chunk of a body, after `so_far` bytes.
 pub fn next_piece_deadline(began: Instant, so_far: usize) -> Instant {
     let progress = Duration::from_secs(so_far as u64 / LEAST_BYTES_PER_SECOND);
     (Instant::now() + BODY_PAUSE).min(began + BODY_GRACE + progress)

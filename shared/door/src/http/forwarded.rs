@@ -26,8 +26,8 @@ pub const X_INTERNAL_TOKEN: HeaderName = HeaderName::from_static(INTERNAL_TOKEN)
 /// on.
 pub const X_ACCOUNT: HeaderName = HeaderName::from_static("x-account");
 
-/// Middleware: removes the internal token from a request. If it is missing or wrong, it also removes the facts that
-/// only a gateway may state; the client's address is then the connection's.
+/// Middleware: removes the internal token from a request. If the token is missing or wrong, this also removes the facts
+/// that only a gateway may state, and takes the connection's address for the client's.
 pub async fn believe_gateways(
     State(token): State<InternalToken>,
     mut request: Request,

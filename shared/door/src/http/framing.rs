@@ -18,9 +18,9 @@ pub async fn refuse_ambiguous(request: Request, next: Next) -> Response {
     }
 }
 
-/// Refuses a request with a transfer coding other than `chunked`, which would be taken for part of the body, and an
-/// HTTP/1.1 request without a host or with two (RFC 9112, sections 6.1 and 3.2). The connection ends, since the bytes
-/// that follow cannot be trusted.
+/// Refuses a request with a transfer coding other than `chunked`, since its coded bytes would be taken for the body,
+/// and an HTTP/1.1 request without a host or with two (RFC 9112, sections 6.1 and 3.2). The connection ends, since the
+/// bytes that follow cannot be trusted.
 pub fn ambiguity(request: &Request) -> Option<Response> {
     let error = check(request.version(), request.headers()).err()?;
     let mut response = error.into_response();

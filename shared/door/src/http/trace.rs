@@ -30,12 +30,12 @@ const SESSIONS: [HeaderName; 3] = [
 pub struct ClientRequestId(Arc<str>);
 
 impl ClientRequestId {
-    /// The id in a request's headers, if any.
+    /// Reads the id in a request's headers, if there is one.
     pub fn read(headers: &HeaderMap) -> Option<Self> {
         headers.get(X_REQUEST_ID).map(Self::of)
     }
 
-    /// The id of a session in a request's headers, if any.
+    /// Reads the id of a session in a request's headers, if there is one.
     pub fn read_session(headers: &HeaderMap) -> Option<Self> {
         SESSIONS.into_iter().find_map(|name| headers.get(name)).map(Self::of)
     }
@@ -45,7 +45,7 @@ impl ClientRequestId {
         Self(shown(&without_keys(&value), MAX_CLIENT_ID_CHARS).into())
     }
 
-    /// The id as text. Log lines quote it: without quotes, it could look like further fields.
+    /// Returns the id as text. Log lines quote it: without quotes, it could look like further fields.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -17,12 +17,12 @@ use http_body_util::BodyExt;
 use hyper::body::{Frame, SizeHint};
 use tokio::{runtime::Handle, time::timeout};
 
-/// Maximum time and bytes spent on the rest of an unread body.
+/// Maximum time spent on the rest of an unread body, and maximum number of its bytes to read.
 const LINGER: Duration = Duration::from_secs(2);
 const LINGER_BYTES: usize = 8 << 20;
 
-/// A body that is read and discarded to its end, within bounds, after it is dropped. Closing a connection with unread
-/// bytes resets it, and a client that sends everything before it reads would lose the answer.
+/// Returns a body that is read and discarded to its end, within bounds, after it is dropped. Closing a connection with
+/// unread bytes resets it, and a client that sends everything before it reads would lose the answer.
 pub fn drain_unread_body(body: Body) -> Body {
     Body::new(Drained(Some(body)))
 }

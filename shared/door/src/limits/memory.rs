@@ -6,9 +6,9 @@ use std::{
 };
 
 const CGROUPS: &str = "/sys/fs/cgroup";
-/// A larger limit means no limit: cgroups v1 reports that as a number near 2^63.
+/// Number of bytes above which a limit means no limit. For no limit, cgroups v1 reports a number near 2^63.
 const UNBOUNDED: u64 = 1 << 50;
-/// Assumed if the system gives no figure.
+/// Memory to assume if the system gives no figure.
 const UNKNOWN: u64 = 1 << 30;
 
 /// Returns the bytes that this process may use, and where the figure comes from.

@@ -21,7 +21,7 @@ pub struct OverTls;
 #[derive(Clone)]
 pub(super) struct CarriedBy(pub(super) Arc<Connection>);
 
-/// Notes that a request has reached its handler. Its connection counts as arriving until then.
+/// Records that a request has reached its handler. Until then, its connection counts as arriving.
 pub fn note_arrival(request: &mut Extensions) {
     request.remove::<TaskTrackerToken>();
 }
@@ -32,25 +32,25 @@ pub fn note_arrival(request: &mut Extensions) {
 pub struct ConnectionTrust(Option<Arc<Connection>>);
 
 impl ConnectionTrust {
-    /// Finds the trust of the connection in a request's extensions.
+    /// Finds a connection's trust in the extensions of a request.
     pub fn of(request: &Extensions) -> Self {
         Self(request.get().map(|CarriedBy(connection)| connection.clone()))
     }
 
-    /// Notes that a credential of this owner was accepted on the connection.
+    /// Records that a credential of this owner was accepted on the connection.
     pub fn grant(&self, owner: Owner) {
         if let Some(connection) = &self.0 {
             connection.trust(owner);
         }
     }
 
-    /// Owner of the connection: its network until a credential is accepted. Requests from inside the process belong to
-    /// the installation.
+    /// Returns the owner of the connection: its network until a credential is accepted. Requests from inside the
+    /// process belong to the installation.
     pub fn owner(&self) -> Owner {
         self.0.as_ref().map_or(Owner::Service, |connection| connection.owner())
     }
 
-    /// Network that the connection comes from.
+    /// Returns the network that the connection comes from.
     pub fn network(&self) -> Network {
         self.0.as_ref().map_or(Network::UNKNOWN, |connection| connection.network)
     }

@@ -30,14 +30,14 @@ const PIECE_OF_HTTP1: usize = 64 << 10;
 /// of a megabit. A whole answer stays in memory until all of it is read; a stream keeps little, so it may be read at
 /// any speed.
 const LEAST_RATE: u64 = 32 << 10;
-/// Time after which a stream that nobody asks for is detached. Within the connection's task it would stop, and its
-/// upstream with it.
+/// Time after which a stream is detached if the connection does not ask for more of it. Within the connection's task it
+/// would stop, and its upstream with it.
 const DETACH_AFTER: Duration = Duration::from_secs(1);
 
 /// Response extension: what to do if the client does not read the response.
 #[derive(Clone)]
 pub struct Unread {
-    /// How long the client may read nothing, instead of the port's own bound.
+    /// How long the client may read nothing. This replaces the port's own bound.
     pub bound: Duration,
     /// A stream that can continue by itself while the client reads nothing.
     pub stream: Option<Arc<dyn Detach>>,
@@ -72,8 +72,8 @@ impl Responses {
     }
 
     /// Checks every response. Overdue responses are dropped, so that an abandoned answer frees its memory while others
-    /// on the connection continue; over HTTP/1 the connection ends. Streams that nobody asks for are detached. Returns
-    /// when to check next, if necessary.
+    /// on the connection continue; over HTTP/1 the connection ends. Streams that the connection no longer asks for are
+    /// detached. Returns when to check next, if necessary.
     pub(super) fn look(&self, now: Instant) -> Result<Option<Instant>, Overdue> {
         // Responses have their own locks, held while bodies are polled.
         let responses = self.0.lock().clone();
@@ -146,8 +146,8 @@ impl Response {
         self.body.lock()
     }
 
-    /// Returns when to check the response next, if necessary. The error is the time of the connection's last demand, if
-    /// the client reads too slowly or not at all.
+    /// Returns when to check the response next, if necessary. Fails if the client reads too slowly or not at all; the
+    /// error is the time at which the connection last asked for more.
     fn look(&self, now: Instant) -> Result<Option<Instant>, Instant> {
         let state = self.body();
         let (since, taken) = (state.untaken_since, state.taken);
@@ -165,7 +165,7 @@ impl Response {
         Ok([next, self.detach_in_time(since, now)].into_iter().flatten().min())
     }
 
-    /// Detaches a stream that nobody has asked for long enough, or returns when to check again.
+    /// Detaches the stream if the connection has not asked for more for long enough, or returns when to check again.
     fn detach_in_time(&self, untaken_since: Option<Instant>, now: Instant) -> Option<Instant> {
         let stream = self.unread.stream.as_ref().filter(|_| !self.is_detached.load(Ordering::Relaxed))?;
         let at = match untaken_since {
@@ -182,7 +182,7 @@ impl Response {
         None
     }
 
-    /// Marks the response as ended, or as unread since then. Only the first call counts.
+    /// Marks the response as ended, or as unread since this instant. Only the first call counts.
     fn close(&self, since: Instant) {
         if self.is_open.swap(false, Ordering::Relaxed) {
             self.connection.end_response(since);
@@ -214,7 +214,7 @@ impl Response {
         polled.map_ok(|frame| frame.map_data(|data| self.cut(state, data, false)))
     }
 
-    /// Cuts the first piece off `data`; the rest waits. `part` says that it continues a larger piece.
+    /// Cuts the first piece off `data`; the rest waits. `part` means that `data` continues a larger piece.
     fn cut(&self, state: &mut BodyState, mut data: Bytes, part: bool) -> Bytes {
         let larger = data.len() > self.piece;
         if larger {

@@ -9,7 +9,7 @@ use clap::Args;
 pub(crate) const LEAST_CONNECTIONS: usize = 64;
 /// Minimum number of connections for unauthenticated callers: more than a gateway opens to pass refusals on.
 const LEAST_UNAUTHENTICATED: usize = 32;
-/// Connections of a port for probes and metrics: enough for one or two scrapers and an operator.
+/// Number of connections of a port for probes and metrics: enough for one or two scrapers and an operator.
 const ADMIN_CONNECTIONS: usize = 64;
 
 /// Settings of every port of a program.
@@ -75,7 +75,7 @@ pub struct Bounds {
 }
 
 impl ConnectionOptions {
-    /// Bounds of a port for a number of connections.
+    /// Returns the bounds of a port with this number of connections.
     pub fn bounds(&self, connections: usize) -> Bounds {
         Bounds {
             connections,
@@ -90,19 +90,20 @@ impl ConnectionOptions {
         }
     }
 
-    /// Bounds of a port whose callers need no credential.
+    /// Returns the bounds of a port whose callers need no credential.
     pub fn open_bounds(&self, connections: usize) -> Bounds {
         Bounds { unauthenticated: connections, ..self.bounds(connections) }
     }
 
-    /// The bounds of a port for probes and metrics.
+    /// Returns the bounds of a port for probes and metrics.
     pub fn admin_bounds(&self) -> Bounds {
         self.open_bounds(ADMIN_CONNECTIONS)
     }
 }
 
 impl Bounds {
-    /// Returns how often to check a connection with requests: often enough for every bound, yet cheap.
+    /// Returns how often to check a connection with requests: often enough for every bound, and seldom enough to be
+    /// cheap.
     pub(super) fn look_every(&self) -> Duration {
         let shortest = self.head.min(self.idle).min(self.unread);
         (shortest / 4).min(Duration::from_secs(4))
@@ -110,7 +111,7 @@ impl Bounds {
 }
 
 impl Default for Bounds {
-    /// The settings' defaults, for a number of connections that need not be derived.
+    /// Returns the settings' defaults, for a number of connections that need not be derived.
     fn default() -> Self {
         let seconds = Duration::from_secs;
         Self {

@@ -17,8 +17,8 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 use super::bounds::Bounds;
 use crate::admission::{Network, Owner, Snapshot};
 
-/// Bytes of a request's head that weigh the same as another request, since the head may stay in memory until the
-/// answer.
+/// Number of bytes in a request's head that weigh as much as another request, since the head may stay in memory until
+/// the answer.
 const HEAD_BYTES_OF_A_REQUEST: usize = 3 << 10;
 
 /// The step that a connection did not finish in time. Names are labels of a metric.
@@ -48,7 +48,7 @@ pub(super) trait ConnectionReport: Send + Sync {
 
     fn unloaded(&self, trusted: bool, weight: usize);
 
-    /// A credential of this owner was accepted on a connection.
+    /// Called when a credential of this owner was accepted on a connection.
     fn trusted(&self, connection: &Arc<Connection>, owner: Owner);
 }
 
@@ -60,13 +60,13 @@ pub(super) struct Connection {
     report: Arc<dyn ConnectionReport>,
     opened: Instant,
     state: Mutex<PortConnectionState>,
-    /// Since when a write waits, in milliseconds after `opened`, never 0; 0 if none waits.
+    /// When the waiting write began to wait, in milliseconds after `opened` and at least 1; 0 if no write waits.
     write_waits_since: AtomicU64,
-    /// When a write that had waited continued, in the same unit.
+    /// When a write that had waited last continued, in the same unit.
     write_went_on_at: AtomicU64,
     /// Whether a write began to wait since the task last checked.
     began_to_wait: AtomicBool,
-    /// Whether a read found no bytes, so everything sent before it was read.
+    /// Whether a read found no bytes, which means that everything sent earlier has been read.
     found_nothing: AtomicBool,
     pub(super) evicted: Notify,
 }
@@ -205,7 +205,7 @@ impl Connection {
         RequestGuard { connection: self.clone(), weight, answered: false, arrival }
     }
 
-    /// Notes that a response ended, or was abandoned because its client had read nothing since `since`.
+    /// Records that a response ended, or was abandoned because its client had read nothing since `since`.
     pub(super) fn end_response(&self, since: Instant) {
         let mut state = self.state();
         state.responding = state.responding.saturating_sub(1);
@@ -239,7 +239,7 @@ impl Connection {
         }
     }
 
-    /// Returns its network, or the first owner whose credential was accepted on it.
+    /// Returns the connection's network, or the first owner whose credential was accepted on it.
     pub(super) fn owner(&self) -> Owner {
         self.state().owner
     }

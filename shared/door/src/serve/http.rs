@@ -31,14 +31,14 @@ use super::{
     workers::Workers,
 };
 
-/// How long an idle connection may take to end, so that a request already in transit still gets an answer.
+/// How long an idle connection may take to close, so that a request already in transit still gets an answer.
 const GOODBYE: Duration = Duration::from_secs(2);
-/// Bytes that a client may send on an HTTP/2 stream, and on a whole connection, before any are read. They stay in
-/// memory. 128 KiB per round trip allow five megabytes per second at 25 ms.
+/// Number of bytes that a client may send on an HTTP/2 stream, and on a whole connection, before any are read. They
+/// stay in memory. 128 KiB per round trip allow five megabytes per second at 25 ms.
 const STREAM_WINDOW: u32 = 128 << 10;
 const CONNECTION_WINDOW: u32 = 256 << 10;
-/// Bytes of answers that an HTTP/2 stream buffers for the client, besides one more piece. Each full piece counts as
-/// load.
+/// Number of bytes of answers that an HTTP/2 stream buffers for the client, in addition to one piece. Each full piece
+/// counts as load.
 const SEND_BUFFER: usize = 64 << 10;
 
 /// State that all connections of a port share.

@@ -26,7 +26,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Length of the system's queue of connections to accept, at most `net.core.somaxconn`. The system drops connections
 /// beyond it, and their clients retry after a second.
 const BACKLOG: u32 = 4096;
-/// Bytes of answers that the system buffers for a client; it doubles the number for its own bookkeeping. The system
+/// Number of bytes of answers that the system buffers for a client; the system doubles it for its own bookkeeping. It
 /// reports progress only when a third is free, so with megabytes, a slow reader would seem to read nothing for minutes.
 /// This size still allows two megabytes per second at 100 ms.
 const SEND_BUFFER: u32 = 128 << 10;
@@ -98,8 +98,8 @@ pub async fn serve(port: Port, app: Router, shutdown: CancellationToken) {
     serve_on(port, vec![Worker { runtime: Handle::current(), handler: app.into() }], shutdown).await;
 }
 
-/// Serves on several runtimes until `shutdown`. A connection stays with the runtime that had the fewest. Requests of an
-/// HTTP/2 connection, which may be the only one, are spread over all runtimes.
+/// Serves on several runtimes until `shutdown`. A new connection goes to the runtime with the fewest connections, and
+/// stays there. Requests of an HTTP/2 connection, which may be the only one, are spread over all runtimes.
 pub async fn serve_on(port: Port, workers: Vec<Worker>, shutdown: CancellationToken) {
     let Port { listener, bounds, tls, leaving, closed, arriving, drain } = port;
     let register = Register::new(&bounds, arriving.clone());

@@ -25,10 +25,10 @@ use super::{
 };
 use crate::admission::{Connections, Network, Owner, PassedBound, Snapshot, choose};
 
-/// Requests that each side may carry in addition to two per connection. A large head counts as several. It makes a few
-/// clients with many requests each as welcome as many clients with one.
+/// Number of requests that each side may carry in addition to two per connection. A large head counts as several. With
+/// this allowance, a few clients with many requests each are as welcome as many clients with one.
 const REQUESTS_IN_ANY_CASE: usize = 4096;
-/// One in this many parts of the load is dropped by an overloaded side. That is more than necessary, since choosing
+/// An overloaded side drops one in this many parts of its permitted load in addition to the excess, since choosing
 /// connections takes time.
 const RELIEVED_PART: usize = 16;
 
@@ -126,7 +126,7 @@ impl ConnectionReport for Register {
         let mut connections = self.authenticated.connections.lock();
         let most = self.authenticated.most_connections;
         let network = Owner::Network(connection.network);
-        // The connection may have been evicted meanwhile.
+        // The connection may have been evicted in the meantime.
         if most == 0 || !others.contains(network, connection.number) {
             return;
         }

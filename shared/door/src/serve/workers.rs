@@ -18,7 +18,7 @@ use tokio::runtime::Handle;
 use tokio_util::task::AbortOnDropHandle;
 use tower::ServiceExt;
 
-/// A runtime that serves connections, with a handler of requests.
+/// A runtime that serves connections, with its handler of requests.
 #[derive(Clone)]
 pub struct Worker {
     pub runtime: Handle,

@@ -44,7 +44,7 @@ impl PublicTlsOptions {
         Ok(Some(PublicTls { files: Arc::new(self.clone()), current: Arc::new(Current::new(server)) }))
     }
 
-    /// The scheme of the public port's addresses.
+    /// Returns the scheme of the public port's addresses.
     pub const fn scheme(&self) -> &'static str {
         if self.tls_cert.is_some() { "https" } else { "http" }
     }

@@ -11,7 +11,7 @@ use tokio::time::sleep;
 
 use super::pem::certificates;
 
-/// How long before a certificate expires the log starts to warn.
+/// How long before a certificate's expiry the log starts to warn.
 const WARNED_BEFORE: Duration = Duration::from_hours(14 * 24);
 /// Time between two warnings, and between two checks.
 const WARNED_EVERY: Duration = Duration::from_hours(24);
@@ -87,7 +87,7 @@ pub fn days_left(end: i64) -> i64 {
     end.saturating_sub(System.now().seconds()) / (24 * 3600)
 }
 
-/// `notAfter` of a certificate (RFC 5280, 4.1), in seconds since 1970.
+/// Returns `notAfter` of a certificate (RFC 5280, 4.1), in seconds since 1970.
 fn end_of(certificate: &CertificateDer<'_>) -> Option<i64> {
     let (_, certificate, _) = element(certificate)?;
     let (_, mut rest, _) = element(certificate)?;

@@ -19,12 +19,12 @@ use tracing::Level;
 
 /// Minimum time between two writes. Lines in between are written together.
 const GATHER: Duration = Duration::from_millis(20);
-/// Bytes of a batch that is written before [`GATHER`] has passed: the capacity of a pipe.
+/// Size in bytes at which a batch is written before [`GATHER`] has passed: the capacity of a pipe.
 const FULL: usize = 64 << 10;
 /// Maximum number of bytes waiting: a third of a second's lines at ten thousand requests per second. Further lines are
 /// dropped.
 const MAX_WAITING: usize = 1 << 20;
-/// Longest wait for the last lines of a process to be written.
+/// Maximum time to wait until the last lines of a process are written.
 const FLUSH_DEADLINE: Duration = Duration::from_secs(1);
 
 pub(super) static LOG: Lines = Lines::new();
@@ -50,7 +50,7 @@ struct LineQueue {
 enum WriterState {
     Absent,
     Idle,
-    /// It wrote a moment ago.
+    /// It wrote a moment ago, and lets lines accumulate.
     Gathering,
     /// It is writing bytes that have left the queue.
     Writing,
@@ -216,7 +216,7 @@ mod tests {
         let metrics = recorder.handle().render();
         let counted = metrics.lines().find_map(|line| line.strip_prefix("log_lines_dropped_total "));
         let dropped: usize = counted.unwrap().parse().unwrap();
-        // Gives up after its deadline.
+        // Flushing gives up after its deadline.
         Lines::flush(lines);
 
         let reader = thread::spawn(move || {

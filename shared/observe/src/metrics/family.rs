@@ -14,7 +14,7 @@ pub struct Family {
 enum MetricKind {
     Counter,
     Gauge,
-    /// With the upper bounds of the buckets.
+    /// A histogram, with the upper bounds of its buckets.
     Histogram(&'static [f64]),
 }
 

@@ -12,7 +12,7 @@ use rlimit::Resource;
 
 /// Ticks per second in `/proc`: `USER_HZ`, which is 100 on every platform that the programs are built for.
 const TICKS_PER_SECOND: f64 = 100.0;
-/// Fields of `/proc/self/stat` after the name of the program, counted from 0.
+/// Positions of fields in `/proc/self/stat` after the name of the program, counted from 0.
 const USER_TICKS: usize = 11;
 const SYSTEM_TICKS: usize = 12;
 const THREADS: usize = 17;

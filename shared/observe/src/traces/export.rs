@@ -97,7 +97,7 @@ fn check_sampler() -> Result<(), WrongSetting> {
     }
 }
 
-/// Counter of spans that did not reach the receiver.
+/// Returns the counter of spans that did not reach the receiver.
 fn dropped(reason: &'static str) -> Counter {
     metrics::counter!("faregate_spans_dropped_total", "reason" => reason)
 }
@@ -105,7 +105,7 @@ fn dropped(reason: &'static str) -> Counter {
 #[derive(Debug)]
 enum ExportItem {
     Span(Box<SpanData>),
-    /// Requests that everything queued before is sent, and confirmed.
+    /// Requests that everything queued earlier be sent, and a confirmation of it.
     Flush(oneshot::Sender<()>),
 }
 

@@ -118,7 +118,7 @@ impl From<Extended> for v1::ExtendResponse {
         use v1::extend_response::Result as Wire;
         let result = match extended {
             Extended::Open(Extension { output_tokens, lease, revoked_by }) => {
-                // A flag reports the most common reason, which every gateway understands.
+                // The most common reason is reported by a flag that every gateway understands.
                 let reason = revoked_by.filter(|refusal| *refusal != Refusal::InvalidApiKey);
                 Wire::Extension(v1::Extension {
                     output_tokens,

@@ -20,7 +20,7 @@ impl From<&Origin> for v1::Origin {
     }
 }
 
-/// Reads how a client asked; `None` for an unknown API, from a newer gateway.
+/// Reads how a client made its request; `None` for an unknown API, from a newer gateway.
 pub(super) fn read_origin(origin: &v1::Origin) -> Option<Origin> {
     let api = match origin.api() {
         v1::ModelApi::Unspecified => return None,

@@ -1,4 +1,4 @@
-//! The wall clock of a process: the simulation's time plus this clock's error.
+//! A process's wall clock: the simulation's time plus this clock's error.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use crate::chance::dice::Dice;
 
-/// Wall time at which every run begins: in the middle of a day, since daily limits are not judged around midnight.
+/// Wall time at which every run begins: in the middle of a day, since daily limits are not judged near midnight.
 const BEGIN: i64 = 1_795_000_000_000;
 
 pub(crate) struct ProcessClock {
@@ -23,7 +23,7 @@ impl ProcessClock {
         Self { began, ahead: AtomicI64::new(0), dice: Mutex::new(dice) }
     }
 
-    /// Moves the clock by this many milliseconds.
+    /// Moves the clock forward by this many milliseconds, or back if the number is negative.
     pub(crate) fn step(&self, millis: i64) {
         self.ahead.fetch_add(millis, Ordering::Relaxed);
     }

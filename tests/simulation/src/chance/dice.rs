@@ -11,7 +11,7 @@ impl Dice {
         Self(seed)
     }
 
-    /// Another generator, so that the draws of one part do not change those of another part.
+    /// Returns another generator, so that one part's draws do not affect another part's.
     pub(crate) fn fork(&mut self) -> Self {
         Self(self.next())
     }
@@ -31,7 +31,7 @@ impl Dice {
         Duration::from_millis(self.within(range))
     }
 
-    /// True once in this many times.
+    /// Returns true once in this many times, on average.
     pub(crate) const fn one_in(&mut self, times: u64) -> bool {
         self.next().is_multiple_of(times)
     }

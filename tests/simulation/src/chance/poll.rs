@@ -5,7 +5,7 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-/// The value of a future that never has to wait.
+/// Returns the value of a future that never has to wait.
 pub(crate) fn at_once<T>(future: impl Future<Output = T>) -> T {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(value) => value,

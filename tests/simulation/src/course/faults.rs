@@ -16,13 +16,13 @@ use crate::{
 /// A fault of the environment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
-    /// Nothing arrives, in one direction or both.
+    /// Nothing is delivered, in one direction or both.
     Cut,
-    /// Connections break, but can be made again.
+    /// Connections break, but new ones can be made.
     Break,
     KillKeyService,
     KillGateway,
-    /// A gateway is cut off from all key-services until its bills are in its spool, and is then killed.
+    /// A gateway is cut off from all key-services until its bills are in its spool, and is killed then.
     KillGatewayApart,
     /// The store is slow.
     Stall,
@@ -36,9 +36,9 @@ enum Fault {
     Revoke,
     /// The owner lowers the limit of a key.
     Lower,
-    /// The owner raises the limit of a key or a group for good.
+    /// The owner permanently raises the limit of a key or a group.
     Raise,
-    /// The owner raises the limit of a key or a group for a time.
+    /// The owner temporarily raises the limit of a key or a group.
     RaiseForATime,
 }
 
@@ -60,15 +60,15 @@ impl Fault {
     ];
 }
 
-/// Maximum time in milliseconds that a gateway is cut off from all key-services: short enough for leases to be renewed
-/// after it.
+/// Maximum time in milliseconds for which a gateway is cut off from all key-services: short enough for leases to be
+/// renewed afterwards.
 const MOST_APART: u64 = 4_000;
 /// How long a clock is wrong before it is corrected.
 const WRONG_FOR: Duration = Duration::from_secs(2);
 /// One seed in this many has no faults.
 const CALM: u64 = 6;
 
-/// Causes faults until the busy time is over. Returns their number.
+/// Causes faults until the busy time is over. Returns the number of faults.
 pub(crate) async fn happen(world: &Arc<World>, mut dice: Dice) -> usize {
     let until = Instant::now() + BUSY;
     let mut faults = 0;
@@ -111,7 +111,7 @@ async fn carry_out(world: &Arc<World>, fault: Fault, dice: &mut Dice) {
             tell!(world.trace, "{gateway} is apart from all key-services for {time:?}");
             apart(world, (gateway, &KEY_SERVICES), time, 2);
             sleep(time).await;
-            // Sometimes until its holds have expired.
+            // The gateway is sometimes away until its holds have expired.
             kill_gateway(world, gateway, dice.millis(10..=16_000), dice).await;
         }
         Fault::Stall => {
@@ -159,12 +159,12 @@ async fn carry_out(world: &Arc<World>, fault: Fault, dice: &mut Dice) {
     }
 }
 
-/// A key other than the one for the last requests.
+/// Chooses a key other than the one for the last requests.
 fn own_key(dice: &mut Dice) -> usize {
     usize::try_from(dice.within(0..=2)).unwrap()
 }
 
-/// The limit of such a key, or of a group.
+/// Chooses the limit of such a key, or of a group.
 fn own_limit(dice: &mut Dice) -> OwnLimit {
     if dice.one_in(2) {
         OwnLimit::Group(usize::try_from(dice.within(0..=1)).unwrap())
@@ -173,7 +173,7 @@ fn own_limit(dice: &mut Dice) -> OwnLimit {
     }
 }
 
-/// Cuts a gateway off from some of its peers, one way or both.
+/// Cuts a gateway off from some of its peers, in one or both directions.
 async fn cut(world: &World, gateway: &str, dice: &mut Dice) {
     let peers: &[&str] = match dice.within(0..=3) {
         0 => &UPSTREAMS[..1],
@@ -188,7 +188,7 @@ async fn cut(world: &World, gateway: &str, dice: &mut Dice) {
     sleep_until(Instant::now() + time + Duration::from_millis(500)).await;
 }
 
-/// Delivers nothing between a gateway and its peers. `ways` 0 and 1 cut one direction, 2 both.
+/// Delivers nothing between a gateway and its peers. `ways` 0 and 1 each cut one direction, 2 cuts both.
 fn apart(world: &World, (gateway, peers): (&str, &[&str]), time: Duration, ways: u64) {
     for peer in peers {
         if ways != 0 {

@@ -25,7 +25,7 @@ use crate::{
     chance::poll::at_once, client::Outcome, services::key_service::words::usage, trace::tell, world::World,
 };
 
-/// More journal entries than any run has.
+/// More journal entries than any run produces.
 const ALL: usize = 10_000;
 
 /// Checks all limits after every write.
@@ -68,10 +68,10 @@ fn limited(store: &Store, account: AccountId, keys: &[KeyId], groups: &[GroupId]
     keys.iter().enumerate().map(key).chain(groups.iter().map(group)).collect()
 }
 
-/// Checks that a commit lets no budget spend and hold more than the limit that was in force for one of the commit's
-/// calls, each judged at its own time. An excess over a limit that was lowered, or whose raise has ended, may remain.
-/// `judged_at` is the earliest of those times. Once a raise has ended for all of them, it must be gone for good, even
-/// for a clock that is behind.
+/// Checks that after a commit, no budget has spent and held more than a limit that was in force for one of the commit's
+/// calls. Each call is judged at its own time; `judged_at` is the earliest of these. An existing excess may remain if
+/// the limit was lowered or its raise has ended. Once a raise has ended for all of the calls, it must be gone for good,
+/// even for a clock that is behind.
 fn limit_holds(now: &Budget, before: &Budget, judged_at: Option<Timestamp>) -> Result<(), &'static str> {
     let spent = |budget: &Budget| budget.used.nanos() + budget.held.nanos();
     if spent(now) <= spent(before) {
@@ -130,8 +130,8 @@ async fn books(world: &World) {
     }
 }
 
-/// Checks that each entry is no earlier than the previous one, unless a clock that was far ahead wrote that one; and
-/// that lists by day contain each entry once.
+/// Checks that no entry is earlier than the previous one, unless a clock that was far ahead wrote the previous one; and
+/// that the lists of days together contain each entry once.
 async fn lists(world: &World, journal: &[JournalEntry]) {
     let at = |entry: &JournalEntry| entry.entry.settlement.at;
     let follows = |before: Timestamp, after: Timestamp| before <= after || before > after.plus(MOST_CARRIED);
@@ -159,7 +159,7 @@ async fn lists(world: &World, journal: &[JournalEntry]) {
     }
 }
 
-/// Checks that each generation is billed once, for what was served and reported.
+/// Checks that each generation is billed once, and for what was served and reported.
 fn bills(world: &World, journal: &[JournalEntry], outcomes: &[Outcome]) {
     let mut by_generation: BTreeMap<GenerationId, Vec<&JournalEntry>> = BTreeMap::new();
     for entry in journal {
@@ -215,7 +215,7 @@ fn bills(world: &World, journal: &[JournalEntry], outcomes: &[Outcome]) {
     }
 }
 
-/// The usage that must be billed if the client has the whole answer and the upstream reported the truth.
+/// Returns the usage that must be billed if the client has the whole answer and the upstream reported the truth.
 fn exact(outcome: &Outcome, served: &[&Generation]) -> Option<Usage> {
     let script = &outcome.plan.script;
     if !outcome.is_complete || script.fault != Fault::None {
@@ -229,7 +229,7 @@ fn exact(outcome: &Outcome, served: &[&Generation]) -> Option<Usage> {
     }
 }
 
-/// The most that may be billed for a request. An estimate may be too high, but never above the held amount.
+/// Returns the most that may be billed for a request. An estimate may be too high, but never exceeds the held amount.
 fn most(outcome: &Outcome, served: &[&Generation], is_estimated: bool) -> NanoUsd {
     let script = &outcome.plan.script;
     if is_estimated {
@@ -243,15 +243,16 @@ fn most(outcome: &Outcome, served: &[&Generation], is_estimated: bool) -> NanoUs
     }
 }
 
-/// The least usage that an upstream has reported. Messages reports the prompt first, and already counts a first token.
+/// Returns the least usage that an upstream has reported. The Messages API reports the prompt first, and counts a first
+/// token with it.
 fn told_first(served: &Generation) -> Usage {
     let least = u64::from(served.api == Api::Messages);
     let prompt = served.script.prompt_tokens.unwrap_or_default();
     Usage { prompt, cached: 0, completion: served.served.completion.max(least) }
 }
 
-/// Price of a usage in the run's catalogue: a tenth of a dollar per million tokens of input, and four tenths for
-/// output.
+/// Returns the price of a usage in the run's catalogue: 0.10 USD per million input tokens, and 0.40 USD per million
+/// output tokens.
 fn price(usage: Usage) -> NanoUsd {
     let cached = i64::try_from(usage.cached).unwrap();
     let (prompt, completion) =
@@ -259,7 +260,7 @@ fn price(usage: Usage) -> NanoUsd {
     NanoUsd::from_nanos(prompt * 100 + cached * 25 + completion * 400)
 }
 
-/// Checks that no request was served that was sent after its key's revocation was answered.
+/// Checks that no request was served if it was sent after the answer to its key's revocation.
 fn revocations(world: &World, outcomes: &[Outcome]) {
     let keys = world.keys.lock();
     let revoked: Vec<Option<Instant>> = keys.iter().map(|key| key.revoked).collect();
@@ -274,8 +275,8 @@ fn revocations(world: &World, outcomes: &[Outcome]) {
     }
 }
 
-/// Checks that without environmental faults, each request is served, or refused for lack of money. If the upstream
-/// itself fails, the answer is a 502 or a 504.
+/// Checks that without environmental faults, each request is either served or refused for lack of money. If the
+/// upstream itself fails, the answer is a 502 or a 504.
 fn calm(world: &World, outcomes: &[Outcome]) {
     for outcome in outcomes {
         let script = &outcome.plan.script;
@@ -290,7 +291,7 @@ fn calm(world: &World, outcomes: &[Outcome]) {
     }
 }
 
-/// Checks that no hold expires while every gateway is alive, since each is renewed and no fault lasts as long as a
+/// Checks that no hold expires while every gateway is alive, since gateways renew holds and no fault lasts as long as a
 /// lease.
 fn expiries(world: &World, journal: &[JournalEntry]) {
     let expired = journal.iter().filter(|entry| entry.entry.settlement.ending == Ending::Expired);

@@ -1,4 +1,4 @@
-//! The load: a few requests of every dialect, to upstreams that are slow, break off or report falsely.
+//! The load: a few requests in every dialect, to upstreams that are slow, break off or report falsely.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,9 +20,9 @@ use crate::{
 
 /// Number of requests in a run.
 const REQUESTS: u64 = 7;
-/// Index of the key that nobody revokes and that has enough money.
+/// Index of a key that nobody revokes and that has enough money.
 pub(crate) const RICH: usize = 3;
-/// Time for a request after all faults.
+/// Maximum time for a request after all faults.
 const LAST_REQUEST: Duration = Duration::from_secs(5);
 
 /// Starts each client at its time.
@@ -97,7 +97,7 @@ fn plan(number: u64, dice: &mut Dice) -> Plan {
     }
 }
 
-/// A false report that could be true, since impossible reports are not believed.
+/// Returns a false report that could be true, since impossible reports are not believed.
 fn told(dice: &mut Dice, completion: u64) -> Told {
     match dice.within(0..=11) {
         0 => Told::Nothing,

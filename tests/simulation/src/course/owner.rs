@@ -21,22 +21,22 @@ pub(crate) enum OwnLimit {
     Group(usize),
 }
 
-/// Lowers a key's limit to the cost of this many requests, at one of the key-services.
+/// Lowers a key's limit to the cost of this many requests, through one of the key-services.
 pub(crate) async fn lower(world: &World, place: &'static str, key: usize, requests: u64) {
     let limit = cost_of(requests);
     tell!(world.trace, "the owner lowers the limit of key {key} to {limit} at {place}");
     bound(world, place, OwnLimit::Key(key), BoundsPatch::of_limit(Some(limit))).await;
 }
 
-/// Permanently raises a limit by the cost of this many requests, at one of the key-services.
+/// Permanently raises a limit by the cost of this many requests, through one of the key-services.
 pub(crate) async fn raise(world: &World, place: &'static str, of: OwnLimit, requests: u64) {
     let Some(limit) = limit_above(world, of, requests).await else { return };
     tell!(world.trace, "the owner raises the limit of {of:?} to {limit} at {place}");
     bound(world, place, of, BoundsPatch::of_limit(Some(limit))).await;
 }
 
-/// Raises a limit for a time by the cost of this many requests, at one of the key-services. The owner's own clock is
-/// right; a key-service whose clock is past the end refuses the raise.
+/// Temporarily raises a limit by the cost of this many requests, through one of the key-services. The end is set by the
+/// owner's own clock, which is right; a key-service whose clock is past the end refuses the raise.
 pub(crate) async fn raise_for(
     world: &World,
     place: &'static str,
@@ -51,12 +51,12 @@ pub(crate) async fn raise_for(
     bound(world, place, of, BoundsPatch { limit_raised, ..BoundsPatch::default() }).await;
 }
 
-/// Rough cost of this many small requests.
+/// Returns the rough cost of this many small requests.
 fn cost_of(requests: u64) -> NanoUsd {
     NanoUsd::from_nanos(REQUEST / 4 * i64::try_from(requests).unwrap())
 }
 
-/// A limit above the current one.
+/// Returns a limit above the current one.
 async fn limit_above(world: &World, of: OwnLimit, requests: u64) -> Option<NanoUsd> {
     let budget = match of {
         OwnLimit::Key(number) => {
@@ -70,7 +70,7 @@ async fn limit_above(world: &World, of: OwnLimit, requests: u64) -> Option<NanoU
     budget.limit?.checked_add(cost_of(requests))
 }
 
-/// Changes limits at a key-service, and waits for its answer, if there is one.
+/// Changes limits through a key-service, and waits for the answer, if there is one.
 async fn bound(world: &World, place: &'static str, of: OwnLimit, bounds: BoundsPatch) {
     let Some(key_service) = world.key_services.lock().get(place).cloned() else { return };
     let by = || key_service.management.by(world.account, Actor::System);
@@ -94,7 +94,7 @@ async fn bound(world: &World, place: &'static str, of: OwnLimit, bounds: BoundsP
     tell!(world.trace, "the new limit of {of:?} is answered: {is_changed}");
 }
 
-/// Revokes a key at a key-service. The revocation takes effect when it is answered.
+/// Revokes a key through a key-service. The revocation takes effect when it is answered.
 pub(crate) async fn revoke(world: &World, place: &'static str, key: usize) {
     let Some(key_service) = world.key_services.lock().get(place).cloned() else { return };
     let id = world.keys.lock()[key].id;

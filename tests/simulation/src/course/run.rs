@@ -1,4 +1,4 @@
-//! Runs one seed: a beginning, a busy time with faults, and a quiet time, after which the run is judged.
+//! Runs one seed: setup, a busy time with faults, and a quiet time, after which the run is judged.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,12 +14,12 @@ use crate::{
     world::{BUSY, GATEWAYS, KEY_SERVICES, World},
 };
 
-/// Time in which requests end, restarts finish and sessions open again.
+/// Time within which requests end, restarts finish and sessions open again.
 const SETTLING: Duration = Duration::from_secs(6);
-/// Time in which an unused hold is resolved: a whole answer continues for 15 seconds without a client, and the hold of
-/// a lost gateway lasts 7/6 of a lease plus one second.
+/// Time within which an unused hold is resolved: a whole answer continues for 15 seconds without a client, and the hold
+/// of a lost gateway lasts 7/6 of a lease plus one second.
 const RESOLVED: Duration = Duration::from_secs(15 + LEASE.as_secs() + LEASE.as_secs() / 6 + 1);
-/// Time in which a late copy of an authorization, and its release, arrive.
+/// Time within which a late copy of an authorization arrives, and its release.
 const LATE: Duration = Duration::from_secs(8);
 
 /// The result of a run.
@@ -48,7 +48,7 @@ pub(crate) fn run(seed: u64) -> RunEnd {
     })
 }
 
-/// Opens a world before the first request.
+/// Creates the world of a run, before the first request.
 async fn begin(seed: u64) -> Arc<World> {
     let world = Arc::new(World::new(seed).await);
     judge::after_every_commit(&world);
@@ -61,10 +61,10 @@ async fn begin(seed: u64) -> Arc<World> {
     world
 }
 
-/// Lets clients send requests and faults happen, and waits until everything is quiet. Returns the number of faults.
+/// Lets clients send requests while faults happen, and waits until everything is quiet. Returns the number of faults.
 async fn live(world: &Arc<World>) -> usize {
     let (load, faults) = (world.fork(), world.fork());
-    // Time to open sessions.
+    // Gives sessions time to open.
     sleep(Duration::from_millis(200)).await;
     let clients = load::start(world, load);
     let faults = faults::happen(world, faults).await;

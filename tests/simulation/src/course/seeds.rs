@@ -12,7 +12,7 @@ use crate::course::run::{RunEnd, run};
 /// Number of seeds in `make test`.
 const SEEDS: u64 = 1_000;
 
-/// Runs a seed. If a promise was broken, prints its events and fails.
+/// Runs a seed. If a promise is broken, prints the run's events and fails.
 fn hold(seed: u64) -> RunEnd {
     let end = run(seed);
     assert!(
@@ -24,7 +24,7 @@ fn hold(seed: u64) -> RunEnd {
     end
 }
 
-/// Runs the seeds from one to `last`, one per core at a time.
+/// Runs the seeds from 1 to `last`, one per core at a time.
 fn run_up_to(last: u64) -> Vec<RunEnd> {
     let cores = thread::available_parallelism().map_or(1, NonZero::get);
     let mut ends: Vec<(u64, RunEnd)> = thread::scope(|scope| {
@@ -69,7 +69,7 @@ fn a_thousand_seeds_keep_every_promise() {
     assert!(served > 2_500 && faults > 3_000, "the runs show nothing: {served} answers, {faults} faults");
 }
 
-/// Runs under `make prove` with `PROVE_ONLY=simulation`: seeds from `PROVE_SEED` on, at least one, for `PROVE_MINUTES`.
+/// Runs with `make prove` and `PROVE_ONLY=simulation`: seeds from `PROVE_SEED` on, at least one, for `PROVE_MINUTES`.
 #[test]
 #[ignore = "for `make prove`"]
 fn seeds_for_as_long_as_asked() {

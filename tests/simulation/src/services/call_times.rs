@@ -1,4 +1,4 @@
-//! The ledger as a key-service calls it, and the times at which its calls are judged.
+//! The ledger as a key-service calls it, and the time that each call is judged at.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -11,11 +11,12 @@ use parking_lot::Mutex;
 use shared::{ids::AccountId, time::Timestamp};
 use tokio::time::Instant;
 
-/// How long an abandoned call may still be carried out: it waits in its lane for 1.5 s, loses to the other key-service
-/// for 0.4 s, and is delayed by a stalling store for 2.5 s.
+/// How long after being abandoned a call may still be carried out: it waits in its lane for 1.5 s, loses races to the
+/// other key-service for 0.4 s, and is delayed by a stalled store for 2.5 s.
 const CARRIED_OUT_WITHIN: Duration = Duration::from_secs(5);
 
-/// Wall times of the ledger calls in progress in a process. Each call is judged at the time that its caller read.
+/// Wall times of the ledger calls in progress in a process. Each call is judged at the time that its caller read from
+/// the clock.
 #[derive(Default)]
 pub(crate) struct CallTimes(Mutex<CallsUnderWay>);
 
@@ -32,7 +33,8 @@ struct GivenUpCall {
 }
 
 impl CallTimes {
-    /// The earliest time at which a call is judged that a commit may carry out now; `None` if there is no such call.
+    /// Returns the earliest judging time among the calls that a commit may carry out now; `None` if there is no such
+    /// call.
     pub(crate) fn earliest(&self) -> Option<Timestamp> {
         let mut calls = self.0.lock();
         calls.given_up.retain(|call| call.given_up_at.elapsed() <= CARRIED_OUT_WITHIN);
@@ -49,7 +51,7 @@ impl CallTimes {
     }
 }
 
-/// A call to the ledger. If it is dropped before its answer, it was abandoned.
+/// A call to the ledger. Dropping it before its answer marks it as abandoned.
 struct CallUnderWay<'t> {
     times: &'t CallTimes,
     number: u64,
@@ -73,7 +75,7 @@ impl Drop for CallUnderWay<'_> {
     }
 }
 
-/// The store of a key-service, with the times of calls.
+/// The store of a key-service, which notes when its calls are judged.
 pub(crate) struct TimedLedger {
     pub(crate) store: Arc<Store>,
     pub(crate) times: Arc<CallTimes>,

@@ -45,7 +45,7 @@ pub(crate) fn internal_token() -> InternalToken {
     InternalToken::new(InternalTokens::new(INTERNAL_TOKEN.into(), None).unwrap())
 }
 
-/// Options and sizes, read once.
+/// Returns the options and sizes, which are read once.
 fn settings() -> &'static (Options, Sizes) {
     static SETTINGS: OnceLock<(Options, Sizes)> = OnceLock::new();
     SETTINGS.get_or_init(|| {

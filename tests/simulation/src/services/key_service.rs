@@ -1,4 +1,4 @@
-//! A key-service: the real spending service over the maps, with the real gRPC over the simulated network.
+//! A key-service: the real spending service over the shared maps, with real gRPC over the simulated network.
 
 use std::{sync::Arc, time::Duration};
 
@@ -108,7 +108,7 @@ pub(crate) fn start(
             let serving = http2::Builder::new(TasksOf(of_process.clone()))
                 .timer(TokioTimer::new())
                 .serve_connection(TokioIo::new(wire), TowerToHyperService::new(routes));
-            // A connection ends with an error if its peer is gone.
+            // A connection ends with an error when its peer is gone.
             of_process.spawn(async move { drop(serving.await) });
         }
     });
@@ -123,14 +123,14 @@ struct Told {
     keys: Arc<Mutex<Vec<RunKey>>>,
 }
 
-/// How long after its deadline an authorization may still be carried out. After that, the gateway releases the hold.
+/// How long after its deadline an authorization may still be carried out. Later, the gateway releases the hold.
 const LATE_EXECUTION_WINDOW: Duration = Duration::from_secs(4);
 
-/// Facts from which follows which answers a call must not get.
+/// Facts that decide which answers a call must not get.
 struct Judged {
     /// Whether the key's revocation had been answered before the call arrived.
     is_revoked: bool,
-    /// Time from which no gateway uses the hold of an authorization.
+    /// Time from which no gateway uses the hold of an authorization any more.
     released: Option<Instant>,
 }
 
@@ -145,7 +145,7 @@ impl Told {
             Call::Authenticate { credential, .. } => {
                 Judged { is_revoked: revoked(credential), released: None }
             }
-            // A copy of a call that was granted earlier is granted again.
+            // A copy of a call that was granted before is granted again.
             Call::Authorize(Authorize { valid_until, .. }) => {
                 Judged { is_revoked: false, released: valid_until.map(|until| until + LATE_EXECUTION_WINDOW) }
             }
@@ -155,7 +155,7 @@ impl Told {
         }
     }
 
-    /// Records an answer that allows what it must not allow.
+    /// Records a broken promise if an answer allows what it must not allow.
     fn judge(&self, name: &str, answer: &Result<Answer, CallFailure>, judged: &Judged) {
         let allows = matches!(answer, Ok(Answer::Authenticated(Ok(_)) | Answer::Authorized(Ok(_))));
         if allows && judged.is_revoked {

@@ -1,7 +1,7 @@
-//! The network: connections in memory, with delays, partitions and breaks.
+//! The network: in-memory connections with delays, partitions and breaks.
 //!
 //! Bytes arrive in order, as over TCP. A partition delays everything that is sent or in flight until the partition
-//! ends. Connections end when they are broken or a process ends.
+//! ends. A connection ends when it is broken or when one of its processes ends.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -36,7 +36,7 @@ pub(crate) struct Network {
 struct State {
     dice: Dice,
     listeners: BTreeMap<String, UnboundedSender<NetworkWire>>,
-    /// Times until which nothing arrives, by sender and receiver.
+    /// For each sender and receiver, the time until which nothing arrives.
     cuts: BTreeMap<(String, String), Instant>,
     connections: Vec<Ends>,
 }
@@ -92,7 +92,7 @@ impl Network {
         });
     }
 
-    /// The earliest time at which something sent now can arrive.
+    /// Returns the earliest time at which something sent now can arrive.
     fn arrival(&self, from: &str, to: &str) -> Instant {
         let mut state = self.state.lock();
         let delay = state.dice.millis(0..=2);
@@ -100,7 +100,7 @@ impl Network {
         Instant::now() + delay.max(state.cut_until(from, to).saturating_duration_since(Instant::now()))
     }
 
-    /// Time until which nothing arrives.
+    /// Returns the time until which nothing arrives.
     fn cut_until(&self, from: &str, to: &str) -> Instant {
         self.state.lock().cut_until(from, to)
     }
@@ -167,7 +167,7 @@ struct Underway {
     pieces: VecDeque<(Instant, Bytes)>,
     /// When the end of the stream arrives, after all pieces.
     closed: Option<Instant>,
-    /// Whether the reader's end is broken, and whether the writer's is.
+    /// Whether the reader's end is broken, and whether the writer's end is.
     broken: (bool, bool),
     reader: Option<Waker>,
 }
@@ -180,7 +180,7 @@ impl Underway {
     }
 }
 
-/// Makes a connection: its two ends, and the network's reference to it.
+/// Returns a new connection: its two ends, and the network's reference to it.
 fn connection(network: &Arc<Network>, near: &str, far: &str) -> (NetworkWire, NetworkWire, Ends) {
     let direction = |from: &str, to: &str| {
         Arc::new(Direction { from: from.to_owned(), to: to.to_owned(), state: Mutex::default() })
@@ -222,7 +222,7 @@ impl Ends {
         }
     }
 
-    /// Breaks the end of a process that is gone. The other end is not notified.
+    /// Breaks one end because its process is gone. The other end is not notified.
     fn end_at(&self, place: &str) {
         for direction in self.directions() {
             let mut state = direction.state.lock();
@@ -246,7 +246,7 @@ impl AsyncRead for NetworkWire {
         loop {
             let Some(network) = self.network.upgrade() else { return Poll::Pending };
             let incoming = self.incoming.clone();
-            // Taken before this direction's lock, since the network breaks connections while it holds its own lock.
+            // Read before locking this direction, since the network breaks connections while it holds its own lock.
             let cut_until = network.cut_until(&incoming.from, &incoming.to);
             let mut state = incoming.state.lock();
             if state.broken.0 {
@@ -326,7 +326,7 @@ impl NetworkWire {
 }
 
 impl Drop for NetworkWire {
-    /// Nobody reads any more, so the peer may no longer write.
+    /// Stops the peer from writing, since nobody reads any more.
     fn drop(&mut self) {
         self.close();
         self.incoming.state.lock().broken.1 = true;

@@ -1,4 +1,4 @@
-//! A simulated process. Its tasks end together, and have no effect afterwards.
+//! A simulated process. Its tasks all end at the same time, and have no effect afterwards.
 
 use std::sync::Arc;
 

@@ -25,10 +25,10 @@ use crate::{
     services::{call_times::CallTimes, process::Process},
 };
 
-/// Timeout of a call, as with Redis.
+/// Timeout of a call, the same as with Redis.
 const CALL_DEADLINE: Duration = Duration::from_millis(1_500);
 
-/// Called after every commit that has written, with the earliest time at which one of its calls is judged.
+/// Function called after every commit that has written, with the earliest time at which one of its calls is judged.
 pub(crate) type AfterCommit = Box<dyn Fn(Option<Timestamp>) + Send + Sync>;
 
 /// The maps that all key-services share.
@@ -37,7 +37,7 @@ pub(crate) struct SharedMaps {
     pub(crate) maps: Maps,
     stalled_until: Mutex<Option<Instant>>,
     loses_answers: AtomicBool,
-    /// How long the store stays away after it is killed in its next commit.
+    /// How long the store stays down after being killed in its next commit.
     killed_for: Mutex<Option<Duration>>,
     /// The part of a commit that was in the store's file when the store was killed.
     torn: Mutex<Option<(Space, Vec<Write>)>>,
@@ -65,7 +65,7 @@ impl SharedMaps {
     }
 
     /// Restarts the store after it was killed in this commit. Like Redis, it reads its file up to the torn part and
-    /// appends after that, so that the torn part takes effect at the next start.
+    /// appends after it, so that the torn part takes effect at the next start.
     async fn start_after(&self, space: Space, writes: Vec<Write>) {
         let half = writes.len() / 2;
         let before = self.torn.lock().replace((space, writes.into_iter().take(half).collect()));

@@ -22,10 +22,10 @@ pub(crate) fn start(place: &str, network: &Arc<Network>) -> Arc<State> {
     state
 }
 
-/// Models, named by the API of their upstreams.
+/// Models, named after the APIs of their upstreams.
 pub(crate) const MODELS: [&str; 3] = ["chat", "responses", "messages"];
 
-/// A model for each API, at both upstreams.
+/// Returns a catalogue with a model for each API, at both upstreams.
 pub(crate) fn catalog() -> Catalog {
     let service =
         "[service]\nname = \"Faregate\"\nprovider = \"Model\"\ndocs = \"https://docs.example.com\"\n";

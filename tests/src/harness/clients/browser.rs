@@ -1,4 +1,4 @@
-//! A browser without scripts: keeps cookies, follows redirects, and sends the forms of pages.
+//! A browser without scripts. It keeps cookies, follows redirects, and submits forms on pages.
 
 use std::collections::BTreeMap;
 
@@ -8,17 +8,17 @@ use http_body_util::Full;
 
 use super::client::{Answer, Http};
 
-/// A browser at one installation.
+/// A browser that is used with one installation.
 #[derive(Clone)]
 pub struct Browser {
     http: Http,
     base: String,
     pub cookies: BTreeMap<String, String>,
-    /// Origin that it sends with forms.
+    /// Origin that the browser sends with forms.
     pub origin: String,
     /// The form token of the last page.
     pub token: String,
-    /// Additional headers of its requests.
+    /// Additional headers of the browser's requests.
     pub headers: Vec<(&'static str, String)>,
 }
 
@@ -34,7 +34,7 @@ impl Browser {
         }
     }
 
-    /// Opens a sign-in link, whatever its host, and confirms it. Returns the final answer.
+    /// Opens a sign-in link on this installation, ignoring the link's host, and confirms it. Returns the final answer.
     pub async fn sign_in(&mut self, link: &str) -> Answer {
         let opened = self.open_link(link).await;
         if opened.status != 200 {
@@ -106,7 +106,7 @@ impl Browser {
     }
 }
 
-/// Finds a text on a page by what is in front of it, up to the next quotation mark.
+/// Finds the text on a page that follows `beginning`, up to the next quotation mark.
 pub fn attribute(page: &Answer, beginning: &str) -> Option<String> {
     let text = std::str::from_utf8(&page.body).ok()?;
     let (_, rest) = text.split_once(beginning)?;

@@ -47,7 +47,7 @@ impl Http {
         Self::with(false, None)
     }
 
-    /// Returns a client over HTTP/2 without TLS, with all requests on one connection.
+    /// Returns a client that uses HTTP/2 without TLS and sends all requests on one connection.
     pub fn http2() -> Self {
         Self::with(true, None)
     }
@@ -109,12 +109,12 @@ impl Http {
         self.send(request.body(Full::new(body)).unwrap()).await
     }
 
-    /// Sends `GET` without a credential and reads the whole response.
+    /// Sends a `GET` request without a credential and reads the whole response.
     pub async fn get(&self, url: &str) -> Answer {
         self.send(Request::get(url).body(Full::default()).unwrap()).await
     }
 
-    /// Sends `GET` without a credential to a server that may not listen yet.
+    /// Sends a `GET` request without a credential to a server that may not listen yet.
     pub async fn try_get(&self, url: &str) -> Option<Answer> {
         let response = self.open(Request::get(url).body(Full::default()).unwrap()).await.ok()?;
         Answer::read(response).await.ok()
@@ -146,28 +146,28 @@ impl Answer {
         Ok(Self { status: head.status.as_u16(), headers: head.headers, body })
     }
 
-    /// The body as text.
+    /// Returns the body as text.
     pub fn text(&self) -> &str {
         std::str::from_utf8(&self.body).expect("the body is text")
     }
 
-    /// The body as JSON.
+    /// Returns the body as JSON.
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_else(|e| panic!("no JSON, {e}: {self}"))
     }
 
-    /// Value of a header; empty if it is missing.
+    /// Returns the value of a header; empty if it is missing.
     pub fn header(&self, name: &str) -> &str {
         self.headers.get(name).map_or("", |value| value.to_str().unwrap())
     }
 
-    /// Member `code` of an error; empty for anything else.
+    /// Returns the member `code` of an error; empty for anything else.
     pub fn code(&self) -> String {
         let body: Value = serde_json::from_slice(&self.body).unwrap_or_default();
         body["error"]["code"].as_str().unwrap_or_default().to_owned()
     }
 
-    /// The cost reported in the answer's usage.
+    /// Returns the cost reported in the answer's usage.
     pub fn cost(&self) -> NanoUsd {
         nanos(&self.json()["usage"]["cost"])
     }
@@ -192,7 +192,7 @@ impl Answer {
         self
     }
 
-    /// Asserts the error's `param`, the place of the fault in the request.
+    /// Asserts the error's `param`, which locates the fault in the request.
     #[track_caller]
     pub fn assert_param(&self, param: Option<&str>) {
         assert_eq!(self.json()["error"]["param"].as_str(), param, "{self}");
@@ -241,7 +241,7 @@ impl fmt::Display for Answer {
     }
 }
 
-/// Amount in a JSON body.
+/// Returns the amount in a JSON value.
 #[track_caller]
 pub fn nanos(value: &Value) -> NanoUsd {
     NanoUsd::parse(&value.to_string()).unwrap_or_else(|e| panic!("{value} {e}"))
@@ -253,7 +253,7 @@ pub fn usd(text: &str) -> NanoUsd {
     NanoUsd::parse(text).unwrap_or_else(|e| panic!("{text} {e}"))
 }
 
-/// Sends bytes that no client library would send, and returns everything until the connection ends.
+/// Sends bytes that no client library would send, and returns everything received until the connection ends.
 pub async fn raw(base: &str, request: &str) -> String {
     let address = base.strip_prefix("http://").expect("a base address");
     let mut stream = TcpStream::connect(address).await.expect("the server accepts connections");

@@ -18,7 +18,7 @@ pub enum Dialect {
 impl Dialect {
     pub const ALL: [Self; 3] = [Self::Chat, Self::Responses, Self::Messages];
 
-    /// The path of its model calls.
+    /// Returns the path of model calls in this dialect.
     pub const fn path(self) -> &'static str {
         match self {
             Self::Chat => "/v1/chat/completions",
@@ -27,7 +27,7 @@ impl Dialect {
         }
     }
 
-    /// The dialect's own name for an error in a stream, whose `code` in chat is this.
+    /// Returns the dialect's own name for an error in a stream; `code` is its code in chat.
     pub fn error(self, code: &'static str) -> &'static str {
         match (self, code) {
             (Self::Chat | Self::Responses, code) => code,
@@ -37,7 +37,7 @@ impl Dialect {
         }
     }
 
-    /// The body of a chat request in this dialect.
+    /// Returns the body of a chat request, translated to this dialect.
     pub(crate) fn body(self, chat: &Value) -> Value {
         let mut body = chat.clone();
         let members = body.as_object_mut().unwrap();
@@ -59,7 +59,7 @@ impl Dialect {
         body
     }
 
-    /// The chat events equivalent to an event of this dialect.
+    /// Returns the chat events equivalent to an event of this dialect.
     pub(crate) fn chat_events(self, event: Event) -> Vec<Event> {
         let Event::Data(data) = event else { return vec![event] };
         match self {
@@ -115,7 +115,7 @@ fn chunk(delta: &Value, finish: &Value) -> Event {
     Event::Data(json!({"choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}))
 }
 
-/// The last chunk, with the usage, and the end.
+/// Returns the last chunk, with the usage, and the end of the stream.
 fn end(finish: &str, usage: &Value, prompt: &Value) -> Vec<Event> {
     let mut told = json!({"prompt_tokens": prompt, "completion_tokens": usage["output_tokens"]});
     if let Some(cost) = usage.get("cost") {

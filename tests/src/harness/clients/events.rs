@@ -19,7 +19,7 @@ pub enum Event {
     Comment(String),
 }
 
-/// Reader of the events in a response's body.
+/// A reader of the events in a response's body.
 pub struct Events {
     body: Incoming,
     /// Bytes of an event that is not yet complete.
@@ -64,7 +64,8 @@ impl Events {
         }
     }
 
-    /// Takes the complete events out of the buffer. The gateway's events have one line each and end with a blank line.
+    /// Removes the complete events from the buffer and queues them. Each event of the gateway is one line and ends with
+    /// a blank line.
     fn split(&mut self) {
         while let Some(end) = self.partial.windows(2).position(|pair| pair == b"\n\n") {
             let rest = self.partial.split_off(end + 2);
@@ -79,7 +80,7 @@ fn parse(line: &str) -> Event {
     if let Some(comment) = line.strip_prefix(':') {
         return Event::Comment(comment.trim().to_owned());
     }
-    // Dialects with named events have each name twice.
+    // Dialects with named events give each name twice.
     let (name, line) = match line.strip_prefix("event: ").and_then(|line| line.split_once('\n')) {
         Some((name, line)) => (Some(name), line),
         None => (None, line),

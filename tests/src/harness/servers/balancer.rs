@@ -24,7 +24,7 @@ pub struct Balancer {
     tasks: Vec<JoinHandle<()>>,
 }
 
-/// A gateway as the balancer knows it.
+/// A gateway, as the balancer sees it.
 struct Backend {
     public: String,
     probe: String,
@@ -48,7 +48,7 @@ impl Balancer {
         Self { address, tasks }
     }
 
-    /// Base address of the installation behind the balancer.
+    /// Returns the base address of the installation behind the balancer.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
@@ -82,7 +82,7 @@ async fn accept(listener: TcpListener, backends: Arc<[Backend]>) {
     }
 }
 
-/// Carries a connection to its end.
+/// Forwards a connection in both directions until it ends.
 pub(crate) async fn pass(mut client: TcpStream, backend: String) {
     let Ok(mut server) = TcpStream::connect(backend).await else { return };
     // Either side may leave at any time.

@@ -38,17 +38,17 @@ pub struct ReceivedSpan {
     pub id: String,
     /// Id of the parent span; empty for the first span.
     pub parent: String,
-    /// Kind of the span, as in `SPAN_KIND_SERVER` without its prefix.
+    /// Kind of the span: the part of, for example, `SPAN_KIND_SERVER` after the prefix.
     pub kind: String,
-    /// Whether the status is an error.
+    /// Whether the span's status is an error.
     pub failed: bool,
-    /// Begin and end in nanoseconds since 1970.
+    /// Start and end in nanoseconds since 1970.
     pub times: (u64, u64),
     attributes: Vec<(String, Value)>,
 }
 
 impl ReceivedSpan {
-    /// Value of an attribute; null if missing. An attribute is never set twice.
+    /// Returns the value of an attribute; null if it is missing. An attribute is never set twice.
     pub fn get(&self, name: &str) -> Value {
         let mut values =
             self.attributes.iter().filter(|(key, _)| key == name).map(|(_, value)| value.clone());
@@ -58,7 +58,7 @@ impl ReceivedSpan {
     }
 }
 
-/// A metric of a process with its attributes, as received last.
+/// A metric of a process and its attributes, as received last.
 #[derive(Clone, Debug)]
 pub struct ReceivedMetric {
     /// `service.name` of the process.
@@ -76,7 +76,7 @@ pub struct OtlpReceiver {
     requests: Arc<Mutex<Vec<Export>>>,
 }
 
-/// A request with its path.
+/// Path and body of a request.
 type Export = (String, Bytes);
 
 impl OtlpReceiver {
@@ -105,7 +105,7 @@ impl OtlpReceiver {
         Self { address, requests }
     }
 
-    /// Environment of a process that sends its spans here, and its metrics twice a second.
+    /// Returns the environment of a process that sends its spans here, and its metrics twice a second.
     pub fn env(&self) -> Vec<(&'static str, String)> {
         vec![
             ("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://{}", self.address)),
@@ -113,7 +113,7 @@ impl OtlpReceiver {
         ]
     }
 
-    /// The requests as they arrived.
+    /// Returns the bodies of the requests as they arrived.
     pub fn requests(&self) -> Vec<Bytes> {
         self.requests.lock().unwrap().iter().map(|(_, body)| body.clone()).collect()
     }
@@ -123,7 +123,8 @@ impl OtlpReceiver {
         requests.iter().filter(|(to, _)| to == path).map(|(_, body)| body.clone()).collect()
     }
 
-    /// Waits until the metrics meet the condition, and returns the last of each metric and its attributes.
+    /// Waits until the metrics meet the condition. Returns the last value received for each metric and set of
+    /// attributes.
     pub async fn metrics(&self, complete: impl Fn(&[ReceivedMetric]) -> bool) -> Vec<ReceivedMetric> {
         let deadline = Instant::now() + SERVER_PATIENCE;
         loop {
@@ -143,12 +144,12 @@ impl OtlpReceiver {
         }
     }
 
-    /// All spans that have arrived.
+    /// Returns all spans that have arrived.
     pub fn spans(&self) -> Vec<ReceivedSpan> {
         self.sent_to(TRACES).iter().flat_map(spans).collect()
     }
 
-    /// Waits until spans of a trace meet the condition, and returns these spans.
+    /// Waits until the spans of a trace meet the condition, and returns them.
     pub async fn trace(&self, id: &str, complete: impl Fn(&[ReceivedSpan]) -> bool) -> Vec<ReceivedSpan> {
         let deadline = Instant::now() + SERVER_PATIENCE;
         loop {

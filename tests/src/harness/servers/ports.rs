@@ -12,18 +12,18 @@ use std::{
 /// (`net.ipv4.ip_local_port_range`), so that nothing takes a port while its server is down.
 const PORTS: Range<u32> = 10_000..32_000;
 
-/// Environment variable with the ports of this process, such as `10000-12750`. `tests/tools/tests.py` sets it, because it
-/// runs many processes with tests at a time.
+/// Environment variable with the range of ports that this process may use, such as `10000-12750`.
+/// `tests/tools/tests.py` sets it, because it runs many processes with tests at a time.
 const OWN: &str = "FAREGATE_TEST_PORTS";
 
 /// Number of ports that were handed out.
 static GIVEN_OUT: AtomicU32 = AtomicU32::new(0);
 
-/// A free loopback port that no other call returns.
+/// Returns a free loopback port that no other call returns.
 pub fn free_port() -> u16 {
     let ports = own_ports();
     let count = ports.end - ports.start;
-    // Other test processes begin elsewhere.
+    // Other test processes start at different ports.
     let first = process::id().wrapping_mul(7_919) % count;
     for _ in ports.clone() {
         let place = (first + GIVEN_OUT.fetch_add(1, Ordering::Relaxed)) % count;

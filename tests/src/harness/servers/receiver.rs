@@ -1,4 +1,4 @@
-//! A receiver of webhooks that keeps each delivery.
+//! A webhook receiver that keeps each delivery.
 
 use std::{
     convert::Infallible,
@@ -34,7 +34,7 @@ pub struct Received {
 }
 
 impl Received {
-    /// The event's id, which identifies repetitions.
+    /// Returns the event's id, which identifies repetitions.
     pub fn id(&self) -> String {
         self.headers["webhook-id"].to_str().unwrap().to_owned()
     }
@@ -44,7 +44,7 @@ impl Received {
     }
 }
 
-/// An HTTP server on the loopback. It stops when dropped.
+/// An HTTP server on the loopback interface. It stops when dropped.
 pub struct Receiver {
     address: String,
     received: Arc<Mutex<Vec<Received>>>,
@@ -61,22 +61,22 @@ impl Receiver {
         Self { address, received, task }
     }
 
-    /// Host and port.
+    /// Returns host and port.
     pub fn address(&self) -> &str {
         &self.address
     }
 
-    /// URL for a webhook.
+    /// Returns the URL for a webhook.
     pub fn url(&self) -> String {
         format!("http://{}/hook", self.address)
     }
 
-    /// All requests so far, in the order in which their bodies arrived.
+    /// Returns all requests so far, in the order in which their bodies arrived.
     pub fn received(&self) -> Vec<Received> {
         self.received.lock().unwrap().clone()
     }
 
-    /// Waits until the requests so far fulfil a condition, and returns them.
+    /// Waits until the requests so far meet a condition, and returns them.
     pub async fn until(&self, what: &str, is_met: impl Fn(&[Received]) -> bool) -> Vec<Received> {
         let deadline = Deadline::now() + SERVER_PATIENCE;
         let met = async {
@@ -126,7 +126,7 @@ async fn answer(
 ) -> Response<Full<Bytes>> {
     let (head, body) = request.into_parts();
     let mut answer = Response::new(Full::default());
-    // If a body breaks off, nobody is left to read the answer.
+    // If the body breaks off, the sender is gone and will not read the answer.
     let Ok(body) = body.collect().await else { return answer };
     let status = {
         let mut received = received.lock().unwrap();

@@ -1,4 +1,4 @@
-//! A private Redis: real servers, single or as a cluster, that never lose an answered write.
+//! A private Redis: real servers, single or as a cluster, that never lose an acknowledged write.
 
 use std::{path::Path, time::Duration};
 
@@ -18,7 +18,7 @@ mod watched;
 /// Form of a Redis installation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// One server on a socket in its folder, without a network port.
+    /// One server that listens on a socket in its folder, without a network port.
     Alone,
     /// One server on a port that syncs its file once per second, as a real installation would. For measurements.
     AsInstalled,
@@ -26,18 +26,18 @@ pub enum Form {
     Cluster,
     /// Three masters, each with a replica that takes over when its master is down.
     ClusterWithReplicas,
-    /// A master with a replica, and an address that always leads to the master.
+    /// A master with a replica, and an address that always leads to the current master.
     WithReplica,
-    /// A master with two replicas and a Sentinel. It accepts no writes without a replica.
+    /// A master with two replicas and a Sentinel. The master accepts no writes without a replica.
     Watched,
 }
 
 /// How a master disappears.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
-    /// It is killed, as by a power failure.
+    /// It is killed, as in a power failure.
     Killed,
-    /// It is stopped by a signal: its connections stay open.
+    /// It is stopped by a signal, so that its connections stay open.
     Hung,
     /// Only its clients reach it; its replicas and the Sentinel do not.
     CutOff,
@@ -83,7 +83,7 @@ impl Redis {
         redis
     }
 
-    /// URL of the Redis for `FAREGATE_STORE`.
+    /// Returns the URL of the Redis for `FAREGATE_STORE`.
     pub fn url(&self) -> String {
         match self.form {
             Form::Alone | Form::AsInstalled => self.nodes[0].url(),
@@ -96,12 +96,12 @@ impl Redis {
         }
     }
 
-    /// Process ids of the servers.
+    /// Returns the process ids of the servers.
     pub fn pids(&self) -> Vec<u32> {
         self.nodes.iter().map(Node::pid).collect()
     }
 
-    /// Number of masters at start.
+    /// Returns the number of masters at the start.
     pub fn masters(&self) -> usize {
         match self.form {
             Form::Alone | Form::AsInstalled | Form::WithReplica | Form::Watched => 1,
@@ -150,7 +150,7 @@ impl Redis {
         }
     }
 
-    /// Moves all slots of a master to the others. Returns when all nodes know that.
+    /// Moves all slots of a master to the others. Returns when all nodes have learnt of it.
     pub async fn move_slots_from(&self, master: usize) {
         tokio::task::block_in_place(|| cluster::move_slots_from(&self.nodes, master));
         self.heal().await;
@@ -161,7 +161,7 @@ impl Redis {
         self.nodes[self.pair().replica()].hang();
     }
 
-    /// Resumes it.
+    /// Resumes the replica.
     pub fn resume_replica(&self) {
         self.nodes[self.pair().replica()].resume();
     }
@@ -176,7 +176,7 @@ impl Redis {
     pub async fn lose_master(&self, number: usize, how: Loss) {
         let lost = self.begin_to_lose(number, how);
         self.taken_over(number, lost).await;
-        // Clients that have not noticed still use the lost master.
+        // Clients that have not noticed the change still use the lost master.
         if how == Loss::CutOff {
             sleep(Duration::from_secs(1)).await;
         }
@@ -214,7 +214,7 @@ impl Redis {
         }
     }
 
-    /// Brings a lost master back, as a replica.
+    /// Brings back a lost master as a replica.
     pub async fn come_back(&self, lost: usize, how: Loss) {
         let node = &self.nodes[lost];
         match how {
@@ -231,12 +231,12 @@ impl Redis {
         self.heal().await;
     }
 
-    /// Ends the replication in a pair. Its master continues.
+    /// Ends replication in a pair. The master continues.
     pub fn split(&self) {
         self.pair().split(&self.nodes);
     }
 
-    /// Number of the server that is a master now.
+    /// Returns the number of the server that is now the master.
     fn master(&self, number: usize) -> usize {
         match self.form {
             Form::WithReplica => 1 - self.pair().replica(),

@@ -1,4 +1,4 @@
-//! A process under test: started, called, signalled, killed, and started again.
+//! A process under test, which can be started, called, signalled, killed and restarted.
 
 use std::{
     collections::HashMap,
@@ -27,11 +27,11 @@ use crate::{
 /// Number of log lines that a failed test shows.
 const LAST_WORDS: usize = 60;
 
-/// Files with a process's output: standard output since the last start, and the log of all starts.
+/// Files with a process's output: standard output since the last start, and the log since the first start.
 const OUTPUT: &str = "stdout.txt";
 const LOG: &str = "stderr.txt";
 
-/// Listeners that the programs print, with the variables that set their addresses.
+/// Listeners whose addresses the programs print, with the variables that set these addresses.
 const LISTENERS: [(&str, &str); 4] = [
     ("public", "FAREGATE_LISTEN"),
     ("admin", "FAREGATE_ADMIN_LISTEN"),
@@ -45,11 +45,11 @@ const LOG_SETTLED: Duration = Duration::from_millis(100);
 /// Time after which a log that still grows is read as it is, since a process that has lost its store may write forever.
 const LOG_GROWS: Duration = Duration::from_secs(5);
 
-/// Script that passes standard input as a socket with systemd's protocol, and becomes the program.
+/// Script that passes standard input on as a socket, as systemd does, and then becomes the program.
 const HAND_OVER: &str = r#"exec 3<&0 </dev/null; export LISTEN_PID=$$ LISTEN_FDS=1; exec "$0" "$@""#;
 
-/// Script that becomes the program. Writes beyond the file-size limit then fail instead of killing it. Its log is a
-/// pipe, which has no such limit.
+/// Script that becomes the program. Writes beyond the file-size limit fail instead of killing it. The log is a pipe,
+/// which has no such limit.
 const FILES_BOUNDED: &str = r#"trap '' XFSZ; [ -p log ] || mkfifo log; cat log >&2 & exec "$0" "$@" 2>log"#;
 
 /// Environment variable with the folder of the last release's programs.
@@ -62,21 +62,21 @@ pub struct Settings {
     pub program: &'static str,
     /// Working directory. It also holds the data directory and the output.
     pub data: PathBuf,
-    /// Environment, beyond addresses and the data directory.
+    /// Environment in addition to addresses and the data directory.
     pub env: Vec<(&'static str, String)>,
     /// Socket that is passed to the process as its public port.
     pub listener: Option<Arc<TcpListener>>,
-    /// Whether the first start uses the last release's program, provided that `FAREGATE_TEST_PREVIOUS` names a folder
-    /// with it.
+    /// Whether the first start uses the last release's program, if `FAREGATE_TEST_PREVIOUS` names a folder that
+    /// contains it.
     pub upgraded: bool,
-    /// Whether the size of the process's files is to be limited while it runs, with [`Server::bound_files`].
+    /// Whether the test limits the size of the process's files with [`Server::bound_files`] while it runs.
     pub files_bounded: bool,
     /// Folder of the program, if it is not the running executable's.
     pub programs: Option<PathBuf>,
 }
 
 impl Settings {
-    /// Settings of `faregate`, which runs everything in one process.
+    /// Returns the settings of `faregate`, which runs everything in one process.
     pub fn all_in_one(data: &Path, env: Vec<(&'static str, String)>) -> Self {
         Self::of("faregate", data, env)
     }
@@ -119,7 +119,7 @@ impl Settings {
         command
     }
 
-    /// Writes a script that runs the program's commands into a folder, under the name that people use.
+    /// Writes a script that runs the program's commands into a folder. The script has the name that people use.
     pub fn install(&self, folder: &Path) {
         let quoted = |text: &OsStr| format!("'{}'", text.to_str().unwrap().replace('\'', "'\\''"));
         let command = self.command();
@@ -133,7 +133,7 @@ impl Settings {
         fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
     }
 
-    /// Output of a command, which must succeed.
+    /// Runs a command, which must succeed, and returns its output.
     pub fn cli(&self, arguments: &[&str]) -> String {
         let (status, printed, error) = self.try_cli(arguments);
         assert!(status.success(), "`{} {}` fails: {error}", self.program, arguments.join(" "));
@@ -150,9 +150,9 @@ impl Settings {
         child.wait().unwrap();
     }
 
-    /// Exit status of a command, and its output on both channels.
+    /// Runs a command and returns its exit status, its standard output and its standard error.
     pub fn try_cli(&self, arguments: &[&str]) -> (ExitStatus, String, String) {
-        // Only a serving process has limited files and a reader for its log.
+        // Only a serving process limits its files and needs a reader for its log.
         let free = Self { files_bounded: false, ..self.clone() };
         let output = run_to_end(free.command().args(arguments));
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
@@ -204,19 +204,20 @@ impl Server {
         self.restart().await;
     }
 
-    /// Starts the process again at the same addresses without waiting for it, since what it needs may not be there yet.
+    /// Starts the process again at the same addresses without waiting for it, since what it depends on may not be
+    /// available yet.
     pub fn launch_again(&self) {
         self.kill();
         *self.child.lock().unwrap() = launch(&self.in_place());
     }
 
-    /// Waits until a process that was launched again serves.
+    /// Waits until a process that was launched again serves requests.
     pub async fn served_again(&self) {
         self.ready().await;
     }
 
-    /// Starts the process again, and repeats that if it exits at once, as a supervisor does, since its store may be
-    /// unavailable.
+    /// Starts the process again. If it exits at once because its store is unavailable, repeats that as a supervisor
+    /// would.
     pub async fn restart_supervised(&self) {
         self.kill();
         let deadline = Instant::now() + SERVER_PATIENCE;
@@ -229,7 +230,7 @@ impl Server {
         }
     }
 
-    /// Settings that start the process at the same addresses.
+    /// Returns settings that start the process at the same addresses.
     fn in_place(&self) -> Settings {
         let mut settings = Settings { upgraded: false, ..self.settings.clone() };
         for (name, variable) in LISTENERS {
@@ -274,17 +275,17 @@ impl Server {
             .collect()
     }
 
-    /// Settings that the process was started with.
+    /// Returns the settings that the process was started with.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// Address of the public listener.
+    /// Returns the address of the public listener.
     pub fn public(&self) -> &str {
         self.address("public")
     }
 
-    /// Address of probes and metrics.
+    /// Returns the address of probes and metrics.
     pub fn admin(&self) -> &str {
         self.address("admin")
     }
@@ -297,19 +298,20 @@ impl Server {
         self.child.lock().unwrap().id()
     }
 
-    /// Standard output since the last start.
+    /// Returns the standard output since the last start.
     pub fn stdout(&self) -> String {
         read(&self.settings.data.join(OUTPUT))
     }
 
-    /// Standard output once it is not empty. A program may serve before it has written its first screen.
+    /// Returns the standard output once it contains this text. A program may serve before it has written its first
+    /// screen.
     pub async fn printed(&self, text: &str) -> String {
         until(text, async || self.stdout().contains(text)).await;
         self.stdout()
     }
 
-    /// Log of this process and of its predecessors on the same data, once no more lines arrive, since a process buffers
-    /// lines for a moment.
+    /// Returns the log of this process and of its predecessors on the same data. Waits until no more lines arrive,
+    /// since a process buffers lines for a moment.
     #[expect(clippy::disallowed_methods, reason = "tests print logs where nothing can be awaited")]
     pub fn log(&self) -> String {
         let path = self.settings.data.join(LOG);
@@ -370,7 +372,7 @@ impl Server {
         signal(self.pid(), "CONT");
     }
 
-    /// Largest resident memory of the process, in bytes.
+    /// Returns the process's peak resident memory in bytes.
     pub fn peak_memory(&self) -> u64 {
         let status = read(Path::new(&format!("/proc/{}/status", self.pid())));
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -378,7 +380,7 @@ impl Server {
         kib.expect("Linux reports it in /proc") * 1024
     }
 
-    /// Waits until the process ends.
+    /// Waits until the process ends, and returns its exit status.
     pub async fn ended(&self) -> ExitStatus {
         let deadline = Instant::now() + SERVER_PATIENCE;
         loop {
@@ -391,7 +393,7 @@ impl Server {
         }
     }
 
-    /// The end of the log, for failed tests.
+    /// Returns the end of the log, for failed tests.
     pub fn last_words(&self) -> String {
         let (printed, log) = (self.stdout(), self.log());
         let lines: Vec<&str> = log.lines().collect();
@@ -417,13 +419,13 @@ fn launch(settings: &Settings) -> Child {
         .expect("the binary can be started")
 }
 
-/// Returns whether a process runs. A process that has ended and that nobody has waited for is a zombie, state `Z`.
+/// Returns whether a process runs. A process that has ended but that nobody has waited for is a zombie, in state `Z`.
 pub(crate) fn is_running(pid: u32) -> bool {
     let stat = read(Path::new(&format!("/proc/{pid}/stat")));
     stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
 }
 
-/// Path of a binary of this workspace, which is next to the running executable.
+/// Returns the path of a binary of this workspace. It is next to the running executable.
 pub fn binary(name: &str) -> PathBuf {
     let here = std::env::current_exe().expect("an executable has a path");
     // Tests are in `deps`, one folder below the binaries.

@@ -1,4 +1,4 @@
-//! A server that stands in for a vendor. A function produces its answers, and it records requests.
+//! A server that stands in for a vendor's. It answers with what a function returns, and records every request.
 
 use std::{
     convert::Infallible,
@@ -24,7 +24,7 @@ pub struct AskedOf {
 }
 
 impl AskedOf {
-    /// Value of a header; empty if it is missing.
+    /// Returns the value of a header; empty if it is missing.
     pub fn header(&self, name: &str) -> &str {
         self.headers.get(name).map_or("", |value| value.to_str().unwrap())
     }
@@ -39,7 +39,7 @@ pub type Given = (u16, String);
 
 type Answer = dyn Fn(&AskedOf) -> Given + Send + Sync;
 
-/// An HTTP server on the loopback. It stops when dropped.
+/// An HTTP server on the loopback interface. It stops when dropped.
 pub struct StandIn {
     address: String,
     asked: Arc<Mutex<Vec<AskedOf>>>,
@@ -56,12 +56,12 @@ impl StandIn {
         Self { address, asked, task }
     }
 
-    /// Address of a path on this server, such as `/v1`.
+    /// Returns the address of a path on this server, such as `/v1`.
     pub fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
 
-    /// All requests so far.
+    /// Returns all requests so far.
     pub fn asked(&self) -> Vec<AskedOf> {
         self.asked.lock().unwrap().clone()
     }

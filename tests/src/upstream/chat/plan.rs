@@ -1,4 +1,4 @@
-//! Planned answer to one request: lengths, finish reasons and reports of usage.
+//! The planned answer to one request: lengths, finish reasons and usage reports.
 
 use std::sync::Arc;
 
@@ -12,20 +12,20 @@ use crate::upstream::script::{Script, Told, Usage};
 pub(crate) struct Plan {
     /// Script of the request.
     pub script: Script,
-    /// Model, by the upstream's own name for it.
+    /// Model, under the upstream's own name for it.
     pub model: String,
     /// Number of alternatives to report for each token of text.
     pub alternatives: Option<u64>,
-    /// Number of tokens of each choice.
+    /// Number of tokens in each choice.
     pub lengths: Arc<[u64]>,
     options: StreamOptions,
     timings_per_token: bool,
-    /// Choices that the request's limit cuts short.
+    /// Whether the request's limit cuts each choice short.
     shortened: Vec<bool>,
     prompt: u64,
 }
 
-/// Place of a report in an answer.
+/// Place of a usage report in an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// First chunk of a stream.
@@ -56,7 +56,7 @@ impl Plan {
         self.lengths[usize::try_from(choice).expect("it is an index")]
     }
 
-    /// Finish reason of a choice.
+    /// Returns the finish reason of a choice.
     pub(crate) fn finish(&self, choice: u64) -> &str {
         let shortened = self.shortened[usize::try_from(choice).expect("it is an index")];
         match (&self.script.finish_reason, shortened, self.script.tool_calls) {
@@ -67,7 +67,7 @@ impl Plan {
         }
     }
 
-    /// True usage after this many generated tokens.
+    /// Returns the true usage after this many generated tokens.
     pub(crate) fn served(&self, completion: u64) -> Usage {
         Usage { prompt: self.prompt, cached: self.script.cached_tokens, completion }
     }
@@ -77,7 +77,7 @@ impl Plan {
         self.options.include_usage && self.script.told != Told::Nothing
     }
 
-    /// Report for choices of these many tokens; `None` if the script has none in this place.
+    /// Returns the usage report for choices of these many tokens; `None` if the script has none in this place.
     pub(crate) fn report(&self, choices: &[u64], place: Place) -> Option<String> {
         let completion: u64 = choices.iter().sum();
         let reasoning: u64 = choices.iter().map(|tokens| self.script.reasoning_tokens.min(*tokens)).sum();
@@ -92,7 +92,7 @@ impl Plan {
         Some(render::report(usage, reasoning, &self.script, place != Place::End))
     }
 
-    /// Returns whether a chunk of a choice has a report.
+    /// Returns whether a chunk of a choice contains a usage report.
     pub(crate) fn reports_in(&self, place: Place) -> bool {
         let Self { options, timings_per_token, script, .. } = self;
         let at_first = place == Place::First && matches!(script.told, Told::First(_) | Told::Json { .. });

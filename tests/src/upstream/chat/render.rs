@@ -1,4 +1,4 @@
-//! Wire format of answers.
+//! Wire format of chat answers.
 
 use std::{borrow::Cow, fmt::Write as _};
 
@@ -12,7 +12,7 @@ use crate::upstream::{
 /// Creation time of every scripted generation.
 const CREATED: u64 = 1_700_000_000;
 
-/// Writer of the events of one stream.
+/// Writer of one stream's events.
 pub(crate) struct Events {
     /// Start of each chunk, up to the choices.
     head: String,
@@ -32,13 +32,13 @@ impl Events {
         Self { head, style, alternatives, line_end: if style.crlf { "\r\n" } else { "\n" } }
     }
 
-    /// First chunk of a choice. If it has a report, the report is passed in, rendered.
+    /// Returns the first chunk of a choice. `report` is the rendered usage report, if the chunk has one.
     pub(crate) fn role(&self, choice: u64, report: Option<&str>) -> String {
         self.chunk(choice, r#""role":"assistant","content":"""#, None, None, report)
     }
 
-    /// Chunk with the token of this index in a choice of this length; empty if the token is not sent, or only with a
-    /// later one.
+    /// Returns the chunk for the token with this index in a choice of this length; empty if the token is not sent, or
+    /// only together with a later one.
     pub(crate) fn token(
         &self,
         script: &Script,
@@ -90,17 +90,17 @@ impl Events {
         self.chunk(choice, &delta, logprobs, finish, report)
     }
 
-    /// Last chunk of a choice.
+    /// Returns the last chunk of a choice.
     pub(crate) fn finish(&self, choice: u64, reason: &str, report: Option<&str>) -> String {
         self.chunk(choice, "", None, Some(reason), report)
     }
 
-    /// Chunk that has only a report.
+    /// Returns a chunk that contains only a usage report.
     pub(crate) fn report(&self, report: &str) -> String {
         format!("data: {}],{report}}}{}", self.head, self.gap())
     }
 
-    /// Comment line, which is not an event.
+    /// Returns a comment line, which is not an event.
     pub(crate) fn comment(&self) -> String {
         format!(": still here{}", self.gap())
     }
@@ -120,7 +120,7 @@ impl Events {
         let mut out = String::with_capacity(320);
         let _ = write!(out, r#"data: {}{{"index":{choice},"delta":{{{delta}}},"logprobs":"#, self.head);
         let _ = match logprobs {
-            // In an event, each line end of the data starts another data line.
+            // Within an event, each line break in the data starts another data line.
             Some(logprobs) if self.style.lines => {
                 write!(out, "{},", format!("{logprobs:#}").replace('\n', "\ndata: "))
             }
@@ -138,7 +138,7 @@ impl Events {
         out
     }
 
-    /// Members that identify the call a piece belongs to, up to its arguments.
+    /// Returns the members that identify the call of a piece, up to the call's arguments.
     fn call_of(&self, script: &Script, call: u64) -> String {
         let (id, name) = (self.style.call_ids.member(call), script.called_name(call));
         format!(r#"{id}"type":"function","function":{{"name":"{name}","#)
@@ -149,8 +149,8 @@ impl Events {
     }
 }
 
-/// Log probabilities of these tokens, each with this number of alternatives, and with members that the API does not
-/// have.
+/// Returns log probabilities for these tokens, each with this number of alternatives, and with some members that the
+/// API does not define.
 fn logprobs<'a>(script: &Script, tokens: impl IntoIterator<Item = Cow<'a, str>>, alternatives: u64) -> Value {
     let one = |token: &str, rank: u64| {
         // The likeliest has -0.25, the next one -0.5, and so on: every float type holds these numbers exactly.
@@ -166,7 +166,7 @@ fn logprobs<'a>(script: &Script, tokens: impl IntoIterator<Item = Cow<'a, str>>,
     json!({script.text_field(): told.collect::<Vec<_>>(), "worker": "worker-7.internal"})
 }
 
-/// A whole answer, with the length and the finish reason of each choice. The usage is optional.
+/// Returns a whole answer, given the length and the finish reason of each choice. The usage is optional.
 pub(crate) fn whole(
     model: &str,
     script: &Script,
@@ -186,14 +186,14 @@ pub(crate) fn whole(
     })
     .to_string();
     if let Some(report) = report {
-        // The report is verbatim: reading it as JSON would change its numbers.
+        // The report is inserted verbatim: reading it as JSON would change its numbers.
         answer.truncate(answer.len() - 1);
         let _ = write!(answer, ",{report}}}");
     }
     answer
 }
 
-/// Number of text tokens in an answer of this length.
+/// Returns the number of text tokens in an answer of this length.
 fn text_tokens(script: &Script, length: u64) -> u64 {
     script.completion_tokens.min(length) - script.reasoning_tokens.min(script.completion_tokens).min(length)
 }
@@ -225,7 +225,7 @@ fn message(script: &Script, length: u64) -> Value {
     message
 }
 
-/// Members `usage`, or `timings`, or both at the end of a stream of llama.cpp's server.
+/// Returns the member `usage`, or `timings`, or both, as llama.cpp's server does at the end of a stream.
 pub(crate) fn report(usage: Usage, reasoning: u64, script: &Script, in_chunk: bool) -> String {
     let left_out = script.style.no_cached_tokens || (in_chunk && script.style.cached_tokens_at_end);
     let (told, timings) = (usage_json(usage, reasoning, script, !left_out), timings_json(usage));
@@ -243,7 +243,7 @@ fn timings_json(Usage { prompt, cached, completion }: Usage) -> String {
     )
 }
 
-/// The object `usage`, with or without the cached tokens.
+/// Returns the object `usage`, with or without the cached tokens.
 fn usage_json(usage: Usage, reasoning: u64, script: &Script, with_cached: bool) -> String {
     let Usage { prompt, cached, completion } = usage;
     let mut details = String::new();

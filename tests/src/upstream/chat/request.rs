@@ -1,4 +1,4 @@
-//! Chat requests. They are parsed no further than necessary, since prompts may be long and benchmarks use this upstream
+//! Chat requests. They are parsed only as far as necessary, since prompts may be long and benchmarks use this upstream
 //! too.
 
 use std::borrow::Cow;
@@ -12,18 +12,18 @@ use crate::upstream::{conversation::script_of, script::Script};
 /// Members of a request that the upstream uses.
 #[derive(Deserialize)]
 pub(crate) struct Asked<'a> {
-    /// Model, by the upstream's own name for it.
+    /// Model, under the upstream's own name for it.
     #[serde(borrow)]
     pub model: Cow<'a, str>,
     /// Messages, unparsed.
     #[serde(borrow)]
     pub messages: &'a RawValue,
-    /// Stream the answer.
+    /// Whether the answer is streamed.
     #[serde(default)]
     pub stream: bool,
     #[serde(default)]
     pub stream_options: StreamOptions,
-    /// Report the timings so far in every chunk, as llama.cpp's server does.
+    /// Whether every chunk reports the timings so far, as llama.cpp's server does.
     #[serde(default)]
     pub timings_per_token: bool,
     #[serde(borrow, default)]
@@ -42,16 +42,16 @@ pub(crate) struct Asked<'a> {
 
 #[derive(Clone, Copy, Default, Deserialize)]
 pub(crate) struct StreamOptions {
-    /// Report the usage in a separate chunk at the end.
+    /// Whether a separate chunk at the end reports the usage.
     #[serde(default)]
     pub include_usage: bool,
-    /// Report the usage so far in every chunk.
+    /// Whether every chunk reports the usage so far.
     #[serde(default)]
     pub continuous_usage_stats: bool,
 }
 
 impl Asked<'_> {
-    /// Script of the last user message that has one, for the current round of tool calls.
+    /// Returns the script of the last user message that has one, for the current round of tool calls.
     pub(crate) fn script(&self) -> Option<Script> {
         memmem::find(self.messages.get().as_bytes(), br#"{\"script\":"#)?;
         let messages: Vec<Value> = serde_json::from_str(self.messages.get()).ok()?;
@@ -62,7 +62,8 @@ impl Asked<'_> {
         self.n.unwrap_or(1)
     }
 
-    /// How the script's server words a refusal when the prompt with its largest completion exceeds the context.
+    /// Returns the script's refusal, in its server's words, if the prompt and the largest completion together exceed
+    /// the context.
     pub(crate) fn too_long(&self, script: &Script) -> Option<String> {
         let (context, prompt) = (script.context?, self.prompt_tokens(script));
         let most = self.most().unwrap_or(1);
@@ -73,17 +74,17 @@ impl Asked<'_> {
         self.max_tokens.or(self.max_completion_tokens)
     }
 
-    /// Salt that separates caches of different users.
+    /// Returns the salt that separates the caches of different users.
     pub(crate) fn cache_salt(&self) -> &str {
         self.cache_salt.as_deref().unwrap_or_default()
     }
 
-    /// Number of alternatives to report for each token of text; `None` if no probabilities were requested.
+    /// Returns the number of alternatives to report for each token of text; `None` if no probabilities were requested.
     pub(crate) fn alternatives(&self) -> Option<u64> {
         (self.logprobs == Some(true)).then(|| self.top_logprobs.unwrap_or(0))
     }
 
-    /// Number of tokens of each choice, and whether the request's limit cut it short.
+    /// Returns the number of tokens in each choice, and whether the request's limit cut the choice short.
     pub(crate) fn lengths(&self, script: &Script) -> Vec<(u64, bool)> {
         let room = script.context.map(|context| context.saturating_sub(self.prompt_tokens(script)));
         let most = self.most().or(room).filter(|_| !script.ignores_max_tokens);

@@ -1,4 +1,4 @@
-//! Streams an answer of the chat API, step by step.
+//! Streams an answer in the chat API, step by step.
 
 use std::io;
 
@@ -37,14 +37,14 @@ enum Part {
     Finish {
         choice: u64,
     },
-    /// Usage of one choice, or of all.
+    /// Usage of one choice or, without one, of all choices.
     Usage {
         choice: Option<u64>,
     },
     Done,
 }
 
-/// All steps of a stream, faults included.
+/// Returns all steps of a stream, including faults.
 fn steps(plan: &Plan) -> Steps<Part> {
     let (lengths, script, fault) = (plan.lengths.clone(), &plan.script, plan.script.fault);
     let style = script.style;
@@ -94,7 +94,7 @@ struct Streaming {
     generated: Vec<u64>,
     /// Index of the last token.
     round: u64,
-    /// Whether no chunk was sent yet.
+    /// Whether no chunk has been sent yet.
     first: bool,
 }
 
@@ -166,7 +166,7 @@ impl Streaming {
         if style.comments { format!("{}{event}", self.events.comment()) } else { event }
     }
 
-    /// Tokens of this choice so far, or of each.
+    /// Returns the tokens so far, of this choice or of each choice.
     fn counted(&self, choice: Option<u64>) -> &[u64] {
         match choice {
             Some(choice) => {
@@ -177,7 +177,7 @@ impl Streaming {
         }
     }
 
-    /// Report in the next chunk of a choice.
+    /// Returns the usage report in the next chunk of a choice.
     fn report_in_chunk(&self, choice: u64) -> Option<String> {
         let place = if self.first { Place::First } else { Place::Chunk };
         let counted = self.counted(self.plan.script.style.usage_by_choice.then_some(choice));

@@ -1,4 +1,4 @@
-//! Messages that llama.cpp's server refuses, in its own words and with the status of a server error.
+//! Refuses messages that llama.cpp's server refuses, in its own words and with the status of a server error.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use crate::upstream::{faults::fault::TEMPLATE_RAISES, script::Script};
 /// Status of the refusals.
 pub(crate) const STATUS: u16 = 500;
 
-/// Body of the refusal; `None` for messages that the model accepts.
+/// Returns the body of the refusal; `None` for messages that the model accepts.
 pub(crate) fn refusal(asked: &Asked<'_>, script: &Script) -> Option<String> {
     if !script.style.strict_template && !script.takes_no_images {
         return None;

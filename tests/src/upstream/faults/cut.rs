@@ -1,19 +1,19 @@
-//! Deliberate cuts of connections, and pauses.
+//! Deliberately cut connections, and pauses.
 
 use std::{io, time::Duration};
 
 use bytes::Bytes;
 use tokio::time::sleep;
 
-/// Time for a few small writes to leave the machine's buffers.
+/// Time that a few small writes need to leave the machine's buffers.
 const LEAVING: Duration = Duration::from_millis(20);
 
-/// The error that cuts a connection.
+/// Returns the error that cuts a connection.
 pub(crate) fn cut() -> io::Error {
     io::Error::new(io::ErrorKind::ConnectionAborted, "the script cuts here")
 }
 
-/// Cuts the connection after earlier output has left: bytes still in a buffer would be cut too.
+/// Cuts the connection after earlier output has been sent: bytes still in a buffer would be lost too.
 pub(crate) async fn cut_later() -> io::Result<Bytes> {
     sleep(LEAVING).await;
     Err(cut())

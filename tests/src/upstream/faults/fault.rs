@@ -1,10 +1,10 @@
-//! Faults that a script commits, and the formats of errors of model servers.
+//! Faults that a script causes, and the formats of model servers' errors.
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-/// A fault of the upstream. `after` counts tokens of each choice. If a stream would break after some token, a whole
-/// answer breaks in its middle.
+/// A fault of the upstream. `after` counts the tokens of each choice. A fault that breaks a stream after some token
+/// breaks a whole answer in its middle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fault {
@@ -16,7 +16,7 @@ pub enum Fault {
         /// Format of the error's body.
         shape: Shape,
     },
-    /// An error status for a request with a query or a header `anthropic-beta`, as from a vendor that takes its
+    /// An error status for a request with a query or a header `anthropic-beta`, as from a vendor that reads its
     /// credential from there.
     ErrorOfHead { status: u16 },
     /// The connection is cut before the response's head.
@@ -43,14 +43,14 @@ pub enum Fault {
         /// Number of tokens before the fault.
         after: u64,
     },
-    /// An error event, then `[DONE]`.
+    /// An error event, followed by `[DONE]`.
     ErrorEvent {
         /// Number of tokens before the fault.
         after: u64,
         /// Format of the error.
         shape: Shape,
     },
-    /// An event that is not JSON, then silence; for a whole answer, a body that is not JSON.
+    /// An event that is not JSON, followed by silence; for a whole answer, a body that is not JSON.
     Nonsense {
         /// Number of tokens before the fault.
         after: u64,
@@ -66,7 +66,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// Number of tokens of a choice after which the fault occurs; `None` if it does not occur among tokens.
+    /// Returns the number of tokens of a choice after which the fault occurs; `None` if it does not occur among tokens.
     pub const fn after(self) -> Option<u64> {
         match self {
             Self::Stall { after }
@@ -88,30 +88,30 @@ impl Fault {
     }
 }
 
-/// Formats of errors of model servers.
+/// Formats of model servers' errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Shape {
-    /// `{"error":{message,type,param,code}}`, as vLLM does.
+    /// `{"error":{message,type,param,code}}`, as vLLM sends it.
     Nested,
-    /// The members without `error` around them, as SGLang does.
+    /// The members without the enclosing `error`, as SGLang sends them.
     Flat,
-    /// The error of llama.cpp's server for a prompt that is too long.
+    /// The error that llama.cpp's server sends for a prompt that is too long.
     TooLong,
-    /// The error of llama.cpp's server for messages that the model's template refuses.
+    /// The error that llama.cpp's server sends for messages that the model's template refuses.
     Template,
-    /// `{"error":"…"}`, as Text Generation Inference does.
+    /// `{"error":"…"}`, as Text Generation Inference sends it.
     Text,
-    /// `{"detail":"…"}`, as FastAPI does.
+    /// `{"detail":"…"}`, as FastAPI sends it.
     Detail,
-    /// vLLM's format, with a message that contains a host and a credential, whatever the status.
+    /// vLLM's format, for any status, with a message that contains a host and a credential.
     Telling,
     /// HTML instead of JSON.
     Html,
 }
 
 impl Shape {
-    /// Message of an error of this status.
+    /// Returns the message of an error with this status.
     pub(crate) fn message(status: u16) -> String {
         match status {
             400 | 422 => "the scripted upstream refuses this request".to_owned(),
@@ -119,8 +119,8 @@ impl Shape {
         }
     }
 
-    /// Body of the error. Unless the error is about the request, it contains an internal host, which clients must never
-    /// see.
+    /// Returns the body of the error. Unless the error is about the request, it contains an internal host, which
+    /// clients must never see.
     pub fn body(self, status: u16) -> String {
         let message = Self::message(status);
         match self {
@@ -137,5 +137,5 @@ impl Shape {
     }
 }
 
-/// llama.cpp's words when a template raises an exception.
+/// llama.cpp's message when a template raises an exception.
 pub(crate) const TEMPLATE_RAISES: &str = "\n------------\nWhile executing CallExpression at line 85, column 32 in source:\n...first %}↵            {{- raise_exception('System message must be at the beginnin...\n                                           ^\nError: Jinja Exception: System message must be at the beginning.";

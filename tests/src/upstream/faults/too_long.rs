@@ -1,4 +1,4 @@
-//! Servers' errors about requests that exceed their contexts.
+//! Servers' errors about requests that exceed the context.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TooLong {
-    /// Like vLLM, which counts a prompt only as far as it fits, and checks a limit above its window separately.
+    /// Like vLLM, which counts a prompt only up to its window, and checks a limit above the window separately.
     #[default]
     Vllm,
     /// Like SGLang, which gives all numbers.
@@ -16,7 +16,7 @@ pub enum TooLong {
 }
 
 impl TooLong {
-    /// The message about a prompt and a limit with these numbers of tokens.
+    /// Returns the message about a prompt and a limit with these numbers of tokens.
     pub(crate) fn words(self, context: u64, prompt: u64, most: u64) -> String {
         match self {
             Self::Vllm if most > context => format!(

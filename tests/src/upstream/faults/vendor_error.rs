@@ -14,7 +14,7 @@ pub enum VendorError {
     NoCredit,
     /// The prompt is longer than the model's window.
     PromptTooLong,
-    /// The prompt and the limit together exceed the model's window; older models of Anthropic say so.
+    /// The prompt and the limit together exceed the model's window, as older Anthropic models report.
     LimitTooLong,
     /// 401: the operator's key is wrong. OpenAI repeats parts of it.
     WrongKey,
@@ -23,5 +23,5 @@ pub enum VendorError {
 /// Name of the operator's organization, which clients must never see.
 pub const ORGANIZATION: &str = "org-secret123";
 
-/// Seconds after which a client whose rate was limited may try again.
+/// Seconds after which a rate-limited client may try again.
 pub const RETRY_AFTER_SECONDS: u64 = 7;

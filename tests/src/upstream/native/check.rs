@@ -1,4 +1,4 @@
-//! Requests that the vendors refuse, in their words.
+//! Refuses the requests that the vendors refuse, in the vendors' words.
 
 use http::{HeaderMap, HeaderValue, header::AUTHORIZATION};
 

@@ -1,4 +1,4 @@
-//! Errors in the formats and words of the vendors.
+//! Errors in the vendors' formats and words.
 
 use http::{HeaderValue, Response, header};
 use serde_json::{Value, json};
@@ -9,27 +9,27 @@ use crate::upstream::{
     reply::{Body, json_response, status},
 };
 
-/// An error of a vendor's API.
+/// An error from a vendor's API.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ApiError {
     /// Status of the response.
     pub status: u16,
-    /// Message for people, and agents that read it.
+    /// Message for people, and for agents that read it.
     pub message: String,
     /// Parameter at fault, in OpenAI's format.
     pub param: Option<String>,
-    /// Code in OpenAI's format; by default it follows from the status.
+    /// Code in OpenAI's format; by default it depends on the status.
     pub code: Option<&'static str>,
-    /// Type of the error; by default it follows from the status.
+    /// Type of the error; by default it depends on the status.
     pub kind: Option<&'static str>,
     /// Seconds after which a client may try again.
     pub retry_after: Option<u64>,
-    /// Whether the body is HTML with the message.
+    /// Whether the body is an HTML page with the message.
     pub html: bool,
 }
 
 impl ApiError {
-    /// An error about the request.
+    /// Returns an error about the request.
     pub(super) fn invalid(message: &str, param: Option<&str>) -> Self {
         Self {
             status: 400,
@@ -42,7 +42,7 @@ impl ApiError {
         }
     }
 
-    /// An error of this status in the vendor's format; HTML if the shape is.
+    /// Returns an error with this status in the vendor's format, or as HTML if the shape says so.
     pub(super) fn of_status(status: u16, shape: Shape) -> Self {
         let message = match shape {
             Shape::Telling => "bad key sk-SECRET123456 at http://10.0.0.5:8000/v1".to_owned(),
@@ -82,7 +82,7 @@ impl ApiError {
     }
 }
 
-/// The answer with headers that identify the request and the operator's account.
+/// Adds headers that identify the request and the operator's account.
 pub(super) fn with_vendor_headers(api: Api, mut answer: Response<Body>) -> Response<Body> {
     let (request, organization) = match api {
         Api::Messages => ("request-id", "anthropic-organization-id"),
@@ -120,7 +120,7 @@ const fn responses_type(status: u16) -> &'static str {
     }
 }
 
-/// Code of a Responses error without its own.
+/// Returns the code of a Responses error that has no code of its own.
 const fn responses_code(status: u16) -> Option<&'static str> {
     match status {
         401 => Some("invalid_api_key"),

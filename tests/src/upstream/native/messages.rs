@@ -1,4 +1,4 @@
-//! Answers of Anthropic's Messages API.
+//! Answers in Anthropic's Messages API.
 
 use serde_json::{Value, json};
 
@@ -15,7 +15,7 @@ use crate::upstream::{
 /// Writer of an answer in the Messages API.
 #[derive(Default)]
 pub(super) struct MessagesWriter {
-    /// Blocks of the answer. The last may be open.
+    /// Blocks of the answer. The last block may be open.
     blocks: Vec<Value>,
     /// First token of the last block, until it is closed.
     open: Option<Token>,
@@ -112,7 +112,7 @@ impl AnswerWriter for MessagesWriter {
 }
 
 impl MessagesWriter {
-    /// Starts the block of a token.
+    /// Starts the block for a token.
     fn open(&mut self, plan: &NativePlan, token: Token) -> Value {
         let block = match token {
             Token::Reasoning(_) => json!({"type": "thinking", "thinking": "", "signature": ""}),
@@ -130,7 +130,7 @@ impl MessagesWriter {
         event
     }
 
-    /// The delta of a token in the open block.
+    /// Returns a token's delta in the open block.
     fn delta(&mut self, plan: &NativePlan, token: Token) -> Option<Value> {
         let index = self.blocks.len() - 1;
         match token {
@@ -157,7 +157,7 @@ fn delta(index: usize, delta: &Value) -> Value {
     json!({"type": "content_block_delta", "index": index, "delta": delta})
 }
 
-/// Thinking is sent unless the request turned it off. Its tokens are generated in either case.
+/// Returns whether thinking is sent: it is unless the request turned it off. Its tokens are generated in either case.
 fn shows_thinking(plan: &NativePlan) -> bool {
     !plan.script.hidden_reasoning && plan.prompt.body["thinking"]["type"] != "disabled"
 }
@@ -170,7 +170,7 @@ fn message(plan: &NativePlan, content: &[Value], stop_reason: &Value) -> Value {
     })
 }
 
-/// Stop reason, and the details that come with a refusal.
+/// Returns the stop reason, and the details that accompany a refusal.
 fn stop_reason(plan: &NativePlan) -> (Value, Option<Value>) {
     let calls = plan.script.tool_calls > 0;
     let reason = match (&plan.script.finish_reason, plan.shortened) {
@@ -186,7 +186,7 @@ fn stop_reason(plan: &NativePlan) -> (Value, Option<Value>) {
     (reason.into(), (reason == "refusal").then_some(details))
 }
 
-/// The object `usage`, with or without the members that are reported only once.
+/// Returns the object `usage`, with or without the members that are reported only once.
 fn usage(plan: &NativePlan, reported: Reported, full: bool) -> Option<Value> {
     let Usage { prompt, cached, completion } = match reported {
         Reported::Nothing => return None,

@@ -1,4 +1,4 @@
-//! The object `response` of OpenAI's Responses API.
+//! The object `response` in OpenAI's Responses API.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ use crate::upstream::{
 /// Creation time of every scripted response.
 const CREATED: u64 = 1_700_000_000;
 
-/// The response with this status and these items. Only a finished response reports its usage.
+/// Returns the response with this status and these items. Only a finished response reports its usage.
 pub(super) fn response(plan: &NativePlan, status: &str, output: &[Value]) -> Value {
     let echoed = |member: &str, or: Value| plan.echoed(member, or);
     let text = echoed("text", json!({"format": {"type": "text"}, "verbosity": "medium"}));
@@ -45,7 +45,7 @@ pub(super) fn response(plan: &NativePlan, status: &str, output: &[Value]) -> Val
     })
 }
 
-/// Status at the end, and the reason of an incomplete response.
+/// Returns the status at the end, and why a response is incomplete.
 pub(super) fn status(plan: &NativePlan) -> (&'static str, Option<&str>) {
     match (&plan.script.finish_reason, plan.shortened) {
         _ if plan.script.fault == Fault::NoFinishReason => ("in_progress", None),
@@ -56,7 +56,7 @@ pub(super) fn status(plan: &NativePlan) -> (&'static str, Option<&str>) {
     }
 }
 
-/// The object `usage`; null if none is reported.
+/// Returns the object `usage`; null if no usage is reported.
 pub(super) fn usage(plan: &NativePlan, reported: Reported) -> Value {
     let Usage { prompt, cached, completion } = match reported {
         Reported::Nothing => return Value::Null,

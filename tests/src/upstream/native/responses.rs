@@ -1,4 +1,4 @@
-//! Answers of OpenAI's Responses API.
+//! Answers in OpenAI's Responses API.
 
 use serde_json::{Value, json};
 
@@ -18,7 +18,7 @@ use crate::upstream::{
 pub(super) struct ResponsesWriter {
     /// Number of events so far.
     events: u64,
-    /// Items of the answer. The last may be open.
+    /// Items of the answer. The last item may be open.
     items: Vec<Value>,
     /// First token of the last item, until it is closed.
     open: Option<Token>,
@@ -123,7 +123,7 @@ impl ResponsesWriter {
         events.into_iter().map(&mut one).collect()
     }
 
-    /// Name of the last event, and the response in it.
+    /// Returns the name of the last event, and the response in it.
     fn ended(&self, plan: &NativePlan, tokens: u64) -> (&'static str, Value) {
         let (status, reason) = super::response_object::status(plan);
         let mut ended = response(plan, status, &self.items);
@@ -141,7 +141,7 @@ impl ResponsesWriter {
         plan.shortened.is_some() && index + 1 == plan.length && !complete
     }
 
-    /// Starts the item of a token.
+    /// Starts the item for a token.
     fn open(&mut self, plan: &NativePlan, token: Token) -> Vec<Members> {
         let (output, serial) = (self.items.len(), plan.serial);
         let item = match token {
@@ -184,7 +184,7 @@ impl ResponsesWriter {
         events
     }
 
-    /// The delta of a token in the open item.
+    /// Returns a token's delta in the open item.
     fn delta(&mut self, plan: &NativePlan, token: Token) -> Option<Members> {
         let output = self.items.len() - 1;
         let item = &mut self.items[output];
@@ -228,7 +228,7 @@ impl ResponsesWriter {
         Some((name, members))
     }
 
-    /// Events that end the open item.
+    /// Returns the events that end the open item.
     fn ending(&mut self, plan: &NativePlan, open: Token, status: &str) -> Vec<Members> {
         let output = self.items.len() - 1;
         let item = &mut self.items[output];
@@ -277,7 +277,7 @@ impl ResponsesWriter {
     }
 }
 
-/// Prefix of the id, type and member of a call whose input is text.
+/// Prefix of the id, type, and input member of a call whose input is text.
 const CUSTOM_CALL: (&str, &str, &str) = ("ctc", "custom_tool_call", "input");
 
 fn with(mut members: Value, name: &str, value: Value) -> Value {

@@ -1,28 +1,28 @@
-//! Signatures of thinking and encrypted reasoning. The upstream recognises its own signatures by their content.
+//! Signatures of thinking, and encrypted reasoning. The upstream recognises what it issued by its content.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// First characters of every signature of a thinking block.
 const THINKING: &str = "EqRTaGlua2luZw";
-/// First characters of every encrypted reasoning.
+/// First characters of every encrypted reasoning content.
 const REASONING: &str = "gAAAAABmUmVhc29u";
 
-/// Signature of a thinking block of this many tokens.
+/// Returns the signature of a thinking block with this many tokens.
 pub(super) fn of_thinking(tokens: u64) -> String {
     sealed(THINKING, tokens)
 }
 
-/// Encrypted content of a reasoning item of this many tokens.
+/// Returns the encrypted content of a reasoning item with this many tokens.
 pub(super) fn of_reasoning(tokens: u64) -> String {
     sealed(REASONING, tokens)
 }
 
-/// Number of tokens of the thinking block with this signature; `None` for a foreign one.
+/// Returns the number of tokens in the thinking block with this signature; `None` for a foreign signature.
 pub(super) fn thinking_tokens(signature: &str) -> Option<u64> {
     opened(THINKING, signature)
 }
 
-/// Number of tokens of the reasoning with this encrypted content; `None` for a foreign one.
+/// Returns the number of tokens in the reasoning with this encrypted content; `None` for foreign content.
 pub(super) fn reasoning_tokens(content: &str) -> Option<u64> {
     opened(REASONING, content)
 }

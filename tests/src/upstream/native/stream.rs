@@ -1,4 +1,4 @@
-//! Streams an answer of Responses or Messages, step by step.
+//! Streams an answer in the Responses or Messages API, step by step.
 
 use std::io;
 
@@ -16,7 +16,7 @@ use crate::upstream::{
     steps::{self, Step, StepWriter, Steps},
 };
 
-/// All pieces of a stream.
+/// Returns all pieces of a stream.
 pub(super) fn pieces(
     plan: NativePlan,
     writer: Box<dyn AnswerWriter>,
@@ -37,7 +37,7 @@ enum Part {
     Done,
 }
 
-/// All steps of a stream, faults included.
+/// Returns all steps of a stream, including faults.
 fn steps(plan: &NativePlan) -> Steps<Part> {
     let fault = plan.script.fault;
     let tokens = 0..plan.length.min(fault.after().unwrap_or(u64::MAX));

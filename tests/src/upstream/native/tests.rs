@@ -29,7 +29,7 @@ impl Client {
         Self { upstream: Upstream::start(), api, http: Http::new() }
     }
 
-    /// A request with one user message with this script, and these additional members.
+    /// Returns a request body with one user message that contains this script, and with these additional members.
     fn body(&self, script: &Script, more: Value) -> Value {
         let mut body = match self.api {
             Api::Messages => json!({"model": "m", "max_tokens": 1000, "messages": [user(&script.message())]}),
@@ -55,7 +55,7 @@ impl Client {
         self.send(&self.body(script, more)).await.json()
     }
 
-    /// Events of a stream, and how it broke, if it did.
+    /// Returns the events of a stream, and how the stream broke, if it did.
     async fn stream(&self, script: &Script, more: Value) -> (Vec<Value>, Option<String>) {
         let mut body = self.body(script, more);
         body["stream"] = true.into();
@@ -73,7 +73,7 @@ impl Client {
         (all, None)
     }
 
-    /// Number of tokens from the counter, which accepts only these members.
+    /// Returns the answer of the endpoint that counts tokens. The endpoint accepts only these members.
     async fn count(&self, body: &Value, members: &[&str]) -> Value {
         let mut asked = body.clone();
         asked.as_object_mut().unwrap().retain(|name, _| members.contains(&name.as_str()));
@@ -94,14 +94,14 @@ fn user(text: &str) -> Value {
     json!({"role": "user", "content": text})
 }
 
-/// Types of these events, without repetitions.
+/// Returns the types of these events, without consecutive repetitions.
 fn types(events: &[Value]) -> Vec<&str> {
     let mut types: Vec<&str> = events.iter().map(|event| event["type"].as_str().unwrap()).collect();
     types.dedup();
     types
 }
 
-/// A member of the deltas of these events, joined.
+/// Joins a member of these events' deltas.
 fn joined(events: &[Value], kind: &str, pointer: &str) -> String {
     let of_kind = events.iter().filter(|event| event["type"] == kind);
     of_kind.filter_map(|event| event.pointer(pointer)?.as_str()).collect()

@@ -1,4 +1,4 @@
-//! How the vendors word refusals about an account.
+//! The vendors' wording of refusals about an account.
 
 use super::error::ApiError;
 use crate::upstream::{
@@ -7,7 +7,7 @@ use crate::upstream::{
 };
 
 impl ApiError {
-    /// This error in the words of the API's vendor.
+    /// Returns this error as the API's vendor words it.
     pub(super) fn of_vendor(api: Api, error: VendorError, model: &str) -> Self {
         match api {
             Api::Messages => of_anthropic(error),
@@ -15,7 +15,7 @@ impl ApiError {
         }
     }
 
-    /// The error about a credential that the vendor does not know.
+    /// Returns the error about a credential that the vendor does not know.
     pub(super) fn wrong_key(api: Api) -> Self {
         let message = match api {
             Api::Messages => "invalid x-api-key",
@@ -26,7 +26,7 @@ impl ApiError {
         Self { status: 401, ..Self::invalid(message, None) }
     }
 
-    /// The error about a prompt that is longer than the window.
+    /// Returns the error about a prompt that is longer than the window.
     pub(super) fn prompt_too_long(api: Api, prompt: u64, window: u64) -> Self {
         match api {
             Api::Messages => {

@@ -4,40 +4,40 @@ use serde_json::Value;
 
 use crate::upstream::{faults::fault::Shape, prompts::plan::NativePlan};
 
-/// Writes the events of an answer, and remembers their content for events that repeat it and for the whole answer.
+/// Writes the events of an answer, and keeps their content for events that repeat it and for the whole answer.
 pub(super) trait AnswerWriter: Send {
-    /// Events before the first token.
+    /// Returns the events before the first token.
     fn start(&mut self, plan: &NativePlan) -> Vec<Value>;
 
-    /// Events of the token with this index; none if it is not sent, or only with a later one.
+    /// Returns the events for the token with this index; none if it is not sent, or only together with a later one.
     fn token(&mut self, plan: &NativePlan, index: u64) -> Vec<Value>;
 
-    /// Events that end what the last token left open.
+    /// Returns the events that end what the last token left open.
     fn close(&mut self, plan: &NativePlan) -> Vec<Value>;
 
-    /// Events with the end and the usage of an answer of this many tokens.
+    /// Returns the events with the end and the usage of an answer of this many tokens.
     fn finish(&mut self, plan: &NativePlan, tokens: u64) -> Vec<Value>;
 
-    /// Events that no client knows, and pings.
+    /// Returns events that no client knows, and pings.
     fn unknown(&mut self) -> Vec<Value>;
 
-    /// The events that follow.
+    /// Returns the events after the end of the answer.
     fn done(&mut self) -> Vec<Value>;
 
-    /// Events of an upstream failure, in the vendor's form.
+    /// Returns the events for an upstream failure, in the vendor's format.
     fn failure(&mut self, plan: &NativePlan, shape: Shape) -> Vec<Value>;
 
-    /// Bytes that are sent when there is nothing to say.
+    /// Returns the bytes that keep a stream alive while there is nothing else to send.
     fn sign_of_life(&self) -> &'static str;
 
-    /// The whole answer, once all of its tokens were written.
+    /// Returns the whole answer, once all of its tokens have been written.
     fn whole(&mut self, plan: &NativePlan, tokens: u64) -> Value;
 }
 
 /// Member that no client knows.
 pub(super) const UNKNOWN_MEMBER: &str = "scripted_member";
 
-/// Bytes of these events.
+/// Returns the bytes of these events.
 pub(super) fn event_text(plan: &NativePlan, events: &[Value]) -> String {
     let one = |event: &Value| {
         let name = event["type"].as_str().expect("every event has a type");

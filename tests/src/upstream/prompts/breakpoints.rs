@@ -1,4 +1,4 @@
-//! Prompt cache of Messages: prefixes are written and read only at the request's breakpoints.
+//! Prompt cache of the Messages API: prefixes are written and read only at the request's breakpoints.
 
 use std::{
     collections::HashSet,
@@ -13,9 +13,9 @@ use super::{
     prompt::{Prompt, written},
 };
 
-/// How many blocks before a breakpoint are searched for an earlier breakpoint, as Anthropic documents it.
+/// Number of blocks before a breakpoint that are searched for an earlier breakpoint, as Anthropic documents it.
 const LOOKBACK_BLOCKS: usize = 20;
-/// Maximum number of prefixes; beyond that, all are forgotten.
+/// Maximum number of prefixes; beyond it, all are forgotten.
 const MOST_PREFIXES: usize = 1 << 14;
 
 /// Prefixes that were written, each identified by a hash of everything up to its end.
@@ -35,13 +35,13 @@ struct Prefix {
     key: u64,
     /// Tokens of everything up to the block's end.
     tokens: u64,
-    /// The block is a breakpoint.
+    /// How long the prefix is kept, if the block is a breakpoint.
     mark: Option<Kept>,
 }
 
 impl BreakpointCache {
-    /// Reads a prompt of this many tokens. Returns how many were cached, and how many are from now on. Prefixes of
-    /// fewer tokens than `minimum` are not cached.
+    /// Reads a prompt of this many tokens. Returns how many of them were cached before, and how many are cached now in
+    /// addition. Prefixes of fewer tokens than `minimum` are not cached.
     pub(crate) fn read(&self, prompt: &Prompt, total: u64, minimum: u64) -> (u64, CacheWrites) {
         let known = &mut *self.0.lock().unwrap();
         let prefixes = prefixes(prompt, total);
@@ -73,7 +73,8 @@ impl BreakpointCache {
     }
 }
 
-/// All prefixes of a prompt that end with a block: its tools, its system and its messages, in this order.
+/// Returns all prefixes of a prompt that end with a block: of its tools, its system message and its messages, in this
+/// order.
 fn prefixes(prompt: &Prompt, total: u64) -> Vec<Prefix> {
     let body = &prompt.body;
     let mut all = Growing { hasher: DefaultHasher::new(), bytes: 0, total, prefixes: Vec::new() };
@@ -82,8 +83,8 @@ fn prefixes(prompt: &Prompt, total: u64) -> Vec<Prefix> {
         all.add("tool", tool);
     }
     all.add_blocks("system", &body["system"]);
-    // A different setting for thinking or for the choice of tools changes the messages' prefixes, but not the prefixes
-    // before them.
+    // A different setting for thinking or for the choice of tools changes the messages' prefixes, but not the earlier
+    // ones.
     for member in ["thinking", "tool_choice"] {
         written(&body[member]).hash(&mut all.hasher);
     }
@@ -107,7 +108,7 @@ struct Growing {
 }
 
 impl Growing {
-    /// Adds the blocks of a content; a string is one block.
+    /// Adds the blocks of a content. A string counts as one block.
     fn add_blocks(&mut self, role: &str, content: &Value) {
         match content {
             Value::Array(blocks) => blocks.iter().for_each(|block| self.add(role, block)),
@@ -125,7 +126,7 @@ impl Growing {
     }
 }
 
-/// How long a block, or the body of a request, asks to keep its prefix.
+/// Returns how long a block, or a request's body, asks to keep its prefix.
 fn mark(block: &Value) -> Option<Kept> {
     let control = block.get("cache_control").filter(|control| !control.is_null())?;
     Some(if control["ttl"] == "1h" { Kept::AnHour } else { Kept::FiveMinutes })

@@ -1,4 +1,4 @@
-//! Planned answer to a request of Responses or Messages: its length, its end and its usage.
+//! Planned answer to a request in the Responses or Messages API: its length, its end and its usage.
 
 use serde_json::{Map, Value};
 
@@ -9,7 +9,7 @@ use crate::upstream::script::{Script, Told, Usage};
 const FIRST_USAGE: &str = "verbatim usage of the script, first";
 const LAST_USAGE: &str = "verbatim usage of the script, last";
 
-/// Prompt tokens that a cache stored for later requests, by how long they are kept.
+/// Prompt tokens that a cache stored for later requests, by the time for which they are kept.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CacheWrites {
     /// Kept for five minutes.
@@ -21,9 +21,9 @@ pub(crate) struct CacheWrites {
 /// Why an answer ends before its script does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shortened {
-    /// The request's limit.
+    /// By the request's limit.
     ByLimit,
-    /// The window of the script.
+    /// By the script's context window.
     ByWindow,
 }
 
@@ -41,15 +41,15 @@ pub(crate) struct NativePlan {
     pub script: Script,
     /// The request.
     pub prompt: Prompt,
-    /// Number of prompt tokens, cached ones included.
+    /// Number of prompt tokens, including cached ones.
     pub prompt_tokens: u64,
     /// Prompt tokens that were written to a cache.
     pub writes: CacheWrites,
-    /// Number of tokens of the answer.
+    /// Number of tokens in the answer.
     pub length: u64,
-    /// Why it is shorter than the script.
+    /// Why the answer is shorter than the script.
     pub shortened: Option<Shortened>,
-    /// Number of the answer, from which its ids are made.
+    /// Number of the answer; its ids are made from it.
     pub serial: u64,
 }
 
@@ -79,13 +79,13 @@ impl NativePlan {
         Self { script, prompt, prompt_tokens, writes, length, shortened, serial }
     }
 
-    /// True usage after this many generated tokens.
+    /// Returns the true usage after this many generated tokens.
     pub(crate) fn served(&self, completion: u64) -> Usage {
         let cached = self.script.cached_tokens.min(self.prompt_tokens);
         Usage { prompt: self.prompt_tokens, cached, completion }
     }
 
-    /// Usage to report at the start of an answer, if the script does so.
+    /// Returns the usage to report at the start of an answer, if the script reports it there.
     pub(crate) fn reported_first(&self) -> Reported {
         match &self.script.told {
             Told::Nothing | Told::Json { first: None, .. } => Reported::Nothing,
@@ -95,7 +95,7 @@ impl NativePlan {
         }
     }
 
-    /// Usage to report at the end of an answer of this many tokens.
+    /// Returns the usage to report at the end of an answer of this many tokens.
     pub(crate) fn reported_last(&self, completion: u64) -> Reported {
         match &self.script.told {
             Told::Nothing => Reported::Nothing,
@@ -105,12 +105,12 @@ impl NativePlan {
         }
     }
 
-    /// Name of the model that answers.
+    /// Returns the name of the model that answers.
     pub(crate) fn model(&self) -> &str {
         self.script.answers_as.as_deref().unwrap_or_else(|| self.prompt.model())
     }
 
-    /// JSON text of a value, with the script's verbatim usage.
+    /// Returns the JSON text of a value, with the script's verbatim usage.
     pub(crate) fn text(&self, value: &Value) -> String {
         let text = value.to_string();
         match &self.script.told {
@@ -121,13 +121,13 @@ impl NativePlan {
         }
     }
 
-    /// Number of reasoning tokens among the first `completion` ones.
+    /// Returns the number of reasoning tokens among the first `completion` tokens.
     pub(crate) fn reasoning(&self, completion: u64) -> u64 {
         self.script.reasoning_tokens.min(self.script.completion_tokens).min(completion)
     }
 
-    /// The tool for a call: the script's or, if it names none, `lookup`. If the request declares only other tools, they
-    /// are used in turn.
+    /// Returns the tool for a call: the script's or, if it names none, `lookup`. If the request declares only other
+    /// tools, they are used in turn.
     pub(crate) fn tool(&self, call: u64) -> CalledTool {
         let lookup = CalledTool { name: "lookup".into(), custom: false };
         let declared = self.prompt.body["tools"].as_array().into_iter().flatten();
@@ -143,13 +143,13 @@ impl NativePlan {
         own.into_iter().nth(turn).unwrap_or(lookup)
     }
 
-    /// A member of the request, as answers repeat it; `or` where it is missing.
+    /// Returns a member of the request, as answers repeat it; `or` if it is missing.
     pub(crate) fn echoed(&self, member: &str, or: Value) -> Value {
         self.prompt.body.get(member).filter(|value| !value.is_null()).cloned().unwrap_or(or)
     }
 }
 
-/// The tool, if the client runs it and its input is a function's or a text.
+/// Returns the tool, if the client runs it and its input is a function's arguments or a text.
 fn run_by_the_client(tool: &Value) -> Option<CalledTool> {
     let custom = match tool["type"].as_str() {
         None | Some("function") => false,
@@ -159,7 +159,7 @@ fn run_by_the_client(tool: &Value) -> Option<CalledTool> {
     Some(CalledTool { name: tool["name"].as_str()?.to_owned(), custom })
 }
 
-/// An object of these members, without those that are `None`.
+/// Returns an object with these members. Members that are `None` are left out.
 pub(crate) fn object<const N: usize>(members: [(&str, Option<Value>); N]) -> Value {
     let present = members.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
     Value::Object(present.collect::<Map<_, _>>())

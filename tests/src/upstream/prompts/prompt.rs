@@ -1,4 +1,4 @@
-//! Requests of Responses and Messages: the script in them, the length of their prompts, and their limits.
+//! Requests in the Responses and Messages APIs: the scripts in them, the lengths of their prompts, and their limits.
 
 use serde_json::Value;
 
@@ -8,12 +8,12 @@ use crate::upstream::{conversation::script_of, record::Api, script::Script};
 pub(crate) struct Prompt {
     /// API of the request.
     pub api: Api,
-    /// Its body, an object.
+    /// Body of the request, an object.
     pub body: Value,
 }
 
 impl Prompt {
-    /// Parts of the prompt in the order in which they are cached.
+    /// Returns the parts of the prompt in the order in which they are cached.
     const fn parts(&self) -> [&'static str; 3] {
         match self.api {
             Api::Messages => ["tools", "system", "messages"],
@@ -21,7 +21,7 @@ impl Prompt {
         }
     }
 
-    /// Script of the last user message that has one, for the current round of tool calls.
+    /// Returns the script of the last user message that has one, for the current round of tool calls.
     pub(crate) fn script(&self) -> Option<Script> {
         match &self.body["input"] {
             Value::String(text) if self.api == Api::Responses => Script::in_message(text),
@@ -29,12 +29,12 @@ impl Prompt {
         }
     }
 
-    /// Number of tokens of the prompt: four bytes a token, without cache breakpoints.
+    /// Returns the number of tokens in the prompt: one per four bytes, without cache breakpoints.
     pub(crate) fn tokens(&self, script: &Script) -> u64 {
         script.prompt_tokens.unwrap_or_else(|| self.text().len() as u64 / 4)
     }
 
-    /// The whole prompt in the order in which it is cached.
+    /// Returns the whole prompt in the order in which it is cached.
     pub(crate) fn text(&self) -> String {
         self.parts().map(|part| written(&self.body[part])).concat()
     }
@@ -51,19 +51,19 @@ impl Prompt {
         self.body["stream"] == true
     }
 
-    /// Model, by the upstream's own name for it.
+    /// Returns the model, under the upstream's own name for it.
     pub(crate) fn model(&self) -> &str {
         self.body["model"].as_str().unwrap_or_default()
     }
 
-    /// Messages or items of the conversation; none where it is one string.
+    /// Returns the messages or items of the conversation; none if it is a single string.
     pub(crate) fn items(&self) -> &[Value] {
         let member = if self.api == Api::Messages { "messages" } else { "input" };
         self.body[member].as_array().map_or(&[], Vec::as_slice)
     }
 }
 
-/// Returns whether a message or an item has the result of a tool.
+/// Returns whether a message or an item contains a tool's result.
 fn has_result(item: &Value) -> bool {
     let outputs = ["function_call_output", "custom_tool_call_output"];
     let blocks = item["content"].as_array().into_iter().flatten();
@@ -71,12 +71,12 @@ fn has_result(item: &Value) -> bool {
         || blocks.into_iter().any(|block| block["type"] == "tool_result")
 }
 
-/// Text of a part of the prompt as the upstream reads it; empty for a missing one.
+/// Returns the text of a part of the prompt as the upstream reads it; empty for a missing part.
 pub(crate) fn written(part: &Value) -> String {
     if part.is_null() { String::new() } else { without_marks(part).to_string() }
 }
 
-/// The value without `cache_control`, except inside the input and the definitions of tools.
+/// Returns the value without `cache_control`, which is kept only inside the inputs and the definitions of tools.
 fn without_marks(value: &Value) -> Value {
     match value {
         Value::Array(values) => values.iter().map(without_marks).collect(),

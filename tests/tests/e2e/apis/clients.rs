@@ -1,5 +1,5 @@
-//! Common clients: the official SDKs, frameworks and a command line. The scripts in `tests/clients` assert what the
-//! clients observe; the tests here assert which requests reached the model.
+//! Common clients: the official SDKs, frameworks and a command-line tool. The scripts in `tests/clients` assert what
+//! the clients observe; the tests here assert which requests reached the model.
 
 use std::{
     io::{Read, Seek},
@@ -21,16 +21,16 @@ use tokio::time::{sleep, timeout};
 
 mod agents;
 
-/// Maximum time for all facts of one client on a slow machine.
+/// Maximum time for all facts about one client on a slow machine.
 const ALL_FACTS: Duration = Duration::from_mins(3);
 
-/// Pause between two checks whether a client has ended.
+/// Pause between two checks of whether a client has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// Number of keys for the tests of pagination.
+/// Number of keys for the pagination tests.
 const KEYS: usize = 7;
 
-/// How often the SDKs send a request that may succeed later.
+/// Number of times that the SDKs send a request that may succeed later.
 const ATTEMPTS: usize = 3;
 
 /// Token between the services of the stack that produces errors.
@@ -181,7 +181,7 @@ async fn the_node_library_of_standard_webhooks_verifies_deliveries() {
     holds("node/webhooks.js", &stack, &stack.key().await, &[]).await;
 }
 
-/// A stack whose upstream is called over this API; clients outside the harness spend in it.
+/// Starts a stack whose upstream is called over this API. Clients outside the harness spend in it.
 async fn at(api: Api) -> Stack {
     let (kind, lines) = match api {
         Api::Chat => ("vllm", "image_urls = \"any\""),
@@ -223,7 +223,7 @@ async fn the_sdks_make_of_every_error_what_it_is_and_try_again_where_they_should
         assert_eq!(reached("python"), 2 * ATTEMPTS, "{fault}: the sync client and the async one");
         assert_eq!(reached("node"), ATTEMPTS, "{fault}");
     }
-    // The stack's gateway must live until the hold is settled.
+    // The stack's gateway must run until the hold is settled.
     drop(first);
     stack.released(PATIENCE).await;
 }
@@ -245,7 +245,7 @@ async fn converses(script: &str, client: &str) -> Stack {
     stack
 }
 
-/// Asserts the conversation that the model received, in which the model had refused, called a tool without an id, and
+/// Asserts the conversation that the model received. In it, the model has refused, called a tool without an id, and
 /// reasoned.
 fn assert_conversation(body: &Value) {
     let messages = body["messages"].as_array().unwrap();
@@ -271,14 +271,14 @@ async fn assert_paid(stack: &Stack) {
     assert_eq!(used, costs, "of {} generations", generated.len());
 }
 
-/// A stack in which clients outside the harness spend.
+/// Starts a stack in which clients outside the harness spend.
 async fn of(models: Models) -> Stack {
     let stack = Stack::with(Options { models, ..Options::default() }).await;
     stack.others_spend();
     stack
 }
 
-/// Makes a key, and as many others as the tests of pagination need.
+/// Creates a key, and as many others as the pagination tests need.
 async fn many_keys(stack: &Stack) -> ApiKey {
     for number in 1..KEYS {
         stack.key_with(json!({"label": number.to_string()})).await;
@@ -299,7 +299,7 @@ async fn gateway(stack: &Stack, name: &str, key_service: &str, most: &str) -> Se
     Server::start(&Settings::of("inference-gateway", &data, env)).await
 }
 
-/// Requests with this tag as the model received them.
+/// Returns the requests with this tag as the model received them.
 fn forwarded(stack: &Stack, tag: &str) -> Vec<Value> {
     let sent = stack.upstream.tagged(tag);
     assert!(!sent.is_empty(), "nothing of `{tag}` reached the upstream");
@@ -357,8 +357,8 @@ fn assert_forwarded(stack: &Stack) {
     }
 }
 
-/// Runs a script in `tests/clients`, which prints one line per fact, and checks all recorded traffic against the
-/// OpenAPI description.
+/// Runs a script in `tests/clients` that prints one line per fact, and checks all recorded traffic against the OpenAPI
+/// description.
 async fn holds(script: &str, stack: &Stack, key: &ApiKey, more: &[(&str, &str)]) -> Vec<Exchange> {
     let door = Door::before(&stack.url("")).await;
     let mut command = client(script);
@@ -373,7 +373,7 @@ async fn holds(script: &str, stack: &Stack, key: &ApiKey, more: &[(&str, &str)])
     exchanges
 }
 
-/// Asserts that the requests that the service accepted, and its answers, match the OpenAPI description.
+/// Asserts that the requests that the service accepted, and its answers to them, match the OpenAPI description.
 pub(crate) async fn assert_described(stack: &Stack, exchanges: &[Exchange]) {
     let written: Vec<Value> = exchanges.iter().map(Exchange::to_json).collect();
     let file = tempfile::NamedTempFile::new().unwrap();
@@ -394,7 +394,7 @@ pub(crate) async fn assert_described_by(description: &Value, exchanges: &[Exchan
     succeeds("python/described.py", command, ALL_FACTS).await;
 }
 
-/// Command that runs a script of `tests/clients`.
+/// Returns the command that runs a script in `tests/clients`.
 pub(crate) fn client(script: &str) -> Command {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
     let (folder, file) = script.split_once('/').unwrap();

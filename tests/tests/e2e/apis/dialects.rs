@@ -1,4 +1,4 @@
-//! The Responses and Messages APIs: the same money as in chat, in their own forms.
+//! The Responses and Messages APIs: the same charges as in chat, in each API's own format.
 
 use std::{
     collections::BTreeSet,
@@ -14,7 +14,7 @@ use tests::{
     upstream::{End, Fault, Script},
 };
 
-/// Maximum time until a revocation has ended a stream.
+/// Maximum time until a revocation ends a stream.
 const REVOCATION: Duration = Duration::from_secs(5);
 /// Number of concurrent agents.
 const AGENTS: u64 = 40;
@@ -134,7 +134,8 @@ async fn a_revocation_ends_streams_in_every_dialect() {
     }
 }
 
-/// Responses and Messages streams with tool calls, half of them left midway, by keys that cannot pay for all of them.
+/// Sends Responses and Messages requests with tool calls as streams, half of them left midway, with keys that cannot
+/// pay for all of them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn forty_agents_over_two_gateways_overspend_nothing_and_leave_nothing() {
     let deployment = Deployment::services(2, 1, Form::Alone);
@@ -164,7 +165,7 @@ async fn forty_agents_over_two_gateways_overspend_nothing_and_leave_nothing() {
     }
 }
 
-/// A tool in a dialect's own form.
+/// Returns a tool in a dialect's own format.
 fn tool_of(dialect: Dialect, name: &str) -> Value {
     match dialect {
         Dialect::Chat => json!({"type": "function", "function": {"name": name}}),
@@ -357,7 +358,7 @@ async fn the_demo_model_calls_tools_in_both_dialects() {
     }
 }
 
-/// A chat model and a model of embeddings at the scripted upstream.
+/// A chat model and an embedding model at the scripted upstream.
 const WITH_EMBEDDINGS: &str = r#"
 [service]
 name = "n"

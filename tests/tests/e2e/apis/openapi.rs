@@ -14,7 +14,7 @@ use crate::apis::clients::assert_described;
 
 /// Number of examples per route, unless `FAREGATE_SCHEMATHESIS_EXAMPLES` sets it.
 const EXAMPLES: u32 = 20;
-/// Time limits on a slow machine: for one example, and for the client to start.
+/// Maximum time on a slow machine for one example, and for the client to start.
 const PER_EXAMPLE: Duration = Duration::from_secs(1);
 const STARTING: Duration = Duration::from_mins(10);
 
@@ -77,7 +77,7 @@ async fn what_is_taken_is_described_however_unusual() {
     assert_described(&stack, &door.exchanges()).await;
 }
 
-/// Tests the settings of keys and groups, and the defaults of keys, in the same way.
+/// Tests the settings of keys and groups, and the defaults for keys, in the same way.
 #[apply(fact)]
 async fn settings_that_are_taken_are_described_however_unusual() {
     let stack = Stack::start().await;
@@ -121,7 +121,7 @@ async fn settings_that_are_taken_are_described_however_unusual() {
     assert_described(&stack, &door.exchanges()).await;
 }
 
-/// Unusual bodies, at the limits of what is accepted.
+/// Returns unusual bodies, at the limits of what is accepted.
 fn unusual() -> Vec<Value> {
     let user = json!({"role": "user", "content": Script::tokens(1, 1).message()});
     let chat = |messages: Value, more: Value| {

@@ -1,4 +1,4 @@
-//! Actions: who may do them, and what the page says afterwards.
+//! Actions: who may take them, and what the page says afterwards.
 
 use http::Method;
 use serde_json::json;
@@ -12,11 +12,11 @@ use super::{
 /// A form that changes something in the account: path and fields.
 type Form = (String, Vec<(&'static str, String)>);
 
-/// Every action that an owner can take in the account.
+/// Returns every action that an owner can take in the account.
 async fn acts(stack: &Stack, owner: &mut Browser, key: &ApiKey) -> Vec<Form> {
     let group = stack.cli(&["groups", "create", "--account", &stack.account.name, "--name", "Agents"]);
     let group = format!("/dashboard/groups/{}", group.trim());
-    // The newest key comes first, and that is not the one that the harness uses.
+    // The newest key is listed first, so the page offers to act on this one and not on the key that the harness uses.
     stack.cli(&["management-keys", "create", "--account", &stack.account.name, "--name", "spare"]);
     let management_keys = owner.get("/dashboard/management-keys").await;
     let management_key = attribute(&management_keys, "class=\"button danger\" href=\"").unwrap();
@@ -59,7 +59,7 @@ async fn send(browser: &mut Browser, (path, fields): &Form) -> u16 {
     browser.post(path, &fields).await.status
 }
 
-/// Everything that actions could change, as owners see it.
+/// Returns everything that actions could change, as owners see it.
 async fn state(stack: &Stack, owner: &mut Browser) -> Vec<String> {
     let mut state = vec![stack.manage(Method::GET, "", None).await.text().to_owned()];
     for path in ["/dashboard/members", "/dashboard/groups", "/dashboard/management-keys", "/dashboard/events"]
@@ -82,7 +82,7 @@ async fn viewers_leads_strangers_visitors_and_other_sites_can_do_no_act_of_an_ow
     let other = stack.open_account("other", usd("5"));
     let mut viewer = signed_in(&stack, &stack.account, "viewer").await;
     let mut stranger = signed_in(&stack, &other, "owner").await;
-    // A group without keys.
+    // Creates a group without keys.
     stack.cli(&["groups", "create", "--account", &stack.account.name, "--name", "Team"]);
     let invite = ["members", "invite", "--account", &stack.account.name, "--name", "lena", "--role", "lead"];
     let mut lead = Browser::at(&stack.url(""));
@@ -221,7 +221,7 @@ async fn a_pasted_plaintext_leads_to_its_key_and_stands_in_no_address() {
     let filters = [("q", "leaked key"), ("status", "active"), ("order", "")];
     let listed = viewer.post("/dashboard/keys/search", &filters).await;
     assert_eq!(listed.header("location"), "/dashboard/keys?q=leaked+key&status=active");
-    // Whatever has no name stays out of addresses: a password, or a secret in an unknown form.
+    // Anything without a name must not appear in an address: a password, or a secret in an unknown format.
     for (path, list) in [("/dashboard/keys/search", "/dashboard/keys?status=active"), ("/dashboard/find", "")]
     {
         let none = viewer.post(path, &[("q", "correct horse battery"), ("status", "active")]).await;
@@ -339,7 +339,7 @@ async fn bounds_of_a_key_are_set_in_its_form_and_said_together() {
         page.text().contains("Saved. Label: Student → Pupil.") && page.text().contains("$5 a day"),
         "{page}"
     );
-    // Without the tick, the list of models does not apply.
+    // Unless its box is ticked, the list of models does not apply.
     for path in [path.as_str(), "/dashboard/keys"] {
         let without =
             [("label", "Pupil"), ("models", ""), ("which_models", "only"), ("attempt", attempt.as_str())];

@@ -6,7 +6,7 @@ use super::{replicas, signed_in};
 
 const SECRET: &str = "correct horse battery staple";
 
-/// A browser at the page that asks for a password.
+/// Returns a browser at the page that asks for a password.
 async fn visitor(stack: &Stack) -> Browser {
     let mut browser = Browser::at(&stack.url(""));
     assert_eq!(browser.get("/dashboard/sign-in").await.status, 200);
@@ -18,7 +18,7 @@ async fn try_password(browser: &mut Browser, account: &str, name: &str, password
     browser.post("/dashboard/sign-in", &fields).await
 }
 
-/// The name of the session cookie.
+/// Returns the name of the session cookie.
 fn session(browser: &Browser) -> String {
     browser.cookies["faregate"].clone()
 }
@@ -73,7 +73,7 @@ async fn a_session_that_an_attacker_has_fixed_is_not_the_one_that_is_signed_in()
     assert_eq!(victim.sign_in(&link).await.status, 303);
     assert_ne!(session(&victim), fixed);
     assert!(!attacker.is_signed_in().await, "the session before has ended");
-    // A cookie that the server never issued.
+    // The server never issued this cookie.
     let mut victim = Browser::at(&stack.url(""));
     let made_up = format!("{}AAAA", &fixed[..60]);
     victim.cookies.insert("faregate".into(), made_up.clone());
@@ -156,7 +156,7 @@ async fn guesses_are_stopped_alike_for_known_and_unknown_names() {
     let (known, unknown) = answers.split_at(11);
     assert_eq!(known, unknown);
     assert_eq!((known[9].0, known[10].0), (403, 429));
-    // Even the right password does not help until the time is over, but a link does.
+    // Even the right password does not help until the lock has ended, but a link does.
     let mut browser = visitor(&stack).await;
     assert_eq!(try_password(&mut browser, "default", "owner", SECRET).await.status, 429);
     let link = stack.cli(&["sign-in-link", "--account", "default"]);
@@ -174,7 +174,7 @@ async fn guesses_from_one_network_are_stopped_whatever_address_and_name_they_use
             try_password(&mut browser, "default", &format!("name {number}"), "a wrong password").await;
         assert_eq!(refused.status, if number < 60 { 403 } else { 429 }, "attempt {number}: {refused}");
     }
-    // The neighbouring network counts separately, and so does an IPv4 address.
+    // The neighbouring network is counted separately, and so is an IPv4 address.
     for address in ["2001:db8:1:3::1", "203.0.113.7"] {
         browser.headers = vec![("x-forwarded-for", address.into())];
         assert_eq!(try_password(&mut browser, "default", "someone", "a wrong password").await.status, 403);
@@ -235,7 +235,7 @@ async fn behind_tls_cookies_are_secure_and_bound_to_the_host() {
     assert!(browser.is_signed_in().await);
 }
 
-/// A browser of the owner, who now has a password.
+/// Returns the browser of the owner, who now has a password.
 async fn with_password(stack: &Stack) -> Browser {
     let mut owner = signed_in(stack, &stack.account, "owner").await;
     owner.get("/dashboard/you").await;
@@ -252,7 +252,7 @@ async fn guesses_keep_no_member_out_of_a_browser_in_which_it_signed_in_before() 
     let mut owner = with_password(&stack).await;
     owner.headers = at("203.0.113.7");
     assert_eq!(owner.post("/dashboard/sign-out", &[]).await.status, 303);
-    // Ten addresses guess at the name, and guesses at invented names use up all attempts of the owner's own address.
+    // Ten addresses guess the name, and guesses at invented names use up all attempts of the owner's own address.
     let mut guesser = visitor(&stack).await;
     for guess in 0..100 {
         guesser.headers = at(&format!("198.51.100.{}", guess / 10));
@@ -273,7 +273,7 @@ async fn guesses_keep_no_member_out_of_a_browser_in_which_it_signed_in_before() 
     // A mark belongs to one member, and cannot be forged.
     guesser.cookies.insert(mark.clone(), owner.cookies[&mark].replace('.', "A."));
     assert_eq!(try_password(&mut guesser, "default", "owner", SECRET).await.status, 429);
-    // Even in the known browser itself, guessing does not go on forever.
+    // Even in the known browser, the number of guesses is limited.
     let mut thief = owner.clone();
     thief.get("/dashboard/sign-in").await;
     for guess in 0..11 {
@@ -318,7 +318,7 @@ async fn the_key_services_own_port_believes_no_one_but_a_gateway() {
             try_password(&mut browser, "default", &format!("name {guess}"), "a wrong password").await;
         assert_eq!(refused.status, if guess < 60 { 403 } else { 429 }, "{refused}");
     }
-    // A gateway's client gains nothing from presenting a token itself, and cannot make the key-service distrust the
+    // A gateway's client gains nothing by presenting a token itself, and cannot make the key-service distrust the
     // gateway.
     let mut through = Browser::at(&stack.url(""));
     through.headers = vec![

@@ -1,4 +1,5 @@
-//! The dashboard in a real browser. `tests/clients/node/dashboard.js` describes what it shows and does there.
+//! The dashboard in a real browser. `tests/clients/node/dashboard.js` describes what the dashboard shows and does
+//! there.
 
 use std::time::Duration;
 
@@ -78,7 +79,7 @@ async fn holds(part: &str) {
     succeeds("node/dashboard.js", command, EVERY_PAGE).await;
 }
 
-/// Waits for the refused calls, which a key-service writes every ten seconds.
+/// Waits for refused calls to be listed, since a key-service writes them every ten seconds.
 pub(super) async fn refused_calls_are_listed(stack: &Stack) {
     let url = stack.url("/v1/management/refusals");
     let deadline = tokio::time::Instant::now() + PATIENCE;
@@ -92,12 +93,12 @@ pub(super) async fn refused_calls_are_listed(stack: &Stack) {
     }
 }
 
-/// The link of a new member.
+/// Returns the link for a new member.
 pub(super) fn invited(stack: &Stack, account: &str, name: &str, role: &str) -> String {
     link(stack, &["members", "invite", "--account", account, "--name", name, "--role", role])
 }
 
-/// The sign-in link that a command prints.
+/// Returns the sign-in link that a command prints.
 pub(super) fn link(stack: &Stack, arguments: &[&str]) -> String {
     let printed = stack.cli(arguments);
     printed.lines().find(|line| line.contains("/sign-in/link#")).unwrap().trim().to_owned()

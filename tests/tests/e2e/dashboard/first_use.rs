@@ -1,4 +1,4 @@
-//! The first requests with a new key, run exactly as they are pasted.
+//! The first requests with a new key, run exactly as a user would paste them.
 
 use std::{path::Path, process::Command, time::Duration};
 
@@ -37,13 +37,13 @@ async fn the_first_requests_with_a_new_key_work_as_they_are_pasted() {
     assert_eq!(activity.text().matches("<tr title=\"gen_").count(), 3, "{activity}");
 }
 
-/// The commands of a page under this label, as a browser copies them.
+/// Returns the commands under this label on a page, as a browser copies them.
 pub(super) fn pasted(page: &Answer, label: &str) -> String {
     let (_, rest) = page.text().split_once(&format!("aria-label=\"{label}\" data-copy>")).unwrap();
     unescaped(rest.split("</pre>").next().unwrap())
 }
 
-/// Text as a browser shows it.
+/// Returns text as a browser shows it.
 fn unescaped(html: &str) -> String {
     html.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", "\"").replace("&amp;", "&")
 }

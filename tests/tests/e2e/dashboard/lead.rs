@@ -13,8 +13,8 @@ use super::{
 };
 use crate::money::budgets::{group, number, requests, send};
 
-/// Texts that a lead must not read: names and labels of objects that the lead may not reach, and the users they were
-/// for.
+/// Texts that a lead must not read: names and labels of objects that the lead may not reach, and the users in their
+/// requests.
 const FOREIGN: [&str; 4] = ["Secret project", "secret-key", "Division", "secret-user"];
 
 /// An account with a group that has a lead, and with many things that the lead must not see.
@@ -132,7 +132,7 @@ async fn a_lead_makes_changes_rotates_and_revokes_the_keys_of_one_group() {
     assert!(members.text().contains("lead of <bdi>Team</bdi>"), "{members}");
 }
 
-/// Pages about the account, and about keys, groups and requests that a lead may not reach.
+/// Returns pages about the account, and about keys, groups and requests that a lead may not reach.
 async fn closed_pages(led: &mut Led) -> Vec<(String, u16)> {
     let Led { other, another, outside, owner, .. } = led;
     let requests = owner.get(&format!("/dashboard/activity?key={}", outside.id)).await;
@@ -172,7 +172,7 @@ async fn closed_pages(led: &mut Led) -> Vec<(String, u16)> {
     closed
 }
 
-/// Addresses that answer whatever a lead puts into them.
+/// Returns addresses that answer whatever a lead puts into them.
 fn open_pages(Led { own, other, another, inside, outside, gone, .. }: &Led) -> Vec<String> {
     let lists = ["keys", "groups", "activity", "activity.csv", "activity.jsonl", "spend.csv", "events"];
     let mut open: Vec<String> = lists.iter().map(|list| format!("/dashboard/{list}")).collect();
@@ -251,7 +251,7 @@ async fn a_lead_reads_nothing_of_other_groups_and_of_the_account() {
         }
         assert!(!answer.text().contains("href=\"/dashboard/members"), "{path}: {answer}");
     }
-    // A bill from the time in the group stays with the group, without the label of the key, which has left.
+    // A bill from the time in the group stays with the group, but without the label of the key, which has left.
     let file = led.lead.get("/dashboard/activity.csv").await;
     assert_eq!(file.text().lines().count(), 1 + 3, "{file}");
     assert!(file.text().contains(&led.gone.id) && !file.text().contains(&led.outside.id), "{file}");

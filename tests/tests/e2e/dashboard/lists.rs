@@ -1,4 +1,4 @@
-//! Lists of the dashboard, page by page.
+//! Lists in the dashboard, page by page.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -36,7 +36,7 @@ async fn keys_are_found_page_by_page_by_label_and_status() {
 
 #[apply(fact)]
 async fn lists_lead_forth_and_back_and_say_how_long_they_are() {
-    // SQLite, and Redis.
+    // Once over SQLite, and once over Redis.
     for stack in [Stack::start().await, replicas().await] {
         let shared = group(&stack, json!({"name": "Group"})).await;
         let of_group = shared["id"].as_str().unwrap();
@@ -88,7 +88,7 @@ async fn lists_lead_forth_and_back_and_say_how_long_they_are() {
 
 #[apply(fact)]
 async fn a_range_of_days_goes_from_page_to_page_and_is_compared_and_kept_in_a_file() {
-    // SQLite, and Redis.
+    // Once over SQLite, and once over Redis.
     for stack in [Stack::start().await, replicas().await] {
         let team = group(&stack, json!({"name": "Team A"})).await;
         let key = stack.key_with(json!({"label": "=Customer A", "group_id": team["id"]})).await;
@@ -143,7 +143,7 @@ async fn a_range_of_days_goes_from_page_to_page_and_is_compared_and_kept_in_a_fi
     }
 }
 
-/// Shows by hour the one day that has two requests. The first request's caller named a user.
+/// Shows the one day that has two requests by hour. The first request's caller named a user.
 async fn hours_and_users_add_up(owner: &mut Browser, key: &Value, pages: &[&str]) {
     let used_at = key["last_used_at"].as_str().unwrap();
     let (day, hour) = (&used_at[..10], used_at[11..13].parse::<u8>().unwrap());

@@ -36,13 +36,13 @@ const HOSTILE: [&str; 4] = [
     "🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀",
 ];
 
-/// The plaintext that a page shows once.
+/// Returns the plaintext that a page shows once.
 pub(super) fn new_key(page: &Answer) -> String {
     let (_, rest) = page.text().split_once("aria-label=\"Your new key\" data-copy>").unwrap();
     rest.split('<').next().unwrap().to_owned()
 }
 
-/// The form's attempt id.
+/// Returns the form's attempt id.
 pub(super) fn attempt(page: &Answer) -> String {
     attribute(page, "name=\"attempt\" value=\"").unwrap()
 }
@@ -71,7 +71,7 @@ async fn a_key_is_created_shown_once_edited_and_revoked() {
     assert!(plaintext.starts_with("fg_api_") && made.text().contains("/v1/chat/completions"), "{made}");
     let models = stack.http.send_as(&plaintext, Method::GET, &stack.url("/v1/models"), None).await;
     assert_eq!(models.status, 200);
-    // Sending the same form again makes no second key.
+    // Submitting the same form again creates no second key.
     let again = owner.post("/dashboard/keys", &fields).await;
     let path = again.header("location").to_owned();
     assert!(again.status == 303 && path.starts_with("/dashboard/keys/ak_"), "{again}");
@@ -229,7 +229,7 @@ async fn activity_is_filtered_by_group_and_by_the_days_of_a_zone() {
             assert_eq!(csv.text().lines().count(), 3, "{csv}");
         }
         assert_eq!(viewer.get("/dashboard/activity?group=agents").await.status, 404);
-        // A day in a zone in which another day has begun, and the day of the requests.
+        // The same date in a zone where it covers the requests, and in a zone where it does not.
         let at = stack.show(&outside).await["last_used_at"].as_str().unwrap().to_owned();
         let (day, hour) = (&at[..10], at[11..13].parse::<i64>().unwrap());
         let found = async |viewer: &mut Browser, offset: i64| {
@@ -456,7 +456,7 @@ async fn hostile_labels_are_shown_and_exported_as_text() {
         let page = owner.get(path).await;
         assert!(!page.text().contains("<script>") && !page.text().contains("<img"), "{path}: {page}");
     }
-    // Marks that change the direction of text are not allowed in a label or a name.
+    // Characters that change the direction of text are not allowed in a label or a name.
     let turned = "\u{202e}txt.exe";
     for (path, field) in
         [("/dashboard/keys", "label"), ("/dashboard/members", "name"), ("/dashboard/management-keys", "name")]
@@ -487,7 +487,7 @@ async fn a_viewer_sees_every_page_and_has_a_password_of_its_own() {
     ]) {
         assert_eq!(viewer.get(path).await.status, 200, "{path}");
     }
-    // A viewer may change the viewer's own password and sessions.
+    // A viewer may change their own password and sessions.
     viewer.get("/dashboard/you").await;
     assert_eq!(
         viewer.post("/dashboard/you/password", &[("password", "a few words that do")]).await.status,
@@ -550,7 +550,8 @@ async fn walk(stack: &Stack, browser: &mut Browser, own: &ApiKey, foreign: &ApiK
     assert_eq!(browser.get(&format!("/dashboard/keys/{}", own.id)).await.status, 200);
 }
 
-/// A link into one account signs in only to that account, and its members are not members of other accounts.
+/// Checks that a link into one account signs in only to that account, and that its members are not members of other
+/// accounts.
 async fn link_to(stack: &Stack, other: &Account) {
     let mut stranger = signed_in(stack, other, "owner").await;
     let mut owner = signed_in(stack, &stack.account, "owner").await;

@@ -1,4 +1,5 @@
-//! The console on two months of data, in a real browser. `tests/clients/node/sample.js` describes what it shows there.
+//! The console on two months of data, in a real browser. `tests/clients/node/sample.js` describes what the console
+//! shows there.
 
 use std::{process::Command, time::Duration};
 
@@ -9,7 +10,7 @@ use tests::harness::{Server, Settings, binary, run_to_end};
 
 use crate::apis::clients::{client, succeeds};
 
-/// How long a slow machine may take for every page at every width.
+/// How long a slow machine may take to view every page at every width.
 const EVERY_PAGE: Duration = Duration::from_mins(5);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

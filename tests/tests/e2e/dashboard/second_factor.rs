@@ -1,4 +1,4 @@
-//! The second factor of a member, from setting up to losing it.
+//! A member's second factor, from setting it up to losing it.
 
 use shared::clock::{Clock, System};
 use tests::harness::{Answer, Browser, Stack, attribute};
@@ -9,7 +9,7 @@ use super::{replicas, signed_in};
 const PAGE: &str = "/dashboard/you/second-factor";
 const PASSWORD: &str = "correct horse battery staple";
 
-/// The code of an app, this many steps from now.
+/// Returns an app's code, this many steps from now.
 pub(crate) fn code(app: &Totp, steps: u64) -> String {
     let now = u64::try_from(System.now().seconds()).unwrap();
     app.generate(now + 30 * steps).to_string()

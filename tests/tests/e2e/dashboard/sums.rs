@@ -1,4 +1,5 @@
-//! Sums of a range for people who do not see the whole account: a lead, a viewer, and another account's owner.
+//! Sums over a range of days for people who do not see the whole account: a lead, a viewer, and another account's
+//! owner.
 
 use http::Method;
 use serde_json::json;
@@ -25,7 +26,7 @@ async fn set_parent(stack: &Stack, group: &str, parent: &str) {
     assert_eq!(moved.status, 200, "{moved}");
 }
 
-/// Number of requests in a file of sums.
+/// Returns the number of requests in a file of sums.
 async fn requests(browser: &mut Browser, query: &str) -> u64 {
     let file = browser.get(&format!("/dashboard/spend.csv?{query}")).await;
     assert_eq!(file.status, 200, "{query}: {file}");
@@ -43,7 +44,7 @@ fn has_sums(page: &Answer) -> bool {
 async fn a_lead_reads_sums_of_the_time_in_the_group_and_none_of_users() {
     let Led { stack, mut lead, mut owner, own, child, other, another, inside, below, outside, gone } =
         led().await;
-    // Bills for a key and for a child group from before or after their time in the lead's group.
+    // These bills for a key and a child group are from before or after their time in the lead's group.
     call(&stack, &gone, "team-user").await;
     set_parent(&stack, &child, &another).await;
     call(&stack, &below, "secret-user").await;
@@ -150,7 +151,7 @@ async fn every_key_of_a_range_is_in_its_list_the_largest_first() {
         assert!(page.text().contains(&format!("{all}All keys with spend</a>")), "{range}: {page}");
         let list = viewer.get(&format!("/dashboard/spend?range={range}&by=key")).await;
         assert_eq!(labels(&list, "Key"), ranked, "{range}: {list}");
-        // 12 of 78 requests.
+        // 12 of the 78 requests.
         assert!(list.text().contains("15.3 %") && list.text().contains(">new<"), "{range}: {list}");
     }
     let list = viewer.get("/dashboard/spend?range=last-month&by=key").await;

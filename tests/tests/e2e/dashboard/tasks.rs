@@ -1,5 +1,5 @@
-//! Tasks that people carry out in the dashboard, in a real browser. `tests/clients/node/tasks.js` has the tasks and
-//! their clicks.
+//! Tasks that people carry out in the dashboard, in a real browser. `tests/clients/node/tasks.js` contains the tasks
+//! and their clicks.
 
 use chrono::{DateTime, Datelike, Months, NaiveTime, Utc};
 use serde_json::json;
@@ -24,11 +24,13 @@ use crate::{
 
 /// How long a slow machine may take for all tasks.
 const EVERY_TASK: Duration = Duration::from_mins(5);
-/// Seconds for which an app shows a code. Clocks that differ by a multiple show the same codes at the same seconds.
+/// Seconds for which an app shows a code. Clocks that differ by a multiple of it change their codes at the same
+/// moments.
 const CODE_STEP: i64 = 30;
 const DAY: i64 = 86_400;
 
-/// Seconds from now to noon of a date, so that the day does not end during the test.
+/// Returns the seconds from now to noon of a date, rounded to whole steps. At noon, the day does not end during the
+/// test.
 fn ahead(date: DateTime<Utc>, now: DateTime<Utc>) -> i64 {
     let noon = date.date_naive().and_time(NaiveTime::MIN).and_utc() + Duration::from_hours(12);
     (noon - now).num_seconds() / CODE_STEP * CODE_STEP
@@ -42,7 +44,7 @@ async fn ask_both(stack: &Stack, key: &ApiKey, prompt: u64) {
     }
 }
 
-/// Sends requests until one is refused: the limit pays for nearly two.
+/// Sends requests until one is refused. The limit pays for nearly two.
 async fn until_refused(stack: &Stack, key: &ApiKey) {
     for status in [200, 200, 402] {
         assert_eq!(send(stack, key).await.status, status);

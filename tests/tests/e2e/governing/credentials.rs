@@ -10,7 +10,7 @@ use tests::{
     upstream::{End, Fault, Script},
 };
 
-/// Time in which a revocation ends streams: the promised five seconds, plus one for slow machines.
+/// Time within which a revocation ends streams: the promised five seconds, plus one for slow machines.
 const REVOCATION: Duration = Duration::from_secs(6);
 
 async fn models(stack: &Stack, secret: &str) -> Answer {
@@ -119,7 +119,7 @@ async fn checks_have_an_order_and_begin_with_whether_the_caller_may_call() {
             .unwrap();
         stack.http.send(typed).await.assert_error(*status, code);
     }
-    // Next come errors in the body, then an unknown model, and last the balance.
+    // Next come errors in the body, then an unknown model, and the balance last.
     let nearly_empty = stack.key_limited(NanoUsd::from_nanos(1)).await;
     let call = stack.call(&nearly_empty, Script::default());
     let unknown = call.clone().with("model", "nothing");

@@ -1,4 +1,4 @@
-//! Importing keys from another gateway: callers keep their keys, and keys keep what they have spent.
+//! Importing keys from another gateway: callers keep their keys, and the keys' earlier spending still counts.
 
 use std::{
     path::{Path, PathBuf},
@@ -17,20 +17,20 @@ use crate::apis::clients::{client, succeeds};
 
 /// Timeout for all checks with the Python client on a slow machine.
 const ALL_FACTS: Duration = Duration::from_mins(3);
-/// A key of another gateway, and its SHA-256.
+/// A key from another gateway, and its SHA-256 hash.
 const PLAINTEXT: &str = "any-text~that/is+no=key-of-ours";
 const SHA256: &str = "51bed613080ff432b65a8dacacc469007e7ee3e2b905564ae4c900002cbc5c7e";
 /// Number of keys in an import that is killed.
 const MANY: usize = 3_000;
-/// How often an import is killed.
+/// Number of times that an import is killed.
 const KILLS: u64 = 6;
 
-/// An export made for the tests.
+/// Reads an export made for the tests.
 fn fixture(name: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/moving").join(name).display().to_string()
 }
 
-/// The plaintext of the key with this number in the exports.
+/// Returns the plaintext of the key with this number in the exports.
 fn plaintext(n: u8) -> String {
     format!("sk-moved-{n}-0123456789abcdefghij")
 }
@@ -42,7 +42,7 @@ fn import<'a>(kind: &'a str, files: &'a [String], more: &[&'a str]) -> Vec<&'a s
     arguments
 }
 
-/// The keys of the account, oldest first.
+/// Returns the keys of the account, oldest first.
 async fn listed(stack: &Stack) -> Vec<Value> {
     let answer = stack.manage(Method::GET, "?order=asc&limit=1000", None).await.json();
     answer["data"].as_array().unwrap().clone()
@@ -158,7 +158,7 @@ async fn an_import_that_names_a_wrong_line_changes_nothing() {
     assert_eq!(listed(&stack).await, [] as [Value; 0]);
 }
 
-/// Kills imports at random times. `is_whole` means that after each kill, either all keys or none must be there.
+/// Kills imports at random times. With `is_whole`, either all keys or none must exist after each kill.
 async fn a_killed_import_is_completed(stack: &Stack, is_whole: bool) {
     let file: PathBuf = stack.data().join("many.jsonl");
     let line = |n: usize| format!("{{\"sha256\": \"{n:064x}\", \"used\": 0.5, \"label\": \"{n}\"}}\n");

@@ -8,7 +8,7 @@ use tests::harness::{Account, Answer, Deployment, Form, LOOK_EVERY, Options, PAT
 use tokio::time::sleep;
 
 impl Team {
-    /// Makes a management key with these flags.
+    /// Creates a management key with these flags.
     fn key(stack: &Stack, flags: &[&str]) -> String {
         let create = ["management-keys", "create", "--account", &stack.account.name, "--name", "team"];
         stack.cli(&[&create[..], flags].concat()).trim().to_owned()
@@ -47,8 +47,8 @@ fn ids(answer: &Answer) -> Vec<String> {
     data.as_array().unwrap().iter().map(|object| object["id"].as_str().unwrap().to_owned()).collect()
 }
 
-/// Actions with the management keys of one group. Each has the expected answer for a key that may only read, and for
-/// one that may write.
+/// Takes actions with the management keys of one group. For each action, checks the answer to a key that may only read,
+/// and to one that may write.
 async fn acts(stack: &Stack) {
     let team = Team::open(stack).await;
     let [reader, lead] =
@@ -147,7 +147,7 @@ async fn an_expired_management_key_is_refused_and_the_last_use_of_the_others_is_
     assert!(last_uses(&stack, &stack.account)[1].is_null(), "an expired key was never used");
 }
 
-/// When the account's management keys were last used, without the first run's key.
+/// Returns when the account's management keys were last used, except the first run's key.
 fn last_uses(stack: &Stack, account: &Account) -> Vec<Value> {
     let listed = stack.cli(&["management-keys", "list", "--account", &account.name, "--json"]);
     let keys: Vec<Value> = serde_json::from_str(&listed).unwrap();

@@ -10,13 +10,13 @@ use serde_json::{Value, json};
 use tests::harness::{LOOK_EVERY, Options, PATIENCE, Received, Receiver, Stack};
 use tokio::time::{Instant, sleep};
 
-/// Number of keys that are created while a receiver fails half of the time.
+/// Number of keys created while a receiver fails half of the time.
 const KEYS: usize = 30;
 /// Minutes on the server's clock within which the deliveries must arrive, and how long each minute takes.
 const MINUTES: i64 = 60;
 const A_MINUTE_TAKES: Duration = Duration::from_secs(1);
 
-/// Makes a webhook of the stack's account with this URL. Returns the object with its secret.
+/// Creates a webhook of the stack's account with this URL. Returns the object, including its secret.
 pub(crate) async fn webhook(stack: &Stack, url: &str, types: &[&str]) -> Value {
     let body = json!({"url": url, "types": types});
     let answer = manage(stack, Method::POST, "/webhooks", Some(body)).await;
@@ -24,7 +24,7 @@ pub(crate) async fn webhook(stack: &Stack, url: &str, types: &[&str]) -> Value {
     answer
 }
 
-/// Answer to a request to the path below `/v1/management`.
+/// Returns the answer to a request to this path below `/v1/management`.
 async fn manage(stack: &Stack, method: Method, path: &str, body: Option<Value>) -> Value {
     let url = stack.url(&format!("/v1/management{path}"));
     let answer = stack.http.send_as(&stack.account.management_key, method, &url, body).await;
@@ -32,14 +32,14 @@ async fn manage(stack: &Stack, method: Method, path: &str, body: Option<Value>) 
     answer.json()
 }
 
-/// The events of a type, by id.
+/// Returns the events of a type, by id.
 pub(crate) async fn events(stack: &Stack, kind: &str) -> BTreeMap<String, Value> {
     let listed = manage(stack, Method::GET, &format!("/events?limit=1000&type={kind}"), None).await;
     let events = listed["data"].as_array().unwrap();
     events.iter().map(|event| (event["id"].as_str().unwrap().to_owned(), event.clone())).collect()
 }
 
-/// Ids of the deliveries that were accepted.
+/// Returns the ids of the deliveries that were accepted.
 fn accepted(received: &[Received]) -> BTreeSet<String> {
     received.iter().filter(|received| received.status.is_success()).map(Received::id).collect()
 }
@@ -54,7 +54,7 @@ async fn every_event_reaches_a_receiver_that_fails_half_of_the_time() {
     }
     let written = events(&stack, "key.created").await;
     assert_eq!(written.len(), KEYS);
-    // Pauses double, so the clock is moved forward for deliveries that fail repeatedly.
+    // Pauses between attempts double, so the clock is moved forward for deliveries that fail repeatedly.
     for minute in 1..=MINUTES {
         if accepted(&receiver.received()).len() == KEYS {
             break;

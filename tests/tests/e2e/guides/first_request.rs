@@ -90,7 +90,7 @@ async fn a_first_run_prints_what_to_paste_and_a_later_one_nothing_secret() {
 #[apply(fact)]
 async fn the_first_request_of_the_readme_is_answered_as_it_is_printed_and_says_which_key_it_wants() {
     let stack = Stack::with(Options { models: Models::Builtin, ..Options::default() }).await;
-    // The script makes its own key and asks with it.
+    // The script creates its own key and sends a request with it.
     stack.others_spend();
     let (_, section) = include_str!("../../../../README.md").split_once("\n## A first request\n").unwrap();
     let (section, _) = section.split_once("\n## ").unwrap();
@@ -192,7 +192,7 @@ async fn a_wrong_setting_is_refused_at_start_with_its_name() {
         ("FAREGATE_LISTEN", "nowhere".into()),
         ("FAREGATE_LISTEN", "192.0.2.1:1".into()),
         ("FAREGATE_STORE", "carrier-pigeon:".into()),
-        // Other processes over the same Redis would not know a pepper that this one makes.
+        // Other processes over the same Redis would not know a pepper that this one generates.
         ("FAREGATE_STORE", "redis://127.0.0.1:1".into()),
         ("FAREGATE_PEPPER", "short".into()),
         ("FAREGATE_KEY_PREFIX", "no_good".into()),
@@ -208,7 +208,7 @@ async fn a_wrong_setting_is_refused_at_start_with_its_name() {
     }
 }
 
-/// Name of the flag for an environment variable: `--hold-lease-seconds` for `FAREGATE_HOLD_LEASE_SECONDS`.
+/// Returns the flag for an environment variable: `--hold-lease-seconds` for `FAREGATE_HOLD_LEASE_SECONDS`.
 fn flag_of(variable: &str) -> String {
     format!("--{}", variable.trim_start_matches("FAREGATE_").replace('_', "-").to_lowercase())
 }

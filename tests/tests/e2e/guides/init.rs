@@ -1,4 +1,5 @@
-//! `faregate init` writes a first catalogue, with stand-ins for every vendor, and with a person at a terminal.
+//! `faregate init` writes a first catalogue, with a stand-in for every vendor, and in a dialogue with a person at a
+//! terminal.
 
 mod dialogue;
 mod failures;
@@ -14,12 +15,12 @@ use tests::harness::{AskedOf, Given, Settings, StandIn};
 
 /// Credential of every vendor. It must not be in any output or file.
 const KEY: &str = "sk-init-secret-0123456789";
-/// Flags of a price: 3 USD per million tokens of prompt, and 15 of output.
+/// Flags for a price: 3 USD per million prompt tokens, and 15 USD per million output tokens.
 const PRICE: [&str; 2] = ["--price", "input=3,output=15"];
 /// Cost of the stand-ins' generation: 13 × 3 + 5 × 15 millionths of a USD.
 const COST: &str = "checked: 13 prompt tokens and 5 output tokens cost 0.000114 USD";
 
-/// A list of prices in LiteLLM's form, with a model of two vendors.
+/// A price list in LiteLLM's format, with one model that two vendors offer.
 const LIST: &str = r#"{
     "lark": {"litellm_provider": "openai", "input_cost_per_token": 3e-06, "output_cost_per_token": 1.5e-05,
         "cache_read_input_token_cost": 3e-07, "max_input_tokens": 400000, "max_output_tokens": 128000, "mode": "chat"},
@@ -43,7 +44,7 @@ impl Folder {
         fs::read_to_string(self.path().join(name)).ok()
     }
 
-    /// Names of all files, drafts included.
+    /// Returns the names of all files, including drafts.
     fn files(&self) -> Vec<String> {
         let files = fs::read_dir(self.path()).unwrap();
         files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect()
@@ -59,7 +60,7 @@ impl Folder {
         if status.success() { Ok(printed) } else { Err(error) }
     }
 
-    /// The only model in a catalogue that the check accepts.
+    /// Returns the only model in a catalogue that the check accepts.
     fn model(&self, name: &str) -> Model {
         let text = self.file(name).unwrap();
         assert!(!text.contains(KEY), "{text}");
@@ -70,7 +71,7 @@ impl Folder {
     }
 }
 
-/// A stand-in for a vendor that lists models and generates answers for callers with this header.
+/// Starts a stand-in for a vendor that lists models and generates answers for callers with this header.
 async fn vendor(header: &'static str, value: &'static str) -> StandIn {
     StandIn::start(move |asked| {
         if asked.header(header) != value {
@@ -82,7 +83,7 @@ async fn vendor(header: &'static str, value: &'static str) -> StandIn {
     .await
 }
 
-/// A list of models, and a generation with usage in the format of each API.
+/// Returns a list of models, or a generation with usage in the format of the API.
 fn answer(asked: &AskedOf) -> Given {
     let path = asked.path.split('?').next().unwrap();
     if asked.method == Method::GET && path.ends_with("/models") {
@@ -97,7 +98,7 @@ fn answer(asked: &AskedOf) -> Given {
     (200, json!({"id": "x", "usage": usage}).to_string())
 }
 
-/// Header that a vendor demands, and its value.
+/// Returns the header that a vendor demands, and its value.
 fn credential(preset: &Preset) -> (&'static str, &'static str) {
     match (preset.is_local(), preset.name.as_str()) {
         (true, _) => ("authorization", ""),
@@ -185,7 +186,7 @@ async fn a_local_server_is_recognised_by_its_list_and_its_window_is_the_models()
         assert!(model.max_output_tokens * 2 <= window, "{printed}");
         assert_eq!(printed.contains("is a guess"), owner == "someone", "{printed}");
         assert_eq!(model.price.base.output, shared::money::NanoUsd::ZERO);
-        // A promise that exceeds what the server has is refused, and the refusal gives the server's number.
+        // A promised size that exceeds the server's is refused, and the refusal gives the server's number.
         if kind == UpstreamKind::Vllm {
             let more = [&flags[..5], &["--context-window", "8193", "--out", "more.toml"]].concat();
             assert!(folder.init(&[], &more).unwrap_err().contains("is 8192 tokens"));
@@ -214,7 +215,7 @@ async fn prices_and_windows_come_from_the_list_that_is_named() {
     let openai = write("openai", "OPENAI_API_KEY", "prices.json");
     assert_eq!(nanos(&openai), [3_000_000_000, 300_000_000, 15_000_000_000]);
     assert_eq!((openai.context_window, openai.max_output_tokens), (400_000, 128_000));
-    // The same model has another price at another vendor. The longest answer leaves room in the window for a prompt.
+    // The same model costs something else at another vendor. The longest answer leaves room in the window for a prompt.
     let groq = write("groq", "GROQ_API_KEY", "prices.json");
     assert_eq!(nanos(&groq), [1_000_000_000, 1_000_000_000, 2_000_000_000]);
     assert_eq!((groq.context_window, groq.max_output_tokens), (131_072, 65_536));

@@ -40,10 +40,10 @@ const WITH_COMMANDS: [&str; 8] = [
     "Rotating secrets",
 ];
 
-/// Headings with commands that need a container engine, which `tests/compose/checks.py` runs.
+/// Headings with commands that need a container engine. `tests/compose/checks.py` runs these.
 const WITH_COMMANDS_OF_COMPOSE: [&str; 2] = ["With Compose", "Redis of Compose"];
 
-/// Environment of commands.
+/// Environment variables for commands.
 type Env = HashMap<&'static str, String>;
 
 #[test]
@@ -74,13 +74,13 @@ fn every_command_of_the_tables_is_there() {
     let data = tempfile::TempDir::new().unwrap();
     let mut asked = 0;
     for line in COMMANDS.lines().filter(|line| line.starts_with("| ")) {
-        // The first command in a row is complete; the others may leave out its first word.
+        // The first command in a row is complete; the following ones may leave out its first word.
         let Some(command) = line.split('`').nth(1) else { continue };
         let words: Vec<_> = command
             .split(' ')
             .take_while(|word| word.starts_with(|c: char| c.is_ascii_lowercase()))
             .collect();
-        // A gateway has the upstreams.
+        // Only a gateway knows the upstreams.
         let apart = if words.first() == Some(&"upstreams") { "inference-gateway" } else { "key-service" };
         for program in ["faregate", apart] {
             let settings = Settings::of(program, data.path(), Vec::new());
@@ -109,7 +109,7 @@ fn every_refusal_says_what_to_tell_the_caller() {
 #[apply(fact)]
 async fn a_restored_sqlite_file_knows_keys_and_what_they_had_used() {
     let stack = Stack::start().await;
-    // The page says that what was spent after the backup is forgotten.
+    // The page says that spending after the backup is forgotten.
     stack.others_spend();
     let key = spending_key(&stack).await;
     let backup = stack.data().join("backup");
@@ -253,7 +253,7 @@ async fn both_forms_start_as_the_page_says() {
     assert_eq!(said.matches("ready\n").count(), 3, "{said}");
 }
 
-/// A command, changed to addresses that are free here.
+/// Returns a command with its addresses replaced by addresses that are free here.
 fn at_free_addresses(command: &str, redis_port: u16, free: &[String]) -> String {
     let variables = match command.split_whitespace().next().unwrap() {
         "key-service" => format!(
@@ -282,7 +282,7 @@ fn at_free_addresses(command: &str, redis_port: u16, free: &[String]) -> String 
     variables + &command
 }
 
-/// A key that has spent the cost of one request.
+/// Creates a key that has spent the cost of one request.
 async fn spending_key(stack: &Stack) -> ApiKey {
     let key = stack.key().await;
     assert_eq!(stack.call(&key, Script::tokens(12, 5)).send().await.status, 200);
@@ -295,15 +295,15 @@ async fn spend_after_the_backup(stack: &Stack, key: &ApiKey) {
     assert!(stack.used(key).await > cost_of(12, 5));
 }
 
-/// Asserts that the key has used what it had at the backup, and continues from there.
+/// Asserts that the key's usage is what it was at the backup, and continues from there.
 async fn assert_as_backed_up(stack: &Stack, key: &ApiKey) {
     assert_eq!(stack.used(key).await, cost_of(12, 5));
     assert_eq!(stack.call(key, Script::tokens(12, 5)).send().await.status, 200);
     assert_eq!(stack.used(key).await.nanos(), 2 * cost_of(12, 5).nanos());
 }
 
-/// Changes a data directory so that it seems to have seen Redis two minutes later than it did, which is too long for a
-/// crash.
+/// Changes a data directory so that it seems to have last seen Redis two minutes later than it did, which is too long
+/// for a crash.
 fn see_later(file: &Path) {
     let text = fs::read_to_string(file).unwrap();
     let (directory, millis) = text.trim_end().split_once(' ').unwrap();
@@ -319,7 +319,7 @@ fn socket(redis: &Redis) -> String {
     redis.url().trim_start_matches("unix:").to_owned()
 }
 
-/// The blocks of commands below a heading of a page.
+/// Returns the blocks of commands below a heading of a page.
 fn blocks(page: &'static str, heading: &str) -> Vec<&'static str> {
     let found = page.split_once(&format!("\n## {heading}\n")).map(|(_, rest)| {
         let part = rest.split("\n## ").next().unwrap();
@@ -333,7 +333,7 @@ async fn run(page: &'static str, heading: &str, env: &Env, folder: &Path) -> Str
     shell(&blocks(page, heading).concat(), env, folder).await
 }
 
-/// Runs commands in a folder, with the programs in its path, and returns what they print.
+/// Runs commands in a folder, with the programs in `PATH`, and returns what they print.
 async fn shell(commands: &str, env: &Env, folder: &Path) -> String {
     let programs = binary("faregate").parent().unwrap().display().to_string();
     let mut shell = Command::new("bash");

@@ -15,7 +15,7 @@ use crate::money::budgets::manage;
 
 const PAGE: &str = include_str!("../../../../docs/governing.md");
 
-/// The blocks of shell commands of each section of the page.
+/// Returns the blocks of shell commands in each section of the page.
 fn commands() -> HashMap<&'static str, String> {
     let sections = PAGE.split("\n## ").map(|section| {
         let title = section.lines().next().unwrap();
@@ -25,12 +25,12 @@ fn commands() -> HashMap<&'static str, String> {
     sections.collect()
 }
 
-/// Runs all commands of a section, in an empty folder.
+/// Runs all commands in a section, in an empty folder.
 async fn run(stack: &Stack, title: &'static str, folder: &Path) -> String {
     run_and(stack, title, folder, "").await
 }
 
-/// Runs all commands in a section, and then further commands of the test, in an empty directory.
+/// Runs all commands in a section, followed by further commands of the test, in an empty folder.
 async fn run_and(stack: &Stack, title: &'static str, folder: &Path, more: &str) -> String {
     stack.operator().install(folder);
     let commands = commands();
@@ -47,7 +47,7 @@ async fn run_and(stack: &Stack, title: &'static str, folder: &Path, more: &str) 
     printed
 }
 
-/// Sends a request with a plaintext key that a recipe made, and returns its status and its error code.
+/// Sends a request with a plaintext key that a recipe created, and returns its status and its error code.
 async fn chat(stack: &Stack, secret: &str, model: &str) -> (u16, String) {
     let body = serde_json::json!({
         "model": model,

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tests::harness::{AskedOf, Given, Server, Settings, StandIn, run_to_end};
 
-/// On each page, the command that serves what the earlier commands have prepared.
+/// The command on each page that serves what the earlier commands have prepared.
 const SERVES: &str = "faregate --models models.toml\n";
 /// Addresses on the pages that the stand-in replaces.
 const ADDRESSES: [&str; 4] = [
@@ -21,11 +21,11 @@ const ADDRESSES: [&str; 4] = [
     "https://api.openai.com/v1",
     "https://api.anthropic.com/v1",
 ];
-/// Folder of the public list of prices.
+/// Address of the folder with the public price list.
 const LIST: &str = "https://raw.githubusercontent.com/BerriAI/litellm/main";
 
-/// The stand-in's answers: a vendor's list of models and a model server's, the price list, and generations of 13 and 5
-/// tokens.
+/// Returns the stand-in's answers: a vendor's list of models and a model server's, the price list, and generations with
+/// 13 prompt tokens and 5 output tokens.
 fn answer(asked: &AskedOf) -> Given {
     let path = asked.path.split('?').next().unwrap();
     let usage = json!({"input_tokens": 13, "output_tokens": 5, "total_tokens": 18});
@@ -63,9 +63,9 @@ fn answer(asked: &AskedOf) -> Given {
     (200, body.to_string())
 }
 
-/// Runs commands of a page in a folder, and returns what they print.
+/// Runs commands from a page in a folder, and returns what they print.
 async fn shell(folder: &Path, commands: &str, env: &[(&str, String)]) -> String {
-    // The environment already has the keys that a page only asks for.
+    // The environment already contains the keys that a page only asks for.
     let given = commands.lines().filter(|line| !line.starts_with("export FAREGATE="));
     let script = ["set -euo pipefail"].into_iter().chain(given).collect::<Vec<_>>().join("\n");
     let mut shell = Command::new("bash");
@@ -78,7 +78,7 @@ async fn shell(folder: &Path, commands: &str, env: &[(&str, String)]) -> String 
     printed
 }
 
-/// Runs all commands of a page. Returns the output of those after the start of the server.
+/// Runs all commands on a page. Returns the output of the commands that follow the start of the server.
 async fn run(page: &str) -> String {
     let text = fs::read_to_string(crate::house::documents::root().join("docs/start").join(page)).unwrap();
     let blocks = text.split("```sh\n").skip(1).map(|rest| rest.split("```").next().unwrap());
@@ -91,7 +91,7 @@ async fn run(page: &str) -> String {
     let replaced = |text: &str| {
         let text =
             ADDRESSES.iter().fold(text.replace(LIST, &files), |text, address| text.replace(address, &here));
-        // No page has a vendor's address, since `init` knows it.
+        // No page contains a vendor's address, since `init` knows it.
         text.replace("--vendor openai", &format!("--vendor openai --address {here}"))
             .replace("--vendor anthropic", &format!("--vendor anthropic --address {here}"))
     };
@@ -114,12 +114,12 @@ async fn run(page: &str) -> String {
     printed
 }
 
-/// The last line of a page's output, split into words.
+/// Returns the last line of a page's output, split into words.
 fn last_words(printed: &str) -> Vec<&str> {
     printed.lines().last().unwrap().split_whitespace().collect()
 }
 
-/// The last line of a page's output, which is JSON.
+/// Returns the last line of a page's output, which is JSON.
 fn last_json(printed: &str) -> Value {
     serde_json::from_str(printed.lines().last().unwrap()).unwrap_or_else(|e| panic!("{e}: {printed}"))
 }

@@ -1,6 +1,6 @@
-//! Unauthenticated callers, silent sockets and clients that read nothing cannot deny service to others.
+//! Unauthenticated callers, silent sockets and clients that read nothing must not deny service to others.
 //!
-//! These are the quick attacks of `make attack`, with time limits of a second.
+//! These are the quick attacks of `make attack`, with time limits of one second.
 
 use std::{
     fs::{self, OpenOptions},
@@ -73,7 +73,8 @@ async fn connections_that_are_quiet_but_alive_stay() {
     let deployment = Deployment::services(1, 1, Form::Alone);
     let stack = Stack::with(Options { deployment, env: impatient(), ..Options::default() }).await;
     let key = stack.key().await;
-    // A token every two seconds, over HTTP/1 and HTTP/2, and a session between the services with little traffic.
+    // A stream with a token every two seconds, over HTTP/1 and HTTP/2, and a session between the services that has
+    // little traffic.
     let slow = stack.call(&key, Script::tokens(12, 3).pace(2_000));
     slow.stream().await.rest().await.assert_done();
     let mut over_http2 = stack;
@@ -105,7 +106,7 @@ async fn unauthenticated_clients_that_take_all_connections_leave_one_for_a_calle
     let stack = stack(vec![("FAREGATE_MAX_CONNECTIONS", "100".to_owned())]).await;
     let key = stack.key().await;
     let public = address(stack.server().public());
-    // Each of them has a stalled request, so only the caller's connection is idle.
+    // Each of these connections has a stalled request, so only the caller's connection is idle.
     let stalling = Stalling::from_addresses(public, 3, 40).await;
     for _ in 0..5 {
         let mut caller = connect_from([127, 0, 0, 9].into(), public).await.unwrap();
@@ -146,7 +147,7 @@ async fn a_customer_that_reads_nothing_takes_its_share_and_loses_it_in_time() {
 
 #[apply(fact)]
 async fn bodies_of_unauthenticated_clients_take_little_memory_and_no_slot_of_a_customer() {
-    // On a busy machine, opening them takes a while, during which the caller's connection is idle.
+    // On a busy machine, opening the connections takes a while, during which the caller's connection is idle.
     let env = [("FAREGATE_MAX_CONNECTIONS", "400"), ("FAREGATE_IDLE_SECONDS", "300")];
     let stack = stack(env.map(|(setting, value)| (setting, value.to_owned())).to_vec()).await;
     let key = stack.key().await;
@@ -162,7 +163,7 @@ async fn bodies_of_unauthenticated_clients_take_little_memory_and_no_slot_of_a_c
         drop(stalled);
     }
     let grown = stack.server().peak_memory().saturating_sub(before);
-    // 390 MiB were sent.
+    // The attack sent 390 MiB.
     assert!(grown < 110 << 20, "{} MiB", grown >> 20);
 }
 
@@ -180,7 +181,7 @@ async fn answers_that_unauthenticated_clients_leave_unread_take_little_memory() 
     }
     assert!(unread.iter().any(|connection| connection.begun() == 100));
     let grown = stack.server().peak_memory().saturating_sub(before);
-    // The budget of unauthenticated clients allows a third of 4,000 answers with 46 KB each.
+    // The limit for unauthenticated clients admits a third of 4,000 answers with 46 KB each.
     assert!(grown < 60 << 20, "{} MiB", grown >> 20);
 }
 
@@ -210,8 +211,8 @@ async fn frames_without_a_pause_keep_no_one_waiting() {
         for _ in 0..11 {
             assert_eq!(stack.call(&key, Script::tokens(12, 5)).send().await.status, 200);
         }
-        // Machines differ between 12 and 33 MB; it would be 50 to 60 if a read of any size counted as one step of its
-        // task.
+        // Machines differ between 12 and 33 MB. It would be 50 to 60 MB if a read of any size counted as one step of
+        // its task.
         let meanwhile = sending.taken() - before;
         assert!(
             meanwhile < 42_000_000,
@@ -248,14 +249,14 @@ async fn interim_heads_without_end_end_their_connection_and_keep_no_one_waiting(
     }
 }
 
-/// An export whose client reads one byte, and its status.
+/// An export that is still open after its client has read one byte, and its status.
 struct UnreadExport {
     status: StatusCode,
     _unread: (Response<Incoming>, SendRequest<Full<Bytes>>),
 }
 
 impl UnreadExport {
-    /// Asks for the journal of the browser's account, as a client of this network.
+    /// Requests the journal of the browser's account, as a client in this network.
     async fn ask(stack: &Stack, browser: &Browser, network: &str) -> Self {
         let stream = TcpStream::connect(address(stack.server().public())).await.unwrap();
         let mut client = Builder::new(TokioExecutor::new());
@@ -281,7 +282,7 @@ async fn exports_that_one_network_leaves_unread_close_those_of_no_one() {
     let mut owners = Vec::new();
     for account in &accounts {
         owners.push(owner_of(&stack, account).await);
-        // Several pieces of a journal, since HTTP/2 keeps two besides the client's window.
+        // The journal spans several pieces, since HTTP/2 buffers two in addition to the client's window.
         let key = stack.key_of(account, json!({})).await;
         for _ in 0..5 {
             join_all((0..20).map(|_| stack.call(&key, Script::tokens(12, 5)).send())).await;
@@ -335,7 +336,7 @@ async fn a_head_has_a_bound() {
     };
     assert!(raw(stack.server().public(), &request(48 << 10)).await.contains(" 200 "));
     let mut stream = TcpStream::connect(address(stack.server().public())).await.unwrap();
-    // The connection may be closed already.
+    // The server may have closed the connection already.
     let _ = stream.write_all(request(200 << 10).as_bytes()).await;
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer).await;
@@ -394,7 +395,7 @@ async fn a_log_that_nobody_reads_stops_no_request_and_lines_that_it_lacks_are_co
     let log = stack.server().settings().data.join("stderr.txt");
     fs::remove_file(&log).unwrap();
     assert!(Command::new("mkfifo").arg(&log).status().unwrap().success());
-    // Open, but never read from.
+    // The pipe is open but never read.
     let pipe = OpenOptions::new().read(true).write(true).open(&log).unwrap();
     stack.server().restart().await;
     let metrics = format!("{}/metrics", stack.server().admin());
@@ -423,7 +424,7 @@ async fn an_account_that_changes_its_keys_without_end_fills_no_redis_and_others_
     let other = stack.key().await;
     bound_memory(&stack, 6 << 20);
     let parties = (&greedy, &key, &other);
-    // Until the store is nearly full, which takes many seconds.
+    // Waits until the store is nearly full, which takes many seconds.
     let deadline = Instant::now() + SERVER_PATIENCE;
     loop {
         let long = change_without_end(&stack, parties, Duration::from_secs(1), long_names).await;

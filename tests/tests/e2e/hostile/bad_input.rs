@@ -1,4 +1,4 @@
-//! Invalid requests get the documented error, and change nothing.
+//! Invalid requests get the documented error and change nothing.
 
 use bytes::Bytes;
 use http::{Method, Request};
@@ -26,7 +26,7 @@ fn function(name: &str) -> Value {
     json!({"type": "function", "function": {"name": name, "parameters": {"type": "object"}}})
 }
 
-/// Members to set in an otherwise valid request; null removes a member.
+/// Returns members to set in an otherwise valid request; null removes a member.
 fn members() -> Vec<Case> {
     let string = |length| "x".repeat(length);
     vec![
@@ -284,7 +284,7 @@ async fn the_management_api_names_faults_the_same_way() {
             answer.assert_error(400, code).assert_param(Some(param));
         }
     }
-    // The valid half of a change is not applied either.
+    // The valid half of a change is not applied without the invalid half.
     let half = json!({"label": "changed", "limit": -1});
     stack
         .manage(Method::PATCH, &format!("/{}", key.id), Some(half))

@@ -9,7 +9,7 @@ use tests::{
 };
 use tokio::time::timeout;
 
-/// Number of requests, unless `FAREGATE_FUZZ_REQUESTS` sets it. `FAREGATE_FUZZ_SEED` repeats a run.
+/// Number of requests, unless `FAREGATE_FUZZ_REQUESTS` sets it. Set `FAREGATE_FUZZ_SEED` to repeat a run.
 const REQUESTS: u64 = 2_000;
 /// Number of requests per installation, since more keys and records would only make it slower.
 const ROUND: u64 = 2_000;
@@ -25,8 +25,8 @@ async fn whatever_comes_is_answered_and_nothing_is_held_for_good() {
     }
 }
 
-/// Sends a range of requests to a separate installation. Each request has its own seed, so that it can be repeated
-/// alone.
+/// Sends a range of requests to a separate installation. Each request has its own seed, so that it can be repeated by
+/// itself.
 async fn round(seed: u64, numbers: std::ops::Range<u64>) {
     let stack = Stack::start().await;
     stack.others_spend();

@@ -1,4 +1,4 @@
-//! The longest prompts and the largest answers, as many as fit into the memory budgets.
+//! The longest prompts and the largest answers, as many at once as the memory budgets allow.
 
 use std::time::{Duration, Instant};
 
@@ -12,12 +12,12 @@ use tests::{
 };
 use tokio::time::timeout;
 
-/// Limits of one mebibyte for a prompt and two for all prompts together.
+/// Returns limits of one mebibyte for a prompt and two for all prompts together.
 fn little_room() -> Vec<(&'static str, String)> {
     vec![("FAREGATE_MAX_BODY_MIB", "1".to_owned()), ("FAREGATE_MAX_PROMPTS_MIB", "2".to_owned())]
 }
 
-/// A request with a prompt of almost a mebibyte.
+/// Returns a request with a prompt of almost a mebibyte.
 fn long(stack: &Stack, key: &ApiKey, script: Script) -> Call {
     let mut call = stack.call(key, script);
     let messages = call.body["messages"].as_array_mut().unwrap();
@@ -45,7 +45,7 @@ async fn a_prompt_that_exceeds_the_budget_is_answered_503_with_retry_after() {
 
 #[apply(fact)]
 async fn all_that_is_kept_of_a_request_counts_until_it_ends() {
-    // A model with upstreams for each API keeps three bodies, and a response repeats the instructions.
+    // For a model with upstreams in each API, three bodies are kept in memory; and a response repeats the instructions.
     let catalogue = include_str!("sizes/all_apis.toml");
     let chat = json!({"messages": [{"role": "user", "content": "x".repeat(400 << 10)}]});
     let responses = json!({"input": "Hi", "instructions": "x".repeat(400 << 10), "stream": true});
@@ -171,8 +171,8 @@ async fn a_whole_answer_that_is_too_large_to_be_given_out_is_billed_by_the_usage
     assert_eq!(stack.used(&key).await, cost_of(12, 40));
 }
 
-/// A budget of 16 MiB for all answers: 8 for one account, and 4 for an answer that is not streamed, which is in memory
-/// twice.
+/// Returns options with a budget of 16 MiB for all answers: 8 for one account, and 4 for an answer that is not
+/// streamed, which is in memory twice.
 fn little_room_for_answers() -> Options {
     Options { env: vec![("FAREGATE_MAX_ANSWERS_MIB", "16".to_owned())], ..Options::default() }
 }
@@ -197,7 +197,7 @@ async fn an_event_that_finds_no_room_ends_its_stream_and_what_came_before_is_bil
     let key = stack.key().await;
     let large =
         |tool_bytes| Script { tool_calls: 1, tool_bytes, ignores_max_tokens: true, ..Script::tokens(12, 5) };
-    // Five tokens of text, the name of a tool, and the first half of its arguments.
+    // The seven tokens are five of text, the name of a tool, and the first half of its arguments.
     let call = stack.call(&key, large(10 << 20)).costing(cost_of(12, 7), cost_of(12, 7));
     let ended = call.stream().await.rest().await;
     ended.assert_error(503, "overloaded");

@@ -14,12 +14,12 @@ use shared_door::serve::DRAIN;
 use tests::harness::{ACCOUNT, Form, LOOK_EVERY, PATIENCE, Redis, Server, Settings};
 use tokio::time::sleep;
 
-/// Service of `docker-compose.yml` that runs to completion before the others start; not a program of this workspace.
+/// Service in `docker-compose.yml` that runs to completion before the others start; not a program of this workspace.
 const SECRETS: &str = "secrets";
 /// User and group of all containers.
 const USER: &str = "999:999";
-/// Time that a gateway needs to stop besides the grace period for requests: cutting streams and delivering charges have
-/// separate time limits.
+/// Time that a gateway needs to stop, in addition to the grace period for requests: cutting streams and delivering
+/// charges have separate time limits.
 const LAST_WORDS: Duration = Duration::from_secs(32);
 
 /// Number of key-services that start at once.
@@ -112,7 +112,7 @@ fn images_from_elsewhere_are_pinned_by_their_digests() {
     let (dockerfile, compose) = (read("Dockerfile"), compose());
     let bases = dockerfile.lines().filter_map(|line| line.strip_prefix("FROM ")?.split_once(" AS "));
     let (bases, stages): (Vec<_>, Vec<_>) = bases.unzip();
-    // A stage may be replaced by programs that are already built.
+    // A stage may be replaced by programs that have already been built.
     let is_named = |base: &&str| *base == "scratch" || *base == "${PROGRAMS}" || stages.contains(base);
     let bases = bases.into_iter().filter(|base| !is_named(base));
     let others = compose.services.values().filter(|service| service.build.is_none());
@@ -210,7 +210,7 @@ async fn data_in_redis_survives_a_restart_under_its_users() {
     assert_eq!((accounts[0]["id"].as_str(), &accounts[0]["credit"]), (Some(made.trim()), &Value::from(7)));
 }
 
-/// Output of a command, repeated until Redis is reachable.
+/// Returns the output of a command, which is repeated until Redis is reachable.
 async fn eventually(settings: &Settings, arguments: &[&str]) -> String {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -262,7 +262,7 @@ struct EnvFile {
 }
 
 impl Compose {
-    /// Services that are programs of this workspace, by the name of the program.
+    /// Returns the services that are programs of this workspace, by the program's name.
     fn programs(&self) -> impl Iterator<Item = (&'static str, &Service)> {
         ["inference-gateway", "key-service", "local-model"]
             .map(|name| (name, &self.services[name]))
@@ -274,18 +274,18 @@ fn compose() -> Compose {
     serde_saphyr::from_str(&read("docker-compose.yml")).unwrap()
 }
 
-/// Lines of one stage of the Dockerfile.
+/// Returns the lines of one stage in the Dockerfile.
 fn stage<'a>(dockerfile: &'a str, name: &str) -> &'a str {
     let (_, stage) = dockerfile.split_once(&format!(" AS {name}\n")).unwrap();
     stage.split("\nFROM ").next().unwrap()
 }
 
-/// A file at the root of the workspace.
+/// Reads a file at the root of the workspace.
 fn read(name: &str) -> String {
     fs::read_to_string(format!("{}/../{name}", env!("CARGO_MANIFEST_DIR"))).unwrap()
 }
 
-/// Output of a program's `--help`.
+/// Returns the output of a program's `--help`.
 fn help(program: &'static str) -> String {
     let data = tempfile::TempDir::new().unwrap();
     Settings::of(program, data.path(), Vec::new()).cli(&["--help"])

@@ -25,7 +25,7 @@ const OF_CONTAINERS: [&str; 6] = [
 ];
 /// Versions of Kubernetes that the chart is tested with: the oldest that it accepts, and the newest known.
 const KUBERNETES: [&str; 2] = ["1.27", "1.37"];
-/// Every part of the chart that is off by default and needs no operator's resource types.
+/// Settings that enable every part of the chart that is off by default and needs no operator's resource types.
 const EVERYTHING: [&str; 5] = [
     "gateway.autoscaler.enabled=true",
     "gateway.ingress.enabled=true",
@@ -33,7 +33,7 @@ const EVERYTHING: [&str; 5] = [
     "internalTlsSecret=internal",
     "publicUrl=https://models.example.com",
 ];
-/// Gateway and key-service in one process.
+/// Setting that runs gateway and key-service in one process.
 const ONE_PROCESS: &str = "oneProcess=true";
 
 #[test]
@@ -47,7 +47,7 @@ fn every_setting_under_deploy_is_one_that_a_program_has() {
             let end = rest.find(|c: char| !(c.is_ascii_uppercase() || c == '_')).unwrap_or(rest.len());
             let name = &rest[..end];
             let is_of_containers = OF_CONTAINERS.iter().any(|variable| name.starts_with(variable));
-            // Values of secrets are not shown.
+            // `--help` does not show the values of secrets.
             let is_known = ["=", "]"].iter().any(|end| help.contains(&format!("[env: {name}{end}")));
             assert!(is_of_containers || is_known, "{}: no program has {name}", file.display());
             named.insert(name.to_owned());
@@ -243,7 +243,7 @@ fn every_container_of_compose_has_a_bound_for_its_logs() {
     let files = ["docker-compose.yml", "deploy/compose/one-process.yml", "deploy/compose/two-of-each.yml"];
     for file in files.into_iter().chain(["deploy/compose/monitoring.yml", "deploy/compose/vllm.yml"]) {
         for (service, settings) in compose(file)["services"].as_object().unwrap() {
-            // The others inherit it from the installation, or from the service that they extend.
+            // The other containers inherit the image from the installation, or from the service that they extend.
             let has_image = settings["image"].is_string();
             assert!(!has_image || settings["logging"] == *bounded, "{file}: {service}");
         }
@@ -365,7 +365,7 @@ fn systemd_knows_every_line_of_the_units() {
     for entry in fs::read_dir(root().join("deploy/systemd")).unwrap() {
         let from = entry.unwrap().path();
         let to = folder.path().join(from.file_name().unwrap());
-        // Replaces our program, which may not be installed, by one that every machine has.
+        // Replaces our program, which may not be installed, with one that every machine has.
         let text = fs::read_to_string(&from).unwrap().replace("/usr/local/bin/", "/bin/true /");
         fs::write(&to, text).unwrap();
         verify.arg(to);
@@ -388,7 +388,7 @@ fn catalogues_under_deploy_are_accepted() {
     }
 }
 
-/// Manifests that the chart makes, as YAML.
+/// Returns the manifests that the chart generates, as YAML.
 fn template(values: &[&str]) -> String {
     let mut arguments = vec!["template", "prod", "deploy/helm/faregate", "--namespace", "models"];
     arguments.extend(values.iter().flat_map(|value| ["--set", value]));
@@ -406,7 +406,7 @@ fn manifest<'a>(manifests: &'a [Value], kind: &str, name: &str) -> &'a Value {
     found.unwrap_or_else(|| panic!("no {kind} {name}"))
 }
 
-/// Output of `helm` at the root of the workspace.
+/// Returns the output of `helm`, run at the root of the workspace.
 fn helm(arguments: &[&str]) -> String {
     let helm = tests_folder().join(".tools/helm");
     let output = Command::new(helm).args(arguments).current_dir(root()).output().unwrap();
@@ -421,7 +421,7 @@ fn compose(name: &str) -> Value {
     parsed.into_iter().collect::<serde_json::Map<_, _>>().into()
 }
 
-/// All files below a folder.
+/// Returns all files below a folder.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()

@@ -1,4 +1,4 @@
-//! Documents: their links lead somewhere, and the catalogues in them are valid.
+//! Documents: their links work, and the catalogues in them are valid.
 
 use std::{
     fs,
@@ -73,7 +73,7 @@ fn documents_link_to_files_headings_and_names_that_are_there() {
                 heading.is_empty() || anchors.map(anchor).any(|it| it == heading),
                 "{document}: #{heading}"
             );
-            // A name in code style must be defined there, as a test, a type or a function.
+            // A name in code style must be defined in the linked file, as a test, a type or a function.
             if let Some(name) = label.strip_prefix('`').and_then(|label| label.strip_suffix('`'))
                 && is_rust(&linked)
                 && !is_rust(name)
@@ -112,8 +112,8 @@ fn the_code_map_names_files_and_folders_that_are_where_it_says() {
     assert_eq!(missing_in("| `gone/` | nothing |"), ["gone/"]);
 }
 
-/// Lists the files and folders named in a row of the code map that do not exist. They may be in a folder from the row's
-/// first cell, in its `src`, or next to it.
+/// Returns the files and folders named in a row of the code map that do not exist. They may be in a folder from the
+/// row's first cell, in its `src`, or next to it.
 fn missing_in(row: &str) -> Vec<String> {
     let is_path =
         |name: &&str| !name.contains(' ') && (name.ends_with('/') || Path::new(name).extension().is_some());
@@ -215,7 +215,7 @@ fn the_first_hour_changes_lines_and_breaks_tests_that_are_there() {
     }
 }
 
-/// Root of the workspace.
+/// Returns the root of the workspace.
 pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
 }
@@ -236,7 +236,7 @@ fn is_rust(file: impl AsRef<Path>) -> bool {
     file.as_ref().extension().is_some_and(|extension| extension == "rs")
 }
 
-/// Labels and targets of the links to files of the repository, outside of code blocks.
+/// Returns the labels and targets of links to files in the repository, outside of code blocks.
 fn links(text: &str) -> impl Iterator<Item = (&str, &str)> {
     let prose = text.split("```").step_by(2);
     prose.flat_map(|part| {
@@ -248,7 +248,7 @@ fn links(text: &str) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
-/// Anchor of a heading: lower case, hyphens for blanks, and no other punctuation.
+/// Returns the anchor of a heading: lower case, hyphens for blanks, and no other punctuation.
 fn anchor(heading: &str) -> String {
     let title = heading.trim_start_matches('#').trim().to_lowercase();
     let kept = title.chars().filter(|c| c.is_alphanumeric() || [' ', '-', '_'].contains(c));

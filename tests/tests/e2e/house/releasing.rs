@@ -1,4 +1,4 @@
-//! Files of a release other than the programs.
+//! Files in a release other than the programs.
 
 use std::{
     collections::BTreeSet,
@@ -95,7 +95,7 @@ fn the_image_and_the_release_are_built_in_the_same_way() {
         rest.split_whitespace().next().unwrap().to_owned()
     };
     assert_eq!(version(&dockerfile), version(&tool));
-    // A profile fits only programs that were built with the same command.
+    // A profile fits only programs built with the same command.
     for text in [&dockerfile, &script, &trained] {
         for part in ["cargo auditable build", "--locked", "--target \"$host\"", "-Cprofile-use="] {
             assert!(text.contains(part), "{part}: {text}");
@@ -208,7 +208,7 @@ fn a_dry_run_makes_a_release_that_installs_only_as_it_was_made() {
     assert!(install_with(&dist, &other, &path, &[("VERSION", this)]).status.success());
     fs::remove_dir_all(&other).unwrap();
 
-    // A fake cosign with scripted answers.
+    // Writes a fake cosign with scripted answers.
     let tools = folder.path().join("tools");
     fs::create_dir(&tools).unwrap();
     let path = format!("{}:{path}", tools.display());
@@ -252,7 +252,7 @@ fn an_installer_with_wget_alone_follows_no_redirection_away_from_tls() {
             symlink(found, tools.join(name)).unwrap();
         }
     }
-    // A fake GNU wget whose server redirects, and which records where it was sent.
+    // Writes a fake GNU wget that records the requested address and is redirected by its server.
     let asked = folder.path().join("asked");
     let redirecting = |to: &str| {
         let text = format!(
@@ -276,7 +276,7 @@ fn an_installer_with_wget_alone_follows_no_redirection_away_from_tls() {
     let followed = redirecting("https://other.example/SHA256SUMS");
     assert_eq!(followed[..2], ["https://mirror.example/SHA256SUMS", "https://other.example/SHA256SUMS"]);
     assert_eq!(followed.len(), 10, "a circle ends");
-    // A wget that cannot be prevented from following redirects.
+    // Writes a wget that cannot be prevented from following redirects.
     script(&tools.join("wget"), "exit 1");
     let mut install = Command::new("sh");
     install.arg(root().join("deploy/install.sh")).env("PATH", &tools).env("INTO", folder.path().join("into"));
@@ -290,12 +290,12 @@ fn the_table_of_scaling_is_what_the_script_computes() {
     assert!(computed.lines().count() > 8 && read("docs/scaling.md").contains(&computed), "{computed}");
 }
 
-/// Makes a release in a folder, and returns its archive. All programs except `faregate` are stand-ins, since
+/// Builds a release in a folder, and returns its archive. All programs except `faregate` are stand-ins, since
 /// compressing them would take most of the time.
 fn dry_run(folder: &Path, dist: &Path) -> PathBuf {
     let programs = folder.join("programs");
     fs::create_dir(&programs).unwrap();
-    // Without its names for debuggers, which take most of the time to pack and to install.
+    // Strips the names for debuggers, which would take most of the time to pack and to install.
     let stripped =
         Command::new("strip").arg("-o").arg(programs.join("faregate")).arg(binary("faregate")).status();
     assert!(stripped.unwrap().success());
@@ -355,8 +355,8 @@ fn assert_sums_cover_all(dist: &Path) {
     }
 }
 
-/// Returns the repository that a folder's files name. While it is a placeholder, its registry must be one to which
-/// nobody can push images.
+/// Returns the repository that the files in a folder name. While it is a placeholder, it must be in a registry that
+/// nobody can push images to.
 fn address(folder: &Path) -> String {
     let read = |file: &str| fs::read_to_string(folder.join(file)).unwrap();
     let (script, readme) = (read("deploy/install.sh"), read("README.md"));
@@ -380,7 +380,7 @@ fn address(folder: &Path) -> String {
     repository.to_owned()
 }
 
-/// Writes a shell script that can be run.
+/// Writes an executable shell script.
 fn script(file: &Path, text: &str) {
     fs::write(file, format!("#!/bin/sh\n{text}\n")).unwrap();
     fs::set_permissions(file, fs::Permissions::from_mode(0o755)).unwrap();

@@ -1,4 +1,4 @@
-//! Structure of the source code that no compiler checks: imports go in one direction, and pure crates stay pure.
+//! The structure of the source code, which no compiler checks: imports go in one direction, and pure crates stay pure.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Crates of pure rules, by the names under which others import them.
+/// Crates with pure rules, by the names under which others import them.
 const PURE_CRATES: [(&str, &str); 10] = [
     ("domain", "key-service/domain"),
     ("key_service_moving", "key-service/moving"),
@@ -19,8 +19,8 @@ const PURE_CRATES: [(&str, &str); 10] = [
     ("token-bounds", "inference-gateway/token-bounds"),
     ("upstream-error", "inference-gateway/upstream-error"),
 ];
-/// Crates that a pure crate may use besides other pure crates: types of both services, and libraries for data, hashes,
-/// errors and tests.
+/// Crates that a pure crate may use in addition to other pure crates: types of both services, and libraries for data,
+/// hashes, errors and tests.
 const PURE: [&str; 19] = [
     "base64",
     "blake3",
@@ -47,15 +47,15 @@ const PURE: [&str; 19] = [
 const OF_WORDS: [&str; 9] =
     ["axum-core", "chrono", "crc32fast", "http", "rand", "secrecy", "subtle", "toml", "uuid"];
 
-/// Files and folders of tests.
+/// Names of files and folders that contain only tests.
 const TESTS: [&str; 7] = ["tests", "suite", "histories", "testing", "reference", "fuzz", "examples"];
 /// First line of a file that was generated from the contract.
 const GENERATED: &str = "// This file is @generated";
 
-/// Maximum number of files in a folder: as many as can be taken in at a glance.
+/// Maximum number of files in a folder: few enough to take in at a glance.
 const MOST_FILES: usize = 15;
 
-/// Modules imported by each module.
+/// For each module, the modules that it imports.
 type Imports = BTreeMap<String, BTreeSet<String>>;
 
 #[test]
@@ -104,7 +104,7 @@ fn no_folder_of_sources_has_more_files_than_a_reader_takes_in() {
 
 #[test]
 fn images_are_built_with_every_crate_of_the_workspace_at_hand() {
-    // Cargo reads the manifests of all crates, whatever it builds.
+    // Cargo reads the manifests of all crates, no matter what it builds.
     let ignored = fs::read_to_string(root().join(".dockerignore")).unwrap();
     let kept: Vec<PathBuf> =
         ignored.lines().filter_map(|line| line.strip_prefix('!')).map(PathBuf::from).collect();
@@ -152,7 +152,7 @@ fn a_circle_is_found() {
     );
 }
 
-/// Folders of all crates, as the workspace names them.
+/// Returns the folders of all crates, as the workspace names them.
 fn crates() -> Vec<String> {
     let manifest = fs::read_to_string(root().join("Cargo.toml")).unwrap();
     let (_, members) = manifest.split_once("\nmembers = [").unwrap();
@@ -172,7 +172,7 @@ fn read(file: &Path) -> String {
     text.split("\nmod tests {").next().unwrap().to_owned()
 }
 
-/// Rust files below a folder, without tests and without generated ones.
+/// Returns the Rust files below a folder, except tests and generated files.
 fn sources(folder: &Path) -> Vec<PathBuf> {
     let is_source = |file: &PathBuf| {
         let inside = file.strip_prefix(folder).unwrap().with_extension("");
@@ -182,7 +182,7 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     rust(folder).into_iter().filter(is_source).collect()
 }
 
-/// All Rust files below a folder.
+/// Returns all Rust files below a folder.
 fn rust(folder: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
@@ -196,13 +196,13 @@ fn rust(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Folders with modules below a crate's source, the source itself first.
+/// Returns the folders with modules below a crate's source, beginning with the source itself.
 fn folders(source: &Path) -> BTreeSet<PathBuf> {
     let inside = |file: &PathBuf| file.strip_prefix(source).unwrap().parent().unwrap().to_owned();
     sources(source).iter().map(inside).collect()
 }
 
-/// Imports between the modules directly below `parent`.
+/// Returns the imports between the modules directly below `parent`.
 fn imports(source: &Path, parent: &[&str]) -> Imports {
     let folder = parent.iter().fold(source.to_owned(), |folder, name| folder.join(name));
     let mut all = Imports::new();
@@ -219,14 +219,14 @@ fn imports(source: &Path, parent: &[&str]) -> Imports {
     all
 }
 
-/// Path of the module in a file; empty for the root of a library or a program.
+/// Returns the path of the module in a file; empty for the root of a library or a program.
 fn module(source: &Path, file: &Path) -> Vec<String> {
     let inside = file.strip_prefix(source).unwrap().with_extension("");
     let parts = inside.iter().map(|part| part.to_str().unwrap().to_owned());
     parts.filter(|part| part != "lib" && part != "main").collect()
 }
 
-/// The same path starting at the crate's root, if it belongs to the crate.
+/// Returns the same path starting at the crate's root, if it belongs to the crate.
 fn absolute(here: &[String], path: &[String]) -> Option<Vec<String>> {
     match path[0].as_str() {
         "crate" => Some(path[1..].to_vec()),
@@ -239,12 +239,12 @@ fn absolute(here: &[String], path: &[String]) -> Option<Vec<String>> {
     }
 }
 
-/// Paths of all imports, and paths that the code names in full.
+/// Returns the paths of all imports, and paths that the code names in full.
 fn paths(text: &str) -> Vec<Vec<String>> {
     [use_paths(text), named_paths(text)].concat()
 }
 
-/// Paths in the code that start at the crate or at a parent module.
+/// Returns paths in the code that start at the crate or at a parent module.
 fn named_paths(text: &str) -> Vec<Vec<String>> {
     let mut paths = Vec::new();
     for line in text.lines().map(|line| line.split("//").next().unwrap()) {
@@ -256,7 +256,7 @@ fn named_paths(text: &str) -> Vec<Vec<String>> {
                     continue;
                 }
                 let end = line[at..].find(|c: char| !goes_on(c)).map_or(line.len(), |length| at + length);
-                // The names that a `use` takes from there are read with it.
+                // Names in braces belong to a `use`, which `use_paths` reads.
                 if line[end..].starts_with('{') {
                     continue;
                 }
@@ -268,7 +268,7 @@ fn named_paths(text: &str) -> Vec<Vec<String>> {
     paths
 }
 
-/// Paths of all `use` declarations, one for each imported name.
+/// Returns the paths of all `use` declarations, one for each imported name.
 fn use_paths(text: &str) -> Vec<Vec<String>> {
     let mut paths = Vec::new();
     let mut rest = text;
@@ -309,8 +309,8 @@ fn expand(tree: &str, before: &[String], paths: &mut Vec<Vec<String>>) {
     }
 }
 
-/// Modules in an import cycle, if there is one: the modules that remain after repeatedly removing those that import no
-/// remaining module.
+/// Returns the modules in an import cycle, if there is one: the modules that remain after repeatedly removing those
+/// that import no remaining module.
 fn circle(imports: &Imports) -> Option<Vec<String>> {
     let mut left = imports.clone();
     loop {

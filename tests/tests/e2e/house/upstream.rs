@@ -1,4 +1,4 @@
-//! The scripted upstream follows its scripts, which all other tests rely on.
+//! The scripted upstream follows its scripts. All other tests rely on this.
 
 use std::time::{Duration, Instant};
 
@@ -85,7 +85,7 @@ async fn it_streams_the_same_and_says_usage_only_when_asked() {
     assert_eq!(data(&told).last().unwrap()["choices"], json!([]));
 }
 
-/// Asks for every kind of usage that a stream may report.
+/// Returns the options that request every kind of usage that a stream may report.
 fn all_usage(choices: u64) -> Value {
     let options = json!({"include_usage": true, "continuous_usage_stats": true});
     json!({"n": choices, "stream_options": options, "timings_per_token": true})
@@ -183,7 +183,7 @@ async fn it_reports_late_and_sends_bodies_late() {
 #[tokio::test]
 async fn it_generates_at_its_own_pace_for_a_reader_that_takes_nothing() {
     let upstream = Upstream::start();
-    // More than fits into all buffers between the two.
+    // The answer is larger than all buffers between the two.
     let script = tagged(Script { own_pace: true, ..Script::tokens(1, 60_000) });
     let asked = json!({"stream": true});
     let unread = Http::new().open(request(&upstream, &script, &asked)).await.unwrap();

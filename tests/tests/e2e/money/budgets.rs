@@ -1,4 +1,4 @@
-//! Limits of keys and groups: each holds at each level, the refusal names the level, and windows renew.
+//! Limits of keys and groups: each holds at each level, a refusal names the level, and windows renew.
 
 use futures_util::future::join_all;
 use http::Method;
@@ -9,16 +9,16 @@ use tests::{
     upstream::Script,
 };
 
-/// Tokens of a request that several tests send.
+/// Number of prompt tokens in a request that several tests send.
 pub(crate) const PROMPT: u64 = 30;
 pub(crate) const COMPLETION: u64 = 40;
 
-/// Amount as a JSON number.
+/// Returns an amount as a JSON number.
 pub(crate) fn number(amount: NanoUsd) -> Value {
     serde_json::from_str(&amount.to_string()).unwrap()
 }
 
-/// Cost of this many requests.
+/// Returns the cost of this many requests.
 pub(crate) fn requests(count: i64) -> NanoUsd {
     NanoUsd::from_nanos(cost_of(PROMPT, COMPLETION).nanos() * count)
 }
@@ -29,7 +29,7 @@ pub(crate) async fn manage(stack: &Stack, method: Method, path: &str, body: Opti
     stack.http.send_as(&stack.account.management_key, method, &url, body).await
 }
 
-/// Makes a group and returns its object.
+/// Creates a group and returns its object.
 pub(crate) async fn group(stack: &Stack, body: Value) -> Value {
     let answer = manage(stack, Method::POST, "/groups", Some(body)).await;
     assert_eq!(answer.status, 201, "{answer}");
@@ -44,12 +44,13 @@ pub(crate) async fn shown(stack: &Stack, group: &Value) -> Value {
     answer.json()
 }
 
-/// Sends a whole request that asks for exactly the tokens that it gets.
+/// Sends a whole request whose limit is exactly the number of tokens that it gets.
 pub(crate) async fn send(stack: &Stack, key: &ApiKey) -> Answer {
     stack.call(key, Script::tokens(PROMPT, COMPLETION)).with("max_tokens", COMPLETION).send().await
 }
 
-/// Sends whole requests one after the other until one is refused. Returns their number and the refusal.
+/// Sends whole requests one after the other until one is refused. Returns the number of served requests and the
+/// refusal.
 async fn until_refused(stack: &Stack, key: &ApiKey) -> (i64, Answer) {
     for count in 0..100 {
         let answer = send(stack, key).await;

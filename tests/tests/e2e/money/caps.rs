@@ -11,15 +11,15 @@ use tests::{
 };
 use tokio::time::sleep;
 
-/// Requests sent at once.
+/// Number of requests sent at once.
 const MANY: u64 = 400;
 /// Number of these requests that the limit pays for.
 const PAID: i64 = 25;
-/// Prompt tokens of each request.
+/// Number of prompt tokens in each request.
 const PROMPT: u64 = 30;
 const COMPLETION: u64 = 40;
 
-/// Cost of all requests that the limit pays for.
+/// Returns the cost of all requests that the limit pays for.
 pub(crate) fn cap() -> NanoUsd {
     times(cost_of(PROMPT, COMPLETION), PAID)
 }
@@ -47,8 +47,8 @@ async fn credit_holds_against_400_requests_at_once_and_can_be_spent_to_its_end()
     spend_the_rest(&stack, &keys, credit, "insufficient_credits").await;
 }
 
-/// Sends many requests at once, alternately whole and streamed, with the keys in turn, and meanwhile checks the keys'
-/// usage.
+/// Sends many requests at once, alternately whole and streamed, with the keys in turn. Checks the keys' usage
+/// meanwhile.
 pub(crate) async fn storm(stack: &Stack, keys: &[ApiKey], cap: NanoUsd, empty: &str) {
     let script = Script { head_after_ms: 30, ..Script::tokens(PROMPT, COMPLETION).pace(2) };
     let requests = (0..MANY).zip(keys.iter().cycle()).map(|(index, key)| {
@@ -113,7 +113,7 @@ pub(crate) async fn spend_the_rest(stack: &Stack, keys: &[ApiKey], cap: NanoUsd,
     assert!((0..cost_of(1, 1).nanos()).contains(&rest), "{rest} n$ of {cap} $ cannot be spent");
 }
 
-/// Total usage of these keys.
+/// Returns the total usage of these keys.
 async fn used_by(stack: &Stack, keys: &[ApiKey]) -> NanoUsd {
     let used = join_all(keys.iter().map(|key| stack.used(key))).await;
     NanoUsd::from_nanos(used.into_iter().map(NanoUsd::nanos).sum())
@@ -356,8 +356,8 @@ async fn silence_of_a_stream_is_held_at_the_pace_seen_and_stops_an_upstream_wher
     assert_eq!((ended.assert_done().finish_reasons(), ended.cost()), (vec!["length"], cost_of(100, 300)));
     let served = stack.upstream.wait_for(&tag, "stop", |generation| generation.ended.is_some()).await;
     let generated = served.served.completion;
-    // Besides this prompt, the key can pay for 1,825 tokens. The pace is an average that is checked four times per
-    // second.
+    // In addition to this prompt, the key can pay for 1,825 tokens. The pace is an average that is checked four times
+    // per second.
     assert!(served.ended_by(End::ClientLeft) && (1_000..3_500).contains(&generated), "{generated}");
     assert_eq!(stack.used(&poor).await, cost_of(100, 300), "silence is never billed");
 

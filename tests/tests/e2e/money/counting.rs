@@ -1,5 +1,5 @@
-//! Prompts whose upper bound costs too much: accounts take turns to have them counted, only a count refuses them for
-//! good, and only reports that agree change the bound.
+//! Prompts whose upper bound costs too much: accounts take turns to have them counted, only a count finally refuses
+//! them, and only reports that agree change the bound.
 
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ const SOON: Duration = Duration::from_secs(5);
 async fn four_prompts_are_counted_at_once_two_of_an_account_and_those_alone_that_could_be_paid() {
     let stack = Stack::start().await;
     let script = || Script { count_after_ms: 100, ..Script::tokens(12, 9) };
-    // Enough for the minimum that the prompt may cost, but not for its upper bound.
+    // Enough for the minimum cost of the prompt, but not for its upper bound.
     let limit = cost_of(12, 9);
     let keys = async |account| {
         let limit: serde_json::Value = serde_json::from_str(&limit.to_string()).unwrap();

@@ -10,11 +10,11 @@ use tests::{
     upstream::{Fault, Script, Style, text},
 };
 
-/// Two kinds of upstreams: the first reports progress, the second does not.
+/// Two kinds of upstreams: one that reports progress, and one that does not.
 const KINDS: [&str; 2] = ["vllm", "openai"];
 /// Number of concurrent streams.
 const STREAMS: usize = 20;
-/// Time in which streams must end. Clients expect seconds.
+/// Time within which streams must end, since clients expect an end within seconds.
 const SOON: Duration = Duration::from_secs(8);
 
 async fn of_kind(over: Deployment, kind: &'static str) -> Stack {

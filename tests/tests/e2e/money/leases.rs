@@ -25,20 +25,20 @@ const LEASE: Duration = Duration::from_secs(3);
 /// Durations of outages slightly shorter and longer than a lease.
 const SHORTER: Duration = Duration::from_millis(2_500);
 const LONGER: Duration = Duration::from_secs(5);
-/// Prompt tokens of every request.
+/// Number of prompt tokens in every request.
 const PROMPT: u64 = 30;
 const COMPLETION: u64 = 400;
-/// Durations of a stream and of a whole answer: longer than the longest outage.
+/// Pace of a stream and duration of a whole answer, in milliseconds. Both last longer than the longest outage.
 const PACE_MS: u64 = 25;
 const TAKES_MS: u64 = 9_000;
 
-/// Limit of a key that pays for four requests but not for a fifth at the same time.
+/// Returns the limit of a key that pays for four requests at the same time, but not for a fifth.
 fn limit() -> NanoUsd {
     cost_of(4 * PROMPT + 1_600, 4 * COMPLETION + 100)
 }
 
 /// Runs two streams and two whole requests through an outage, while another client keeps sending similar requests. With
-/// `at_risk`, answers may be cut. Otherwise all must arrive complete and be billed.
+/// `at_risk`, answers may be cut; otherwise, all must arrive complete and be billed.
 async fn survives(stack: &Stack, at_risk: bool, outage: impl Future<Output = ()>) {
     let limit = limit();
     let key = stack.key_limited(limit).await;
@@ -65,7 +65,7 @@ async fn survives(stack: &Stack, at_risk: bool, outage: impl Future<Output = ()>
     };
     let competing = async {
         let mut received = Vec::new();
-        // By now all four are authorized.
+        // By now, all four requests are authorized.
         sleep(Duration::from_secs(1)).await;
         while !over.load(Ordering::Relaxed) {
             let call = stack.call_at(last, &key, Script::tokens(PROMPT, COMPLETION));
@@ -113,7 +113,7 @@ impl Received {
         Self { tag: Some(stream.tag.clone()), generation, tokens: 0 }
     }
 
-    /// A whole answer, or a refusal, which has no tokens.
+    /// Reads a whole answer, or a refusal, which has no tokens.
     fn of(answer: &Answer) -> Self {
         let tokens = answer.json()["usage"]["completion_tokens"].as_u64().unwrap_or(0);
         Self { tag: None, generation: answer.header("x-generation-id").to_owned(), tokens }
@@ -149,7 +149,8 @@ async fn assert_accounted_for(stack: &Stack, key: &ApiKey, received: &[Received]
     );
 }
 
-/// Asserts that the bill and the shortfall of an answer cover all that its client received, in tokens and in money.
+/// Asserts that the bill and the shortfall for an answer together cover everything that its client received, in tokens
+/// and in money.
 fn assert_recorded(received: &Received, entries: &[Value]) {
     let Received { tag: _, generation, tokens } = received;
     if *tokens == 0 {

@@ -9,7 +9,7 @@ use tests::{
 };
 use tokio::time::{sleep, timeout};
 
-/// Time in which the connection to the upstream is closed: one second as promised, plus one for slow machines.
+/// Time within which the connection to the upstream is closed: one second as promised, plus one for slow machines.
 const AT_ONCE: Duration = Duration::from_secs(2);
 
 #[apply(fact)]
@@ -52,7 +52,7 @@ async fn a_client_that_leaves_before_the_first_word_pays_for_the_prompt() {
         let call = stack.call(&key, Script::tokens(12, 9).fault(Fault::Stall { after: 0 }));
         let stream = call.costing(cost_of(1, 0), cost_of(1_000, 0)).stream().await;
         let tag = stream.tag.clone();
-        // Time for the gateway to read the bytes that the upstream sends before its first token.
+        // Gives the gateway time to read the bytes that the upstream sends before its first token.
         sleep(Duration::from_millis(200)).await;
         drop(stream);
         stack.upstream.wait_for(&tag, "stop", |generation| generation.ended_by(End::ClientLeft)).await;

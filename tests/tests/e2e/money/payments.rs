@@ -11,16 +11,16 @@ use tests::{
 
 use crate::money::budgets::manage;
 
-/// Programs that send one payment at the same time.
+/// Number of programs that send the same payment at the same time.
 const PROGRAMS: usize = 20;
-/// Attempts that are killed, each a little later than the previous one: a command takes about 30 ms.
+/// Number of attempts that are killed, each a little later than the previous one: a command takes about 30 ms.
 const KILLS: u64 = 12;
 
 fn payment<'a>(id: &'a str, amount: &'a str) -> [&'a str; 8] {
     ["credits", "add", "--account", "default", "--amount", amount, "--payment-id", id]
 }
 
-/// Events of payments, newest first: the payment's id and the amount.
+/// Returns the events about payments, newest first: the payment's id and the amount.
 async fn told(stack: &Stack) -> Vec<(String, Value)> {
     let events = manage(stack, Method::GET, "/events?type=credit.added", None).await.json();
     let data = events["data"].as_array().unwrap().iter().map(|event| &event["data"]);
@@ -28,14 +28,14 @@ async fn told(stack: &Stack) -> Vec<(String, Value)> {
     payments.map(|data| (data["payment_id"].as_str().unwrap().to_owned(), data["amount"].clone())).collect()
 }
 
-/// Credit that was ever added to the account.
+/// Returns the total credit ever added to the account.
 async fn deposited(stack: &Stack) -> Value {
     manage(stack, Method::GET, "/credits", None).await.json()["total_deposited"].clone()
 }
 
 async fn a_payment_is_added_once(stack: &Stack) {
     let before = deposited(stack).await.as_f64().unwrap();
-    // Twice in a row, with a request and another payment in between.
+    // Sends a payment twice in a row, and again after a request and another payment.
     let first = stack.cli(&payment("pay_1", "50"));
     let key = stack.key().await;
     stack.call(&key, Script::tokens(10, 5)).send().await.cost();
@@ -46,7 +46,7 @@ async fn a_payment_is_added_once(stack: &Stack) {
     assert!(!status.success() && printed.is_empty(), "{printed}");
     assert!(error.contains("--payment-id: this payment was added before with 50 USD"), "{error}");
 
-    // Twenty programs at once.
+    // Sends it from twenty programs at once.
     let programs = (0..PROGRAMS).map(|_| {
         let operator = stack.operator().clone();
         tokio::task::spawn_blocking(move || operator.cli(&payment("pay_3", "20")))
@@ -58,7 +58,7 @@ async fn a_payment_is_added_once(stack: &Stack) {
     answers.dedup();
     assert_eq!(answers.len(), 1, "{answers:?}");
 
-    // Killed before, in between or afterwards.
+    // Kills the command before, during or after the payment.
     for n in 0..KILLS {
         stack.operator().kill_cli(&payment("pay_4", "3"), Duration::from_millis(5 + 5 * n)).await;
     }

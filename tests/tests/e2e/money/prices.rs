@@ -11,7 +11,7 @@ use tests::{
 
 use crate::{dashboard::signed_in, money::budgets::manage};
 
-/// Two models of a reseller: one with every price, one with a markup on the upstream's prices.
+/// Two models from a reseller: one with every price, one with a markup on the upstream's prices.
 const CATALOGUE: &str = r#"
 [service]
 name = "Faregate"
@@ -88,7 +88,7 @@ async fn told(stack: &Stack, key: &ApiKey, model: &str, usage: &str) -> Answer {
     answer
 }
 
-/// Cost of a request whose upstream reports this usage.
+/// Returns the cost of a request whose upstream reports this usage.
 async fn cost_of_told(usage: &str) -> (NanoUsd, Value) {
     let (stack, key) = reseller().await;
     let answer = told(&stack, &key, "hosted", usage).await;
@@ -125,7 +125,7 @@ async fn parts_that_exceed_the_prompt_are_billed_within_it_and_counted() {
     let usage = r#"{"prompt_tokens":100,"completion_tokens":50,"total_tokens":150,
         "prompt_tokens_details":{"cached_tokens":80,"cache_write_tokens":70}}"#;
     let answer = told(&stack, &key, "hosted", usage).await;
-    // The dearest parts that fit: 70 × 3.75 + 30 × 0.30 + 50 × 15 = 1,021.5 per million; and 0.01.
+    // The most expensive parts that fit: 70 × 3.75 + 30 × 0.30 + 50 × 15 = 1,021.5 per million; and 0.01.
     assert_eq!(answer.cost(), usd("0.0110215"));
     let metrics = stack.http.get(&format!("{}/metrics", stack.server().admin())).await;
     assert!(metrics.text().contains("faregate_usage_contradictions_total 1"), "{metrics}");

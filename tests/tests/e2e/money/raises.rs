@@ -1,4 +1,4 @@
-//! Limits that are raised until a time: each request is judged by the bound in force at its own time.
+//! Limits raised until a certain time: each request is judged by the limit in force at its own time.
 
 use futures_util::future::join_all;
 use http::Method;
@@ -17,19 +17,19 @@ use tokio::time::{Duration, Instant, sleep};
 
 use crate::money::budgets::{COMPLETION, PROMPT, group, manage, number, requests, send, shown};
 
-/// Requests that the limits of these tests pay for when they are not raised.
+/// Number of requests that the limits in these tests pay for when they are not raised.
 const PLAIN: i64 = 10;
-/// Requests in flight at once around the end of a raise.
+/// Number of concurrent requests around the end of a raise.
 const AT_ONCE: usize = 24;
-/// Time of racing before the end of a raise, and after it.
+/// Duration of a race before the end of a raise, and after it.
 const RACE: Duration = Duration::from_millis(1_500);
 
-/// A time after now, in whole milliseconds like those in answers.
+/// Returns a time after now, in whole milliseconds like the times in answers.
 fn soon(duration: Duration) -> Timestamp {
     System.now().plus(duration)
 }
 
-/// Waits until this instant, by the clock that the services use too.
+/// Waits until this instant, by the clock that the services use as well.
 async fn reached(instant: Timestamp) {
     while System.now() < instant {
         sleep(Duration::from_millis(5)).await;
@@ -40,7 +40,7 @@ fn raise(requests_paid: i64, until: Timestamp) -> Value {
     json!({"amount": number(requests(requests_paid)), "until": until.to_string()})
 }
 
-/// A month with this many requests, raised until then.
+/// Returns a monthly limit that pays for this many requests, raised until then.
 fn month(paid: i64, raised: i64, until: Timestamp) -> Value {
     json!([{"amount": number(requests(paid)), "per": "month", "raised": raise(raised, until)}])
 }
@@ -67,7 +67,7 @@ async fn a_raise_counts_on_the_next_request_and_ends_without_anybodys_act() {
         assert_eq!(raised.status, 200, "{raised}");
         assert_eq!(nanos(&raised.json()["limit_remaining"]), requests(8_999));
         assert_eq!(raised.json()["limit_raised"]["until"], until.to_string());
-        // A stream that begins under the raise is billed completely, even if it ends after it.
+        // A stream that begins before the raise ends is billed completely, even if the stream ends later.
         let stream = stack.call(key, Script::tokens(PROMPT, COMPLETION).pace(120)).stream().await;
         assert_eq!(send(&stack, key).await.status, 200);
         reached(until).await;
@@ -85,8 +85,8 @@ async fn a_raise_counts_on_the_next_request_and_ends_without_anybodys_act() {
     }
 }
 
-/// Sends concurrent requests of a key, again and again, until some time after a raise has ended. Returns each answer
-/// with the time before the request was sent.
+/// Sends concurrent requests with these keys, again and again, until some time after a raise has ended. Returns each
+/// answer with the time before the request was sent.
 async fn race(stack: &Stack, keys: &[ApiKey], until: Timestamp) -> Vec<(Timestamp, Answer)> {
     reached(until.minus(RACE)).await;
     let last = until.plus(RACE);
@@ -102,7 +102,7 @@ async fn race(stack: &Stack, keys: &[ApiKey], until: Timestamp) -> Vec<(Timestam
     join_all(senders).await.into_iter().flatten().collect()
 }
 
-/// Nothing that was held after the end is billed, and everything held before fits into the raise.
+/// Checks that nothing held after the end is billed, and that everything held before fits into the raised limit.
 fn judge(stack: &Stack, answers: &[(Timestamp, Answer)], raised: NanoUsd, until: Timestamp, code: &str) {
     let mut served = 0;
     for (sent, answer) in answers {

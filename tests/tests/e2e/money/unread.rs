@@ -1,4 +1,4 @@
-//! Clients that stop reading their streams, briefly or for good, while the upstream keeps generating.
+//! Clients that stop reading their streams, temporarily or permanently, while the upstream keeps generating.
 
 use std::time::Duration;
 
@@ -17,12 +17,12 @@ use tokio::{
 /// Number of tokens that an upstream generates before it notices that its stream was ended.
 const ON_THEIR_WAY: u64 = 20;
 
-/// A script for an upstream that generates at its own pace, whatever its reader does.
+/// Returns a script for an upstream that generates at its own pace, no matter how fast it is read.
 fn own_pace(tokens: u64, pace_ms: u64) -> Script {
     Script { own_pace: true, tag: "unread".into(), ..Script::tokens(12, tokens).pace(pace_ms) }
 }
 
-/// A stack that regards a client as gone after this many seconds without reading.
+/// Starts a stack that regards a client as gone after this many seconds without reading.
 async fn with_stall(seconds: u32) -> Stack {
     let env = vec![("FAREGATE_CLIENT_STALL_SECONDS", seconds.to_string())];
     Stack::with(Options { env, ..Options::default() }).await
@@ -80,7 +80,7 @@ async fn a_client_for_which_no_more_is_kept_hears_so_after_what_was_kept() {
     let script = Script { own_pace: true, ..Script::tokens(12, 120_000) };
     let mut stream = stack.call(&key, script).costing(cost_of(12, 1), cost_of(12, 120_000)).stream().await;
     stream.read_tokens(1).await;
-    // Until the gateway's time limit, and a little longer.
+    // Waits for the gateway's time limit, and a little longer.
     sleep(Duration::from_secs(18)).await;
     let ended = stream.rest().await;
     ended.assert_error(503, "overloaded");
@@ -88,7 +88,7 @@ async fn a_client_for_which_no_more_is_kept_hears_so_after_what_was_kept() {
     assert!(stack.used(&key).await >= cost_of(12, ended.tokens() as u64), "what it got is billed");
 }
 
-/// A stream over a plain connection, which the test reads at its own pace.
+/// Opens a stream over a plain connection, which the test reads at its own pace.
 async fn open_plain(stack: &Stack, key: &ApiKey, script: &Script) -> TcpStream {
     let messages = json!([{"role": "user", "content": script.message()}]);
     let body = json!({"model": FLASH, "stream": true, "messages": messages}).to_string();
@@ -110,7 +110,7 @@ async fn a_client_that_takes_a_little_of_a_large_stream_now_and_then_gets_all_of
     let key = stack.key().await;
     let mut plain = open_plain(&stack, &key, &Script::tokens(12, 60_000)).await;
     let mut read = vec![0; 64 << 10];
-    // 64 KiB in every eighth of the time after which a client that does not read is regarded as gone.
+    // Reads 64 KiB every eighth of the time after which a client that does not read is regarded as gone.
     for _ in 0..10 {
         plain.read_exact(&mut read).await.unwrap();
         sleep(Duration::from_millis(800)).await;
@@ -133,7 +133,7 @@ async fn a_client_that_takes_nothing_of_a_large_stream_for_its_time_loses_the_re
     plain.read_exact(&mut read).await.unwrap();
     stack.upstream.wait_for(&script.tag, "stop", |generation| generation.ended.is_some()).await;
     stack.released(PATIENCE).await;
-    // The buffers of both systems still contain a part of the stream; after that, the connection is cut.
+    // Both systems' buffers still contain a part of the stream. After that part, the connection is cut.
     let cut = plain.read_to_end(&mut read).await;
     assert!(cut.is_err() || !String::from_utf8_lossy(&read).contains("data: [DONE]"));
     assert!(read.len() < 6 << 20, "{}", read.len());

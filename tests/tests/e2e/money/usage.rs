@@ -1,4 +1,4 @@
-//! Usage as each kind of upstream reports it, truthfully or falsely, and as it is billed.
+//! Usage, as each kind of upstream reports it, truthfully or falsely, and as it is billed.
 
 use std::time::{Duration, Instant};
 
@@ -12,9 +12,9 @@ use tests::{
 
 /// Kinds of upstreams that report only the usage of a chunk's own choice.
 const BY_CHOICE: [&str; 3] = ["vllm", "sglang", "llama_cpp"];
-/// Tokens of eight choices, which finish at different times.
+/// Numbers of tokens in eight choices, which finish at different times.
 const LENGTHS: [u64; 8] = [3, 40, 7, 7, 1, 25, 12, 30];
-/// Their total.
+/// Total number of tokens in these choices.
 const TOKENS: u64 = 125;
 
 async fn of_kind(kind: &'static str) -> (Stack, ApiKey) {
@@ -23,8 +23,8 @@ async fn of_kind(kind: &'static str) -> (Stack, ApiKey) {
     (stack, key)
 }
 
-/// Waits until everything is settled. Returns what the key's only request was billed, and whether the bill is marked as
-/// an estimate.
+/// Waits until everything is settled. Returns the amount billed for the key's only request, and whether the bill is
+/// marked as an estimate.
 async fn billed(stack: &Stack, key: &ApiKey) -> (NanoUsd, bool) {
     stack.released(PATIENCE).await;
     let journal = stack.journal(&key.account);
@@ -58,8 +58,8 @@ async fn a_stream_that_is_left_pays_for_all_of_its_choices_exactly() {
     }
 }
 
-/// Sends a script whole and as a stream, each with its own key. Asserts that the cost is in this range, and whether it
-/// is marked as an estimate.
+/// Sends a script's request whole and as a stream, each with its own key. Asserts that the cost is in this range, and
+/// whether it is marked as an estimate.
 async fn assert_billed(
     kind: &'static str,
     script: &Script,
@@ -85,7 +85,7 @@ async fn false_numbers_bill_an_estimate() {
         for tokens in [1_000_000_000_000, u64::MAX, u64::from(u32::MAX)] {
             let lie = Usage { prompt: tokens, cached: tokens, completion: 9 };
             let script = Script { told: Told::Lie(lie), style: Style::of(kind), ..Script::tokens(12, 9) };
-            // A stream's upstream may be asked to count the prompt.
+            // For a stream, the upstream may be asked to count the prompt.
             let estimated = (true, kind == "openai");
             assert_billed(kind, &script, (cost_of(1, 9), cost_of(1_000, 9)), estimated).await;
         }
@@ -314,7 +314,7 @@ const USERS: [(Dialect, &str, &str); 3] = [
     (Dialect::Messages, "messages", "metadata"),
 ];
 
-/// What a bill records about its request besides tokens and money.
+/// What a bill records about its request, in addition to tokens and money.
 const DETAILS: [&str; 9] = [
     "dialect",
     "stream",

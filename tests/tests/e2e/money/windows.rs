@@ -18,14 +18,14 @@ use crate::money::budgets::{COMPLETION, PROMPT, number, requests, send};
 
 /// Seconds between the start of a test and the end of its window.
 const BEFORE: i64 = 12;
-/// Streams that run across the end of a window.
+/// Number of streams that run across the end of a window.
 const STREAMS: i64 = 50;
 /// Cap of a key in each window, in requests.
 const CAP: i64 = 6;
-/// Maximum number of requests that try to use up the cap, ten per second.
+/// Maximum number of requests that try to use up the cap, at ten per second.
 const MOST_TRIES: usize = 1_000;
 
-/// The machine's time.
+/// Returns the machine's time.
 fn today() -> DateTime<Utc> {
     DateTime::from_timestamp_millis(System.now().millis()).unwrap()
 }
@@ -49,7 +49,7 @@ async fn window(stack: &Stack, key: &ApiKey, per: &str) -> Value {
     shown["limits"].as_array().unwrap().iter().find(|limit| limit["per"] == per).unwrap().clone()
 }
 
-/// Waits until the window of a key ends that currently shows `resets_at`.
+/// Waits for the end of a key's window, which currently shows `resets_at`.
 async fn turned(stack: &Stack, key: &ApiKey, per: &str, resets_at: &Value) {
     for _ in 0..200 {
         if window(stack, key, per).await["resets_at"] != *resets_at {
@@ -127,7 +127,7 @@ async fn streams_across(per: &str, instant: DateTime<Utc>) {
     assert_eq!(capped_before.nanos() + capped_after.nanos(), requests(served + 1).nanos());
 }
 
-/// What a key was billed before an instant, and after it.
+/// Returns what a key was billed before an instant, and what it was billed afterwards.
 fn billed_around(stack: &Stack, key: &ApiKey, instant: DateTime<Utc>) -> [NanoUsd; 2] {
     let mut billed = [0; 2];
     for entry in stack.journal(&key.account).iter().filter(|entry| entry["key_id"] == key.id.as_str()) {
@@ -137,8 +137,8 @@ fn billed_around(stack: &Stack, key: &ApiKey, instant: DateTime<Utc>) -> [NanoUs
     billed.map(NanoUsd::from_nanos)
 }
 
-/// Asks for more than the cap in the window that ends at `resets_at` and in the next window, until that one is used up.
-/// Returns the number of served requests.
+/// Requests more than the cap in the window that ends at `resets_at` and in the next window, until the next one is used
+/// up. Returns the number of served requests.
 async fn spend_in_both(stack: &Stack, key: &ApiKey, per: &str, resets_at: &Value) -> i64 {
     let mut served = 0;
     for _ in 0..MOST_TRIES {
@@ -175,7 +175,7 @@ async fn a_clock_that_steps_by_forty_seconds_frees_and_traps_nothing() {
     let ahead = (midnight(1) - today()).num_seconds() - BEFORE;
     let key = stack.key_with(json!({"limits": [{"amount": number(requests(2)), "per": "day"}]})).await;
     assert_eq!(send(&stack, &key).await.status, 200);
-    // The clock is ahead for a while: the next day begins early, and is not undone.
+    // The clock is ahead for a while: the next day begins early, and this is not undone.
     stack.clocks[0].set(ahead + 40);
     assert_eq!(send(&stack, &key).await.status, 200);
     assert_eq!(send(&stack, &key).await.status, 200);

@@ -1,4 +1,4 @@
-//! Certificates for tests of TLS.
+//! Certificates for TLS tests.
 
 use std::{fs, path::PathBuf};
 
@@ -10,14 +10,14 @@ use tempfile::TempDir;
 pub(crate) struct Signed(TempDir);
 
 impl Signed {
-    /// Makes an authority, with a certificate in `cert.pem` and its key in `key.pem`.
+    /// Creates an authority, with a certificate in `cert.pem` and the certificate's key in `key.pem`.
     pub(crate) fn new() -> Self {
         let signed = Self(TempDir::new().unwrap());
         signed.renew();
         signed
     }
 
-    /// Replaces all files with another authority's.
+    /// Replaces all files with another authority's files.
     pub(crate) fn renew(&self) {
         self.issue(|authority| authority.issue("127.0.0.1"));
     }
@@ -36,12 +36,12 @@ impl Signed {
         self.write("key.pem", &key);
     }
 
-    /// Path of a file.
+    /// Returns the path of a file.
     pub(crate) fn file(&self, name: &str) -> String {
         self.path(name).display().to_string()
     }
 
-    /// Text of a file.
+    /// Returns the text of a file.
     pub(crate) fn text(&self, name: &str) -> String {
         fs::read_to_string(self.path(name)).unwrap()
     }

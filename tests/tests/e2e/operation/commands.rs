@@ -1,4 +1,5 @@
-//! Commands to a running process, through its admin port: draining upstreams, the log filter, and who may use them.
+//! Commands sent to a running process through its admin port: draining upstreams, setting the log filter, and who may
+//! do so.
 
 use std::{
     fs,
@@ -13,7 +14,7 @@ use tests::{
 };
 use tokio::time::sleep;
 
-/// What a command prints, or its error.
+/// Returns what a command prints, or its error.
 fn command(server: &Server, arguments: &[&str]) -> Result<String, String> {
     let admin = server.admin().trim_start_matches("http://");
     let arguments = [&["--admin-listen", admin], arguments].concat();
@@ -21,7 +22,7 @@ fn command(server: &Server, arguments: &[&str]) -> Result<String, String> {
     if status.success() { Ok(printed) } else { Err(error) }
 }
 
-/// The only upstream, as the command lists it.
+/// Returns the only upstream, as the command lists it.
 fn listed(server: &Server) -> Value {
     let list = command(server, &["upstreams", "list", "--json"]).unwrap();
     serde_json::from_str::<Value>(&list).unwrap()[0].take()
@@ -143,7 +144,7 @@ async fn the_filter_of_log_lines_is_replaced_and_a_bad_one_is_refused_by_name() 
     command(&stack.key_services[0], &["log-level", "debug"]).unwrap();
 }
 
-/// The status with which a server's admin port answers a request that has these header lines.
+/// Returns the status with which a server's admin port answers a request that has these header lines.
 async fn status_of(server: &Server, request: &str, lines: &str, body: &str) -> u16 {
     let length = body.len();
     let request =

@@ -6,7 +6,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tests::harness::{Deployment, Form, Options, Server, Settings, Stack};
 
-/// A program's findings in its own words, and its exit status.
+/// Returns the exit status of a program's `doctor`, and its findings in its own words.
 fn findings(settings: &Settings) -> (i32, Vec<Value>) {
     let (status, printed, error) = settings.try_cli(&["doctor", "--json"]);
     let findings: Vec<Value> =
@@ -14,7 +14,7 @@ fn findings(settings: &Settings) -> (i32, Vec<Value>) {
     (status.code().unwrap(), findings)
 }
 
-/// What a check with this severity reports.
+/// Returns what a check with this severity reports.
 fn said<'a>(findings: &'a [Value], check: &str, severity: &str) -> Vec<&'a str> {
     let of = findings.iter().filter(|it| it["check"] == check && it["severity"] == severity);
     of.map(|it| it["says"].as_str().unwrap()).collect()
@@ -99,7 +99,7 @@ async fn a_first_look_makes_nothing_and_a_secret_that_others_may_read_is_a_warni
     let (status, found) = findings(&settings);
     assert_eq!(status, 0, "{found:?}");
 
-    // A file that is in use is checked as well.
+    // A file in use is checked as well.
     let server = Server::start(&settings).await;
     let (_, found) = findings(&settings);
     assert!(said(&found, "store", "well").iter().any(|says| says.contains("takes writes")), "{found:?}");

@@ -19,10 +19,10 @@ const RUNBOOK: &str = include_str!("../../../../docs/alerts.md");
 const CASES: &str = include_str!("../../../../deploy/prometheus/alerts.test.yml");
 const ALERTS: &str = include_str!("../../../../deploy/prometheus/alerts.yml");
 
-/// Words of PromQL that may occur where a metric may.
+/// PromQL keywords that may appear where a metric may.
 const KEYWORDS: [&str; 8] = ["and", "or", "unless", "bool", "by", "on", "ignoring", "without"];
 
-/// An explained metric.
+/// A metric as the documentation explains it.
 #[derive(Debug, PartialEq, Eq)]
 struct Explained {
     labels: BTreeSet<String>,
@@ -195,7 +195,7 @@ fn promtool(arguments: &[&str]) {
     assert!(checked.status.success(), "promtool {arguments:?}: {said}{faults}");
 }
 
-/// Path of the `promtool` that `tests/tools/install.sh` fetches.
+/// Returns the path of the `promtool` that `tests/tools/install.sh` fetches.
 pub(crate) fn promtool_path() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(".tools/promtool")
 }
@@ -204,7 +204,7 @@ async fn scrape(stack: &Stack) -> String {
     stack.http.get(&format!("{}/metrics", stack.server().admin())).await.text().to_owned()
 }
 
-/// Names of families, each with what lines of this kind say about it.
+/// Returns the names of families, each with what lines of this kind say about it.
 fn declared<'a>(exported: &'a str, line: &str) -> BTreeMap<&'a str, &'a str> {
     let lines: Vec<_> = exported.lines().filter_map(|it| it.strip_prefix(line)?.split_once(' ')).collect();
     let declared: BTreeMap<_, _> = lines.iter().copied().collect();
@@ -220,7 +220,7 @@ fn family<'a>(series: &str, types: &BTreeMap<&'a str, &str>) -> Option<&'a str> 
         .next()
 }
 
-/// Names of the labels of a series. The labels' values contain no quotes.
+/// Returns the names of a series' labels. The labels' values contain no quotes.
 fn label_names(labels: &str) -> impl Iterator<Item = String> + '_ {
     labels
         .split('"')
@@ -229,7 +229,7 @@ fn label_names(labels: &str) -> impl Iterator<Item = String> + '_ {
         .map(str::to_owned)
 }
 
-/// The table of metrics.
+/// Returns the documented table of metrics.
 fn explained() -> BTreeMap<&'static str, Explained> {
     let rows = rows(section(PAGE, "Metrics")).map(|cells| {
         let [name, labels, meaning] = cells[..] else { panic!("{cells:?}") };
@@ -245,13 +245,13 @@ fn section(page: &'static str, title: &str) -> &'static str {
     rest.split("\n## ").next().unwrap()
 }
 
-/// Cells in the rows of all tables in a text, without the heads.
+/// Returns the cells in the rows of all tables in a text, without the table heads.
 pub(crate) fn rows(section: &'static str) -> impl Iterator<Item = Vec<&'static str>> {
     let lines = section.lines().filter(|line| line.starts_with("| `"));
     lines.map(|line| line.trim_matches('|').split(" |").map(str::trim).collect())
 }
 
-/// Names of the metrics in a PromQL expression.
+/// Returns the names of the metrics in a PromQL expression.
 fn metrics_of(expression: &str) -> BTreeSet<String> {
     let mut bare = String::new();
     let (mut depth, mut quoted) = (0_u32, false);
@@ -265,7 +265,7 @@ fn metrics_of(expression: &str) -> BTreeSet<String> {
             _ => bare.push(c),
         }
     }
-    // Words to group by are labels.
+    // The names in a grouping or matching clause are labels.
     for word in ["by (", "on (", "group_left (", "without (", "ignoring ("] {
         while let Some((before, rest)) = bare.split_once(word) {
             bare = format!("{before} {}", rest.split_once(')').unwrap().1);
@@ -287,7 +287,7 @@ fn metrics_of(expression: &str) -> BTreeSet<String> {
     names
 }
 
-/// Address of the page of alerts, taken from the first alert.
+/// Returns the address of the page about alerts, taken from the first alert.
 pub(crate) fn runbook_url() -> &'static str {
     let (_, url) = ALERTS.split_once("runbook_url: ").unwrap();
     let url = url.split('#').next().unwrap();
@@ -295,7 +295,7 @@ pub(crate) fn runbook_url() -> &'static str {
     url
 }
 
-/// An alert of `deploy/prometheus/alerts.yml`.
+/// An alert in `deploy/prometheus/alerts.yml`.
 #[derive(Deserialize)]
 struct Alert {
     #[serde(rename = "alert")]

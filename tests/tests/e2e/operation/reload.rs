@@ -1,4 +1,5 @@
-//! The operator reloads a catalogue: completely or not at all. Requests are billed at the prices at which they began.
+//! The operator reloads a catalogue: either completely or not at all. Requests are billed at the prices in force when
+//! they began.
 
 use std::{
     fs,
@@ -19,11 +20,11 @@ use crate::{
     services::from_environment,
 };
 
-/// Lines of the log after a reload.
+/// Log line after a reload.
 pub(crate) const RELOADED: &str = "catalogue and certificates were reloaded";
 pub(crate) const NOT_RELOADED: &str = "nothing was reloaded";
 
-/// A model that is offered later.
+/// A model that is offered only after a reload.
 const LATER: &str = r#"
 [[model]]
 id = "Model Later"
@@ -80,7 +81,7 @@ async fn servers_that_have_less_than_the_catalogue_promises_are_named_at_start_a
         let options = Options { kind, models: Models::At(upstream.url()), ..Options::default() };
         let stack = Stack::with(options).await;
         let too_much = |window: u64| format!("context_window is 1048576 here and {window} at the server");
-        // Each of the two models promises too much.
+        // Each of the two models promises more than its server has.
         logged(stack.server(), &too_much(8_192), 2).await;
         upstream.set_window(4_096);
         stack.server().reload();
@@ -95,13 +96,13 @@ async fn servers_that_have_less_than_the_catalogue_promises_are_named_at_start_a
         assert!(!printed.contains("at the server"), "{printed}");
         let address = upstream.url();
         drop(upstream);
-        // A server that is away is not the catalogue's fault.
+        // A server that is unavailable is not the catalogue's fault.
         let printed = stack.cli(&["catalogue", "check", "--ask"]);
         assert!(printed.contains("cannot be reached"), "{address}: {printed}");
     }
 }
 
-/// Reloads between good and bad files, unless `FAREGATE_TEST_RELOADS` sets the number.
+/// Number of reloads of good and bad files in turn, unless `FAREGATE_TEST_RELOADS` sets it.
 const RELOADS: u64 = 20;
 /// Number of clients that meanwhile send one request after the other.
 const CLIENTS: usize = 8;
@@ -160,7 +161,7 @@ pub(crate) async fn logged(server: &Server, words: &str, times: usize) {
     }
 }
 
-/// Names of the offered models.
+/// Returns the names of the offered models.
 async fn offered(stack: &Stack, key: &ApiKey) -> Vec<String> {
     let models = stack.get(key, "/v1/models").await.json();
     let ids = models["data"].as_array().unwrap().iter().filter_map(|model| model["id"].as_str());

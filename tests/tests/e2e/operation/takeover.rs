@@ -27,10 +27,10 @@ use crate::operation::reload::logged;
 
 /// Number of times that another program takes over.
 const TAKEOVERS: usize = 3;
-/// Number of clients that keep their connections, and of clients that make a new connection for each request.
+/// Number of clients that keep their connections, and number of clients that make a new connection for each request.
 const CLIENTS: usize = 4;
 
-/// Requests over the socket that is passed on.
+/// Clients that send requests over the socket that is passed on.
 struct Load<'a> {
     stack: &'a Stack,
     key: &'a ApiKey,
@@ -104,7 +104,7 @@ async fn a_connection_that_was_accepted_before_a_socket_is_left_is_served_when_i
     settings.listener = Some(Arc::new(TcpListener::bind("127.0.0.1:0").unwrap()));
     let server = Server::start(&settings).await;
     let mut early = TcpStream::connect(server.public().trim_start_matches("http://")).await.unwrap();
-    // Accepted after the earlier connection.
+    // The server accepts this connection after the earlier one.
     assert_eq!(Http::new().get(&format!("{}/v1", server.public())).await.status, 200);
     server.terminate();
     logged(&server, "draining", 1).await;
@@ -132,7 +132,7 @@ async fn a_request_that_is_being_read_when_a_drain_begins_is_answered() {
     assert_eq!(&read, b"HTTP/1.1 100 Continue\r\n\r\n");
     server.terminate();
     logged(server, "draining", 1).await;
-    // Longer than idle connections may stay open at the end.
+    // Waits for longer than idle connections may stay open at the end.
     sleep(Duration::from_secs(3)).await;
     client.write_all(b"{}").await.unwrap();
     let mut answer = String::new();

@@ -17,7 +17,7 @@ use crate::operation::{
 const CERT: &str = "FAREGATE_TLS_CERT";
 const KEY: &str = "FAREGATE_TLS_KEY";
 
-/// Options for a stack whose public port uses this certificate.
+/// Returns options for a stack whose public port uses this certificate.
 pub(crate) fn options(signed: &Signed) -> Options {
     let env = vec![(CERT, signed.file("cert.pem")), (KEY, signed.file("key.pem"))];
     Options { env, ..Options::default() }
@@ -46,7 +46,7 @@ async fn a_public_port_with_a_certificate_speaks_tls_over_both_versions_of_http_
     let plain = stack.server().public().replace("https://", "http://");
     let answer = raw(&plain, "GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await;
     assert!(!answer.contains("HTTP/1.1"), "{answer:?}");
-    // Links lead to https, and pages keep browsers there.
+    // Links use https, and pages make browsers keep using it.
     let link = stack.cli(&["sign-in-link", "--account", "default"]);
     assert!(link.contains("https://"), "{link}");
     let page = stack.http.get(&stack.url("/dashboard/sign-in")).await;
@@ -60,7 +60,7 @@ async fn connections_that_never_agree_on_tls_are_closed_in_time_and_yield_to_oth
     let stack = over_tls(&signed, &bounds).await;
     let address = stack.server().public().trim_start_matches("https://").to_owned();
     let mut silent = Vec::new();
-    // More than the port reserves for unauthenticated callers.
+    // Opens more connections than the port reserves for unauthenticated callers.
     for _ in 0..100 {
         silent.push(TcpStream::connect(&address).await.unwrap());
     }
@@ -81,7 +81,7 @@ async fn files_that_do_not_fit_are_refused_at_start_with_setting_and_file() {
         (vec![(KEY, ours.file("key.pem"))], format!("error: {CERT}: is not set")),
         (
             vec![(CERT, ours.file("cert.pem")), (KEY, other.file("key.pem"))],
-            format!("error: {KEY}: {}: does not fit", other.file("key.pem")),
+            format!("error: {KEY}: {}: does not match the certificate of", other.file("key.pem")),
         ),
         (
             vec![(CERT, ours.file("none.pem")), (KEY, ours.file("key.pem"))],
@@ -103,7 +103,7 @@ async fn a_certificate_is_reloaded_with_the_catalogue_whole_or_not_at_all() {
     running.read_tokens(5).await;
     let before = signed.text("ca.pem");
 
-    // The catalogue alone would be valid.
+    // The catalogue by itself would be valid.
     let file = stack.data().join("models.toml");
     let first = fs::read_to_string(&file).unwrap();
     fs::write(&file, first.replace("output = \"0.40\"", "output = \"0.80\"")).unwrap();
@@ -111,7 +111,7 @@ async fn a_certificate_is_reloaded_with_the_catalogue_whole_or_not_at_all() {
     signed.write("key.pem", &Signed::new().text("key.pem"));
     stack.server().reload();
     logged(stack.server(), NOT_RELOADED, 1).await;
-    let reason = format!("{KEY}: {}: does not fit", signed.file("key.pem"));
+    let reason = format!("{KEY}: {}: does not match the certificate of", signed.file("key.pem"));
     assert!(stack.server().log().contains(&reason), "{}", stack.server().last_words());
     stack.http = Http::trusting(&before, false);
     let answer = stack.call(&key, Script::tokens(12, 5)).send().await;
@@ -156,7 +156,7 @@ async fn the_end_of_a_certificate_is_a_metric_and_one_that_has_ended_is_warned_o
     signed.renew_until(day(2099, 1));
     stack.server().reload();
     logged(stack.server(), RELOADED, 2).await;
-    // At the end, the books are compared over this connection.
+    // When the stack is dropped, the books are compared over this connection.
     let mut stack = stack;
     stack.http = Http::trusting(&signed.text("ca.pem"), false);
 }

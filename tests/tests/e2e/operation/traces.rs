@@ -1,5 +1,5 @@
 //! Traces from the client to the store and the upstream, with standard names and without secrets; and receivers that
-//! are slow or away.
+//! are slow or unavailable.
 
 use std::{fmt::Write, time::Duration};
 
@@ -24,7 +24,7 @@ const CAPTURE: &str = "keyservice.v1.KeyService/Capture";
 const GATEWAY: &str = "inference-gateway";
 const KEY_SERVICE: &str = "key-service";
 
-/// Services that log JSON and send their spans to this receiver.
+/// Starts services that log JSON and send their spans to this receiver.
 async fn services(receiver: &OtlpReceiver) -> Stack {
     let mut env = receiver.env();
     env.push(("FAREGATE_LOG_FORMAT", "json".into()));
@@ -32,22 +32,22 @@ async fn services(receiver: &OtlpReceiver) -> Stack {
         .await
 }
 
-/// Id of the trace with this number.
+/// Returns the id of the trace with this number.
 fn trace(number: u8) -> String {
     format!("4bf92f3577b34da6a3ce929d0e0e47{number:02x}")
 }
 
-/// The call, as part of a trace that its client began.
+/// Makes the call part of a trace that its client began.
 fn traced(call: Call, trace: &str) -> Call {
     call.header("traceparent", &format!("00-{trace}-{CLIENT}-01"))
 }
 
-/// The call, with sampling parameters.
+/// Adds sampling parameters to the call.
 fn sampled(call: Call) -> Call {
     call.with("temperature", 0.5).with("top_p", 0.25).with("seed", 7)
 }
 
-/// The only span of a process with this name and kind.
+/// Returns the only span of a process with this name and kind.
 fn one<'a>(spans: &'a [ReceivedSpan], (service, name, kind): (&str, &str, &str)) -> &'a ReceivedSpan {
     let mut found =
         spans.iter().filter(|span| (&*span.service, &*span.name, &*span.kind) == (service, name, kind));
@@ -56,14 +56,14 @@ fn one<'a>(spans: &'a [ReceivedSpan], (service, name, kind): (&str, &str, &str))
     span
 }
 
-/// Returns whether the gateway's span for a request has arrived, and the span for its capture if there is one.
+/// Returns whether the gateway's span for a request has arrived, as well as the span for its capture, if there is one.
 fn complete(spans: &[ReceivedSpan], calls: usize) -> bool {
     let of =
         |service: &str| spans.iter().filter(|span| span.service == service && span.kind == "SERVER").count();
     of(GATEWAY) == 1 && of(KEY_SERVICE) == calls
 }
 
-/// Checks a call between the services, and the store's span below it.
+/// Checks a call between the services, and the store's span below the call's.
 fn assert_called(spans: &[ReceivedSpan], method: &str, above: &ReceivedSpan) {
     let sent = one(spans, (GATEWAY, method, "CLIENT"));
     assert_eq!(sent.parent, above.id);
@@ -81,7 +81,7 @@ fn assert_called(spans: &[ReceivedSpan], method: &str, above: &ReceivedSpan) {
     );
 }
 
-/// Checks the trace of a chat that was served.
+/// Checks the trace of a served chat.
 fn assert_served(stack: &Stack, key: &ApiKey, spans: &[ReceivedSpan]) {
     let server = one(spans, (GATEWAY, CHAT, "SERVER"));
     assert_eq!(server.parent, CLIENT);
@@ -154,7 +154,7 @@ async fn a_refused_chat_is_no_error_of_ours_and_a_cut_one_is() {
     let refused = trace(1);
     let answer = traced(stack.call(&poor, Script::tokens(12, 9)), &refused).send().await;
     assert_eq!(answer.status, 402, "{answer}");
-    // The upper bound of the prompt was refused first, and then its minimum cost.
+    // The prompt's upper bound was refused first, and its minimum cost after that.
     let spans = receiver.trace(&refused, |spans| complete(spans, 2)).await;
     let server = one(&spans, (GATEWAY, CHAT, "SERVER"));
     assert_eq!((server.failed, server.get("http.response.status_code")), (false, json!(402)));
@@ -231,7 +231,7 @@ async fn a_created_key_is_one_trace_and_one_that_is_not_sampled_is_none() {
 
 #[apply(fact)]
 async fn a_receiver_that_is_away_or_never_answers_costs_spans_alone() {
-    // More spans than fit into a queue and a batch.
+    // More spans than a queue and a batch can contain.
     const CHATS: usize = 600;
     let hanging = OtlpReceiver::hanging().await;
     let away = vec![("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1".to_owned())];
@@ -358,7 +358,7 @@ async fn metrics_are_sent_under_the_names_of_the_conventions() {
     assert_no_secret(&receiver, &[&key]);
 }
 
-/// Number of calls to a method that a process has counted under this name.
+/// Returns the number of calls to a method that a process has counted under this name.
 fn calls(sent: &[ReceivedMetric], service: &str, name: &str, method: &str) -> u64 {
     let of = |metric: &&ReceivedMetric| {
         (&*metric.service, &*metric.name, &metric.attributes["rpc.response.status_code"])

@@ -12,7 +12,7 @@ const CUSTOMER: &str = "Nantes d'Or";
 /// A form: its path and its fields.
 type Form = (String, Vec<(&'static str, &'static str)>);
 
-/// Every action of an operator, except signing out.
+/// Returns a form for every action of an operator, except signing out.
 fn acts(account: &str) -> Vec<Form> {
     let credit = vec![("amount", "5"), ("payment_id", "in-1"), ("note", "May")];
     vec![
@@ -22,12 +22,12 @@ fn acts(account: &str) -> Vec<Form> {
     ]
 }
 
-/// Everything that the actions change.
+/// Returns everything that the actions change.
 fn state(stack: &Stack) -> String {
     format!("{:?} {}", accounts(stack), stack.cli(&["events", "export", "--account", CUSTOMER]))
 }
 
-/// Where an answer redirects to, and its status.
+/// Returns the status of an answer, and where it redirects to.
 async fn answers(browser: &mut Browser, form: &Form) -> (u16, String) {
     let answer = browser.post(&form.0, &form.1).await;
     (answer.status, answer.header("location").to_owned())
@@ -43,7 +43,7 @@ async fn no_member_no_key_and_no_operator_without_a_second_factor_reaches_a_page
     new.get(SECOND_FACTOR).await;
     let mut owner = signed_in(&stack, &stack.account, "owner").await;
     let mut viewer = signed_in(&stack, &stack.account, "viewer").await;
-    // A member's session instead of an operator's, and the reverse.
+    // Uses a member's session as an operator's, and the reverse.
     let mut disguised = owner.clone();
     disguised.cookies.insert("faregate-operator".into(), owner.cookies["faregate"].clone());
     let mut nobody = Browser::at(&stack.url(""));
@@ -69,7 +69,7 @@ async fn no_member_no_key_and_no_operator_without_a_second_factor_reaches_a_page
         let led = answers(&mut new, form).await;
         assert_eq!(led, (303, SECOND_FACTOR.into()), "an operator without a second factor: {form:?}");
         assert_eq!(answers(&mut foreign, form).await.0, 403, "another site: {form:?}");
-        // The page about a failure contains a valid token, which a browser keeps.
+        // The page about the failure contains a valid token, which a browser would keep.
         forged.token.clone_from(&owner.token);
         assert_eq!(answers(&mut forged, form).await.0, 403, "a member's token: {form:?}");
     }
@@ -105,7 +105,7 @@ async fn an_operator_is_no_member_and_has_no_page_of_an_account() {
         assert_eq!(page.status, 303, "{path}");
         assert!(page.header("location").starts_with("/dashboard/sign-in"), "{page}");
     }
-    // An account may have the same name as the operators, and is still separate.
+    // An account may be called `operators`; it is still separate from the operators.
     stack.cli(&["accounts", "create", "--name", "operators"]);
     let members = stack.cli(&["members", "list", "--account", "operators"]);
     assert!(!members.contains("ann"), "{members}");

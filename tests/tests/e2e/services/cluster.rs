@@ -19,11 +19,11 @@ use tokio::time::sleep;
 
 use super::faults::outages::{LEASE, heals};
 
-/// Enough accounts that all three masters have some, with a failure probability of one in 10¹⁵.
+/// Number of accounts: so many that each of the three masters has some, except with a probability of one in 10¹⁵.
 const ACCOUNTS: usize = 72;
 /// Number of accounts that send requests, each with its own key.
 const BUSY: usize = 12;
-/// Time after which an answered write has reached the replica.
+/// Time within which an answered write has reached the replica.
 const REPLICATED: Duration = Duration::from_secs(1);
 
 async fn over(redis: Form) -> Stack {
@@ -84,8 +84,8 @@ async fn a_master_that_is_lost_is_replaced_and_takes_at_most_its_last_moment_wit
     for (key, told) in keys.iter().zip(told) {
         let told = told.into_inner().unwrap();
         let used = stack.used(key).await;
-        // `heals` sends one more request to each gateway, after some that may have been served without an answer in
-        // time.
+        // `heals` sends one more request to each gateway, after some requests that may have been served without an
+        // answer in time.
         let billed = used.nanos() / cost_of(12, 5).nanos();
         assert_eq!(used, times(billed), "no charge is cut");
         let just_before = told.iter().filter(|at| **at <= killed && **at + REPLICATED > killed).count();
@@ -104,11 +104,11 @@ async fn a_master_that_is_lost_is_replaced_and_takes_at_most_its_last_moment_wit
     println!("{missing} of {answered} charges went with the master; its accounts were away for {away:?}");
 }
 
-/// A master that is stopped by a signal keeps its connections open and accepts new ones.
+/// A master stopped by a signal keeps its connections open and accepts new ones.
 #[apply(fact)]
 async fn a_master_that_hangs_is_left_for_its_replica_and_holds_up_no_other_account() {
     let stack = over(Form::ClusterWithReplicas).await;
-    // The replica may lack the last moment's writes.
+    // The replica may lack the latest writes.
     stack.others_spend();
     let keys = keys_of_many_accounts(&stack, BUSY).await;
     for key in &keys {
@@ -148,7 +148,7 @@ async fn without_one_master_the_accounts_of_the_others_are_served_and_a_key_serv
     assert!(!dead.is_empty() && living.len() + dead.len() == keys.len(), "{statuses:?}");
     assert!(living.len() >= 4, "two masters are left: {statuses:?}");
 
-    // Requests for the dead accounts delay no other requests.
+    // Requests for accounts on the lost master must not delay other requests.
     let stop = AtomicBool::new(false);
     let of_the_dead = join_all(dead.iter().map(async |key| {
         while !stop.load(Ordering::Relaxed) {
@@ -166,7 +166,8 @@ async fn without_one_master_the_accounts_of_the_others_are_served_and_a_key_serv
             key_service.restart().await;
         }
         ready_without(&stack, Some(&address)).await;
-        // This gateway knows no credentials yet, and those of some accounts are on a master that does not answer.
+        // This gateway has no credentials in its cache, and those of some accounts are on a master that does not
+        // answer.
         let statuses = join_all(living.iter().map(|key| status(&stack, key))).await;
         assert!(statuses.contains(&200), "{statuses:?}");
         stop.store(true, Ordering::Relaxed);
@@ -187,7 +188,7 @@ async fn status(stack: &Stack, key: &ApiKey) -> u16 {
     stack.call(key, Script::tokens(12, 5)).send().await.status
 }
 
-/// Waits until every key-service is ready and reports that this master is missing, or that no master is missing.
+/// Waits until every key-service is ready and reports this master as missing, or no master if `master` is `None`.
 async fn ready_without(stack: &Stack, master: Option<&str>) {
     for key_service in &stack.key_services {
         let deadline = Instant::now() + PATIENCE;
@@ -231,7 +232,7 @@ async fn a_third_of_the_slots_moves_under_load_and_each_request_is_billed_exactl
         }
         stop.store(true, Ordering::Relaxed);
     };
-    // Reads follow the slots too.
+    // Reads must also find the moved slots.
     let (settings, is_over) = (stack.operator().clone(), Arc::clone(&stop));
     let auditing = tokio::task::spawn_blocking(move || {
         let mut audits = 0;
@@ -253,7 +254,7 @@ async fn a_third_of_the_slots_moves_under_load_and_each_request_is_billed_exactl
     let mut answers =
         (0..10).map(|_| stack.redis().ask(0, "KEYS *acct_*")).filter(|answer| !answer.is_empty());
     let left = answers.next().expect("the first master answers");
-    // A master without slots becomes a replica of another one, and then has that one's records.
+    // A master without slots becomes a replica of another one, and then has the other master's records.
     let is_replica = stack.redis().ask(0, "ROLE").contains("slave");
     assert!(left.starts_with("*0") || is_replica, "the first master has records of accounts left: {left}");
     let sum = |of: fn(&(u64, u64)) -> u64| answered.iter().map(of).sum::<u64>();

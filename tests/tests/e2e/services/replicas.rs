@@ -69,7 +69,8 @@ async fn no_charge_is_lost_with_a_master_whose_replica_takes_over() {
     keeps_every_charge(&stack, async || stack.redis().fail_over().await).await;
 }
 
-/// What was in flight at both arrives once another server is the master. Both replicas are awaited, as either may take over.
+/// What was in flight at both arrives once another server is the master. Both replicas are waited for, since either may
+/// take over.
 #[apply(fact)]
 async fn no_charge_is_lost_with_a_master_that_stands_still_for_a_while_together_with_a_key_service() {
     let deployment = Deployment::Services { gateways: 1, key_services: KEY_SERVICES, redis: Form::Watched };
@@ -97,7 +98,7 @@ async fn keeps_every_charge(stack: &Stack, lose: impl AsyncFn()) {
             let before = answered.load(Ordering::Relaxed);
             lose().await;
             let deadline = Instant::now() + PATIENCE;
-            // The next master must have charges that only it has answered.
+            // Before the next loss, the master must have charges that only it has answered.
             while answered.load(Ordering::Relaxed) < before + CLIENTS {
                 assert!(Instant::now() < deadline, "nothing is served after a failover");
                 sleep(LOOK_EVERY).await;
@@ -169,7 +170,7 @@ async fn a_master_that_only_key_services_reach(min_replicas: u32) {
         let cut = Instant::now();
         let lost = redis.begin_to_lose(0, Loss::CutOff);
         redis.taken_over(0, lost).await;
-        // The isolated master still answers, but no client may stay with it.
+        // The isolated master still answers, but no client may stay connected to it.
         let deadline = Instant::now() + SERVER_PATIENCE;
         let serve = |server| redis.ask(server, "CLIENT LIST").matches("name=faregate:fg").count();
         while (0..redis.pids().len()).filter(|server| *server != lost).map(serve).sum::<usize>()

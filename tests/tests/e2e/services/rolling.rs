@@ -31,11 +31,11 @@ use super::{
 const ROUNDS: u64 = 3;
 /// Number of clients that send one request after the other, each with its own key.
 const CLIENTS: usize = 60;
-/// How often a client retries a request.
+/// Number of times that a client retries a request.
 const TRIES: usize = 4;
 /// Pause before a retry, and between requests.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Seconds that a gateway gives to running requests. Some streams last longer and are cut off.
+/// Seconds that a gateway gives its running requests. Some streams last longer and are cut off.
 const DRAIN: &str = "2";
 
 /// Number of clients behind a balancer. Each has its own connections, and every fourth client uses HTTP/2.
@@ -160,8 +160,8 @@ async fn restart(server: &Server) {
     sleep(PAUSE).await;
 }
 
-/// Sends requests of all kinds. A request that is refused, or that ends before its answer begins, is retried on the
-/// other gateway, as a balancer and an SDK would do.
+/// Sends requests of all kinds. If a request is refused or ends before its answer begins, retries it on the other
+/// gateway, as a balancer and an SDK would do.
 async fn client(stack: &Stack, number: usize, key: &ApiKey, over: &AtomicBool, sent: &Mutex<Vec<Sent>>) {
     let mut prompts = bills::FEWEST..bills::MOST;
     let mut turn = number;
@@ -170,7 +170,7 @@ async fn client(stack: &Stack, number: usize, key: &ApiKey, over: &AtomicBool, s
         for again in 0..TRIES {
             let prompt = prompts.next().unwrap();
             let (script, streamed) = match turn % 8 {
-                // Sometimes longer than the drain.
+                // Some streams last longer than the drain.
                 0 => (Script::tokens(prompt, 150).pace(20), true),
                 1 => (Script { head_after_ms: 1_500, ..Script::tokens(prompt, 150) }, false),
                 even if even % 2 == 0 => (Script::tokens(prompt, 30).pace(10), true),

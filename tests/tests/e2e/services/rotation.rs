@@ -23,9 +23,9 @@ use super::two_of_each;
 
 /// Grace period of the rotation under load, in seconds.
 const GRACE: u64 = 3;
-/// Number of clients with the old plaintext, and of clients with the new one.
+/// Number of clients with the old plaintext, and number of clients with the new one.
 const CLIENTS: usize = 4;
-/// Number of requests that are refused after a plaintext has ended.
+/// Number of requests that must be refused after a plaintext has ended.
 const REFUSED: usize = 200;
 /// Number of rotations without a grace period.
 const ROTATIONS: usize = 6;
@@ -39,7 +39,7 @@ async fn rotate(stack: &Stack, key: &ApiKey, terms: Value) -> (Value, ApiKey) {
     (object, ApiKey { secret, ..key.clone() })
 }
 
-/// Status of a small request, or of a request for the key or the models.
+/// Returns the status of a small request, or of a request for the key or the models.
 async fn status(stack: &Stack, key: &ApiKey, turn: usize) -> u16 {
     let answer = match turn % 4 {
         0 => stack.get(key, "/v1/key").await,

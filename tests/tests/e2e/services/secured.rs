@@ -1,4 +1,4 @@
-//! Mutual TLS between the services: callers without a certificate from the authority get no answer.
+//! Mutual TLS between the services: a caller without a certificate from the authority gets no answer.
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ const CERT: &str = "FAREGATE_INTERNAL_TLS_CERT";
 const KEY: &str = "FAREGATE_INTERNAL_TLS_KEY";
 const CA: &str = "FAREGATE_INTERNAL_TLS_CA";
 
-/// Settings for the certificate and its key.
+/// Returns the settings for the certificate and its key.
 fn identity(signed: &Signed) -> Vec<(&'static str, String)> {
     vec![(CERT, signed.file("cert.pem")), (KEY, signed.file("key.pem"))]
 }
@@ -43,7 +43,7 @@ async fn assert_serves_no_request(stack: &Stack, gateway: &Server) {
     assert_eq!(stack.upstream.generations().len(), before);
 }
 
-/// Settings for a gateway without TLS, in its own directory.
+/// Returns the settings for a gateway without TLS, in its own directory.
 fn without_tls(stack: &Stack, folder: &Path) -> Settings {
     let mut settings = stack.server().settings().clone();
     folder.clone_into(&mut settings.data);
@@ -122,7 +122,7 @@ async fn certificates_of_another_authority_are_taken_over_without_a_restart() {
         server.reload();
         logged(server, RELOADED, 1).await;
     }
-    // A process that starts now has only the new certificate, and its clients must present new ones.
+    // A process that starts now knows only the new certificate, and its clients must present new ones.
     let renewed = signed.text("ca.pem").replace(&first, "");
     signed.write("ca.pem", &renewed);
     for key_service in &stack.key_services {

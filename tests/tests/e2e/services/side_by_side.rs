@@ -1,5 +1,5 @@
-//! Several `faregate` processes over one Redis: each is both gateway and key-service, and calls leave the process only
-//! for the store.
+//! Several `faregate` processes over one Redis: each is both gateway and key-service, and no call leaves the process
+//! except to the store.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! While one key-service is healthy, another one that hangs or dies has no effect on requests, and abandoned calls
+//! As long as one key-service is healthy, another one that hangs or dies has no effect on requests, and abandoned calls
 //! leave no holds.
 
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use tokio::time::{sleep, timeout};
 
 use super::two_of_each;
 
-/// Time in which holds are released: far less than a lease, so that the test fails if a hold merely expires.
+/// Time within which holds are released: far less than a lease, so that the test fails if a hold merely expires.
 const SETTLING: Duration = Duration::from_secs(10);
 /// Maximum time that a management request may take while a key-service is down.
 const BEARABLE: Duration = Duration::from_secs(5);
@@ -105,7 +105,7 @@ async fn calls_that_were_given_up_while_no_key_service_answered_leave_no_hold() 
     // After this time, no gateway waits for any of the calls.
     sleep(GIVEN_UP).await;
     stack.key_services.iter().for_each(Server::resume);
-    // The key-services now read the calls that were sent to them.
+    // In this time, the key-services read the calls that were sent to them.
     sleep(Duration::from_secs(1)).await;
     stack.released(SETTLING).await;
     assert_eq!(stack.used(&key).await, NanoUsd::ZERO);

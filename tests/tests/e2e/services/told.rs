@@ -30,10 +30,10 @@ use crate::{
 /// Minutes for which the alerts observe the programs: longer than any alert waits, except tickets, which wait an hour.
 const WATCHED_MINUTES: u32 = 90;
 
-/// Bytes of Redis's memory to fill at once.
+/// Number of bytes of Redis's memory to fill at once.
 const BALLAST: u32 = 1_000_000;
 
-/// Clients that send one request after the other during a rotation.
+/// Number of clients that send one request after the other during a rotation.
 const CLIENTS: usize = 4;
 
 #[apply(fact)]
@@ -104,7 +104,7 @@ async fn a_redis_that_fills_is_told_before_its_end_at_it_and_when_it_is_enlarged
     while add(&stack, ballast) {
         ballast += 1;
     }
-    // Nothing is freed between two of these, since the last pieces may have left space for small writes.
+    // Lowers the limit as well, since the last pieces may have left space for small writes.
     assert!(stack.redis().ask(0, "CONFIG SET maxmemory 48mb").starts_with("+OK"));
     let said = readiness(&stack, key_service, 503).await;
     assert!(said.text().contains("the store refuses writes") && said.text().contains("OOM"), "{said}");
@@ -231,7 +231,7 @@ async fn reload_everywhere(stack: &Stack) {
 async fn serves(stack: &Stack, key: &ApiKey) {
     let answer = stack.call(key, Script::tokens(12, 5)).send().await;
     assert_eq!(answer.status, 200, "{answer}");
-    // Passed on over HTTP, with the token in a header.
+    // This request is forwarded over HTTP, with the token in a header.
     stack.show(key).await;
     let anew = stack.http.fresh();
     let listed = anew.send_as(&key.secret, Method::GET, &stack.url("/v1/models"), None).await;
@@ -245,8 +245,8 @@ async fn over(redis: Form) -> Stack {
     Stack::with(Options { deployment, ..Options::default() }).await
 }
 
-/// Fills Redis until this share of its memory is used and the key-service reports it. Returns the number of pieces so
-/// far.
+/// Fills Redis until this share of its memory is used and the key-service reports it. Returns the total number of
+/// pieces.
 async fn fill(stack: &Stack, pieces: u32, to: f64) -> u32 {
     let mut pieces = pieces;
     let field = |info: &str, name: &str| {
@@ -302,8 +302,8 @@ pub(crate) async fn shows(stack: &Stack, server: &Server, series: &str, is_right
     }
 }
 
-/// Asserts that since this position in its log, a process has written exactly one warning or error, and that it has
-/// these words.
+/// Asserts that since this position in its log, a process has written exactly one warning or error, and that it
+/// contains these words.
 pub(crate) fn assert_told_once(server: &Server, since: usize, words: &str) {
     let log = server.log();
     let lines = log[since..].lines().filter(|line| line.contains("WARN") || line.contains("ERROR"));
@@ -311,11 +311,12 @@ pub(crate) fn assert_told_once(server: &Server, since: usize, words: &str) {
     assert!(lines.len() == 1 && lines[0].contains(words), "{words}: {lines:#?}");
 }
 
-/// Asserts that since this position in a log, a line has these words, and no warning or error was repeated.
+/// Asserts that since this position in a log, a line contains these words, and no warning or error was repeated.
 pub(crate) fn assert_each_told_once(server: &Server, since: usize, words: &str) {
     let log = server.log();
     let lines = log[since..].lines().filter(|line| line.contains("WARN") || line.contains("ERROR"));
-    // Each line without its time, up to the first field, and with the reason, since calls may fail for several reasons.
+    // Takes each line without its time, up to the first field, and with the reason, since calls may fail for several
+    // reasons.
     let said: Vec<String> = lines
         .map(|line| {
             let text = line.split(' ').skip(1).take_while(|word| !word.contains('='));
@@ -328,7 +329,8 @@ pub(crate) fn assert_each_told_once(server: &Server, since: usize, words: &str) 
     assert_eq!(once.len(), said.len(), "{said:#?}");
 }
 
-/// Asserts that exactly these alerts fire if the programs keep reporting the same. Gauges take a moment to follow.
+/// Asserts that exactly these alerts fire if the programs keep reporting the same values. Gauges take a moment to
+/// follow.
 pub(crate) async fn assert_fires(stack: &Stack, alerts: &[&str]) {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -341,7 +343,7 @@ pub(crate) async fn assert_fires(stack: &Stack, alerts: &[&str]) {
     }
 }
 
-/// Returns whether Prometheus fires exactly these alerts for what all programs report now; and its output.
+/// Returns whether Prometheus fires exactly these alerts for what all programs report now, and Prometheus's output.
 async fn fires(stack: &Stack, alerts: &[&str]) -> (bool, String) {
     let mut series = Vec::new();
     for server in stack.gateways.iter().chain(&stack.key_services) {
@@ -369,7 +371,7 @@ async fn fires(stack: &Stack, alerts: &[&str]) -> (bool, String) {
             }],
         }],
     });
-    // JSON is YAML.
+    // Every JSON document is valid YAML.
     let file = stack.data().join("told.test.yml");
     fs::write(&file, case.to_string()).unwrap();
     let mut promtool = Command::new(promtool_path());
@@ -379,8 +381,8 @@ async fn fires(stack: &Stack, alerts: &[&str]) -> (bool, String) {
     (output.status.success(), said.concat())
 }
 
-/// A series that keeps the value in this line, with further labels. Times are moved to the test's clock, which begins
-/// at zero.
+/// Returns a series that keeps the value in this line, with further labels. Times are moved to the test's clock, which
+/// begins at zero.
 fn constant(line: &str, labels: &str) -> Option<serde_json::Value> {
     let (series, value) = line.rsplit_once(' ').filter(|_| !line.starts_with('#'))?;
     let mut value: f64 = value.parse().ok().filter(|value: &f64| value.is_finite())?;

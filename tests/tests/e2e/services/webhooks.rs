@@ -13,12 +13,12 @@ const KEYS: usize = 40;
 const PAUSE: Duration = Duration::from_millis(300);
 /// Maximum number of attempts that a key-service has in flight for one webhook.
 const MAX_ATTEMPTS: usize = 4;
-/// Seconds after which the claims of a dead key-service have ended.
+/// Seconds after which a dead key-service's claims have ended.
 const CLAIMS_ENDED: i64 = 31;
-/// Time in which both key-services have checked for due deliveries and finished their attempts.
+/// Time within which both key-services have checked for due deliveries and finished their attempts.
 const TWO_LOOKS: Duration = Duration::from_secs(2);
 
-/// Number of requests for each event.
+/// Returns the number of requests for each event.
 fn arrivals(received: &[Received]) -> BTreeMap<String, usize> {
     received.iter().fold(BTreeMap::new(), |mut counts, one| {
         *counts.entry(one.id()).or_default() += 1;
@@ -26,7 +26,7 @@ fn arrivals(received: &[Received]) -> BTreeMap<String, usize> {
     })
 }
 
-/// Number of attempts that a key-service has finished.
+/// Returns the number of attempts that a key-service has finished.
 async fn attempts_of(stack: &Stack, key_service: &Server) -> u64 {
     let metrics = stack.http.get(&format!("{}/metrics", key_service.admin())).await;
     let ended = |line: &str| line.starts_with("keyservice_webhook_attempts_total");

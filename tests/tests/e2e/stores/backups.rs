@@ -1,4 +1,4 @@
-//! Backups of the embedded store, made while it is in use, and then restored.
+//! Backups of the embedded store, made while it is in use and restored later.
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
@@ -83,7 +83,7 @@ async fn a_program_that_exports_bills_and_events_misses_none_after_a_restore() {
         ["journal", "events"].map(|what| export(what, seen[usize::from(what == "events")]).len()),
         [0, 0]
     );
-    // Fewer than were lost, so that the store's own numbers are still lower than those seen before.
+    // Serves fewer requests than were lost, so that the store's own numbers are still lower than those seen before.
     serve(3).await;
     stack.key().await;
     let bills = export("journal", seen[0]);
@@ -95,7 +95,7 @@ async fn a_program_that_exports_bills_and_events_misses_none_after_a_restore() {
     let (failed, _, error) =
         stack.operator().try_cli(&["journal", "export", "--account", ACCOUNT, "--after", &unknown]);
     assert!(!failed.success() && error.contains("--after: the journal ends at"), "{error}");
-    // The same backup again, which does not know of the first restore.
+    // Restores the same backup again, which does not know of the first restore.
     let last = *bills.last().unwrap();
     stack.server().kill();
     stack.cli(&["restore", "--from", &place]);

@@ -30,7 +30,7 @@ async fn after_kill_9_every_stream_of_any_dialect_is_billed_what_it_last_reporte
     let calls = calls.map(|(key, dialect)| stack.call(key, script.clone()).speaking(dialect));
     let streams = join_all(calls.map(Call::stream)).await;
     let tags: Vec<_> = streams.iter().map(|stream| stream.tag.clone()).collect();
-    // Until then, the leases are renewed, each time with a report of progress.
+    // Until the crash, the leases are renewed, each time with a report of progress.
     let reading: Vec<_> = streams.into_iter().map(|stream| tokio::spawn(stream.rest())).collect();
     sleep(LEASE + LEASE / 3).await;
 

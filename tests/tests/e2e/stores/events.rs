@@ -1,4 +1,4 @@
-//! Changes, bills and events while processes are killed: neither exists without the other.
+//! Changes, bills and their events while processes are killed: there is never one without the other.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,14 +23,15 @@ use tokio::time::{Instant, sleep};
 
 use crate::services::from_environment;
 
-/// Number of kills over both stores together, unless `FAREGATE_TEST_EVENT_KILLS` sets it.
+/// Total number of kills over both stores, unless `FAREGATE_TEST_EVENT_KILLS` sets it.
 const KILLS: u64 = 40;
 /// Seed for the changes.
 const SEED: u64 = 20_261_123;
-/// Number of clients that make changes, and of clients that spend.
+/// Number of clients that make changes, and number of clients that spend.
 const GOVERNORS: u64 = 4;
 const SPENDERS: usize = 2;
-/// Number of kills after which a spender gets another key, and number of requests that such a key's limit pays for.
+/// Number of kills after which a spender gets another key, and number of requests that the limit of such a key pays
+/// for.
 const KILLS_A_KEY: u64 = 4;
 const REQUESTS: i64 = 4;
 /// Minimum number of changes between two kills.
@@ -38,7 +39,7 @@ const ACTS: u64 = 3;
 /// The shortest lease allowed, because the test waits for it.
 const LEASE: Duration = Duration::from_secs(3);
 
-/// The objects that the clients made, and counts of what they did.
+/// The objects that the clients created, and counts of what they did.
 #[derive(Default)]
 struct Made {
     keys: Mutex<Vec<String>>,
@@ -99,12 +100,12 @@ async fn kill_and_compare(deployment: Deployment) {
     println!("{kills} kills, {sent} acts answered, {total} events: {acts} of acts, {passed} of thresholds");
 }
 
-/// Cost of this many requests of a spender.
+/// Returns the cost of this many requests from a spender.
 fn spent(requests: i64) -> NanoUsd {
     NanoUsd::from_nanos(requests * cost_of(10, 5).nanos())
 }
 
-/// Creates, changes and ends keys and groups at random until it is stopped.
+/// Creates, changes and ends keys and groups at random until told to stop.
 async fn govern(stack: &Stack, made: &Made, mut chance: u64) {
     let mut next = move |below: u64| {
         chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -143,7 +144,7 @@ async fn govern(stack: &Stack, made: &Made, mut chance: u64) {
     }
 }
 
-/// Spends from keys in turn, one request after the other, until each key's limit is used up.
+/// Spends with the keys in turn, one request after the other, until each key's limit is used up.
 async fn spend(stack: &Stack, made: &Made, keys: &[ApiKey]) {
     for key in keys.iter().cycle() {
         if made.stop.load(Ordering::Relaxed) {
@@ -170,7 +171,8 @@ async fn manage(stack: &Stack, method: Method, path: &str, body: &Value) -> Resu
     Answer::read(stack.http.open(request.body(Full::new(bytes)).unwrap()).await?).await
 }
 
-/// All events of the account in order. Asserts that they are numbered without gaps and that their ids are unique.
+/// Returns all events of the account in order. Asserts that they are numbered without gaps and that their ids are
+/// unique.
 fn exported(stack: &Stack) -> Vec<Value> {
     let printed = stack.cli(&["events", "export", "--account", &stack.account.name]);
     let events: Vec<Value> = printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -242,14 +244,14 @@ async fn compare_thresholds(stack: &Stack, events: &[Value], keys: &[ApiKey]) ->
             [50, 80, 95].into_iter().filter(|percent| used * 100 >= limit * percent).collect();
         assert_eq!(told("key.threshold_reached"), passed, "{object}");
         let at_limit = told("key.limit_reached");
-        // A request that the rest cannot pay for also reports the threshold.
+        // A request that the remaining money cannot pay for also reports the threshold.
         assert!(at_limit.is_empty() && used < limit || at_limit == [100], "{object}: {at_limit:?}");
         compared += passed.len() + at_limit.len();
     }
     compared
 }
 
-/// All objects of a kind, page by page.
+/// Returns all objects of a kind, page by page.
 async fn all(stack: &Stack, plural: &str) -> Vec<Value> {
     let mut objects: Vec<Value> = Vec::new();
     loop {

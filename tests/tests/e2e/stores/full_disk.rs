@@ -1,4 +1,4 @@
-//! A full disk under the embedded store: nothing is lost or billed twice, and operators see everything about it.
+//! A full disk under the embedded store: nothing is lost or billed twice, and operators see the whole problem.
 
 use std::{
     env, fs,
@@ -15,10 +15,10 @@ use tests::{
 
 use crate::services::told::{assert_each_told_once, assert_fires, readiness, shows};
 
-/// Environment variable of a test process that may mount disks invisibly to the rest of the machine.
+/// Environment variable of a test process that may mount disks without the rest of the machine seeing them.
 const MOUNTS: &str = "FAREGATE_TEST_OWN_MOUNTS";
 
-/// Size of the disk, and size to which it is enlarged, in MiB.
+/// Size of the disk in MiB, and size to which it is enlarged.
 const SIZE: u32 = 16;
 const ENLARGED: u32 = 64;
 
@@ -32,7 +32,7 @@ async fn a_store_whose_files_cannot_grow_refuses_and_goes_on_once_they_can() {
     let bounded = Settings { files_bounded: true, ..stack.server().settings().clone() };
     stack.gateways = vec![Server::start(&bounded).await];
     let (fill, enlarge) = (|| stack.server().bound_files(Some(1)), || stack.server().bound_files(None));
-    // This test is not about how full the machine's own disk is and which alerts that causes.
+    // No alerts are checked here, since they would also depend on how full the machine's own disk is.
     fills_and_is_enlarged(&stack, fill, enlarge, None).await;
 }
 
@@ -77,7 +77,7 @@ async fn on_a_small_disk() {
     assert_fires(&stack, &[]).await;
 }
 
-/// Takes all space from a store while a stream runs, and then frees it. If alerts are given, exactly these fire
+/// Fills a store's disk while a stream runs, and frees the space again. If alerts are given, exactly these fire
 /// meanwhile.
 async fn fills_and_is_enlarged(
     stack: &Stack,
@@ -118,7 +118,7 @@ async fn fills_and_is_enlarged(
     assert_eq!(log[mark..].matches("the store takes writes again").count(), 1, "{log}");
 }
 
-/// A disk in memory that no other process of the machine sees.
+/// An in-memory disk that no other process on the machine sees.
 struct Disk(TempDir);
 
 impl Disk {
@@ -156,7 +156,7 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        // The disk ends with the process at the latest, and its folder only now.
+        // The disk is removed when the process ends at the latest, but its folder is removed now.
         let _ = Command::new("umount").arg("--lazy").arg(self.path()).status();
     }
 }

@@ -1,4 +1,4 @@
-//! Moving a store's content from a file to a Redis and back, completely or not at all.
+//! Moving a store's content from a file to Redis and back, completely or not at all.
 
 use std::time::Duration;
 
@@ -18,13 +18,13 @@ fn copy(settings: &Settings, from: &str, to: &str) -> Result<String, String> {
     if status.success() { Ok(said) } else { Err(error) }
 }
 
-/// Lines of `store show`.
+/// Returns the lines that `store show` prints.
 fn show(settings: &Settings, of: &[&str]) -> Vec<Value> {
     let said = settings.cli(&[&["store", "show"], of].concat());
     said.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// Everything that the installation reports about its account. No copy may change it.
+/// Returns everything that the installation reports about its account. No copy may change it.
 async fn told(stack: &Stack) -> Vec<String> {
     let name = stack.account.name.as_str();
     let mut told: Vec<_> = [

@@ -1,4 +1,4 @@
-//! Stores written by another program, or by a program with other secrets.
+//! Stores written by another version of a program, or by a program with other secrets.
 
 use std::fs;
 
@@ -50,7 +50,7 @@ async fn a_wrong_pepper_is_refused_at_start_over_redis_and_a_rotation_is_not() {
     assert!(log.contains("error: FAREGATE_PEPPER: is not the pepper"), "{log}");
     let during = vec![("FAREGATE_PEPPER", OTHER.into()), ("FAREGATE_PREVIOUS_PEPPER", pepper)];
     drop(Server::start(&another(&folder, during)).await);
-    // A process that the rotation has not reached yet restarts.
+    // A process that the rotation has not yet reached restarts.
     stack.key_services[0].restart().await;
 }
 
@@ -60,7 +60,7 @@ async fn stores_of_a_newer_or_an_earlier_version_are_refused_and_stay_as_they_ar
     let newer = |folder: &TempDir| Settings::all_in_one(folder.path(), Vec::new());
     newer(&folder).cli(&["accounts", "create", "--name", "first"]);
     let file = folder.path().join("data/faregate.db");
-    // The version of the tables is at byte 60 in an SQLite file.
+    // An SQLite file contains the version of the tables at byte 60.
     let mut bytes = fs::read(&file).unwrap();
     assert!(u32::from_be_bytes(bytes[60..64].try_into().unwrap()) > 0);
     bytes[60..64].copy_from_slice(&1_000_u32.to_be_bytes());
@@ -76,7 +76,7 @@ async fn stores_of_a_newer_or_an_earlier_version_are_refused_and_stay_as_they_ar
     let stack =
         Stack::with(Options { deployment: Deployment::services(1, 1, Form::Alone), ..Options::default() })
             .await;
-    // In a cluster, one master has the slot of the name; the others refuse the commands.
+    // In a cluster, the name's slot is on one master; the others refuse the commands.
     let masters = 0..stack.redis().masters();
     let answers: Vec<_> = masters.clone().map(|number| stack.redis().ask(number, "GET fg:schema")).collect();
     for number in masters.clone() {
@@ -92,7 +92,7 @@ async fn stores_of_a_newer_or_an_earlier_version_are_refused_and_stay_as_they_ar
     let log = Server::refuses(&older).await;
     assert!(log.contains("error: FAREGATE_STORE") && log.contains("earlier version"), "{log}");
     for (number, answer) in answers.iter().enumerate() {
-        // The length is on the line before.
+        // The line before it contains the length.
         let layout = answer.lines().nth(1).unwrap();
         stack.redis().ask(number, &format!("SET fg:schema {layout}"));
     }

@@ -81,7 +81,7 @@ async fn who_names_no_limit_gets_what_there_is_room_for() {
     }
 }
 
-/// A request to a server with a window of 4,000 tokens, which the request would fill.
+/// Returns a script for a server with a window of 4,000 tokens, which the request would fill.
 fn in_window(prompt: u64, too_long: TooLong) -> Script {
     Script { context: Some(4_000), too_long, ..Script::tokens(prompt, 10_000) }
 }
@@ -114,7 +114,7 @@ async fn a_limit_beyond_the_servers_window_is_lowered_to_what_fits_and_the_clien
     let stack = Stack::start().await;
     let key = stack.key().await;
     for words in [TooLong::Vllm, TooLong::Sglang] {
-        // Beyond the window alone, or together with the prompt.
+        // The limit exceeds the window by itself, or together with the prompt.
         for limit in [32_000, 3_500] {
             let answer = stack.call(&key, in_window(1_000, words)).with("max_tokens", limit).send().await;
             assert_eq!(

@@ -1,4 +1,4 @@
-//! Answers from real servers, through the real gateway, as clients of every dialect read them.
+//! Real servers' answers, passed through the real gateway, as clients in every dialect read them.
 
 use std::collections::HashMap;
 
@@ -9,8 +9,8 @@ use shared::money::NanoUsd;
 use shared_corpus::{Case, ClientDialect, Read, cases};
 use tests::harness::{Answer, ApiKey, AskedOf, Models, Options, Stack, StandIn};
 
-/// A model for each API that servers are asked in. The prices are those of the cases: input, cached input and output
-/// per million tokens.
+/// A model for each API that the servers are called with. The prices are those in the cases: input, cached input and
+/// output per million tokens.
 const CATALOGUE: &str = r#"
 [service]
 name = "Faregate"
@@ -18,7 +18,7 @@ provider = "Model"
 docs = "https://docs.example.com"
 "#;
 
-/// Maximum number of cases at the same time.
+/// Maximum number of cases that are checked at the same time.
 const AT_ONCE: usize = 8;
 
 fn model(api: &str, url: &str) -> String {

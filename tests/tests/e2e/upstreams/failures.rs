@@ -1,4 +1,4 @@
-//! Failing upstreams: the errors that clients receive, and the tokens they pay for.
+//! Failing upstreams: the errors that clients receive, and the tokens that clients pay for.
 
 use serde_json::json;
 use shared::money::NanoUsd;
@@ -90,7 +90,7 @@ async fn an_error_whose_body_does_not_come_is_judged_by_its_status() {
     tokio::spawn(async move {
         let mut kept = Vec::new();
         while let Ok((mut stream, _)) = listener.accept().await {
-            // An answer before the request would break the connection.
+            // Reads the request first, since an answer before it would break the connection.
             stream.read_exact(&mut [0; 64]).await.unwrap();
             stream.write_all(b"HTTP/1.1 503 Busy\r\ncontent-length: 100\r\n\r\n{").await.unwrap();
             kept.push(stream);
@@ -178,7 +178,7 @@ async fn comments_alone_do_not_keep_an_upstream_alive() {
     let env = vec![("FAREGATE_UPSTREAM_SILENCE_SECONDS", "2".to_owned())];
     let stack = Stack::with(Options { env, ..Options::default() }).await;
     let key = stack.key().await;
-    // Slow, but never silent for that long.
+    // The stream is slow, but never silent for the whole time limit.
     stack.call(&key, Script::tokens(12, 3).pace(1_200)).stream().await.rest().await.assert_done();
     let script = Script::tokens(12, 20).fault(Fault::Comments { after: 5 });
     let ended = stack.call(&key, script).stream().await.rest().await;

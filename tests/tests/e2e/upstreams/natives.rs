@@ -1,4 +1,4 @@
-//! Upstreams that are called with the Responses or the Messages API, by clients of every dialect.
+//! Upstreams that are called with the Responses or the Messages API, by clients in every dialect.
 
 mod faults;
 mod leaving;
@@ -33,7 +33,7 @@ impl Native {
         self.stack_with("").await
     }
 
-    /// Does the same, with further lines for the upstream.
+    /// Starts such a stack with further lines for the upstream.
     async fn stack_with(self, lines: &'static str) -> Stack {
         let options = self.options();
         let Models::With(usual) = options.models else { unreachable!("the options have lines") };
@@ -41,7 +41,7 @@ impl Native {
         Stack::with(Options { models: Models::With(lines), ..options }).await
     }
 
-    /// Options of a stack whose only upstream speaks this API.
+    /// Returns options for a stack whose only upstream speaks this API.
     pub(crate) fn options(self) -> Options {
         let (kind, lines) = match self {
             Self::Responses => ("openai", "speaks = [\"responses\"]\nimage_urls = \"any\""),
@@ -50,7 +50,7 @@ impl Native {
         Options { kind, models: Models::With(lines), ..Options::default() }
     }
 
-    /// The dialect of clients whose bodies pass through unchanged.
+    /// Returns the dialect of clients whose bodies pass through unchanged.
     pub(crate) const fn own(self) -> Dialect {
         match self {
             Self::Responses => Dialect::Responses,
@@ -66,17 +66,17 @@ impl Native {
     }
 }
 
-/// Every combination of a client's dialect and an upstream's API.
+/// Returns every combination of a client's dialect and an upstream's API.
 fn pairs() -> impl Iterator<Item = (Native, Dialect)> {
     Native::BOTH.into_iter().flat_map(|native| Dialect::ALL.map(|dialect| (native, dialect)))
 }
 
-/// A user's message that contains the script.
+/// Returns a user message that contains the script.
 fn says(script: &Script) -> Value {
     json!([{"role": "user", "content": script.message()}])
 }
 
-/// Sends a body exactly as spelled.
+/// Sends a body exactly as written.
 async fn send_raw(stack: &Stack, key: &ApiKey, path: &str, body: String) -> Answer {
     let request = Request::post(stack.url(path))
         .header(header::AUTHORIZATION, format!("Bearer {}", key.secret))
@@ -168,7 +168,7 @@ async fn an_answer_of_more_calls_than_are_given_out_is_billed_and_is_no_fault_of
             assert!(answer.text().contains("more calls"), "{place}");
         }
         assert_eq!(stack.used(&key).await, cost, "{place}");
-        // The stream is delivered up to the last call that is accepted, and billed up to there.
+        // The stream is delivered, and billed, up to the last call that is accepted.
         let call = call.with("max_tokens", 8192).costing(cost_of(12, 3 + 3 * 511), cost);
         let ended = call.speaking(dialect).stream().await.rest().await;
         assert_eq!(ended.error_code(), dialect.error("overloaded"), "{place}");
@@ -179,7 +179,7 @@ async fn an_answer_of_more_calls_than_are_given_out_is_billed_and_is_no_fault_of
     }
 }
 
-/// The history, extended by an answer that calls tools and by an answer to each call.
+/// Returns the history, extended by an answer that calls tools and by a result for each call.
 fn answered(dialect: Dialect, answer: &Value, mut history: Vec<Value>) -> Vec<Value> {
     match dialect {
         Dialect::Chat => {
@@ -283,7 +283,7 @@ async fn an_upstream_that_is_to_be_stopped_is_and_the_client_pays_for_what_it_go
         let stack = native.stack_with("left_mid_stream = \"stop\"").await;
         let key = stack.key().await;
         let call = stack.call(&key, Script::tokens(12, 100_000).pace(10)).speaking(native.own());
-        // Responses reports the prompt only at its end, so the prompt is estimated.
+        // The Responses API reports the prompt only at the end of an answer, so the prompt is estimated.
         let least = if native == Native::Messages { cost_of(12, 10) } else { cost_of(1, 10) };
         let mut stream = call.costing(least, cost_of(1_000, 10_000)).stream().await;
         stream.read_tokens(10).await;
@@ -310,7 +310,7 @@ async fn a_second_turn_reads_the_vendors_cache_whatever_the_dialect() {
             call = call.with("messages", history.clone());
             history.push(json!({"role": "assistant", "content": "I see."}));
             if (native, dialect) == (Native::Messages, Dialect::Messages) {
-                // Clients of this dialect mark themselves what to cache.
+                // Clients in this dialect mark for themselves what to cache.
                 let system = json!([{"type": "text", "text": long, "cache_control": {"type": "ephemeral"}}]);
                 call = call.with("system", system);
             }

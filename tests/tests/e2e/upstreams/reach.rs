@@ -1,4 +1,4 @@
-//! Ways to reach upstreams: credentials and headers, a private authority, a proxy.
+//! Ways to reach upstreams: credentials and headers, a private certificate authority, a proxy.
 
 use std::{
     fs,
@@ -71,7 +71,7 @@ fn write(path: &Path, text: &str) {
 
 #[apply(fact)]
 async fn a_credential_replaced_in_its_file_is_used_after_one_refusal() {
-    // Another Faregate is the upstream, and refuses keys.
+    // The upstream is another Faregate, which refuses keys.
     let (vendor, stack) = (Stack::start().await, Stack::start().await);
     vendor.others_spend();
     stack.others_spend();

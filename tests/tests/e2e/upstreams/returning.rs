@@ -1,4 +1,5 @@
-//! Conversations of several turns with stand-ins for the vendors of all presets, which refuse what the vendors refuse.
+//! Conversations over several turns with stand-ins for the vendors of all presets. Each stand-in refuses what its
+//! vendor refuses.
 
 mod vendors;
 
@@ -13,13 +14,13 @@ use vendors::{CACHED, CALLS, SIGNED, TEXT, vendor};
 
 /// The page with the table of what passes between clients and vendors.
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/clients.md");
-/// The clients of the table, with their letters there.
+/// The clients in the table, with their letters there.
 const CLIENTS: [(UpstreamApi, &str); 3] =
     [(UpstreamApi::Chat, "C"), (UpstreamApi::Responses, "R"), (UpstreamApi::Messages, "M")];
-/// A cell of the table for all clients.
+/// A cell in the table that covers all clients.
 const ALL: &str = "C R M";
 
-/// A model for each preset, whose server is a stand-in.
+/// Starts a stack with a model for each preset, whose server is a stand-in.
 async fn stack() -> (Stack, Vec<(Preset, StandIn)>) {
     let mut catalogue = "[service]\nname = \"f\"\nprovider = \"f\"\ndocs = \"f\"\n".to_owned();
     let (mut servers, mut env) = (Vec::new(), Vec::new());
@@ -47,7 +48,7 @@ async fn stack() -> (Stack, Vec<(Preset, StandIn)>) {
     (stack, servers)
 }
 
-/// A client of a dialect that sends back whatever it was answered.
+/// A client in a dialect. It sends back every answer that it has received.
 struct Client {
     api: UpstreamApi,
     history: Vec<Value>,
@@ -91,7 +92,7 @@ impl Client {
         }
     }
 
-    /// Takes an answer, and answers its calls. Returns the text and the names of the calls.
+    /// Accepts an answer, and answers its calls. Returns the text and the names of the calls.
     fn takes(&mut self, answer: &Value) -> (String, Vec<String>) {
         let (mut text, mut calls) = (String::new(), Vec::new());
         let mut results = Vec::new();
@@ -176,7 +177,7 @@ async fn an_agent_of_each_dialect_goes_on_for_four_turns_with_the_server_of_each
     assert!(page.contains(&rows), "{PAGE} lacks these rows:\n{rows}");
 }
 
-/// The last body that a vendor was asked with.
+/// Returns the last body that a vendor received.
 fn last_asked(stand_in: &StandIn) -> String {
     let asked = stand_in.asked().into_iter().rfind(|asked| asked.method == Method::POST).unwrap();
     asked.json().to_string()
@@ -186,7 +187,7 @@ fn last_asked(stand_in: &StandIn) -> String {
 const IMAGE: &str =
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 
-/// A question about an image, whose answer must follow a schema.
+/// Returns a question about an image, whose answer must follow a schema.
 fn question(api: UpstreamApi, model: &str) -> Value {
     let (schema, url) = (
         json!({"type": "object", "properties": {"shape_of_it": {"type": "string"}}, "required": ["shape_of_it"], "additionalProperties": false}),
@@ -238,7 +239,7 @@ async fn images_schemas_and_cached_tokens_pass_between_each_client_and_the_serve
 async fn what_a_server_refuses_is_left_out_of_a_second_try_and_then_of_all_requests() {
     let (stack, servers) = stack().await;
     let key = stack.key().await;
-    // These refuse whole answers, or the options of a stream.
+    // These vendors refuse whole answers, or the options of a stream.
     for (name, stream) in [("dashscope", false), ("fireworks", false), ("together", true)] {
         let (_, stand_in) = servers.iter().find(|(preset, _)| preset.name == name).unwrap();
         for _ in 0..2 {
@@ -256,7 +257,7 @@ async fn what_a_server_refuses_is_left_out_of_a_second_try_and_then_of_all_reque
     }
 }
 
-/// A client decides what the server fetches, and fetching may fail only the first time.
+/// Clients decide what the server fetches, and fetching may fail only the first time.
 #[apply(fact)]
 async fn a_request_for_which_a_server_fetches_an_image_teaches_nothing() {
     let (stack, servers) = stack().await;

@@ -1,4 +1,4 @@
-//! Several upstreams for one model: which one is chosen, and how a failed one is avoided and later used again.
+//! Several upstreams for one model: how one is chosen, and how a failed one is avoided and used again later.
 
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ async fn two() -> (Stack, Upstream) {
     (Stack::with(Options { models, ..Options::default() }).await, second)
 }
 
-/// A stack with a second upstream listed before its own, each with these lines in the catalogue.
+/// Starts a stack with a second upstream listed before its own. Each has these lines in the catalogue.
 async fn apart(scripted: &'static str, lines: &'static str) -> (Stack, Upstream) {
     let second = Upstream::start();
     let models = Models::Apart { scripted, other: second.url(), lines };
@@ -154,7 +154,7 @@ async fn a_request_that_is_refused_is_not_tried_elsewhere() {
 #[apply(fact)]
 async fn a_stream_that_is_left_before_its_head_costs_what_the_upstream_that_was_asked_says() {
     let (stack, second) = apart("left_before_head = \"prompt\"", "left_before_head = \"free\"").await;
-    // Each prompt chooses one of the two at random, so this continues until both were asked.
+    // Each prompt chooses one of the two at random, so this continues until both have been asked.
     let (mut asked_to_charge, mut asked_for_free) = (0, 0);
     while asked_to_charge == 0 || asked_for_free == 0 {
         assert!(asked_to_charge + asked_for_free < 40, "one upstream alone is asked");

@@ -119,7 +119,7 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// Writes the item; without a text, as it is when it opens.
+    /// Writes the item. Without a text, the item is written as it is when it opens.
     pub(super) fn write(&self, status: &str, text: Option<ItemText<'_>>, out: &mut BytesMut) {
         put(out, &format!(r#"{{"id":"{}","type":"{}","status":"{status}""#, self.id, self.words.item));
         match &self.block.content {

@@ -1,4 +1,4 @@
-//! Remembers what it takes to end a response whose events are passed on unchanged.
+//! Remembers what is needed to end a response whose events are passed on unchanged.
 
 use bytes::BytesMut;
 use raw_json::RawString;
@@ -18,7 +18,7 @@ use crate::{
     stream::Original,
 };
 
-/// Longest id of a response that is kept, in bytes.
+/// Maximum length of a response's id to keep, in bytes.
 const MAX_ID: usize = 1024;
 
 /// An item, as in its first event.
@@ -54,7 +54,8 @@ impl PassedWriter for ResponsesStream {
                     if !self.output.is_empty() {
                         put(&mut self.output, ",");
                     }
-                    // JSON strings contain no line ends, so each line end is between tokens and may become a blank.
+                    // JSON strings contain no line ends, so each line end is between tokens and can be replaced by a
+                    // blank.
                     self.output
                         .extend(item.get().bytes().map(|byte| if byte == b'\n' { b' ' } else { byte }));
                 }

@@ -1,4 +1,4 @@
-//! Members of chunks and completions, under the names of all servers.
+//! Members of chunks and completions, under every name that servers use.
 
 use raw_json::RawString;
 use serde::Deserialize;

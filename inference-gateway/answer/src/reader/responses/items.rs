@@ -75,7 +75,7 @@ impl ResponsesReader {
         }
     }
 
-    /// Adds the content of a whole output that no event gave.
+    /// Adds whatever content of the whole output no event gave.
     pub(super) fn output<'a>(&mut self, output: &'a RawValue, out: &mut Pieces<'a>) -> Result<(), Nonsense> {
         let (mut read, mut items) = (Ok(()), 0);
         let mut told = ToldOutput::default();
@@ -157,8 +157,8 @@ impl ResponsesReader {
         Ok(())
     }
 
-    /// Reads an item of the whole output. It is matched with the item that began at the same place among its kind,
-    /// since indexes and ids may differ from the events'.
+    /// Reads an item of the whole output. It is matched by its position among the items of its kind, since indexes and
+    /// ids may differ from those in events.
     fn again_in_output<'a>(
         &mut self,
         item: &RawItem<'a>,

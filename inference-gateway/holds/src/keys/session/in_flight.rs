@@ -14,8 +14,7 @@ pub(super) const MOST_FRAMES: usize = 512;
 const MOST_CALLS: usize = 32 * MAX_FRAME_CALLS;
 /// Time after which a frame with unanswered calls lets the next one start. Frames are normally answered earlier.
 const SLOW: Duration = Duration::from_millis(10);
-/// Maximum number of frames without any answer that let another one start, each after twice the time of the previous
-/// one.
+/// Maximum number of unanswered frames after which another one may be sent. Each waits twice as long as the one before.
 const MOST_UNHEARD: u32 = 4;
 /// How long an answer from the store proves that the store is at least partly reachable, if other calls fail.
 const REACHED_FOR: Duration = Duration::from_secs(1);
@@ -50,8 +49,8 @@ struct Frame {
     sent_at: Instant,
     /// Whether the frame was found slow.
     is_hedged: bool,
-    /// Other sessions send the calls instead, since this session was silent. A failure here then does not count as an
-    /// answer.
+    /// Whether other sessions send the calls instead, since this session was silent. If so, a failure here does not
+    /// count as an answer.
     is_handed_on: bool,
     /// What the answers so far show about the store: it is away if no call reached it and one failed.
     store: StoreSeen,
@@ -120,8 +119,8 @@ impl SentFrames {
         (!waits).then(|| Some(last).filter(is_last).map_or(now, slow_at))
     }
 
-    /// Takes the call with this id, unless it was already answered. `deliver` gets the call and whether it was handed
-    /// on, and returns what the answer shows about the store. Returns how the frame ended, if it did.
+    /// Takes the call with this id, unless it was already answered. Calls `deliver` with the call and whether it was
+    /// handed on; `deliver` returns what the answer shows about the store. Returns how the frame ended, if it did.
     pub(super) fn answered(
         &mut self,
         id: u64,

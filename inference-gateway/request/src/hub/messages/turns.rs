@@ -24,7 +24,7 @@ pub(super) struct Turns {
     /// Closing brace of the system prompt's last block.
     system: Option<usize>,
     prompt: PromptList,
-    /// Closing braces of the last blocks in the last two turns of the user.
+    /// Closing braces of the last blocks in the user's last two turns.
     ends: [Option<usize>; 2],
 }
 
@@ -119,7 +119,7 @@ impl Turns {
         Ok(())
     }
 
-    /// Writes the thoughts of an earlier answer that preceded the call at this index.
+    /// Writes the thoughts that preceded the call at this index in an earlier answer.
     fn thoughts(&mut self, carried: &[PlacedPart], place: u64, out: &mut String) {
         for part in parts_at(carried, place) {
             let (kind, members) = match part {

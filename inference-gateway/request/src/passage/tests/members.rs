@@ -5,7 +5,7 @@ use shared_catalog::{Catalog, Model};
 use super::*;
 use crate::tests::catalogue;
 
-/// A model at this address that serves one of the newer APIs.
+/// Returns a model at this address that serves one of the newer APIs.
 fn model_at(url: &str, api: &str) -> Model {
     let lines = format!("speaks = [\"{api}\"]");
     let catalogue = catalogue("openai").replace("image_urls", &format!("{lines}\n        image_urls"));

@@ -84,7 +84,7 @@ impl Billed {
     }
 }
 
-/// The first and the last time in an upstream's record; `None` for an empty record.
+/// Returns the first and the last time in an upstream's record; `None` for an empty record.
 pub(super) fn span(served: &[Served]) -> Option<RangeInclusive<Timestamp>> {
     let time = |served: &Served| match served.identity {
         ServedIdentity::Generation(generation) => generation.created_at(),

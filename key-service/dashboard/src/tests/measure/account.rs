@@ -30,13 +30,13 @@ use key_service_store::store::{Hour, Ledger as _, RefusedLine, Store, suite::act
 pub(super) static KEYS: LazyLock<u64> = LazyLock::new(|| 100_000 / smaller());
 static GENERATIONS: LazyLock<u64> = LazyLock::new(|| 1_000_000 / smaller());
 static GROUPS: LazyLock<u64> = LazyLock::new(|| 1_000 / smaller());
-/// Top-level groups. The other groups are inside them.
+/// Number of top-level groups. The other groups are inside them.
 const PARENTS: u64 = 10;
-/// Days over which the generations are spread.
+/// Number of days over which the generations are spread.
 const DAYS: u64 = 30;
-/// Generations billed in one batch, as with a few dozen requests at once.
+/// Number of generations billed in one batch, as with a few dozen requests at once.
 const TOGETHER: u64 = 8;
-/// Keys created and batches billed concurrently, so that stores can group commits.
+/// Number of keys created and batches billed concurrently, so that stores can group commits.
 const AT_ONCE: usize = 32;
 /// Number of management keys and of webhooks, far below their limits.
 const FEW: u64 = 10;

@@ -6,7 +6,7 @@ use shared::ids::GenerationId;
 
 use crate::ledger::{Ending, Entry};
 
-/// Maximum bills remembered to detect double billing: a few minutes of the busiest account, in 16 MB.
+/// Maximum number of bills remembered to detect double billing: a few minutes of the busiest account, in 16 MB.
 const MOST_BILLS: usize = 200_000;
 
 /// Sums of changes by generation, for the latest bills and for bills of expiries, which a late capture may replace.

@@ -28,7 +28,7 @@ pub enum Quantity {
     Count(u64),
 }
 
-/// Whose daily counters these are.
+/// The owner of daily counters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SumOwner {
     /// A key and a model.
@@ -68,9 +68,9 @@ pub enum Figure {
     Bill(GenerationId),
     /// Charges on a day: the sum of the entries.
     Sum(SumOwner, Day),
-    /// Another counter for a key, day and model: the sum of the entries.
+    /// A counter other than the charge, for a key, day and model: the sum of the entries.
     KeyCount(KeyId, Day, String, Counter),
-    /// Another counter for a day and model: the sum of the entries.
+    /// A counter other than the charge, for a day and model: the sum of the entries.
     ModelCount(Day, String, Counter),
     /// A counter for a part of a day: the sum of the entries.
     Part(DayPart, Day, Counter),
@@ -88,11 +88,11 @@ pub enum Figure {
     KeysOfGroup(GroupId),
     /// A group's number of child groups, compared with the list of child groups.
     ChildGroups(GroupId),
-    /// Number of the journal's first entry, in a store that drops no entries or must still have this one.
+    /// Number of the journal's first entry, in a store that drops no entries or cannot have dropped this one yet.
     FirstEntry,
     /// Number of the account's last event, compared with the log of events.
     LastEvent,
-    /// The kept events, compared with the log of events.
+    /// Number of kept events, compared with the log of events.
     Events,
     /// Time of the account's last expiry in milliseconds, compared with the journal.
     LastExpiry,

@@ -106,7 +106,6 @@ impl Replay {
 
     /// Handles times that went back after a clock was far ahead. From then on, entries do not show for certain which
     /// window counts them.
-    /// window counts them.
     fn go_back(&mut self, at: Timestamp) {
         for (per, running) in Per::ALL.into_iter().zip(&mut self.running) {
             let start = running.start.min(Some(per.beginning(at)));

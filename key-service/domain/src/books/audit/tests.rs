@@ -196,7 +196,7 @@ fn windows_that_a_clock_days_ahead_began_count_what_is_billed_until_then() {
     // The clock was ahead only while a request was held.
     assert_eq!(wrong_after(&[START, START], far(10)), []);
     assert_eq!(wrong_after(&[START, START], far(30)).len(), 1);
-    // Once the clock gets there, the first bill has the time of the window's beginning.
+    // Once real time reaches that day, the first bill has the time of the window's beginning.
     let reached = [&times[..], &[Per::Day.beginning(days(5)), days(5)]].concat();
     assert_eq!(wrong_after(&reached, far(50)), []);
     // This window was set after the clock went back.

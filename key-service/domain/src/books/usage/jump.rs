@@ -14,11 +14,11 @@ const MINUTES_OF_AN_HOUR: i128 = 60;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SpendHistory {
-    /// Spend of the last minutes.
+    /// Spend in the last minutes.
     pub spent: NanoUsd,
     /// The number of these minutes, at least 60.
     pub minutes: u32,
-    /// Spend of each earlier hour with any spend, within about a week.
+    /// Spend of each earlier hour in which anything was spent, within about a week.
     pub hours: Vec<NanoUsd>,
 }
 
@@ -27,11 +27,11 @@ pub struct SpendHistory {
 pub struct Jump {
     pub spent: NanoUsd,
     pub minutes: u32,
-    /// How many times the usual amount it is; `None` if too little was spent before to know the usual amount.
+    /// How many times the usual amount it is; `None` if too little was spent earlier to know the usual amount.
     pub times: Option<u64>,
 }
 
-/// Returns the jump in a spend, if there is one. `usual_day` is the amount that the whole account spends on a usual
+/// Returns the jump in this spend, if there is one. `usual_day` is the amount that the whole account spends on a usual
 /// day; an account without one has no jumps.
 ///
 /// The usual amount is the average over the hours with spend, so that a job that runs once a night is not a jump.

@@ -1,5 +1,5 @@
-//! The stored form of many counts: their numbers one after the other, in variable-length bytes of seven bits. It is
-//! compact, since every bill rewrites all of them.
+//! The stored form of many counts: their numbers one after the other, each in as few bytes of seven bits as it needs.
+//! The form is compact, since every bill rewrites all counts.
 
 use minicbor::{
     Decode, Decoder, Encode, Encoder,
@@ -10,7 +10,7 @@ use shared::money::NanoUsd;
 
 use super::parts::{HoursOfDay, PartCounts, UserDay};
 
-/// Numbers that each part consists of.
+/// How many numbers are stored for each part.
 const NUMBERS: usize = 5;
 
 fn push(bytes: &mut Vec<u8>, mut number: u64) {
@@ -83,7 +83,7 @@ impl<'b, C> Decode<'b, C> for HoursOfDay {
     }
 }
 
-/// Users, then the counts of each, and last the counts of all others.
+/// Encodes the users, then the counts of each, and finally the counts of all others.
 impl<C> Encode<C> for UserDay {
     fn encode<W: Write>(&self, encoder: &mut Encoder<W>, _: &mut C) -> Result<(), EncodeError<W::Error>> {
         encoder.array(2)?.array(self.named().len() as u64)?;

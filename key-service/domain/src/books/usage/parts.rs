@@ -11,14 +11,16 @@ use crate::{
     ledger::GroupChain,
 };
 
-/// Hours of a UTC day.
+/// Number of hours in a UTC day.
 pub const HOURS: u8 = 24;
 /// The users of a day are spread over this many records, so that a bill rewrites only one of them.
 pub const USER_PARTS: u8 = 8;
-/// Maximum users of a day that one record counts separately. A bill rewrites the whole record, about 1.5 kB when full.
+/// Maximum number of users that one record counts separately for a day. A bill rewrites the whole record, about 1.5 kB
+/// when full.
 const NAMED_USERS: usize = 32;
 
-/// Counts of a part of a day: fewer kinds than a day has. None exceeds [`COUNTED`](crate::books::usage::COUNTED).
+/// Counts for a part of a day, of fewer kinds than for a whole day. None exceeds
+/// [`COUNTED`](crate::books::usage::COUNTED).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PartCounts {
     /// Billed generations, including free ones.
@@ -142,7 +144,7 @@ pub enum GroupKeys {
 #[cbor(transparent)]
 pub struct GroupDay(#[n(0)] Vec<GroupPart>);
 
-/// Counts for a model and some of a group's keys on a day.
+/// Counts for one day, one model and some of a group's keys.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct GroupPart {
     /// The model's id in the catalogue.
@@ -187,7 +189,7 @@ impl GroupDay {
     }
 }
 
-/// Lists the groups that count a key's bills, and how each counts the key.
+/// Lists the groups that count a key's bills, each with how it counts the key.
 pub fn counting_groups([group, parent]: GroupChain) -> impl Iterator<Item = (GroupId, GroupKeys)> {
     let of_group = group.map(|group| (group, GroupKeys::Own(parent)));
     of_group.into_iter().chain(parent.map(|parent| (parent, GroupKeys::Below)))

@@ -2,9 +2,9 @@
 
 use shared::money::NanoUsd;
 
-/// Days that determine the rate.
+/// Number of days that determine the rate.
 pub const RATE_DAYS: i64 = 30;
-/// The rate of these last days is used if it is higher.
+/// If the rate over this many last days is higher, it is used instead.
 const LATE_DAYS: i64 = 7;
 
 /// An amount that was spent in a number of days.
@@ -19,8 +19,8 @@ impl SpendRate {
     /// Returns an account's rate from its spend on each of the last [`RATE_DAYS`] days, today last. `age` is the number
     /// of days since the account was created, including today.
     ///
-    /// It is the higher of the rates of all days and of the last week. In a younger account, the days count from the
-    /// first bill, so that a first day is not spread over a month.
+    /// The result is the higher of two rates: over all days, and over the last week. In a younger account, the days
+    /// count from the first bill, so that a first day is not spread over a month.
     pub fn of(daily: &[NanoUsd], age: i64) -> Self {
         let length = i64::try_from(daily.len()).unwrap_or(i64::MAX);
         let first = daily.iter().position(|day| *day > NanoUsd::ZERO).and_then(|at| i64::try_from(at).ok());
@@ -51,7 +51,7 @@ impl SpendRate {
 mod tests {
     use super::*;
 
-    /// Returns how many days ten dollars last after these dollars were spent on these days ago.
+    /// Returns how many days ten dollars last. `spent` pairs a number of days ago with the dollars spent on that day.
     fn lasts(spent: &[(usize, i64)], age: i64) -> Option<i64> {
         let mut daily = vec![NanoUsd::ZERO; 30];
         for (before, usd) in spent {

@@ -76,7 +76,7 @@ fn every_account_passes_an_audit(world: &World) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// The daily counters add up to the settlements of each payer, unless a counter has reached its maximum.
+/// Checks that the daily counters add up to the settlements of each payer, unless a counter has reached its maximum.
 fn counters_are_the_sums_of_their_payers(world: &World) -> Result<(), TestCaseError> {
     let mut sums: HashMap<(AccountId, &Payer), [i128; 4]> = HashMap::new();
     for ((account, _), record) in &world.records {
@@ -163,9 +163,9 @@ fn unchanged_if_nothing_happened(
     Ok(())
 }
 
-/// No limit, window or credit is ever exceeded. If a bound was lowered below the amount in use, was set while more was
-/// held, or lost its raise, it is not exceeded any further. What a window has used is judged as recorded, without
-/// regard to clocks.
+/// Checks that no limit, window or credit is ever exceeded. If a bound was lowered below the amount in use, was set
+/// while more was held, or lost its raise, it is not exceeded any further. What a window has used is judged as
+/// recorded, without regard to clocks.
 fn nothing_overspent(before: &World, after: &World, now: Timestamp) -> Result<(), TestCaseError> {
     let in_force = |amount: NanoUsd, raised: Option<Raise>| match raised {
         Some(Raise { amount, until }) if now < until => amount,
@@ -201,7 +201,8 @@ fn budgets_held(world: &World, who: Who) -> NanoUsd {
     }
 }
 
-/// A bill adds to each current window; a returned amount is subtracted from the windows that counted the bill.
+/// Checks that a bill adds to each current window, and that a returned amount is subtracted from the windows that
+/// counted the bill.
 fn windows_count_what_was_billed_in_them(
     before: &World,
     after: &World,
@@ -234,7 +235,7 @@ fn windows_count_what_was_billed_in_them(
     Ok(())
 }
 
-/// Every budget with bounds has as many requests in flight as open holds that it counts.
+/// Checks that every budget with bounds has as many requests in flight as open holds that it counts.
 fn requests_in_flight_are_open_holds(world: &World) -> Result<(), TestCaseError> {
     for (who, _, budget) in budgets(world, world) {
         let counts = |((account, _), record): (&(AccountId, RecordId), &Record)| {
@@ -252,8 +253,8 @@ fn requests_in_flight_are_open_holds(world: &World) -> Result<(), TestCaseError>
     Ok(())
 }
 
-/// `held` is the sum of the holds, `used` the sum of the charges, and credit what remains of the deposits. The
-/// journal's running balances end at `used`.
+/// Checks that `held` is the sum of the holds, `used` the sum of the charges, and credit what remains of the deposits,
+/// and that the journal's running balances end at `used`.
 fn every_sum_adds_up(world: &World) -> Result<(), TestCaseError> {
     let mut balances: HashMap<(AccountId, KeyId), NanoUsd> = HashMap::new();
     for (account, trail) in &world.trails {
@@ -283,7 +284,7 @@ fn every_sum_adds_up(world: &World) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// A charge is at most the cost, and final once the generation was captured.
+/// Checks that a charge is at most the cost, and that it is final once the generation was captured.
 fn billed_is_billed(before: &World, after: &World) -> Result<(), TestCaseError> {
     for (id, record) in &after.records {
         let Record::Closed(now) = record else { continue };

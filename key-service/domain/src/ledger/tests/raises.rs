@@ -209,7 +209,7 @@ fn a_moved_or_rotated_key_keeps_its_raise_and_its_holds_stay_with_their_groups()
 }
 
 impl Book {
-    /// Returns the percents and amounts of the limits reported so far.
+    /// Returns the percentages and amounts of the limits reported so far.
     fn told_of_raises(&self) -> Vec<(u8, i64)> {
         let events = self.world.events[&account(MINE)].iter();
         let line = |Threshold { percent, amount, .. }: &Threshold| (*percent, amount.nanos());

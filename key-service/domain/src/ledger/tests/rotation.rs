@@ -58,7 +58,7 @@ fn a_refused_credential_opens_no_hold_and_what_was_admitted_goes_on() {
     book.must_hold(1, 100);
     book.rotate(Duration::ZERO);
     assert_eq!(book.hold(2, 100, 100, 100), Err(Refused::UnknownKey));
-    // The answer to a hold may have been lost: the same hold again is still open.
+    // The answer to a hold may have been lost, so the hold is repeated; it is still open.
     book.must_hold(1, 100);
     let extended = Ok(Outcome::Extended { amount: nanos(150), revoked_by: None });
     assert_eq!(book.extend(1, 150, cost(20)), extended);

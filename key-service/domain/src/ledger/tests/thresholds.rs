@@ -13,7 +13,7 @@ impl Book {
         self.capture(n, total);
     }
 
-    /// Returns types, percents and used amounts of the thresholds reported so far.
+    /// Returns types, percentages and used amounts of the thresholds reported so far.
     fn told(&self) -> Vec<(&'static str, u8, i64)> {
         let events = self.world.events[&account(MINE)].iter().map(|told| &told.event.kind);
         let line =
@@ -78,7 +78,7 @@ fn the_credit_is_told_by_parts_of_the_last_deposit_s_balance() {
     assert_eq!(book.told()[3..], [(low, 20, 1_000), (low, 5, 1_000), ("credit.exhausted", 0, 1_000)]);
 }
 
-/// Returns limit, percent and amount of the thresholds that a change of bounds crosses.
+/// Returns limit, percentage and amount of the thresholds that a change of bounds crosses.
 fn passed(before: Option<&Budget>, after: &Budget) -> Vec<(MoneyBound, u8, i64)> {
     let told = passed_by_bounds(Holder::Group(group(1)), before, after, START);
     let line = |told: &Told| {

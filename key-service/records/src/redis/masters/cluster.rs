@@ -26,7 +26,7 @@ use crate::redis::connection::{Connection, Nodes, may_pass};
 
 /// Minimum time between two lookups of the slots, since a shard may be away for long.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// Timeout for a node to list the slots. Then another node is asked.
+/// Timeout for a node to list the slots; after that, another node is asked.
 const TELLING: Duration = Duration::from_millis(500);
 
 /// How long a request is repeated while its slot moves and some of its names have already moved. It is shorter than the
@@ -35,11 +35,11 @@ const MOVING: Duration = Duration::from_millis(1_400);
 /// How long a request is repeated while the cluster is down. It is shorter than the time after which gateways also send
 /// the call to another key-service, which would find the same cluster.
 const DOWN: Duration = Duration::from_millis(400);
-/// After an answer from the node that takes over a slot, how long writes to the slot may be at that node and missing at
-/// the slot's master. It is longer than any call.
+/// How long, after the node that takes over a slot has answered, that node may have writes that the slot's master
+/// lacks. It is longer than any call.
 const LEAVING: Duration = Duration::from_secs(10);
 
-/// What is known of a cluster.
+/// What is known about a cluster.
 pub(in crate::redis) struct Cluster {
     nodes: Nodes,
     checks: Arc<Checks>,
@@ -98,12 +98,12 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// All masters, sorted by address.
+    /// Returns all masters, sorted by address.
     pub(in crate::redis) fn masters(&self) -> Vec<Arc<Server>> {
         self.table.read().masters.values().cloned().collect()
     }
 
-    /// The master that has the slot of this name.
+    /// Returns the master that has the slot of this name.
     pub(in crate::redis) fn master_of(&self, key: &[u8]) -> RedisResult<Arc<Server>> {
         let master = self.table.read().slots.get(&Slot::for_key(key)).cloned();
         master.ok_or_else(|| {
@@ -111,12 +111,12 @@ impl Cluster {
         })
     }
 
-    /// Number of slots that no master has.
+    /// Returns the number of slots that no master has.
     pub(in crate::redis) fn uncovered(&self) -> usize {
         usize::from(SLOTS) - self.table.read().slots.len()
     }
 
-    /// The node that a server redirects to. An address without a host means the same host.
+    /// Returns the node that a server redirects to. An address without a host means the server's host.
     pub(in crate::redis) fn redirected(&self, from: &Server, to: &str) -> RedisResult<Arc<Server>> {
         let address = on_host(host(&from.name), to);
         let mut table = self.table.write();
@@ -199,7 +199,7 @@ impl Cluster {
                 Ok(slots) if most.as_ref().is_none_or(|most| most.count() < slots.count()) => {
                     most = Some(slots);
                 }
-                // Errors that waiting cannot cure are preferred.
+                // Errors that waiting cannot cure take precedence.
                 Err(e) if may_pass(&failed) => failed = e,
                 Ok(_) | Err(_) => {}
             }
@@ -207,7 +207,7 @@ impl Cluster {
         most.map(|slots| self.take_over(slots)).ok_or(failed)
     }
 
-    /// Nodes that may know the slots: first the masters that answer, in turn, then those that do not.
+    /// Lists the nodes that may know the slots: first the masters that answer, in turn, then those that do not.
     fn nodes_in_turn(&self) -> Vec<(String, Option<Arc<Server>>)> {
         let table = self.table.read();
         let turn = self.asked.load(Ordering::Relaxed);

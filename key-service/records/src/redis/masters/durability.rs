@@ -25,8 +25,8 @@ use crate::{
 
 /// Timeout for the disk: `everysec` takes a second, or two on a slow disk.
 const LONGEST: Duration = Duration::from_millis(2_500);
-/// Timeout for replicas. They confirm within a round trip unless they are gone, so callers learn of it in time to
-/// refuse.
+/// Timeout for replicas. They confirm within a round trip unless they are gone. In that case, callers learn of it early
+/// enough to refuse.
 const LONGEST_REPLICATION: Duration = Duration::from_secs(1);
 /// Timeout for the results of both waits on their connection.
 const ANSWERING: Duration = Duration::from_secs(4);
@@ -40,7 +40,7 @@ pub(super) struct Live {
     pub(super) server: Admitted,
 }
 
-/// A wait that a caller wants.
+/// A wait that a caller asks for.
 pub(in crate::redis) struct Wanted {
     /// A write to the same slot as the earlier writes. It is repeated before the wait, so it must be idempotent.
     pub(in crate::redis) write: Cmd,
@@ -218,12 +218,12 @@ async fn connect(source: &Source, live: &Live) -> RedisResult<Waiting> {
     Ok(Waiting { connection, term: live.term })
 }
 
-/// The error for a write that took effect but may still be lost.
+/// Returns the error for a write that took effect but may still be lost.
 fn unconfirmed(why: &'static str) -> RedisError {
     std::io::Error::new(std::io::ErrorKind::TimedOut, why).into()
 }
 
-/// The error for a write to a server that is no longer the master, or has not been the master all the time.
+/// Returns the error for a write to a server that is no longer the master, or was not the master all the time.
 fn taken_over() -> RedisError {
     let why = "another Redis took over before the write was confirmed";
     (ErrorKind::Server(ServerErrorKind::ReadOnly), why).into()

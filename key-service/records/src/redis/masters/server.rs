@@ -58,7 +58,7 @@ const RENEWED_EVERY: Duration = Duration::from_millis(500);
 /// Pauses between attempts to connect.
 const PAUSES: Backoff = Backoff::new(Duration::from_millis(20), Duration::from_millis(500));
 
-/// What a connection to a master must pass, and what is known of all masters.
+/// What a connection to a master is checked for, and what is known about all masters.
 pub(in crate::redis) struct Checks {
     pub(in crate::redis) volatile_allowed: bool,
     pub(in crate::redis) key_space: KeySpace,
@@ -119,7 +119,7 @@ impl Checks {
 }
 
 impl Server {
-    /// A master without a connection. `name` is empty for a single master.
+    /// Creates a master without a connection. `name` is empty for a single master.
     pub(in crate::redis) fn new(name: String, source: Source, checks: Arc<Checks>) -> Arc<Self> {
         let why = failure(io::ErrorKind::NotConnected, "there is no connection yet");
         let state = watch::Sender::new(State::Down { why, since: Instant::now() });
@@ -133,7 +133,7 @@ impl Server {
         !self.name.is_empty()
     }
 
-    /// The name for the log.
+    /// Returns the name for the log.
     fn shown(&self) -> Option<&str> {
         self.is_shard().then_some(&*self.name)
     }
@@ -149,12 +149,13 @@ impl Server {
         matches!(&*self.state.borrow(), State::Up(_))
     }
 
-    /// Durability of answered writes; `None` while there is no connection.
+    /// Returns the durability of answered writes; `None` while there is no connection.
     pub(in crate::redis) fn sync(&self) -> Option<Sync> {
         self.live().map(|live| live.server.sync)
     }
 
-    /// The current term; zero while there is no connection. Each new connection to any master begins a new term.
+    /// Returns the current term; zero while there is no connection. Each new connection to any master begins a new
+    /// term.
     pub(in crate::redis) fn term(&self) -> Term {
         self.live().map(|live| live.term).unwrap_or_default()
     }
@@ -350,7 +351,7 @@ impl Server {
         settled
     }
 
-    /// Says why there was no answer in time.
+    /// Returns an error that says why there was no answer in time.
     pub(in crate::redis) fn why_late(&self) -> RedisError {
         match &*self.state.borrow() {
             State::Up(_) => failure(io::ErrorKind::TimedOut, "it did not answer in time"),
@@ -380,7 +381,7 @@ fn log_durability(sync: Sync) {
     }
 }
 
-/// The error for a server that is loading its data.
+/// Returns the error for a server that is loading its data.
 fn loading() -> RedisError {
     (ErrorKind::Server(ServerErrorKind::BusyLoading), "Redis is still loading its data").into()
 }

@@ -51,7 +51,7 @@ impl Serving {
         }
     }
 
-    /// Number of slots that no master has.
+    /// Returns the number of slots that no master has.
     pub(in crate::redis) fn uncovered(&self) -> usize {
         match self {
             Self::One(_) => 0,

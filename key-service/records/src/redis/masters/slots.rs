@@ -15,7 +15,7 @@ pub(super) const SLOTS: u16 = 16_384;
 /// Maximum number of node ids to keep. A node keeps its id while it is in a cluster.
 const MOST_IDS: usize = 1_024;
 
-/// Which nodes have which slots, as one node knows it.
+/// Which nodes have which slots, as reported by one node.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Slots {
     pub(super) shards: Vec<Shard>,
@@ -36,8 +36,8 @@ pub(super) struct Shard {
     pub(super) replicas: Vec<String>,
 }
 
-/// Ids of the nodes that the cluster has or had. The address of a node may belong to another server by now, even to
-/// another cluster.
+/// Ids of the nodes that the cluster has or had. A node's address may belong to another server by now, even to another
+/// cluster.
 #[derive(Default)]
 pub(in crate::redis) struct Members {
     ids: RwLock<BTreeSet<String>>,
@@ -84,7 +84,7 @@ impl Members {
 
 impl Slots {
     /// Parses the answers to `CLUSTER SLOTS` and `CLUSTER INFO`. A node without a host has the host of the node that
-    /// answers. The answering node does not know a node whose host is `?`.
+    /// answers. A node whose host is `?` is unknown to the answering node.
     fn read(answer: &Value, state: &str, asked_host: &str) -> Self {
         let mut slots = Self {
             is_cut_off: field(state, "cluster_state") == "fail",
@@ -106,7 +106,7 @@ impl Slots {
         slots
     }
 
-    /// The number of slots that a master has.
+    /// Returns the number of slots that a master has.
     pub(super) fn count(&self) -> usize {
         self.shards.iter().map(|shard| (shard.first..=shard.last).count()).sum()
     }
@@ -142,7 +142,7 @@ pub(super) fn on_host(known: &str, address: &str) -> String {
     if host(address).is_empty() { format!("{known}{address}") } else { address.to_owned() }
 }
 
-/// The error for a server that is not in this cluster, or not in touch with it. Either may change later.
+/// Returns the error for a server that is not in this cluster, or not in touch with it. Either may change later.
 pub(super) fn stranger(why: &'static str) -> RedisError {
     io::Error::new(io::ErrorKind::NotConnected, why).into()
 }

@@ -8,7 +8,7 @@ pub struct Certificates(Option<TlsCertificates>);
 impl Certificates {
     /// Takes PEM texts: the authority that signed the server's certificate, and the client's certificate and key for
     /// servers that require one. Without an authority, the public ones that are built into the program are trusted,
-    /// since images have none.
+    /// since container images have none.
     pub fn new(authority: Option<Vec<u8>>, own: Option<(Vec<u8>, Vec<u8>)>) -> Self {
         if authority.is_none() && own.is_none() {
             return Self(None);

@@ -147,7 +147,7 @@ async fn a_replica_that_was_not_awaited_may_lack_what_was_answered() {
     let store = open(&Settings { wait_replicas: 1, ..settings.clone() }).await.unwrap();
     let careful = open(&Settings { wait_replicas: 2, ..settings }).await.unwrap();
     follows(&careful).await;
-    // It receives no more writes.
+    // This replica receives no more writes.
     other.ask("REPLICAOF NO ONE").unwrap();
     let terms = [store.term(&space()).await, careful.term(&space()).await];
     assert_eq!(create(&store, "one").await, Ok(Committed::Written));

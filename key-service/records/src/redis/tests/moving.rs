@@ -98,7 +98,7 @@ async fn questions_about_one_moment_follow_a_slot_that_moves() {
     moving.end();
     assert_eq!(found(&store, &space).await, [true, true]);
 
-    // A name is absent and may be on either server: they ask to try again until the slot has moved.
+    // A name is absent and may be on either server, so both ask to try again until the slot has moved.
     let space = Space::new("part");
     put(&space, name("one")).await;
     let moving = SlotMove::begin(&cluster.masters, &format!("{prefix}:{{part}}"));

@@ -102,7 +102,7 @@ async fn a_node_is_added_takes_slots_over_and_goes_again_and_nothing_is_lost() {
     assert!(!taken.starts_with(":0\r"), "no space has moved");
     drop(added);
     misses_none(&store).await;
-    // A starting process may know the node that is gone; it asks the others.
+    // A process may start with the address of the node that is gone; it asks the others.
     let url = cluster.url().replace("://", &format!("://{address},"));
     let again = Settings { address: crate::redis::Address::parse(&url).unwrap(), ..settings };
     let again = open(&again).await.unwrap();
@@ -163,7 +163,7 @@ async fn a_master_is_found_at_its_new_address_and_what_has_the_old_one_is_not_ta
     }
 }
 
-/// The node still believes that it has its slots, although a replica took over; and clients can reach it.
+/// The node still believes that it has its slots, although a replica took over, and clients can still reach it.
 #[tokio::test]
 async fn a_node_that_missed_a_change_of_masters_is_not_believed_even_if_no_other_answers() {
     const FIRST: std::ops::Range<u32> = 0..5_461;

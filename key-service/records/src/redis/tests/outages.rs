@@ -129,7 +129,7 @@ async fn a_clock_that_goes_back_closes_nothing() {
     let before = count();
     serving.client.mark(off(-2)).await.unwrap();
     serving.client.mark(off(2)).await.unwrap();
-    // The count continues by the time between marks, not by a clock.
+    // The count grows by the time between marks, whatever the clock shows.
     assert!((2..60_000).contains(&(count() - before)), "{before}, {}", count());
 }
 
@@ -302,7 +302,7 @@ async fn a_redis_is_served_while_a_process_is_connected_that_stands_still() {
     }
 }
 
-/// Addresses of a server and a cluster.
+/// Returns the addresses of a server and a cluster.
 fn served_places() -> [(String, Arc<dyn std::any::Any>); 2] {
     let (server, cluster) = (RedisServer::shared(), Cluster::shared());
     [(server.url(), server), (cluster.url(), cluster)]

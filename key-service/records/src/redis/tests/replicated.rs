@@ -60,7 +60,7 @@ impl Replicated {
         format!("redis+cluster://{}", nodes.join(","))
     }
 
-    /// A space on the last master.
+    /// Returns a space on the last master.
     pub(super) fn space_of_last(&self) -> Space {
         self.space_in(10_923..16_384)
     }

@@ -1,4 +1,4 @@
-//! Waits for a cluster's replicas while slots move and other calls are stuck.
+//! Tests of waiting for a cluster's replicas while slots move and other calls are stuck.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::servers::{Cluster, PATIENCE, RedisServer, settings};
 
 const SECOND: std::ops::Range<u32> = 5_461..10_923;
 
-/// A store that waits for one replica, and a space on the second master with a record and a barrier.
+/// Sets up a store that waits for one replica, and a space on the second master with a record and a barrier.
 async fn replicated() -> (Replicated, tempfile::TempDir, Redis, Space, String) {
     let cluster = Replicated::start().await;
     let data_dir = tempfile::tempdir().unwrap();

@@ -141,7 +141,7 @@ async fn a_master_that_falls_silent_is_left_for_its_replica() {
     let store = open(&settings(&cluster.url(), &data_dir)).await.unwrap();
     assert_eq!(served(&store).await.len(), SPACES);
     cluster.nodes[2].signal("STOP");
-    // Nothing shows it: its connections stay open, and it accepts new ones.
+    // No error shows that the master is silent: its connections stay open, and it accepts new ones.
     all_are_served(&store).await;
     let began = Instant::now();
     while store.ping().await != Ok(MissingServers::default()) {
@@ -178,7 +178,7 @@ async fn a_shard_whose_replicas_do_not_follow_is_missing() {
 }
 
 /// Cuts the last master off from its replicas, then commits something that only this master has. Returns the term
-/// before.
+/// before the commit.
 async fn unreplicated(cluster: &Replicated, store: &Redis, space: &Space) -> Term {
     put(store, space).await.unwrap();
     store.settle(space, Durability::Durable, store.term(space).await).await.unwrap();

@@ -96,7 +96,7 @@ async fn tear_and_start(bytes: u64) {
     let mut expected = None;
     for round in 0..3 {
         server.start_again();
-        // Alternates between a process that was there before, and a new one.
+        // Alternates between a process that existed before the crash and a new one.
         if round % 2 == 1 {
             store = open(&settings).await.unwrap();
         }

@@ -135,7 +135,7 @@ impl Rewriting {
         self.in_note(connection).await.iter().any(|noted| noted == server)
     }
 
-    /// The run ids noted in a server's parts of the store.
+    /// Returns the run ids noted in a server's parts of the store.
     async fn in_note(&self, connection: &Connection) -> Vec<String> {
         let parts = ask_parts(connection, |part| {
             let mut question = cmd("HGET");
@@ -228,7 +228,7 @@ fn state(info: &str) -> FileState {
     }
 }
 
-/// The error for a server that is not ready yet.
+/// Returns the error for a server that is not ready yet.
 fn waiting(why: &'static str) -> RedisError {
     (ErrorKind::Server(ServerErrorKind::BusyLoading), why).into()
 }

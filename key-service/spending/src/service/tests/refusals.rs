@@ -6,7 +6,7 @@ use key_service_store::store::Hour;
 async fn counted(service: &Service, trial: &Trial, key: Option<KeyId>) -> Vec<(String, u64)> {
     let store = &*trial.office.store;
     let hour = Hour::of(trial.office.clock.now());
-    // The keys and the store are the same; only what was added is there.
+    // The store contains only the counts that were added to it.
     service.refusals().add_to(store).await;
     store.refused(trial.account, hour..=hour, key).await.unwrap()
 }

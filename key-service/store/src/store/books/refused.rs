@@ -20,9 +20,10 @@ use crate::store::{
 };
 use domain::usage::{Day, Hour};
 
-/// Days for which counts of refused calls are kept.
+/// Number of days for which counts of refused calls are kept.
 pub const REFUSED_KEPT_DAYS: i64 = 31;
-/// Records that a commit updates. With a guard and a write each, they stay far below the limit on a commit's words.
+/// Maximum number of records that a commit updates. With a guard and a write each, they stay far below the limit on a
+/// commit's words.
 const RECORDS_AT_ONCE: usize = 200;
 
 /// Number of a key's calls refused within an hour for one reason.
@@ -162,7 +163,7 @@ fn days() -> RecordName<RefusedDays> {
     layout::name(layout::HOUSE, *b"r")
 }
 
-/// Returns the number of a day's part. Days before 1970 are in the first part.
+/// Returns the number of the part that contains a day. Days before 1970 are in the first part.
 fn part(day: i64) -> u32 {
     u32::try_from(day).unwrap_or_default()
 }

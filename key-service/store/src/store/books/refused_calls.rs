@@ -9,14 +9,14 @@ use shared::{ids::AccountId, stored};
 
 use crate::store::{base::Store, layout};
 
-/// Refused calls that an account keeps: a few hundred kilobytes.
+/// Number of refused calls that an account keeps: a few hundred kilobytes.
 pub const REFUSED_CALLS_KEPT: usize = 1_000;
-/// Maximum values that one commit appends, far below the limit on a commit's words.
+/// Maximum number of values that one commit appends, far below the limit on a commit's words.
 const APPENDED_AT_ONCE: usize = 200;
 
 impl Store {
-    /// Adds refused calls of the account, and drops all but the latest [`REFUSED_CALLS_KEPT`]. It needs no guards,
-    /// since spending does not read them.
+    /// Adds refused calls of the account, and drops all but the latest [`REFUSED_CALLS_KEPT`]. The commit needs no
+    /// guards, since spending does not read these calls.
     pub async fn add_refused_calls(
         &self,
         account: AccountId,
@@ -48,7 +48,7 @@ impl Store {
             call.map_err(|_| StoreError::Damaged(format!("refused call {number}")))
         };
         let mut calls: Vec<_> = values.into_iter().map(read).collect::<Result<_, _>>()?;
-        // Each key-service adds calls in batches, some time after they were refused.
+        // Each key-service adds calls in batches, some time after the calls were refused.
         calls.sort_unstable_by_key(|call| Reverse(call.id));
         Ok(calls)
     }

@@ -14,8 +14,8 @@ use crate::store::base::Store;
 /// An instant is located to within this many entries.
 pub(super) const CLOSE: u64 = 64;
 
-/// Entries between two positions at which the journal's time went back. It goes back only after a clock was far ahead,
-/// so nearly every journal is a single run.
+/// The entries between two positions at which the journal's time went back. It goes back only after a clock was far
+/// ahead, so nearly every journal is a single run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Run {
     /// Number of the first entry.
@@ -25,7 +25,7 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// Finds the run of the entry before a position, or of the last entry.
+    /// Finds the run that contains the entry before a position; without a position, the journal's last run.
     pub(super) async fn before(
         store: &Store,
         account: AccountId,

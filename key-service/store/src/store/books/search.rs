@@ -21,19 +21,19 @@ use domain::{
     search::EntrySearch,
 };
 
-/// Default for the maximum records that a page reads in search of matches.
+/// Default maximum number of records that a page reads in search of matches.
 const MOST_READ: usize = 4_000;
-/// Maximum journal entries that a page reads: about 10 ms of work.
+/// Maximum number of journal entries that a page reads: about 10 ms of work.
 const MOST_ENTRIES: usize = 2_000;
-/// Records read at a time.
+/// Number of records read at a time.
 pub const READ_AT_ONCE: usize = 500;
-/// Entries searched for a generation's bill: more than a busy account writes in a minute.
+/// Number of entries searched for a generation's bill: more than a busy account writes in a minute.
 const LOOKED_THROUGH: usize = 50_000;
-/// Maximum runs of the journal that are searched for a generation's bill.
+/// Maximum number of runs of the journal that are searched for a generation's bill.
 const MOST_RUNS: usize = 8;
 /// If linked entries are this close together, whole ranges of entries are read at a time.
 const CLOSE_BY: usize = 20;
-/// Reading this many entries takes as long as following a link, since that is a round trip.
+/// Reading this many entries takes as long as following one link, which costs a round trip.
 const STEP: usize = 20;
 
 /// A running search. It reads records after a position until `limit` match or too many were read.
@@ -178,7 +178,7 @@ async fn search_run(
 }
 
 impl<T> Scan<T, u64> {
-    /// Continues before a finished run. Returns whether the search continues.
+    /// Moves on from a finished run to the entries before it. Returns whether the search continues.
     fn leaves(&mut self, run: Run) -> bool {
         match self.ended {
             Some(Ended::NothingLeft) => {
@@ -246,8 +246,8 @@ impl Chain {
         self.before(entry).map(|to| ChainStep { to, length: entry.number.saturating_sub(to) })
     }
 
-    /// Returns the number of the chain's next entry from a position, or zero at the end; `None` if the position is not
-    /// at an entry of the chain.
+    /// Returns the number of the entry that follows a position in the chain, or zero at the end; `None` if the position
+    /// is not at an entry of the chain.
     async fn next(
         self,
         store: &Store,
@@ -284,7 +284,7 @@ impl Chain {
     }
 }
 
-/// Finds the last entry of a generation among those billed after its creation.
+/// Finds a generation's last entry among the entries billed after its creation.
 pub(crate) async fn entry_of(
     store: &Store,
     account: AccountId,
@@ -313,7 +313,7 @@ pub(crate) async fn entry_of(
     Ok(None)
 }
 
-/// Finds the last entry of a generation among those after a number, and before another one.
+/// Finds a generation's last entry among the entries after one number and before another.
 async fn entry_after(
     store: &Store,
     account: AccountId,
@@ -334,7 +334,7 @@ async fn entry_after(
     Ok(found)
 }
 
-/// Finds the last entry of a generation among those before a number whose times are close to its creation.
+/// Finds a generation's last entry before a number, among the entries with times close to the generation's creation.
 async fn entry_before(
     store: &Store,
     account: AccountId,

@@ -1,6 +1,5 @@
-//! Bills of upstreams in recent hours, over all accounts. Losing some does no harm. An upstream is identified by its
-//! model and its name in the catalogue.
-//! model and its name in the catalogue.
+//! Counts of upstreams' bills in recent hours, over all accounts. Losing some does no harm. An upstream is identified
+//! by its model and its name in the catalogue.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +19,7 @@ use crate::store::{
     layout,
 };
 
-/// Hours kept: a day, plus the current hour.
+/// Number of hours kept: a day, plus the current hour.
 pub const UPSTREAM_HOURS: i64 = 25;
 /// Separates a model's id from an upstream's name. Neither contains control characters.
 const SEPARATOR: u8 = 0;

@@ -33,7 +33,7 @@ use crate::{
 
 impl Store {
     /// Creates a management key in an existing account; repeating this changes nothing. Returns `false` if the account
-    /// has reached its maximum of management keys.
+    /// has reached its maximum number of management keys.
     pub async fn create_management_key(&self, key: NewManagementKey, act: &Act) -> Result<bool, StoreError> {
         match self.create_management_key_once(key, None, act).await {
             Ok(_) => Ok(true),
@@ -107,8 +107,8 @@ impl Store {
         Ok(key.map(|key| read_key(id, key)))
     }
 
-    /// Records the use of a management key, unless a use less than [`domain::access::USE_NOTED_EVERY`] earlier is
-    /// recorded. Returns whether this use was recorded.
+    /// Records the use of a management key, unless the last recorded use was less than
+    /// [`domain::access::USE_NOTED_EVERY`] earlier. Returns whether this use was recorded.
     pub async fn use_management_key(
         &self,
         account: AccountId,

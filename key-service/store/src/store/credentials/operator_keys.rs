@@ -31,6 +31,9 @@ impl Store {
         act: &Act,
     ) -> Result<OperatorKeyMade, StoreError> {
         let create = |change: &mut Change<'_>| {
+            if is_there(change, &new) {
+                return Ok(OperatorKeyMade::Made);
+            }
             if !add(change, &new)? {
                 return Ok(OperatorKeyMade::TooMany);
             }
@@ -48,6 +51,9 @@ impl Store {
     ) -> Result<OperatorKeyMade, StoreError> {
         let OperatorRotation { previous, new, ends_at } = &rotation;
         let rotate = |change: &mut Change<'_>| {
+            if is_there(change, new) {
+                return Ok(OperatorKeyMade::Made);
+            }
             let name = key_name(*previous);
             let Some(record) = change.get::<OperatorKeyRecord>(&name)? else {
                 return Ok(OperatorKeyMade::NoPrevious);
@@ -138,10 +144,16 @@ impl Store {
     }
 }
 
+/// Returns whether the key exists. The same call may be repeated because its answer was lost.
+fn is_there(change: &mut Change<'_>, new: &NewOperatorKey) -> bool {
+    let name = key_name(new.key.id);
+    change.presume_absent(&name);
+    change.has(&name)
+}
+
 /// Adds a key, unless there are too many. Returns whether there is room.
 fn add(change: &mut Change<'_>, new: &NewOperatorKey) -> Result<bool, StoreError> {
     let name = key_name(new.key.id);
-    change.presume_absent(&name);
     let mut list = change.get::<IdList<OperatorKeyId>>(&list_name())?.unwrap_or_default();
     if list.ids.len() as u64 >= new.most {
         return Ok(false);

@@ -12,7 +12,7 @@ pub(crate) fn group_id(bytes: &[u8]) -> Result<GroupId, StoreError> {
     GroupId::from_slice(bytes).ok_or_else(|| damaged("a group's id"))
 }
 
-/// Returns the profile of a group without child groups and opening balance.
+/// Returns a group's profile, with no child groups and no opening balance.
 pub(super) fn to_profile(group: &Group) -> GroupProfile {
     let Group { id: _, name, external_id, metadata, key_defaults, created_at, keys, spend: _ } =
         group.clone();

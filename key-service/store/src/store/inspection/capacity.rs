@@ -19,7 +19,7 @@ pub trait Capacity: Send + Sync + 'static {
     /// Describes which failures may destroy confirmed writes, and what to do about it.
     async fn persistence_warnings(&self) -> Vec<&'static str>;
 
-    /// Makes a small write that changes no data on every server, and returns the servers that refuse. Fails if all
+    /// On every server, makes a small write that changes no data. Returns the servers that refuse it. Fails if all
     /// refuse, for lack of space or another reason.
     async fn try_write(&self) -> Result<MissingServers, StoreError>;
 }

@@ -32,10 +32,11 @@ use crate::store::{
     spending::holders::PARTS_TRIED,
 };
 
-/// Maximum links and sessions of a member, and days of a key's refused calls, that are shown: more than most have.
+/// Maximum number of links and sessions shown for a member, and of days shown for a key's refused calls: more than most
+/// have.
 const MOST: usize = 100;
 
-/// What has records that can be shown.
+/// An object whose records can be shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShownObject {
     Key(KeyId),

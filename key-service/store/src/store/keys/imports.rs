@@ -1,7 +1,7 @@
 //! Imports from another gateway.
 //!
-//! Digests are stored in other spaces than the account, and there may be too many keys for one commit. So an import is
-//! first planned. Then each digest is reserved for the id of its key. Then groups and keys are created in several
+//! Digests are stored in different spaces from the account, and there may be too many keys for one commit. So an import
+//! is first planned. Then each digest is reserved for the id of its key. Then groups and keys are created in several
 //! commits, and each commit decides again from the current state. Every step may be repeated. A digest reserved for a
 //! key that does not exist is refused as unknown, and the same import later creates the key under exactly that id.
 
@@ -30,12 +30,12 @@ use crate::{
     },
 };
 
-/// Digests looked up or reserved concurrently.
+/// Number of digests looked up or reserved concurrently.
 const ASKED_AT_ONCE: usize = 64;
-/// Keys looked up in one round trip.
+/// Number of keys looked up in one round trip.
 const FOUND_AT_ONCE: usize = 500;
-/// Maximum words of a commit for one key or group: a revoked key, the first of its group, with guards of the group and
-/// its parent, entries of five indexes, two events, and four more for thresholds.
+/// Maximum number of words in a commit for one key or group: a revoked key, the first of its group, with guards of the
+/// group and its parent, entries of five indexes, two events, and four more for thresholds.
 const MOST_WORDS_EACH: usize = 121;
 
 /// Groups and keys of an import that are created in one commit.

@@ -19,9 +19,9 @@ use crate::{
     },
 };
 
-/// Index entries, or keys, read in one round trip.
+/// Number of index entries, or keys, read in one round trip.
 const READ_AT_ONCE: usize = 500;
-/// Maximum keys that one commit lists as expired.
+/// Maximum number of keys that one commit lists as expired.
 const EXPIRED_AT_ONCE: usize = 64;
 const ID: usize = 16;
 
@@ -59,7 +59,7 @@ impl Store {
     }
 
     /// Lists API keys of the account that have spent money, beginning after the current position of key `after`: by
-    /// falling spend, then newest first. A page with fewer keys than `limit` is the last one.
+    /// spend, highest first, and then newest first. A page with fewer keys than `limit` is the last one.
     pub async fn top_spending(
         &self,
         account: AccountId,
@@ -141,7 +141,8 @@ impl Store {
         Ok(keys)
     }
 
-    /// Reads keys in the order of these ids, without missing ones. A few hundred at a time are read as of one moment.
+    /// Reads keys in the order of these ids. Ids without a key are left out. A few hundred at a time are read as of one
+    /// moment.
     pub async fn keys_by_id(&self, account: AccountId, ids: &[KeyId]) -> Result<Vec<ApiKey>, StoreError> {
         let mut keys = Vec::with_capacity(ids.len());
         for some in ids.chunks(READ_AT_ONCE) {
@@ -190,7 +191,7 @@ impl Store {
         Ok(entries.iter().filter_map(|entry| id_at(entry, size_of::<u64>())).collect())
     }
 
-    /// Lists keys as expired whose expiry has passed.
+    /// Lists as expired the keys whose expiry has passed.
     async fn list_expired_keys(&self, account: AccountId, now: Timestamp) -> Result<(), StoreError> {
         let mut from = Vec::new();
         loop {

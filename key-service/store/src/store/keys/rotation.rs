@@ -31,7 +31,7 @@ use crate::{
     },
 };
 
-/// Maximum attempts at a rotation. Each failed one lost its number to another rotation of the key.
+/// Maximum number of attempts at a rotation. Each failed one lost its number to another rotation of the key.
 const MOST_ATTEMPTS: u32 = 100;
 
 impl Store {
@@ -47,6 +47,7 @@ impl Store {
         for _ in 0..MOST_ATTEMPTS {
             let found = self.key_with_profile(new.account, new.key).await?;
             let (key, profile) = found.ok_or(Refused::NotFound(Noun::Key))?;
+            let was_rotated = number_of(&profile, &new.digest).is_some();
             let mut written = None;
             if let Some(number) = foreseen(&key, &profile, &new, act.at) {
                 let credential = self.offer_credential(&new.digest, Credential { owner, number }).await?;
@@ -60,12 +61,12 @@ impl Store {
             let rotated = self
                 .make_once(
                     OnceRequest { account, makes, idempotency },
-                    |change, _| Ok((found_key(change, new.key)?.0, Vec::new())),
+                    |change, _| found_key(change, new.key).map(|found| Rotation::unchanged(found, &new)),
                     |change| rotate(change, &new, number, act),
                 )
                 .await;
             let rotated = match rotated {
-                Ok(Made::New((key, outdated))) => {
+                Ok(Made::New(Rotation { key, outdated, is_listed: true })) => {
                     for stored::Rotated { number, digest } in outdated {
                         self.forget_credential(&digest, Credential { owner, number }).await;
                     }
@@ -73,11 +74,13 @@ impl Store {
                 }
                 // Another rotation took the number.
                 Ok(Made::Existing(_)) => continue,
-                Ok(Made::Replayed((key, _))) => Ok(Made::Replayed(key)),
+                Ok(Made::New(Rotation { key, .. }) | Made::Replayed(Rotation { key, .. })) => {
+                    Ok(Made::Replayed(key))
+                }
                 Err(error @ Error::Refused(_)) => Err(error),
                 Err(error @ Error::Store(_)) => return Err(error),
             };
-            if let Some(credential) = written {
+            if let Some(credential) = written.filter(|_| !was_rotated) {
                 self.forget_credential(&new.digest, credential).await;
             }
             return rotated;
@@ -104,6 +107,21 @@ impl Store {
     }
 }
 
+/// A key after a rotation.
+struct Rotation {
+    key: ApiKey,
+    /// Credentials that the key no longer accepts.
+    outdated: Vec<stored::Rotated>,
+    /// Whether the key still lists the rotation's credential. Two later rotations remove it.
+    is_listed: bool,
+}
+
+impl Rotation {
+    fn unchanged((key, profile): (ApiKey, KeyProfile), new: &NewCredential) -> Self {
+        Self { key, outdated: Vec::new(), is_listed: number_of(&profile, &new.digest).is_some() }
+    }
+}
+
 /// Returns the number that a rotation's credential has or will have; `None` if the key cannot be rotated.
 fn foreseen(key: &ApiKey, profile: &KeyProfile, new: &NewCredential, now: Timestamp) -> Option<u64> {
     let rotated = || key.clone().rotated(new, now).ok().map(|key| key.spend.rotation.current);
@@ -126,22 +144,22 @@ fn found_key(change: &mut Change<'_>, id: KeyId) -> Result<(ApiKey, KeyProfile),
     Ok(find(change, id)?.ok_or(Refused::NotFound(Noun::Key))?)
 }
 
-/// Gives a key a new credential that was written with the next number; repeating this changes nothing. Also returns the
-/// credentials that the key no longer accepts. [`Made::Existing`] if the credential does not have the next number.
+/// Gives a key a new credential that was written with the next number; repeating this changes nothing.
+/// [`Made::Existing`] if the credential does not have the next number.
 fn rotate(
     change: &mut Change<'_>,
     new: &NewCredential,
     written: Option<u64>,
     act: &Act,
-) -> Result<Made<(ApiKey, Vec<stored::Rotated>)>, Error<Refused>> {
+) -> Result<Made<Rotation>, Error<Refused>> {
     let (before, profile) = found_key(change, new.key)?;
     if number_of(&profile, &new.digest).is_some() {
-        return Ok(Made::New((before, Vec::new())));
+        return Ok(Made::New(Rotation::unchanged((before, profile), new)));
     }
     let key = before.clone().rotated(new, act.at)?;
     let number = key.spend.rotation.current;
     if written != Some(number) {
-        return Ok(Made::Existing((before, Vec::new())));
+        return Ok(Made::Existing(Rotation::unchanged((before, profile), new)));
     }
     // The key's first credential is not in the list and stays.
     let (mut kept, outdated): (Vec<_>, Vec<_>) =
@@ -149,5 +167,5 @@ fn rotate(
     kept.push(stored::Rotated { number, digest: new.digest });
     put(change, &before, &key, KeyProfile { rotated: kept, ..profile })?;
     change.event(act.event(0, Some(new.key), key.spend.group, key.rotation_event(act.at)));
-    Ok(Made::New((key, outdated)))
+    Ok(Made::New(Rotation { key, outdated, is_listed: true }))
 }

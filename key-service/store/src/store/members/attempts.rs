@@ -9,8 +9,8 @@ use shared::time::Timestamp;
 
 use crate::store::{base::Store, layout};
 
-/// Maximum expired counts that a call removes, to keep the commit short. A call adds at most one, so they do not
-/// accumulate.
+/// Maximum number of expired counts that a call removes, to keep the commit short. A call adds at most one, so they do
+/// not accumulate.
 const MOST_EXPIRED: usize = 32;
 /// Length of the time that begins an entry of [`layout::ATTEMPT_ENDS`].
 const TIME_BYTES: usize = 8;

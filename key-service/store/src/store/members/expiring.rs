@@ -30,11 +30,12 @@ use crate::{
     },
 };
 
-/// Maximum expired records that a new one removes, to keep the commit short.
+/// Maximum number of expired records that a new one removes, to keep the commit short.
 const MOST_EXPIRED: usize = 32;
-/// Maximum records removed together with a member: more than a member usually has. Any others are void, and expire.
+/// Maximum number of records removed together with a member: more than a member usually has. Any others are void, and
+/// expire.
 const MOST_VOIDED: usize = 64;
-/// Records of a member read at a time.
+/// Number of a member's records read at a time.
 const READ_AT_ONCE: usize = 200;
 /// Length of the time that begins an entry of [`layout::EXPIRING_ENDS`].
 const TIME_BYTES: usize = 8;
@@ -278,7 +279,7 @@ fn end(name: &RecordName<ExpiringValue>, record: &ExpiringValue) -> Vec<u8> {
     [&layout::time(record.expires_at)[..], &name.key].concat()
 }
 
-/// Returns the record's name, which ends an entry after this many bytes.
+/// Returns the record name at the end of an entry, after this many bytes.
 fn in_entry(entry: &[u8], begins: usize) -> RecordName<ExpiringValue> {
     layout::name(layout::EXPIRING, entry.get(begins..).unwrap_or_default())
 }

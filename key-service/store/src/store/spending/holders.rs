@@ -28,15 +28,15 @@ use crate::{
 
 /// Time after which an account that still opens holds is listed again.
 const LISTED_FOR: Duration = Duration::from_mins(1);
-/// Age of the last listing after which an account without holds is removed. Far longer than [`LISTED_FOR`], than calls
-/// take, and than clocks may differ.
+/// An account without holds is removed once its last listing is this old. This is far longer than [`LISTED_FOR`], than
+/// calls take, and than clocks may differ.
 const FORGOTTEN_AFTER: Duration = Duration::from_mins(10);
 /// Of 256 listings, this many also do the account's housekeeping: about one per hour.
 const HOUSE_KEPT_OF_256: u8 = 4;
-/// Parts read, and accounts checked, concurrently.
+/// Number of parts read, and of accounts checked, concurrently.
 const ASKED_AT_ONCE: usize = 64;
 
-/// Parts tried before a hold is refused, and the time after which the next part tried is the last.
+/// Number of parts tried before a hold is refused, and the time after which the next part tried is the last.
 pub(crate) const PARTS_TRIED: usize = 6;
 const TRYING: Duration = Duration::from_millis(600);
 /// Timeout for every part but the last one tried: a part whose master hangs leaves time for another.
@@ -129,8 +129,8 @@ impl Store {
         Ok(listed.collect())
     }
 
-    /// Returns an account that has holds; otherwise removes it from the index. If its part of the store cannot be
-    /// reached, the account is returned too.
+    /// Returns the account if it has holds, and removes it from the index otherwise. If the store cannot be read, the
+    /// account is returned too.
     async fn keep_holder(&self, ListedAccount { part, account, at }: ListedAccount) -> Option<AccountId> {
         // A clock that is briefly ahead must not hide the holds of an account that was just listed.
         let steady = self.lanes.steady_time();

@@ -57,8 +57,8 @@ impl Store {
         .await
     }
 
-    /// Begins attempts for at most `limit` due deliveries, longest due first, and makes them due again at `until`. So
-    /// no two calls return the same attempt, and attempts of a process that died are repeated.
+    /// Begins attempts for at most `limit` due deliveries, longest due first, and makes the deliveries due again at
+    /// `until`. So no two calls return the same attempt, and if a process dies, its attempts are repeated.
     pub async fn claim_deliveries(
         &self,
         account: AccountId,

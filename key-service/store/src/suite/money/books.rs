@@ -28,7 +28,7 @@ use domain::{
     usage::{Counts, Day, Sums},
 };
 
-/// Rounds of each spender while audits run.
+/// Number of rounds that each spender makes while audits run.
 const TURNS: u64 = 30;
 
 /// Reads the account's entries: number, generation, charge, change, balance afterwards.
@@ -331,7 +331,7 @@ pub(crate) async fn entries_are_found_by_key_model_day_and_outcome(subject: &mut
     }
 }
 
-/// Makes the account look as if a program wrote it that does not order entries by time.
+/// Makes the account look as if it was written by a program that does not order entries by time.
 async fn forget_the_order(store: &Store, account: AccountId) {
     let space = names::space(account);
     let mut money = store.read().get::<AccountRecord>(&space, names::account()).await.unwrap().unwrap();

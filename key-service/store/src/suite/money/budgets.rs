@@ -30,9 +30,9 @@ use domain::{
     usage::Day,
 };
 
-/// Keys in a group.
+/// Number of keys in a group.
 const KEYS: u8 = 20;
-/// Concurrent requests.
+/// Number of concurrent requests.
 const REQUESTS: u16 = 400;
 
 fn limit(amount: i64) -> BoundsPatch {
@@ -58,7 +58,7 @@ async fn bound_group(store: &Store, account: AccountId, group: GroupId, bounds: 
     store.update_group(account, group, patch, &act(START)).await.unwrap();
 }
 
-/// Reads the amounts that a group has used and that are held.
+/// Reads how much a group has used and how much is held.
 async fn sums(store: &Store, account: AccountId, group: GroupId) -> (NanoUsd, NanoUsd) {
     let budget = store.group(account, group).await.unwrap().unwrap().spend.budget;
     (budget.used, budget.held)

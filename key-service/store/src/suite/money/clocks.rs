@@ -1,4 +1,4 @@
-//! Cases about books, and lists by time, while wall clocks are wrong.
+//! Cases about books, and about lists ordered by time, while wall clocks are wrong.
 
 use std::{collections::BTreeMap, time::Duration};
 

@@ -16,9 +16,9 @@ use domain::ledger::{
     histories::{self, START, account, generation},
 };
 
-/// Enough holds to need several pages.
+/// Number of holds: enough to need several pages.
 const MANY: u64 = 1_500;
-/// Commands executed in one call.
+/// Number of commands executed in one call.
 const AT_ONCE: usize = 300;
 
 pub(crate) async fn holds_are_due_when_the_ledger_has_counted_their_lease(subject: &mut impl Subject) {

@@ -160,7 +160,7 @@ impl BilledKeys {
             bill(alone, 9, 70, None),
         ];
         store.execute(account, commands, after(1)).await.unwrap();
-        // The key's group when the hold was opened pays.
+        // The group that the key was in when the hold was opened pays.
         self.move_to(store, second, after(2)).await;
         let commands = vec![
             bill(moving, 4, 10, Some(4)),

@@ -34,13 +34,13 @@ use domain::{
     usage::Day,
 };
 
-/// Random histories per store; each is a few hundred commands.
+/// Number of random histories per store; each is a few hundred commands.
 const HISTORIES: u32 = 48;
 
-/// Entries read at a time: few, so that there are several pages.
+/// Number of entries read at a time: few, so that there are several pages.
 const PAGE: usize = 3;
 
-/// Concurrent callers.
+/// Number of concurrent callers.
 const CALLERS: u8 = 48;
 
 pub(crate) async fn an_unknown_account_is_refused_everything(subject: &mut impl Subject) {

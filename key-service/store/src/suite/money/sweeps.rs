@@ -30,11 +30,11 @@ use domain::{
 };
 use key_service_ledger::names;
 
-/// Keys, each in a group with a parent.
+/// Number of keys, each in a group with a parent.
 const KEYS: u8 = 64;
 /// Amount of every limit and of every report.
 const BOUND: i64 = 100;
-/// Thresholds of a limit: 50, 80, 95 and 100 percent.
+/// Number of thresholds of a limit: 50, 80, 95 and 100 percent.
 const PERCENTS: usize = 4;
 
 fn bounds() -> BoundsPatch {
@@ -128,7 +128,7 @@ async fn a_sweep_that_passes_thousands_of_thresholds_in_sqlite_tells_them_all() 
     a_sweep_tells_each_threshold_and_leaves_no_hold(Arc::new(Sqlite::in_memory().unwrap()), KEYS).await;
 }
 
-/// Sweeps of many sizes, until the time is over. `make prove` runs this.
+/// Runs sweeps of many sizes until the time is up. `make prove` runs this.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "as long as PROVE_MINUTES says"]
 async fn sweeps_of_many_sizes_in_redis_tell_each_threshold() {

@@ -16,7 +16,7 @@ use domain::ledger::{
     histories::{self, START, generation},
 };
 
-/// Requests before the file is torn, and again after each start.
+/// Number of requests before the file is torn, and again after each start.
 const REQUESTS: u8 = 6;
 const COST: i64 = 7;
 

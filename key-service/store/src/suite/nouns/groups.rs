@@ -29,7 +29,7 @@ use domain::{
     usage::Day,
 };
 
-/// Concurrent callers.
+/// Number of concurrent callers.
 const CALLERS: u8 = 24;
 
 /// Creates a group with this parent.
@@ -321,7 +321,7 @@ pub(crate) async fn changes_of_one_object_at_once_all_take_effect(subject: &mut 
     let account = open_account(store, 1).await;
     let (parent, team) = (make(store, account, 1, None).await, make(store, account, 2, None).await);
     make_key(store, account, 1, None).await;
-    // These are more changes than a call has attempts.
+    // There are more changes than a call has attempts.
     let changes = (10..110).map(|n: u8| async move {
         let name = GroupPatch { name: Some(n.to_string()), ..GroupPatch::default() };
         let label = KeyPatch { label: Some(n.to_string()), ..KeyPatch::default() };

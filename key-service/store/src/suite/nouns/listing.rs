@@ -19,19 +19,19 @@ use crate::{
 };
 use domain::ledger::histories::START;
 
-/// Keys that exist when the listing begins.
+/// Number of keys that exist when the listing begins.
 const KEYS: u64 = 20_000;
-/// Groups that exist when the listing begins; each has the same number of keys.
+/// Number of groups that exist when the listing begins; each has the same number of keys.
 const GROUPS: u64 = 1_000;
-/// Keys kept in memory at a time.
+/// Number of keys kept in memory at a time.
 const PAGE: usize = 500;
-/// Groups, and keys of a group, on a page.
+/// Number of groups on a page, and of a group's keys on a page.
 const GROUPS_ON_PAGE: usize = 90;
 const KEYS_ON_PAGE: usize = 30;
-/// Keys created concurrently, so that stores can batch them.
+/// Number of keys created concurrently, so that stores can batch them.
 const MADE_AT_ONCE: usize = 256;
 
-/// Returns numbered ids of a kind, one per millisecond.
+/// Returns the numbered id of a kind. Ids are one millisecond apart.
 fn id(n: u64, kind: u8) -> KeyId {
     KeyId::new(START.plus(Duration::from_millis(n)), [kind; 10])
 }
@@ -58,7 +58,7 @@ async fn make_group(store: &Store, account: AccountId, n: u64) {
 }
 
 /// No page exceeds its limit, and there are no more pages than necessary. Every key that existed at the beginning
-/// appears once and in order, although with every page a key is created on either side of the cursor.
+/// appears once and in order, although a key is created on either side of the cursor with every page.
 async fn all_keys_come_once_and_a_page_at_a_time(store: Arc<Store>, groups: u64) {
     let account = open_account(&store, 1).await;
     let made = stream::iter(0..groups).map(|n| make_group(&store, account, n));

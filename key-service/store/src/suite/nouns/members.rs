@@ -28,7 +28,7 @@ use domain::{
     second_factor::{FactorId, SecondFactor},
 };
 
-/// Creates a member in an account that may have a hundred.
+/// Creates a member in an account that may have a hundred members.
 async fn make(store: &Store, account: AccountId, member: Member) -> Result<(), Error<MemberRefused>> {
     store.create_member(account, member, 100, &act(START)).await
 }

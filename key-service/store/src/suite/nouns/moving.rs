@@ -26,9 +26,9 @@ use domain::{
 };
 use key_service_moving::{Import, ImportRefused, ImportedKey, Plan};
 
-/// Concurrent callers.
+/// Number of concurrent callers.
 const CALLERS: u8 = 8;
-/// More keys than a store writes in one part.
+/// Number of keys: more than a store writes in one part.
 const MANY: u16 = 260;
 
 /// Returns a group with this external id that has spent this much.

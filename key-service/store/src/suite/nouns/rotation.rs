@@ -219,6 +219,19 @@ pub(crate) async fn a_rotation_sent_again_changes_nothing(subject: &mut impl Sub
     let found = store.find_credential(digest("b")).await.unwrap();
     assert_eq!(found.map(|credential| credential.number), Some(2));
     assert_eq!(accepted(store, START).await, [2, 3]);
+    // Nor does a refused repetition take the credential away.
+    let again = async |request, now| {
+        let once = Some(attempt("once", request, now));
+        store.rotate_key(credential("b", 0), once, &act(now)).await
+    };
+    assert_eq!(again("other", START).await, Err(governed::Refused::IdempotencyKeyReused.into()));
+    assert_eq!(store.find_credential(digest("b")).await.unwrap(), found);
+    // After two more rotations, the key does not accept the credential again.
+    for name in ["d", "e"] {
+        rotate(store, credential(name, 0), after(GRACE)).await;
+    }
+    assert!(matches!(again("a", after(GRACE)).await.unwrap(), Made::Replayed(_)));
+    assert_eq!(store.find_credential(digest("b")).await.unwrap(), None);
 }
 
 pub(crate) async fn a_rotation_leaves_one_event(subject: &mut impl Subject) {

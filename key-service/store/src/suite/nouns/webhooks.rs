@@ -23,7 +23,7 @@ use domain::{
     },
 };
 
-/// More webhooks than a test creates.
+/// Maximum number of webhooks: more than a test creates.
 const MANY: u64 = 100;
 
 fn webhook(n: u8) -> StoredWebhook {

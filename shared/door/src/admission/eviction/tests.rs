@@ -8,7 +8,7 @@ use proptest::{collection::vec, prelude::*};
 use super::*;
 use crate::admission::Network;
 
-/// Connections of networks, each a number.
+/// Connections by network; each network is a number.
 #[derive(Clone, Debug, Default)]
 struct Sample(BTreeMap<u8, Vec<Snapshot>>);
 
@@ -123,7 +123,7 @@ fn a_few_connections_of_one_owner_yield_by_age_to_many_owners_with_one() {
         );
         sample.remove(oldest);
     }
-    // With one more than a few, its owner loses a connection.
+    // An owner with more than a few connections loses one.
     let sample = Sample::of_machines(machines.chain((0..=FEW).map(|_| 2)));
     assert_eq!(choose(&sample, PassedBound::Connections), [(owner(2), 20 + few)]);
 }

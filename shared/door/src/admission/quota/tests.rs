@@ -7,7 +7,7 @@ use crate::admission::Network;
 
 const OWNERS: usize = 4;
 
-/// Three networks, and the installation itself.
+/// Returns one of three networks, or the installation itself.
 fn owner(number: usize) -> Owner {
     match u8::try_from(number) {
         Ok(number @ 1..) => Owner::Network(Network::of(IpAddr::from([192, 0, 2, number]))),

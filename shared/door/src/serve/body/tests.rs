@@ -56,7 +56,7 @@ impl Client {
         self.responses.respond(self.registration.0.begin_request(0), body.into(), options)
     }
 
-    /// Load of the connection, and whether it is idle.
+    /// Returns the load of the connection, and whether it is idle.
     fn load(&self) -> (usize, bool) {
         let snapshot = self.registration.0.snapshot(Instant::now());
         (snapshot.load, snapshot.idle.is_some())
@@ -143,7 +143,7 @@ async fn a_whole_answer_that_is_taken_too_slowly_ends_its_connection() {
     let client = Client::unauthenticated();
     let mut body = client.respond(vec![0; 10 << 20], false);
     let mut rounds = 0;
-    // Eight KiB a second: each piece is progress, but all together are too little.
+    // At eight KiB a second, each piece is progress, but the whole answer is too slow.
     while client.look().is_ok() {
         drop(take(&mut body).await);
         advance(Duration::from_secs(8)).await;

@@ -11,7 +11,7 @@ pub(super) const MASTERS: usize = 3;
 /// All slots, shared evenly.
 const SLOTS: [&str; MASTERS] = ["0 5460", "5461 10922", "10923 16383"];
 
-/// Milliseconds of silence after which a node counts as dead. Short, because tests wait for it.
+/// Milliseconds of silence after which a node counts as failed; short, because tests wait for it.
 const NODE_TIMEOUT: &str = "1000";
 
 /// Starts this many nodes, each in its own folder and not yet joined.
@@ -30,7 +30,7 @@ pub(super) fn nodes(folder: &Path, count: usize) -> Vec<Node> {
         .collect()
 }
 
-/// Joins the nodes to a cluster: the first ones share the slots, and each further one is a replica of one of them.
+/// Joins the nodes into a cluster: the first ones share the slots, and each further one is a replica of one of them.
 pub(super) async fn form(nodes: &[Node]) {
     let (masters, replicas) = nodes.split_at(MASTERS);
     for (number, (master, slots)) in masters.iter().zip(SLOTS).enumerate() {
@@ -64,7 +64,7 @@ pub(super) async fn serves(nodes: &[Node]) {
     .await;
 }
 
-/// Moves all slots of a master to the other masters with the operator's tool, while all masters serve.
+/// Moves all slots of a master to the other masters with the operator's tool, while all masters keep serving.
 pub(super) fn move_slots_from(nodes: &[Node], from: usize) {
     let source = field(&nodes[from], "CLUSTER MYID", 1);
     let (first, last) = SLOTS[from].split_once(' ').expect("they have two ends");
@@ -92,7 +92,7 @@ fn must(node: &Node, command: &str) {
     assert!(answer.starts_with("+OK"), "{command}: {answer}");
 }
 
-/// One line of a command's answer.
+/// Returns one line of a command's answer.
 fn field(node: &Node, command: &str, line: usize) -> String {
     let answer = node.ask(command).unwrap_or_default();
     answer.lines().nth(line).unwrap_or_else(|| panic!("{command}: {answer}")).to_owned()

@@ -29,9 +29,9 @@ pub(super) const ANSWERING: Duration = Duration::from_secs(2);
 /// A `redis-server`, killed when dropped.
 pub(super) struct Node {
     folder: PathBuf,
-    /// Port that the server listens on; `None` is a socket in its folder.
+    /// Port that the server listens on; `None` for a socket in its folder.
     port: Option<u16>,
-    /// Options beyond [`KEEPING`]. Later ones override earlier ones.
+    /// Options in addition to [`KEEPING`]. Later ones override earlier ones.
     options: Vec<String>,
     child: Mutex<Option<Child>>,
 }
@@ -53,7 +53,7 @@ impl Node {
         node
     }
 
-    /// Starts the server on its data.
+    /// Starts the server on its existing data.
     pub(super) fn launch(&self) {
         // A killed server leaves its socket behind.
         let _ = fs::remove_file(self.socket());
@@ -83,7 +83,7 @@ impl Node {
         }
     }
 
-    /// Raw answer to a command; `None` if the server cannot be reached.
+    /// Returns the raw answer to a command; `None` if the server cannot be reached.
     pub(super) fn ask(&self, command: &str) -> Option<String> {
         if let Some(port) = self.port {
             let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
@@ -102,12 +102,12 @@ impl Node {
         self.ask(command).is_some_and(|answer| answer.contains(fact))
     }
 
-    /// `HOST:PORT` of a server that listens on a port.
+    /// Returns `HOST:PORT` of a server that listens on a port.
     pub(super) fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port.expect("it listens on a port"))
     }
 
-    /// URL of the server for `FAREGATE_STORE`.
+    /// Returns the URL of the server for `FAREGATE_STORE`.
     pub(super) fn url(&self) -> String {
         match self.port {
             Some(_) => format!("redis://{}", self.address()),

@@ -12,11 +12,11 @@ use super::node::Node;
 use crate::harness::patience::until;
 use crate::harness::servers::{balancer::pass, ports};
 
-/// Additional options: a replica gets the data at once, and only replicas keep it, not the disk.
+/// Additional options: a replica gets the data immediately, and only replicas preserve it, not the disk.
 const REPLICATING: [&str; 6] =
     ["--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1", "--appendfsync", "everysec"];
 
-/// The address of whichever server is the master, as a Sentinel or a DNS name would give.
+/// The address of whichever server is the master, as a Sentinel or a DNS name would provide it.
 pub(super) struct MasterAddress {
     pub(super) address: SocketAddr,
     master: AtomicUsize,
@@ -24,7 +24,7 @@ pub(super) struct MasterAddress {
     task: JoinHandle<()>,
 }
 
-/// Starts a master, and a replica of it.
+/// Starts a master and a server for its replica.
 pub(super) fn nodes(folder: &Path) -> Vec<Node> {
     let node = |name: &str| Node::on_a_port(&folder.join(name), ports::free_port(), &REPLICATING);
     vec![node("one"), node("other")]
@@ -41,7 +41,7 @@ impl MasterAddress {
         Self { address, master: AtomicUsize::new(0), target, task }
     }
 
-    /// Number of the server that is the replica now.
+    /// Returns the number of the server that is the replica now.
     pub(super) fn replica(&self) -> usize {
         1 - self.master.load(Ordering::Relaxed)
     }
@@ -59,7 +59,7 @@ impl MasterAddress {
         self.target.send_replace(nodes[promoted].address());
     }
 
-    /// Makes the server that is not the master its replica.
+    /// Makes the other server a replica of the master.
     pub(super) async fn rejoin(&self, nodes: &[Node]) {
         replicate(&nodes[self.replica()], &nodes[1 - self.replica()]).await;
     }
@@ -84,7 +84,7 @@ async fn replicate(replica: &Node, master: &Node) {
     .await;
 }
 
-/// Passes connections to the master, and ends all of them when the master changes.
+/// Forwards connections to the master, and ends all of them when the master changes.
 async fn lead(listener: TcpListener, changes: watch::Receiver<String>) {
     while let Ok((stream, _)) = listener.accept().await {
         let mut changes = changes.clone();

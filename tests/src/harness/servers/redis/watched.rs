@@ -20,7 +20,7 @@ const SERVICE: &str = "main";
 /// tests wait for them.
 const TIMES: [&str; 2] = ["down-after-milliseconds main 1000", "failover-timeout main 3000"];
 /// One user for the Sentinel and replicas, and one for key-services. If a master refuses the first user, only
-/// key-services can reach it, since clients without a user cannot.
+/// key-services can still reach it, since a user is always required.
 const USERS: &str = "--user peer on >peer ~* &* +@all --user service on >service ~* &* +@all --masteruser peer --masterauth peer";
 /// Options for servers that replicate, and that accept no writes without a replica.
 const REPLICATING: &str = "--repl-diskless-sync-delay 0 --repl-ping-replica-period 1 --min-replicas-to-write 1 --min-replicas-max-lag 3";
@@ -77,19 +77,19 @@ impl Sentinel {
         sentinel
     }
 
-    /// URL for `FAREGATE_STORE`.
+    /// Returns the URL for `FAREGATE_STORE`.
     pub(super) fn url(&self) -> String {
         format!("redis+sentinel://service:service@127.0.0.1:{}/{SERVICE}", self.port)
     }
 
-    /// Number of the server that the Sentinel names as the master.
+    /// Returns the number of the server that the Sentinel names as the master.
     pub(super) fn master(&self, nodes: &[Node]) -> Option<usize> {
         let answer = self.ask(&format!("SENTINEL GET-MASTER-ADDR-BY-NAME {SERVICE}"), 5)?;
         let address = format!("{}:{}", answer[2], answer[4]);
         nodes.iter().position(|node| node.address() == address)
     }
 
-    /// The first lines of an answer.
+    /// Returns the first lines of an answer.
     fn ask(&self, line: &str, lines: usize) -> Option<Vec<String>> {
         let mut stream =
             TcpStream::connect_timeout(&SocketAddr::from(([127, 0, 0, 1], self.port)), ANSWERING).ok()?;
@@ -112,7 +112,7 @@ impl Drop for Sentinel {
     }
 }
 
-/// Refuses the Sentinel and replicas, or accepts them again.
+/// Makes a master refuse the Sentinel and replicas, or accept them again.
 pub(super) fn cut_off(master: &Node, is_cut: bool) {
     let lines = if is_cut {
         "ACL SETUSER peer off\r\nCLIENT KILL USER peer\r\nACL SETUSER default -@all"

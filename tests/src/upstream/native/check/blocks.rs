@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::refusal::{Checked, all_of, invalid, is_plain, no_more};
 use crate::upstream::native::signature;
 
-/// Blocks for the vendor's own tools, which occur only in its answers.
+/// Types of blocks for the vendor's own tools, which occur only in its answers.
 const OF_THE_VENDOR: [&str; 12] = [
     "server_tool_use",
     "web_search_tool_result",
@@ -33,7 +33,7 @@ const OF_MESSAGES: [&str; 8] = [
     "tool_result",
 ];
 
-/// Types in the result of a tool.
+/// Types that a tool's result may have.
 const OF_RESULTS: [&str; 6] =
     ["text", "image", "search_result", "document", "tool_reference", "browser_state"];
 
@@ -68,7 +68,7 @@ pub(super) fn check(path: &str, role: &str, block: &Value) -> Checked {
     }
 }
 
-/// Checks a block of text in this part of the request.
+/// Checks a text block in this part of the request.
 pub(super) fn text(path: &str, part: &str, block: &Value) -> Checked {
     let Some(text) = block["text"].as_str() else {
         return invalid(&format!("{path}.text.text: Field required"));
@@ -86,7 +86,7 @@ pub(super) fn text(path: &str, part: &str, block: &Value) -> Checked {
     Ok(())
 }
 
-/// Refuses any other type.
+/// Refuses any type other than the known ones.
 pub(super) fn unknown_tag(path: &str, kind: Option<&str>, known: &[&str]) -> Checked {
     let (kind, known) = (kind.unwrap_or_default(), known.join("', '"));
     invalid(&format!(
@@ -123,7 +123,7 @@ fn image(path: &str, block: &Value) -> Checked {
     }
 }
 
-/// Checks that the block came from this upstream.
+/// Checks that the thinking block came from this upstream.
 fn thinking(path: &str, block: &Value) -> Checked {
     let inner = format!("{path}.thinking");
     all_of(&inner, block, &["thinking", "signature"])?;
@@ -132,7 +132,7 @@ fn thinking(path: &str, block: &Value) -> Checked {
     let Some(tokens) = signature::thinking_tokens(signature) else {
         return invalid(&format!("{path}: Invalid `signature` in `thinking` block"));
     };
-    // An answer that leaves out its thinking still has its signature.
+    // An answer that omits its thinking still contains its signature.
     let text = block["thinking"].as_str().unwrap_or_default();
     if text.is_empty() || text == crate::upstream::script::text(tokens) {
         return Ok(());

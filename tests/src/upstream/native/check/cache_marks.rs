@@ -7,7 +7,7 @@ use super::refusal::{Checked, all_of, invalid, no_more};
 /// Maximum number of breakpoints.
 const MOST_MARKS: usize = 4;
 
-/// Checks every `cache_control`. With beta features, it may have a scope.
+/// Checks every `cache_control`. With beta features, it may contain a scope.
 pub(super) fn check(body: &Value, beta: bool) -> Checked {
     let marks = in_order(body);
     let top = &body["cache_control"];
@@ -44,7 +44,7 @@ fn one(mark: &Value, beta: bool) -> Checked {
     Ok(())
 }
 
-/// All breakpoints of tools, system and messages, in this order.
+/// Returns all breakpoints in tools, system and messages, in this order.
 fn in_order(body: &Value) -> Vec<&Value> {
     let blocks = body["messages"].as_array().into_iter().flatten().flat_map(|message| {
         let blocks = message["content"].as_array().into_iter().flatten();

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::upstream::native::{error::ApiError, signature};
 
-/// Types of `response_input_item_param.py` that are not checked further.
+/// Types in `response_input_item_param.py` that are not checked further.
 const OTHERS: [&str; 25] = [
     "file_search_call",
     "computer_call",
@@ -39,7 +39,8 @@ const OTHERS: [&str; 25] = [
     "message",
 ];
 
-/// A call and its output: their types, how messages name them, prefix of the call's id, and member of its input.
+/// A call and its output: their types, their name in error messages, the prefix of the call's id, and the member with
+/// its input.
 struct CallKind {
     call: &'static str,
     output: &'static str,
@@ -226,7 +227,7 @@ fn reasoning(path: &str, item: &Value, next: Option<&Value>, stores_nothing: boo
     refused("invalid_value", "input", &message)
 }
 
-/// Refuses an id with another prefix than its items have.
+/// Refuses an id whose prefix differs from the prefix for its type of item.
 fn id(path: &str, item: &Value, prefix: &str) -> Checked {
     let param = format!("{path}.id");
     of_type(&param, &item["id"], "a string")?;
@@ -250,7 +251,7 @@ fn not_found(item: &Value, stores_nothing: bool) -> ApiError {
     }
 }
 
-/// Refuses calls without an output after them, and outputs without a call before them.
+/// Refuses calls that no output follows, and outputs that no call precedes.
 fn pairs(items: &[Value], kind: &CallKind) -> Checked {
     let of = |items: &[Value], wanted: &str, id: &Value| {
         items.iter().any(|item| item["type"] == wanted && item["call_id"] == *id)

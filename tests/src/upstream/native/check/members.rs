@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::refusal::{Checked, Purpose};
 use crate::upstream::{native::error::ApiError, record::Api};
 
-/// Members of `message_create_params.py`, and the sampling parameters of older models.
+/// Members in `message_create_params.py`, and the sampling parameters of older models.
 const MESSAGES: [&str; 20] = [
     "model",
     "max_tokens",
@@ -29,7 +29,7 @@ const MESSAGES: [&str; 20] = [
     "top_p",
 ];
 
-/// Members of `beta/message_create_params.py`, and two that Claude Code sends. They need the header `anthropic-beta`.
+/// Members in `beta/message_create_params.py`, and two that Claude Code sends. They need the header `anthropic-beta`.
 const MESSAGES_BETA: [&str; 10] = [
     "billing_policy",
     "compaction",
@@ -43,7 +43,7 @@ const MESSAGES_BETA: [&str; 10] = [
     "thread",
 ];
 
-/// Members of `message_count_tokens_params.py`.
+/// Members in `message_count_tokens_params.py`.
 const COUNT_TOKENS: [&str; 9] = [
     "model",
     "messages",
@@ -56,11 +56,11 @@ const COUNT_TOKENS: [&str; 9] = [
     "tools",
 ];
 
-/// Members of `beta/message_count_tokens_params.py` that need the header `anthropic-beta`.
+/// Members in `beta/message_count_tokens_params.py` that need the header `anthropic-beta`.
 const COUNT_TOKENS_BETA: [&str; 5] =
     ["billing_policy", "compaction", "context_management", "mcp_servers", "output_format"];
 
-/// Members of `response_create_params.py`, and `client_metadata`, which Codex sends.
+/// Members in `response_create_params.py`, and `client_metadata`, which Codex sends.
 const RESPONSES: [&str; 35] = [
     "access_programs",
     "background",
@@ -99,7 +99,7 @@ const RESPONSES: [&str; 35] = [
     "user",
 ];
 
-/// Members of `input_token_count_params.py`.
+/// Members in `input_token_count_params.py`.
 const INPUT_TOKENS: [&str; 12] = [
     "conversation",
     "input",
@@ -115,7 +115,8 @@ const INPUT_TOKENS: [&str; 12] = [
     "truncation",
 ];
 
-/// Refuses a body with a member that the API does not accept. `beta` says whether the header `anthropic-beta` is there.
+/// Refuses a body with a member that the API does not accept. `beta` says whether the request has the header
+/// `anthropic-beta`.
 pub(super) fn check(api: Api, purpose: Purpose, body: &Value, beta: bool) -> Checked {
     let (known, with_beta): (&[&str], &[&str]) = match (api, purpose) {
         (Api::Messages, Purpose::Generate) => (&MESSAGES, &MESSAGES_BETA),

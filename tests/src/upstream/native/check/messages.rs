@@ -9,10 +9,10 @@ use super::{
 };
 use crate::upstream::{native::error::ApiError, prompts::prompt::Prompt};
 
-/// Efforts of `output_config_param.py`.
+/// Efforts in `output_config_param.py`.
 const EFFORTS: [&str; 5] = ["low", "medium", "high", "xhigh", "max"];
 
-/// Checks a request; `beta` is the header of the beta features.
+/// Checks a request; `beta` is the value of the header `anthropic-beta`.
 pub(super) fn check(prompt: &Prompt, purpose: Purpose, beta: &str) -> Checked {
     let body = &prompt.body;
     all_of("", body, &["model", "messages"])?;
@@ -104,7 +104,7 @@ fn output_config(config: &Value) -> Checked {
     Ok(())
 }
 
-/// Checks each message, and the order of messages.
+/// Checks each message, and the order of the messages.
 fn conversation(body: &Value) -> Checked {
     let Some(messages) = body["messages"].as_array() else {
         return invalid("messages: Input should be a valid list");

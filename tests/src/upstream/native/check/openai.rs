@@ -1,4 +1,4 @@
-//! How OpenAI words the refusal of a parameter.
+//! OpenAI's refusals of single parameters.
 
 use serde_json::Value;
 
@@ -10,7 +10,7 @@ pub(super) fn refused(code: &'static str, param: &str, message: &str) -> Checked
     Err(ApiError { code: Some(code), ..ApiError::invalid(message, Some(param)) })
 }
 
-/// Refuses an object without one of these members. `path` is the object's, empty for the body.
+/// Refuses an object that lacks one of these members. `path` is the object's location; empty for the body.
 pub(super) fn need(path: &str, object: &Value, names: &[&str]) -> Checked {
     match names.iter().find(|name| object.get(**name).is_none()) {
         None => Ok(()),
@@ -33,7 +33,7 @@ pub(super) fn only(path: &str, object: &Value, known: &[&str]) -> Checked {
     }
 }
 
-/// Refuses a value that is not one of these words. A missing one and null pass.
+/// Refuses a value that is not one of these words. A missing value and null pass.
 pub(super) fn one_of(param: &str, value: &Value, words: &[&str]) -> Checked {
     if value.is_null() || words.iter().any(|word| value == word) {
         return Ok(());
@@ -46,7 +46,7 @@ pub(super) fn one_of(param: &str, value: &Value, words: &[&str]) -> Checked {
     )
 }
 
-/// Refuses a value that is not of this type. A missing one and null pass.
+/// Refuses a value that is not of this type. A missing value and null pass.
 pub(super) fn of_type(param: &str, value: &Value, wanted: &str) -> Checked {
     let found = match value {
         Value::Null => return Ok(()),
@@ -64,7 +64,7 @@ pub(super) fn of_type(param: &str, value: &Value, wanted: &str) -> Checked {
     refused("invalid_type", param, &message)
 }
 
-/// Refuses a text of more than this many characters.
+/// Refuses a text that is longer than this many characters.
 pub(super) fn at_most(param: &str, value: &Value, characters: usize) -> Checked {
     let length = value.as_str().map_or(0, |text| text.chars().count());
     if length <= characters {
@@ -90,7 +90,7 @@ pub(super) fn within(param: &str, value: &Value, least: f64, most: f64) -> Check
     refused(code, param, &format!("Invalid '{param}': {wanted}, but got {number} instead."))
 }
 
-/// Refuses a schema that a strict tool or format must not have.
+/// Refuses a schema that a strict tool or format may not have.
 pub(super) fn strict_schema(what: &str, param: &str, code: &'static str, schema: &Value) -> Checked {
     let refused =
         |words: &str| refused(code, param, &format!("Invalid schema for {what}: In context=(), {words}"));
@@ -116,7 +116,7 @@ fn below(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
 }
 
-/// Words as in `'a', 'b', and 'c'`.
+/// Lists words as in `'a', 'b', and 'c'`.
 fn listed(words: &[&str]) -> String {
     let quoted: Vec<String> = words.iter().map(|word| format!("'{word}'")).collect();
     match quoted.as_slice() {

@@ -1,4 +1,4 @@
-//! Orders of messages that Anthropic refuses: calls of tools, their results, and thinking before them.
+//! Message orders that Anthropic refuses: tool calls, their results, and the thinking before them.
 
 use std::collections::HashSet;
 
@@ -6,16 +6,16 @@ use serde_json::Value;
 
 use super::refusal::{Checked, invalid};
 
-/// Messages of one role in a row, which the vendor reads as one.
+/// Consecutive messages with the same role, which the vendor reads as one.
 struct Turn<'a> {
     role: &'a str,
-    /// Index of its first message.
+    /// Index of the turn's first message.
     index: usize,
-    /// Its blocks; a plain text has none.
+    /// The turn's blocks. A plain text has none.
     blocks: Vec<&'a Value>,
-    /// Where each block is, as error messages say it.
+    /// Location of each block, as error messages give it.
     places: Vec<String>,
-    /// Whether it begins with text.
+    /// Whether the turn begins with text.
     starts_with_text: bool,
 }
 
@@ -54,13 +54,13 @@ fn turns(messages: &[Value]) -> Vec<Turn<'_>> {
     turns
 }
 
-/// Ids in the blocks of this type.
+/// Returns the ids in the blocks of this type.
 fn ids<'a>(turn: &Turn<'a>, kind: &str, member: &str) -> Vec<&'a str> {
     let blocks = turn.blocks.iter().filter(|block| block["type"] == kind);
     blocks.filter_map(|block| block[member].as_str()).collect()
 }
 
-/// Refuses results of calls that are not in the previous turn, and two results of one call.
+/// Refuses results of calls that are not in the previous turn, and two results of the same call.
 fn results(turn: &Turn<'_>, asked: &[&str]) -> Checked {
     let mut seen = HashSet::new();
     let results = turn.blocks.iter().zip(&turn.places).filter(|(block, _)| block["type"] == "tool_result");
@@ -100,7 +100,7 @@ fn answered(turn: &Turn<'_>, next: Option<&Turn<'_>>, calls: &[&str]) -> Checked
     ))
 }
 
-/// With a budget of thinking, refuses results of tools that were called without thinking.
+/// If thinking has a budget, refuses results of tools that were called without thinking.
 fn thinking_first(body: &Value, turns: &[Turn<'_>]) -> Checked {
     let [.., assistant, user] = turns else { return Ok(()) };
     let goes_on = user.blocks.iter().any(|block| block["type"] == "tool_result");

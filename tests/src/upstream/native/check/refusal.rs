@@ -1,4 +1,4 @@
-//! How a check refuses, and checks that several parts of a request share.
+//! Refusals, and checks that several parts of a request share.
 
 use serde_json::Value;
 
@@ -7,9 +7,9 @@ use crate::upstream::native::error::ApiError;
 /// Purpose of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// A generation.
+    /// To generate an answer.
     Generate,
-    /// The length of a prompt.
+    /// To count the tokens of a prompt.
     Count,
 }
 
@@ -29,7 +29,7 @@ pub(super) fn no_more(path: &str, object: &Value, known: &[&str]) -> Checked {
     }
 }
 
-/// Refuses an object without one of these members.
+/// Refuses an object that lacks one of these members.
 pub(super) fn all_of(path: &str, object: &Value, names: &[&str]) -> Checked {
     match names.iter().find(|name| object.get(**name).is_none()) {
         Some(name) if path.is_empty() => invalid(&format!("{name}: Field required")),

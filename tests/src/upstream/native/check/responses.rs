@@ -9,10 +9,10 @@ use super::{
 };
 use crate::upstream::prompts::prompt::Prompt;
 
-/// Minimum limit of an answer.
+/// Minimum value for the limit of an answer.
 const LEAST_OUTPUT_TOKENS: i64 = 16;
 
-/// Values of `include`.
+/// Values that `include` may contain.
 const INCLUDED: [&str; 8] = [
     "file_search_call.results",
     "web_search_call.results",
@@ -24,7 +24,7 @@ const INCLUDED: [&str; 8] = [
     "message.output_text.logprobs",
 ];
 
-/// Types of `tool_param.py`.
+/// Types in `tool_param.py`.
 const TOOLS: [&str; 18] = [
     "function",
     "custom",
@@ -46,7 +46,7 @@ const TOOLS: [&str; 18] = [
     "mcp",
 ];
 
-/// Members of a tool that the client runs.
+/// Members that a tool run by the client may have.
 const OF_CLIENT_TOOLS: [&str; 10] = [
     "type",
     "name",

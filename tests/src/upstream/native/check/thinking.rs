@@ -1,4 +1,4 @@
-//! `thinking` that Anthropic refuses, and what it refuses together with thinking.
+//! Values of `thinking` that Anthropic refuses, and what it refuses in combination with thinking.
 
 use serde_json::Value;
 
@@ -53,7 +53,7 @@ fn budget(body: &Value, purpose: Purpose, beta: &str) -> Checked {
             "thinking.enabled.budget_tokens: Input should be greater than or equal to {LEAST_BUDGET}"
         ));
     }
-    // Between calls of tools, the budget applies to the whole turn.
+    // Between tool calls, the budget applies to the whole turn.
     let interleaved = beta.contains("interleaved-thinking") && !body["tools"].is_null();
     let most = body["max_tokens"].as_u64().unwrap_or_default();
     if purpose == Purpose::Generate && !interleaved && most <= budget {
@@ -64,7 +64,7 @@ fn budget(body: &Value, purpose: Purpose, beta: &str) -> Checked {
     Ok(())
 }
 
-/// Checks what must not be combined with thinking.
+/// Refuses what must not be combined with thinking.
 fn beside(body: &Value) -> Checked {
     if body["temperature"].as_f64().is_some_and(|temperature| temperature < 1.0) {
         return invalid(&format!(

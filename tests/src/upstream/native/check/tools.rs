@@ -1,4 +1,4 @@
-//! `tools` and `tool_choice` that Anthropic refuses.
+//! Values of `tools` and `tool_choice` that Anthropic refuses.
 
 use std::collections::HashSet;
 
@@ -9,7 +9,7 @@ use super::{
     refusal::{Checked, all_of, invalid, is_plain, no_more},
 };
 
-/// Members of `tool_param.py`.
+/// Members in `tool_param.py`.
 const OF_CUSTOM: [&str; 10] = [
     "type",
     "name",
@@ -23,7 +23,7 @@ const OF_CUSTOM: [&str; 10] = [
     "strict",
 ];
 
-/// Types of `tool_union_param.py` and its beta, without their dates.
+/// Types in `tool_union_param.py` and its beta version, without their dates.
 const OF_THE_VENDOR: [&str; 12] = [
     "bash",
     "text_editor",
@@ -71,7 +71,7 @@ fn one(path: &str, tool: &Value) -> Checked {
     }
 }
 
-/// A type without the date at its end.
+/// Returns a type without the date at its end.
 fn undated(kind: &str) -> &str {
     match kind.rsplit_once('_') {
         Some((name, date)) if date.len() == 8 && date.bytes().all(|byte| byte.is_ascii_digit()) => name,
@@ -130,7 +130,7 @@ fn choice(choice: &Value, names: &[&str], no_tools: bool) -> Checked {
     Ok(())
 }
 
-/// Refuses a schema with an object that permits unknown members.
+/// Refuses a schema that contains an object with unknown members allowed.
 pub(super) fn closed(path: &str, schema: &Value) -> Checked {
     if schema["type"] == "object" && schema["additionalProperties"] != false {
         return invalid(&format!(

@@ -12,7 +12,7 @@ use crate::upstream::{
 
 const BOTH: [Api; 2] = [Api::Messages, Api::Responses];
 
-/// Last event of a stream with this fault after two of five tokens.
+/// Returns the last event of a stream with this fault after two of five tokens.
 async fn last_event(api: Api, fault: Fault) -> (Value, Option<String>) {
     let client = Client::of(api);
     let (mut events, broken) = client.stream(&Script::tokens(9, 5).fault(fault), json!({})).await;

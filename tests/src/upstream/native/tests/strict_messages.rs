@@ -6,7 +6,7 @@ use crate::upstream::{
     script::{Script, text},
 };
 
-/// Message of the refusal of a request with these members.
+/// Returns the message that refuses a request with these members.
 async fn refusal(client: &Client, more: Value) -> String {
     let answer = client.send(&client.body(&Script::tokens(10, 2), more)).await;
     let body = answer.json();
@@ -152,7 +152,7 @@ async fn results_follow_their_calls() {
         let message = refusal(&client, json!({"messages": turns, "tools": tools()})).await;
         assert!(message.starts_with(words), "{message}");
     }
-    // Results of one turn may be in separate messages.
+    // The results of one turn may be in separate messages.
     let turns = json!([
         user(&Script::tokens(10, 2).message()),
         said("assistant", json!([call("toolu_1"), call("toolu_2")])),

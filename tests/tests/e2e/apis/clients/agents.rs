@@ -3,7 +3,7 @@
 use super::*;
 use crate::upstreams::natives::{compared, record};
 
-/// Requests in an agent's two turns: three and two tool calls, and an answer to each turn.
+/// Number of requests in an agent's two turns: three and two tool calls, and an answer to each turn.
 const REQUESTS_OF_AN_AGENT: usize = 7;
 
 #[apply(fact)]
@@ -61,7 +61,7 @@ async fn agents_answer_to_the_commands_of_the_first_screen() {
     let printed = stack.server().printed("if they are installed\n").await;
     let (_, commands) = printed.split_once("if they are installed\n").unwrap();
     let (commands, _) = commands.split_once("\n\n").unwrap();
-    // Codex refuses a home directory inside the one for temporary files.
+    // Codex refuses a home directory inside the directory for temporary files.
     let home = tempfile::TempDir::new_in(std::env::var("HOME").unwrap()).unwrap();
     let modules = Path::new(env!("CARGO_MANIFEST_DIR")).join("clients/node/node_modules");
     let modules = modules.display();

@@ -53,7 +53,7 @@ async fn an_account_has_a_hundred_members_and_management_keys_at_most() {
     for deployment in [Deployment::AllInOne, Deployment::services(1, 1, Form::Alone)] {
         let stack = Stack::with(Options { deployment, ..Options::default() }).await;
         let mut owner = signed_in(&stack, &stack.account, "owner").await;
-        // The owner, and the key that the harness uses, existed before.
+        // The account already had the owner, and the key that the harness uses.
         assert_eq!(made(&mut owner, "/dashboard/members").await, 99);
         let full = owner.post("/dashboard/members", &[("name", "one more"), ("role", "viewer")]).await;
         assert!(full.status == 422 && full.text().contains("100 members at most"), "{full}");

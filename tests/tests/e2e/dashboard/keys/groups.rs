@@ -1,4 +1,4 @@
-//! The pages of groups.
+//! The groups' pages.
 
 use bench::attack::pages::group_with_children;
 use http::Method;
@@ -82,7 +82,7 @@ async fn a_group_is_created_filled_changed_and_archived() {
     stack.call(&key, Script::tokens(1, 1)).send().await.assert_error(401, "group_archived");
     assert!(owner.get(&course).await.text().contains("archived"));
     let page = owner.get(&format!("/dashboard/keys/{}", key.id)).await;
-    assert!(page.text().contains("The group of this key is archived"), "{page}");
+    assert!(page.text().contains("is archived."), "{page}");
 }
 
 #[apply(fact)]
@@ -104,7 +104,7 @@ async fn all_keys_of_a_group_are_revoked_together() {
 
 #[apply(fact)]
 async fn the_page_of_a_group_shows_a_hundred_groups_and_leads_to_all() {
-    // SQLite, and Redis.
+    // Once over SQLite, and once over Redis.
     for stack in [Stack::start().await, crate::dashboard::replicas().await] {
         let path = group_with_children(&stack, &stack.account, 130).await;
         let id = path.rsplit('/').next().unwrap().to_owned();
@@ -137,7 +137,7 @@ async fn the_page_of_a_group_shows_a_hundred_groups_and_leads_to_all() {
 
 #[apply(fact)]
 async fn the_page_of_a_group_has_a_chart_its_requests_and_the_use_of_each_key() {
-    // SQLite, and Redis.
+    // Once over SQLite, and once over Redis.
     for stack in [Stack::start().await, crate::dashboard::replicas().await] {
         let school = group(&stack, json!({"name": "School"})).await;
         let course = group(&stack, json!({"name": "Course", "parent_id": school["id"]})).await;

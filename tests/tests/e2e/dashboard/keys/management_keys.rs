@@ -1,4 +1,4 @@
-//! Management keys: named, created, shown once, revoked.
+//! Management keys: they are named, created, shown once, and revoked.
 
 use http::Method;
 use tests::harness::{Stack, attribute};
@@ -26,7 +26,7 @@ async fn a_management_key_is_named_created_shown_once_and_revoked() {
     let page = owner.get(PATH).await;
     assert!(page.text().contains("Deployment") && !page.text().contains(&plaintext), "shown once");
 
-    // The newest comes first.
+    // The newest key comes first.
     let revoke = attribute(&page, "class=\"button danger\" href=\"").unwrap();
     let confirm = owner.get(&revoke).await;
     assert!(confirm.text().contains("Deployment"), "{confirm}");

@@ -12,7 +12,7 @@ use crate::{
     money::budgets::{group, manage, number, requests, send},
 };
 
-/// The fields of a limit in a form, with the values that the page filled in.
+/// Returns the values that the page filled into a limit's form.
 fn filled(page: &Answer, raise: &str, until: &str) -> [String; 2] {
     [raise, until].map(|name| {
         let tag = page.text().split("<input").find(|tag| tag.contains(&format!("name=\"{name}\""))).unwrap();
@@ -35,7 +35,7 @@ async fn a_reached_limit_of_a_key_or_a_group_is_raised_for_today_from_the_first_
         assert_eq!(send(&stack, key).await.status, 200);
         assert_eq!(send(&stack, key).await.status, 402);
     }
-    // Key-services collect refused calls, and report them together.
+    // Key-services collect refused calls and report several at a time.
     let is_counted = async || owner.get("/dashboard").await.text().contains("2 keys are out of budget");
     until("the refused call to be counted", is_counted).await;
     let cases = [
@@ -74,7 +74,7 @@ async fn a_reached_limit_of_a_key_or_a_group_is_raised_for_today_from_the_first_
         let text = owner.get(page).await.text().to_owned();
         assert!(text.contains(" until <time") && text.contains("</time>, then $"), "{text}");
         assert!(text.contains("Saved. Limit") && text.contains(" UTC"), "{text}");
-        // Sending the form back unchanged changes nothing.
+        // Submitting the form unchanged changes nothing.
         let form = owner.get(&format!("{page}/settings")).await;
         let [amount, until] = filled(&form, "raise", "until");
         let shown = attribute(&form, "name=\"shown\" value=\"").unwrap().replace("&amp;", "&");

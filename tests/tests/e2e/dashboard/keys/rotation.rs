@@ -36,7 +36,7 @@ async fn a_key_is_rotated_and_its_new_plaintext_shown_once() {
     let fields = [("grace_seconds", "3600"), ("attempt", attempt_of.as_str())];
     let second = new_key(&owner.post(&rotate, &fields).await);
     assert!(works(&stack, &first).await && works(&stack, &second).await);
-    // The same form does not rotate a second time.
+    // Submitting the same form does not rotate the key a second time.
     let again = owner.post(&rotate, &fields).await;
     assert_eq!((again.status, again.header("location")), (303, path.as_str()), "{again}");
     let page = owner.get(&rotate).await;

@@ -6,10 +6,10 @@ use tests::harness::{Answer, Deployment, Form, Options, Stack, usd};
 
 use crate::dashboard::signed_in;
 
-/// Number of changes to a label. Together with the creation, these are more events than a key's page shows.
+/// Number of changes to a label. Together with the creation, this makes more events than a key's page shows.
 const CHANGES: usize = 9;
 
-/// Number of events that a page shows.
+/// Returns the number of events that a page shows.
 fn events(page: &Answer) -> usize {
     page.text().matches("<tr title=\"evt_").count()
 }

@@ -10,12 +10,13 @@ use crate::{
     money::budgets::{group, number, requests, send},
 };
 
-/// Nearly twice the price of a request: what is left after one is not zero, but does not pay for a second one.
+/// Returns nearly twice the price of a request: what is left after one is not zero, but does not pay for a second one.
 fn nearly_two() -> NanoUsd {
     NanoUsd::from_nanos(requests(2).nanos() - 1)
 }
 
-/// Sends requests until one is refused. The second request is cut off at the last token that the rest pays for.
+/// Sends requests until one is refused. The second request is cut off at the last token that the remaining money pays
+/// for.
 async fn until_refused(stack: &Stack, key: &ApiKey, code: &str) {
     for _ in 0..2 {
         assert_eq!(send(stack, key).await.status, 200);

@@ -1,4 +1,4 @@
-//! Webhooks on the dashboard: made once, tested, disabled, deleted.
+//! Webhooks on the dashboard: one is created, tested, disabled and deleted.
 
 use std::time::Duration;
 

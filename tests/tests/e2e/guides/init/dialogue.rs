@@ -1,10 +1,10 @@
-//! Questions on a terminal, answered by name, by number or wrongly, and interrupted with Ctrl-C.
+//! Questions on a terminal, answered by name, by number or incorrectly, and interrupted with Ctrl-C.
 
 use tests::harness::on_terminal;
 
 use super::{COST, Folder, KEY, vendor};
 
-/// Ctrl-C, and Ctrl-D, as a terminal gets them.
+/// Ctrl-C and Ctrl-D as a terminal receives them.
 const INTERRUPT: &str = "\u{3}";
 const END: &str = "\u{4}";
 

@@ -8,10 +8,10 @@ use tests::harness::{Settings, StandIn, free_port};
 use super::{Folder, KEY, LIST, PRICE, answer, vendor};
 
 const BEARER: &str = "Bearer sk-init-secret-0123456789";
-/// Variable of OpenAI's preset, and the credential that the stand-in accepts.
+/// Variable in OpenAI's preset, and the credential that the stand-in accepts.
 const VARIABLE: (&str, &str) = ("OPENAI_API_KEY", KEY);
 
-/// A directory with price lists where commands are tried, and the vendor that they call.
+/// A directory with price lists in which commands are tried, and the vendor that they call.
 struct Attempts {
     folder: Folder,
     vendor: StandIn,
@@ -25,7 +25,7 @@ impl Attempts {
         Self { folder, vendor: vendor("authorization", BEARER).await }
     }
 
-    /// Flags of the vendor, without a model and a price.
+    /// Returns the flags for the vendor, without a model and a price.
     fn openai(&self) -> String {
         format!("--vendor openai --address {}", self.vendor.url("/v1"))
     }
@@ -78,7 +78,7 @@ async fn a_credential_that_is_missing_or_wrong_is_named_by_its_variable() {
 #[apply(fact)]
 async fn an_address_without_a_list_of_models_is_named() {
     let attempts = Attempts::begin().await;
-    // A server of something else, with a web page at every path.
+    // A server for something else, with a web page at every path.
     let pages = StandIn::start(|asked| {
         (if asked.path.starts_with("/v1") { 404 } else { 200 }, "<html></html>".into())
     })

@@ -1,4 +1,4 @@
-//! Failures at each vendor and each local server, with their own variables and addresses.
+//! Failures at each vendor and each local server, with their own environment variables and addresses.
 
 use std::fs;
 
@@ -14,7 +14,7 @@ const UNKNOWN: &str = "larch";
 struct Case {
     preset: Preset,
     stand_in: StandIn,
-    /// Path of the preset's address.
+    /// Path in the preset's address.
     path: String,
     variable: Option<&'static str>,
 }
@@ -33,7 +33,7 @@ impl Case {
         cases
     }
 
-    /// The command's error for this vendor, with this credential and further flags.
+    /// Returns the command's error for this vendor, with this credential and further flags.
     fn fails(&self, folder: &Folder, key: Option<&str>, address: &str, flags: &[&str]) -> String {
         let env: Vec<_> = self.variable.zip(key).into_iter().collect();
         let words = [&["--vendor", &self.preset.name, "--address", address], flags].concat();
@@ -50,7 +50,7 @@ impl Case {
     }
 }
 
-/// A vendor that refuses a wrong key and an unknown model in its own words.
+/// Answers as a vendor that refuses a wrong key and an unknown model in its own words.
 fn vendor_that_knows_its_models(asked: &AskedOf, header: &str, value: &str) -> Given {
     if asked.header(header) != value {
         // Google and xAI use status 400 for that.

@@ -14,7 +14,7 @@ const SERVICE: &str = "[service]\nname = \"f\"\nprovider = \"f\"\ndocs = \"f\"\n
 const KEY: &str = "sk-recipe-secret";
 /// Text of every vendor's answer.
 const ANSWER: &str = "Yes, it is.";
-/// Recipes, and the presets of their vendors.
+/// Recipes, each with its vendor's preset.
 const PRESETS: [(&str, &str); 13] = [
     ("OpenAI", "openai"),
     ("Anthropic", "anthropic"),
@@ -31,7 +31,7 @@ const PRESETS: [(&str, &str); 13] = [
     ("Ollama", "ollama"),
 ];
 
-/// The catalogue of each recipe, by its title.
+/// Returns the catalogue in each recipe, by the recipe's title.
 fn recipes() -> BTreeMap<&'static str, String> {
     let (_, recipes) = PAGE.split_once("\n## Recipes\n").unwrap();
     let sections = recipes.split("\n### ").skip(1).map(|section| {
@@ -48,7 +48,7 @@ fn model(title: &str, text: &str) -> Model {
     catalog.models.into_iter().next().unwrap()
 }
 
-/// An upstream's headers with the sources of their values, and its settings other than address and name.
+/// Returns an upstream's headers with the sources of their values, and its settings other than address and name.
 fn settings(upstream: &Upstream) -> impl PartialEq + std::fmt::Debug + use<> {
     let headers = upstream
         .access
@@ -78,7 +78,7 @@ fn every_recipe_is_a_catalogue_without_a_fault_and_agrees_with_its_preset() {
             "catalogue",
             "check",
         ]);
-        // Only Ollama gets a hint about tokens that its streams may hide.
+        // Only Ollama's recipe prints a hint about tokens that its streams may hide.
         assert_eq!(printed.lines().count() == 1, *title != "Ollama", "{title}: {printed}");
         assert!(printed.ends_with("no fault (models: 1).\n"), "{title}: {printed}");
     }
@@ -95,7 +95,7 @@ fn every_recipe_is_a_catalogue_without_a_fault_and_agrees_with_its_preset() {
     }
 }
 
-/// A minimal answer of each API.
+/// Returns a minimal answer in each API.
 fn answer(asked: &AskedOf) -> Given {
     let path = asked.path.split('?').next().unwrap();
     let body = match path.rsplit('/').next().unwrap() {
@@ -123,7 +123,7 @@ fn answer(asked: &AskedOf) -> Given {
     (200, body.to_string())
 }
 
-/// Serves a recipe with a stand-in for its vendor. Returns the chat request that the stand-in got, and the answer.
+/// Serves a recipe with a stand-in for its vendor. Returns the chat request that the stand-in received, and the answer.
 async fn served(title: &str) -> (AskedOf, Answer) {
     let text = &recipes()[title];
     let recipe = model(title, text);

@@ -1,4 +1,4 @@
-//! What a gateway reports while key-services are away, or while its spool cannot be written.
+//! What a gateway reports while key-services are unavailable, or while its spool cannot be written.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use tests::{
 };
 use tokio::time::sleep;
 
-/// The value of a metric without labels.
+/// Returns the value of a metric without labels.
 async fn metric(stack: &Stack, gateway: &Server, name: &str) -> f64 {
     let metrics = stack.http.get(&format!("{}/metrics", gateway.admin())).await;
     let line =
@@ -29,7 +29,7 @@ async fn shows(stack: &Stack, gateway: &Server, name: &str, value: f64) {
     }
 }
 
-/// Number of log lines with these words.
+/// Returns the number of log lines with these words.
 fn lines(server: &Server, words: &str) -> usize {
     server.log().lines().filter(|line| line.contains(words)).count()
 }
@@ -55,7 +55,7 @@ async fn an_outage_is_told_once_by_address_and_at_its_end() {
     shows(&stack, gateway, "gateway_ready", 1.0).await;
     let answer = stack.call(&key, Script::tokens(1, 1)).send().await;
     assert_eq!(answer.status, 200, "{answer}");
-    // The longest pause between a session's attempts has passed.
+    // After this time, even the longest pause between a session's attempts is over.
     sleep(Duration::from_secs(1)).await;
     for key_service in &stack.key_services {
         let peer = format!("peer={}", key_service.address("key-grpc"));

@@ -19,7 +19,7 @@ const APART: i64 = 4;
 /// Difference from the store's clock, in seconds, that makes a key-service unready.
 const TOO_FAR: i64 = 15;
 
-/// Time in which a key-service compares its last mark with the store's.
+/// Time within which a key-service compares its last mark with the store's.
 const MARKED: Duration = Duration::from_secs(6);
 
 /// Starts two gateways and two key-services, whose clocks are this many seconds ahead of the machine's and of Redis's

@@ -12,7 +12,7 @@ use tokio::time::sleep;
 
 /// Duration of a count, during which Redis stops answering.
 const COUNT: Duration = Duration::from_millis(500);
-/// Time in which the abandoned release is delivered after all.
+/// Time within which the abandoned release reaches the store after all.
 const DELIVERY: Duration = Duration::from_secs(2);
 
 #[apply(fact)]
@@ -20,7 +20,8 @@ async fn a_release_that_comes_late_leaves_the_next_hold_of_its_request_open() {
     let deployment = Deployment::services(1, 1, Form::Alone);
     let stack = Stack::with(Options { deployment, ..Options::default() }).await;
     // Two holds fit, so that the second need not wait for the end of the first. The prompt's upper bound does not fit,
-    // so the prompt is counted. Each key has one request, up to the maximum number of concurrent counts.
+    // so the prompt is counted. Each key sends one request, and there are as many keys as concurrent counts are
+    // allowed.
     let limit = cost_of(500, 750);
     let keys = [stack.key_limited(limit).await, stack.key_limited(limit).await];
     let script = || Script {
@@ -32,7 +33,7 @@ async fn a_release_that_comes_late_leaves_the_next_hold_of_its_request_open() {
     let outage = async {
         until("every prompt to be counted", async || stack.upstream.token_counts() == keys.len()).await;
         stack.redis().hang();
-        // The gateway cannot extend the count's hold, and abandons its release. Then it asks for another hold.
+        // The gateway cannot extend the count's hold, and abandons its release. After that, it asks for another hold.
         let given_up = async || stack.gateways[0].log().matches("not settled in time").count() == keys.len();
         until("the releases to be given up", given_up).await;
         stack.redis().resume();

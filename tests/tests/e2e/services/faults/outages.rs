@@ -17,16 +17,16 @@ use tokio::time::sleep;
 
 use crate::services::{CLIENTS, two_of_each, with_lease};
 
-/// The shortest lease allowed, because tests wait for it: a store that executes abandoned calls leaves holds that only
-/// expire.
+/// The shortest lease allowed, because tests wait for it: a store that executes abandoned calls leaves holds that end
+/// only when they expire.
 pub(crate) const LEASE: Duration = Duration::from_secs(3);
-/// Time in which a stream at the end of its grant is stopped if there is no extension, whether or not a call is in
+/// Time within which a stream at the end of its grant is stopped if it gets no extension, whether or not a call is in
 /// flight: the promised five seconds, plus two for slow machines.
 const EXTENDED_WITHIN: Duration = Duration::from_secs(7);
-/// Time in which an expiry is noticed: the promised second, plus three for slow machines.
+/// Time within which an expiry is noticed: the promised second, plus three for slow machines.
 const NOTICING: Duration = Duration::from_secs(4);
-/// How often a gateway, a key-service and a Redis are killed, unless `FAREGATE_TEST_KILLS` sets it; and the seed of
-/// their order.
+/// Number of times that a gateway, a key-service and a Redis are each killed, unless `FAREGATE_TEST_KILLS` sets it; and
+/// the seed that decides their order.
 const KILLS: usize = 4;
 const SEED: u64 = 4_715_620;
 
@@ -173,7 +173,7 @@ async fn without_a_key_service_nothing_new_is_served_and_what_runs_goes_on_to_th
     let since = stack.upstream.generations().len() - asked;
     let short_and_since = cost_of(12, 500).nanos() + times(cost_of(12, 5), since).nanos();
     let of_long = stack.used(&key).await.nanos() - short_and_since;
-    // Tokens that the upstream had sent while the stream waited for its extension are billed too.
+    // Tokens that the upstream had sent while the stream waited for its extension are billed as well.
     let most = stack.cost_of_served(&key).nanos() - short_and_since;
     assert!((cost_of(12, long.tokens() as u64).nanos()..=most).contains(&of_long), "{of_long} of {most}");
 }
@@ -189,7 +189,7 @@ async fn a_redis_that_is_killed_under_load_comes_back_with_every_nano_usd() {
         load.all_refused().await;
         stack.redis().restart().await;
         heals(&stack, &key).await;
-        // Next, an outage so short that requests only wait.
+        // The next outage is so short that requests only wait.
         stack.redis().kill();
         stack.redis().restart().await;
         sleep(Duration::from_millis(500)).await;
@@ -231,8 +231,8 @@ async fn an_outage_that_outlasts_a_lease_loses_no_charge() {
     billed_at_last(&stack, &key, times(cost_of(30, 7), answers.len())).await;
 }
 
-/// Asserted when the stack is dropped: every answered request was billed its reported cost, and every other request at
-/// most the served tokens.
+/// When the stack is dropped, it asserts that every answered request was billed its reported cost, and every other
+/// request at most the cost of the served tokens.
 #[apply(fact)]
 async fn whatever_is_killed_in_whatever_order_no_nano_usd_is_lost_or_billed_twice() {
     let kills = std::env::var("FAREGATE_TEST_KILLS").map_or(KILLS, |text| text.parse().unwrap());

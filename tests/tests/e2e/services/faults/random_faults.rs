@@ -1,6 +1,6 @@
-//! Random pauses, kills, restarts, delays and clock steps over two gateways and two key-services, and an upstream that
-//! reports by choice, late and sometimes falsely. The upstream's own count is the reference. Every generation that was
-//! billed differently is listed with its reason.
+//! Random pauses, kills, restarts, delays and clock steps over two gateways and two key-services, with an upstream that
+//! reports usage by choice, late and sometimes falsely. The upstream's own count is the reference. Every generation
+//! that was billed differently is listed with its reason.
 
 use std::{
     sync::{
@@ -25,7 +25,7 @@ use crate::services::{
     money::bills::{self, CUT, Difference, Sent},
 };
 
-/// Seconds of faults, unless `FAREGATE_TEST_FAULT_SECONDS` sets them.
+/// Duration of the faults in seconds, unless `FAREGATE_TEST_FAULT_SECONDS` sets it.
 const SECONDS: u64 = 20;
 /// Seed of the random numbers, unless `FAREGATE_TEST_FAULT_SEED` sets it.
 const SEED: u64 = 20_261_121;
@@ -35,16 +35,17 @@ const CLIENTS: usize = 12;
 const KEYS: usize = 8;
 /// Limit of the first client's keys in USD: it pays for about fifty requests.
 const LIMIT: &str = "0.0005";
-/// How often a client retries a request on another gateway.
+/// Number of times that a client retries a request on another gateway.
 const TRIES: usize = 3;
-/// Seconds that a gateway gives to running requests when it is asked to end: less than the slowest streams last.
+/// Seconds that a gateway gives its running requests after it is asked to end: less than the duration of the slowest
+/// streams.
 const DRAIN: &str = "2";
 /// More output than the gateway believes for any request.
 const UNBELIEVABLE: u64 = 1 << 31;
-/// One request in this many has a false report.
+/// One request in this many gets a false report.
 const FALSE_ONE_IN: u64 = 50;
 
-/// A fault. If there are two processes of its kind, it has the number of one of them.
+/// A fault. If there are two processes of its kind, it contains the number of one of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     HangGateway(usize),
@@ -139,13 +140,14 @@ async fn client(
     }
 }
 
-/// An answer like vLLM's, with one to four choices that finish at different times. Its usage may be late, or false.
+/// Returns an answer like vLLM's, with one to four choices that finish at different times. Its usage may be late, or
+/// false.
 fn script(prompt: u64, pace: u64, rng: &mut Rng) -> (Script, u64) {
     let lengths: Vec<u64> = (0..=rng.below(4)).map(|_| 5 + rng.below(30)).collect();
     let usage_after_ms = if rng.below(4) == 0 { rng.below(300) } else { 0 };
     let total = lengths.iter().sum::<u64>();
     let told = match rng.below(3 * FALSE_ONE_IN) {
-        // Not credible: an unsigned -1, and a counter that was never reset.
+        // These are not credible: an unsigned -1, and a counter that was never reset.
         0 => Told::First(Usage { prompt: u32::MAX.into(), cached: 0, completion: 0 }),
         1 => Told::Lie(Usage { prompt, cached: 0, completion: UNBELIEVABLE }),
         // No reader can know that this is false.
@@ -229,7 +231,7 @@ async fn happen(stack: &Stack, fault: Fault, lasts: Duration, step: i64) {
             sleep(lasts).await;
             stack.redis().restart().await;
         }
-        // The step is small, since a key-service too far from its store's clock is not ready.
+        // The step is small, since a key-service that is too far from its store's clock is not ready.
         Fault::StepClock(which) => stack.clocks[which].set(step),
     }
 }
@@ -249,7 +251,7 @@ fn reason(
     };
     let estimated = bills::is_estimated(entry);
     if bills::is_above(generation, entry) {
-        // Nothing else explains a bill that exceeds what was served.
+        // Only a false report explains a bill that exceeds what was served.
         return match generation.script.told {
             Told::Lie(usage) if usage.completion < UNBELIEVABLE => Some("reported falsely"),
             _ => estimated.then_some("estimated"),
@@ -275,8 +277,8 @@ fn reason(
     }
 }
 
-/// Asserts that at most a key's limit was served, except for recorded shortfalls and explained differences: tokens that
-/// a killed gateway could not report, and tokens that were on their way when a stream was cut.
+/// Asserts that no more than a key's limit was served, except for recorded shortfalls and explained differences: tokens
+/// that a killed gateway could not report, and tokens that were on their way when a stream was cut.
 fn assert_within_its_limit(stack: &Stack, key: &ApiKey, differences: &[Difference]) {
     let journal = stack.journal(&stack.account);
     let of_key = journal.iter().filter(|entry| entry["key_id"] == key.id);

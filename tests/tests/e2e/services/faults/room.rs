@@ -1,4 +1,4 @@
-//! A store without space: probes and metrics report that, and recover by themselves.
+//! A store without space: probes and metrics report it, and recover by themselves.
 
 use std::time::{Duration, Instant};
 
@@ -29,7 +29,7 @@ async fn readiness(stack: &Stack, status: u16) -> Answer {
     }
 }
 
-/// The value of one of the key-service's metrics without labels.
+/// Returns the value of one of the key-service's metrics without labels.
 async fn metric(stack: &Stack, name: &str) -> f64 {
     let metrics = stack.http.get(&format!("{}/metrics", stack.key_services[0].admin())).await;
     let value = metrics.text().lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());

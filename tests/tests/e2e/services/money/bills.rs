@@ -77,7 +77,7 @@ struct Received {
     status: u16,
     /// Generation id; empty if the answer had none.
     generation: String,
-    /// Whether no client retries.
+    /// Whether no client retries after this answer.
     is_last: bool,
     tokens: u64,
 }
@@ -112,7 +112,7 @@ async fn stream(call: Call, given_up: Instant) -> Option<Received> {
     }
 }
 
-/// A request whose upper bound covers its prompt.
+/// Returns a request whose upper bound covers its prompt.
 fn call(stack: &Stack, gateway: &Server, key: &ApiKey, script: Script) -> Call {
     let call = stack.call_at(gateway, key, script);
     let padding = "x".repeat(usize::try_from(MOST).unwrap());
@@ -140,7 +140,7 @@ impl fmt::Display for Difference {
     }
 }
 
-/// Journal entries by the two things that identify a request.
+/// Journal entries, by the two values that identify a request.
 struct Entries {
     by_generation: HashMap<String, Value>,
     by_prompt: HashMap<(String, u64), Value>,
@@ -163,7 +163,8 @@ impl Entries {
     }
 }
 
-/// All generations whose bill differs from the served tokens, each with its reason; and bills without a generation.
+/// Returns all generations whose bill differs from the served tokens, each with its reason, as well as bills without a
+/// generation.
 pub(crate) fn differences(
     stack: &Stack,
     sent: &[Sent],
@@ -202,7 +203,7 @@ pub(crate) fn differences(
     all
 }
 
-/// Requests that were billed although their client got no answer and so had reason to retry.
+/// Returns the requests that were billed although their client got no answer and so had reason to retry.
 pub(crate) fn billed_in_vain(stack: &Stack, sent: &[Sent]) -> Vec<String> {
     let entries = Entries::of(stack);
     let unanswered = sent.iter().filter(|sent| sent.status != 200);
@@ -215,8 +216,8 @@ pub(crate) fn billed_in_vain(stack: &Stack, sent: &[Sent]) -> Vec<String> {
         .collect()
 }
 
-/// The differences, once every one has a reason or time is up, since captures that could not reach their store are
-/// delivered later.
+/// Returns the differences, once every one has a reason or time is up, since captures that could not reach their store
+/// are delivered later.
 pub(crate) async fn differences_at_last(
     stack: &Stack,
     sent: &[Sent],
@@ -232,7 +233,7 @@ pub(crate) async fn differences_at_last(
     }
 }
 
-/// Prints the differences, for cut streams only their number, and asserts that each has a reason.
+/// Prints the differences, but only the number of those for cut streams, and asserts that each has a reason.
 pub(crate) fn assert_explained(differences: &[Difference]) {
     let cut = differences.iter().filter(|difference| difference.reason == Some(CUT)).count();
     println!(

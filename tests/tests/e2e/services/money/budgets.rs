@@ -19,13 +19,13 @@ use crate::{
     },
 };
 
-/// Requests sent at once.
+/// Number of requests sent at once.
 const MANY: usize = 400;
-/// Keys of the group.
+/// Number of keys in the group.
 const KEYS: usize = 20;
 
-/// A parent, a group in it and keys in the group, with a limit at each level. The key's limit is the tightest for a
-/// single key, and the group's for all keys together.
+/// Creates a parent, a group in it and keys in the group, with a limit at each level. For a single key, the key's limit
+/// is the tightest; for all keys together, the group's is.
 async fn three_levels(stack: &Stack) -> (Value, Value, Vec<ApiKey>) {
     let parent = group(stack, json!({"name": "parent", "limit": number(requests(60))})).await;
     let limits = json!([{"amount": number(requests(40)), "per": "month"}]);
@@ -69,7 +69,7 @@ async fn bounds_at_three_levels_hold_against_400_requests_over_both_gateways() {
         }
     }
     assert_eq!(assert_exact(&stack, &parent, &group, &keys).await.nanos(), billed);
-    // Requests one after the other use up the group's window.
+    // Requests sent one after the other use up the group's window.
     let mut refused = 0;
     for key in keys.iter().cycle().take(3 * KEYS) {
         let answer = send(&stack, key).await;
@@ -107,7 +107,8 @@ async fn bounds_at_three_levels_are_exact_while_processes_are_killed() {
     stack.cli(&["audit"]);
 }
 
-/// Number of admitted requests in a storm, and the most by which a bucket of `per_minute` can have refilled meanwhile.
+/// Returns the number of admitted requests in a storm, and the most by which a bucket of `per_minute` can have refilled
+/// meanwhile.
 async fn admitted(stack: &Stack, keys: &[ApiKey], per_minute: u128) -> (usize, usize) {
     let began = Instant::now();
     let answers = storm(stack, keys).await;

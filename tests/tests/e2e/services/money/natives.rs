@@ -1,4 +1,5 @@
-//! Vendors' servers continue while the store is away, and every charge is delivered once, whatever the API.
+//! Requests on vendors' servers continue while the store is unavailable, and every charge is delivered once, whatever
+//! the API.
 
 use std::time::Duration;
 
@@ -64,7 +65,7 @@ async fn what_vendors_served_while_no_key_service_ran_is_billed_once() {
     is_billed_once(Outage::KeyServicesAreKilled).await;
 }
 
-/// Whole answers, streams and a stream whose client leaves end during an outage that is longer than a lease.
+/// Lets whole answers, streams, and a stream whose client leaves end during an outage that is longer than a lease.
 async fn is_billed_once(outage: Outage) {
     for native in Native::BOTH {
         let stack = two_of_each(native).await;

@@ -1,5 +1,4 @@
-//! Answers completed while no key-service can be reached, in every dialect: their charges survive the end of the
-//! gateway.
+//! Answers completed while no key-service is reachable, in every dialect: their charges survive the end of the gateway.
 
 use std::time::{Duration, Instant};
 
@@ -64,7 +63,7 @@ async fn charges_survive(end: End) {
             stack.gateways[0].ended().await;
         }
     }
-    // Longer than a lease: without captures, every hold would expire and be billed at its last report.
+    // Waits for longer than a lease: without captures, every hold would expire and be billed at its last report.
     sleep(LEASE).await;
     stack.key_services[0].restart().await;
     stack.gateways[0].restart().await;

@@ -16,7 +16,7 @@ use tokio::time::sleep;
 const OLD: &str = "between-the-services";
 const NEW: &str = "a-newer-one-between-them";
 
-/// Clients that send one request after the other.
+/// Number of clients that send one request after the other.
 const CLIENTS: usize = 4;
 
 #[apply(fact)]
@@ -27,7 +27,7 @@ async fn a_rotation_of_the_internal_token_fails_no_request_and_ends_the_old_one(
     write("of-key-services", OLD);
     write("of-gateways", OLD);
     write("previous", "");
-    // The harness passes the token itself to every process; the files replace it.
+    // The harness passes the token itself to every process; the files override it.
     let deployment = Deployment::services(2, 2, Form::Alone);
     let mut stack = Stack::with(Options { deployment, ..Options::default() }).await;
     for (servers, variables) in [
@@ -53,7 +53,7 @@ async fn a_rotation_of_the_internal_token_fails_no_request_and_ends_the_old_one(
             assert_eq!(answer.status, 200, "{answer}");
             let listed = stack.get(&key, "/v1/models").await;
             assert_eq!(listed.status, 200, "{listed}");
-            // Passed on over HTTP, with the token in a header.
+            // This request is forwarded over HTTP, with the token in a header.
             stack.show(&key).await;
             served.fetch_add(1, Ordering::Relaxed);
         }

@@ -1,4 +1,4 @@
-//! Upstreams with other APIs that break, report falsely, or refuse.
+//! Upstreams with the other two APIs that break, report falsely, or refuse.
 
 use std::time::{Duration, Instant};
 
@@ -24,7 +24,7 @@ async fn a_stream_that_breaks_ends_with_the_dialects_error_and_an_exact_bill() {
             stack.released(PATIENCE).await;
             let used = stack.used(&key).await;
             match native {
-                // Its first event reports the prompt.
+                // The first event of this API reports the prompt.
                 Native::Messages => assert_eq!(used, cost_of(12, 4), "{place}"),
                 Native::Responses => assert!(used >= cost_of(1, 4), "{place}"),
             }
@@ -91,7 +91,7 @@ async fn what_a_vendor_says_of_a_request_reaches_the_client_and_what_it_says_of_
         assert_eq!(long.status, 400, "{native:?}: {long}");
         let words = if native == Native::Messages { "prompt is too long" } else { "context_length_exceeded" };
         assert!(long.text().contains(words), "{native:?}: {long}");
-        // The vendor's own words about a member that it refuses.
+        // These are the vendor's own words about a member that it refuses.
         let call = stack.call(&key, Script::default()).speaking(native.own());
         let refused = call.with("no_such_member", 1).send().await;
         assert_eq!(refused.status, 400, "{native:?}: {refused}");
@@ -121,8 +121,8 @@ async fn a_gateway_that_is_killed_leaves_a_hold_that_bills_its_last_report_once(
         let key = stack.key().await;
         let mut call = stack.call(&key, Script::tokens(12, 100_000).pace(10)).speaking(native.own());
         if native == Native::Responses {
-            // No event has reported the prompt, so an estimate is billed. It may be higher than the last tokens that
-            // were not reported.
+            // No event has reported the prompt, so an estimate is billed. It may exceed the cost of the last tokens
+            // that were not reported.
             call = call.costing(NanoUsd::ZERO, cost_of(1_000, 100_000));
         }
         let mut stream = call.stream().await;
@@ -151,7 +151,7 @@ async fn a_gateway_that_is_killed_leaves_a_hold_that_bills_its_last_report_once(
     }
 }
 
-/// Two upstreams for the same model with the Responses API. The second gives scripted answers.
+/// Starts two upstreams with the Responses API for the same model. The second gives scripted answers.
 async fn two() -> (Stack, Upstream) {
     let second = Upstream::start();
     let lines = "speaks = [\"responses\"]";
@@ -237,7 +237,7 @@ async fn no_query_and_no_header_of_an_account_takes_an_upstream_from_another() {
 
 #[apply(fact)]
 async fn a_response_that_repeats_a_request_longer_than_any_event_is_delivered_and_billed_as_reported() {
-    // Spaces, which take few tokens but more bytes than an event may have.
+    // Sends spaces, which take few tokens but more bytes than an event may contain.
     let blanks = " ".repeat(17 << 20);
     let stack = Native::Responses.stack().await;
     stack.others_spend();

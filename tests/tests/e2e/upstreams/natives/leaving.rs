@@ -1,4 +1,4 @@
-//! Clients that leave at an event of their choice.
+//! Clients that leave at a chosen event.
 
 use std::collections::BTreeSet;
 
@@ -6,8 +6,8 @@ use tests::{harness::Call, upstream::ScriptedCall};
 
 use super::*;
 
-/// Kinds of events that OpenAI sends when an answer thinks, says or refuses something, and calls a function and a tool
-/// that takes text. The last one has an unknown type.
+/// Kinds of events that OpenAI sends when an answer contains reasoning, text or a refusal, and calls a function and a
+/// tool that takes text. The last one has an unknown type.
 const RESPONSES: &[&str] = &[
     "response.created",
     "response.in_progress",
@@ -37,7 +37,7 @@ const RESPONSES: &[&str] = &[
     "response.scripted_note",
 ];
 
-/// The same for Anthropic.
+/// Kinds of events that Anthropic sends for the same.
 const MESSAGES: &[&str] = &[
     "message_start",
     "ping",
@@ -54,14 +54,14 @@ const MESSAGES: &[&str] = &[
     "scripted_note",
 ];
 
-/// Type of an event, and the type of the object that it begins, changes or ends.
+/// Returns the type of an event, and the type of the object that it begins, changes or ends.
 fn kind(event: &Value) -> String {
     let parts = ["delta", "content_block", "item"];
     let part = parts.iter().find_map(|part| event[part]["type"].as_str()).unwrap_or_default();
     format!("{} {part}", event["type"].as_str().unwrap()).trim().to_owned()
 }
 
-/// A call whose answer has every kind of token, or refuses.
+/// Returns a call whose answer contains every kind of token, or refuses.
 fn call(stack: &Stack, key: &ApiKey, native: Native, refuses: bool) -> Call {
     let dialect = native.own();
     let custom = (native == Native::Responses).then(|| json!({"type": "custom", "name": "patch"}));
@@ -85,7 +85,7 @@ fn call(stack: &Stack, key: &ApiKey, native: Native, refuses: bool) -> Call {
     }
 }
 
-/// Kinds of all events of a call's stream.
+/// Returns the kinds of all events in a call's stream.
 async fn kinds(call: Call) -> BTreeSet<String> {
     let (mut stream, mut kinds) = (call.stream().await, BTreeSet::new());
     let to_the_end = |event: &Value| {

@@ -1,4 +1,4 @@
-//! Prompts and limits for which other requests, or the model, leave little room.
+//! Prompts and limits that other requests, or the model, leave little room for.
 
 use serde_json::json;
 use tests::{
@@ -12,7 +12,7 @@ use super::{Native, pairs};
 async fn a_prompt_whose_bound_takes_much_of_what_is_left_is_counted_so_that_others_are_served() {
     for (native, dialect) in pairs() {
         let stack = native.stack().await;
-        // Enough for the upper bound of one prompt and the output of one answer.
+        // Pays for the upper bound of one prompt and the output of one answer.
         let key = stack.key_limited(cost_of(45_000, 4_096)).await;
         let call = |script| {
             let mut call = stack.call(&key, script).with("max_tokens", 4_096);

@@ -1,9 +1,9 @@
-//! Members of a client's body that pass to any server, and members that only the vendor's own server gets.
+//! Members of a client's body that pass to any server, and members that only the vendor's own server receives.
 
 use super::*;
 use tests::upstream::Told;
 
-/// A request of the upstream's own API with this script and these members.
+/// Returns a request in the upstream's own API with this script and these members.
 fn request(native: Native, script: &Script, members: &str) -> String {
     let messages = says(script);
     match native {

@@ -3,7 +3,7 @@
 use super::*;
 use tests::upstream::Generation;
 
-/// The body that the upstream got, and its path and headers.
+/// Returns the upstream's record of a request: the body that it received, and its path and headers.
 fn got(stack: &Stack, tag: &str) -> Generation {
     stack.upstream.tagged(tag).pop().unwrap()
 }

@@ -5,8 +5,8 @@ use tests::upstream::{Fault, Generation};
 
 use super::*;
 
-/// The upstream's record as a vendor exports it once all requests have ended: the end of each request, and the tokens
-/// that it counted.
+/// Returns the upstream's record, as a vendor exports it once all requests have ended: for each request, how it ended
+/// and the tokens that the vendor counted.
 pub(crate) fn record(stack: &Stack) -> Vec<Value> {
     stack.upstream.generations().iter().map(line).collect()
 }
@@ -22,7 +22,7 @@ fn line(generation: &Generation) -> Value {
     })
 }
 
-/// Compares the journal with these lines.
+/// Returns the comparison of the journal with these lines.
 pub(crate) fn compared(stack: &Stack, lines: &[Value]) -> Value {
     let file = stack.data().join("record.jsonl");
     let lines: Vec<_> = lines.iter().map(ToString::to_string).collect();
@@ -34,13 +34,13 @@ pub(crate) fn compared(stack: &Stack, lines: &[Value]) -> Value {
     compared
 }
 
-/// The kinds of the differences, in order.
+/// Returns the kinds of the differences, in order.
 fn kinds(compared: &Value) -> Vec<&str> {
     let differences = compared["differences"].as_array().unwrap();
     differences.iter().map(|difference| difference["kind"].as_str().unwrap()).collect()
 }
 
-/// Makes a whole call, a stream, and a stream whose client leaves in its middle, each with a different number of
+/// Makes a whole call, a stream, and a stream whose client leaves in the middle, each with a different number of
 /// tokens.
 async fn served(stack: &Stack, key: &ApiKey, dialect: Dialect, prompt: u64) {
     let call = |at: u64| stack.call(key, Script::tokens(prompt + at, 20).pace(5)).speaking(dialect);
@@ -83,8 +83,8 @@ async fn the_journal_agrees_with_the_vendors_record_and_a_wrong_line_is_found() 
     }
 }
 
-/// Messages reports the prompt in its first event, but Responses reports usage only in its last. So the prompt of a cut
-/// stream is estimated there, and the comparison shows it.
+/// The Messages API reports the prompt in its first event, but the Responses API reports usage only in its last. There,
+/// the prompt of a cut stream is estimated, and the comparison shows it.
 #[apply(fact)]
 async fn a_cut_stream_is_in_the_record_as_billed_where_the_vendor_told_the_prompt_and_is_found_where_not() {
     for native in Native::BOTH {

@@ -1,16 +1,17 @@
-//! Stand-ins for vendors. Each refuses what its vendor refuses, and answers first with two calls and then with a text.
+//! Stand-ins for vendors. Each refuses what its vendor refuses, and answers with two calls at first and with a text
+//! after them.
 
 use serde_json::{Value, json};
 use tests::harness::{AskedOf, Given};
 
-/// Names of the tools, in the order of the calls.
+/// Names of the tools, in the order in which they are called.
 pub(super) const CALLS: [&str; 2] = ["first", "second"];
 pub(super) const TEXT: &str = "Both are read.";
 
 /// Number of tokens in each prompt that the vendor had cached, out of twenty.
 pub(super) const CACHED: u64 = 8;
 
-/// Parts of earlier reasoning that vendors get back: a thought, or a signed or encrypted one.
+/// Parts of earlier reasoning that vendors receive back: a thought, or a signed or encrypted one.
 pub(super) const SIGNED: [&str; 4] = ["\"hm\"", "\"c2ln\"", "\"c2lnbmVk\"", "\"ZW5j\""];
 
 /// The text that Google uses as a signature.
@@ -88,7 +89,7 @@ fn details() -> Value {
     json!([{"type": "reasoning.text", "text": "hm", "signature": "c2ln", "format": "x", "index": 0}])
 }
 
-/// The name of the next call, and its position among the calls so far.
+/// Returns the name of the next call, and its position among the calls so far.
 fn next(calls: usize) -> Option<(usize, &'static str)> {
     CALLS.get(calls).map(|name| (calls, *name))
 }
@@ -130,7 +131,7 @@ fn chat(preset: &str, body: &Value) -> Value {
             "total_tokens": 25}})
 }
 
-/// The same answer as a stream.
+/// Returns the same answer as a stream.
 fn streamed(answer: &Value) -> String {
     let choice = &answer["choices"][0];
     let chunk = |delta: &Value, finish: &Value, usage: &Value| {

@@ -31,7 +31,7 @@ use crate::{
 
 const MODEL: &str = "Model Flash";
 const USER: &str = "ann";
-/// After the minutes by which clocks may differ.
+/// Later than the start by more than clocks may differ.
 const LATER: Timestamp = Timestamp::from_millis(START.millis() + 20 * 60 * 1000);
 
 fn store(records: &Arc<Maps>, journal_entries: Option<u64>) -> Store {

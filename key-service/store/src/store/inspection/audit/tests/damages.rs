@@ -197,12 +197,12 @@ impl Damage {
     }
 }
 
-/// Returns an amount that is recorded, with the proven one.
+/// Returns the finding of a wrong amount: recorded, and proven.
 fn usd(figure: Figure, recorded: i64, proven: i64) -> Wrong {
     Wrong { figure, recorded: Quantity::Usd(nanos(recorded)), proven: Quantity::Usd(nanos(proven)) }
 }
 
-/// Returns a number that is recorded, with the proven one.
+/// Returns the finding of a wrong number: recorded, and proven.
 fn number(figure: Figure, recorded: u64, proven: u64) -> Wrong {
     Wrong { figure, recorded: Quantity::Count(recorded), proven: Quantity::Count(proven) }
 }
@@ -219,7 +219,7 @@ fn part(part: DayPart, counter: Counter) -> Figure {
     Figure::Part(part, Day::of(START), counter)
 }
 
-/// The hour of the day in which everything is billed.
+/// Returns the hour of the day in which everything is billed.
 fn hour() -> u8 {
     Hour::of(START).of_day()
 }

@@ -11,8 +11,8 @@ use records::{Answer, Index, Log, Name, Order, Place, Question, Record, Space};
 use super::*;
 use crate::store::{StoreError, layout};
 
-/// Changes that neither move nor hide money, by the beginning of their names, each with its reason. Fields have the
-/// numbers from the types of the records.
+/// Changes that neither move nor hide money, by the beginning of their names, each with its reason. Fields are named by
+/// their numbers in the record types.
 const NO_MONEY: &[(&str, &str)] = &[
     ("Account.0.2", "lease time: a hold expires earlier or later, and bills what it reported"),
     ("Account.0.4", "the earliest time of the next bill"),
