@@ -106,9 +106,9 @@ codes! {
     ArrayAboveMaxLength = "array_above_max_length", BAD_REQUEST, "invalid_request_error";
     /// An object with more members than accepted.
     ObjectAboveMaxProperties = "object_above_max_properties", BAD_REQUEST, "invalid_request_error";
-    /// An array that needs an element has none.
+    /// An array that must not be empty is empty.
     EmptyArray = "empty_array", BAD_REQUEST, "invalid_request_error";
-    /// A string that needs a character has none.
+    /// A string that must not be empty is empty.
     EmptyString = "empty_string", BAD_REQUEST, "invalid_request_error";
     /// A known parameter that is not supported.
     UnsupportedParameter = "unsupported_parameter", BAD_REQUEST, "invalid_request_error";

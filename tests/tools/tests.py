@@ -25,7 +25,7 @@ CORES = os.cpu_count() or 1
 UNITS = max(1, CORES // 2)
 WAITING = {"key_service_records": 4}
 # Number of end-to-end tests that run at a time, each in its own process.
-AT_ONCE = 3 * CORES
+AT_ONCE = 2 * CORES
 # Names of long tests, the longest first, for a first run without measured times.
 LONGEST = Path(__file__).with_name("longest.txt")
 LAST_RUN = ROOT / "target" / PROFILE / "test-seconds.json"

@@ -37,6 +37,8 @@ pub struct Changed {
     pub done: u64,
     /// Number of changes refused because the store is nearly full.
     pub full: u64,
+    /// Number of changes that the store did not confirm in time, such as on a busy disk.
+    pub unavailable: u64,
     /// Number of other answers.
     pub other: u64,
     /// Status and body of the first other answer.
@@ -54,7 +56,8 @@ pub async fn change_without_end(
     body: impl Fn(u64) -> Value,
 ) -> Changed {
     let until = Instant::now() + lasts;
-    let (next, done, full, failed) = <(AtomicU64, AtomicU64, AtomicU64, AtomicU64)>::default();
+    let (next, done, full) = <(AtomicU64, AtomicU64, AtomicU64)>::default();
+    let (unavailable, failed) = <(AtomicU64, AtomicU64)>::default();
     let said = OnceLock::new();
     let url = stack.url(&format!("/v1/management/keys/{}", key.id));
     let governors = (0..CONNECTIONS).map(|_| async {
@@ -65,6 +68,7 @@ pub async fn change_without_end(
             let count = match answer.status {
                 200 => &done,
                 503 if answer.code() == "store_full" => &full,
+                503 if answer.code() == "service_unavailable" => &unavailable,
                 _ => {
                     said.get_or_init(|| format!("{} {}", answer.status, answer.text()));
                     &failed
@@ -85,6 +89,7 @@ pub async fn change_without_end(
     Changed {
         done: done.into_inner(),
         full: full.into_inner(),
+        unavailable: unavailable.into_inner(),
         other: failed.into_inner(),
         other_said,
         slowest_chat,
@@ -143,10 +148,10 @@ pub(super) async fn rows() -> Vec<Row> {
                 "{} done, {} full, {} others{}; chats {waits}",
                 long.done,
                 long.full,
-                long.other,
+                long.other + long.unavailable,
                 said(&long)
             ),
-            held: goes_on && long.full > 0 && long.other == 0,
+            held: goes_on && long.full > 0 && long.other + long.unavailable == 0,
         },
         Row {
             name: "an event of such a change".into(),
@@ -160,11 +165,14 @@ pub(super) async fn rows() -> Vec<Row> {
             seen: format!(
                 "{} done, {} others{}, {} kB more; chats {still_waits}",
                 lowered.done,
-                lowered.full + lowered.other,
+                lowered.full + lowered.other + lowered.unavailable,
                 said(&lowered),
                 grown >> 10
             ),
-            held: still_goes_on && grown <= GROWTH && lowered.other == 0 && lowered.done > 0,
+            held: still_goes_on
+                && grown <= GROWTH
+                && lowered.other + lowered.unavailable == 0
+                && lowered.done > 0,
         },
     ]
 }

@@ -22,7 +22,7 @@ struct Flags {
     /// Number of silent sockets to open, over all processes
     #[arg(long, default_value_t = 24_000)]
     sockets: usize,
-    /// Number of processes that open them, since each may open only a limited number of files
+    /// Number of processes to spread the silent sockets over, since each may open only a limited number of files
     #[arg(long, default_value_t = 4)]
     processes: usize,
     /// Number of connections, each with twenty stalled bodies

@@ -93,7 +93,8 @@ pub struct UsageCounter {
     model: Option<String>,
     /// Whether the prompt was neither reported nor counted exactly, or its last report was false.
     prompt_is_estimate: bool,
-    /// Whether output came after the last report, or the last report of output was false.
+    /// Whether the output count is an estimate: the upstream has not reported one yet, its last one was not believable,
+    /// or more output has come since.
     completion_is_estimate: bool,
     /// Whether the last report of reasoning or audio in the output was false.
     output_parts_are_false: bool,

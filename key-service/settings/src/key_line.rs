@@ -29,8 +29,9 @@ pub fn key_line(viewer: &Viewer, key: &ApiKey, reached: &ReachedLimits) -> Marku
     let groups = reached.groups_of(key);
     let settings = format!("{KEYS}/{}/settings", key.id);
     let archived = groups.iter().find(|group| group.spend.archived_at.is_some());
-    let is_out_of_credit =
-        viewer.may(Effect::Read, Subject::Account).is_ok() && viewer.funds.credit <= NanoUsd::ZERO;
+    let funds = viewer.may(Effect::Read, Subject::Account).is_ok().then_some(&viewer.funds);
+    let is_out_of_credit = funds.is_some_and(|funds| funds.credit <= NanoUsd::ZERO);
+    let credit = funds.map(|funds| funds.credit.left_after(funds.held));
     let stopped = |why: Markup| html! { p.verdict.problem { strong { "Stopped" } (why) } };
     match key.status(reached.now()) {
         Status::Revoked => {
@@ -49,7 +50,7 @@ pub fn key_line(viewer: &Viewer, key: &ApiKey, reached: &ReachedLimits) -> Marku
                 stopped(html! { ": a limit above its group is reached." })
             }
             (None, None) if is_out_of_credit => stopped(html! { ": the account has no credit left." }),
-            (None, None) => html! { p.verdict { (allowed(key, &groups, reached)) } },
+            (None, None) => html! { p.verdict { (allowed(key, &groups, reached, credit)) } },
         },
     }
 }
@@ -70,8 +71,9 @@ fn linked(group: &Group) -> Markup {
     html! { a href={ (GROUPS) "/" (group.id.to_string()) } { bdi { (name_of(group)) } } }
 }
 
-/// Describes what an active key may spend, with which models, how fast, and until when.
-fn allowed(key: &ApiKey, groups: &[&Group], reached: &ReachedLimits) -> Markup {
+/// Describes what an active key may spend, with which models, how fast, and until when. `credit` is what the account has
+/// left, if the viewer may know it.
+fn allowed(key: &ApiKey, groups: &[&Group], reached: &ReachedLimits, credit: Option<NanoUsd>) -> Markup {
     let own = (None, Holder::Key(key.id, None), &key.spend.budget);
     let of_groups = groups.iter().map(|group| (Some(*group), Holder::Group(group.id), &group.spend.budget));
     let all: Vec<(Option<&Group>, Holder, &Budget)> = std::iter::once(own).chain(of_groups).collect();
@@ -80,6 +82,7 @@ fn allowed(key: &ApiKey, groups: &[&Group], reached: &ReachedLimits) -> Markup {
         limits.map(move |limit| (limit.left().left_after(budget.held), limit, *group))
     });
     let least = limits.min_by_key(|(left, _, _)| *left);
+    let least = least.filter(|(left, _, _)| credit.is_none_or(|credit| *left <= credit));
     let rates = all.iter().filter_map(|(_, _, budget)| budget.bounds.as_deref());
     let at_once = rates.clone().filter_map(|bounds| bounds.max_in_flight).min();
     let per_minute = rates.filter_map(|bounds| Some(bounds.requests_per_minute?.per_minute)).min();
@@ -144,6 +147,10 @@ mod tests {
     }
 
     fn says(own: &BoundsPatch, groups: &[&BoundsPatch]) -> String {
+        says_with(None, own, groups)
+    }
+
+    fn says_with(credit: Option<NanoUsd>, own: &BoundsPatch, groups: &[&BoundsPatch]) -> String {
         let mut key = ApiKey::new(KeyId::new(NOW, [1; 10]), String::new(), NOW);
         key.spend.budget = Budget::new(own, NOW);
         let groups = groups.iter().map(|bounds| {
@@ -154,7 +161,7 @@ mod tests {
         });
         let groups: Vec<Group> = groups.collect();
         let groups: Vec<&Group> = groups.iter().collect();
-        let html = allowed(&key, &groups, &ReachedLimits::none(NOW)).into_string();
+        let html = allowed(&key, &groups, &ReachedLimits::none(NOW), credit).into_string();
         let text = html.split('<').map(|piece| piece.split_once('>').map_or(piece, |(_, text)| text));
         text.collect()
     }
@@ -171,6 +178,14 @@ mod tests {
         assert!(says(&own, &[]).starts_with("May spend $20.00 today · "), "{}", says(&own, &[]));
         let both = says(&own, &[&team]);
         assert!(both.starts_with("May spend $3.00 this month, the rest of Team’s limit · "), "{both}");
+    }
+
+    #[test]
+    fn credit_below_every_limit_is_what_may_be_spent() {
+        let own = windows(20, Per::Day);
+        let with = |usd| says_with(Some(NanoUsd::from_usd(usd)), &own, &[]);
+        assert!(with(20).starts_with("May spend $20.00 today · "), "{}", with(20));
+        assert!(with(19).starts_with("May spend the account’s credit · "), "{}", with(19));
     }
 
     #[test]

@@ -85,7 +85,7 @@ impl BodyForm {
         }
     }
 
-    /// Returns the terms of the chat, if it is one.
+    /// Returns the chat's terms, if this is a checked chat.
     pub(crate) const fn chat(self) -> Option<ChatTerms> {
         match self {
             Self::Checked(terms) => Some(terms),

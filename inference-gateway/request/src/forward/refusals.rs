@@ -68,17 +68,15 @@ pub(super) fn without(rest: Bytes, refused: RefusedMembers) -> Bytes {
 /// Returns whether a body may name anything that its server refuses, so that most bodies are neither copied nor parsed.
 /// Names within texts do not match, since their quotes are escaped. An escape may hide a letter of a name.
 fn names_any(body: &[u8], refused: RefusedMembers) -> bool {
-    [
+    let names = [
         (RefusedMember::ParallelToolCalls, r#""parallel_tool_calls""#),
         (RefusedMember::Include, r#""include""#),
         (RefusedMember::CallIds, r#""tool_calls""#),
         (RefusedMember::CallIds, r#""tool_call_id""#),
-    ]
-    .into_iter()
-    .filter(|(member, _)| refused.contains(*member))
-    .any(|(_, name)| {
-        [name.as_bytes(), ESCAPED_ASCII].into_iter().any(|text| memmem::find(body, text).is_some())
-    })
+    ];
+    let mut names = names.into_iter().filter(|(member, _)| refused.contains(*member)).peekable();
+    let may_name = |text| memmem::find(body, text).is_some();
+    names.peek().is_some() && (names.any(|(_, name)| may_name(name.as_bytes())) || may_name(ESCAPED_ASCII))
 }
 
 /// Passes the id of each call to `take`, both in the call and in its answer.

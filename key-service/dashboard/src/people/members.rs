@@ -166,7 +166,7 @@ fn actions(viewer: &Viewer, member: &Member) -> Markup {
             }
             section.card {
                 h2 { "Remove" }
-                p.quiet { "The member is signed out everywhere at once. Keys that the member created keep working." }
+                p.quiet { "The member is immediately signed out everywhere. Keys that the member created keep working." }
                 div.buttons { a.button.danger href={ (path) "/remove" } { "Remove …" } }
             }
         }
@@ -261,7 +261,7 @@ pub(crate) async fn confirm(
     ObjectPage { viewer, object: member, .. }: ObjectPage<Member>,
 ) -> Result<Response, Failure> {
     let effects =
-        ["The member is signed out everywhere at once.", "Keys that the member created keep working."];
+        ["The member is immediately signed out everywhere.", "Keys that the member created keep working."];
     let question = html! { "Remove " strong { bdi { (member.name) } } "?" };
     Ok(asked(&viewer, &member, "Remove member", &question, &effects))
 }

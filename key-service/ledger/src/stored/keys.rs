@@ -21,7 +21,7 @@ pub struct KeyProfile {
     pub created_at: Timestamp,
     #[n(3)]
     pub metadata: BTreeMap<String, String>,
-    /// Amount spent before the key was created; `used` starts with it.
+    /// Amount that was already spent when the key was imported; `used` starts at it.
     #[n(4)]
     pub opening: NanoUsd,
     /// Credentials created by rotations, except those already forgotten.

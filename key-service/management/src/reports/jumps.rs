@@ -13,7 +13,7 @@ use shared::{
 
 use crate::management::Management;
 use domain::usage::{Day, Hour, Jump, SpendHistory, Sums, jump, ranked};
-use key_service_store::store::{OtherSums, StoreError, UsageLine};
+use key_service_store::store::{AccountDay, OtherSums, StoreError, UsageLine};
 
 /// Number of latest bills among which the largest payers are found: a few milliseconds of work.
 const BILLS: usize = 500;
@@ -50,13 +50,15 @@ impl Management {
             return Ok(Vec::new());
         }
         let today = Day::of(now);
-        let before =
-            self.store.account_days(account, today.plus(-DAYS)..=today.plus(-1), OtherSums::default());
-        let charged = |day: &key_service_store::store::AccountDay| {
-            day.models.values().map(|total| total.of.sums.charged.nanos()).sum::<i64>()
+        let past = today.plus(-DAYS)..=today.plus(-1);
+        let before = self.store.account_days(account, past, OtherSums::default()).await?;
+        let charged = |day: &AccountDay| {
+            let models = day.models.values().map(|total| total.of.sums.charged.nanos());
+            models.fold(0, i64::saturating_add)
         };
-        let of_days: Vec<i64> = before.await?.iter().map(charged).filter(|day| *day > 0).collect();
-        let usual_day = of_days.iter().sum::<i64>() / i64::try_from(of_days.len().max(1)).unwrap_or(1);
+        let of_days: Vec<i64> = before.iter().map(charged).filter(|day| *day > 0).collect();
+        let sum = of_days.iter().copied().fold(0, i64::saturating_add);
+        let usual_day = sum / i64::try_from(of_days.len().max(1)).unwrap_or(1);
         let lines = self.store.usage(account, today.plus(-DAYS)..=today, Some(&keys)).await?;
         let mut jumps: Vec<SpendJump> = keys
             .into_iter()

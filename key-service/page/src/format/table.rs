@@ -17,7 +17,7 @@ pub struct Column {
     sort: Option<&'static str>,
 }
 
-/// A row of cells. The first one names the row, unless [`Table::without_names`].
+/// A row of cells. The first cell is the row's name, unless the table was built with [`Table::without_names`].
 #[derive(Debug)]
 pub struct Row {
     cells: Vec<Markup>,

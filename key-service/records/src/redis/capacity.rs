@@ -24,7 +24,7 @@ use crate::records::{Durability, MissingServers};
 /// captures.
 const NEARLY_FULL_PERCENT: u128 = 80;
 
-/// Field of the marks that is written to check whether a server takes writes.
+/// Field in the marks that is written to check whether a server accepts writes.
 const PROBE: &str = "probe";
 
 /// Timeout of a ping. Probes time out after 3 s and should learn which master is late.

@@ -231,8 +231,9 @@ impl Redis {
         self.heal().await;
     }
 
-    /// Ends replication in a pair. The master continues.
-    pub fn split(&self) {
+    /// Ends replication in a pair once the replica has all writes. The master continues.
+    pub async fn split(&self) {
+        self.pair().caught_up(&self.nodes).await;
         self.pair().split(&self.nodes);
     }
 

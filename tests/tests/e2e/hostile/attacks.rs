@@ -228,7 +228,7 @@ async fn interim_heads_without_end_end_their_connection_and_keep_no_one_waiting(
         let heads = EndlessHeads::start();
         let stack = flooded.stack(&heads).await;
         let key = stack.key().await;
-        let until = Deadline::now() + Duration::from_secs(2);
+        let until = Deadline::now() + Duration::from_secs(4);
         let chats = async {
             let mut longest = Duration::ZERO;
             while Deadline::now() < until {
@@ -239,7 +239,7 @@ async fn interim_heads_without_end_end_their_connection_and_keep_no_one_waiting(
             longest
         };
         let (longest, ()) = tokio::join!(chats, flooded.provoke(&stack, &key, &heads, until));
-        assert!(longest < Duration::from_secs(1), "{flooded:?}: {longest:?}");
+        assert!(longest < Duration::from_secs(3), "{flooded:?}: {longest:?}");
         assert!(heads.flooded() > 0, "{flooded:?}");
         if flooded == Flooded::Upstream {
             let began = Instant::now();

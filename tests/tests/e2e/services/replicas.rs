@@ -11,7 +11,9 @@ use std::{
 
 use futures_util::future::join_all;
 use tests::{
-    harness::{Deployment, Form, LOOK_EVERY, Loss, Options, PATIENCE, SERVER_PATIENCE, Stack, cost_of, usd},
+    harness::{
+        Deployment, Form, LOOK_EVERY, Loss, Options, PATIENCE, SERVER_PATIENCE, Stack, cost_of, until, usd,
+    },
     upstream::Script,
 };
 use tokio::time::sleep;
@@ -251,7 +253,10 @@ async fn after_a_failover_that_lost_entries_no_export_passes_over_the_bills_that
         if status.success() { Ok(seqs) } else { Err(error) }
     };
     serve(3).await;
-    stack.redis().split();
+    // Without the key-service's mark, the replica would be refused as a Redis with older data.
+    let seen = stack.key_services[0].settings().data.join("data/redis-seen");
+    until("the key-service to mark Redis", async || seen.exists()).await;
+    stack.redis().split().await;
     serve(2).await;
     assert_eq!(export(0), Ok(vec![1, 2, 3, 4, 5]));
     let lost = stack.redis().begin_to_lose(0, Loss::Killed);

@@ -9,7 +9,7 @@ use shared::money::NanoUsd;
 use shared_corpus::{Case, ClientDialect, Read, cases};
 use tests::harness::{Answer, ApiKey, AskedOf, Models, Options, Stack, StandIn};
 
-/// A model for each API that the servers are called with. The prices are those in the cases: input, cached input and
+/// One model for each upstream API. The prices are those in the cases: input, cached input and
 /// output per million tokens.
 const CATALOGUE: &str = r#"
 [service]

@@ -46,6 +46,12 @@ impl MasterAddress {
         1 - self.master.load(Ordering::Relaxed)
     }
 
+    /// Waits until the replica has all writes.
+    pub(super) async fn caught_up(&self, nodes: &[Node]) {
+        let (replica, master) = (&nodes[self.replica()], &nodes[1 - self.replica()]);
+        until("a replica to have all writes", async || offset(replica) == offset(master)).await;
+    }
+
     /// Ends replication. The master continues, and the replica may take over.
     pub(super) fn split(&self, nodes: &[Node]) {
         nodes[self.replica()].ask("REPLICAOF NO ONE").expect("the replica answers");
@@ -69,6 +75,12 @@ impl Drop for MasterAddress {
     fn drop(&mut self) {
         self.task.abort();
     }
+}
+
+/// Returns how much of the stream of writes a server has.
+fn offset(node: &Node) -> Option<String> {
+    let info = node.ask("INFO replication")?;
+    info.lines().find_map(|line| line.strip_prefix("master_repl_offset:")).map(str::to_owned)
 }
 
 async fn replicate(replica: &Node, master: &Node) {

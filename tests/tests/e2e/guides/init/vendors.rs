@@ -50,7 +50,7 @@ impl Case {
     }
 }
 
-/// Answers as a vendor that refuses a wrong key and an unknown model in its own words.
+/// Answers like a vendor that has its own error messages for a wrong key and an unknown model.
 fn vendor_that_knows_its_models(asked: &AskedOf, header: &str, value: &str) -> Given {
     if asked.header(header) != value {
         // Google and xAI use status 400 for that.
