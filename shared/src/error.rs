@@ -134,6 +134,8 @@ codes! {
     AccountNotFound = "account_not_found", NOT_FOUND, "invalid_request_error";
     /// The account does not have a bill of this generation.
     GenerationNotFound = "generation_not_found", NOT_FOUND, "invalid_request_error";
+    /// The account does not have this payment.
+    PaymentNotFound = "payment_not_found", NOT_FOUND, "invalid_request_error";
     /// The route does not exist.
     UnknownUrl = "unknown_url", NOT_FOUND, "invalid_request_error";
     /// The route does not support this method.
@@ -162,6 +164,16 @@ codes! {
     ExpiredKey = "key_expired", CONFLICT, "invalid_request_error";
     /// An archived group takes no keys and no child groups, and cannot be changed.
     ArchivedGroup = "group_archived", CONFLICT, "invalid_request_error";
+    /// The id was used before for another amount, group or kind of payment.
+    PaymentDiffers = "payment_differs", CONFLICT, "invalid_request_error";
+    /// Less than the amount of a refund is neither used nor held.
+    CreditTooLow = "credit_too_low", CONFLICT, "invalid_request_error";
+    /// The group has no limit that a payment could raise.
+    GroupHasNoLimit = "group_has_no_limit", CONFLICT, "invalid_request_error";
+    /// Only payments and refunds change the limit of this group.
+    GroupLimitIsPaid = "group_limit_is_paid", CONFLICT, "invalid_request_error";
+    /// A payment above the maximum of the operator key.
+    PaymentAboveMaximum = "payment_above_maximum", BAD_REQUEST, "invalid_request_error";
     /// An `Idempotency-Key` was used before with another body.
     IdempotencyKeyReuse = "idempotency_key_reuse", CONFLICT, "invalid_request_error";
     /// The plaintext before the last rotation still works.

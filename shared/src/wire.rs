@@ -17,8 +17,9 @@ mod value;
 pub use bounds::*;
 pub use event::{ActorObject, EVENT_TYPES, EventObject, OPERATOR_EVENT_TYPES, TEST_EVENT_TYPE};
 pub use field::{
-    AccountField, Bound, DefaultField, Field, Fields, GroupField, Input, KeyField, Kind, ManagementKeyField,
-    MemberField, WebhookField,
+    AccountField, Bound, DefaultField, Field, Fields, GroupField, GroupPaymentBody, GroupRefundBody, Input,
+    KeyField, Kind, ManagementKeyField, MemberField, MoneyBody, MoneyField, PaymentBody, RefundBody,
+    WebhookField,
 };
 pub use noun::{Noun, Reach};
 pub use operator::{
@@ -27,8 +28,8 @@ pub use operator::{
 pub use operator_route::OPERATOR_ROUTES;
 pub use path::*;
 pub use reading::{
-    AttemptList, AttemptObject, BillObject, Credits, OwnGroup, RefusalObject, RevokedKeys, UsageList,
-    UsageObject,
+    AttemptList, AttemptObject, BillObject, Credits, OwnGroup, PaymentObject, RefusalObject, RevokedKeys,
+    UsageList, UsageObject,
 };
 pub use route::{Endpoint, MAX_TOP, NounAct, ROUTES, Route};
 pub use schema::{GroupObject, KeyObject, Object, WebhookObject};

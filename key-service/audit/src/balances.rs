@@ -147,7 +147,7 @@ impl Books<'_> {
     }
 
     /// Lists the ids that follow a given id in an index; `None` if there are no more.
-    async fn ids_behind(
+    pub(super) async fn ids_behind(
         &self,
         space: &Space,
         index: Index,

@@ -155,7 +155,7 @@ impl Command {
     pub fn writes(&self) -> bool {
         match self {
             Self::Accounts(Accounts::Create { .. })
-            | Self::Credits(Credits::Add { .. })
+            | Self::Credits(Credits::Add { .. } | Credits::Refund { .. })
             | Self::ManagementKeys(
                 ManagementKeyCommand::Create { .. } | ManagementKeyCommand::Revoke { .. },
             )

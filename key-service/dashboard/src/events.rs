@@ -9,6 +9,7 @@ use axum::{
 use maud::{Markup, html};
 use shared::{
     ids::{GroupId, KeyId},
+    money::NanoUsd,
     wire::EVENT_TYPES,
 };
 
@@ -244,10 +245,18 @@ fn told(kind: &EventKind, named: &Named) -> Markup {
             EventKind::CreditThresholdReached(threshold) | EventKind::CreditExhausted(threshold) => {
                 (usd(threshold.amount.left_after(threshold.used))) " of " (usd(threshold.amount)) " left"
             },
-            EventKind::CreditAdded { amount, note, payment_id, .. } => {
+            EventKind::CreditAdded { amount, note, payment_id, .. } | EventKind::GroupPaid { amount, note, payment_id, .. } => {
                 (usd(*amount))
                 @if !note.is_empty() { ", " bdi { (note) } }
                 @if let Some(payment) = payment_id { ", payment " bdi { (payment.as_str()) } }
+            },
+            EventKind::CreditRefunded { amount, shortfall, of, note, payment_id, .. }
+                | EventKind::GroupRefunded { amount, shortfall, of, note, payment_id, .. } => {
+                (usd(*amount))
+                @if *shortfall > NanoUsd::ZERO { ", " (usd(*shortfall)) " less than asked" }
+                @if !note.is_empty() { ", " bdi { (note) } }
+                @if let Some(refund) = payment_id { ", refund " bdi { (refund.as_str()) } }
+                @if let Some(of) = of { ", payment " bdi { (of.as_str()) } }
             },
             EventKind::ManagementKeyCreated { name, scope, group_id, expires_at, .. } => {
                 bdi { (name) }

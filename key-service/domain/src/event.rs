@@ -115,6 +115,35 @@ kinds! {
         changes: Vec<Change>,
     } = "group.updated",
     GroupArchived {} = "group.archived",
+    /// A payment raised the group's limit. The account's credit stayed unchanged.
+    GroupPaid {
+        deposit_id: DepositId,
+        #[serde(deserialize_with = "usd")]
+        amount: NanoUsd,
+        /// Note for people; may be empty.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        note: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        payment_id: Option<PaymentId>,
+    } = "group.paid",
+    /// A refund lowered the group's limit. The account's credit stayed unchanged.
+    GroupRefunded {
+        deposit_id: DepositId,
+        /// Amount that was taken.
+        #[serde(deserialize_with = "usd")]
+        amount: NanoUsd,
+        /// Amount that was asked for and could not be taken.
+        #[serde(deserialize_with = "usd")]
+        shortfall: NanoUsd,
+        /// The payment that was refunded, if the caller named it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        of: Option<PaymentId>,
+        /// Note for people; may be empty.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        note: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        payment_id: Option<PaymentId>,
+    } = "group.refunded",
     /// A share of a group's limit is used.
     GroupThresholdReached(Threshold) = "group.threshold_reached",
     /// A limit of a group is used up, or what is left cannot pay for a request.
@@ -129,7 +158,31 @@ kinds! {
         /// Id of the payment, if the operator gave one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         payment_id: Option<PaymentId>,
+        /// The group whose limit the payment raised too, if any.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        group_id: Option<GroupId>,
     } = "credit.added",
+    /// Credit was taken back: a refund, a chargeback or a correction.
+    CreditRefunded {
+        deposit_id: DepositId,
+        /// Amount that was taken.
+        #[serde(deserialize_with = "usd")]
+        amount: NanoUsd,
+        /// Amount that was asked for and could not be taken.
+        #[serde(deserialize_with = "usd")]
+        shortfall: NanoUsd,
+        /// The payment that was refunded, if the caller named it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        of: Option<PaymentId>,
+        /// Note for people; may be empty.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        note: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        payment_id: Option<PaymentId>,
+        /// The group whose limit was lowered too, if any.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        group_id: Option<GroupId>,
+    } = "credit.refunded",
     /// Little of the account's credit is left.
     CreditThresholdReached(Threshold) = "credit.threshold_reached",
     /// The account's credit is used up, or what is left cannot pay for a request.
@@ -296,7 +349,10 @@ impl EventKind {
             | Self::GroupCreated { .. }
             | Self::GroupUpdated { .. }
             | Self::GroupArchived {}
+            | Self::GroupPaid { .. }
+            | Self::GroupRefunded { .. }
             | Self::CreditAdded { .. }
+            | Self::CreditRefunded { .. }
             | Self::ManagementKeyCreated { .. }
             | Self::ManagementKeyRevoked { .. }
             | Self::MemberInvited { .. }

@@ -41,6 +41,7 @@ mod listing;
 mod nouns;
 mod operator;
 mod parts;
+mod payments;
 mod query;
 mod reach;
 mod reading;
@@ -92,6 +93,8 @@ fn handler(served: ServedRoute) -> MethodRouter<Api> {
         Endpoint::RotateKey => on(method, keys::rotate),
         Endpoint::KeysOfGroup => on(method, groups::keys),
         Endpoint::RevokeKeysOfGroup => on(method, groups::revoke_keys),
+        Endpoint::PayGroup => on(method, payments::pay_group),
+        Endpoint::RefundGroup => on(method, payments::refund_group),
         Endpoint::Deliveries => on(method, webhooks::deliveries),
         Endpoint::TestWebhook => on(method, webhooks::test),
         Endpoint::Credits => on(method, reading::credits),

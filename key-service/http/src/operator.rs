@@ -4,6 +4,7 @@ mod accounts;
 mod caller;
 mod management_keys;
 mod members;
+mod payments;
 
 use axum::{
     extract::{Request, State},
@@ -37,6 +38,10 @@ pub(crate) fn handler(endpoint: OperatorEndpoint, method: MethodFilter) -> Metho
         OperatorEndpoint::InviteMember => on(method, members::invite),
         OperatorEndpoint::RemoveMember => on(method, members::remove),
         OperatorEndpoint::LinkMember => on(method, members::link),
+        OperatorEndpoint::ListPayments => on(method, payments::list),
+        OperatorEndpoint::Pay => on(method, payments::pay),
+        OperatorEndpoint::FetchPayment => on(method, payments::fetch),
+        OperatorEndpoint::Refund => on(method, payments::refund),
         OperatorEndpoint::Events => on(method, events),
         OperatorEndpoint::Description => on(method, description),
     }

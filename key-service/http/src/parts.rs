@@ -84,11 +84,11 @@ impl FromRequestParts<Api> for Holder {
 /// The object that `{id}` in the path names.
 pub(super) struct PathId<I>(Option<I>);
 
-impl<I: Copy> PathId<I> {
+impl<I: Clone> PathId<I> {
     /// Returns the object's id. A malformed id is reported like an unknown object. Handlers call this last, since a
     /// request's other errors come before an unknown object.
     pub(super) fn or(&self, unknown: impl Into<ApiError>) -> Result<I, ApiError> {
-        self.0.ok_or_else(|| unknown.into())
+        self.0.clone().ok_or_else(|| unknown.into())
     }
 }
 

@@ -39,6 +39,7 @@ pub(super) async fn credits(State(api): State<Api>, Caller(caller): Caller) -> R
         credit: money.credit,
         held: money.held,
         total_deposited: money.deposited,
+        total_refunded: money.refunded,
         total_used: money.used,
     }))
 }

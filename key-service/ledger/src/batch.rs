@@ -151,7 +151,7 @@ impl<'a> Batch<'a> {
         };
         // The group comes first, then its parent.
         let mut groups = last.groups.iter_mut();
-        let mut state = State::load(account.money, key, record, |id| {
+        let mut state = State::load(account.money, key, record, command.wallet(), |id| {
             let last = groups.next();
             // An earlier command of the batch may have ended the record that the groups were read for.
             Ok::<_, Refused>(self.find(&names::group(id))?.map(|Balance { of, last_entry }| {

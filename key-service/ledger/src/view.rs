@@ -5,6 +5,7 @@
 //! answer is then discarded, the record is read, and the function runs again.
 
 mod copy;
+mod form;
 pub mod reading;
 
 use std::{
@@ -27,10 +28,7 @@ use shared::{
 
 pub(crate) use self::copy::Copy;
 use self::copy::{NotRead, Values};
-pub use self::{
-    copy::Stored,
-    reading::{FORM, tell_damage},
-};
+pub use self::{copy::Stored, form::FORM, reading::tell_damage};
 use crate::{
     error::StoreError,
     names::{self, RecordName},

@@ -8,7 +8,7 @@ mod settings;
 pub mod value;
 
 pub use json::{Shown, own_group, with_group, with_secret};
-pub use operators::{account_object, management_key_object, member_object};
+pub use operators::{account_object, management_key_object, member_object, payment_object};
 pub use settings::{settings, settings_among};
 
 #[cfg(test)]

@@ -1,14 +1,15 @@
-//! Objects of the operator API: accounts, management keys and members.
+//! Objects of the operator API: accounts, payments, management keys and members.
 
 use serde::Serialize;
 use shared::{
+    money::NanoUsd,
     time::Timestamp,
-    wire::{AccountObject, ManagementKeyObject, MemberObject},
+    wire::{AccountObject, ManagementKeyObject, MemberObject, PaymentObject},
 };
 
 use crate::json::Shown;
-use domain::{member::Member, settings::AccountLabels};
-use key_service_store::store::{AccountSummary, ManagementKey};
+use domain::{member::Member, payment::PaymentId, settings::AccountLabels};
+use key_service_store::store::{AccountSummary, Deposit, ManagementKey};
 
 impl Shown for AccountSummary {
     fn shown(&self, _: Timestamp) -> impl Serialize + Send + '_ {
@@ -25,6 +26,34 @@ impl Shown for ManagementKey {
 impl Shown for Member {
     fn shown(&self, _: Timestamp) -> impl Serialize + Send + '_ {
         member_object(self, None)
+    }
+}
+
+impl Shown for Deposit {
+    fn shown(&self, _: Timestamp) -> impl Serialize + Send + '_ {
+        payment_object(self)
+    }
+}
+
+/// Shows a payment or a refund, the same whenever it is asked for.
+pub fn payment_object(payment: &Deposit) -> PaymentObject<'_> {
+    let Deposit { id, deposited } = payment;
+    let terms = deposited.terms();
+    let taken = NanoUsd::from_nanos(deposited.change().nanos().saturating_abs());
+    let refund = deposited.refund.as_ref();
+    PaymentObject {
+        id: *id,
+        object: if terms.is_refund { "refund" } else { "payment" },
+        payment_id: deposited.payment.as_ref().map_or("", |payment| payment.id.as_str()),
+        amount: terms.amount,
+        taken: refund.map(|_| taken),
+        shortfall: refund.map(|_| deposited.shortfall()),
+        of: refund.and_then(|refund| refund.of.as_ref()).map(PaymentId::as_str),
+        note: &deposited.note,
+        group_id: terms.to.group(),
+        credit_after: deposited.credit,
+        group_limit_after: deposited.wallet.map(|wallet| wallet.limit),
+        created_at: payment.at(),
     }
 }
 

@@ -250,6 +250,8 @@ fn value(field: &Field, form: &Fields, limits: &Limits) -> Result<Option<Value>,
         | Kind::Models
         | Kind::Answered(_)
         | Kind::Metadata
+        | Kind::Paid
+        | Kind::PaymentId { .. }
         | Kind::Word(_)
         | Kind::Url
         | Kind::EventTypes
@@ -323,6 +325,8 @@ fn field(
         Kind::Flag
         | Kind::Answered(_)
         | Kind::Metadata
+        | Kind::Paid
+        | Kind::PaymentId { .. }
         | Kind::Word(_)
         | Kind::Url
         | Kind::EventTypes

@@ -134,6 +134,7 @@ macro_rules! contract {
             deposits::{
                 funds_and_deposits_are_those_of_the_account,
                 a_payment_is_added_once_and_tells_when,
+                a_wallet_is_paid_and_refunded_in_one_step_with_the_credit,
             }
             margins::{
                 margins_are_those_of_the_journal,

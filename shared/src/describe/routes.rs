@@ -200,7 +200,11 @@ fn codes(route: &Route, api: ApiOf) -> Vec<Code> {
     }
     if route.body.is_some() {
         codes.extend(BODY.iter().chain(&[Code::StoreFull]));
-        if matches!(route.endpoint, Endpoint::Of(..) | Endpoint::Operator(_)) {
+        let reads_settings = matches!(
+            route.endpoint,
+            Endpoint::Of(..) | Endpoint::Operator(_) | Endpoint::PayGroup | Endpoint::RefundGroup
+        );
+        if reads_settings {
             codes.extend(SETTINGS);
         }
     }

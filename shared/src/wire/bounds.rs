@@ -8,6 +8,10 @@ use crate::money::NanoUsd;
 pub const MAX_LABEL_CHARS: usize = 80;
 /// Maximum length of a member's name in characters: the longest e-mail address fits.
 pub const MAX_MEMBER_NAME_CHARS: usize = 254;
+/// Maximum length of a payment's note in Unicode code points, so that it fits on a line of an invoice.
+pub const MAX_NOTE_CHARS: usize = 200;
+/// Maximum length of a payment's id in characters.
+pub const MAX_PAYMENT_ID_CHARS: usize = 128;
 /// Maximum length of an external id in Unicode code points.
 pub const MAX_EXTERNAL_ID_CHARS: usize = 128;
 /// Largest limit of a key or a group.

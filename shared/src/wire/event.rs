@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// Types of events. Types are added, and never renamed.
-pub const EVENT_TYPES: [&str; 25] = [
+pub const EVENT_TYPES: [&str; 28] = [
     "account.created",
     "account.updated",
     "key.created",
@@ -22,9 +22,12 @@ pub const EVENT_TYPES: [&str; 25] = [
     "group.created",
     "group.updated",
     "group.archived",
+    "group.paid",
+    "group.refunded",
     "group.threshold_reached",
     "group.limit_reached",
     "credit.added",
+    "credit.refunded",
     "credit.threshold_reached",
     "credit.exhausted",
     "management_key.created",
@@ -71,7 +74,8 @@ pub struct EventObject {
     /// The group that the event is about, or the group of the key, if any.
     pub group_id: Option<GroupId>,
     /// Details, by type: for example `changes` for `key.updated`, each field with its values before and after; or
-    /// `deposit_id` and `amount` for `credit.added`, with `note` and `payment_id` if they were given. A changed value
+    /// `deposit_id` and `amount` for `credit.added`, with `note`, `payment_id` and `group_id` if they were given. Refunds
+    /// add `shortfall`, the part that could not be taken, and `of`, the payment. A changed value
     /// of more than 1,024 bytes of JSON is `{"cut":true,"bytes":…,"begins":"…"}`: its length, and the first characters
     /// of its JSON.
     #[schemars(with = "serde_json::Map<String, serde_json::Value>")]

@@ -4,8 +4,8 @@
 use schemars::{Schema, SchemaGenerator, json_schema};
 
 use super::bounds::{
-    MAX_EXTERNAL_ID_CHARS, MAX_LABEL_CHARS, MAX_LIFETIME_SECONDS, MAX_MEMBER_NAME_CHARS, MAX_RATE, ROLES,
-    SCOPES, STATUSES,
+    MAX_EXTERNAL_ID_CHARS, MAX_LABEL_CHARS, MAX_LIFETIME_SECONDS, MAX_MEMBER_NAME_CHARS, MAX_NOTE_CHARS,
+    MAX_RATE, ROLES, SCOPES, STATUSES,
 };
 use crate::{money::NanoUsd, timing::time::Timestamp};
 
@@ -46,6 +46,13 @@ pub enum Kind {
     EventTypes,
     /// True or false. Never null.
     Flag,
+    /// USD above 0 and at most [`NanoUsd::MAX`]. Never null.
+    Paid,
+    /// Id of a payment.
+    PaymentId {
+        /// Whether null stands for none.
+        or_null: bool,
+    },
     /// One of these words. Never null.
     Word(&'static [&'static str]),
     /// Default settings of keys made in a group. A change merges them (RFC 7396), and null clears them.
@@ -234,6 +241,8 @@ fields! {
         ParentId = setting("parent_id", Kind::Group, "The parent group, whose limits also apply. A parent cannot have a parent. Null for no parent.")
             .with_input("In the group", "The parent's limits apply to all its groups together.");
         ..Bound(Bound::all())
+        Paid = answered("paid", SchemaGenerator::subschema_for::<Option<NanoUsd>>,
+            "What payments, less refunds, have added to `limit`, which then changes in no other way. Null before the first payment.");
         KeyDefaults = setting("key_defaults", Kind::KeyDefaults,
             "Default settings for keys created in the group; null for none.");
         Metadata = METADATA;
@@ -290,6 +299,64 @@ fields! {
         Role = setting("role", Kind::Word(&ROLES), "`owner`, `viewer` (reads everything, changes nothing) or `lead` (governs the API keys of one group).");
         GroupId = setting("group_id", Kind::Group, "The group of a lead; null for the other roles.");
     }
+}
+
+fields! {
+    /// A member of a body that pays or refunds.
+    MoneyField {
+        PaymentId = setting("payment_id", Kind::PaymentId { or_null: false },
+            "Your own id of the payment or refund, unique in the account: it takes effect once, however often it is sent.").required();
+        Amount = setting("amount", Kind::Paid, "Amount in US dollars.").required();
+        Note = setting("note", Kind::Line { max: MAX_NOTE_CHARS }, "Note for people. The account's members see it.");
+        GroupId = setting("group_id", Kind::Group, "A group whose limit changes together with the account's credit; null for none.");
+        GroupExternalId = setting("group_external_id", Kind::ExternalId { max: MAX_EXTERNAL_ID_CHARS },
+            "The external id of the group, instead of `group_id`; null for none.");
+        Of = setting("of", Kind::PaymentId { or_null: true }, "The payment that is refunded; null for none. It must exist.");
+        Partial = setting("partial", Kind::Flag,
+            "Whether to take what there is if less than `amount` is neither used nor held. The rest is the answer's `shortfall`.");
+    }
+}
+
+/// Members of one kind of body that pays or refunds.
+pub trait MoneyBody: Fields {
+    fn field(self) -> MoneyField;
+}
+
+macro_rules! money_bodies {
+    ($($(#[$doc:meta])* $body:ident [$($field:ident)+])+) => {
+        $(
+            $(#[$doc])*
+            #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+            pub struct $body(MoneyField);
+
+            impl Fields for $body {
+                fn all() -> impl Iterator<Item = Self> {
+                    [$(Self(MoneyField::$field)),+].into_iter()
+                }
+
+                fn row(self) -> Field {
+                    self.0.row()
+                }
+            }
+
+            impl MoneyBody for $body {
+                fn field(self) -> MoneyField {
+                    self.0
+                }
+            }
+        )+
+    };
+}
+
+money_bodies! {
+    /// A payment into an account.
+    PaymentBody [PaymentId Amount Note GroupId GroupExternalId]
+    /// A refund from an account.
+    RefundBody [PaymentId Amount Of Partial Note GroupId GroupExternalId]
+    /// A payment into the wallet of the group in the path.
+    GroupPaymentBody [PaymentId Amount Note]
+    /// A refund from the wallet of the group in the path.
+    GroupRefundBody [PaymentId Amount Of Partial Note]
 }
 
 fields! {

@@ -49,6 +49,10 @@ pub enum OperatorEndpoint {
     InviteMember,
     RemoveMember,
     LinkMember,
+    ListPayments,
+    Pay,
+    FetchPayment,
+    Refund,
     Events,
     Description,
 }
@@ -56,9 +60,12 @@ pub enum OperatorEndpoint {
 impl OperatorEndpoint {
     pub(super) const fn method(self) -> Method {
         match self {
-            Self::CreateAccount | Self::CreateManagementKey | Self::InviteMember | Self::LinkMember => {
-                Method::POST
-            }
+            Self::CreateAccount
+            | Self::CreateManagementKey
+            | Self::InviteMember
+            | Self::LinkMember
+            | Self::Pay
+            | Self::Refund => Method::POST,
             Self::UpdateAccount => Method::PATCH,
             Self::RevokeManagementKey | Self::RemoveMember => Method::DELETE,
             Self::ListAccounts
@@ -66,6 +73,8 @@ impl OperatorEndpoint {
             | Self::ListManagementKeys
             | Self::FetchManagementKey
             | Self::ListMembers
+            | Self::ListPayments
+            | Self::FetchPayment
             | Self::Events
             | Self::Description => Method::GET,
         }
@@ -73,7 +82,7 @@ impl OperatorEndpoint {
 
     pub(super) const fn scopes(self) -> &'static [OperatorScope] {
         match self {
-            Self::ListAccounts | Self::FetchAccount => {
+            Self::ListAccounts | Self::FetchAccount | Self::ListPayments | Self::FetchPayment => {
                 &[OperatorScope::Read, OperatorScope::Accounts, OperatorScope::Credit]
             }
             Self::ListManagementKeys | Self::FetchManagementKey | Self::ListMembers => {
@@ -86,6 +95,7 @@ impl OperatorEndpoint {
             | Self::InviteMember
             | Self::RemoveMember
             | Self::LinkMember => &[OperatorScope::Accounts],
+            Self::Pay | Self::Refund => &[OperatorScope::Credit],
             Self::Events | Self::Description => &[OperatorScope::Read],
         }
     }
@@ -126,6 +136,8 @@ pub struct AccountTotals<'a> {
     pub account: AccountObject<'a>,
     /// Sum of all deposits.
     pub total_deposited: NanoUsd,
+    /// Sum of all refunds.
+    pub total_refunded: NanoUsd,
     /// Sum of all charges.
     pub total_used: NanoUsd,
 }

@@ -1,15 +1,18 @@
 //! Routes that only the operator API has. Below the path of an account it also has the routes of the management API.
 
-use schemars::{JsonSchema, SchemaGenerator, json_schema};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 use super::{
-    bounds::MAX_LABEL_CHARS,
+    bounds::{MAX_LABEL_CHARS, MAX_PAYMENT_ID_CHARS},
     event::{EVENT_TYPES, EventObject, OPERATOR_EVENT_TYPES},
-    field::{AccountField, ManagementKeyField, MemberField},
+    field::{AccountField, ManagementKeyField, MemberField, PaymentBody, RefundBody},
     noun::Reach,
     operator::{AccountObject, AccountTotals, ManagementKeyObject, MemberObject, OperatorEndpoint},
-    path::{ACCOUNT, ACCOUNTS, MANAGEMENT_KEYS, MEMBERS, OPERATOR_DESCRIPTION, OPERATOR_EVENTS},
-    route::{EXTERNAL_ID, Endpoint, METADATA, Parameter, Route, SchemaOf, parameter},
+    path::{
+        ACCOUNT, ACCOUNTS, MANAGEMENT_KEYS, MEMBERS, OPERATOR_DESCRIPTION, OPERATOR_EVENTS, PAYMENTS, REFUNDS,
+    },
+    reading::PaymentObject,
+    route::{EXTERNAL_ID, Endpoint, METADATA, PAID, Parameter, Route, SchemaOf, parameter},
     schema::{List, settable},
 };
 use crate::{
@@ -34,6 +37,14 @@ crate::schema!(ManagementKeyBody, "NewManagementKey", |schemas| settable::<Manag
 struct NewMember;
 
 crate::schema!(NewMember, "NewMember", |schemas| settable::<MemberField>(schemas, true));
+
+struct NewPayment;
+
+crate::schema!(NewPayment, "NewPayment", |schemas| settable::<PaymentBody>(schemas, true));
+
+struct NewRefund;
+
+crate::schema!(NewRefund, "NewRefund", |schemas| settable::<RefundBody>(schemas, true));
 
 /// The description of the operator API.
 struct Description;
@@ -60,12 +71,18 @@ const MANAGEMENT_KEY: (SchemaOf, Code) =
     (SchemaGenerator::subschema_for::<ManagementKeyId>, Code::ManagementKeyNotFound);
 const MEMBER: (SchemaOf, Code) = (SchemaGenerator::subschema_for::<MemberId>, Code::MemberNotFound);
 
+const PAYMENT: (SchemaOf, Code) = (payment_id, Code::PaymentNotFound);
+
+fn payment_id(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "minLength": 1, "maxLength": MAX_PAYMENT_ID_CHARS})
+}
+
 /// Puts the route below an object of this kind.
 const fn below(route: Route, (id, unknown): (SchemaOf, Code), rest: &'static str) -> Route {
     Route { named: Some((id, unknown, rest)), ..route }
 }
 
-pub static OPERATOR_ROUTES: [Route; 14] = [
+pub static OPERATOR_ROUTES: [Route; 18] = [
     route::<List<AccountObject<'_>>>(OperatorEndpoint::ListAccounts, ACCOUNTS, "listAccounts", "Lists the accounts.")
         .paged::<AccountObject<'_>>().by(&[EXTERNAL_ID, NAME, METADATA]),
     Route {
@@ -105,6 +122,26 @@ pub static OPERATOR_ROUTES: [Route; 14] = [
     below(route::<MemberObject<'_>>(OperatorEndpoint::LinkMember, MEMBERS, "createSignInLink",
         "Makes a link that signs the member in once, within 15 minutes. The member's earlier links stop working."),
         MEMBER, "/link").refusing(&[Code::StoreFull]),
+    route::<List<PaymentObject<'_>>>(OperatorEndpoint::ListPayments, PAYMENTS, "listPayments",
+        "Lists the payments and refunds of an account.").paged::<PaymentObject<'_>>(),
+    Route {
+        statuses: PAID,
+        ..route::<PaymentObject<'_>>(OperatorEndpoint::Pay, PAYMENTS, "pay",
+            "Adds a payment to the account's credit, and to a group's limit if one is named. Sent again, it answers 200 with the same payment.")
+            .taking::<NewPayment>()
+            .refusing(&[Code::PaymentDiffers, Code::PaymentAboveMaximum, Code::GroupNotFound, Code::GroupHasNoLimit,
+                Code::ArchivedGroup])
+    },
+    below(route::<PaymentObject<'_>>(OperatorEndpoint::FetchPayment, PAYMENTS, "retrievePayment",
+        "Retrieves a payment or a refund by your own id."), PAYMENT, ""),
+    Route {
+        statuses: PAID,
+        ..route::<PaymentObject<'_>>(OperatorEndpoint::Refund, REFUNDS, "refund",
+            "Takes back credit that is neither used nor held. Sent again, it answers 200 with the same refund.")
+            .taking::<NewRefund>()
+            .refusing(&[Code::PaymentDiffers, Code::CreditTooLow, Code::PaymentNotFound, Code::GroupNotFound,
+                Code::GroupHasNoLimit])
+    },
     route::<List<EventObject>>(OperatorEndpoint::Events, OPERATOR_EVENTS, "listOperatorEvents",
         "Lists events of the installation: operators and operator keys.")
         .paged::<EventObject>().by(&[TYPE]),

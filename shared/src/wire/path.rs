@@ -28,6 +28,10 @@ pub const ACCOUNT: &str = "/v1/operator/accounts/{account}";
 pub const MANAGEMENT_KEYS: &str = "/v1/operator/accounts/{account}/management_keys";
 /// Path of the members of an account.
 pub const MEMBERS: &str = "/v1/operator/accounts/{account}/members";
+/// Path of the payments and refunds of an account.
+pub const PAYMENTS: &str = "/v1/operator/accounts/{account}/payments";
+/// Path that refunds from an account.
+pub const REFUNDS: &str = "/v1/operator/accounts/{account}/refunds";
 /// Path of the installation's events.
 pub const OPERATOR_EVENTS: &str = "/v1/operator/events";
 /// Path of the operator API's description.

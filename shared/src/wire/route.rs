@@ -6,11 +6,14 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use super::{
     bounds::{MAX_EXTERNAL_ID_CHARS, STATUSES},
     event::{EVENT_TYPES, EventObject},
+    field::{GroupPaymentBody, GroupRefundBody},
     noun::{Noun, Reach},
     operator::{OperatorEndpoint, OperatorScope},
     path::{ACCOUNT, CREDITS, EVENTS, GENERATIONS, OWN_KEY, REFUSALS, USAGE},
-    reading::{AttemptList, BillObject, Credits, RefusalObject, RevokedKeys, UsageList},
-    schema::{Body, GroupObject, KeyObject, List, Listable, Object, OwnKey, Rotation, WebhookObject},
+    reading::{AttemptList, BillObject, Credits, PaymentObject, RefusalObject, RevokedKeys, UsageList},
+    schema::{
+        Body, GroupObject, KeyObject, List, Listable, Object, OwnKey, Rotation, WebhookObject, settable,
+    },
 };
 use crate::{
     error::Code,
@@ -26,6 +29,9 @@ pub enum Endpoint {
     RotateKey,
     KeysOfGroup,
     RevokeKeysOfGroup,
+    /// Pays into a group's wallet, out of the credit that the account has.
+    PayGroup,
+    RefundGroup,
     Deliveries,
     TestWebhook,
     Credits,
@@ -140,6 +146,8 @@ impl Route {
             Of(_, NounAct::Create)
             | Endpoint::RotateKey
             | Endpoint::RevokeKeysOfGroup
+            | Endpoint::PayGroup
+            | Endpoint::RefundGroup
             | Endpoint::TestWebhook => Method::POST,
             Of(_, NounAct::Update) => Method::PATCH,
             Of(_, NounAct::Delete) => Method::DELETE,
@@ -175,10 +183,11 @@ impl Route {
         }
     }
 
-    /// Path in the operator API, where a route of the management API serves any account. `None` for the holder's route.
+    /// Path in the operator API, where a route of the management API serves any account. `None` for the holder's route,
+    /// and for payments into wallets alone: what an operator pays into a group is also the account's credit.
     pub fn operator_path(&self) -> Option<String> {
         match self.endpoint {
-            Endpoint::OwnKey => None,
+            Endpoint::OwnKey | Endpoint::PayGroup | Endpoint::RefundGroup => None,
             Endpoint::Operator(_) => Some(self.path()),
             _ => self.path().strip_prefix(MANAGEMENT_ROOT).map(|rest| format!("{ACCOUNT}{rest}")),
         }
@@ -267,7 +276,18 @@ const fn delete<O: Object + JsonSchema>(id: &'static str, summary: &'static str)
     Route::new::<O>(Of(O::NOUN, NounAct::Delete), id, summary).below::<O>("")
 }
 
-pub static ROUTES: [Route; 27] = [
+/// Statuses of a payment or refund: 201 when it takes effect, and 200 when it is repeated.
+pub(super) const PAID: &[(u16, &[&str])] = &[(200, &[]), (201, &["Cache-Control"])];
+
+struct NewGroupPayment;
+
+crate::schema!(NewGroupPayment, "NewGroupPayment", |schemas| settable::<GroupPaymentBody>(schemas, true));
+
+struct NewGroupRefund;
+
+crate::schema!(NewGroupRefund, "NewGroupRefund", |schemas| settable::<GroupRefundBody>(schemas, true));
+
+pub static ROUTES: [Route; 29] = [
     list::<KeyObject>("listApiKeys", "Lists the API keys, including revoked ones.")
         .by(&[STATUS, GROUP_ID, METADATA]),
     create::<KeyObject>("createApiKey", "Creates an API key. Its plaintext is shown only in this answer.")
@@ -294,7 +314,7 @@ pub static ROUTES: [Route; 27] = [
     },
     fetch::<GroupObject>("retrieveGroup", "Retrieves a group."),
     update::<GroupObject>("updateGroup", "Changes a group: absent members stay unchanged, null clears (RFC 7396).")
-        .refusing(&[Code::ArchivedGroup]),
+        .refusing(&[Code::ArchivedGroup, Code::GroupLimitIsPaid]),
     delete::<GroupObject>("archiveGroup",
         "Archives a group permanently: its keys and its child groups' keys are refused."),
     Route {
@@ -308,6 +328,20 @@ pub static ROUTES: [Route; 27] = [
         ..Route::new::<RevokedKeys>(Endpoint::RevokeKeysOfGroup, "revokeKeysOfGroup",
             "Revokes all API keys of a group permanently.")
             .below::<GroupObject>("/revoke_keys")
+    },
+    Route {
+        statuses: PAID,
+        refuses: &[Code::PaymentDiffers, Code::GroupHasNoLimit, Code::ArchivedGroup],
+        ..Route::new::<PaymentObject<'_>>(Endpoint::PayGroup, "payGroup",
+            "Raises a group's limit by a payment, out of the account's credit. Sent again, it answers 200 with the same payment.")
+            .below::<GroupObject>("/payments").taking::<NewGroupPayment>()
+    },
+    Route {
+        statuses: PAID,
+        refuses: &[Code::PaymentDiffers, Code::GroupHasNoLimit, Code::CreditTooLow, Code::PaymentNotFound],
+        ..Route::new::<PaymentObject<'_>>(Endpoint::RefundGroup, "refundGroup",
+            "Lowers a group's limit by what is neither used nor held. Sent again, it answers 200 with the same refund.")
+            .below::<GroupObject>("/refunds").taking::<NewGroupRefund>()
     },
     list::<WebhookObject>("listWebhooks", "Lists the webhooks."),
     // A repeated request gets `not found` if the webhook has been removed in the meantime.

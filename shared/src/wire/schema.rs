@@ -12,11 +12,12 @@ use super::{
     kind::{described, properties},
     noun::Noun,
     operator::{AccountObject, ManagementKeyObject, MemberObject},
-    reading::{BillObject, OwnGroup, RefusalObject},
+    reading::{BillObject, OwnGroup, PaymentObject, RefusalObject},
 };
 use crate::{
     ids::{
-        AccountId, EventId, GenerationId, GroupId, KeyId, ManagementKeyId, MemberId, RefusalId, WebhookId,
+        AccountId, DepositId, EventId, GenerationId, GroupId, KeyId, ManagementKeyId, MemberId, RefusalId,
+        WebhookId,
     },
     timing::time::Timestamp,
 };
@@ -132,6 +133,10 @@ impl Listable for ManagementKeyObject<'_> {
 
 impl Listable for MemberObject<'_> {
     type Id = MemberId;
+}
+
+impl Listable for PaymentObject<'_> {
+    type Id = DepositId;
 }
 
 impl Listable for BillObject<'_> {

@@ -69,12 +69,13 @@ fn rows<F: Fields>(is_new: bool) -> impl Iterator<Item = Field> {
 /// Converts a flag's value to JSON. `null` clears a setting that may be null.
 fn json_of(kind: Kind, text: &str) -> String {
     match kind {
-        Kind::Line { .. } | Kind::Url | Kind::Word(_) => json!(text).to_string(),
+        Kind::Line { .. } | Kind::Url | Kind::PaymentId { .. } | Kind::Word(_) => json!(text).to_string(),
         Kind::ExternalId { .. } | Kind::Time | Kind::Group if text != "null" => json!(text).to_string(),
         Kind::ExternalId { .. }
         | Kind::Time
         | Kind::Group
         | Kind::Amount
+        | Kind::Paid
         | Kind::Count { .. }
         | Kind::Limits
         | Kind::Raise

@@ -29,7 +29,7 @@ fn group() -> Group {
 /// Returns a value that requests may set; `None` where no request sets the field.
 fn sample(row: Field) -> Option<Value> {
     Some(match row.kind {
-        Kind::Answered(_) => return None,
+        Kind::Paid | Kind::PaymentId { .. } | Kind::Answered(_) => return None,
         Kind::Line { .. } | Kind::ExternalId { .. } => Value::Text("Customer A".into()),
         Kind::Amount => Value::Amount(NanoUsd::from_usd(25)),
         Kind::Time => Value::Time(Timestamp::from_millis(1)),

@@ -60,7 +60,12 @@ pub(crate) async fn fetch(
     // The totals are of one moment, so the account's money is as of the same.
     let mut account_now = account_object(&account);
     (account_now.credit, account_now.held) = (money.credit, money.held);
-    Ok(ok(&AccountTotals { account: account_now, total_deposited: money.deposited, total_used: money.used }))
+    Ok(ok(&AccountTotals {
+        account: account_now,
+        total_deposited: money.deposited,
+        total_refunded: money.refunded,
+        total_used: money.used,
+    }))
 }
 
 pub(crate) async fn update(

@@ -4,7 +4,10 @@ use std::net::IpAddr;
 
 use axum::extract::{FromRequestParts, RawPathParams};
 use http::request::Parts;
-use shared::error::{ApiError, Code};
+use shared::{
+    error::{ApiError, Code},
+    money::NanoUsd,
+};
 use shared_door::{
     admission::Owner,
     http::{X_FORWARDED_FOR, bearer},
@@ -85,6 +88,14 @@ pub(crate) async fn account_and_governor(
     api: &Api,
 ) -> Result<(AccountSummary, Governor), ApiError> {
     let caller = OperatorCaller::from_request_parts(parts, api).await?;
+    governed(parts, api, caller).await
+}
+
+async fn governed(
+    parts: &mut Parts,
+    api: &Api,
+    caller: OperatorCaller,
+) -> Result<(AccountSummary, Governor), ApiError> {
     let params = RawPathParams::from_request_parts(parts, api).await;
     let named = params.as_ref().ok().and_then(|params| params.iter().find(|(name, _)| *name == "account"));
     let account = api.management.find_account(named.map_or("", |(_, account)| account)).await?;
@@ -98,13 +109,17 @@ pub(crate) async fn account_and_governor(
 pub(crate) struct OfAccount {
     pub(crate) account: AccountSummary,
     pub(crate) governor: Governor,
+    /// The largest payment that the key may make.
+    pub(crate) max_payment: NanoUsd,
 }
 
 impl FromRequestParts<Api> for OfAccount {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, ApiError> {
-        let (account, governor) = account_and_governor(parts, api).await?;
-        Ok(Self { account, governor })
+        let caller = OperatorCaller::from_request_parts(parts, api).await?;
+        let max_payment = caller.0.rights.max_payment;
+        let (account, governor) = governed(parts, api, caller).await?;
+        Ok(Self { account, governor, max_payment })
     }
 }

@@ -1,5 +1,7 @@
 //! The operator API: who may use it, accounts, and the management API of any account.
 
+mod payments;
+
 use shared::{
     ids::KeyId,
     secret::ExposeSecret,

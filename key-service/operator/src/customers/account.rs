@@ -20,7 +20,7 @@ use shared::ids::AccountId;
 
 use crate::{
     customers::{accounts::lasts, credit_form},
-    layout::{Section, page},
+    layout::{ACCOUNT, Section, page},
 };
 
 /// Number of the latest deposits on the page.
@@ -55,8 +55,9 @@ pub(crate) async fn whole(
         section.card {
             h2 { "Add credit" }
             (credit_form::form(operator, account.id, entered))
+            p { a href={ (ACCOUNT) "/" (account.id.to_string()) "/refund" } { "Refund …" } }
         }
-        h2 { "Latest deposits" }
+        h2 { "Latest deposits and refunds" }
         (table(&deposits))
         h2 { "Invite an owner" }
         p { "Run this on the server to create an owner of the account and print a sign-in link:" }

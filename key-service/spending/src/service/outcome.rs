@@ -144,6 +144,10 @@ fn denial(refused: Refused) -> Result<Denial, CallFailure> {
         | Refused::Reserved
         | Refused::BadDeposit
         | Refused::DepositDiffers { .. }
+        | Refused::CreditTooLow { .. }
+        | Refused::UnknownGroup
+        | Refused::NoLimit
+        | Refused::LimitTooHigh
         | Refused::Damaged => none,
     };
     Ok(Denial::new(refusal, detail))

@@ -17,6 +17,7 @@ impl Book {
             amount: nanos(credit),
             note: String::new(),
             payment_id: None,
+            to: PaidTo::Account,
             actor: Actor::System,
         })
         .unwrap();

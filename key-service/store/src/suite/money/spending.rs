@@ -25,7 +25,7 @@ use domain::{
     event::{Actor, Event},
     key::KeyPatch,
     ledger::{
-        BoundsPatch, Command, Ending, Outcome, Progress, Record, RecordId, Refused,
+        BoundsPatch, Command, Ending, Outcome, PaidTo, Progress, Record, RecordId, Refused,
         histories::{
             self, ACCOUNTS, GENERATIONS, GROUPS, KEY_LIMIT_REACHED, KEYS, LONGEST_HISTORY, START, Step,
             World, account, generation, group, history, key, of_history,
@@ -50,6 +50,7 @@ pub(crate) async fn an_unknown_account_is_refused_everything(subject: &mut impl 
         amount: nanos(5),
         note: String::new(),
         payment_id: None,
+        to: PaidTo::Account,
         actor: Actor::System,
     };
     let commands = vec![deposit, hold(key(1), generation(1), 5, 7), capture(key(1), generation(1), 5)];
