@@ -18,7 +18,7 @@ pub use bounds::*;
 pub use event::{ActorObject, EVENT_TYPES, EventObject, OPERATOR_EVENT_TYPES, TEST_EVENT_TYPE};
 pub use field::{
     AccountField, Bound, DefaultField, Field, Fields, GroupField, Input, KeyField, Kind, ManagementKeyField,
-    MemberField, WebhookField,
+    MemberField, SuspensionField, WebhookField,
 };
 pub use noun::{Noun, Reach};
 pub use operator::{

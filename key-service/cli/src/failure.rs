@@ -40,7 +40,7 @@ pub(crate) fn store_error(cause: &StoreError, show: &str) -> anyhow::Error {
 const fn flag(refused: AccountRefused) -> &'static str {
     match refused {
         AccountRefused::NameTaken => "--name",
-        AccountRefused::NotFound => "--account",
+        AccountRefused::NotFound | AccountRefused::Closed => "--account",
         AccountRefused::BadAmount => "--amount",
         AccountRefused::PaymentDiffers { .. } => "--payment-id",
     }

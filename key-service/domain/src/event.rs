@@ -84,6 +84,10 @@ kinds! {
         #[serde(with = "changes")]
         changes: Vec<Change>,
     } = "account.updated",
+    /// An operator suspended the account: its keys are refused, and only operators change it.
+    AccountSuspended { reason: String } = "account.suspended",
+    AccountRestored {} = "account.restored",
+    AccountClosed {} = "account.closed",
     KeyCreated {
         /// Settings of the key; each `before` is empty.
         #[serde(with = "changes")]
@@ -289,6 +293,9 @@ impl EventKind {
             | Self::CreditExhausted(threshold) => Some(threshold),
             Self::AccountCreated { .. }
             | Self::AccountUpdated { .. }
+            | Self::AccountSuspended { .. }
+            | Self::AccountRestored {}
+            | Self::AccountClosed {}
             | Self::KeyCreated { .. }
             | Self::KeyUpdated { .. }
             | Self::KeyRotated { .. }

@@ -31,6 +31,7 @@ mod funds;
 mod raise;
 mod rate;
 mod record;
+mod standing;
 mod state;
 
 use std::time::Duration;
@@ -51,6 +52,7 @@ pub use self::{
         Counted, Deposited, Ending, EntriesBefore, Entry, GroupChain, Hold, Payer, Progress, Record,
         Settlement,
     },
+    standing::{AccountStatus, Standing, StandingAct, StandingRefused},
     state::{Account, Group, Groups, Key, LastDeposit, MOST_CARRIED, Rotation, State},
 };
 
@@ -177,6 +179,9 @@ fn deposit(
             return Ok((account, Record::Deposited(earlier), outcome));
         }
         record @ (Record::Open(_) | Record::Closed(_)) => return Ok((account, record, Outcome::Gone)),
+    }
+    if account.standing.is_some_and(|standing| standing.is_closed()) {
+        return Err(Refused::AccountClosed);
     }
     if new.amount <= NanoUsd::ZERO {
         return Err(Refused::BadDeposit);

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use domain::{
     ledger::{
         Account, Bounds, Budget, Counted, Deposited, Ending, EntriesBefore, Entry, Group, Hold, Key,
-        LastDeposit, Missing, Payer, Progress, Rate, Record as Generation, Rotation, Settlement, Window,
+        LastDeposit, Missing, Payer, Progress, Rate, Record as Generation, Rotation, Settlement, Standing,
+        Window,
     },
     payment::{Payment, PaymentId},
     usage::{Counts, Day, DayTotal, GroupDay, GroupKeys, HoursOfDay, Margin, PartCounts, UserDay},
@@ -125,6 +126,7 @@ fn written_money() -> Vec<Vec<u8>> {
         tick: 4,
         last_deposit: Some(LastDeposit { credit: nanos(5), at: AT }),
         billed_at: Some(AT),
+        standing: Some(Standing { suspended_at: AT, closed_at: None }),
     };
     let (last_expiry, ordered_since) = (Some(AT), Some(AT));
     let account = AccountRecord { money, entries: 3, events: 2, last_expiry, ordered_since, went_back: 2 };

@@ -29,7 +29,7 @@ pub(crate) use self::copy::Copy;
 use self::copy::{NotRead, Values};
 pub use self::{
     copy::Stored,
-    reading::{FORM, tell_damage},
+    reading::{FORM, FORM_WITH_STANDING, tell_damage},
 };
 use crate::{
     error::StoreError,

@@ -30,6 +30,8 @@ pub enum AccountRefused {
     /// The amount is not above zero, or the credit would exceed [`NanoUsd::MAX`].
     #[error("the amount must be above zero, and the credit may not exceed {} USD", NanoUsd::MAX)]
     BadAmount,
+    #[error("the account is closed")]
+    Closed,
     /// The payment was added before, with a different amount.
     #[error("this payment was added before with {earlier} USD; nothing was added now")]
     PaymentDiffers { earlier: NanoUsd },
@@ -69,7 +71,7 @@ impl Management {
         let id = AccountId::new(self.later_than_the_last(act.at), random_bytes(&*self.clock));
         let account = NewAccount { id, name: name.to_owned(), created_at: act.at.to_whole_seconds() };
         // A first run creates its account without an operator.
-        let told = matches!(actor, Actor::Operator { .. } | Actor::OperatorKey { .. }).then_some(&act);
+        let told = matches!(actor, Actor::Operator { .. }).then_some(&act);
         if !self.store.create_account_by(account, told).await? {
             return Err(Error::Refused(AccountRefused::NameTaken));
         }
@@ -158,6 +160,7 @@ impl Management {
             Some(Err(Refused::DepositDiffers { earlier })) => {
                 Err(Error::Refused(AccountRefused::PaymentDiffers { earlier }))
             }
+            Some(Err(Refused::AccountClosed)) => Err(Error::Refused(AccountRefused::Closed)),
             Some(Err(Refused::UnknownKey)) => Err(Error::Refused(AccountRefused::NotFound)),
             other => Err(StoreError::Unavailable(format!("a deposit was answered with {other:?}")).into()),
         }

@@ -32,6 +32,8 @@ pub enum Failure {
     OwnersOnly,
     /// The member leads a group, and this concerns the whole account.
     KeysOfGroupOnly,
+    /// The account is suspended, so its members may only read.
+    AccountSuspended,
     /// The group that the member leads is archived.
     GroupEnded,
     /// The browser used a host that this installation does not serve.
@@ -189,6 +191,12 @@ impl IntoResponse for Failure {
                 StatusCode::FORBIDDEN,
                 "This is outside your group",
                 "As the lead of a group, you see its API keys and their usage. Ask an owner of this account for more."
+                    .into(),
+            ),
+            Self::AccountSuspended => (
+                StatusCode::FORBIDDEN,
+                "This account is suspended",
+                "Nothing was changed. You can still read everything. Ask whoever runs this service to restore the account."
                     .into(),
             ),
             Self::GroupEnded => (

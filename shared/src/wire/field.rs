@@ -4,8 +4,8 @@
 use schemars::{Schema, SchemaGenerator, json_schema};
 
 use super::bounds::{
-    MAX_EXTERNAL_ID_CHARS, MAX_LABEL_CHARS, MAX_LIFETIME_SECONDS, MAX_MEMBER_NAME_CHARS, MAX_RATE, ROLES,
-    SCOPES, STATUSES,
+    MAX_EXTERNAL_ID_CHARS, MAX_LABEL_CHARS, MAX_LIFETIME_SECONDS, MAX_MEMBER_NAME_CHARS, MAX_RATE,
+    MAX_REASON_CHARS, ROLES, SCOPES, STATUSES,
 };
 use crate::{money::NanoUsd, timing::time::Timestamp};
 
@@ -257,8 +257,8 @@ fields! {
         DisabledAt = answered("disabled_at", SchemaGenerator::subschema_for::<Option<Timestamp>>,
             "Time since which no events are sent.");
         DisabledReason = answered("disabled_reason",
-            |_| json_schema!({"enum": ["owner", "failing", "gone", null]}),
-            "`owner`; `failing` if an event could not be delivered for 24 hours; `gone` if the address answered 410.");
+            |_| json_schema!({"enum": ["owner", "failing", "gone", "account_closed", null]}),
+            "`owner`; `failing` if an event could not be delivered for 24 hours; `gone` if the address answered 410; `account_closed` a day after the account was closed.");
     }
 }
 
@@ -270,6 +270,13 @@ fields! {
         ExternalId = setting("external_id", Kind::ExternalId { max: MAX_EXTERNAL_ID_CHARS },
             "Your own id for the account, unique in the installation. It cannot be changed once it is set. Null for none.");
         Metadata = METADATA;
+    }
+}
+
+fields! {
+    /// A setting of a suspension.
+    SuspensionField {
+        Reason = setting("reason", Kind::Line { max: MAX_REASON_CHARS }, "Why the account is suspended. Its members see it.").required();
     }
 }
 

@@ -3,12 +3,15 @@
 use schemars::{JsonSchema, SchemaGenerator, json_schema};
 
 use super::{
-    bounds::MAX_LABEL_CHARS,
+    bounds::{ACCOUNT_STATUSES, MAX_LABEL_CHARS},
     event::{EVENT_TYPES, EventObject, OPERATOR_EVENT_TYPES},
-    field::{AccountField, ManagementKeyField, MemberField},
+    field::{AccountField, ManagementKeyField, MemberField, SuspensionField},
     noun::Reach,
     operator::{AccountObject, AccountTotals, ManagementKeyObject, MemberObject, OperatorEndpoint},
-    path::{ACCOUNT, ACCOUNTS, MANAGEMENT_KEYS, MEMBERS, OPERATOR_DESCRIPTION, OPERATOR_EVENTS},
+    path::{
+        ACCOUNT, ACCOUNTS, CLOSE, MANAGEMENT_KEYS, MEMBERS, OPERATOR_DESCRIPTION, OPERATOR_EVENTS, RESTORE,
+        SUSPEND,
+    },
     route::{EXTERNAL_ID, Endpoint, METADATA, Parameter, Route, SchemaOf, parameter},
     schema::{List, settable},
 };
@@ -24,6 +27,10 @@ crate::schema!(AccountBody, "NewAccount", |schemas| settable::<AccountField>(sch
 struct AccountChange;
 
 crate::schema!(AccountChange, "AccountChange", |schemas| settable::<AccountField>(schemas, false));
+
+struct SuspensionBody;
+
+crate::schema!(SuspensionBody, "Suspension", |schemas| settable::<SuspensionField>(schemas, true));
 
 struct ManagementKeyBody;
 
@@ -41,6 +48,7 @@ struct Description;
 crate::schema!(Description, "Description", |_| json_schema!({"type": "object"}));
 
 const NAME: Parameter = parameter("name", |_| json_schema!({"type": "string", "maxLength": MAX_LABEL_CHARS}));
+const STATUS: Parameter = parameter("status", |_| json_schema!({"enum": ACCOUNT_STATUSES}));
 const TYPE: Parameter = parameter("type", |_| {
     let types: Vec<&str> = EVENT_TYPES.into_iter().chain(OPERATOR_EVENT_TYPES).collect();
     json_schema!({"enum": types})
@@ -65,9 +73,9 @@ const fn below(route: Route, (id, unknown): (SchemaOf, Code), rest: &'static str
     Route { named: Some((id, unknown, rest)), ..route }
 }
 
-pub static OPERATOR_ROUTES: [Route; 14] = [
+pub static OPERATOR_ROUTES: [Route; 17] = [
     route::<List<AccountObject<'_>>>(OperatorEndpoint::ListAccounts, ACCOUNTS, "listAccounts", "Lists the accounts.")
-        .paged::<AccountObject<'_>>().by(&[EXTERNAL_ID, NAME, METADATA]),
+        .paged::<AccountObject<'_>>().by(&[STATUS, EXTERNAL_ID, NAME, METADATA]),
     Route {
         statuses: &[(200, &["Location"]), (201, &["Location", "Cache-Control"])],
         ..route::<AccountObject<'_>>(OperatorEndpoint::CreateAccount, ACCOUNTS, "createAccount",
@@ -79,6 +87,14 @@ pub static OPERATOR_ROUTES: [Route; 14] = [
     route::<AccountObject<'_>>(OperatorEndpoint::UpdateAccount, ACCOUNT, "updateAccount",
         "Changes an account: absent members stay, null clears (RFC 7396). The `external_id` can be set once.")
         .taking::<AccountChange>().refusing(&[Code::ExternalIdTaken]),
+    route::<AccountObject<'_>>(OperatorEndpoint::SuspendAccount, SUSPEND, "suspendAccount",
+        "Suspends an account: its API keys are refused from the next request on, and only operators change it.")
+        .taking::<SuspensionBody>(),
+    route::<AccountObject<'_>>(OperatorEndpoint::RestoreAccount, RESTORE, "restoreAccount",
+        "Makes a suspended account active again."),
+    route::<AccountObject<'_>>(OperatorEndpoint::CloseAccount, CLOSE, "closeAccount",
+        "Closes a suspended account permanently. Its credit and what is held must be 0.")
+        .refusing(&[Code::AccountHasMoney, Code::AccountNotSuspended]),
     route::<List<ManagementKeyObject<'_>>>(OperatorEndpoint::ListManagementKeys, MANAGEMENT_KEYS,
         "listManagementKeys", "Lists the management keys of an account, including revoked ones.")
         .paged::<ManagementKeyObject<'_>>(),

@@ -29,6 +29,9 @@ fn every_type_of_event_reads_back_what_it_writes() {
     let kinds = [
         EventKind::AccountCreated { name: name() },
         EventKind::AccountUpdated { changes: changes.clone() },
+        EventKind::AccountSuspended { reason: "unpaid".into() },
+        EventKind::AccountRestored {},
+        EventKind::AccountClosed {},
         EventKind::KeyCreated { changes: changes.clone() },
         EventKind::KeyUpdated { changes: changes.clone() },
         EventKind::KeyRotated { previous_key_expires_at: Some(AT) },

@@ -4,7 +4,10 @@ use std::net::IpAddr;
 
 use axum::extract::{FromRequestParts, RawPathParams};
 use http::request::Parts;
-use shared::error::{ApiError, Code};
+use shared::{
+    error::{ApiError, Code},
+    wire::{Endpoint, OperatorEndpoint},
+};
 use shared_door::{
     admission::Owner,
     http::{X_FORWARDED_FOR, bearer},
@@ -16,6 +19,8 @@ use crate::{api::Api, parts::ServedRoute};
 use domain::{
     access::{Access, Effect, OperatorForbidden},
     event::Actor,
+    governed::registry::closed,
+    ledger::AccountStatus,
 };
 use key_service_management::{Error, governor::Governor, operator_keys::OperatorRefusal};
 use key_service_store::store::{AccountSummary, OperatorKey, operators};
@@ -89,6 +94,14 @@ pub(crate) async fn account_and_governor(
     let named = params.as_ref().ok().and_then(|params| params.iter().find(|(name, _)| *name == "account"));
     let account = api.management.find_account(named.map_or("", |(_, account)| account)).await?;
     Span::current().record("account", display(account.id));
+    // Closing an account again changes nothing.
+    let closes = parts
+        .extensions
+        .get::<ServedRoute>()
+        .is_some_and(|served| served.route.endpoint == Endpoint::Operator(OperatorEndpoint::CloseAccount));
+    if account.status() == AccountStatus::Closed && !parts.method.is_safe() && !closes {
+        return Err(closed());
+    }
     let effect = if parts.method.is_safe() { Effect::Read } else { Effect::Write };
     let governor = Governor { account: account.id, actor: caller.actor(), access: Access::default(), effect };
     Ok((account, governor))

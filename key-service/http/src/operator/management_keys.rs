@@ -132,7 +132,7 @@ fn refused(error: Error<ManagementKeyRefused>) -> ApiError {
         ManagementKeyRefused::NotFound => unknown(),
         ManagementKeyRefused::UnknownGroup => unknown_group("group_id"),
         ManagementKeyRefused::TooMany => {
-            ApiError::new(Code::TooManyKeys, "The account has as many management keys as it may have.")
+            ApiError::new(Code::TooManyKeys, "The account has reached the maximum number of management keys.")
         }
         ManagementKeyRefused::Reused => ApiError::new(
             Code::IdempotencyKeyReuse,

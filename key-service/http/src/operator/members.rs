@@ -151,7 +151,8 @@ fn refused(error: Error<MemberRefused>) -> ApiError {
         MemberRefused::LastOwner => ApiError::new(Code::LastOwner, says(reason)),
         MemberRefused::Reused => ApiError::new(Code::IdempotencyKeyReuse, says(reason)),
         // These concern people who sign in.
-        MemberRefused::SeveralGroups
+        MemberRefused::AccountClosed
+        | MemberRefused::SeveralGroups
         | MemberRefused::BadPassword
         | MemberRefused::WrongPassword
         | MemberRefused::WrongPresentPassword

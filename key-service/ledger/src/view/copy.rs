@@ -8,7 +8,8 @@ use records::{Guard, Name, Record, Revision, Write};
 
 use crate::{
     names,
-    view::reading::{FORM, value},
+    stored::AccountRecord,
+    view::reading::{FORM, FORM_WITH_STANDING, value},
 };
 
 /// A type that can be stored as a record's value.
@@ -231,7 +232,7 @@ impl<T: Stored> AnyValues for Values<T> {
     fn write(&self, name: &Name, revision: Revision) -> Option<Write> {
         match &self.next {
             Next::Put(next) if self.is_changed() => {
-                Some(Write::Put(name.clone(), Record::of(revision, FORM, next)))
+                Some(Write::Put(name.clone(), Record::of(revision, form_of(next), next)))
             }
             Next::Removed if self.is_changed() => Some(Write::Remove(name.clone())),
             Next::Same | Next::Put(_) | Next::Removed => None,
@@ -258,5 +259,13 @@ impl<T: Stored> AnyValues for Values<T> {
 
     fn copied(&self) -> Box<dyn AnyValues> {
         Box::new(self.clone())
+    }
+}
+
+/// Returns the form of a record with this value.
+fn form_of<T: Stored>(value: &T) -> u8 {
+    match (value as &dyn Any).downcast_ref::<AccountRecord>() {
+        Some(AccountRecord { money, .. }) if money.standing.is_some() => FORM_WITH_STANDING,
+        Some(_) | None => FORM,
     }
 }

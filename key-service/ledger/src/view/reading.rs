@@ -7,8 +7,12 @@ use records::{Answer, Index, Log, Name, Order, Question, Record, Records, Set, S
 
 use crate::{error::StoreError, names::RecordName};
 
-/// Format version of the records that this program writes.
+/// Form of the records that this program writes. It writes an account that is suspended or closed in
+/// [`FORM_WITH_STANDING`].
 pub const FORM: u8 = 1;
+/// Form of accounts that are suspended or closed. A program that does not know it refuses the account, rather than forget
+/// the suspension. It is the latest form that this program reads.
+pub const FORM_WITH_STANDING: u8 = 2;
 
 /// Reads one space at a time.
 #[derive(Clone, Copy)]
@@ -103,7 +107,7 @@ pub fn tell_damage(space: &Space, name: &Name) {
 
 /// Reads the value of a record.
 pub fn value<'b, T: Decode<'b, ()>>(record: &'b Record) -> Result<T, StoreError> {
-    if record.form() > FORM {
+    if record.form() > FORM_WITH_STANDING {
         return Err(StoreError::Damaged("a record of a later version".into()));
     }
     shared::stored::read(record.message()).map_err(|e| StoreError::Damaged(e.to_string()))

@@ -80,7 +80,7 @@ pub(crate) fn fault(error: Error<AccountRefused>) -> Result<Fault, Failure> {
         Error::Refused(refused @ AccountRefused::NameTaken) => {
             Ok(Fault::of("name", sentence(&refused.to_string())))
         }
-        Error::Refused(refused @ AccountRefused::BadAmount) => {
+        Error::Refused(refused @ (AccountRefused::BadAmount | AccountRefused::Closed)) => {
             Ok(Fault::of("amount", sentence(&refused.to_string())))
         }
         Error::Refused(refused @ AccountRefused::PaymentDiffers { .. }) => {

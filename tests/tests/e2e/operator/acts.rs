@@ -19,6 +19,8 @@ fn acts(account: &str) -> Vec<Form> {
         ("/operator/accounts/new".into(), vec![("name", "made"), ("amount", "3")]),
         (format!("/operator/accounts/{account}/credit"), credit.clone()),
         (format!("/operator/accounts/{account}/credit/add"), credit),
+        (format!("/operator/accounts/{account}/suspend"), vec![("reason", "unpaid")]),
+        (format!("/operator/accounts/{account}/restore"), Vec::new()),
     ]
 }
 

@@ -45,7 +45,16 @@ pub(crate) async fn funds_and_deposits_are_those_of_the_account(subject: &mut im
     subject.interrupt().await;
     let store = subject.store();
     let (credit, held) = (nanos(1_005), nanos(100));
-    let funds = Funds { name: "Customer 1".into(), credit, held, keys: 3, groups: 2, has_refused: false };
+    let funds = Funds {
+        name: "Customer 1".into(),
+        credit,
+        held,
+        keys: 3,
+        groups: 2,
+        has_refused: false,
+        standing: None,
+        suspended_reason: None,
+    };
     assert_eq!(store.funds(account).await.unwrap(), Some(funds));
     assert_eq!(store.funds(histories::account(9)).await.unwrap(), None);
     let deposit = |id, amount, credit, note: &str| {
