@@ -92,7 +92,7 @@ pub const fn bad_group(bad: BadGroup) -> &'static str {
         BadGroup::Unknown => "This account has no such group. Choose another one.",
         BadGroup::Archived => "This group is archived. Choose another one.",
         BadGroup::TooDeep => {
-            "Groups have only two levels, and this group is inside another one or contains groups."
+            "Groups have only two levels. This group is already inside another one, or contains groups itself."
         }
     }
 }

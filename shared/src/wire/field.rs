@@ -179,7 +179,7 @@ bounds! {
     Models = setting("models", Kind::Models, "Ids of the models that may be used; null for all.")
         .with_input("Models", "Prices are per million tokens.");
     RequestsPerMinute = setting("requests_per_minute", Kind::Count { max: MAX_RATE },
-        "Maximum number of requests per minute, as a token bucket: all of them at once, refilled evenly. Null for no limit.")
+        "Maximum number of requests per minute. All may come at once; the allowance then refills evenly. Null for no limit.")
         .with_input("Requests a minute", "");
     TokensPerMinute = setting("tokens_per_minute", Kind::Count { max: MAX_RATE },
         "Maximum number of tokens per minute, in prompts and answers; running answers may exceed it. Null for no limit.")

@@ -114,7 +114,7 @@ const START: Parameter = parameter("start", time);
 const END: Parameter = parameter("end", time);
 const GROUP_BY: Parameter = parameter("group_by", |_| {
     let description = "Groups the sums by these; without it, there is one sum. `hour` covers at most 31 days. \
-        `user` and `upstream` cover the whole account and combine only with `day`.";
+        Sums by `user` or by `upstream` cover the whole account, and can be grouped further only by `day`.";
     let pattern = "^(day|hour|key|group|top_group|model|user|upstream)\
         (,(day|hour|key|group|top_group|model|user|upstream))*$";
     json_schema!({"type": "string", "pattern": pattern, "description": description})
